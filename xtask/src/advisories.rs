@@ -1,5 +1,5 @@
-//! Known vulnerabilities of the dependencies, by cargo-deny or cargo-audit where one of
-//! them and its database can be had.
+//! Known vulnerabilities of the dependencies, by cargo-deny or cargo-audit if one of them and its
+//! database are available.
 
 use anyhow::bail;
 use serde_json::Value;
@@ -7,17 +7,17 @@ use serde_json::Value;
 use crate::tool::Tool;
 use crate::workspace::Workspace;
 
-/// What the check has found.
+/// The result of the check.
 #[derive(Debug, PartialEq, Eq)]
 enum Audit {
     /// Each vulnerability in a line.
     Checked(Vec<String>),
     /// Nothing could be checked, for this reason.
-    LeftOut(String),
+    Skipped(String),
 }
 
-/// Checks the dependencies against the advisory database. A missing tool or database is
-/// no failure, and is printed.
+/// Checks the dependencies against the advisory database. A missing tool or database is printed,
+/// and is no failure.
 ///
 /// # Errors
 /// When a dependency has a known vulnerability.
@@ -36,7 +36,7 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
         return Ok(());
     };
     match audit {
-        Audit::LeftOut(why) => println!("advisories left out: {tool} cannot check them: {why}"),
+        Audit::Skipped(why) => println!("advisories left out: {tool} cannot check them: {why}"),
         Audit::Checked(found) if found.is_empty() => println!("no known vulnerability"),
         Audit::Checked(found) => bail!("known vulnerabilities:\n{}", found.join("\n")),
     }
@@ -56,7 +56,7 @@ fn of_deny(stderr: &str) -> Audit {
     };
     if !lines.iter().any(|line| is(line, "summary")) {
         let last = lines.iter().rfind(|line| is(line, "log"));
-        return Audit::LeftOut(last.map_or_else(|| "it says nothing".to_owned(), message));
+        return Audit::Skipped(last.map_or_else(|| "it says nothing".to_owned(), message));
     }
     let is_error = |line: &&Value| {
         is(line, "diagnostic") && line.pointer("/fields/severity") == Some(&"error".into())
@@ -72,7 +72,7 @@ fn of_audit(stdout: &str, stderr: &str) -> Audit {
         vulnerabilities.get("list")?.as_array()
     }) else {
         let last = stderr.lines().rfind(|line| !line.trim().is_empty());
-        return Audit::LeftOut(last.unwrap_or("it says nothing").trim().to_owned());
+        return Audit::Skipped(last.unwrap_or("it says nothing").trim().to_owned());
     };
     let text = |found: &Value, pointer: &str| {
         let value = found.pointer(pointer).and_then(Value::as_str);
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn audit_without_a_report_has_no_database() {
         let complaint = "    Fetching advisory database\nerror: couldn't fetch\n\n";
-        let expected = Audit::LeftOut("error: couldn't fetch".to_owned());
+        let expected = Audit::Skipped("error: couldn't fetch".to_owned());
         assert_eq!(of_audit("", complaint), expected);
     }
 
@@ -117,7 +117,7 @@ mod tests {
         let log = r#"{"fields":{"level":"ERROR","message":"failed to fetch\nit"},"type":"log"}"#;
         assert_eq!(
             of_deny(log),
-            Audit::LeftOut("failed to fetch it".to_owned())
+            Audit::Skipped("failed to fetch it".to_owned())
         );
         let found = r#"{"fields":{"message":"It overflows","severity":"error"},"type":"diagnostic"}
 {"fields":{"advisories":{"errors":1}},"type":"summary"}"#;

@@ -23,8 +23,8 @@ impl Package for Atm {
         &self.version
     }
 
-    /// Not optimised: most of what it does in a test is to start, and a build as it is
-    /// released takes several times as long.
+    /// Not optimised: in a test, the program mostly starts, and a release build takes several
+    /// times as long.
     fn install(&self, directory: &Path) -> anyhow::Result<()> {
         let root = directory.to_str().context("the path is not UTF-8")?;
         let build = self.build.to_str().context("the path is not UTF-8")?;

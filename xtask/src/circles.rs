@@ -17,7 +17,7 @@ use crate::source::{Names, Source, collect};
 use crate::workspace::Workspace;
 
 /// Crates whose root still defines items that its modules use.
-const WITH_ITEMS_IN_ROOT: &[&str] = &["codex-engine", "git-probe", "mcp-proxy", "testkit"];
+const WITH_ITEMS_IN_ROOT: &[&str] = &["codex-engine", "git-probe", "testkit"];
 
 /// The circles of a crate, each as a path of uses from a module back to itself. Of circles
 /// that touch, one is shown.
@@ -48,7 +48,7 @@ pub(crate) fn violations(workspace: &Workspace) -> anyhow::Result<Vec<String>> {
     Ok(findings(&circles, WITH_ITEMS_IN_ROOT))
 }
 
-/// The circles that are no exceptions, and the exceptions that are needed no more.
+/// The circles that are no exceptions, and the exceptions that are no longer needed.
 fn findings(crates: &BTreeMap<String, Circles>, with_items_in_root: &[&str]) -> Vec<String> {
     let mut findings = Vec::new();
     for (name, circles) in crates {
@@ -146,7 +146,7 @@ impl Modules {
         };
         let imported = source.imports.values().filter_map(|path| {
             let place = self.resolve(module, path)?;
-            // What is named in a module that was imported shows where it is named.
+            // A path through an imported module is counted where the path names the item.
             (!place.is_module).then_some(place.module)
         });
         let named = source
@@ -163,8 +163,8 @@ impl Modules {
             .collect()
     }
 
-    /// Where a path leads that a module has; `None` for one that leads to another crate.
-    fn resolve(&self, module: &Names, path: &[String]) -> Option<Place> {
+    /// Resolves a path in a module; `None` if it leads to another crate.
+    fn resolve(&self, module: &Names, path: &[String]) -> Option<PathTarget> {
         self.resolve_within(module, path, &mut BTreeSet::new())
     }
 
@@ -173,7 +173,7 @@ impl Modules {
         module: &Names,
         path: &[String],
         seen: &mut BTreeSet<(Names, String)>,
-    ) -> Option<Place> {
+    ) -> Option<PathTarget> {
         let (first, mut rest) = path.split_first()?;
         let mut at = match first.as_str() {
             "crate" => Names::new(),
@@ -197,15 +197,17 @@ impl Modules {
         while let Some((name, more)) = rest.split_first() {
             let below = child(&at, name);
             if !self.0.contains_key(&below) {
-                return self.through_import(&at, name, more, seen).or(Some(Place {
-                    module: at,
-                    is_module: false,
-                }));
+                return self
+                    .through_import(&at, name, more, seen)
+                    .or(Some(PathTarget {
+                        module: at,
+                        is_module: false,
+                    }));
             }
             at = below;
             rest = more;
         }
-        Some(Place {
+        Some(PathTarget {
             module: at,
             is_module: true,
         })
@@ -218,7 +220,7 @@ impl Modules {
         name: &str,
         rest: &[String],
         seen: &mut BTreeSet<(Names, String)>,
-    ) -> Option<Place> {
+    ) -> Option<PathTarget> {
         let import = self.0.get(module)?.imports.get(name)?;
         if !seen.insert((module.clone(), name.to_owned())) {
             return None;
@@ -228,8 +230,8 @@ impl Modules {
     }
 }
 
-/// Where a path leads.
-struct Place {
+/// The target of a path.
+struct PathTarget {
     module: Names,
     /// Whether it leads to the module itself instead of to an item in it.
     is_module: bool,
@@ -284,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn circle_is_found_however_the_modules_name_each_other() {
+    fn circle_is_found_through_every_kind_of_path() {
         for (a, b) in [
             ("use crate::b::B; struct A;", "use super::a::A; struct B;"),
             (

@@ -12,7 +12,7 @@ use crate::workspace::{Workspace, verdict};
 pub(crate) use config::Config;
 use config::{Bans, Level, Sources};
 
-/// What the rules say about one graph.
+/// The findings of the rules in one graph.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Report {
     errors: Vec<String>,

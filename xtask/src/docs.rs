@@ -1,6 +1,6 @@
-//! README.md and docs/: how long README is, whether links lead somewhere, and the tables
-//! that are generated from the code. The last are made by tests (`testkit::docs`): only
-//! the crates themselves see what their tables are made of.
+//! Checks README.md and docs/: the length of README, the targets of links, and the tables that
+//! are generated from the code. Tests make the tables (`testkit::docs`), as only the crates
+//! themselves see the sources of their tables.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ const WRITE: &str = "WRITE_DOCS";
 /// The most lines that README.md may have: it is read by people who have never heard of us.
 const README_LINES: usize = 200;
 
-/// Checks all of it.
+/// Runs all the checks.
 ///
 /// # Errors
 /// When README.md is too long, a link leads nowhere, or a table is stale.
@@ -67,7 +67,7 @@ fn broken_links(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(findings)
 }
 
-/// The pages that a reader may come to.
+/// The pages of the documentation.
 fn pages(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut pages = Vec::new();
     for directory in ["", "docs", "docs/decisions"] {
@@ -118,7 +118,7 @@ fn targets(line: &str) -> impl Iterator<Item = &str> {
     after.filter_map(|rest| Some(rest.split_once(')')?.0))
 }
 
-/// What is wrong with a link from a page.
+/// The error of a link from a page, if there is one.
 fn broken(page: &Path, target: &str) -> Option<&'static str> {
     if target.contains("://") {
         return None;

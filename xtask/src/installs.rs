@@ -22,16 +22,16 @@ pub(crate) trait Package {
     /// When the registry's own program is missing or fails.
     fn install(&self, directory: &Path) -> anyhow::Result<()>;
 
-    /// Sees whether an install works. `home` is an empty directory for it.
+    /// Checks that an install works. `home` is an empty directory for it.
     ///
     /// # Errors
-    /// What does not work.
+    /// When the install does not work.
     fn check(&self, install: &Path, home: &Path) -> anyhow::Result<()>;
 }
 
-/// What [`Installs::provide`] had to do.
+/// The result of [`Installs::provide`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Provided {
+pub(crate) enum ProvideOutcome {
     /// It was there already, and answers.
     Present,
     /// It was downloaded now.
@@ -60,16 +60,16 @@ impl Installs {
         })
     }
 
-    /// Sees to it that the package is installed and works.
+    /// Makes sure that the package is installed and works.
     ///
     /// # Errors
     /// When the package can't be installed, or does not work.
-    pub(crate) fn provide(&self, package: &impl Package) -> anyhow::Result<Provided> {
+    pub(crate) fn provide(&self, package: &impl Package) -> anyhow::Result<ProvideOutcome> {
         let version = package.version();
         let install_in = self.directory.join(version);
         if install_in.is_dir() {
             match self.check(package, &install_in) {
-                Ok(()) => return Ok(Provided::Present),
+                Ok(()) => return Ok(ProvideOutcome::Present),
                 Err(error) => println!("{} {version}: installing again: {error:#}", package.name()),
             }
         }
@@ -79,7 +79,7 @@ impl Installs {
         remove(&install_in)?;
         fs::rename(&draft, &install_in)
             .with_context(|| format!("cannot name {}", install_in.display()))?;
-        Ok(Provided::Installed)
+        Ok(ProvideOutcome::Installed)
     }
 
     fn check(&self, package: &impl Package, install: &Path) -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! Which crate may depend on which. ARCHITECTURE.md says why; this says no.
+//! The rules for dependencies between crates. ARCHITECTURE.md gives the reasons.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -8,11 +8,11 @@ use crate::metadata::{Edge, Metadata, Package};
 use crate::purity;
 use crate::workspace::{Workspace, verdict};
 
-/// A dependency that may not be, directly or through others.
+/// A forbidden dependency, direct or through others.
 struct Rule {
     subject: Subject,
     via: Via,
-    never: Never,
+    forbidden: Forbidden,
     because: &'static str,
 }
 
@@ -32,14 +32,13 @@ enum Via {
     Tests,
 }
 
-enum Never {
+enum Forbidden {
     Crates(&'static [&'static str]),
     /// Any crate of the workspace.
     Ours,
 }
 
-/// Crates that do I/O, start threads or read a clock, as far as one might reach for
-/// them here.
+/// Crates that do I/O, start threads or read a clock, as far as they might be used here.
 const OUTSIDE: &[&str] = &[
     "async-std",
     "axum",
@@ -68,37 +67,37 @@ const RULES: &[Rule] = &[
     Rule {
         subject: Subject::Crate("common"),
         via: Via::Shipped,
-        never: Never::Crates(&["nix", "rmcp", "sqlx", "tempfile", "tokio"]),
+        forbidden: Forbidden::Crates(&["nix", "rmcp", "sqlx", "tempfile", "tokio"]),
         because: "all parts use it, also those that do no I/O",
     },
     Rule {
         subject: Subject::Crate("codex-protocol"),
         via: Via::Shipped,
-        never: Never::Crates(OUTSIDE),
+        forbidden: Forbidden::Crates(OUTSIDE),
         because: "the wire types do no I/O and read no clock",
     },
     Rule {
         subject: Subject::Crate("scripted-model"),
         via: Via::Tests,
-        never: Never::Ours,
+        forbidden: Forbidden::Ours,
         because: "it stands in for a server that knows nothing of us",
     },
     Rule {
         subject: Subject::Crate("testkit"),
         via: Via::Tests,
-        never: Never::Crates(&["codex-mcp"]),
+        forbidden: Forbidden::Crates(&["codex-mcp"]),
         because: "it drives the program from outside",
     },
     Rule {
         subject: Subject::Crate("codex-mcp"),
         via: Via::Shipped,
-        never: Never::Crates(&["testkit"]),
+        forbidden: Forbidden::Crates(&["testkit"]),
         because: "test support is not shipped",
     },
     Rule {
         subject: Subject::Any,
         via: Via::Tests,
-        never: Never::Crates(&["xtask"]),
+        forbidden: Forbidden::Crates(&["xtask"]),
         because: "chores are no library",
     },
 ];
@@ -153,7 +152,7 @@ impl<'a> Graph<'a> {
         subjects
             .iter()
             .flat_map(|subject| self.paths(subject, rule.via))
-            .filter(|path| self.is_forbidden(path, &rule.never))
+            .filter(|path| self.is_forbidden(path, &rule.forbidden))
             .map(|path| format!("{} ({})", self.show(&path), rule.because))
             .collect()
     }
@@ -179,13 +178,13 @@ impl<'a> Graph<'a> {
         paths
     }
 
-    fn is_forbidden(&self, path: &[&str], never: &Never) -> bool {
+    fn is_forbidden(&self, path: &[&str], forbidden: &Forbidden) -> bool {
         let Some(package) = path.last().and_then(|id| self.packages.get(id)) else {
             return false;
         };
-        match never {
-            Never::Crates(names) => names.contains(&package.name.as_str()),
-            Never::Ours => self.members.iter().any(|member| member.id == package.id),
+        match forbidden {
+            Forbidden::Crates(names) => names.contains(&package.name.as_str()),
+            Forbidden::Ours => self.members.iter().any(|member| member.id == package.id),
         }
     }
 
@@ -216,8 +215,8 @@ mod tests {
         "xtask",
     ];
 
-    /// What the rules say of a graph with our crates and these dependencies, each as
-    /// (from, kind, to).
+    /// The violations in a graph with our crates and these dependencies, each as (from, kind,
+    /// to).
     fn broken(edges: &[(&str, Option<&str>, &str)]) -> Vec<String> {
         let mut names: BTreeSet<&str> = OURS.into();
         names.extend(edges.iter().flat_map(|(from, _, to)| [*from, *to]));
@@ -247,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_intended_graph_is_fine() {
+    fn intended_graph_passes() {
         let edges = [
             ("codex-mcp", None, "codex-engine"),
             ("codex-mcp", None, "scripted-model"),
@@ -264,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_path_to_a_forbidden_crate_is_shown() {
+    fn whole_path_to_a_forbidden_crate_is_shown() {
         let edges = [
             ("codex-protocol", None, "helpful"),
             ("helpful", Some("build"), "tokio"),
@@ -276,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_bites() {
+    fn rule_rejects_its_violation() {
         for edge in [
             ("common", None, "nix"),
             ("codex-protocol", None, "chrono"),
@@ -303,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_through_tests_ends() {
+    fn cycle_through_tests_ends() {
         let edges = [
             ("codex-mcp", Some("dev"), "testkit"),
             ("testkit", None, "codex-mcp"),
@@ -315,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_without_its_crate_is_an_error() {
+    fn rule_without_its_crate_is_an_error() {
         let metadata = json!({"packages": [], "workspace_members": [], "resolve": {"nodes": []}});
         let findings = violations(&serde_json::from_value(metadata).unwrap());
         assert!(findings.contains(&"no crate testkit: this rule has lost its subject".to_owned()));

@@ -1,4 +1,4 @@
-//! What comes from npm.
+//! Installs packages from npm.
 
 use std::path::Path;
 

@@ -72,7 +72,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<()
     Ok(())
 }
 
-/// What the demo prints, with its home as `~`.
+/// The output of the demo, with its home as `~`.
 fn demo(program: &Path, codex: &Path, home: &Path) -> anyhow::Result<String> {
     let bin = home.join("bin");
     fs::create_dir_all(&bin)?;
@@ -134,8 +134,8 @@ fn draw_row(screen: &Screen, from: u16, to: u16, svg: &mut String) -> anyhow::Re
     let cells = |column| screen.cell(from, column);
     let mut column = 0;
     while let Some(first) = cells(column) {
-        let look = Look::of(first);
-        let same = |column: &u16| cells(*column).is_some_and(|cell| Look::of(cell) == look);
+        let look = CellStyle::of(first);
+        let same = |column: &u16| cells(*column).is_some_and(|cell| CellStyle::of(cell) == look);
         let run: Vec<u16> = (column..).take_while(same).collect();
         let begin = column;
         column += u16::try_from(run.len())?;
@@ -168,15 +168,15 @@ fn draw_row(screen: &Screen, from: u16, to: u16, svg: &mut String) -> anyhow::Re
     Ok(())
 }
 
-/// How a cell looks, as far as the demo makes a difference.
+/// The style of a cell, as far as the demo uses it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Look {
+struct CellStyle {
     colour: Color,
     is_bold: bool,
     is_dim: bool,
 }
 
-impl Look {
+impl CellStyle {
     fn of(cell: &Cell) -> Self {
         Self {
             colour: cell.fgcolor(),

@@ -1,4 +1,4 @@
-//! Installs whatever the tests need and is not here yet.
+//! Installs what the tests need, if it is missing.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use anyhow::Context;
 
 use crate::atm::Atm;
 use crate::codex::Codex;
-use crate::installs::{Installs, Package, Provided};
+use crate::installs::{Installs, Package, ProvideOutcome};
 use crate::typescript::TypeScript;
 use crate::workspace::Workspace;
 use crate::{debian, installs, releases};
@@ -42,7 +42,7 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
     provide_atm(workspace)
 }
 
-/// Both versions are built in one directory, which is then of no more use.
+/// All versions are built in one directory, which is removed afterwards.
 fn provide_atm(workspace: &Workspace) -> anyhow::Result<()> {
     let directory = workspace.target().join("atm");
     let installs = Installs::open(directory.clone())?;
@@ -75,8 +75,8 @@ fn listed(workspace: &Workspace, list: &str) -> anyhow::Result<Vec<String>> {
 
 fn provide(installs: &Installs, package: &impl Package) -> anyhow::Result<()> {
     let word = match installs.provide(package)? {
-        Provided::Present => "present",
-        Provided::Installed => "installed",
+        ProvideOutcome::Present => "present",
+        ProvideOutcome::Installed => "installed",
     };
     println!("{} {}: {word}", package.name(), package.version());
     Ok(())

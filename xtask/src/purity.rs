@@ -1,5 +1,5 @@
-//! The source of the pure parts, `src/logic` of each crate and the wire types: state machines
-//! and types that are given what they need to know and never look at the machine they run on.
+//! The source of the pure parts, `src/logic` of each crate and the wire types: state machines and
+//! types that get all their data from the caller and never read the machine that they run on.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ const MODULES: [&str; 5] = ["fs", "env", "net", "process", "thread"];
 /// is no other way to get a first one.
 const CLOCKS: [&str; 2] = ["Instant::now", "SystemTime::now"];
 
-/// What the pure crates use and may not, a line each.
+/// The forbidden uses in the pure parts, one line each.
 ///
 /// # Errors
 /// When a source file cannot be read.
@@ -59,7 +59,7 @@ pub(crate) fn violations(workspace: &Workspace) -> anyhow::Result<Vec<String>> {
         let text =
             fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
         let name = file.strip_prefix(root).unwrap_or(&file);
-        for word in impure(&text, Part::of(name)) {
+        for word in impure(&text, FileKind::of(name)) {
             findings.push(format!("{} uses {word}", name.display()));
         }
     }
@@ -79,16 +79,16 @@ fn pure_directories(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(directories)
 }
 
-/// What a source file is for.
+/// The kind of a source file.
 #[derive(Clone, Copy)]
-enum Part {
-    /// The crate itself, perhaps with a module of tests at the end.
+enum FileKind {
+    /// Source of the crate, perhaps with a module of tests at the end.
     Crate,
     /// Nothing but tests.
     Tests,
 }
 
-impl Part {
+impl FileKind {
     fn of(file: &Path) -> Self {
         let is_tests = |name: &std::ffi::OsStr| name == "tests.rs" || name == "tests";
         if file.iter().any(is_tests) {
@@ -100,28 +100,28 @@ impl Part {
 }
 
 /// The forbidden names in a source text, comments not counted.
-fn impure(text: &str, part: Part) -> Vec<String> {
+fn impure(text: &str, kind: FileKind) -> Vec<String> {
     let code: String = text
         .lines()
         .filter(|line| !line.trim_start().starts_with("//"))
         .flat_map(str::chars)
         .filter(|c| !c.is_whitespace())
         .collect();
-    let timeless = match part {
-        Part::Crate => before_tests(&code),
-        Part::Tests => "",
+    let timeless = match kind {
+        FileKind::Crate => before_tests(&code),
+        FileKind::Tests => "",
     };
     let clocks = CLOCKS.iter().filter(|clock| timeless.contains(*clock));
     let modules = MODULES.iter().filter(|module| uses_module(&code, module));
     let crates = OUTSIDE.iter().filter(|name| uses_crate(timeless, name, ""));
     let parts = PARTLY
         .iter()
-        .filter(|(name, part)| uses_crate(timeless, name, part));
+        .filter(|(name, kind)| uses_crate(timeless, name, kind));
     clocks
         .map(ToString::to_string)
         .chain(modules.map(|module| format!("std::{module}")))
         .chain(crates.map(ToString::to_string))
-        .chain(parts.map(|(name, part)| format!("more of {name} than {part}")))
+        .chain(parts.map(|(name, kind)| format!("more of {name} than {kind}")))
         .collect()
 }
 
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_reaches_outside_is_found_however_it_is_written() {
+    fn impure_code_is_found_in_every_form() {
         for (code, word) in [
             ("use std::fs;", "std::fs"),
             ("use std::{fmt, net::{Ipv4Addr, TcpStream}};", "std::net"),
@@ -212,12 +212,12 @@ mod tests {
                 "more of codex_engine than logic",
             ),
         ] {
-            assert_eq!(impure(code, Part::Crate), [word], "{code}");
+            assert_eq!(impure(code, FileKind::Crate), [word], "{code}");
         }
     }
 
     #[test]
-    fn what_only_looks_like_it_is_left_alone() {
+    fn pure_lookalikes_are_accepted() {
         for code in [
             "//! Never uses std::fs.",
             "    // std::thread::sleep would",
@@ -229,20 +229,24 @@ mod tests {
             "use codex_engine::logic::work::Digest;",
             "use crate::tokio::x;",
         ] {
-            assert_eq!(impure(code, Part::Crate), Vec::<String>::new(), "{code}");
+            assert_eq!(
+                impure(code, FileKind::Crate),
+                Vec::<String>::new(),
+                "{code}"
+            );
         }
     }
 
     #[test]
     fn only_tests_may_ask_for_the_time() {
         let code = "fn f() {}\n#[cfg(test)]\nmod tests {\n Instant::now(); }";
-        assert_eq!(impure(code, Part::Crate), Vec::<String>::new());
+        assert_eq!(impure(code, FileKind::Crate), Vec::<String>::new());
         let early = format!("fn f() {{ Instant::now(); }}\n{code}");
-        assert_eq!(impure(&early, Part::Crate), ["Instant::now"]);
+        assert_eq!(impure(&early, FileKind::Crate), ["Instant::now"]);
         let declared = "#[cfg(test)] mod tests; fn f() { Instant::now(); }";
-        assert_eq!(impure(declared, Part::Crate), ["Instant::now"]);
+        assert_eq!(impure(declared, FileKind::Crate), ["Instant::now"]);
 
-        let file = Part::of(Path::new("crates/codex-engine/src/logic/session/tests.rs"));
+        let file = FileKind::of(Path::new("crates/codex-engine/src/logic/session/tests.rs"));
         assert_eq!(impure("Instant::now()", file), Vec::<String>::new());
         assert_eq!(impure("std::fs::read(x)", file), ["std::fs"]);
     }

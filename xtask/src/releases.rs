@@ -57,12 +57,12 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_by_number_not_by_letter() {
+    fn order_is_numeric() {
         assert!(parse("0.9.0\n0.10.0\n").is_ok());
     }
 
     #[test]
-    fn what_is_refused() {
+    fn malformed_list_is_refused() {
         for (text, complaint) in [
             ("", "no version"),
             ("# only words", "no version"),
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_list_can_be_read() {
+    fn own_list_can_be_read() {
         let text = include_str!("../../crates/testkit/codex-releases.txt");
         parse(text).unwrap();
     }

@@ -29,10 +29,10 @@ pub(crate) fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> anyhow::Res
 /// The segments of a path: `crate::lines::Line` is `["crate", "lines", "Line"]`.
 pub(crate) type Names = Vec<String>;
 
-/// What one file says of others. A module of tests at its end is not read.
+/// The names that one file uses. A module of tests at its end is not read.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Source {
-    /// Each name that a `use` brings in, with the path that it stands for.
+    /// Each imported name, with its path.
     pub(crate) imports: BTreeMap<String, Names>,
     /// The modules of `use module::*`.
     pub(crate) globs: BTreeSet<Names>,
@@ -172,7 +172,7 @@ impl Reader {
         }
         let alias = names.iter().position(|name| name == "as");
         let Some(mut name) = names.last().cloned() else {
-            // No tree begins like this.
+            // No tree of a `use` begins like this.
             self.at += 1;
             return;
         };
@@ -184,7 +184,7 @@ impl Reader {
         self.source.imports.insert(name, names);
     }
 
-    /// Makes a path in a module that is written out one of the file's own module.
+    /// Turns a path in an inline module into a path from the file's own module.
     fn rebase(&self, names: &mut Names) {
         let supers = names.iter().take_while(|name| *name == "super").count();
         if supers > 0 && !self.inline.is_empty() {

@@ -20,8 +20,8 @@ pub(crate) struct Options {
     list: bool,
 }
 
-/// The steps in the order in which they run: the quick ones first, and the tests last
-/// so that their result is at the end of the output.
+/// The steps in the order in which they run: the quick ones first, and the tests last, so that
+/// their result is at the end of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Step {
     Provision,
@@ -38,7 +38,7 @@ enum Step {
     Test,
 }
 
-/// How a step is done.
+/// The action of a step.
 enum Action {
     /// A check of our own; the words say what it does.
     Own(&'static str, fn(&Workspace) -> anyhow::Result<()>),

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_shown_as_a_shell_would_take_it() {
+    fn command_is_shown_as_shell_input() {
         let tool = Tool::cargo(["doc", "--no-deps", "it's"]).env("RUSTDOCFLAGS", "-D warnings");
         assert_eq!(
             tool.to_string(),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_carries_what_was_printed() {
+    fn failure_contains_the_output() {
         let tool = Tool::new("sh", ["-c", "echo out; echo err >&2; exit 3"]);
         let error = tool.capture(Path::new("/")).unwrap_err().to_string();
         assert!(error.contains("exit code 3"), "{error}");

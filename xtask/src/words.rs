@@ -1,4 +1,4 @@
-//! Keeps the machines that the project is worked on out of its files.
+//! Checks that no file names a machine that the project is developed on.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -8,7 +8,7 @@ use anyhow::Context;
 use crate::tool::Tool;
 use crate::workspace::{Workspace, verdict};
 
-/// What no file may contain, and why. In two halves each, so that this file passes.
+/// The forbidden texts, with the reasons. Each text is in two halves, so that this file passes.
 const FORBIDDEN: &[(&str, &str)] = &[
     (concat!("/wo", "rk/"), "a path of one machine"),
     (concat!("/tmp/bash", "_jobs"), "a path of one machine"),
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_names_file_line_and_word() {
+    fn finding_names_file_line_and_word() {
         let line = concat!("Co-Authored", "-By: someone");
         assert_eq!(
             scan("docs/a.md", line),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_index_that_cargo_deny_needs_is_fine() {
+    fn index_that_cargo_deny_needs_is_allowed() {
         let line = r#"allow-registry = ["https://github.com/rust-lang/crates.io-index"]"#;
         assert!(scan("deny.toml", line).is_empty());
     }

@@ -1,10 +1,9 @@
-//! Who asked for what, a JSON object a line: `audit.jsonl` in the identity's directory
-//! (FR-9). Older lines are in `audit.jsonl.1` to `.5`.
+//! The audit log: a JSON object per line for each request, in `audit.jsonl` of the identity's
+//! directory (FR-9). Older lines are in `audit.jsonl.1` to `.5`.
 //!
-//! A line is one `write` to the end of the file, under a lock: so no line is lost
-//! to a process that begins a new file meanwhile, and none is mixed with another.
-//! It is not waited for until the disk has it: a line is lost when the power fails,
-//! but not when we die.
+//! Each line is appended by one `write` under a lock, so that no line is lost to a process that
+//! rotates the files meanwhile, and none is mixed with another. The file is not synced: a line can
+//! be lost when the power fails, but not when this process dies.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -25,58 +24,59 @@ use crate::logic::{AgentName, TeamName};
 const FILE: &str = "audit.jsonl";
 const LOCK: &str = "audit.lock";
 
-/// How long the lock is waited for. Whoever asks Codex something waits as long.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// The longest wait for the lock. A call that prompts Codex waits as long.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// From which size on a new file is begun, in bytes.
-const LIMIT: u64 = 10 << 20;
+/// The size at which the file is rotated, in bytes.
+const FILE_LIMIT: u64 = 10 << 20;
 
-/// How many older files are kept.
-const OLDER: u32 = 5;
+/// The number of older files that are kept.
+const OLDER_FILES: u32 = 5;
 
-/// How much is shown of a prompt or a message, in characters (FR-9.2).
-const SUMMARY: usize = 200;
+/// The longest excerpt of a prompt or a message, in characters (FR-9.2).
+const SUMMARY_CHARS: usize = 200;
 
-/// How many messages are listed of those that were read: a line stays below 8 KiB.
-const MESSAGES: usize = 20;
+/// The most messages that a line lists as read: a line stays below 8 KiB.
+const LISTED_MESSAGES: usize = 20;
 
-/// How much is shown of the sender and the id of a message, in characters.
-const MESSAGE: usize = 60;
+/// The longest excerpt of a message's sender and ID, in characters.
+const MESSAGE_CHARS: usize = 60;
 
-/// How much is shown of a name that a caller has made up, and of an error.
-const NAME: usize = 200;
-const ERROR: usize = 500;
+/// The longest excerpt of a name that a caller has made up, in characters.
+const NAME_CHARS: usize = 200;
+/// The longest excerpt of an error, in characters.
+const ERROR_CHARS: usize = 500;
 
-/// Something that was asked for, or has come of it. Texts may be as they came:
-/// they are cut, and credentials in them masked, when they are written.
+/// A request, or its result. Texts may have any length: when a record is written, they are cut and
+/// credentials in them are masked.
 #[derive(Debug, Clone)]
 pub struct Record<'a> {
-    /// The same for all that belongs to one call.
+    /// The ID that all records of one call share.
     pub id: Uuid,
-    /// What.
+    /// The kind of the event.
     pub event: Event,
-    /// How far it is.
-    pub outcome: Outcome,
+    /// The progress or the result of the event.
+    pub outcome: AuditOutcome,
     /// The thread.
     pub thread_id: Option<&'a str>,
-    /// Whom a message is for.
+    /// The recipient of a message.
     pub recipient: Option<&'a str>,
     /// The prompt, the message, or Codex's question.
     pub summary: Option<&'a str>,
-    /// How a question was decided.
+    /// The decision on a question.
     pub decision: Option<&'a str>,
-    /// By whom, see [`DecidedBy`](codex_engine::logic::action::DecidedBy).
+    /// The deciding party, see [`DecidedBy`](codex_engine::logic::action::DecidedBy).
     pub decided_by: Option<&'a str>,
     /// The messages that were read.
     pub messages: &'a [Envelope],
-    /// Why it failed.
+    /// The error, if the event failed.
     pub error: Option<&'a str>,
 }
 
 impl Record<'_> {
-    /// A record with nothing else to say.
+    /// A record without the optional fields.
     #[must_use]
-    pub fn new(id: Uuid, event: Event, outcome: Outcome) -> Self {
+    pub fn new(id: Uuid, event: Event, outcome: AuditOutcome) -> Self {
         Self {
             id,
             event,
@@ -92,7 +92,7 @@ impl Record<'_> {
     }
 }
 
-/// What was asked for: mostly a tool.
+/// The kind of an event: mostly the call of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names of the tools")]
@@ -109,77 +109,78 @@ pub enum Event {
     CallRespond,
     CallSteer,
     CodexRun,
-    /// The server asks for the summary of a thread, as it ends.
+    /// The server asks a thread for its summary as the server ends.
     Summary,
     /// A turn of a thread.
     Turn,
-    /// A question of Codex's that the client has decided, or nobody in time.
+    /// A question of Codex that was decided, withdrawn, or not decided in time.
     Approval,
-    /// A new thread begins from where another one stands.
+    /// A new thread is forked from another one.
     Fork,
-    /// A turn is to be interrupted.
+    /// A turn is interrupted.
     Interrupt,
     /// A session is ended.
     Cancel,
 }
 
-/// How far it is.
+/// The progress or the result of the event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// It has begun; another record tells its end.
-    Begun,
-    /// It was done.
-    Done,
-    /// It could not be done.
+pub enum AuditOutcome {
+    /// The event has begun; another record says how it ended.
+    #[serde(rename = "begun")]
+    Started,
+    /// The event succeeded.
+    #[serde(rename = "done")]
+    Succeeded,
+    /// The event failed.
     Failed,
-    /// It was not tried.
+    /// The event was refused before anything was done.
     Refused,
-    /// The caller has called it off.
+    /// The caller cancelled the event.
     Cancelled,
-    /// It took too long.
+    /// The event timed out.
     TimedOut,
 }
 
 /// A line of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Line {
-    /// When. RFC 3339.
+pub struct AuditLine {
+    /// The time of the record, in RFC 3339.
     pub ts: String,
-    /// The same for all that belongs to one call.
+    /// The ID that all records of one call share.
     pub id: String,
-    /// Who was asked, or has asked.
+    /// The identity of the server.
     pub identity: AgentName,
-    /// Its team.
+    /// The team of that identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub team: Option<TeamName>,
-    /// What.
+    /// The kind of the event.
     pub event: Event,
-    /// How far it is.
-    pub outcome: Outcome,
+    /// The progress or the result of the event.
+    pub outcome: AuditOutcome,
     /// The thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_id: Option<String>,
-    /// Whom a message is for.
+    /// The recipient of a message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipient: Option<String>,
     /// The beginning of the prompt, the message or the question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
-    /// How a question was decided, also where it ran into its time-out or the end of its
-    /// turn.
+    /// The decision on a question, also of one that timed out or ended with its turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<String>,
-    /// By whom: see [`DecidedBy`](codex_engine::logic::action::DecidedBy).
+    /// The deciding party, see [`DecidedBy`](codex_engine::logic::action::DecidedBy).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
-    /// How many messages were read.
+    /// The number of messages that were read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<usize>,
-    /// The first of them.
+    /// The first messages that were read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<ReadMessage>,
-    /// Why it failed.
+    /// The error, if the event failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -187,9 +188,9 @@ pub struct Line {
 /// A message that was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadMessage {
-    /// Who says to have written it.
+    /// The sender that the message names.
     pub from: String,
-    /// Its id, if it has one.
+    /// The message's ID, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
 }
@@ -205,12 +206,12 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// The log of a member, below the home directory of the agents. Makes the
-    /// identity's directory.
+    /// Opens the log of a member below the home directory of the agents, and creates the identity's
+    /// directory.
     ///
     /// # Errors
     ///
-    /// When that can't be.
+    /// When the directory can't be created.
     pub fn open(atm_home: &Path, member: &Member) -> Result<Self, FileError> {
         let directory = identities::directory_of(atm_home, &member.identity);
         state_file::make_directory(&directory)?;
@@ -218,7 +219,7 @@ impl Audit {
             member: member.clone(),
             path: directory.join(FILE),
             lock: directory.join(LOCK),
-            limit: LIMIT,
+            limit: FILE_LIMIT,
             open: None,
         })
     }
@@ -227,20 +228,20 @@ impl Audit {
     ///
     /// # Errors
     ///
-    /// When it can't be written; then there is nothing of it.
+    /// When the line can't be written; then the file has nothing of it.
     pub fn write(&mut self, record: &Record<'_>) -> Result<(), FileError> {
         let line = self.line(record);
         let mut text = serde_json::to_string(&line)
             .map_err(io::Error::from)
             .map_err(about(&self.path))?;
         text.push('\n');
-        match state_file::lock_within(&self.lock, PATIENCE) {
+        match state_file::lock_within(&self.lock, LOCK_TIMEOUT) {
             Ok(_lock) => {
                 let file = self.file(text.len() as u64)?;
-                add(file, text.as_bytes()).map_err(about(&self.path))
+                append(file, text.as_bytes()).map_err(about(&self.path))
             }
-            // The lock is for those who begin a new file; a line at the end of one that
-            // is not the newest any more is not lost.
+            // The lock is needed for rotation alone: a line that is appended to a file which was
+            // just rotated is not lost.
             Err(FileError::Busy { .. }) => {
                 let file = state_file::open_to_append(&self.path)?;
                 (&file)
@@ -251,30 +252,35 @@ impl Audit {
         }
     }
 
-    fn line(&self, record: &Record<'_>) -> Line {
+    fn line(&self, record: &Record<'_>) -> AuditLine {
         let shown = |text: Option<&str>, most| text.map(|text| secrets::excerpt(text, most));
-        Line {
+        AuditLine {
             ts: timestamp(SystemTime::now()),
             id: record.id.to_string(),
             identity: self.member.identity.clone(),
             team: self.member.team.clone(),
             event: record.event,
             outcome: record.outcome,
-            thread_id: shown(record.thread_id, NAME),
-            recipient: shown(record.recipient, NAME),
-            summary: shown(record.summary, SUMMARY),
-            decision: shown(record.decision, NAME),
-            decided_by: shown(record.decided_by, NAME),
-            count: (record.event == Event::AtmRead && record.outcome == Outcome::Done)
+            thread_id: shown(record.thread_id, NAME_CHARS),
+            recipient: shown(record.recipient, NAME_CHARS),
+            summary: shown(record.summary, SUMMARY_CHARS),
+            decision: shown(record.decision, NAME_CHARS),
+            decided_by: shown(record.decided_by, NAME_CHARS),
+            count: (record.event == Event::AtmRead && record.outcome == AuditOutcome::Succeeded)
                 .then_some(record.messages.len()),
-            messages: record.messages.iter().take(MESSAGES).map(read).collect(),
-            error: shown(record.error, ERROR),
+            messages: record
+                .messages
+                .iter()
+                .take(LISTED_MESSAGES)
+                .map(read_message)
+                .collect(),
+            error: shown(record.error, ERROR_CHARS),
         }
     }
 
-    /// The file, with room for so many bytes more.
+    /// The open file, with room for `more` bytes.
     fn file(&mut self, more: u64) -> Result<&mut File, FileError> {
-        let mut file = match self.open.take().filter(|file| is(file, &self.path)) {
+        let mut file = match self.open.take().filter(|file| is_file_at(file, &self.path)) {
             Some(file) => file,
             None => state_file::open_to_append(&self.path)?,
         };
@@ -288,23 +294,23 @@ impl Audit {
 
     fn rotate(&self) -> Result<(), FileError> {
         let older = |number| state_file::with_suffix(&self.path, &format!(".{number}"));
-        for number in (1..OLDER).rev() {
+        for number in (1..OLDER_FILES).rev() {
             rename(&older(number), &older(number + 1))?;
         }
         rename(&self.path, &older(1))
     }
 }
 
-fn read(message: &Envelope) -> ReadMessage {
-    let shown = |text: &str| secrets::excerpt(text, MESSAGE);
+fn read_message(message: &Envelope) -> ReadMessage {
+    let shown = |text: &str| secrets::excerpt(text, MESSAGE_CHARS);
     ReadMessage {
         from: shown(&message.from),
         id: message.message_id.as_deref().map(shown),
     }
 }
 
-/// Whether it is still the file of that name.
-fn is(file: &File, path: &Path) -> bool {
+/// Whether the path still names this file.
+fn is_file_at(file: &File, path: &Path) -> bool {
     let (Ok(opened), Ok(named)) = (file.metadata(), fs::symlink_metadata(path)) else {
         return false;
     };
@@ -319,14 +325,14 @@ fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
     }
 }
 
-/// Adds a line, or nothing of it.
-fn add(file: &mut File, line: &[u8]) -> io::Result<()> {
+/// Appends a whole line, or nothing.
+fn append(file: &mut File, line: &[u8]) -> io::Result<()> {
     let length = file.metadata()?.len();
     let mut last = [b'\n'];
     if length > 0 {
         file.read_exact_at(&mut last, length - 1)?;
     }
-    // Half a line is left where the power has failed.
+    // A power failure can leave half a line.
     let begun;
     let line = match last == [b'\n'] {
         true => line,

@@ -1,9 +1,8 @@
-//! An identity that one process at a time has.
+//! The claim of an identity, which one process at a time holds.
 //!
-//! A lock on a file tells whether somebody has it: the system lets go of it when
-//! the process ends, however it ends, so that no number of a dead process that
-//! another one has got since can be taken for it. What is written in the file is
-//! for people.
+//! The claim is a lock on a file. The system releases it however the process ends, so that a
+//! process ID that was reused cannot be mistaken for the owner's. The content of the file is for
+//! people.
 #![expect(
     clippy::disallowed_methods,
     reason = "a file of our own state; no link is followed and no pipe waited for"
@@ -25,20 +24,20 @@ use crate::logic::{AgentName, BadName};
 /// The file that is locked, in the identity's directory.
 const FILE: &str = "identity.lock";
 
-/// How many servers of one identity may run at once.
-const MOST: u32 = 1000;
+/// The most servers of one identity that may run at once.
+const MAX_INSTANCES: u32 = 1000;
 
-/// An identity that this process has, until it is dropped.
+/// An identity that this process holds until the claim is dropped.
 #[derive(Debug)]
 pub struct Claim {
-    /// The identity: the wanted one, or that with a number.
+    /// The identity: the requested one, with a number if that was taken.
     pub identity: AgentName,
     file: PathBuf,
-    /// Locked.
+    /// The locked file.
     _lock: File,
 }
 
-/// Why no identity can be had.
+/// Why no identity could be claimed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
     /// There is no home directory.
@@ -47,34 +46,33 @@ pub enum ClaimError {
     /// The file of an identity can't be used.
     #[error("{}: {error}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// With a number behind it, it is no name any more.
+    /// The name with a number appended is not a valid name.
     #[error(transparent)]
     Name(#[from] BadName),
     /// All of them are taken.
-    #[error("{MOST} servers have the identity {0} already")]
+    #[error("{MAX_INSTANCES} servers have the identity {0} already")]
     AllTaken(AgentName),
 }
 
 impl Claim {
-    /// Takes an identity, or, where another process has it, the first of `NAME-2`,
-    /// `NAME-3` and so on that nobody has.
+    /// Claims an identity, or the first free one of `NAME-2`, `NAME-3` and so on.
     ///
     /// # Errors
     ///
     /// [`ClaimError`].
-    pub fn take(home: &Path, wanted: &AgentName) -> Result<Self, ClaimError> {
+    pub fn take(home: &Path, requested: &AgentName) -> Result<Self, ClaimError> {
         if !home.is_absolute() {
             return Err(ClaimError::NoHome);
         }
-        for number in 1..=MOST {
+        for number in 1..=MAX_INSTANCES {
             let identity = match number {
-                1 => wanted.clone(),
-                number => format!("{wanted}-{number}").parse()?,
+                1 => requested.clone(),
+                number => format!("{requested}-{number}").parse()?,
             };
             let directory = identities::directory_of(home, &identity);
             let file = directory.join(FILE);
@@ -91,15 +89,14 @@ impl Claim {
                 });
             }
         }
-        Err(ClaimError::AllTaken(wanted.clone()))
+        Err(ClaimError::AllTaken(requested.clone()))
     }
 
-    /// Does something while nobody has the identity, and nobody can take it. `None` if
-    /// somebody has it.
+    /// Runs `act` while nobody holds the identity and nobody can claim it; `None` if it is held.
     ///
     /// # Errors
     ///
-    /// When that can't be told.
+    /// When the lock can't be checked.
     pub(super) fn while_free<T>(
         home: &Path,
         identity: &AgentName,
@@ -112,7 +109,7 @@ impl Claim {
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        // Else somebody has just let go of it, and sees to all that.
+        // Otherwise its owner has just released it, and has cleaned up.
         let done = is_still(&file, &path)?.then(act);
         if done.is_some() {
             fs::remove_file(&path)?;
@@ -120,11 +117,11 @@ impl Claim {
         Ok(done)
     }
 
-    /// Whether some process has the identity, this one included.
+    /// Whether a process holds the identity, this one included.
     ///
     /// # Errors
     ///
-    /// When that can't be told.
+    /// When the lock can't be checked.
     pub fn is_held(home: &Path, identity: &AgentName) -> io::Result<bool> {
         let path = identities::directory_of(home, identity).join(FILE);
         let opened = OpenOptions::new()
@@ -140,8 +137,8 @@ impl Claim {
     }
 }
 
-/// Whether somebody has the identity of this file. Shared, so that whoever only
-/// looks can be told from whoever takes it.
+/// Whether a process holds the identity of this file. The check takes a shared lock, so that a
+/// claim can tell a check from another claim.
 fn is_taken(file: &File) -> io::Result<bool> {
     match file.try_lock_shared() {
         Ok(()) => file.unlock().map(|()| false),
@@ -152,13 +149,13 @@ fn is_taken(file: &File) -> io::Result<bool> {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // Removed while it is locked: whoever has opened it in the meantime finds
-        // that it isn't the file any more. One that stays is no harm.
+        // Removed while it is locked: a process that has opened it meanwhile notices that the path
+        // no longer names it. A file that stays does no harm.
         let _ = fs::remove_file(&self.file);
     }
 }
 
-/// Locks a file; `None` if somebody else has locked it.
+/// Locks a file; `None` if another process has locked it.
 fn lock(directory: &Path, path: &Path) -> io::Result<Option<File>> {
     loop {
         DirBuilder::new()
@@ -167,14 +164,14 @@ fn lock(directory: &Path, path: &Path) -> io::Result<Option<File>> {
             .create(directory)?;
         let mut file = match state_file::open_to_lock(path) {
             Ok(file) => file,
-            // The directory may have been tidied away in between.
+            // Another process may have removed the directory meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) if is_taken(&file)? => return Ok(None),
-            // Somebody only looked.
+            // The lock was that of a check.
             Err(TryLockError::WouldBlock) => continue,
             Err(TryLockError::Error(error)) => return Err(error),
         }
@@ -188,12 +185,12 @@ fn lock(directory: &Path, path: &Path) -> io::Result<Option<File>> {
             );
         }
         file.set_len(0)?;
-        writeln!(file, "{}", about_us())?;
+        writeln!(file, "{}", owner_json())?;
         return Ok(Some(file));
     }
 }
 
-/// Whether the file that was opened is still the one of that name.
+/// Whether the path still names the opened file.
 pub(super) fn is_still(file: &File, path: &Path) -> io::Result<bool> {
     let opened = file.metadata()?;
     match fs::symlink_metadata(path) {
@@ -203,7 +200,7 @@ pub(super) fn is_still(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-fn about_us() -> serde_json::Value {
+fn owner_json() -> serde_json::Value {
     let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     json!({ "pid": std::process::id(), "startedAt": now })
 }
@@ -217,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_second_gets_a_number_and_what_is_let_go_is_free() {
+    fn second_claim_gets_a_number_and_a_released_name_is_free() {
         let home = tempfile::tempdir().unwrap();
         let first = take(home.path());
         let second = take(home.path());
@@ -234,11 +231,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_process_has_left_is_taken_over() {
+    fn claim_of_a_dead_process_is_taken_over() {
         let home = tempfile::tempdir().unwrap();
         let directory = identities::directory_of(home.path(), &"codex".parse().unwrap());
         fs::create_dir_all(&directory).unwrap();
-        // The number of a process that lives, and that is another one.
+        // The ID of another process, which is alive.
         fs::write(directory.join(FILE), "{\"pid\":1}\n").unwrap();
         let claim = take(home.path());
         assert_eq!(claim.identity.as_str(), "codex");
@@ -247,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_through_a_link() {
+    fn lock_file_that_is_a_link_is_refused() {
         let home = tempfile::tempdir().unwrap();
         let directory = identities::directory_of(home.path(), &"codex".parse().unwrap());
         fs::create_dir_all(&directory).unwrap();
@@ -260,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_home_there_is_none() {
+    fn claim_without_home_or_with_a_long_name_is_refused() {
         let refused = Claim::take(Path::new(""), &"codex".parse().unwrap());
         assert!(matches!(refused, Err(ClaimError::NoHome)));
         let long: AgentName = "x".repeat(100).parse().unwrap();
@@ -271,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_looks_takes_nothing() {
+    fn is_held_check_does_not_disturb_claims() {
         let home = tempfile::tempdir().unwrap();
         let codex: AgentName = "codex".parse().unwrap();
         let is_held = || Claim::is_held(home.path(), &codex).unwrap();
@@ -280,7 +277,7 @@ mod tests {
         let file = claim.file.clone();
         assert!(is_held());
         drop(claim);
-        // As a process leaves it that is killed.
+        // A killed process leaves the file like this.
         fs::write(&file, "{}").unwrap();
         assert!(!is_held());
         let looking = File::open(&file).unwrap();
@@ -304,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn many_at_once_get_one_each() {
+    fn concurrent_claims_get_distinct_names() {
         let home = tempfile::tempdir().unwrap();
         let claims: Vec<Claim> = std::thread::scope(|scope| {
             let takers: Vec<_> = (0..16).map(|_| scope.spawn(|| take(home.path()))).collect();

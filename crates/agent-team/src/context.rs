@@ -1,4 +1,5 @@
-//! What Codex is told of where it works and for whom.
+//! The session context that Codex is given: its directory, its repository, and the member for whom
+//! it works.
 
 use std::env;
 use std::fmt::Write;
@@ -9,7 +10,7 @@ use serde::Serialize;
 
 use crate::logic::{AgentName, TeamName};
 
-/// Who the server is.
+/// The identity and the team of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub struct Member {
     /// Its identity.
@@ -18,7 +19,7 @@ pub struct Member {
     pub team: Option<TeamName>,
 }
 
-/// Where and for whom a thread works, at the time of a call.
+/// The directory, the repository and the member of a thread, at the time of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Context {
     member: Member,
@@ -29,17 +30,17 @@ pub struct Context {
 }
 
 impl Context {
-    /// Looks around: at the directory that the caller wants, or at our own.
+    /// Gathers the context of the requested directory, or of our own.
     #[must_use]
-    pub fn gather(member: &Member, wanted: Option<&Path>) -> Self {
+    pub fn gather(member: &Member, requested: Option<&Path>) -> Self {
         let here = env::current_dir().unwrap_or_default();
-        let directory = wanted.map_or_else(|| here.clone(), |wanted| here.join(wanted));
+        let directory = requested.map_or_else(|| here.clone(), |requested| here.join(requested));
         // Git's own directories are absolute; a directory that isn't there is in none.
         let resolved = directory
             .canonicalize()
             .unwrap_or_else(|_| directory.clone());
         let repository = Repository::around(&resolved, &repository::ceilings());
-        let cwd = match (wanted, &repository) {
+        let cwd = match (requested, &repository) {
             (None, Some(repository)) => repository.root.clone(),
             _ => directory,
         };
@@ -56,7 +57,7 @@ impl Context {
         self.repository.as_ref()
     }
 
-    /// It as instructions.
+    /// The context as instructions for Codex.
     #[must_use]
     pub fn text(&self) -> String {
         let Self {
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_part_that_is_known_is_a_line() {
+    fn context_has_a_line_for_each_known_part() {
         let mut context = Context {
             member: Member {
                 identity: "codex".parse().unwrap(),

@@ -1,4 +1,4 @@
-//! The directories in which what belongs to an identity is kept.
+//! The directories that hold the state of identities.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};

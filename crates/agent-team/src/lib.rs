@@ -12,9 +12,9 @@
 //!      THREAD/summary.md        what a thread was about                     [`summary`]
 //! ```
 //!
-//! All of it reads and writes files, and waits for locks that other programs hold; so it works
-//! on threads of its own ([`supervise::io_thread`]). What the texts become is decided in
-//! [`logic`].
+//! The modules read and write files and wait for locks that other programs hold, so they run on
+//! threads of their own ([`supervise::io_thread`]). [`logic`] decides what the files become,
+//! without I/O.
 #![cfg_attr(
     test,
     expect(
@@ -33,7 +33,7 @@ mod identities;
 pub mod logic;
 pub mod mail;
 mod mail_client;
-pub mod mail_news;
+pub mod mail_watch;
 mod records;
 pub mod registry;
 mod services;
@@ -43,8 +43,8 @@ pub mod summary;
 
 pub use claim::{Claim, ClaimError};
 pub use context::{Context, Member};
-pub use mail_client::{Broadcast, MailClient, MailClientError, Sent};
-pub use records::{Recollection, RecordError, Records};
+pub use mail_client::{BroadcastResults, MailClient, MailClientError, SentMessage};
+pub use records::{PreviousThread, RecordError, Records};
 pub use services::TeamServices;
 pub use shutdown_summary::ShutdownSummary;
-pub use stale_members::is_somebody_elses;
+pub use stale_members::is_foreign_member;

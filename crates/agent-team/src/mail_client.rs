@@ -1,61 +1,61 @@
-//! The mail of one member: what its tools do, each written down before it is done.
+//! The mail of one member. Each action is written to the audit log before it is performed.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use safe_files::state_file::FileError;
-use supervise::io_thread::{Ended, IoThread};
+use supervise::io_thread::{IoThread, ThreadEnded};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::audit::{Audit, Event, Outcome, Record};
+use super::audit::{Audit, AuditOutcome, Event, Record};
 use super::context::Member;
 use super::mail::{
-    Fingerprint, Joined, Letter, MailError, Mailroom, Membership, MessageId, Receipt, Sender,
+    Fingerprint, JoinOutcome, Letter, MailError, Mailroom, Membership, MessageId, Receipt, Sender,
     Unread,
 };
 use super::stale_members;
-use crate::logic::inbox::{Envelope, Pending, Reading};
+use crate::logic::inbox::{Envelope, PendingMail, ReadLimits};
 use crate::logic::{Address, AgentName, TeamName};
 
-/// Why something could not be done.
+/// Why an action failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MailClientError {
-    /// With the mail.
+    /// The mail failed.
     #[error(transparent)]
     Mail(#[from] MailError),
     /// The member is not in its team.
     #[error("this server is not in its team: {0}")]
-    NotIn(MailError),
-    /// It could not be written down, and so was not done.
+    NotAMember(MailError),
+    /// The audit log can't be written, so nothing was done.
     #[error("the audit log can't be written, so nothing was done: {0}")]
     Audit(#[from] FileError),
-    /// Nobody works with the files any more.
+    /// The I/O thread has ended.
     #[error(transparent)]
-    IoThread(#[from] Ended),
+    IoThread(#[from] ThreadEnded),
 }
 
 /// A message that was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sent {
-    /// To whom: `agent@team`.
+pub struct SentMessage {
+    /// The recipient, as `agent@team`.
     pub to: String,
-    /// What it is called.
+    /// The ID of the message.
     pub message_id: String,
 }
 
-/// What became of a message to several members, each as `agent@team`.
-pub type Broadcast = Vec<(String, Result<MessageId, MailError>)>;
+/// The results of a broadcast by recipient, each as `agent@team`.
+pub type BroadcastResults = Vec<(String, Result<MessageId, MailError>)>;
 
-/// The mail of one member of a team. Cloning it gives the same.
+/// The mail of one member of a team. Clones share it.
 #[derive(Clone)]
 pub struct MailClient {
     inner: Arc<Inner>,
-    /// For what waits for locks, and for what has to come after that.
+    /// Runs actions that wait for locks, and those that must come after them.
     writer: IoThread,
-    /// For what needs none: it is not to wait either.
-    looker: IoThread,
+    /// Runs actions that need no lock, so that they do not wait for the others.
+    reader: IoThread,
 }
 
 struct Inner {
@@ -63,32 +63,32 @@ struct Inner {
     team: TeamName,
     mailroom: Mailroom,
     audit: Mutex<Audit>,
-    /// Where it is noted what to restore when the member leaves.
+    /// The note of the state to restore when the member leaves.
     note: PathBuf,
     atm_home: PathBuf,
-    /// Whether the member is to be in its team, and with which model.
-    joining: Mutex<Joining>,
-    /// Held by whoever enters it: of two at once, one would take the other's entry for
-    /// somebody else's.
-    entering: Mutex<()>,
+    /// Whether this client adds the member to its team.
+    auto_join: Mutex<AutoJoin>,
+    /// Held while the member joins: of two calls at once, one would take the other's entry for that
+    /// of another process.
+    join_lock: Mutex<()>,
 }
 
-/// Who sees to it that the member is in its team.
+/// Whether this client adds the member to its team when it is missing there.
 #[derive(Debug, Clone)]
-enum Joining {
-    /// Somebody else, or nobody any more.
-    Others,
-    /// This mail client; the model that the member works with, if that is known.
-    Ours(Option<String>),
+enum AutoJoin {
+    /// The client does not add the member.
+    Off,
+    /// The client adds the member, with the model that it works with, if that is known.
+    On(Option<String>),
 }
 
 impl MailClient {
-    /// The mail of a member below the home directory of the agents; `None` if it is in
-    /// no team.
+    /// Opens the mail of a member below the home directory of the agents; `None` if it is in no
+    /// team.
     ///
     /// # Errors
     ///
-    /// When the identity's directory can't be used, or there is no thread for it.
+    /// When the identity's directory can't be used, or a thread can't be started.
     pub fn of(member: &Member, atm_home: &Path) -> Result<Option<Self>, FileError> {
         let Some(team) = &member.team else {
             return Ok(None);
@@ -100,8 +100,8 @@ impl MailClient {
             audit: Mutex::new(Audit::open(atm_home, member)?),
             note: stale_members::note_of(atm_home, &member.identity),
             atm_home: atm_home.to_owned(),
-            joining: Mutex::new(Joining::Others),
-            entering: Mutex::new(()),
+            auto_join: Mutex::new(AutoJoin::Off),
+            join_lock: Mutex::new(()),
         };
         let start = || {
             IoThread::start().map_err(|error| FileError::Io {
@@ -112,7 +112,7 @@ impl MailClient {
         Ok(Some(Self {
             inner: Arc::new(inner),
             writer: start()?,
-            looker: start()?,
+            reader: start()?,
         }))
     }
 
@@ -121,20 +121,20 @@ impl MailClient {
     /// # Errors
     ///
     /// [`MailClientError`]; then nothing was sent.
-    pub async fn send(&self, to: Address, letter: Letter) -> Result<Sent, MailClientError> {
-        self.ask(move |inner| {
+    pub async fn send(&self, to: Address, letter: Letter) -> Result<SentMessage, MailClientError> {
+        self.run_writer(move |inner| {
             let team = to.team.unwrap_or_else(|| inner.team.clone());
             let recipient = format!("{}@{team}", to.agent);
-            let done = Done {
+            let action = AuditedAction {
                 event: Event::AtmSend,
                 recipient: Some(&recipient),
                 summary: Some(&letter.text),
             };
-            let sent = inner.written_down(&done, || {
+            let sent = inner.audited(&action, || {
                 let sender = inner.sender();
                 inner.mailroom.send(&sender, &to.agent, &team, &letter)
             })?;
-            Ok(Sent {
+            Ok(SentMessage {
                 message_id: sent.to_string(),
                 to: recipient,
             })
@@ -147,19 +147,19 @@ impl MailClient {
     /// # Errors
     ///
     /// [`MailClientError`]; then nothing was sent to anybody.
-    pub async fn broadcast(&self, letter: Letter) -> Result<Broadcast, MailClientError> {
-        self.ask(move |inner| {
+    pub async fn broadcast(&self, letter: Letter) -> Result<BroadcastResults, MailClientError> {
+        self.run_writer(move |inner| {
             let team = &inner.team;
             let recipient = format!("*@{team}");
-            let done = Done {
+            let action = AuditedAction {
                 event: Event::AtmBroadcast,
                 recipient: Some(&recipient),
                 summary: Some(&letter.text),
             };
-            let sent = inner.written_down(&done, || {
+            let sent = inner.audited(&action, || {
                 inner.mailroom.broadcast(&inner.sender(), team, &letter)
             })?;
-            let named = |(agent, came)| (format!("{agent}@{team}"), came);
+            let named = |(agent, result)| (format!("{agent}@{team}"), result);
             Ok(sent.into_iter().map(named).collect())
         })
         .await
@@ -171,24 +171,24 @@ impl MailClient {
     /// # Errors
     ///
     /// [`MailClientError`].
-    pub async fn read(&self, reading: Reading) -> Result<Unread, MailClientError> {
-        self.ask(move |inner| {
-            let done = Done {
+    pub async fn read(&self, limits: ReadLimits) -> Result<Unread, MailClientError> {
+        self.run_writer(move |inner| {
+            let action = AuditedAction {
                 event: Event::AtmRead,
                 recipient: None,
                 summary: None,
             };
-            let read = || inner.mailroom.unread(&inner.identity, &inner.team, reading);
-            inner.written_down_with(&done, read, |unread| &unread.messages)
+            let read = || inner.mailroom.unread(&inner.identity, &inner.team, limits);
+            inner.audited_with_messages(&action, read, |unread| &unread.messages)
         })
         .await
     }
 
-    /// Marks messages as read that have been delivered. It is not waited for; what
-    /// isn't marked is delivered once more.
+    /// Marks delivered messages as read, without waiting for that. A message that isn't marked is
+    /// delivered once more.
     pub fn mark_read(&self, receipts: Vec<Receipt>) {
         let inner = Arc::clone(&self.inner);
-        self.writer.give(move || {
+        self.writer.submit(move || {
             let Inner {
                 identity,
                 team,
@@ -196,56 +196,56 @@ impl MailClient {
                 ..
             } = &*inner;
             if let Err(error) = mailroom.mark_read(identity, team, &receipts) {
-                tracing::warn!("mail was delivered and not marked as read: {error}");
+                tracing::warn!("delivered mail could not be marked as read: {error}");
             }
         });
     }
 
-    /// How much unread mail there is, and from whom, for somebody who asks for it.
+    /// The number of unread messages and their senders, for a caller of the tool.
     ///
     /// # Errors
     ///
     /// [`MailClientError`].
-    pub async fn pending(&self) -> Result<Pending, MailClientError> {
-        self.look(|inner| {
-            let done = Done {
+    pub async fn pending(&self) -> Result<PendingMail, MailClientError> {
+        self.run_reader(|inner| {
+            let action = AuditedAction {
                 event: Event::AtmPendingCount,
                 recipient: None,
                 summary: None,
             };
-            inner.written_down(&done, || inner.pending())
+            inner.audited(&action, || inner.pending())
         })
         .await
     }
 
-    /// The same for ourselves.
+    /// The number of unread messages, without a line in the audit log.
     ///
     /// # Errors
     ///
     /// [`MailClientError`].
     pub async fn count(&self) -> Result<usize, MailClientError> {
-        self.look(|inner| Ok(inner.pending()?.count)).await
+        self.run_reader(|inner| Ok(inner.pending()?.count)).await
     }
 
-    /// Something that is different when the mail may have changed.
+    /// A fingerprint that differs when the mail may have changed.
     ///
     /// # Errors
     ///
-    /// [`Ended`].
-    pub async fn fingerprint(&self) -> Result<Fingerprint, Ended> {
+    /// [`ThreadEnded`].
+    pub async fn fingerprint(&self) -> Result<Fingerprint, ThreadEnded> {
         let inner = Arc::clone(&self.inner);
         let look = move || inner.mailroom.fingerprint(&inner.identity, &inner.team);
-        self.looker.ask(look).await
+        self.reader.run(look).await
     }
 
-    /// Writes down a call that was refused before anything was done.
+    /// Writes a call that was refused before anything was done to the audit log.
     pub fn refused(&self, event: Event, why: &str) {
         let inner = Arc::clone(&self.inner);
         let why = why.to_owned();
-        self.looker.give(move || {
+        self.reader.submit(move || {
             let record = Record {
                 error: Some(&why),
-                ..Record::new(Uuid::new_v4(), event, Outcome::Refused)
+                ..Record::new(Uuid::new_v4(), event, AuditOutcome::Refused)
             };
             if let Err(error) = inner.write(&record) {
                 tracing::error!("the audit log can't be written: {error}");
@@ -253,64 +253,68 @@ impl MailClient {
         });
     }
 
-    /// Has the member entered into its team as one that is there, and again whenever
-    /// it isn't in it when something is done.
+    /// Adds the member to its team, marked as present, and again whenever an action finds it
+    /// missing.
     pub fn join(&self, model: Option<String>) {
-        // At once: a call that comes before the writer has begun sees to it itself.
-        self.inner.set_joining(Joining::Ours(model.clone()));
+        // At once: a call that comes before the writer has begun adds the member itself.
+        self.inner.set_auto_join(AutoJoin::On(model.clone()));
         let inner = Arc::clone(&self.inner);
-        self.writer.give(move || {
-            stale_members::put_away(&inner.atm_home, &inner.identity);
-            let _entering = lock(&inner.entering);
+        self.writer.submit(move || {
+            stale_members::remove_all_but(&inner.atm_home, &inner.identity);
+            let _joining = lock(&inner.join_lock);
             if let Err(error) = inner.join(model.as_deref()) {
-                tracing::warn!("{} did not join: {error}", inner.identity);
+                tracing::warn!("{} could not join its team: {error}", inner.identity);
             }
         });
     }
 
-    /// Has the team as it was before [`join`](Self::join). What is being sent or
-    /// marked is waited for, but no longer than that.
-    pub async fn leave(&self, patience: Duration) {
-        self.inner.set_joining(Joining::Others);
-        if timeout(patience, self.writer.settle()).await.is_err() {
-            tracing::warn!("somebody holds a lock of the team; mail is not waited for");
+    /// Restores the team as it was before [`join`](Self::join). Waits for pending writes, but no
+    /// longer than `limit`.
+    pub async fn leave(&self, limit: Duration) {
+        self.inner.set_auto_join(AutoJoin::Off);
+        if timeout(limit, self.writer.flush()).await.is_err() {
+            tracing::warn!(
+                "another program holds a lock of the team; leaving without waiting for pending mail"
+            );
         }
         let inner = Arc::clone(&self.inner);
         let left = self
-            .looker
-            .ask(move || inner.mailroom.leave(&inner.note))
+            .reader
+            .run(move || inner.mailroom.leave(&inner.note))
             .await;
         match left {
             Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::warn!("{} did not leave: {error}", self.inner.identity),
+            Ok(Err(error)) => {
+                tracing::warn!("{} could not leave its team: {error}", self.inner.identity);
+            }
             Err(error) => tracing::error!("{error}"),
         }
     }
 
-    /// Waits for all that was begun.
+    /// Waits for all pending writes.
     pub async fn settle(&self) {
-        self.writer.settle().await;
+        self.writer.flush().await;
     }
 
-    async fn ask<T: Send + 'static>(
+    async fn run_writer<T: Send + 'static>(
         &self,
         task: impl FnOnce(&Inner) -> Result<T, MailClientError> + Send + 'static,
     ) -> Result<T, MailClientError> {
         let inner = Arc::clone(&self.inner);
-        self.writer.ask(move || task(&inner)).await?
+        self.writer.run(move || task(&inner)).await?
     }
 
-    async fn look<T: Send + 'static>(
+    async fn run_reader<T: Send + 'static>(
         &self,
         task: impl FnOnce(&Inner) -> Result<T, MailClientError> + Send + 'static,
     ) -> Result<T, MailClientError> {
         let inner = Arc::clone(&self.inner);
-        self.looker.ask(move || task(&inner)).await?
+        self.reader.run(move || task(&inner)).await?
     }
 }
 
-/// What is done, for the audit.
-struct Done<'a> {
+/// An action, as the audit log describes it.
+struct AuditedAction<'a> {
     event: Event,
     recipient: Option<&'a str>,
     summary: Option<&'a str>,
@@ -324,29 +328,32 @@ impl Inner {
         }
     }
 
-    fn pending(&self) -> Result<Pending, MailError> {
+    fn pending(&self) -> Result<PendingMail, MailError> {
         self.mailroom.pending(&self.identity, &self.team)
     }
 
-    fn set_joining(&self, joining: Joining) {
-        *lock(&self.joining) = joining;
+    fn set_auto_join(&self, auto_join: AutoJoin) {
+        *lock(&self.auto_join) = auto_join;
     }
 
-    /// Who isn't in its team could write, and nobody could answer.
-    fn be_in_the_team(&self) -> Result<(), MailClientError> {
-        let _entering = lock(&self.entering);
+    /// Adds the member to its team if it is missing there: it could send mail, but nobody could
+    /// answer.
+    fn ensure_member(&self) -> Result<(), MailClientError> {
+        let _joining = lock(&self.join_lock);
         let members = self.mailroom.members(&self.team);
         if members
-            .map_err(MailClientError::NotIn)?
+            .map_err(MailClientError::NotAMember)?
             .contains(&self.identity)
         {
             return Ok(());
         }
-        let joining = lock(&self.joining).clone();
-        match joining {
-            Joining::Ours(model) => self.join(model.as_deref()).map_err(MailClientError::NotIn),
-            // Reading and writing say what is missing.
-            Joining::Others => Ok(()),
+        let auto_join = lock(&self.auto_join).clone();
+        match auto_join {
+            AutoJoin::On(model) => self
+                .join(model.as_deref())
+                .map_err(MailClientError::NotAMember),
+            // Reading and sending report that the member is missing.
+            AutoJoin::Off => Ok(()),
         }
     }
 
@@ -354,61 +361,61 @@ impl Inner {
         let cwd = std::env::current_dir().unwrap_or_default();
         let membership = Membership {
             agent: &self.identity,
-            // What a member of Claude Code's teams must have.
+            // A member of Claude Code's teams must have a model.
             model: model.unwrap_or("codex"),
             cwd: &cwd,
         };
         let (identity, team) = (&self.identity, &self.team);
         match self.mailroom.join(team, &membership, &self.note)? {
-            Joined::Added => tracing::info!("{identity} is in {team} from now on"),
-            Joined::Present => {}
-            Joined::Active => tracing::warn!(
-                "{team} has an active {identity} already; if that is somebody else, both read the \
+            JoinOutcome::Added => tracing::info!("{identity} joined {team}"),
+            JoinOutcome::Present => {}
+            JoinOutcome::Active => tracing::warn!(
+                "{team} has an active {identity} already; if that is another agent, both read the \
                  same mail: choose another --identity"
             ),
         }
         Ok(())
     }
 
-    /// Does something, with a line in the audit before and one after it. Without the
-    /// first it isn't done.
-    fn written_down<T>(
+    /// Performs an action, with a line in the audit log before and after it. If the first can't be
+    /// written, the action is not performed.
+    fn audited<T>(
         &self,
-        done: &Done<'_>,
+        action: &AuditedAction<'_>,
         act: impl FnOnce() -> Result<T, MailError>,
     ) -> Result<T, MailClientError> {
-        self.written_down_with(done, act, |_| &[])
+        self.audited_with_messages(action, act, |_| &[])
     }
 
-    /// The same for what reads messages.
-    fn written_down_with<T>(
+    /// The same for an action that reads messages.
+    fn audited_with_messages<T>(
         &self,
-        done: &Done<'_>,
+        action: &AuditedAction<'_>,
         act: impl FnOnce() -> Result<T, MailError>,
         messages: impl FnOnce(&T) -> &[Envelope],
     ) -> Result<T, MailClientError> {
         let id = Uuid::new_v4();
-        let begun = Record {
-            recipient: done.recipient,
-            summary: done.summary,
-            ..Record::new(id, done.event, Outcome::Begun)
+        let started = Record {
+            recipient: action.recipient,
+            summary: action.summary,
+            ..Record::new(id, action.event, AuditOutcome::Started)
         };
-        self.write(&begun)?;
-        let came = self.be_in_the_team().and_then(|()| Ok(act()?));
-        let (outcome, error) = match &came {
-            Ok(_) => (Outcome::Done, None),
-            Err(error) => (Outcome::Failed, Some(error.to_string())),
+        self.write(&started)?;
+        let result = self.ensure_member().and_then(|()| Ok(act()?));
+        let (outcome, error) = match &result {
+            Ok(_) => (AuditOutcome::Succeeded, None),
+            Err(error) => (AuditOutcome::Failed, Some(error.to_string())),
         };
         let ended = Record {
-            recipient: done.recipient,
-            messages: came.as_ref().map(messages).unwrap_or_default(),
+            recipient: action.recipient,
+            messages: result.as_ref().map(messages).unwrap_or_default(),
             error: error.as_deref(),
-            ..Record::new(id, done.event, outcome)
+            ..Record::new(id, action.event, outcome)
         };
         if let Err(error) = self.write(&ended) {
             tracing::error!("the audit log can't be written: {error}");
         }
-        came
+        result
     }
 
     fn write(&self, record: &Record<'_>) -> Result<(), FileError> {
@@ -417,6 +424,6 @@ impl Inner {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is in them is valid at every point.
+    // The contents are valid at every point.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

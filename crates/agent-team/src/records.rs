@@ -1,65 +1,64 @@
-//! What is written down of threads, prompts and turns: the registry tells which
-//! threads there are, the audit what was asked of them.
+//! Records threads, prompts and turns: the registry lists the threads, and the audit log what was
+//! asked of them.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use codex_engine::command::{Settings, Start, TurnRef};
+use codex_engine::command::{Settings, StartThread, TurnRef};
 use codex_engine::logic::action::DecidedBy;
-use codex_engine::logic::session::{ClosedQuestion, Closing, Ending, Outcome as TurnOutcome};
-use codex_engine::{Act, EngineObserver, Given, Kind};
-use codex_protocol::codex::{Keeping, ModelOptions, ThreadId, ThreadSettings};
+use codex_engine::logic::session::{CloseReason, ClosedQuestion, TurnEnding, TurnOutcome};
+use codex_engine::{Act, EngineObserver, InputKind, PromptRecord};
+use codex_protocol::codex::{ModelOptions, Persistence, ThreadId, ThreadSettings};
 use common::secrets;
 use git_probe::repository::{Head, Repository};
 use safe_files::state_file::FileError;
 use serde::de::value::{BorrowedStrDeserializer, Error as ValueError};
 use serde::{Deserialize, Serialize};
-use supervise::io_thread::{Ended, IoThread};
+use supervise::io_thread::{IoThread, ThreadEnded};
 use uuid::Uuid;
 
-use super::audit::{Audit, Event, Outcome, Record};
+use super::audit::{Audit, AuditOutcome, Event, Record};
 use super::claim::Claim;
 use super::context::{Context, Member};
 use super::registry::{self as registry_files, Mode, Registry, RegistryError};
 use super::shutdown_summary::ShutdownSummary;
 use super::stale_members;
 use super::summary::Summaries;
-use crate::logic::registry::{self, Change, Entry, News, Status, TurnState};
+use crate::logic::registry::{self, Change, Entry, Status, ThreadUpdate, TurnState};
 use crate::logic::{AgentName, RoleName, ThreadName};
 
-/// Why a thread has no summary where nobody wanted one.
+/// Why a thread that was not asked for a summary has none.
 const NOT_WANTED: &str = "runs, and servers with `--no-summaries`, don't ask for one";
 
-/// Why something could not be written down or looked up.
+/// Why a record could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The registry can't be used.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// Another file can't.
+    /// Another file can't be used.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Nobody works with the files any more.
+    /// The I/O thread has ended.
     #[error(transparent)]
-    IoThread(#[from] Ended),
+    IoThread(#[from] ThreadEnded),
     /// There is no such thread, of any identity.
     #[error("there is no thread {0} to resume; `codex-mcp threads` lists those that there are")]
     NoThread(ThreadName),
 }
 
-/// A thread from before that the first new one goes on from (FR-6).
+/// An earlier thread that the first new thread continues (FR-6).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Recollection {
+pub struct PreviousThread {
     /// The thread.
     pub thread: ThreadName,
     /// Its summary; `None` if its server had no time for one.
     pub summary: Option<String>,
 }
 
-/// Writes down what the threads of a member are given. Nothing here is waited for,
-/// but for a line of the audit.
+/// Records the prompts and threads of a member. Callers wait only for a line of the audit log.
 pub struct Records {
     member: Member,
     role: Option<RoleName>,
@@ -69,13 +68,13 @@ pub struct Records {
     registry: Arc<Mutex<Registry>>,
     summaries: Summaries,
     io_thread: IoThread,
-    /// What the lines about a turn that is under way have in common.
+    /// The ID and the event that the audit lines of a running turn share.
     turns: Mutex<HashMap<TurnRef, (Uuid, Event)>>,
 }
 
 impl Records {
-    /// The records of the identity that this process has. What a process of the same
-    /// identity has left when it died is marked as interrupted.
+    /// Opens the records of the identity that this process holds. Threads that a dead process of
+    /// the same identity left active are marked as interrupted.
     ///
     /// # Errors
     ///
@@ -109,10 +108,10 @@ impl Records {
     fn take_over(&self) {
         let registry = Arc::clone(&self.registry);
         self.io_thread
-            .give(move || match lock(&registry).take_over() {
+            .submit(move || match lock(&registry).take_over() {
                 Ok(threads) => {
                     for thread in threads {
-                        tracing::info!("thread {thread} was left by a server that has died");
+                        tracing::info!("thread {thread} was left active by a server that has died");
                     }
                 }
                 Err(error) => tracing::error!("the registry of threads can't be used: {error}"),
@@ -129,7 +128,7 @@ impl Records {
         }
     }
 
-    /// Whose records they are.
+    /// The identity whose records these are.
     #[must_use]
     pub fn identity(&self) -> &AgentName {
         &self.member.identity
@@ -142,19 +141,19 @@ impl Records {
     /// [`RecordError`].
     pub async fn threads(&self) -> Result<Vec<Entry>, RecordError> {
         let registry = Arc::clone(&self.registry);
-        Ok(self.io_thread.ask(move || lock(&registry).load()).await??)
+        Ok(self.io_thread.run(move || lock(&registry).load()).await??)
     }
 
-    /// What is known of a thread of anybody's, or of the one that this identity has
-    /// worked on last; `None` if there was none yet.
+    /// The named thread, of any identity, or else the thread that this identity has used last;
+    /// `None` if there is none yet.
     ///
     /// # Errors
     ///
     /// [`RecordError`], also when there is no such thread.
-    pub fn recollect(
+    pub fn previous_thread(
         &self,
         thread: Option<&ThreadName>,
-    ) -> Result<Option<Recollection>, RecordError> {
+    ) -> Result<Option<PreviousThread>, RecordError> {
         let entry = match thread {
             Some(thread) => match self.find(thread)? {
                 Some(entry) => entry,
@@ -165,7 +164,7 @@ impl Records {
                 None => return Ok(None),
             },
         };
-        // One from before it was worked on again says nothing of that.
+        // An older summary does not cover a later use of the thread.
         let summary = match entry.status {
             Status::Ended => {
                 Summaries::of(&self.atm_home, &entry.identity).read(&entry.thread_id)?
@@ -173,25 +172,25 @@ impl Records {
             _ => None,
         };
         let thread = entry.thread_id;
-        Ok(Some(Recollection { thread, summary }))
+        Ok(Some(PreviousThread { thread, summary }))
     }
 
-    /// A thread has begun, or was taken up.
-    pub fn begun(
+    /// Records that a thread has begun or was resumed.
+    pub fn thread_started(
         &self,
         thread: &str,
         cwd: Option<&Path>,
         settings: registry::Settings,
         tag: Option<String>,
     ) {
-        let Some(thread_id) = named(thread) else {
+        let Some(thread_id) = thread_name(thread) else {
             return;
         };
         let member = self.member.clone();
         let (role, backend) = (self.role.clone(), self.backend);
         let cwd = cwd.map(Path::to_owned);
         self.change(move || {
-            let here = Whereabouts::of(&member, cwd.as_deref());
+            let here = ThreadLocation::of(&member, cwd.as_deref());
             let now = SystemTime::now();
             let entry = Entry {
                 thread_id,
@@ -219,51 +218,51 @@ impl Records {
         });
     }
 
-    /// A thread gets another prompt, or has had `turns` more of them.
+    /// Records a use of a thread, with `turns` more turns.
     pub fn touched(&self, thread: &str, cwd: Option<&Path>, turns: u64, prompt: Option<&str>) {
-        let Some(thread_id) = named(thread) else {
+        let Some(thread_id) = thread_name(thread) else {
             return;
         };
         let member = self.member.clone();
         let cwd = cwd.map(Path::to_owned);
         let prompt = prompt.map(first_words);
         self.change(move || {
-            let here = cwd.map(|cwd| Whereabouts::of(&member, Some(&cwd)));
+            let here = cwd.map(|cwd| ThreadLocation::of(&member, Some(&cwd)));
             let here = here.unwrap_or_default();
-            let news = News {
+            let update = ThreadUpdate {
                 turns,
                 repo_root: here.repo_root,
                 repo_name: here.repo_name,
                 branch: here.branch,
                 cwd: here.cwd,
                 prompt,
-                ..News::default()
+                ..ThreadUpdate::default()
             };
             let at = SystemTime::now();
             Change::Touch {
                 thread_id,
                 at,
-                news: Box::new(news),
+                update: Box::new(update),
             }
         });
     }
 
-    /// A turn of a thread has ended.
-    pub fn turn_ended(&self, thread: &str, came: Outcome) {
-        let Some(thread_id) = named(thread) else {
+    /// Records the end of a turn.
+    pub fn turn_ended(&self, thread: &str, outcome: AuditOutcome) {
+        let Some(thread_id) = thread_name(thread) else {
             return;
         };
-        let state = match came {
-            Outcome::Done => TurnState::Completed,
-            Outcome::Cancelled | Outcome::TimedOut => TurnState::Interrupted,
+        let state = match outcome {
+            AuditOutcome::Succeeded => TurnState::Completed,
+            AuditOutcome::Cancelled | AuditOutcome::TimedOut => TurnState::Interrupted,
             _ => TurnState::Failed,
         };
         self.change(move || Change::TurnEnded { thread_id, state });
     }
 
-    /// Writes down the summary of a thread that was put away, or why there is none.
+    /// Writes the summary of a thread that has ended, or records why there is none.
     pub fn summarised(&self, thread: &str, summary: Result<String, String>) {
-        let Some(thread_id) = named(thread) else {
+        let Some(thread_id) = thread_name(thread) else {
             return;
         };
         let summaries = self.summaries.clone();
@@ -287,45 +286,44 @@ impl Records {
         });
     }
 
-    /// Writes down that Codex is about to be given something.
+    /// Writes to the audit log that Codex is about to get a prompt.
     pub fn prompted(&self, id: Uuid, event: Event, thread: Option<&str>, prompt: &str) {
         self.write(&Record {
             thread_id: thread,
             summary: Some(prompt),
-            ..Record::new(id, event, Outcome::Begun)
+            ..Record::new(id, event, AuditOutcome::Started)
         });
     }
 
-    /// Writes down what came of it.
-    pub fn done(&self, id: Uuid, event: Event, thread: Option<&str>, came: Outcome) {
+    /// Writes the outcome of a prompt to the audit log.
+    pub fn finished(&self, id: Uuid, event: Event, thread: Option<&str>, outcome: AuditOutcome) {
         self.write(&Record {
             thread_id: thread,
-            ..Record::new(id, event, came)
+            ..Record::new(id, event, outcome)
         });
     }
 
-    /// Forgets who of the team has died, this identity's own server before included,
-    /// for a server that is in no team.
-    pub fn put_away_the_dead(&self) {
+    /// Removes stale members, an earlier server of this identity included. For a server that is in
+    /// no team.
+    pub fn remove_stale_members(&self) {
         let (home, own) = (self.atm_home.clone(), self.identity().clone());
-        self.io_thread.give(move || {
-            stale_members::put_away_own(&home, &own);
-            stale_members::put_away(&home, &own);
+        self.io_thread.submit(move || {
+            stale_members::remove_one(&home, &own);
+            stale_members::remove_all_but(&home, &own);
         });
     }
 
-    /// Puts everything away: what is still active was not summarised. Waits until all
-    /// is written.
+    /// Marks threads that are still active as interrupted, and waits until all is written.
     pub async fn close(&self, shutdown_summary: ShutdownSummary) {
         if shutdown_summary == ShutdownSummary::Skip {
-            self.put_away_unasked().await;
+            self.mark_unsummarised().await;
         }
         self.change(|| Change::InterruptActive);
-        self.io_thread.settle().await;
+        self.io_thread.flush().await;
     }
 
-    /// Writes down that nobody wanted a summary of the threads that are still active.
-    async fn put_away_unasked(&self) {
+    /// Records that the threads that are still active were not asked for a summary.
+    async fn mark_unsummarised(&self) {
         let threads = self.threads().await.unwrap_or_else(|error| {
             tracing::debug!("the threads cannot be listed: {error}");
             Vec::new()
@@ -342,14 +340,13 @@ impl Records {
         }
     }
 
-    /// A thread, from the identity that has worked on it last. Nothing is locked for
-    /// that.
+    /// Finds a thread, from the identity that has used it last, without a lock.
     fn find(&self, thread: &ThreadName) -> Result<Option<Entry>, RecordError> {
         let mut found: Option<Entry> = None;
         for (identity, document) in registry_files::all(&self.atm_home)? {
-            // One that can't be read is no reason not to look into the others.
+            // A registry that can't be read must not hide the others.
             let document = document.inspect_err(|error| {
-                tracing::warn!("{thread} was not looked for among {identity}'s: {error}");
+                tracing::warn!("cannot look for {thread} among the threads of {identity}: {error}");
             });
             let Some(entry) = document.ok().and_then(|all| all.find(thread).cloned()) else {
                 continue;
@@ -368,10 +365,10 @@ impl Records {
         }
     }
 
-    /// Has the registry changed, by and by.
+    /// Changes the registry, on the I/O thread.
     fn change(&self, change: impl FnOnce() -> Change + Send + 'static) {
         let registry = Arc::clone(&self.registry);
-        self.io_thread.give(move || {
+        self.io_thread.submit(move || {
             if let Err(error) = lock(&registry).apply(&change()) {
                 tracing::error!("the registry of threads can't be written: {error}");
             }
@@ -380,38 +377,38 @@ impl Records {
 }
 
 impl EngineObserver for Records {
-    fn opened(&self, thread: &ThreadId, start: &Start) {
-        if start.settings.keeping == Keeping::Ephemeral {
+    fn opened(&self, thread: &ThreadId, start: &StartThread) {
+        if start.settings.persistence == Persistence::Ephemeral {
             return;
         }
         let Settings {
             thread: thread_settings,
             profile,
-            manner,
+            model_options,
             ..
         } = &start.settings;
         let cwd = thread_settings.cwd.as_deref();
         let settings = registry::Settings {
             profile: profile.as_ref().map(ToString::to_string),
-            ..settings_of(thread_settings, manner)
+            ..settings_of(thread_settings, model_options)
         };
-        self.begun(thread.as_str(), cwd, settings, start.tag.clone());
+        self.thread_started(thread.as_str(), cwd, settings, start.tag.clone());
     }
 
-    fn giving(&self, given: Given<'_>) {
+    fn prompting(&self, given: PromptRecord<'_>) {
         let (event, turns) = match given.kind {
-            Kind::First => (Event::Codex, Some(1)),
-            Kind::Reply => (Event::CodexReply, Some(1)),
-            Kind::Steer => (Event::CodexSession, Some(0)),
-            // Nobody works on the thread any more.
-            Kind::Farewell => (Event::Summary, None),
+            InputKind::First => (Event::Codex, Some(1)),
+            InputKind::Reply => (Event::CodexReply, Some(1)),
+            InputKind::Steer => (Event::CodexSession, Some(0)),
+            // A summary does not count as a use of the thread.
+            InputKind::ShutdownSummary => (Event::Summary, None),
         };
         let (id, _) = *lock(&self.turns)
             .entry(given.turn.clone())
             .or_insert_with(|| (Uuid::new_v4(), event));
         let thread = given.thread.as_str();
         self.prompted(id, event, Some(thread), given.text);
-        if let (Keeping::Kept, Some(turns)) = (given.keeping, turns) {
+        if let (Persistence::Persistent, Some(turns)) = (given.persistence, turns) {
             let prompt = (turns > 0).then_some(given.text);
             self.touched(thread, given.cwd, turns, prompt);
         }
@@ -426,21 +423,23 @@ impl EngineObserver for Records {
         self.write(&Record {
             thread_id: Some(thread.as_str()),
             summary: summary.as_deref(),
-            ..Record::new(Uuid::new_v4(), event, Outcome::Done)
+            ..Record::new(Uuid::new_v4(), event, AuditOutcome::Succeeded)
         });
     }
 
     fn closed(&self, thread: &ThreadId, questions: &[ClosedQuestion]) {
-        for ClosedQuestion { question, closing } in questions {
+        for ClosedQuestion { question, reason } in questions {
             let nobody = DecidedBy::Nobody;
-            let (outcome, by, decision) = match closing {
-                Closing::Decided(DecidedBy::Nobody, decision) => {
-                    (Outcome::TimedOut, nobody, decision.as_str())
+            let (outcome, by, decision) = match reason {
+                CloseReason::Decided(DecidedBy::Nobody, decision) => {
+                    (AuditOutcome::TimedOut, nobody, decision.as_str())
                 }
-                Closing::Decided(by, decision) => (Outcome::Done, *by, decision.as_str()),
-                Closing::TimedOut => (Outcome::TimedOut, nobody, "decline"),
-                Closing::TurnEnds => (Outcome::Cancelled, nobody, "decline"),
-                Closing::Withdrawn => (Outcome::Cancelled, nobody, "none"),
+                CloseReason::Decided(by, decision) => {
+                    (AuditOutcome::Succeeded, *by, decision.as_str())
+                }
+                CloseReason::TimedOut => (AuditOutcome::TimedOut, nobody, "decline"),
+                CloseReason::TurnEnded => (AuditOutcome::Cancelled, nobody, "decline"),
+                CloseReason::Withdrawn => (AuditOutcome::Cancelled, nobody, "none"),
             };
             self.write(&Record {
                 thread_id: Some(thread.as_str()),
@@ -456,19 +455,19 @@ impl EngineObserver for Records {
         let Some((id, event)) = lock(&self.turns).remove(turn) else {
             return;
         };
-        let came = match &outcome.ending {
-            Ending::Completed => Outcome::Done,
-            Ending::Interrupted => Outcome::Cancelled,
-            Ending::Failed(_) | Ending::Lost(_) => Outcome::Failed,
+        let outcome = match &outcome.ending {
+            TurnEnding::Completed => AuditOutcome::Succeeded,
+            TurnEnding::Interrupted => AuditOutcome::Cancelled,
+            TurnEnding::Failed(_) | TurnEnding::Lost(_) => AuditOutcome::Failed,
         };
-        self.done(id, Event::Turn, Some(thread.as_str()), came);
+        self.finished(id, Event::Turn, Some(thread.as_str()), outcome);
         if event != Event::Summary {
-            self.turn_ended(thread.as_str(), came);
+            self.turn_ended(thread.as_str(), outcome);
         }
     }
 
     fn discarded(&self, thread: &ThreadId) {
-        if let Some(thread_id) = named(thread.as_str()) {
+        if let Some(thread_id) = thread_name(thread.as_str()) {
             self.change(move || Change::Remove {
                 thread_id,
                 idle_since: None,
@@ -477,84 +476,84 @@ impl EngineObserver for Records {
     }
 
     fn recall(&self, thread: &ThreadId) -> Option<Settings> {
-        let thread = named(thread.as_str())?;
+        let thread = thread_name(thread.as_str())?;
         match self.find(&thread) {
-            Ok(entry) => entry.as_ref().map(recalled),
+            Ok(entry) => entry.as_ref().map(settings_of_entry),
             Err(error) => {
-                tracing::warn!("how {thread} was set is not known: {error}");
+                tracing::warn!("cannot read the settings of {thread}: {error}");
                 None
             }
         }
     }
 }
 
-/// Codex's names are names; what isn't one is not written down.
-fn named(thread: &str) -> Option<ThreadName> {
+/// Parses the ID of a thread. A thread whose ID is not a valid name is not recorded.
+fn thread_name(thread: &str) -> Option<ThreadName> {
     let name = thread.parse();
-    name.inspect_err(|error| tracing::warn!("thread {thread:?} is not written down: {error}"))
+    name.inspect_err(|error| tracing::warn!("thread {thread:?} is not recorded: {error}"))
         .ok()
 }
 
-/// How much of a prompt is looked at for its first words, in characters.
-const LOOKED_AT: usize = 2000;
+/// The length of a prompt that is examined for its first words, in characters.
+const EXAMINED_CHARS: usize = 2000;
 
 /// The first words of a prompt on one line, with credentials masked.
 fn first_words(prompt: &str) -> String {
-    let beginning: String = prompt.trim_start().chars().take(LOOKED_AT).collect();
+    let beginning: String = prompt.trim_start().chars().take(EXAMINED_CHARS).collect();
     let masked = secrets::mask(&beginning);
     let words: Vec<&str> = masked.split_whitespace().collect();
     words.join(" ")
 }
 
 /// The settings of a thread in the registry's form.
-fn settings_of(thread: &ThreadSettings, manner: &ModelOptions) -> registry::Settings {
+fn settings_of(thread: &ThreadSettings, model_options: &ModelOptions) -> registry::Settings {
     registry::Settings {
         model: thread.model.clone(),
-        sandbox: word(&thread.sandbox),
-        approval_policy: word(&thread.approval_policy),
-        reasoning_effort: word(&manner.effort),
+        sandbox: as_word(&thread.sandbox),
+        approval_policy: as_word(&thread.approval_policy),
+        reasoning_effort: as_word(&model_options.effort),
         profile: None,
     }
 }
 
-/// How a thread in the registry was set. What this program doesn't know is left out.
-fn recalled(entry: &Entry) -> Settings {
+/// The settings of a thread in the registry. Values that this program does not know are left out.
+fn settings_of_entry(entry: &Entry) -> Settings {
     let written = &entry.settings;
     let mut settings = Settings::default();
     let thread = &mut settings.thread;
     thread.cwd = entry.cwd.as_ref().map(PathBuf::from);
-    // A directory that is gone must not keep the thread from being taken up.
+    // A directory that is gone must not keep the thread from being resumed.
     thread.cwd = thread.cwd.take().filter(|cwd| cwd.is_dir());
     thread.model.clone_from(&written.model);
-    thread.sandbox = read(written.sandbox.as_deref());
-    thread.approval_policy = read(written.approval_policy.as_deref());
-    settings.manner.effort = read(written.reasoning_effort.as_deref());
-    settings.profile = read(written.profile.as_deref());
+    thread.sandbox = from_word(written.sandbox.as_deref());
+    thread.approval_policy = from_word(written.approval_policy.as_deref());
+    settings.model_options.effort = from_word(written.reasoning_effort.as_deref());
+    settings.profile = from_word(written.profile.as_deref());
     settings
 }
 
-/// What is written as one word.
-fn word<T: Serialize>(value: &Option<T>) -> Option<String> {
+/// The value as a word, if it is stored as one.
+fn as_word<T: Serialize>(value: &Option<T>) -> Option<String> {
     match serde_json::to_value(value.as_ref()?) {
-        Ok(serde_json::Value::String(word)) => Some(word),
+        Ok(serde_json::Value::String(as_word)) => Some(as_word),
         _ => None,
     }
 }
 
-fn read<'de, T: Deserialize<'de>>(word: Option<&'de str>) -> Option<T> {
-    T::deserialize(BorrowedStrDeserializer::<ValueError>::new(word?)).ok()
+fn from_word<'de, T: Deserialize<'de>>(as_word: Option<&'de str>) -> Option<T> {
+    T::deserialize(BorrowedStrDeserializer::<ValueError>::new(as_word?)).ok()
 }
 
-/// Where a thread works.
+/// The directory and the repository of a thread.
 #[derive(Default)]
-struct Whereabouts {
+struct ThreadLocation {
     repo_root: Option<String>,
     repo_name: Option<String>,
     branch: Option<String>,
     cwd: Option<String>,
 }
 
-impl Whereabouts {
+impl ThreadLocation {
     fn of(member: &Member, cwd: Option<&Path>) -> Self {
         let context = Context::gather(member, cwd);
         let cwd = Some(context.cwd.display().to_string());
@@ -581,6 +580,6 @@ impl Whereabouts {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is in them is valid at every point.
+    // The contents are valid at every point.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

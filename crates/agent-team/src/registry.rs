@@ -1,11 +1,10 @@
 //! The threads of an identity, on disk: `registry.IDENTITY.json` in the identity's
 //! directory, and in the journal's mode `registry.IDENTITY.jsonl` beside it.
 //!
-//! Whoever changes something has the lock, looks whether the files are those that
-//! it knows, reads them if they aren't, and applies the change to what there is
-//! now. Whoever only reads needs no lock: a document is replaced as a whole, a
-//! journal only grows until it is removed, and lines that the document has already
-//! are known by their version. So the journal has to be read first.
+//! A writer takes the lock, reads the files again if they have changed since it last read them, and
+//! applies its change. A reader needs no lock: a document is replaced as a whole, a journal only
+//! grows until it is removed, and lines that the document already has are recognised by their
+//! version. So the journal has to be read first.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
@@ -15,7 +14,9 @@ use std::path::{Path, PathBuf};
 use safe_files::state_file::{self, FileError, about};
 
 use super::identities;
-use crate::logic::registry::{Change, Document, Entry, Line, Malformed, Outcome, Status};
+use crate::logic::registry::{
+    Change, ChangeOutcome, Document, Entry, JournalLine, Malformed, Status,
+};
 use crate::logic::{AgentName, ThreadName};
 
 /// The longest document, in bytes; a usual entry has 500.
@@ -24,15 +25,15 @@ const LONGEST_DOCUMENT: u64 = 64 << 20;
 /// The longest journal that is read, in bytes.
 const LONGEST_JOURNAL: u64 = 16 << 20;
 
-/// From which size on a journal becomes a part of the document, in bytes and lines:
-/// reading it should take no longer than reading the document.
+/// The size from which a journal is folded into the document, in bytes and lines: reading it should
+/// take no longer than reading the document.
 const JOURNAL_BYTES: usize = 256 << 10;
 const JOURNAL_LINES: usize = 1000;
 
-/// How changes are written down.
+/// How changes are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// The document is written anew.
+    /// The document is rewritten.
     Document,
     /// A line is added to the journal: less to write where there are many threads
     /// and many changes.
@@ -42,18 +43,18 @@ pub enum Mode {
 /// Why the registry can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// A file can't.
+    /// A file can't be used.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A document is none.
+    /// A document is malformed.
     #[error("{}: {error}; the next server of this identity sets it aside", path.display())]
     Malformed {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: Malformed,
     },
-    /// A change has no JSON.
+    /// A change can't be written as JSON.
     #[error("the registry can't be written: {0}")]
     Unwritable(#[from] Malformed),
 }
@@ -63,8 +64,8 @@ pub enum RegistryError {
 pub struct Registry {
     paths: Paths,
     mode: Mode,
-    /// What was read or written last.
-    seen: Option<Seen>,
+    /// The state that was read or written last.
+    cache: Option<Cache>,
 }
 
 #[derive(Debug, Clone)]
@@ -74,37 +75,37 @@ struct Paths {
     lock: PathBuf,
 }
 
-/// The threads, and the files that they were in.
+/// The threads, and the files that hold them.
 #[derive(Debug)]
-struct Seen {
+struct Cache {
     threads: Document,
-    document: Option<Stamp>,
-    journal: Option<Stamp>,
-    /// What the journal is like.
-    state: Journal,
+    document: Option<FileStamp>,
+    journal: Option<FileStamp>,
+    /// The state of the journal.
+    state: JournalState,
     lines: usize,
 }
 
-/// What a journal is like.
+/// The state of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Journal {
+enum JournalState {
     /// A line can be added.
-    Whole,
-    /// Somebody has died, or the disk was full, while a line was written.
+    Intact,
+    /// The last line is incomplete: its writer died, or the disk was full.
     Torn,
-    /// There are lines that nobody here can read.
-    Strange,
+    /// Some lines can't be read.
+    Unreadable,
 }
 
-/// A file as it was.
+/// A file and its state when it was read or written.
 #[derive(Debug)]
-struct Stamp {
-    /// Its number is not given to another file as long as this is open.
+struct FileStamp {
+    /// Kept open, so that no other file gets its inode number.
     _file: File,
     about: (u64, u64, u64, i64, i64),
 }
 
-impl Stamp {
+impl FileStamp {
     fn of(file: File) -> io::Result<Self> {
         let about = fingerprint(&file.metadata()?);
         Ok(Self { _file: file, about })
@@ -117,7 +118,7 @@ fn fingerprint(about: &Metadata) -> (u64, u64, u64, i64, i64) {
 }
 
 /// Whether a file is still as it was.
-fn is_still(stamp: Option<&Stamp>, path: &Path) -> bool {
+fn is_still(stamp: Option<&FileStamp>, path: &Path) -> bool {
     let now = fs::symlink_metadata(path).map(|about| fingerprint(&about));
     match (stamp, now) {
         (Some(stamp), Ok(now)) => stamp.about == now,
@@ -139,11 +140,11 @@ impl Paths {
         }
     }
 
-    /// Reads what there is; `broken` says what becomes of a document that is none.
+    /// Reads both files; `broken` handles a malformed document.
     fn read(
         &self,
         broken: impl FnOnce(&Path, Malformed) -> Result<Document, RegistryError>,
-    ) -> Result<Seen, RegistryError> {
+    ) -> Result<Cache, RegistryError> {
         let (journal, lines) = load(&self.journal, LONGEST_JOURNAL)?;
         let (document, text) = load(&self.document, LONGEST_DOCUMENT)?;
         let mut threads = match (&document, Document::parse(&text)) {
@@ -152,9 +153,9 @@ impl Paths {
             (Some(_), Err(error)) => broken(&self.document, error)?,
         };
         let state = fold(&mut threads, &lines);
-        Ok(Seen {
+        Ok(Cache {
             threads,
-            // One that was set aside is not there any more.
+            // A document that was set aside is gone.
             document: document.filter(|stamp| is_still(Some(stamp), &self.document)),
             journal,
             state,
@@ -163,26 +164,29 @@ impl Paths {
     }
 }
 
-/// A file's text; what isn't UTF-8 is not JSON either.
-fn load(path: &Path, limit: u64) -> Result<(Option<Stamp>, String), FileError> {
+/// The text of a file. Text that is not UTF-8 is not JSON either.
+fn load(path: &Path, limit: u64) -> Result<(Option<FileStamp>, String), FileError> {
     let Some(file) = state_file::open(path)? else {
         return Ok((None, String::new()));
     };
-    // Taken before reading: what is added meanwhile is read once more.
+    // Taken before reading: lines that are added meanwhile are read once more.
     let about = fingerprint(&file.metadata().map_err(about(path))?);
     let bytes = state_file::read(&file, path, limit)?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
-    Ok((Some(Stamp { _file: file, about }), text))
+    Ok((Some(FileStamp { _file: file, about }), text))
 }
 
-/// Brings the changes of a journal into the document.
-fn fold(threads: &mut Document, lines: &str) -> Journal {
-    let mut state = Journal::Whole;
+/// Applies the changes of a journal to the document.
+fn fold(threads: &mut Document, lines: &str) -> JournalState {
+    let mut state = JournalState::Intact;
     for line in lines.split_inclusive('\n') {
-        match (line.ends_with('\n'), serde_json::from_str::<Line>(line)) {
+        match (
+            line.ends_with('\n'),
+            serde_json::from_str::<JournalLine>(line),
+        ) {
             (true, Ok(line)) => threads.fold(&line),
-            (true, Err(_)) => state = Journal::Strange,
-            (false, _) if state == Journal::Whole => state = Journal::Torn,
+            (true, Err(_)) => state = JournalState::Unreadable,
+            (false, _) if state == JournalState::Intact => state = JournalState::Torn,
             (false, _) => {}
         }
     }
@@ -190,53 +194,53 @@ fn fold(threads: &mut Document, lines: &str) -> Journal {
 }
 
 impl Registry {
-    /// The registry of an identity below the home directory of the agents. Makes the
+    /// Opens the registry of an identity below the home directory of the agents, and creates the
     /// identity's directory.
     ///
     /// # Errors
     ///
-    /// When that can't be.
+    /// When the directory can't be created.
     pub fn open(atm_home: &Path, identity: &AgentName, mode: Mode) -> Result<Self, RegistryError> {
         state_file::make_directory(&identities::directory_of(atm_home, identity))?;
         Ok(Self {
             paths: Paths::new(atm_home, identity),
             mode,
-            seen: None,
+            cache: None,
         })
     }
 
-    /// Makes a change: when this returns, it is on the disk.
+    /// Applies a change: when this returns, it is on the disk.
     ///
     /// # Errors
     ///
     /// [`RegistryError`]. The change may then be found in the registry or not.
-    pub fn apply(&mut self, change: &Change) -> Result<Outcome, RegistryError> {
+    pub fn apply(&mut self, change: &Change) -> Result<ChangeOutcome, RegistryError> {
         let (outcome, ()) = self.apply_after(|_| (), change)?;
         Ok(outcome)
     }
 
-    /// The same after a look at what there was, which nobody changes in between.
+    /// The same, after `look` has read the threads under the same lock.
     fn apply_after<T>(
         &mut self,
         look: impl FnOnce(&Document) -> T,
         change: &Change,
-    ) -> Result<(Outcome, T), RegistryError> {
+    ) -> Result<(ChangeOutcome, T), RegistryError> {
         let _lock = state_file::lock(&self.paths.lock)?;
-        let mut seen = self.now()?;
-        let looked = look(&seen.threads);
-        let outcome = seen.threads.apply(change);
-        if outcome == Outcome::Changed {
-            seen = match self.mode {
-                Mode::Journal if seen.has_room() => self.append(seen, change)?,
-                _ => self.write(seen)?,
+        let mut cache = self.current_locked()?;
+        let looked = look(&cache.threads);
+        let outcome = cache.threads.apply(change);
+        if outcome == ChangeOutcome::Changed {
+            cache = match self.mode {
+                Mode::Journal if cache.has_room() => self.append(cache, change)?,
+                _ => self.write(cache)?,
             };
         }
-        self.seen = Some(seen);
+        self.cache = Some(cache);
         Ok((outcome, looked))
     }
 
-    /// What the process that had the identity before us has left active is
-    /// interrupted. Only for whoever has the [`Claim`](super::Claim). Returns which.
+    /// Marks the threads that an earlier process of this identity left active as interrupted, and
+    /// returns them. Only for the holder of the [`Claim`](super::Claim).
     ///
     /// # Errors
     ///
@@ -258,61 +262,61 @@ impl Registry {
     ///
     /// [`RegistryError`].
     pub fn load(&mut self) -> Result<Vec<Entry>, RegistryError> {
-        Ok(self.look()?.entries().cloned().collect())
+        Ok(self.current()?.entries().cloned().collect())
     }
 
-    /// A thread.
+    /// Finds a thread.
     ///
     /// # Errors
     ///
     /// [`RegistryError`].
     pub fn find(&mut self, thread: &ThreadName) -> Result<Option<Entry>, RegistryError> {
-        Ok(self.look()?.find(thread).cloned())
+        Ok(self.current()?.find(thread).cloned())
     }
 
-    /// The thread that was worked on last.
+    /// The thread that was used last.
     ///
     /// # Errors
     ///
     /// [`RegistryError`].
     pub fn latest(&mut self) -> Result<Option<Entry>, RegistryError> {
-        Ok(self.look()?.latest().cloned())
+        Ok(self.current()?.latest().cloned())
     }
 
-    /// What there is now. Needs no lock.
-    fn look(&mut self) -> Result<&Document, RegistryError> {
-        let seen = match self.known() {
-            Some(seen) => seen,
+    /// The current threads, read without a lock.
+    fn current(&mut self) -> Result<&Document, RegistryError> {
+        let cache = match self.cached() {
+            Some(cache) => cache,
             None => self.paths.read(malformed)?,
         };
-        Ok(&self.seen.insert(seen).threads)
+        Ok(&self.cache.insert(cache).threads)
     }
 
-    /// What there is now, for whoever has the lock and is about to change it.
-    fn now(&mut self) -> Result<Seen, RegistryError> {
-        let before = self.seen.as_ref().map_or(0, |seen| seen.threads.version);
-        if let Some(seen) = self.known() {
-            return Ok(seen);
+    /// The current threads, for a caller that has the lock and is about to change them.
+    fn current_locked(&mut self) -> Result<Cache, RegistryError> {
+        let before = self.cache.as_ref().map_or(0, |cache| cache.threads.version);
+        if let Some(cache) = self.cached() {
+            return Ok(cache);
         }
-        let mut seen = self.paths.read(begin_anew)?;
-        if seen.threads.version < before {
-            // Somebody has put an older file back. A version is never given twice.
-            seen.threads.version = before;
-            seen.state = Journal::Torn;
+        let mut cache = self.paths.read(set_aside_malformed)?;
+        if cache.threads.version < before {
+            // An older file was put back. A version must never be used twice.
+            cache.threads.version = before;
+            cache.state = JournalState::Torn;
         }
-        Ok(seen)
+        Ok(cache)
     }
 
-    /// What was seen last, if the files are still as they were.
-    fn known(&mut self) -> Option<Seen> {
-        let seen = self.seen.take()?;
-        let same = is_still(seen.document.as_ref(), &self.paths.document)
-            && is_still(seen.journal.as_ref(), &self.paths.journal);
-        same.then_some(seen)
+    /// The cached state, if the files have not changed.
+    fn cached(&mut self) -> Option<Cache> {
+        let cache = self.cache.take()?;
+        let same = is_still(cache.document.as_ref(), &self.paths.document)
+            && is_still(cache.journal.as_ref(), &self.paths.journal);
+        same.then_some(cache)
     }
 
-    fn write(&self, seen: Seen) -> Result<Seen, RegistryError> {
-        let text = seen.threads.to_json()?;
+    fn write(&self, cache: Cache) -> Result<Cache, RegistryError> {
+        let text = cache.threads.to_json()?;
         let path = &self.paths.document;
         if text.len() as u64 > LONGEST_DOCUMENT {
             let path = path.to_owned();
@@ -320,28 +324,28 @@ impl Registry {
             return Err(FileError::TooLong { path, limit }.into());
         }
         let file = state_file::replace(path, text.as_bytes())?;
-        let document = Stamp::of(file).map_err(about(path))?;
-        if seen.state == Journal::Strange {
+        let document = FileStamp::of(file).map_err(about(path))?;
+        if cache.state == JournalState::Unreadable {
             let aside = state_file::set_aside(&self.paths.journal)?;
             tracing::warn!(
-                "the journal of threads has lines that can't be read; it is now {}",
+                "the journal of threads has lines that can't be read; moved it to {}",
                 aside.display()
             );
         }
         // Its changes are in the document.
         state_file::remove(&self.paths.journal)?;
-        Ok(Seen {
-            threads: seen.threads,
+        Ok(Cache {
+            threads: cache.threads,
             document: Some(document),
             journal: None,
-            state: Journal::Whole,
+            state: JournalState::Intact,
             lines: 0,
         })
     }
 
-    fn append(&self, seen: Seen, change: &Change) -> Result<Seen, RegistryError> {
-        let line = Line {
-            version: seen.threads.version,
+    fn append(&self, cache: Cache, change: &Change) -> Result<Cache, RegistryError> {
+        let line = JournalLine {
+            version: cache.threads.version,
             change: change.clone(),
         };
         let mut text = serde_json::to_string(&line).map_err(Malformed::from)?;
@@ -355,23 +359,25 @@ impl Registry {
                 false => Err(io::ErrorKind::StorageFull.into()),
             });
         written.map_err(about(path))?;
-        if seen.journal.is_none() {
+        if cache.journal.is_none() {
             state_file::sync_directory(path)?;
         }
-        let journal = Stamp::of(file).map_err(about(path))?;
-        Ok(Seen {
+        let journal = FileStamp::of(file).map_err(about(path))?;
+        Ok(Cache {
             journal: Some(journal),
-            lines: seen.lines + 1,
-            ..seen
+            lines: cache.lines + 1,
+            ..cache
         })
     }
 }
 
-impl Seen {
+impl Cache {
     /// Whether a line may be added to the journal.
     fn has_room(&self) -> bool {
         let bytes = self.journal.as_ref().map_or(0, |stamp| stamp.about.2);
-        self.state == Journal::Whole && self.lines < JOURNAL_LINES && bytes < JOURNAL_BYTES as u64
+        self.state == JournalState::Intact
+            && self.lines < JOURNAL_LINES
+            && bytes < JOURNAL_BYTES as u64
     }
 }
 
@@ -380,26 +386,25 @@ fn malformed(path: &Path, error: Malformed) -> Result<Document, RegistryError> {
     Err(RegistryError::Malformed { path, error })
 }
 
-/// Sets a document that is none aside.
-fn begin_anew(path: &Path, error: Malformed) -> Result<Document, RegistryError> {
+/// Sets a malformed document aside.
+fn set_aside_malformed(path: &Path, error: Malformed) -> Result<Document, RegistryError> {
     let aside = state_file::set_aside(path)?;
     tracing::error!(
-        "{}: {error}; it is now {}, and a new one is begun",
+        "{}: {error}; moved it to {}; a new registry is started",
         path.display(),
         aside.display()
     );
     Ok(Document::default())
 }
 
-/// The threads of an identity, for whoever only reads. There are none where there
-/// is no such identity.
+/// The threads of an identity, for reading only. An unknown identity has none.
 ///
 /// # Errors
 ///
 /// [`RegistryError`].
 pub fn read(atm_home: &Path, identity: &AgentName) -> Result<Document, RegistryError> {
-    let seen = Paths::new(atm_home, identity).read(malformed)?;
-    Ok(seen.threads)
+    let cache = Paths::new(atm_home, identity).read(malformed)?;
+    Ok(cache.threads)
 }
 
 /// The threads of all identities, in the order of their names.

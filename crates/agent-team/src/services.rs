@@ -1,4 +1,4 @@
-//! What a server does as a member of a team, the same behind both backends.
+//! The records and the mail of a server as a member of a team, the same behind both backends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,22 +11,22 @@ use super::records::Records;
 use super::shutdown_summary::ShutdownSummary;
 use crate::logic::registry::Status;
 
-/// How long each lock is waited for in the end.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
+/// The longest wait for each lock when the server ends.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long everything together may take where somebody wants us to hurry.
-const HURRY: Duration = Duration::from_millis(250);
+/// The longest time for closing once the server is told to hurry.
+const HURRY_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// How many locks may be waited for then, one after the other: an inbox's, the
-/// team's, the registry's.
+/// The most locks that closing waits for, one after the other: an inbox's, the team's, the
+/// registry's.
 const LOCKS: u32 = 3;
 
-/// How long somebody who wants to know everything else waits for the number of
-/// messages, or of threads: there may be very many.
-const COUNT_PATIENCE: Duration = Duration::from_millis(250);
+/// The longest wait of a status call for the number of messages, or of threads, as there may be
+/// very many.
+const COUNT_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// What a server does as a member of a team. There is none of it where nothing can be
-/// kept, or where there is no team.
+/// The records and the mail of a server. Both are missing where nothing can be stored; mail also
+/// where there is no team.
 #[derive(Clone, Default)]
 pub struct TeamServices {
     /// Writes down threads and prompts.
@@ -36,21 +36,20 @@ pub struct TeamServices {
 }
 
 impl TeamServices {
-    /// How many unread messages there are, where there is a team and it can be told
-    /// at once.
+    /// The number of unread messages, if there is a team and they can be counted at once.
     pub async fn pending_mail(&self) -> Option<usize> {
         let counting = self.mail_client.as_ref()?.count();
-        let counted = timeout(COUNT_PATIENCE, counting).await.ok()?;
+        let counted = timeout(COUNT_TIMEOUT, counting).await.ok()?;
         counted
             .inspect_err(|error| tracing::warn!("mail can't be counted: {error}"))
             .ok()
     }
 
-    /// How many of the identity's threads are active, where that is kept and can be told
-    /// at once.
+    /// The number of the identity's active threads, if threads are recorded and can be counted at
+    /// once.
     pub async fn active_threads(&self) -> Option<usize> {
         let listing = self.records.as_ref()?.threads();
-        let listed = timeout(COUNT_PATIENCE, listing).await.ok()?;
+        let listed = timeout(COUNT_TIMEOUT, listing).await.ok()?;
         let threads = listed
             .inspect_err(|error| tracing::warn!("threads cannot be counted: {error}"))
             .ok()?;
@@ -60,13 +59,12 @@ impl TeamServices {
         Some(active.count())
     }
 
-    /// Leaves the team, and puts the records away: what is still active is
-    /// interrupted. Should `hurry` be cancelled, what waits for a lock is left to the
-    /// next server.
+    /// Leaves the team and closes the records: threads that are still active are interrupted. Once
+    /// `hurry` is cancelled, work that waits for a lock is left to the next server.
     pub async fn close(&self, shutdown_summary: ShutdownSummary, hurry: &CancellationToken) {
         let closing = async {
             if let Some(mail_client) = &self.mail_client {
-                mail_client.leave(CLOSE_PATIENCE).await;
+                mail_client.leave(CLOSE_TIMEOUT).await;
             }
             if let Some(records) = &self.records {
                 records.close(shutdown_summary).await;
@@ -74,12 +72,12 @@ impl TeamServices {
         };
         let hurried = async {
             hurry.cancelled().await;
-            sleep(HURRY).await;
+            sleep(HURRY_TIMEOUT).await;
         };
         tokio::select! {
             () = hurried => {}
-            closed = timeout(LOCKS * CLOSE_PATIENCE, closing) => if closed.is_err() {
-                tracing::warn!("somebody holds a lock; the next server tidies up");
+            closed = timeout(LOCKS * CLOSE_TIMEOUT, closing) => if closed.is_err() {
+                tracing::warn!("another process holds a lock; the next server cleans up");
             }
         }
     }

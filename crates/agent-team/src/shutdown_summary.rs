@@ -4,26 +4,26 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-use codex_engine::command::{Info, Prompt, Purpose, SessionId, View};
+use codex_engine::command::{Prompt, Purpose, SessionId, SessionInfo, TurnView};
 use codex_engine::logic::action::{DecidedBy, Decision};
-use codex_engine::logic::session::{Ending, IDLE_LIMIT, State};
+use codex_engine::logic::session::{IDLE_LIMIT, State, TurnEnding};
 use codex_engine::{Engine, EngineError};
-use codex_protocol::codex::{Keeping, ThreadId};
+use codex_protocol::codex::{Persistence, ThreadId};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-/// How long all summaries together may take (FR-7.2).
-pub const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest time for all summaries together (FR-7.2).
+pub const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often threads are looked for that nobody has used.
-const LOOK_EVERY: Duration = Duration::from_secs(20);
+/// The interval between two searches for unused threads.
+const CHECK_INTERVAL: Duration = Duration::from_secs(20);
 
-/// After how long without use a thread is asked: well before its session is ended.
-const ASK_AFTER: Duration = Duration::from_secs(IDLE_LIMIT.as_secs() - 90);
+/// The time without use after which a thread is asked: well before its session is ended.
+const UNUSED_LIMIT: Duration = Duration::from_secs(IDLE_LIMIT.as_secs() - 90);
 
-/// What each thread is asked.
+/// The prompt that asks for a summary.
 pub const REQUEST: &str = "The session ends now. Summarise this thread for whoever takes it up \
 later: what was asked, what was done and found, in which files, what is open and what comes next. \
 Answer from what you know: don't run anything and don't change anything. At most 300 words of \
@@ -38,31 +38,34 @@ pub enum ShutdownSummary {
     Skip,
 }
 
-/// The last words of a thread that was asked.
+/// The summary of a thread that was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LastWords {
+pub struct ThreadSummary {
     /// The thread.
     pub thread: ThreadId,
     /// Its summary, or why there is none.
     pub summary: Result<String, String>,
 }
 
-/// Asks all threads that are in use for a summary at the same time, and tells `heard`
-/// of each. What a thread is at is interrupted first. Comes back after
-/// [`PATIENCE`] at the latest, or when `hurry` is cancelled; threads that have not
-/// answered by then have no summary.
-pub async fn ask_all(engine: &Engine, hurry: &CancellationToken, mut heard: impl FnMut(LastWords)) {
-    let deadline = Instant::now() + PATIENCE;
+/// Asks all threads in use for a summary at the same time, and gives each to `on_summary`. A
+/// running turn is interrupted first. Returns after [`TIMEOUT`] at the latest, or when `hurry` is
+/// cancelled; threads that have not answered by then have no summary.
+pub async fn ask_all(
+    engine: &Engine,
+    hurry: &CancellationToken,
+    mut on_summary: impl FnMut(ThreadSummary),
+) {
+    let deadline = Instant::now() + TIMEOUT;
     let threads = engine.list().into_iter().filter(is_in_use);
     let mut asked: FuturesUnordered<_> = threads
-        .map(|info| last_words(engine, info, deadline))
+        .map(|info| summarise(engine, info, deadline))
         .collect();
     loop {
         tokio::select! {
             biased;
             () = hurry.cancelled() => return,
             words = asked.next() => match words {
-                Some(words) => heard(words),
+                Some(words) => on_summary(words),
                 None => return,
             },
         }
@@ -71,39 +74,42 @@ pub async fn ask_all(engine: &Engine, hurry: &CancellationToken, mut heard: impl
 
 /// For as long as the engine lives, asks each thread for a summary before its session is
 /// ended because nobody has used it, and ends the session then.
-pub async fn ask_unused(engine: Weak<Engine>, mut heard: impl FnMut(LastWords)) {
+pub async fn ask_unused(engine: Weak<Engine>, mut on_summary: impl FnMut(ThreadSummary)) {
     loop {
-        sleep(LOOK_EVERY).await;
+        sleep(CHECK_INTERVAL).await;
         let Some(engine) = engine.upgrade() else {
             return;
         };
-        let unused = engine.unused_for(ASK_AFTER).into_iter().filter(is_in_use);
+        let unused = engine
+            .unused_for(UNUSED_LIMIT)
+            .into_iter()
+            .filter(is_in_use);
         for info in unused {
             let session = info.session.clone();
-            heard(last_words(&engine, info, Instant::now() + PATIENCE).await);
-            // It is forgotten already, or used again, if that fails.
+            on_summary(summarise(&engine, info, Instant::now() + TIMEOUT).await);
+            // This fails if the session is gone already, or is used again.
             let _ = engine.cancel(&session, "not used for 30 minutes");
         }
     }
 }
 
-async fn last_words(engine: &Engine, info: Info, deadline: Instant) -> LastWords {
+async fn summarise(engine: &Engine, info: SessionInfo, deadline: Instant) -> ThreadSummary {
     let summary = match timeout_at(deadline, summary_of(engine, &info.session)).await {
         Ok(Ok(summary)) => summary,
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err("Codex gave none in time".to_owned()),
     };
-    LastWords {
+    ThreadSummary {
         thread: info.thread,
         summary,
     }
 }
 
-/// Whether there is something to summarise, and a rollout to go on with. The thread of a
-/// Codex that has died is resumed for it.
-fn is_in_use(info: &Info) -> bool {
+/// Whether the thread has turns to summarise, and a rollout to continue from. The thread of a Codex
+/// that has died is resumed for it.
+fn is_in_use(info: &SessionInfo) -> bool {
     let is_over = info.view.state == State::Cancelled;
-    !is_over && info.view.turns > 0 && info.settings.keeping == Keeping::Kept
+    !is_over && info.view.turns > 0 && info.settings.persistence == Persistence::Persistent
 }
 
 async fn summary_of(
@@ -112,7 +118,7 @@ async fn summary_of(
 ) -> Result<Result<String, String>, EngineError> {
     interrupt(engine, session).await?;
     let question = Prompt {
-        purpose: Purpose::Farewell,
+        purpose: Purpose::ShutdownSummary,
         ..Prompt::text(REQUEST)
     };
     let turn = engine.prompt(session, question).await?;
@@ -122,11 +128,11 @@ async fn summary_of(
             && *number >= turn.number
         {
             return Ok(match (&outcome.ending, outcome.text.trim()) {
-                (Ending::Completed, "") => Err("Codex answered nothing".to_owned()),
-                (Ending::Completed, text) => Ok(text.to_owned()),
-                (Ending::Interrupted, _) => Err("it was interrupted".to_owned()),
-                (Ending::Failed(error), _) => Err(error.message.clone()),
-                (Ending::Lost(how), _) => Err(how.clone()),
+                (TurnEnding::Completed, "") => Err("Codex answered nothing".to_owned()),
+                (TurnEnding::Completed, text) => Ok(text.to_owned()),
+                (TurnEnding::Interrupted, _) => Err("it was interrupted".to_owned()),
+                (TurnEnding::Failed(error), _) => Err(error.message.clone()),
+                (TurnEnding::Lost(how), _) => Err(how.clone()),
             });
         }
         decline_all(engine, session, &view)?;
@@ -134,7 +140,7 @@ async fn summary_of(
     }
 }
 
-/// Ends what a thread is at, and waits for it.
+/// Interrupts the running turn of a thread, and waits for its end.
 async fn interrupt(engine: &Engine, session: &SessionId) -> Result<(), EngineError> {
     loop {
         let view = engine.inspect(session)?;
@@ -149,8 +155,8 @@ async fn interrupt(engine: &Engine, session: &SessionId) -> Result<(), EngineErr
     }
 }
 
-/// There is nobody left to ask.
-fn decline_all(engine: &Engine, session: &SessionId, view: &View) -> Result<(), EngineError> {
+/// Declines all open questions, as nobody is left to ask.
+fn decline_all(engine: &Engine, session: &SessionId, view: &TurnView) -> Result<(), EngineError> {
     for open in &view.actions {
         let (by, no) = (DecidedBy::Settings, &Decision::Decline);
         match engine.respond_as(by, session, &open.id, no, None) {

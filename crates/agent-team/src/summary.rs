@@ -1,5 +1,5 @@
-//! What a thread was about, as Codex has summed it up when it was put away:
-//! `THREAD/summary.md` in the identity's directory (FR-6.4).
+//! The summaries of threads, which Codex writes when they end: `THREAD/summary.md` in the
+//! identity's directory (FR-6.4).
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -11,13 +11,13 @@ use crate::logic::{AgentName, ThreadName};
 
 const FILE: &str = "summary.md";
 
-/// The longest summary, in bytes. What is longer is cut, and marked so.
+/// The longest summary, in bytes. A longer one is cut, and marked so.
 pub const LONGEST: usize = 64 << 10;
 
-/// What a cut summary ends with.
+/// The end of a cut summary.
 const CUT: &str = "\n[… cut here]\n";
 
-/// The longest file that is looked at, in bytes: somebody may have written one.
+/// The longest file that is read, in bytes: another program may have written it.
 const LONGEST_FILE: u64 = 16 << 20;
 
 /// The summaries of an identity.
@@ -27,7 +27,7 @@ pub struct Summaries {
 }
 
 impl Summaries {
-    /// Those of an identity below the home directory of the agents.
+    /// The summaries of an identity below the home directory of the agents.
     #[must_use]
     pub fn of(atm_home: &Path, identity: &AgentName) -> Self {
         Self {
@@ -39,11 +39,11 @@ impl Summaries {
     ///
     /// # Errors
     ///
-    /// When it can't be written; then the older one is still there.
+    /// When the summary can't be written; then the older one is kept.
     pub fn write(&self, thread: &ThreadName, text: &str) -> Result<(), FileError> {
         let directory = self.directory.join(thread.as_str());
         state_file::make_directory(&directory)?;
-        no_link(&directory)?;
+        check_not_a_link(&directory)?;
         state_file::replace(&directory.join(FILE), bounded(text).as_bytes())?;
         state_file::sync_directory(&directory)
     }
@@ -52,13 +52,13 @@ impl Summaries {
     ///
     /// # Errors
     ///
-    /// When there is one that can't be read.
+    /// When the summary can't be read.
     pub fn read(&self, thread: &ThreadName) -> Result<Option<String>, FileError> {
         let directory = self.directory.join(thread.as_str());
         if fs::symlink_metadata(&directory).is_err() {
             return Ok(None);
         }
-        no_link(&directory)?;
+        check_not_a_link(&directory)?;
         let path = directory.join(FILE);
         let Some(file) = state_file::open(&path)? else {
             return Ok(None);
@@ -67,12 +67,11 @@ impl Summaries {
         Ok(Some(bounded(&String::from_utf8_lossy(&bytes))))
     }
 
-    /// Forgets a thread: removes its summary and its directory. Anything else that is
-    /// in the directory stays, and so does the directory then.
+    /// Removes the summary of a thread and its directory. A directory with other files in it stays.
     ///
     /// # Errors
     ///
-    /// When there is one that can't be removed.
+    /// When the summary can't be removed.
     pub fn remove(&self, thread: &ThreadName) -> Result<(), FileError> {
         let directory = self.directory.join(thread.as_str());
         if !state_file::is_directory(&directory) {
@@ -115,7 +114,7 @@ impl Summaries {
     }
 }
 
-/// The summary of a thread, whoever of the identities has it; the latest of several.
+/// The summary of a thread of any identity; the latest of several.
 ///
 /// # Errors
 ///
@@ -137,7 +136,7 @@ pub fn find(atm_home: &Path, thread: &ThreadName) -> Result<Option<String>, File
 }
 
 /// A link could lead anywhere.
-fn no_link(directory: &Path) -> Result<(), FileError> {
+fn check_not_a_link(directory: &Path) -> Result<(), FileError> {
     match state_file::is_directory(directory) {
         true => Ok(()),
         false => Err(about(directory)(io::ErrorKind::NotADirectory.into())),
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_is_written_read_found_and_removed() {
+    fn summary_is_written_read_found_and_removed() {
         let (home, summaries, thread) = stage();
         assert_eq!(summaries.read(&thread).unwrap(), None);
         assert_eq!(summaries.list().unwrap(), []);
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_one_is_cut_between_characters() {
+    fn long_summary_is_cut_between_characters() {
         let (_home, summaries, thread) = stage();
         summaries.write(&thread, &"ß".repeat(LONGEST)).unwrap();
         let read = summaries.read(&thread).unwrap().unwrap();
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn links_lead_nowhere() {
+    fn links_in_the_summary_directory_are_refused() {
         let (home, summaries, thread) = stage();
         let outside = home.path().join("outside");
         fs::create_dir_all(&outside).unwrap();
@@ -215,13 +214,13 @@ mod tests {
         fs::create_dir(summaries.directory.join("t-2")).unwrap();
         symlink(&victim, summaries.directory.join("t-2").join(FILE)).unwrap();
         assert!(summaries.read(&other).is_err());
-        // It is replaced, not written through.
+        // The link is replaced, not written through.
         summaries.write(&other, "x").unwrap();
         assert_eq!(fs::read_to_string(victim).unwrap(), "mine");
     }
 
     #[test]
-    fn what_others_have_put_there_stays() {
+    fn removal_keeps_files_of_others() {
         let (_home, summaries, thread) = stage();
         summaries.write(&thread, "x").unwrap();
         let note = summaries.directory.join("t-1").join("note");

@@ -1,4 +1,4 @@
-//! The user's trust in a directory, as `trust` determines it and `layers` uses it.
+//! The user's trust in a directory: `trust` determines it, `layers` uses it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ const NAMED: usize = 5;
 pub enum Trust {
     /// The directory's settings and programs may be used.
     Trusted,
-    /// They may not.
+    /// The directory's settings and programs may not be used.
     Untrusted,
 }
 
@@ -27,27 +27,29 @@ pub struct DirectoryTrust {
     pub top: PathBuf,
     /// The directory itself, without links.
     pub directory: PathBuf,
-    /// The paths whose trust Codex must be told, in a thread's `projects`. Without trust
-    /// these are the directory, each one above it up to the top, and the main working
-    /// tree; with it, the directory of the user's own list, as Codex knows its own.
-    pub told: Vec<PathBuf>,
-    /// Why there is no trust, although the user's own list has the directory.
-    pub changes: Option<Changes>,
+    /// The paths whose trust level the `projects` table of a thread states to Codex. For
+    /// an untrusted directory these are the directory, each directory above it up to the
+    /// top, and the main working tree. For a trusted one it is the entry of the user's
+    /// own list; Codex knows its own list.
+    pub codex_paths: Vec<PathBuf>,
+    /// The files that changed since the user trusted the directory, if its entry no
+    /// longer counts.
+    pub changes: Option<TrustChanges>,
 }
 
-/// Why the trust in a directory does not count.
+/// The changes because of which the trust in a directory does not count.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Changes {
+pub struct TrustChanges {
     /// The top of the repository.
     pub(crate) top: PathBuf,
-    /// The directory for which it was asked.
+    /// The directory whose trust was determined.
     pub(crate) directory: PathBuf,
     /// The files, each with what happened to it. At least one.
     pub(crate) files: Vec<String>,
 }
 
-impl Changes {
-    /// What happened.
+impl TrustChanges {
+    /// What happened, as a sentence without its full stop.
     #[must_use]
     pub fn message(&self) -> String {
         let mut named: Vec<String> = self.files.iter().take(NAMED).cloned().collect();
@@ -72,7 +74,7 @@ impl Changes {
     }
 }
 
-impl fmt::Display for Changes {
+impl fmt::Display for TrustChanges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}. {}", self.message(), self.hint())
     }

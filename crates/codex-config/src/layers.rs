@@ -1,4 +1,4 @@
-//! Codex's own configuration.
+//! Codex's own configuration, read layer by layer.
 //!
 //! Codex takes a key from the first of these layers that has it:
 //!
@@ -31,16 +31,16 @@ use serde_json::{Map, Value};
 
 use crate::directory_trust::{DirectoryTrust, Trust};
 use crate::profile::ProfileName;
-use crate::profile::lay_over;
-use crate::repository_files::OF_REPOSITORY;
+use crate::profile::overlay;
+use crate::repository_files::CODEX_CONFIG_FILE;
 use safe_files::untrusted_file::Links;
 use safe_files::untrusted_file::read_text;
 
-/// The administrator's layer.
-const MANAGED: &str = "/etc/codex/managed_config.toml";
+/// The file of the administrator's layer.
+const MANAGED_CONFIG: &str = "/etc/codex/managed_config.toml";
 
-/// The layer of all users of the machine.
-const OF_ALL: &str = "/etc/codex/config.toml";
+/// The file of the layer that all users of the machine share.
+const SYSTEM_CONFIG: &str = "/etc/codex/config.toml";
 
 /// The longest file that is read, in bytes. Codex adds each directory that the user
 /// trusts.
@@ -59,27 +59,27 @@ const MCP_SERVERS: &str = "mcp_servers";
 const WORKSPACE: &str = "sandbox_workspace_write";
 const ROOTS: &str = "writable_roots";
 
-/// One layer.
+/// The keys of one layer.
 pub(crate) type Layer = Map<String, Value>;
 
-/// The user's own layer, which alone decides what Codex trusts.
+/// The user's own layer. It alone decides which directories Codex trusts.
 #[derive(Debug)]
 pub struct UserConfig {
     codex_home: PathBuf,
     layer: Layer,
 }
 
-/// All layers, the one that counts most first.
+/// All layers, in the order of their precedence.
 #[derive(Debug)]
 pub struct CodexConfig {
     layers: Vec<Layer>,
-    /// The MCP servers that a layer has which is not the repository's.
-    servers_of_others: BTreeSet<String>,
+    /// The names of the MCP servers that a layer other than the repository's defines.
+    other_servers: BTreeSet<String>,
 }
 
 impl UserConfig {
-    /// Reads `config.toml` of a Codex with this home. A file that cannot be read counts as
-    /// empty, here and in the other layers; Codex itself says what is wrong with it.
+    /// Reads `config.toml` of a Codex with this home. A file that cannot be read counts
+    /// as empty, here and in the other layers; Codex itself reports the error.
     #[must_use]
     pub fn read(codex_home: &Path) -> Self {
         let layer = layer(&codex_home.join("config.toml"), Links::Followed);
@@ -105,7 +105,8 @@ impl UserConfig {
             .map(|(path, _)| Path::new(path))
     }
 
-    /// Whether Codex trusts this very directory; `None` if the user has not said.
+    /// Whether Codex trusts exactly this directory; `None` if the user's `projects` do
+    /// not list it.
     #[must_use]
     pub fn trust_in(&self, directory: &Path) -> Option<Trust> {
         let project = self.layer.get("projects")?.get(directory.to_str()?)?;
@@ -115,36 +116,36 @@ impl UserConfig {
         }
     }
 
-    /// Reads the other layers: with this profile, and with the repository's own if `trust`
-    /// says that the user trusts it.
+    /// Reads the other layers. The profile's are included if one is given, the
+    /// repository's if `trust` says that the user trusts it.
     #[must_use]
     pub fn layers(
         &self,
         profile: Option<&ProfileName>,
         trust: Option<&DirectoryTrust>,
     ) -> CodexConfig {
-        let mut layers: Vec<_> = layer(Path::new(MANAGED), Links::Followed)
+        let mut layers: Vec<_> = layer(Path::new(MANAGED_CONFIG), Links::Followed)
             .into_iter()
             .collect();
         let tables_at = layers.len();
         if let Some(trust) = trust.filter(|trust| trust.trust == Trust::Trusted) {
             let within = |above: &&Path| above.starts_with(&trust.top);
             let directories = trust.directory.ancestors().take_while(within);
-            let paths = directories.map(|above| above.join(OF_REPOSITORY));
+            let paths = directories.map(|above| above.join(CODEX_CONFIG_FILE));
             layers.extend(paths.filter_map(|path| repository_layer(&path)));
         }
         let of_repository = tables_at..layers.len();
         let file = profile.map(|name| self.codex_home.join(format!("{name}.config.toml")));
         layers.extend(file.and_then(|path| layer(&path, Links::Followed)));
         layers.push(self.layer.clone());
-        layers.extend(layer(Path::new(OF_ALL), Links::Followed));
+        layers.extend(layer(Path::new(SYSTEM_CONFIG), Links::Followed));
         let of_others = layers.iter().enumerate();
         let of_others = of_others.filter(|(index, _)| !of_repository.contains(index));
         let servers = of_others.filter_map(|(_, layer)| layer.get(MCP_SERVERS)?.as_object());
-        let servers_of_others = servers.flat_map(|table| table.keys().cloned()).collect();
+        let other_servers = servers.flat_map(|table| table.keys().cloned()).collect();
         let mut config = CodexConfig {
             layers,
-            servers_of_others,
+            other_servers,
         };
         let named = profile.map(ToString::to_string);
         if let Some(name) = named.or_else(|| config.value_of("profile")) {
@@ -162,24 +163,24 @@ impl CodexConfig {
         self.layers.iter().find_map(|layer| get(layer, key))
     }
 
-    /// The value of a dotted key. One that is not of this type counts as unset.
+    /// The value of a dotted key. A value of another type counts as unset.
     #[must_use]
     pub fn value_of<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         serde_json::from_value(self.get(key)?.clone()).ok()
     }
 
-    /// A table with the keys of all layers.
+    /// A table, merged from all layers.
     pub fn table(&self, name: &str) -> Map<String, Value> {
         let mut table = Map::new();
         for layer in self.layers.iter().rev() {
             if let Some(Value::Object(over)) = layer.get(name) {
-                lay_over(&mut table, over.clone());
+                overlay(&mut table, over.clone());
             }
         }
         table
     }
 
-    /// The entries of all MCP servers, by their names: keys of a layer that counts more
+    /// The entries of all MCP servers, by their names. Keys of a layer with precedence
     /// replace those of the others.
     pub fn mcp_servers(&self) -> BTreeMap<String, Map<String, Value>> {
         let mut servers: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
@@ -195,9 +196,9 @@ impl CodexConfig {
         servers
     }
 
-    /// Whether only the repository has an MCP server of this name.
-    pub fn is_of_repository_alone(&self, server: &str) -> bool {
-        !self.servers_of_others.contains(server)
+    /// Whether only the repository's layers define an MCP server of this name.
+    pub fn is_repository_only(&self, server: &str) -> bool {
+        !self.other_servers.contains(server)
     }
 
     fn profile_tables(&self, name: &str) -> Vec<Layer> {
@@ -231,7 +232,7 @@ pub fn configured_instructions(overrides: &Layer, config: &CodexConfig) -> Optio
     }
 }
 
-/// A repository's file, whether or not the user trusts it.
+/// Reads a repository's file, whether or not the user trusts the repository.
 pub fn repository_layer(path: &Path) -> Option<Layer> {
     layer(path, Links::Refused)
 }
@@ -292,7 +293,7 @@ mod tests {
                 trust,
                 directory: top.join("sub"),
                 top,
-                told: Vec::new(),
+                codex_paths: Vec::new(),
                 changes: None,
             };
             let user = UserConfig::read(&self.0.path().join("home"));
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_count_in_their_order() {
+    fn layers_take_precedence_in_order() {
         let world = World::new(&[
             (
                 "home/config.toml",
@@ -339,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn table_has_the_keys_of_all_layers_and_paths_as_codex_reads_them() {
+    fn table_merges_the_keys_of_all_layers_and_resolves_paths_as_codex_does() {
         let world = World::new(&[
             (
                 "home/config.toml",
@@ -379,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed_for_the_user_alone() {
+    fn link_is_followed_for_the_users_file_and_refused_for_the_repositorys() {
         let world = World::new(&[
             ("home/dotfiles", "x = \"user\"\n"),
             ("repo/.codex/elsewhere", "x = \"repository\"\n"),

@@ -13,8 +13,8 @@ use safe_files::untrusted_file::{self, Links, ReadError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The name of a profile: letters, digits, `-` and `_`, at most 64, so that it
-/// can stand in a file name.
+/// The name of a profile: letters, digits, `-` and `_`, at most 64, so that it can be
+/// part of a file name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ProfileName(String);
@@ -22,7 +22,7 @@ pub struct ProfileName(String);
 /// The longest name of a profile.
 const NAME_LIMIT: usize = 64;
 
-/// What the names of the files of profiles end with.
+/// The suffix of the names of profile files.
 const SUFFIX: &str = ".config.toml";
 
 /// The longest profile, in bytes.
@@ -52,10 +52,10 @@ impl From<ProfileName> for String {
     }
 }
 
-/// Why a profile can't be used.
+/// Why a profile cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// Not a name.
+    /// The name is not valid.
     #[error("a profile's name has 1 to 64 letters, digits, dashes or underscores")]
     BadName,
     /// The file can't be read.
@@ -71,22 +71,22 @@ pub enum ProfileError {
     },
 }
 
-/// There is no such profile.
+/// The profile exists neither as a file nor as a table.
 #[derive(Debug, thiserror::Error)]
 #[error("there is no profile {name} in {}; {hint}", codex_home.display())]
 pub struct NoProfile {
     name: ProfileName,
     codex_home: PathBuf,
-    /// What there is instead.
+    /// The nearest name, the existing profiles, or the file to create.
     hint: String,
 }
 
-/// The overrides of `config.toml` that the profile stands for.
+/// The overrides of `config.toml` that select the profile or that its file contains.
 ///
 /// # Errors
 ///
-/// [`ProfileError`]. A profile that exists in neither form is not noticed
-/// here: Codex says so itself.
+/// [`ProfileError`]. A profile that exists in neither form is not detected here: Codex
+/// reports it.
 pub fn overrides(
     codex_home: &Path,
     name: &ProfileName,
@@ -106,7 +106,8 @@ pub fn overrides(
 ///
 /// # Errors
 ///
-/// [`NoProfile`]. Where Codex's configuration cannot be read, Codex tells.
+/// [`NoProfile`]. A Codex configuration that cannot be read is no error here, as Codex
+/// reports it.
 pub fn check_exists(codex_home: &Path, name: &ProfileName) -> Result<(), NoProfile> {
     if codex_home.join(format!("{}{SUFFIX}", name.0)).exists() {
         return Ok(());
@@ -129,7 +130,7 @@ pub fn check_exists(codex_home: &Path, name: &ProfileName) -> Result<(), NoProfi
     if known.contains(&name.0) {
         return Ok(());
     }
-    known.extend(files_of_profiles(codex_home));
+    known.extend(profile_files(codex_home));
     known.sort();
     let names: Vec<&str> = known.iter().map(String::as_str).collect();
     let hint = match (nearest(&name.0, &names), names.as_slice()) {
@@ -144,19 +145,19 @@ pub fn check_exists(codex_home: &Path, name: &ProfileName) -> Result<(), NoProfi
     })
 }
 
-/// The names of the files of profiles.
-fn files_of_profiles(codex_home: &Path) -> Vec<String> {
+/// The names of the profiles that have a file.
+fn profile_files(codex_home: &Path) -> Vec<String> {
     let entries = fs::read_dir(codex_home).into_iter().flatten().flatten();
     let name =
         |entry: fs::DirEntry| Some(entry.file_name().to_str()?.strip_suffix(SUFFIX)?.to_owned());
     entries.filter_map(name).collect()
 }
 
-/// Lays `over` on top of `under`, table by table.
-pub fn lay_over(under: &mut Map<String, Value>, over: Map<String, Value>) {
+/// Merges `over` into `under`, table by table. Values of `over` take precedence.
+pub fn overlay(under: &mut Map<String, Value>, over: Map<String, Value>) {
     for (key, value) in over {
         match (under.get_mut(&key), value) {
-            (Some(Value::Object(below)), Value::Object(above)) => lay_over(below, above),
+            (Some(Value::Object(below)), Value::Object(above)) => overlay(below, above),
             (_, value) => {
                 under.insert(key, value);
             }
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_could_leave_the_directory_are_refused() {
+    fn profile_name_that_could_leave_the_directory_is_refused() {
         for bad in ["", "../x", "a/b", "a.b", "a\0b", &"x".repeat(65), "ü"] {
             assert!(name(bad).is_err(), "{bad:?}");
         }
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_and_anything_else_is_left_to_codex() {
+    fn profile_file_is_read_and_unknown_profile_is_left_to_codex() {
         let home = tempfile::tempdir().unwrap();
         let fast = name("fast").unwrap();
         let unknown = overrides(home.path(), &fast).unwrap();
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn profile_that_does_not_exist_is_refused_with_the_nearest() {
+    fn missing_profile_is_refused_and_the_nearest_name_is_suggested() {
         let home = tempfile::tempdir().unwrap();
         let check = |text: &str| check_exists(home.path(), &name(text).unwrap());
         let error = check("fast").unwrap_err().to_string();
@@ -220,14 +221,14 @@ mod tests {
     }
 
     #[test]
-    fn overrides_are_laid_table_by_table() {
+    fn overlay_merges_table_by_table() {
         let Value::Object(mut under) = json!({"a": {"x": 1, "y": 1}, "b": 1}) else {
             unreachable!()
         };
         let Value::Object(over) = json!({"a": {"y": 2}, "c": 3}) else {
             unreachable!()
         };
-        lay_over(&mut under, over);
+        overlay(&mut under, over);
         assert_eq!(
             Value::Object(under),
             json!({"a": {"x": 1, "y": 2}, "b": 1, "c": 3})

@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PromptKind {
-    /// The first: the task.
+    /// The first prompt, with the task.
     Initial,
-    /// After words only.
+    /// After a turn that only announced its work.
     Nudge,
-    /// After errors.
+    /// After a turn that failed.
     Recovery,
-    /// After part of the work.
+    /// After a turn that did part of the work.
     Continuation,
 }
 
 impl PromptKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 4] = [
         Self::Initial,
         Self::Nudge,
@@ -27,7 +27,7 @@ impl PromptKind {
         Self::Continuation,
     ];
 
-    /// It in a word.
+    /// The name in template files and settings.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

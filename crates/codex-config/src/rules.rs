@@ -12,14 +12,14 @@ use std::{fmt, fs};
 
 use safe_files::untrusted_file::{Links, read_text};
 
-/// How many files are read, and the longest one, in bytes.
+/// The limits of the number of files that are read, and of the size of each, in bytes.
 const FILES_LIMIT: usize = 100;
 const FILE_LIMIT: u64 = 1024 * 1024;
 
 const DIRECTORY: &str = "rules";
 const RULE: &str = "prefix_rule";
 
-/// Rules that allow git.
+/// The user's rules that allow git.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitRules {
     /// The file of the first one, and its line.
@@ -29,7 +29,7 @@ pub struct GitRules {
 }
 
 impl GitRules {
-    /// Those of a Codex with this home; `None` if there are none.
+    /// Reads the rules of a Codex with this home; `None` if none allows git.
     #[must_use]
     pub fn of(codex_home: &Path) -> Option<Self> {
         let entries = fs::read_dir(codex_home.join(DIRECTORY)).ok()?;
@@ -51,7 +51,7 @@ impl GitRules {
         })
     }
 
-    /// What to do about them.
+    /// What to do about such rules.
     pub const HINT: &str = "Remove the rule where you do not trust the model or what it reads.";
 }
 
@@ -80,7 +80,7 @@ enum Token<'a> {
     Sign(char),
 }
 
-/// The lines in which rules begin that allow git.
+/// The numbers of the lines in which rules that allow git begin.
 fn lines_that_allow_git(text: &str) -> Vec<usize> {
     let tokens = tokens(text);
     let mut lines = Vec::new();
@@ -160,7 +160,7 @@ fn tokens(text: &str) -> Vec<(Token<'_>, usize)> {
     tokens
 }
 
-/// The length of a text in quotes, with both of them.
+/// The length of a quoted text, both quotes included.
 fn text_length(text: &str, quote: char) -> usize {
     let mut is_escaped = false;
     for (place, one) in text.char_indices().skip(1) {

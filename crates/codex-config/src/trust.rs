@@ -1,19 +1,19 @@
-//! Whether the user trusts a directory.
+//! Determines whether the user trusts a directory.
 //!
-//! The user says so by `codex-mcp trust DIR`, which keeps a list of its own
+//! The user grants trust by `codex-mcp trust DIR`, which keeps its own list
 //! (`$XDG_CONFIG_HOME/codex-mcp/trust.toml`), or by `trust_level` in Codex's own
-//! `config.toml`. Nothing else is trust: no sandbox that a call names, and no file of
-//! the directory itself.
+//! `config.toml`. Nothing else grants trust, neither a sandbox that a call names nor a
+//! file of the directory itself.
 //!
 //! A directory inherits the trust of the directories above it up to the top of its git
 //! repository, and of the main working tree if that repository is a linked one. The
 //! nearest of them that either list names decides.
 //!
-//! Our own list also has what the directory's files were when the user trusted them
-//! (`record`). Where they differ, the directory counts as untrusted, also for Codex and
-//! also where Codex's own list has it. Codex's list has paths alone.
+//! Our own list also records the content of the directory's files at the time when the
+//! user trusted them (`record`). If a file differs, the directory counts as untrusted,
+//! for Codex too, even if Codex's own list has it. Codex's list contains paths only.
 
-pub mod brought;
+pub mod covered_files;
 mod record;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::layers::UserConfig;
 
-pub use crate::directory_trust::{Changes, DirectoryTrust, Trust};
+pub use crate::directory_trust::{DirectoryTrust, Trust, TrustChanges};
 pub use record::Record;
 
 /// The longest list that is read, in bytes.
@@ -59,7 +59,7 @@ pub enum TrustError {
     /// The list cannot be read.
     #[error("cannot read the list of trusted directories: {0}")]
     Unreadable(#[from] ReadError),
-    /// The list is no TOML of the right form.
+    /// The list is not TOML of the expected form.
     #[error("the list of trusted directories, {}, is damaged: {why}; mend or remove it", path.display())]
     Damaged {
         /// The list.
@@ -70,7 +70,7 @@ pub enum TrustError {
     /// A file of the directory cannot be recorded.
     #[error("not trusted, since not all of its files can be checked later: {0}")]
     Unrecordable(ReadError),
-    /// Somebody else may have written the list.
+    /// Other users can write the list.
     #[error(
         "others can write the list of trusted directories, {}; look at it, then run `chmod 600` \
          and make sure that you own it",
@@ -89,30 +89,32 @@ pub enum TrustError {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrustedDirectories(BTreeMap<PathBuf, Record>);
 
-/// What an addition to the list has changed.
+/// The effect of adding a directory to the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Added {
+pub enum AddOutcome {
     /// The directory is new in the list.
     New,
-    /// It was listed, and its files differed from the record.
+    /// The directory was listed, and its files differed from the record, which is
+    /// updated.
     Accepted,
-    /// Nothing.
-    Nothing,
+    /// The directory was listed with these files.
+    Unchanged,
 }
 
 /// The list as a file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
-    directories: Listed,
+    directories: DocumentEntries,
 }
 
 /// The directories in the file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
-enum Listed {
+enum DocumentEntries {
     Recorded(BTreeMap<PathBuf, Record>),
-    /// As they were listed before there were records: none of their files is accepted yet.
+    /// Paths as releases without records listed them: none of their files is accepted
+    /// yet.
     Paths(BTreeSet<PathBuf>),
 }
 
@@ -124,8 +126,8 @@ const HEADING: &str = "\
 ";
 
 impl TrustedDirectories {
-    /// Where the user's list is: `$XDG_CONFIG_HOME/codex-mcp/trust.toml`, by default
-    /// `~/.config/codex-mcp/trust.toml`. `None` without an absolute path to either.
+    /// The path of the user's list: `$XDG_CONFIG_HOME/codex-mcp/trust.toml`, by default
+    /// `~/.config/codex-mcp/trust.toml`. `None` if neither variable is an absolute path.
     #[must_use]
     pub fn path() -> Option<PathBuf> {
         list_path(&|name| env::var_os(name))
@@ -154,8 +156,8 @@ impl TrustedDirectories {
         let document: Document =
             toml::from_str(&text).map_err(|error| damaged(error.to_string()))?;
         let directories = match document.directories {
-            Listed::Recorded(directories) => directories,
-            Listed::Paths(paths) => paths
+            DocumentEntries::Recorded(directories) => directories,
+            DocumentEntries::Paths(paths) => paths
                 .into_iter()
                 .map(|path| (path, Record::default()))
                 .collect(),
@@ -176,7 +178,7 @@ impl TrustedDirectories {
     /// # Errors
     ///
     /// [`TrustError`].
-    pub fn add(path: &Path, directory: &Path, top: &Path) -> Result<Added, TrustError> {
+    pub fn add(path: &Path, directory: &Path, top: &Path) -> Result<AddOutcome, TrustError> {
         if top.to_str().is_none() {
             return Err(TrustError::NotUtf8 {
                 path: top.to_owned(),
@@ -190,9 +192,9 @@ impl TrustedDirectories {
             recorded.map_err(TrustError::Unrecordable)
         })?;
         Ok(match (was_listed, has_changed) {
-            (false, _) => Added::New,
-            (true, true) => Added::Accepted,
-            (true, false) => Added::Nothing,
+            (false, _) => AddOutcome::New,
+            (true, true) => AddOutcome::Accepted,
+            (true, false) => AddOutcome::Unchanged,
         })
     }
 
@@ -215,7 +217,7 @@ impl TrustedDirectories {
 }
 
 fn list_path(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    // Relative ones do not count (XDG Base Directory Specification 0.8).
+    // Relative paths do not count (XDG Base Directory Specification 0.8).
     let directory = |name| {
         variable(name)
             .map(PathBuf::from)
@@ -233,7 +235,7 @@ fn is_the_users(path: &Path) -> bool {
     })
 }
 
-/// Changes a list. Returns whether it differs then.
+/// Edits a list. Returns whether the edit changed it.
 fn change(
     path: &Path,
     edit: impl FnOnce(&mut BTreeMap<PathBuf, Record>) -> Result<(), TrustError>,
@@ -249,7 +251,7 @@ fn change(
         return Ok(false);
     }
     let document = Document {
-        directories: Listed::Recorded(list.0),
+        directories: DocumentEntries::Recorded(list.0),
     };
     let body = toml::to_string_pretty(&document).map_err(|error| TrustError::Damaged {
         path: path.to_owned(),
@@ -260,19 +262,19 @@ fn change(
 }
 
 /// Whether the user trusts a directory, by the list that the environment names and
-/// Codex's own `config.toml`. Where the user's list has the directory, the files that count
-/// are read and hashed, 16 MiB at most for each directory up to the top.
+/// Codex's own `config.toml`. If the user's list has the directory, the covered files are
+/// read and hashed, 16 MiB at most for each directory up to the top.
 ///
 /// # Errors
 ///
 /// [`TrustError`] when the directory cannot be resolved, or the user's list is unreadable
-/// or damaged. Callers treat the directory as untrusted then, or refuse to go on.
+/// or damaged. Callers then treat the directory as untrusted, or refuse to continue.
 pub fn directory_trust(directory: &Path, codex: &UserConfig) -> Result<DirectoryTrust, TrustError> {
     let variables = |name: &str| env::var_os(name);
     directory_trust_with(directory, codex, &variables)
 }
 
-/// The same with variables of the environment.
+/// Like [`directory_trust`], with the variables of the environment as a parameter.
 pub fn directory_trust_with(
     directory: &Path,
     codex: &UserConfig,
@@ -285,16 +287,16 @@ pub fn directory_trust_with(
     trust_by(directory, &list, codex)
 }
 
-/// What makes the user trust a directory.
+/// The entry by which the user trusts a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Entry {
+pub enum TrustEntry {
     /// This path in the user's own list.
     Listed(PathBuf),
     /// This path in Codex's `config.toml`.
-    OfCodex(PathBuf),
+    InCodexConfig(PathBuf),
 }
 
-/// The entry that makes the user trust a directory, if the user does.
+/// Finds the entry by which the user trusts a directory, if there is one.
 ///
 /// # Errors
 ///
@@ -303,13 +305,13 @@ pub fn trusting_entry(
     directory: &Path,
     list: &TrustedDirectories,
     codex: &UserConfig,
-) -> Result<Option<Entry>, TrustError> {
+) -> Result<Option<TrustEntry>, TrustError> {
     let resolved = resolve(directory)?;
     let (top, main) = around(&resolved);
     Ok(
-        match decided(&resolved, &top, main.as_deref(), list, codex) {
-            Decided::Trusted(entry) => Some(entry),
-            Decided::Untrusted(_) => None,
+        match decide(&resolved, &top, main.as_deref(), list, codex) {
+            TrustDecision::Trusted(entry) => Some(entry),
+            TrustDecision::Untrusted(_) => None,
         },
     )
 }
@@ -321,28 +323,28 @@ fn around(resolved: &Path) -> (PathBuf, Option<PathBuf>) {
     }
 }
 
-enum Decided {
-    Trusted(Entry),
-    /// With what has changed, where the user's list has the directory.
-    Untrusted(Option<Changes>),
+enum TrustDecision {
+    Trusted(TrustEntry),
+    /// The changed files are given if the user's list has the directory.
+    Untrusted(Option<TrustChanges>),
 }
 
-fn decided(
+fn decide(
     resolved: &Path,
     top: &Path,
     main: Option<&Path>,
     list: &TrustedDirectories,
     codex: &UserConfig,
-) -> Decided {
+) -> TrustDecision {
     let mut changes = None;
     for path in candidates(resolved, top, main) {
         match (list.0.get(path), codex.trust_in(path)) {
             (Some(record), _) => {
                 let files = record.changes(resolved, top);
                 if files.is_empty() {
-                    return Decided::Trusted(Entry::Listed(path.to_owned()));
+                    return TrustDecision::Trusted(TrustEntry::Listed(path.to_owned()));
                 }
-                changes.get_or_insert(Changes {
+                changes.get_or_insert(TrustChanges {
                     top: top.to_owned(),
                     directory: resolved.to_owned(),
                     files,
@@ -350,14 +352,16 @@ fn decided(
             }
             (None, Some(trust)) if changes.is_none() => {
                 return match trust {
-                    Trust::Trusted => Decided::Trusted(Entry::OfCodex(path.to_owned())),
-                    Trust::Untrusted => Decided::Untrusted(None),
+                    Trust::Trusted => {
+                        TrustDecision::Trusted(TrustEntry::InCodexConfig(path.to_owned()))
+                    }
+                    Trust::Untrusted => TrustDecision::Untrusted(None),
                 };
             }
             _ => {}
         }
     }
-    Decided::Untrusted(changes)
+    TrustDecision::Untrusted(changes)
 }
 
 /// Whether Codex itself trusts a directory, by its own `config.toml` alone.
@@ -377,19 +381,20 @@ fn trust_by(
 ) -> Result<DirectoryTrust, TrustError> {
     let resolved = resolve(directory)?;
     let (top, main) = around(&resolved);
-    let (trust, told, changes) = match decided(&resolved, &top, main.as_deref(), list, codex) {
-        Decided::Trusted(Entry::Listed(path)) => (Trust::Trusted, vec![path], None),
-        Decided::Trusted(Entry::OfCodex(_)) => (Trust::Trusted, Vec::new(), None),
-        Decided::Untrusted(changes) => {
-            let told = untrusted_paths(directory, &resolved, &top, main);
-            (Trust::Untrusted, told, changes)
+    let (trust, codex_paths, changes) = match decide(&resolved, &top, main.as_deref(), list, codex)
+    {
+        TrustDecision::Trusted(TrustEntry::Listed(path)) => (Trust::Trusted, vec![path], None),
+        TrustDecision::Trusted(TrustEntry::InCodexConfig(_)) => (Trust::Trusted, Vec::new(), None),
+        TrustDecision::Untrusted(changes) => {
+            let codex_paths = untrusted_paths(directory, &resolved, &top, main);
+            (Trust::Untrusted, codex_paths, changes)
         }
     };
     Ok(DirectoryTrust {
         trust,
         top,
         directory: resolved,
-        told,
+        codex_paths,
         changes,
     })
 }
@@ -423,7 +428,7 @@ fn resolve(directory: &Path) -> Result<PathBuf, TrustError> {
     })
 }
 
-/// The directories whose trust holds for this one too, the nearest first.
+/// The directories whose trust applies to this one too, the nearest first.
 fn candidates<'a>(
     directory: &'a Path,
     top: &'a Path,

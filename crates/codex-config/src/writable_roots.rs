@@ -5,14 +5,14 @@ use std::path::Path;
 use safe_files::directory::{self, ReplacedDirectory};
 use serde_json::{Map, Value};
 
-/// The keys under which the overrides have them: nested, or dotted as on the command line.
+/// The keys of the directories in overrides: nested, or dotted as on the command line.
 const TABLE: &str = "sandbox_workspace_write";
 const ROOTS: &str = "writable_roots";
 const DOTTED_ROOTS: &str = "sandbox_workspace_write.writable_roots";
 
-/// Resolves the further writable directories that overrides of Codex's configuration name.
-/// Relative ones count from the working directory `cwd`: Codex's own reading depends on where
-/// its server was started.
+/// Resolves the further writable directories that overrides of Codex's configuration
+/// name. Relative paths are resolved from the working directory `cwd`: Codex would
+/// resolve them from the directory in which its server was started.
 pub fn resolve(config: &mut Map<String, Value>, cwd: &Path) {
     for (key, value) in config {
         let roots = match key.as_str() {

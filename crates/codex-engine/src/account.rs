@@ -1,10 +1,10 @@
-//! Whether Codex can use its model provider, and with what.
+//! Determines with which login Codex can use its model provider.
 //!
-//! Without a login Codex begins a turn all the same and tries to reach its provider for
-//! minutes. So each app-server is asked once, when it starts. It never sees a login that
-//! comes later (0.104.0, 0.153.4 and 0.169.0); where one is missing, it is ended, and
-//! the next call starts another. Variables such as OPENAI_API_KEY are no login for the
-//! app-server of these releases.
+//! Even without a login Codex begins a turn, and tries to reach its provider for minutes.
+//! So each app-server is asked once, when it starts. It never notices a later login
+//! (0.104.0, 0.153.4 and 0.169.0): an app-server without a login is ended, and the next
+//! call starts another. Variables such as OPENAI_API_KEY are no login for the app-server
+//! of these releases.
 
 use std::time::Duration;
 
@@ -17,37 +17,35 @@ use super::connection::{CallError, Connection};
 
 /// How long Codex may take to answer `account/read`. It takes some 10 ms, and longer for a
 /// ChatGPT account with 0.169.0, which asks its backend.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The provider that Codex has built in.
+/// The name of Codex's built-in provider.
 const OPENAI: &str = "openai";
 
 /// The type of the accounts that have usage limits.
 const CHATGPT: &str = "chatgpt";
 
-/// What Codex says of its login.
+/// The login of an app-server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Account {
-    /// An account of ChatGPT, whose use is limited.
+    /// A ChatGPT account, which has usage limits.
     ChatGpt,
-    /// An API key, or none is needed.
+    /// An API key, or a provider that needs no login.
     Unlimited,
-    /// Codex cannot tell: 0.169.0 asks its backend, which refuses.
+    /// Codex cannot determine it: 0.169.0 asks its backend, which refuses.
     Unknown,
-    /// Codex does not answer, as its backend does not.
+    /// Codex does not answer, because its backend does not.
     Silent,
-    /// The provider of the configuration wants one, and there is none.
+    /// The configured provider needs a login, and there is none.
     Missing,
 }
 
 impl Account {
-    /// Asks Codex. A failure is left to the turns: they tell more.
+    /// Asks Codex. A failure is only logged: turns report more about it.
     pub(super) async fn read(connection: &Connection) -> Self {
         let params = AccountReadParams::default();
-        let told = connection
-            .call(Method::AccountRead, &params, PATIENCE)
-            .await;
-        match told {
+        let response = connection.call(Method::AccountRead, &params, TIMEOUT).await;
+        match response {
             Ok(AccountReadResponse {
                 requires_openai_auth: false,
                 ..
@@ -77,15 +75,15 @@ impl Account {
             && provider.is_none_or(|named| named == OPENAI)
     }
 
-    /// Whether it keeps a new thread with these settings from working: a thread may have
-    /// another provider than the configuration.
-    pub(super) fn stops_new(self, settings: &ThreadSettings) -> bool {
+    /// Whether a missing login prevents a new thread with these settings from working: a
+    /// thread may have another provider than the configured one.
+    pub(super) fn blocks_new(self, settings: &ThreadSettings) -> bool {
         self == Self::Missing && !settings.config.contains_key("model_provider")
     }
 
-    /// Whether it keeps a thread from working that was taken up: it has the provider that
-    /// it began with.
-    pub(super) fn stops_resumed(self, thread: &ThreadResponse) -> bool {
+    /// Whether a missing login prevents a resumed thread from working: the thread keeps
+    /// its first provider.
+    pub(super) fn blocks_resumed(self, thread: &ThreadResponse) -> bool {
         self == Self::Missing && thread.model_provider.as_deref() == Some(OPENAI)
     }
 }

@@ -9,49 +9,49 @@ use codex_protocol::codex::{
 use nix::unistd::Pid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use supervise::exit::{Cause, Exit};
+use supervise::exit::{Exit, ExitCause};
 use supervise::spawn::{Process, Program, Streams, spawn};
 use tokio::sync::watch;
 
 use super::account::Account;
-use super::complaints::{Complaints, LastWords};
 use super::connection::{CallError, Connection, Listener};
+use super::stderr_log::{StderrLog, StderrTail};
 
 /// How long Codex may take from its start to its first answer. A start takes
 /// 0.1 to 0.25 s; a cold disk and a busy machine take longer.
-const START_PATIENCE: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long Codex may take to end once its input is closed.
-const END_PATIENCE: Duration = Duration::from_secs(1);
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Why an app-server can't be had.
+/// Why an app-server cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The system can't start processes.
-    #[error("Codex can't be started: {0}")]
+    /// The process cannot be started.
+    #[error("cannot start Codex: {0}")]
     Spawn(#[from] std::io::Error),
     /// It ended before it answered.
-    #[error("Codex {exit} before it answered{last_words}")]
+    #[error("Codex {exit} before it answered{stderr_tail}")]
     Ended {
         /// How it ended.
         exit: Exit,
-        /// The last that it wrote to stderr.
-        last_words: LastWords,
+        /// The end of its stderr.
+        stderr_tail: StderrTail,
     },
-    /// It doesn't answer, or not as Codex does.
-    #[error("{reason}{last_words}")]
+    /// It does not answer, or not as Codex does.
+    #[error("{reason}{stderr_tail}")]
     NotAnAppServer {
-        /// What it did instead.
+        /// Why the process is not usable as an app-server.
         reason: String,
-        /// The last that it wrote to stderr.
-        last_words: LastWords,
+        /// The end of its stderr.
+        stderr_tail: StderrTail,
     },
 }
 
 /// A connection that is closed when it is dropped.
-struct Held(Connection);
+struct ConnectionGuard(Connection);
 
-impl Drop for Held {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.0.close();
     }
@@ -59,28 +59,29 @@ impl Drop for Held {
 
 /// A running `codex app-server`. Dropping it closes its input.
 pub(crate) struct AppServer {
-    connection: Held,
+    connection: ConnectionGuard,
     ended: watch::Receiver<Option<Exit>>,
     /// The guard above Codex, while there is one.
     guard: Option<Pid>,
-    /// What Codex said of itself.
+    /// Codex's response to `initialize`.
     pub(crate) about: InitializeResponse,
     /// Whether it can use its model provider.
     pub(super) account: Account,
 }
 
 impl AppServer {
-    /// Starts one and introduces us. `gone` is called once when it has ended, and
-    /// `ending` told then, also if nobody waits for the start any more.
+    /// Starts an app-server and initialises the connection. When it has ended, `gone` is
+    /// called once and `ending` gets its exit, even if the caller no longer waits for the
+    /// start.
     ///
     /// # Errors
     ///
-    /// [`StartError`]; nothing is left running then.
+    /// [`StartError`]; no process is left running then.
     pub(crate) async fn start(
         program: &Program,
         line_limit: usize,
         listener: Arc<dyn Listener>,
-        gone: impl FnOnce(Exit, Cause) + Send + 'static,
+        gone: impl FnOnce(Exit, ExitCause) + Send + 'static,
         ending: watch::Sender<Option<Exit>>,
     ) -> Result<Self, StartError> {
         let (process, streams) = spawn(program)?;
@@ -89,14 +90,14 @@ impl AppServer {
             stdout,
             stderr,
         } = streams;
-        let complaints = Complaints::listen(stderr);
+        let stderr_log = StderrLog::listen(stderr);
         let (connection, run) = Connection::open(stdout, stdin, line_limit, listener);
         let mut ended = ending.subscribe();
         let guard = process.pid();
         let closing = connection.clone();
         let cause = move || match closing.was_closed() {
-            true => Cause::Asked,
-            false => Cause::Itself,
+            true => ExitCause::Requested,
+            false => ExitCause::Unrequested,
         };
         let run = async move {
             run.await;
@@ -113,26 +114,26 @@ impl AppServer {
             CallError::Closed(_) => Some(exit_of(&mut ended).await),
             _ => None,
         };
-        let last_words = complaints.last_words().await;
+        let stderr_tail = stderr_log.stderr_tail().await;
         Err(match exit {
-            Some(exit) => StartError::Ended { exit, last_words },
+            Some(exit) => StartError::Ended { exit, stderr_tail },
             None => StartError::NotAnAppServer {
                 reason: error.to_string(),
-                last_words,
+                stderr_tail,
             },
         })
     }
 
-    /// Introduces us at the other end of a connection; `ended` tells later how
-    /// it ended. The connection is closed if that fails or is given up.
+    /// Initialises a connection; `ended` later receives the exit. The connection is
+    /// closed if this fails or is dropped.
     pub(super) async fn introduce(
         connection: Connection,
         ended: watch::Receiver<Option<Exit>>,
     ) -> Result<Self, CallError> {
-        let connection = Held(connection);
+        let connection = ConnectionGuard(connection);
         let about = connection
             .0
-            .call(Method::Initialize, &introduction(), START_PATIENCE)
+            .call(Method::Initialize, &introduction(), START_TIMEOUT)
             .await?;
         connection.0.notify("initialized");
         let account = Account::read(&connection.0).await;
@@ -145,7 +146,7 @@ impl AppServer {
         })
     }
 
-    /// Whether it can still be asked.
+    /// Whether it still answers requests.
     pub(crate) fn is_alive(&self) -> bool {
         self.connection.0.is_open()
     }
@@ -155,12 +156,12 @@ impl AppServer {
         &self,
         method: Method,
         params: &impl Serialize,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<T, CallError> {
-        self.connection.0.call(method, params, patience).await
+        self.connection.0.call(method, params, timeout).await
     }
 
-    /// The connection, for what needs no answer.
+    /// The connection, for messages without an answer.
     pub(crate) fn connection(&self) -> &Connection {
         &self.connection.0
     }
@@ -170,12 +171,12 @@ impl AppServer {
         self.guard.filter(|_| self.ended.borrow().is_none())
     }
 
-    /// How it ended, as soon as it has.
+    /// Waits for its exit.
     pub(crate) async fn exit(&self) -> Exit {
         exit_of(&mut self.ended.clone()).await
     }
 
-    /// Closes its input and waits until it and all that it started is gone.
+    /// Closes its input and waits until it and all processes that it started have exited.
     pub(crate) async fn end(&self) -> Exit {
         self.connection.0.close();
         self.exit().await
@@ -204,17 +205,17 @@ pub(super) async fn exit_of(ended: &mut watch::Receiver<Option<Exit>>) -> Exit {
 }
 
 async fn supervise(
-    run: impl Future<Output = Cause>,
+    run: impl Future<Output = ExitCause>,
     mut process: Process,
     ending: watch::Sender<Option<Exit>>,
-    gone: impl FnOnce(Exit, Cause),
+    gone: impl FnOnce(Exit, ExitCause),
 ) {
     let cause = run.await;
     let exit = process
-        .end_after(END_PATIENCE)
+        .end_after(END_TIMEOUT)
         .await
         .unwrap_or_else(|error| {
-            tracing::error!("can't tell how Codex ended: {error}");
+            tracing::error!("cannot determine how Codex ended: {error}");
             Exit::Unknown
         });
     tracing::info!("Codex {exit}");

@@ -6,9 +6,8 @@
 //!     └────── failed ────────┘
 //! ```
 //!
-//! It is started in the background when the program starts, and again only
-//! when somebody wants work done. Whoever asks while it starts waits for the
-//! same start.
+//! It is started in the background when the program starts, and again only when a request
+//! needs it. Requests that arrive during a start wait for the same start.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -18,7 +17,7 @@ use std::time::Duration;
 
 use codex_protocol::codex::Release;
 use git_probe::ELSEWHERE;
-use supervise::exit::{Cause, Exit};
+use supervise::exit::{Exit, ExitCause};
 use supervise::search_path::warn_of_replaceable;
 use supervise::spawn::Program;
 use tokio::sync::{Mutex, watch};
@@ -39,24 +38,24 @@ const STARTS: usize = 3;
 /// The pause before such a Codex is started again.
 const RESTART_PAUSE: Duration = Duration::from_millis(500);
 
-/// What decides which app-server a thread runs in. Everything else is set for
-/// each thread. CODEX_HOME is part of our environment, which Codex inherits, or of
-/// what it gets on top of that.
+/// The configuration that selects the app-server of a thread. All other settings belong
+/// to the thread. CODEX_HOME comes from our environment, which Codex inherits, or from
+/// the variables added to it.
 #[derive(Debug, Clone)]
 pub struct Launch {
-    /// The Codex that was chosen, and where; else the first on PATH.
+    /// The chosen Codex and the source of the choice; `None` for the first one on PATH.
     pub codex: Option<(PathBuf, Source)>,
-    /// The longest line that is taken from Codex, in bytes.
+    /// The longest line that is accepted from Codex, in bytes.
     pub line_limit: usize,
 }
 
-/// Why there is no app-server.
+/// Why no app-server is available.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     /// There is no Codex.
     #[error(transparent)]
     NoCodex(#[from] NoCodex),
-    /// It doesn't start.
+    /// It cannot be started.
     #[error(transparent)]
     Start(#[from] StartError),
     /// It is too old.
@@ -69,7 +68,7 @@ pub enum LaunchError {
         /// Its release.
         release: Release,
     },
-    /// It has no app-server, and doesn't tell its release.
+    /// It has no app-server, and its release is not known.
     #[error(
         "this Codex has no app-server. Update it with `npm install -g @openai/codex`, or serve \
          with `--backend mcp-server`"
@@ -80,32 +79,33 @@ pub enum LaunchError {
     Ending,
 }
 
-/// Which of the app-servers, one after the other, that a backend has had.
+/// The number of an app-server among those that a backend has started one after the
+/// other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Generation(u64);
 
-/// What hears of the app-server's threads and of its end.
+/// Receives the app-server's messages and its exit.
 pub(crate) trait Supervisor: Listener {
     /// An app-server has ended, and with it every thread that it had loaded. Not called
     /// for one that never answered: its start has failed.
-    fn gone(&self, generation: Generation, exit: Exit, cause: Cause);
+    fn gone(&self, generation: Generation, exit: Exit, cause: ExitCause);
 }
 
-/// An app-server and which one it is.
+/// An app-server and its number.
 pub(crate) type Running = (Arc<AppServer>, Generation);
 
-/// How the app-server stands.
+/// The state of the app-server.
 #[derive(Debug, Clone)]
-pub enum Standing {
+pub enum AppServerStatus {
     /// It is being started.
     Starting,
-    /// It serves; its version, if it says.
+    /// It is ready; its version, if it reports one.
     Ready(Option<String>),
-    /// None runs. If the last start failed, why.
+    /// No app-server runs. Holds the error if the last start failed.
     Absent(Option<Arc<LaunchError>>),
 }
 
-/// What there is of an app-server.
+/// The running app-server and the last error.
 #[derive(Default)]
 struct Slot {
     running: Option<Running>,
@@ -121,10 +121,10 @@ pub(crate) struct Backend {
     slot: Mutex<Slot>,
     /// How many starts have been tried.
     starts: AtomicU64,
-    /// How the process that was started last has ended, once it has; also one whose
-    /// start nobody waits for any more.
+    /// The exit of the process started last, once it has ended, even if no caller waits
+    /// for its start any more.
     last: watch::Sender<watch::Receiver<Option<Exit>>>,
-    /// Cancelled when no app-server is wanted any more.
+    /// Cancelled when no app-server may be started any more.
     ending: CancellationToken,
 }
 
@@ -140,12 +140,12 @@ impl Backend {
         }
     }
 
-    /// The same with these variables.
+    /// Adds variables to the environment of the app-server.
     pub(crate) fn with_env(self, env: Vec<(OsString, OsString)>) -> Self {
         Self { env, ..self }
     }
 
-    /// One more with the same Codex and variables. Its app-server is another one.
+    /// Another backend with the same Codex and variables, and an app-server of its own.
     pub(crate) fn another(&self) -> Self {
         Self::new(self.launch.clone()).with_env(self.env.clone())
     }
@@ -208,20 +208,20 @@ impl Backend {
         self.slot.lock().await
     }
 
-    /// How the app-server stands.
-    pub(crate) fn standing(&self) -> Standing {
+    /// The state of the app-server.
+    pub(crate) fn app_server_status(&self) -> AppServerStatus {
         let Ok(slot) = self.slot.try_lock() else {
-            return Standing::Starting;
+            return AppServerStatus::Starting;
         };
         match &slot.running {
             Some((server, _)) if server.is_alive() => {
-                Standing::Ready(server.about.codex_version().map(str::to_owned))
+                AppServerStatus::Ready(server.about.codex_version().map(str::to_owned))
             }
-            _ => Standing::Absent(slot.failure.clone()),
+            _ => AppServerStatus::Absent(slot.failure.clone()),
         }
     }
 
-    /// Takes over an app-server that somebody else has started.
+    /// Takes over an app-server that was started elsewhere.
     pub(super) async fn adopt(&self, server: AppServer) {
         let generation = Generation(self.starts.fetch_add(1, Ordering::Relaxed));
         self.slot.lock().await.running = Some((Arc::new(server), generation));

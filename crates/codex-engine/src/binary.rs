@@ -1,4 +1,4 @@
-//! Which Codex to run.
+//! Finds the Codex to run.
 //!
 //! A Codex that npm installed is a Node script that starts the real program,
 //! which lies in a package of its own for each platform. The real program is
@@ -12,7 +12,7 @@ use std::{env, fmt};
 
 use supervise::search_path::{PATH, SearchPaths, our_variable};
 
-/// Where the choice of a Codex came from.
+/// The source of the choice of a Codex.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// The `--codex-bin` flag or the `CODEX_MCP_CODEX_BIN` variable.
@@ -39,28 +39,28 @@ impl fmt::Display for Source {
 /// A Codex to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodexBinary {
-    /// What was chosen.
+    /// The chosen path.
     pub chosen: PathBuf,
-    /// What is run: the native program where `chosen` is npm's script.
+    /// The program to run: the native program if `chosen` is npm's script.
     pub native: PathBuf,
     /// A directory of helper programs that older packages expect on PATH.
     pub helpers: Option<PathBuf>,
-    /// Where the choice came from.
+    /// The source of the choice.
     pub source: Source,
 }
 
 /// Why there is no Codex to run.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum NoCodex {
-    /// Nothing was chosen, and PATH has none.
+    /// No Codex was chosen, and PATH contains none.
     #[error("no `codex` found on PATH")]
     NotOnPath,
-    /// What was chosen is not there, or not a program.
+    /// The chosen file does not exist or is not executable.
     #[error("{} (from {from}) is not an executable file", path.display())]
     NotExecutable {
-        /// What was chosen.
+        /// The chosen path.
         path: PathBuf,
-        /// Where the choice came from.
+        /// The source of the choice.
         from: Source,
     },
 }
@@ -108,7 +108,7 @@ impl CodexBinary {
     }
 }
 
-/// What is run may be run in another directory than ours.
+/// The program may be run in another directory than ours, so its path must be absolute.
 fn absolute(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
@@ -122,7 +122,8 @@ fn in_path_or_directory(path: PathBuf) -> PathBuf {
     }
 }
 
-/// Directories that Codex's commands can write come last, and relative ones do not count.
+/// Directories that Codex's commands can write are searched last, relative ones not at
+/// all.
 fn on_path(name: &str) -> Option<PathBuf> {
     let path = env::var_os(PATH)?;
     let protected = SearchPaths::of_process(None, our_variable).without_writable(&path);
@@ -142,7 +143,7 @@ fn is_executable(path: &Path) -> bool {
         .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// npm's names for this platform: of the package and of the directory in it.
+/// npm's names for this platform: the package and its directory.
 fn platform() -> Option<(&'static str, &'static str)> {
     match (env::consts::OS, env::consts::ARCH) {
         ("linux", "x86_64") => Some(("codex-linux-x64", "x86_64-unknown-linux-musl")),
@@ -153,7 +154,7 @@ fn platform() -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// The native program of the npm package that `path` is the script of.
+/// The native program behind `path`, if that is the script of the npm package.
 ///
 /// Source: `bin/codex.js` of `@openai/codex` 0.104.0 and 0.169.0. The platform
 /// package lies in a `node_modules` directory of the script's package or of a
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_native_program_is_found_behind_a_linked_script() {
+    fn native_program_is_found_behind_a_linked_script() {
         let (package, triple) = platform().unwrap();
         for (layout, helpers) in [("bin/codex", false), ("codex/codex", true)] {
             let root = tempfile::tempdir().unwrap();
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_no_script_is_run_as_it_is() {
+    fn program_that_is_no_script_is_run_directly() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("codex");
         program(&path);
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_run_is_refused() {
+    fn non_executable_file_is_refused() {
         let root = tempfile::tempdir().unwrap();
         let text = root.path().join("codex");
         assert!(matches!(chosen(&text), Err(NoCodex::NotExecutable { .. })));

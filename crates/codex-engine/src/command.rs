@@ -1,5 +1,5 @@
-//! What can be asked of the engine and what it answers: plain values, so that
-//! the engine could as well live in another process than the one that asks.
+//! The engine's requests and responses. They are plain values, so that the engine could
+//! run in another process than its callers.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,19 +8,19 @@ use std::time::{Duration, SystemTime};
 
 use codex_config::profile::ProfileName;
 use codex_protocol::codex::{
-    ApprovalPolicy, Ask, Keeping, ModelOptions, ReviewTarget, SandboxMode, ThreadId,
+    ApprovalPolicy, Ask, ModelOptions, Persistence, ReviewTarget, SandboxMode, ThreadId,
     ThreadResponse, ThreadSettings, TokenCount, TurnId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::logic::action::ActionId;
-use crate::logic::events::Shown;
+use crate::logic::events::PollContent;
 use crate::logic::progress::CurrentStep;
-use crate::logic::session::{self, Alert, Outcome, Patience, State};
+use crate::logic::session::{self, Alert, State, Timeouts, TurnOutcome};
 use crate::picture::Picture;
 
-/// Our name for a session: `sess_` and 12 hexadecimal digits.
+/// The ID of a session: `sess_` and 12 hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SessionId(String);
@@ -30,7 +30,7 @@ impl SessionId {
         Self(format!("sess_{}", random_digits(12)))
     }
 
-    /// The id in a text that came from outside. It need not exist.
+    /// The ID in a text from outside. The session need not exist.
     #[must_use]
     pub fn named(text: &str) -> Self {
         Self(text.to_owned())
@@ -43,7 +43,7 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// A new name for a question: `req_` and 8 hexadecimal digits.
+/// A new ID for a question: `req_` and 8 hexadecimal digits.
 pub(super) fn new_action_id() -> ActionId {
     ActionId(format!("req_{}", random_digits(8)))
 }
@@ -54,70 +54,75 @@ fn random_digits(count: usize) -> String {
     digits
 }
 
-/// Begin a thread.
+/// A request to begin a thread.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Start {
-    /// How the thread and its turns are to be.
+pub struct StartThread {
+    /// The settings of the thread and its turns.
     pub settings: Settings,
-    /// How long questions stay open and turns may be silent, if not as usual.
-    pub patience: Option<Patience>,
-    /// What the caller calls the thread, for the record.
+    /// The session's timeouts, if they differ from the usual ones.
+    #[serde(rename = "patience")]
+    pub timeouts: Option<Timeouts>,
+    /// The caller's name for the thread, for the registry.
     pub tag: Option<String>,
-    /// Whether it is wanted to know what Codex tried and was not allowed. Codex tells
-    /// of new threads only, until they are resumed.
-    #[serde(default)]
-    pub refusals: Refusals,
-    /// Of a thread that is taken up: the directories that it may write, absolute, in place
-    /// of those that it could before, which newer releases remember.
+    /// Whether Codex reports denied actions. It does so for new threads only, until they
+    /// are resumed.
+    #[serde(default, rename = "refusals")]
+    pub report_denied: ReportDenied,
+    /// The directories that a resumed thread may write, absolute. They replace its
+    /// earlier ones, which newer releases remember.
     #[serde(default)]
     pub directories: Option<Vec<PathBuf>>,
 }
 
-/// Whether it is wanted to know what Codex tried and was not allowed.
+/// Whether to report denied actions. Off by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Refusals {
-    /// It is not.
+pub enum ReportDenied {
+    /// Denied actions are not reported.
     #[default]
-    Untold,
-    /// It is.
-    Told,
+    #[serde(rename = "Untold")]
+    Off,
+    /// Denied actions are reported.
+    #[serde(rename = "Told")]
+    On,
 }
 
-/// Take up a thread from before.
+/// A request to resume a thread.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Resume {
-    /// Which.
+pub struct ResumeThread {
+    /// The thread to resume.
     pub thread: ThreadId,
-    /// What to change. Anything else is as it was, where that is known.
-    pub start: Start,
+    /// The changes. Other settings stay as they were, if they are known.
+    pub start: StartThread,
 }
 
-/// What is known of how a thread was set.
+/// What is known of a thread's settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Known {
-    /// It has, or had, a session of this engine, which remembers its settings.
-    Here,
-    /// It was set so before the program started.
-    Before(Box<Settings>),
-    /// Nothing.
+pub enum KnownSettings {
+    /// The thread has, or had, a session of this engine, which remembers its settings.
+    Remembered,
+    /// The settings recorded before the program started.
+    Recorded(Box<Settings>),
+    /// Its settings are not known.
     Unknown,
 }
 
-/// How a thread and its turns are to be. What isn't set is left to Codex's own
+/// The settings of a thread and its turns. Unset ones are left to Codex's own
 /// configuration.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Those of the thread. A relative `cwd` is relative to our own.
+    /// The settings of the thread. A relative `cwd` is resolved from our own.
     pub thread: ThreadSettings,
-    /// What stands around the thread's developer instructions.
+    /// Additions around the thread's developer instructions.
     #[serde(default, skip_serializing_if = "AddedInstructions::is_none")]
     pub added: AddedInstructions,
-    /// A profile of Codex's, below the settings.
+    /// A profile of Codex's; the settings take precedence over it.
     pub profile: Option<ProfileName>,
-    /// How the model is to work.
-    pub manner: ModelOptions,
-    /// Whether Codex writes the thread down.
-    pub keeping: Keeping,
+    /// The model's options.
+    #[serde(rename = "manner")]
+    pub model_options: ModelOptions,
+    /// Whether Codex writes the thread to a rollout.
+    #[serde(rename = "keeping")]
+    pub persistence: Persistence,
     /// Whether the thread gets the user's MCP servers.
     #[serde(default)]
     pub mcp_servers: McpServers,
@@ -134,14 +139,13 @@ pub enum McpServers {
     Off,
 }
 
-/// Developer instructions that take the place of none: not of a call's, and not of those
-/// in Codex's configuration.
+/// Developer instructions in addition to those of a call or of Codex's configuration.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AddedInstructions {
-    /// These come first.
+    /// The instructions placed first.
     pub before: Option<String>,
-    /// These come last.
+    /// The instructions placed last.
     pub behind: Option<String>,
 }
 
@@ -150,8 +154,9 @@ impl AddedInstructions {
         *self == Self::default()
     }
 
-    /// All instructions. `configured` are those in Codex's configuration, which those of a
-    /// call replace. Without any to add, Codex itself finds what is configured.
+    /// All instructions. `configured` returns those of Codex's configuration, which those
+    /// of a call replace. Without additions it is not needed: Codex reads its own
+    /// configuration.
     pub fn around(
         &self,
         called: Option<String>,
@@ -165,7 +170,7 @@ impl AddedInstructions {
     }
 }
 
-/// Both instructions, one after the other.
+/// Joins two instructions, one after the other.
 pub fn joined(before: Option<String>, after: Option<String>) -> Option<String> {
     match (before, after) {
         (Some(before), Some(after)) => Some(format!("{before}\n\n{after}")),
@@ -174,19 +179,19 @@ pub fn joined(before: Option<String>, after: Option<String>) -> Option<String> {
 }
 
 impl Settings {
-    /// Lays what is set here over what is set below.
+    /// Merges these settings over `below`.
     #[must_use]
     pub(super) fn over(self, below: Self) -> Self {
         let Self {
             thread: above,
             added,
             profile,
-            manner,
-            keeping,
+            model_options,
+            persistence,
             mcp_servers,
         } = self;
         let mut config = below.thread.config;
-        codex_config::profile::lay_over(&mut config, above.config);
+        codex_config::profile::overlay(&mut config, above.config);
         Self {
             thread: ThreadSettings {
                 cwd: above.cwd.or(below.thread.cwd),
@@ -204,19 +209,20 @@ impl Settings {
                 false => added,
             },
             profile: profile.or(below.profile),
-            manner: manner_over(manner, below.manner),
-            keeping,
+            model_options: overlay_model_options(model_options, below.model_options),
+            persistence,
             mcp_servers,
         }
     }
 
-    /// What is set, if all of it can be changed while a thread is in use.
+    /// The changes that these settings make, if all of them are possible while a thread
+    /// is in use.
     pub(super) fn changeable(&self) -> Option<Overrides> {
         let Self {
             thread,
             added,
             profile,
-            keeping,
+            persistence,
             mcp_servers,
             ..
         } = self;
@@ -225,7 +231,7 @@ impl Settings {
             && thread.developer_instructions.is_none()
             && added.is_none()
             && profile.is_none()
-            && *keeping == Keeping::Kept
+            && *persistence == Persistence::Persistent
             && *mcp_servers == McpServers::Configured;
         nothing_else.then(|| Overrides {
             cwd: thread.cwd.clone(),
@@ -252,14 +258,14 @@ impl Settings {
         changed
     }
 
-    /// Takes over what a prompt has changed.
+    /// Applies the changes of a prompt.
     pub(super) fn apply(&mut self, prompt: &Prompt) {
         *self = self.with(&prompt.overrides);
-        self.manner = manner_over(prompt.manner, self.manner);
+        self.model_options = overlay_model_options(prompt.model_options, self.model_options);
     }
 }
 
-pub(super) fn manner_over(above: ModelOptions, below: ModelOptions) -> ModelOptions {
+pub(super) fn overlay_model_options(above: ModelOptions, below: ModelOptions) -> ModelOptions {
     ModelOptions {
         effort: above.effort.or(below.effort),
         summary: above.summary.or(below.summary),
@@ -267,41 +273,43 @@ pub(super) fn manner_over(above: ModelOptions, below: ModelOptions) -> ModelOpti
     }
 }
 
-/// The longest prompt that Codex takes, in characters.
+/// The longest prompt that Codex accepts, in characters.
 pub(super) const LONGEST_PROMPT: usize = 1_048_576;
 
-/// Something to say to Codex.
+/// A prompt for Codex.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Prompt {
-    /// The words.
+    /// The prompt's text.
     pub text: String,
-    /// What to look at.
+    /// The pictures to look at.
     pub pictures: Vec<Picture>,
-    /// How the model is to work, from now on.
-    pub manner: ModelOptions,
-    /// What is to be different from now on.
+    /// The model's options, from this turn on.
+    #[serde(rename = "manner")]
+    pub model_options: ModelOptions,
+    /// Changes of the thread's settings, from this turn on.
     pub overrides: Overrides,
     /// The form of the final message, as a JSON Schema.
     pub output_schema: Option<Map<String, Value>>,
-    /// On whose behalf.
+    /// The purpose of the prompt.
     pub purpose: Purpose,
-    /// The changes to review in place of doing what the words say. They are for the record
-    /// then, and pictures, overrides and the form of the message have no effect.
+    /// The changes to review, if the prompt requests a review. The text is only for the
+    /// record then, and pictures, overrides and the output schema have no effect.
     pub review: Option<ReviewTarget>,
 }
 
-/// On whose behalf Codex is prompted.
+/// The purpose of a prompt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Purpose {
-    /// The caller's.
+    /// The caller's work.
     #[default]
     Work,
-    /// Our own: what the thread was about, before the program ends.
-    Farewell,
+    /// Our own question about the subject of the thread, before the program ends.
+    #[serde(rename = "Farewell")]
+    ShutdownSummary,
 }
 
 impl Prompt {
-    /// Words alone.
+    /// A prompt of text only.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self {
@@ -328,11 +336,11 @@ impl Prompt {
 /// Changes of a thread's settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overrides {
-    /// Working directory; a relative one is relative to our own.
+    /// Working directory; a relative path is resolved from our own.
     pub cwd: Option<PathBuf>,
     /// Model name.
     pub model: Option<String>,
-    /// When to ask.
+    /// When Codex asks for approval.
     pub approval_policy: Option<ApprovalPolicy>,
     /// Sandbox for commands.
     pub sandbox: Option<SandboxMode>,
@@ -351,12 +359,12 @@ impl Overrides {
 
 /// A thread that can be prompted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Opened {
-    /// Our session with it.
+pub struct OpenThread {
+    /// The ID of its session.
     pub session: SessionId,
     /// The thread.
     pub thread: ThreadId,
-    /// How far its commands may reach; `None` if Codex hasn't told.
+    /// The sandbox of its commands; `None` if Codex has not reported it.
     pub sandbox: Option<SandboxMode>,
 }
 
@@ -365,48 +373,48 @@ pub struct Opened {
 pub struct TurnRef {
     /// The session.
     pub session: SessionId,
-    /// Which of its turns, counted from 1.
+    /// The number of the turn, counted from 1.
     pub number: u64,
 }
 
-/// How a session stands, for somebody who waits for one of its turns.
+/// The state of a session, for callers that wait for one of its turns.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct View {
-    /// Counts the changes; see `Engine::changed`.
+pub struct TurnView {
+    /// The number of changes so far; see `Engine::changed`.
     pub revision: u64,
-    /// In short.
+    /// The session's state.
     pub state: State,
     /// The number of the current or last turn.
     pub turn: u64,
-    /// Codex's name for the running turn, once it is known.
+    /// Codex's ID of the running turn, once it is known.
     pub turn_id: Option<TurnId>,
-    /// The step that the turn is at.
+    /// The current step of the turn.
     pub progress: CurrentStep,
-    /// How many tokens the running turn has used.
+    /// The tokens that the running turn has used.
     pub spent: TokenCount,
-    /// What Codex waits for.
-    pub actions: Vec<Open>,
-    /// What came of the last turn that ended, and which one that was.
-    pub outcome: Option<(u64, Arc<Outcome>)>,
+    /// The open questions.
+    pub actions: Vec<OpenQuestion>,
+    /// The number and the outcome of the last turn that ended.
+    pub outcome: Option<(u64, Arc<TurnOutcome>)>,
 }
 
-/// A question of Codex's that is open.
+/// An open question of Codex's.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Open {
-    /// Its name.
+pub struct OpenQuestion {
+    /// Its ID.
     pub id: ActionId,
     /// The question.
     pub ask: Ask,
-    /// All about it, for a client that is to decide it.
+    /// The question with its details, for the client that decides it.
     pub shown: Value,
-    /// When it is declined if nobody has answered.
+    /// The time at which it is declined if nobody has answered.
     pub expires: SystemTime,
 }
 
-/// The settings in effect of a thread, as Codex tells them when it begins, takes up or
-/// forks the thread, with the changes of later prompts. `None` is what nobody has told.
+/// The effective settings of a thread, as Codex reports them when it begins, resumes or
+/// forks the thread, with the changes of later prompts. `None` means not known.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Effective {
+pub struct EffectiveSettings {
     /// The model.
     pub model: Option<String>,
     /// When Codex asks: a word, or an object of a newer Codex.
@@ -415,18 +423,19 @@ pub struct Effective {
     pub sandbox: Option<SandboxMode>,
 }
 
-impl Effective {
-    /// As Codex tells it. What it does not tell is as it was set.
-    pub(super) fn told(response: &ThreadResponse, set: &ThreadSettings) -> Self {
-        let told = Self {
+impl EffectiveSettings {
+    /// The settings in Codex's response. Missing ones are taken from the settings that
+    /// were requested.
+    pub(super) fn from_response(response: &ThreadResponse, set: &ThreadSettings) -> Self {
+        let reported = Self {
             model: response.model.clone(),
             approval_policy: response.approval_policy.clone(),
             sandbox: response.sandbox.mode(),
         };
-        told.or(set.model.as_ref(), set.approval_policy, set.sandbox)
+        reported.or(set.model.as_ref(), set.approval_policy, set.sandbox)
     }
 
-    /// With what a prompt changes, or will change.
+    /// The settings with the changes of a prompt.
     pub(super) fn with(&self, overrides: &Overrides) -> Self {
         let Overrides {
             model,
@@ -461,65 +470,62 @@ impl Effective {
     }
 }
 
-/// A session, for somebody who looks at all of them.
+/// A session with its settings and state, for lists.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Info {
-    /// Its name.
+pub struct SessionInfo {
+    /// Its ID.
     pub session: SessionId,
     /// Its thread.
     pub thread: ThreadId,
-    /// What the caller has set.
+    /// The settings that the caller requested.
     pub settings: Settings,
-    /// The settings in effect from the next turn on.
-    pub effective: Effective,
-    /// How it stands.
-    pub view: session::View,
-    /// How long a client may well wait before it looks again; `None` if nothing will
-    /// change by itself.
+    /// The effective settings from the next turn on.
+    pub effective: EffectiveSettings,
+    /// The session's state.
+    pub view: session::SessionView,
+    /// The recommended time until the next poll; `None` if nothing will change by itself.
     pub poll_interval: Option<Duration>,
 }
 
-/// What a look into a session shows.
+/// The response to a poll of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Polled {
-    /// How it stands.
+pub struct PollResponse {
+    /// The session's state.
     pub state: State,
-    /// How long a client may well wait before it looks again; `None` if nothing will
-    /// change by itself.
+    /// The recommended time until the next poll; `None` if nothing will change by itself.
     pub poll_interval: Option<Duration>,
-    /// The rest.
-    pub shown: Shown,
+    /// The events, questions and result.
+    pub shown: PollContent,
 }
 
-/// Something of a session that a person may have to see to.
+/// An alert of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Alerted {
+pub struct SessionAlert {
     /// Which session.
     pub session: SessionId,
     /// Its thread.
     pub thread: ThreadId,
-    /// What.
+    /// The alert.
     pub alert: Alert,
 }
 
-/// The first of several sessions that somebody has to see to.
+/// The first of several sessions that needs attention.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attention {
-    /// Which.
+    /// The session.
     pub session: SessionId,
-    /// How it stands.
+    /// The session's state.
     pub state: State,
 }
 
-/// Who is to decide what Codex asks.
+/// Who decides Codex's questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Deciding {
-    /// Whoever looks into the session.
+pub enum Decider {
+    /// The readers of the session.
     Reader,
-    /// Somebody else, who has been asked.
+    /// Another party, which has been asked.
     Other,
 }
 
-/// How long somebody waits at most (1 day), and so the largest time that is
-/// taken for a wait.
+/// The longest wait that a caller can request (1 day).
 pub const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);

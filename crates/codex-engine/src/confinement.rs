@@ -1,25 +1,27 @@
-//! What Codex is told so that nothing of a repository runs outside of its sandbox.
+//! Settings for Codex that keep a repository's programs from running outside of its
+//! sandbox.
 //!
-//! **Trust.** A thread that is begun with a sandbox makes Codex (0.130.0 to 0.169.0) mark
-//! the directory as trusted, write that into the user's `config.toml`, and start the MCP
-//! servers, hooks and the rest of the repository's own `.codex/config.toml`, outside of
-//! the sandbox. So each thread is told whether the *user* trusts the directory: as nested
-//! `projects`, since Codex ignores the dotted key. Where they do not, Codex would take
-//! other defaults too (`workspace-write` and `untrusted` instead of `read-only` and
-//! `on-request`), so the usual ones are said as well.
+//! **Trust.** When a thread is begun with a sandbox, Codex (0.130.0 to 0.169.0) marks the
+//! directory as trusted, writes that into the user's `config.toml`, and starts the MCP
+//! servers, hooks and the rest of the repository's own `.codex/config.toml` outside of
+//! the sandbox. So the settings of each thread state whether the *user* trusts the
+//! directory: as nested `projects`, since Codex ignores the dotted key. In an untrusted
+//! directory Codex would also use other defaults (`workspace-write` and `untrusted`
+//! instead of `read-only` and `on-request`), so the settings state the usual ones as
+//! well.
 //!
 //! **Codex's own git.** Codex runs `git status` outside of the sandbox, with the
-//! repository's filters. Its process gets a `GIT_DIR` that leads nowhere, and the
-//! commands that it runs do not get the variable.
+//! repository's filters. So Codex's process gets a `GIT_DIR` that leads nowhere; its
+//! commands do not get the variable.
 //!
-//! Source: Codex 0.104.0, 0.130.0, 0.153.4 and 0.169.0, run.
+//! Source: tests with Codex 0.104.0, 0.130.0, 0.153.4 and 0.169.0.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
 use codex_config::layers::{CodexConfig, get};
-use codex_config::repository_files::FOR_CODEX;
+use codex_config::repository_files::CODEX_FILES;
 use codex_config::trust::{DirectoryTrust, Trust};
 use codex_protocol::codex::{ApprovalPolicy, Release, SandboxMode};
 use common::text::shell_word;
@@ -29,23 +31,23 @@ use supervise::search_path::{self, PATH};
 use super::mcp_servers;
 use super::tool_limit::{LimitOrigin, ToolLimit};
 
-/// Keeps Codex's own git away from repositories, as a variable of its process.
+/// The variable of Codex's process that keeps its own git away from repositories.
 pub(crate) const NO_GIT: (&str, &str) = ("GIT_DIR", "/nonexistent");
 
-/// The variable of a [`CommandMark`](super::CommandMark), which commands get however few
-/// variables the user lets them have.
+/// The variable of a [`CommandMark`](super::CommandMark). Commands get it however few
+/// variables the user allows them.
 pub(crate) const MARK: &str = "CODEX_MCP_TURN";
 
-/// From this release on, what is excluded is not in Codex's shell snapshots either.
+/// The first release whose shell snapshots lack the excluded variables too.
 const FIRST_WITH_CLEAN_SNAPSHOTS: Release = Release::new(0, 169, 0);
 
 /// The table that decides which variables commands get.
 const ENVIRONMENT: &str = "shell_environment_policy";
 
-/// Which variables they do not get, in that table.
+/// The key of the excluded variables in that table.
 const EXCLUDED: &str = "exclude";
 
-/// Where Codex's configuration has what is trusted.
+/// The table of Codex's configuration with the trusted directories.
 const PROJECTS: &str = "projects";
 
 /// The keys of Codex's configuration that name a sandbox.
@@ -55,30 +57,31 @@ const DEFAULT_PERMISSIONS: &str = "default_permissions";
 /// Whether a conversation is new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Conversation {
-    /// It is, so Codex takes the defaults of the directory and may record trust in it.
+    /// A new conversation: Codex uses the defaults of the directory and may record trust
+    /// in it.
     New,
-    /// It goes on, with what it had. Codex never records trust then, and loads nothing of
-    /// a directory that is not listed as trusted.
+    /// A resumed conversation, with its earlier settings. Codex records no trust then,
+    /// and loads nothing of a directory that is not listed as trusted.
     Resumed,
 }
 
-/// A Codex and where it works.
+/// A thread's configuration, release and trust, on which its confinement depends.
 #[derive(Debug, Clone, Copy)]
-pub struct Workplace<'a> {
+pub struct ThreadContext<'a> {
     /// Whether the thread is begun or resumed.
     pub conversation: Conversation,
-    /// Its configuration.
+    /// Codex's configuration.
     pub config: &'a CodexConfig,
-    /// `None` if it does not tell.
+    /// Codex's release; `None` if it is not known.
     pub release: Option<Release>,
-    /// The user's trust in the directory; `None` where only Codex knows the directory, as
-    /// for a thread from before.
+    /// The user's trust in the directory; `None` if only Codex knows the directory, as
+    /// for an earlier thread.
     pub trust: Option<&'a DirectoryTrust>,
 }
 
-/// What a caller wants of Codex.
+/// The settings that a caller requests.
 #[derive(Debug)]
-pub struct Wanted<'a> {
+pub struct RequestedSettings<'a> {
     /// The sandbox of the thread, if a call or a setting names it.
     pub sandbox: &'a mut Option<SandboxMode>,
     /// The approval policy, likewise.
@@ -97,8 +100,8 @@ pub enum ConfiguredSandbox {
 }
 
 impl ConfiguredSandbox {
-    /// The one that these overrides name, or else the configuration. `None` if neither
-    /// does.
+    /// The sandbox that these overrides name, or else the configuration. `None` if
+    /// neither names one.
     pub fn of(overrides: &Map<String, Value>, config: &CodexConfig) -> Option<Self> {
         let named = |key: &str| {
             let value = get(overrides, key).or_else(|| config.get(key))?;
@@ -109,7 +112,7 @@ impl ConfiguredSandbox {
         permissions.or_else(|| named(SANDBOX_MODE).map(Self::Mode))
     }
 
-    /// Says it in overrides, for a thread that may have had another one.
+    /// States it in overrides, for a thread that may have had another one.
     pub fn set_in(&self, overrides: &mut Map<String, Value>) {
         let (key, value) = match self {
             Self::Mode(mode) => (SANDBOX_MODE, mode),
@@ -118,7 +121,7 @@ impl ConfiguredSandbox {
         overrides.insert(key.to_owned(), value.as_str().into());
     }
 
-    /// As a mode. Permissions and unknown modes count as the narrowest.
+    /// The sandbox as a mode. Permissions and unknown modes count as the narrowest one.
     pub fn as_mode(&self) -> SandboxMode {
         let mode = match self {
             Self::Mode(mode) => serde_json::from_value(mode.as_str().into()).ok(),
@@ -137,23 +140,23 @@ impl fmt::Display for ConfiguredSandbox {
     }
 }
 
-/// The release that reads overrides before it has read the repository's configuration, and
-/// refuses one for a server that it does not know yet.
+/// The release that reads overrides before the repository's configuration, and so refuses
+/// an override for a server that it does not know yet.
 const NEEDS_WHOLE_SERVERS: Release = Release::new(0, 104, 0);
 
-/// What is known to start the MCP servers of a thread in the thread's directory. 0.117.0
-/// starts them in that of the app-server.
+/// The first release known to start the MCP servers of a thread in the thread's
+/// directory. 0.117.0 starts them in that of the app-server.
 const FIRST_WITH_PLACED_SERVERS: Release = Release::new(0, 130, 0);
 
-impl Workplace<'_> {
-    /// Limits the time that a call of a tool may take, for all MCP servers of the
-    /// configuration and of the overrides. Servers of Codex's plugins are not among them,
-    /// nor are a trusted repository's in 0.104.0.
+impl ThreadContext<'_> {
+    /// Limits the time of a tool call, for all MCP servers of the configuration and of
+    /// the overrides, but not for servers of Codex's plugins, nor in 0.104.0 for those of
+    /// a trusted repository.
     pub fn limit_tools(&self, overrides: &mut Map<String, Value>, limit: ToolLimit) {
         for (name, entry) in self.servers(overrides) {
             let can_run = entry.contains_key("command") || entry.contains_key("url");
             let has_own = entry.contains_key(mcp_servers::TOOL_TIMEOUT);
-            let is_asked = limit.origin == LimitOrigin::Asked;
+            let is_asked = limit.origin == LimitOrigin::Requested;
             if can_run && (is_asked || !has_own) {
                 let seconds = limit.seconds().into();
                 mcp_servers::set(overrides, &name, mcp_servers::TOOL_TIMEOUT, seconds);
@@ -161,8 +164,8 @@ impl Workplace<'_> {
         }
     }
 
-    /// Has the user's MCP servers run in the thread's directory, as newer releases do by
-    /// themselves.
+    /// Makes the user's MCP servers run in the thread's directory, as newer releases do
+    /// by themselves.
     pub(crate) fn place_servers(&self, config: &mut Map<String, Value>) {
         let directory = self.trust.and_then(|trust| trust.directory.to_str());
         let (Some(directory), Some(release)) = (directory, self.release) else {
@@ -189,62 +192,64 @@ impl Workplace<'_> {
     fn servers(&self, overrides: &Map<String, Value>) -> BTreeMap<String, Map<String, Value>> {
         let mut servers = self.config.mcp_servers();
         if self.release == Some(NEEDS_WHOLE_SERVERS) {
-            servers.retain(|name, _| !self.config.is_of_repository_alone(name));
+            servers.retain(|name, _| !self.config.is_repository_only(name));
         }
         mcp_servers::in_overrides(overrides, &mut servers);
         servers
     }
 
-    /// Adds what keeps the repository's programs from being run.
-    pub(crate) fn confine(&self, mut wanted: Wanted<'_>) {
-        self.state_trust(&mut wanted);
-        self.hide_no_git(wanted.config);
+    /// Adds the settings that keep the repository's programs from being run.
+    pub(crate) fn confine(&self, mut requested: RequestedSettings<'_>) {
+        self.state_trust(&mut requested);
+        self.exclude_no_git(requested.config);
         let directory = self.trust.map(|trust| trust.directory.as_path());
         if let Some(path) = search_path::for_commands(directory) {
-            self.restore_path(wanted.config, path);
+            self.restore_path(requested.config, path);
         }
     }
 
-    /// Adds whether the user trusts the directory, as far as Codex has to be told.
-    pub fn state_trust(&self, wanted: &mut Wanted<'_>) {
-        let Wanted {
+    /// Adds whether the user trusts the directory, if Codex needs to know.
+    pub fn state_trust(&self, requested: &mut RequestedSettings<'_>) {
+        let RequestedSettings {
             sandbox,
             approval_policy,
             config,
-        } = wanted;
-        // What a caller says of trust does not count: only the user's own word does.
+        } = requested;
+        // A caller's statements about trust are removed: only the user's own decision
+        // counts.
         config.retain(|key, _| key.split('.').next() != Some(PROJECTS));
         let names = |key: &str| get(config, key).is_some();
-        // The level of trust changes defaults alone. Not all releases know permissions.
+        // The trust level changes only defaults. Not all releases know permissions.
         let needs_no_default = (sandbox.is_some() || names(SANDBOX_MODE))
             && (approval_policy.is_some() || names("approval_policy"));
         match (self.trust, self.conversation) {
-            // Codex's own list may have a directory that has changed, also for a resumed
-            // thread, or one that a planted `.git` leads Codex to.
+            // Codex's own list may contain a directory whose files have changed, also for
+            // a resumed thread, or one to which a planted `.git` leads Codex.
             (Some(trust), conversation)
                 if trust.trust == Trust::Untrusted
                     && (conversation == Conversation::New
                         || needs_no_default
                         || trust.changes.is_some()) =>
             {
-                let said = |key: &str| get(config, key).is_some() || self.config.get(key).is_some();
+                let configured =
+                    |key: &str| get(config, key).is_some() || self.config.get(key).is_some();
                 if ConfiguredSandbox::of(config, self.config).is_none() {
                     sandbox.get_or_insert(SandboxMode::ReadOnly);
                 }
-                if !said("approval_policy") {
+                if !configured("approval_policy") {
                     approval_policy.get_or_insert(ApprovalPolicy::OnRequest);
                 }
-                tell_trust(config, trust);
+                set_trust_level(config, trust);
             }
-            (Some(trust), _) if trust.trust == Trust::Trusted => tell_trust(config, trust),
+            (Some(trust), _) if trust.trust == Trust::Trusted => set_trust_level(config, trust),
             _ => {}
         }
     }
 
-    /// Commands get the user's PATH, of which Codex's process has only a part, unless the
-    /// user has decided on another one.
+    /// Gives commands the user's PATH, of which Codex's process has only a part, unless
+    /// the user has configured another one.
     fn restore_path(&self, config: &mut Map<String, Value>, path: String) {
-        let said = |config: &Map<String, Value>, key: &str| {
+        let configured = |config: &Map<String, Value>, key: &str| {
             let key = format!("{ENVIRONMENT}.{key}");
             get(config, &key).or_else(|| self.config.get(&key)).cloned()
         };
@@ -252,18 +257,18 @@ impl Workplace<'_> {
             let name = name.as_str();
             name.is_some_and(|name| name.eq_ignore_ascii_case(PATH))
         };
-        let is_excluded = match said(config, EXCLUDED) {
+        let is_excluded = match configured(config, EXCLUDED) {
             Some(Value::Array(excluded)) => excluded.iter().any(is_path),
             _ => false,
         };
-        let inherits_nothing = said(config, "inherit") == Some("none".into());
-        if !is_excluded && !inherits_nothing && said(config, "set.PATH").is_none() {
+        let inherits_nothing = configured(config, "inherit") == Some("none".into());
+        if !is_excluded && !inherits_nothing && configured(config, "set.PATH").is_none() {
             set(config, &[ENVIRONMENT, "set", PATH], path.into());
         }
     }
 
-    /// What the call sets for commands gets through a list of the only variables that the
-    /// user lets them have.
+    /// Adds the variables that we set for commands to the user's list of allowed
+    /// variables, if there is one.
     fn keep_included(&self, config: &mut Map<String, Value>) {
         let path = [ENVIRONMENT, "include_only"];
         let key = path.join(".");
@@ -279,8 +284,8 @@ impl Workplace<'_> {
         set(config, &path, listed.into());
     }
 
-    /// Commands do not get [`NO_GIT`].
-    fn hide_no_git(&self, config: &mut Map<String, Value>) {
+    /// Keeps [`NO_GIT`] from commands.
+    fn exclude_no_git(&self, config: &mut Map<String, Value>) {
         let path = [ENVIRONMENT, EXCLUDED];
         let key = path.join(".");
         let excluded = get(config, &key).or_else(|| self.config.get(&key)).cloned();
@@ -300,8 +305,8 @@ impl Workplace<'_> {
     }
 }
 
-/// What the repository brings for Codex and is not used, as the user does not trust it:
-/// for the user.
+/// A warning for the user about files for Codex that are not used because the user does
+/// not trust the repository.
 pub fn left_out(trust: &DirectoryTrust) -> Option<String> {
     if trust.trust == Trust::Trusted {
         return None;
@@ -314,7 +319,7 @@ pub fn left_out(trust: &DirectoryTrust) -> Option<String> {
         .ancestors()
         .take_while(|above| above.starts_with(&trust.top));
     let files: Vec<PathBuf> = within
-        .flat_map(|above| FOR_CODEX.map(|name| above.join(name)))
+        .flat_map(|above| CODEX_FILES.map(|name| above.join(name)))
         .filter(|path| path.symlink_metadata().is_ok())
         .collect();
     let first = files.first()?;
@@ -324,15 +329,15 @@ pub fn left_out(trust: &DirectoryTrust) -> Option<String> {
     };
     let top = trust.top.display();
     Some(format!(
-        "{}{more} is not used, since you have not said that you trust {top}. If you do, run \
+        "{}{more} is not used, since you have not configured that you trust {top}. If you do, run \
          `codex-mcp trust {}`.",
         first.display(),
         shell_word(&trust.top)
     ))
 }
 
-fn tell_trust(config: &mut Map<String, Value>, trust: &DirectoryTrust) {
-    if trust.told.is_empty() {
+fn set_trust_level(config: &mut Map<String, Value>, trust: &DirectoryTrust) {
+    if trust.codex_paths.is_empty() {
         return;
     }
     let level = match trust.trust {
@@ -340,15 +345,15 @@ fn tell_trust(config: &mut Map<String, Value>, trust: &DirectoryTrust) {
         Trust::Untrusted => "untrusted",
     };
     let projects: Map<String, Value> = trust
-        .told
+        .codex_paths
         .iter()
         .filter_map(|path| Some((path.to_str()?.to_owned(), json!({ "trust_level": level }))))
         .collect();
     config.insert(PROJECTS.to_owned(), projects.into());
 }
 
-/// Sets a key among overrides where its table is, if there is one: of a table and a dotted
-/// key of it, only one might count.
+/// Sets a key among overrides, within its table if there is one: Codex might use only one
+/// of a table and its dotted key.
 pub fn set(config: &mut Map<String, Value>, path: &[&str], value: Value) {
     let dotted = path.join(".");
     if let [first, rest @ ..] = path
@@ -376,45 +381,45 @@ mod tests {
             trust,
             top: "/repo".into(),
             directory: "/repo/sub".into(),
-            told: vec!["/repo".into(), "/repo/sub".into()],
+            codex_paths: vec!["/repo".into(), "/repo/sub".into()],
             changes: None,
         }
     }
 
-    struct Said {
+    struct Confined {
         sandbox: Option<SandboxMode>,
         policy: Option<ApprovalPolicy>,
         config: Value,
     }
 
-    /// With this `config.toml`, and this in the call.
-    fn confined(user: &str, config: Value, level: Option<Trust>, release: Release) -> Said {
+    /// Confines a call with these overrides, for a user with this `config.toml`.
+    fn confined(user: &str, config: Value, level: Option<Trust>, release: Release) -> Confined {
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join("config.toml"), user).unwrap();
         let trust = level.map(trust);
         let mut config = object(config);
         let (mut sandbox, mut policy) = (None, None);
-        let place = Workplace {
+        let place = ThreadContext {
             conversation: Conversation::New,
             config: &UserConfig::read(home.path()).layers(None, trust.as_ref()),
             release: Some(release),
             trust: trust.as_ref(),
         };
-        place.confine(Wanted {
+        place.confine(RequestedSettings {
             sandbox: &mut sandbox,
             approval_policy: &mut policy,
             config: &mut config,
         });
         without_path(&mut config);
-        Said {
+        Confined {
             sandbox,
             policy,
             config: Value::Object(config),
         }
     }
 
-    /// Removes PATH: on the machine of the tests it may name directories that Codex's commands
-    /// can write to.
+    /// Removes PATH: on a test machine it may name directories that Codex's commands can
+    /// write to.
     fn without_path(config: &mut Map<String, Value>) {
         config.remove("shell_environment_policy.set.PATH");
         if let Some(Value::Object(policy)) = config.get_mut("shell_environment_policy") {
@@ -426,12 +431,12 @@ mod tests {
 
     #[test]
     fn untrusted_directory_gets_the_usual_defaults_and_the_level() {
-        let said = confined("", json!({}), Some(Trust::Untrusted), NEW);
-        assert_eq!(said.sandbox, Some(SandboxMode::ReadOnly));
-        assert_eq!(said.policy, Some(ApprovalPolicy::OnRequest));
+        let configured = confined("", json!({}), Some(Trust::Untrusted), NEW);
+        assert_eq!(configured.sandbox, Some(SandboxMode::ReadOnly));
+        assert_eq!(configured.policy, Some(ApprovalPolicy::OnRequest));
         let level = json!({ "trust_level": "untrusted" });
         assert_eq!(
-            said.config,
+            configured.config,
             json!({
                 "projects": { "/repo": level, "/repo/sub": level },
                 "shell_environment_policy.exclude": ["GIT_DIR"],
@@ -442,28 +447,31 @@ mod tests {
     #[test]
     fn defaults_of_the_user_stay_in_force() {
         let user = "sandbox_mode = \"workspace-write\"\napproval_policy = \"never\"\n";
-        let said = confined(user, json!({}), Some(Trust::Untrusted), NEW);
-        assert_eq!((said.sandbox, said.policy), (None, None));
-        let said = confined(
+        let configured = confined(user, json!({}), Some(Trust::Untrusted), NEW);
+        assert_eq!((configured.sandbox, configured.policy), (None, None));
+        let configured = confined(
             "default_permissions = \":workspace\"",
             json!({ "approval_policy": "never" }),
             Some(Trust::Untrusted),
             NEW,
         );
-        assert_eq!((said.sandbox, said.policy), (None, None));
-        let said = confined("", json!({}), Some(Trust::Trusted), NEW);
-        assert_eq!((said.sandbox, said.policy), (None, None));
-        assert_eq!(said.config["projects"]["/repo"]["trust_level"], "trusted");
-        let said = confined("", json!({}), None, NEW);
-        assert_eq!((said.sandbox, said.policy), (None, None));
-        assert_eq!(said.config.get("projects"), None);
+        assert_eq!((configured.sandbox, configured.policy), (None, None));
+        let configured = confined("", json!({}), Some(Trust::Trusted), NEW);
+        assert_eq!((configured.sandbox, configured.policy), (None, None));
+        assert_eq!(
+            configured.config["projects"]["/repo"]["trust_level"],
+            "trusted"
+        );
+        let configured = confined("", json!({}), None, NEW);
+        assert_eq!((configured.sandbox, configured.policy), (None, None));
+        assert_eq!(configured.config.get("projects"), None);
     }
 
     #[test]
     fn level_is_stated_for_a_resumed_thread_that_takes_no_default() {
         let home = tempfile::tempdir().unwrap();
         let untrusted = trust(Trust::Untrusted);
-        let place = Workplace {
+        let place = ThreadContext {
             conversation: Conversation::Resumed,
             config: &UserConfig::read(home.path()).layers(None, Some(&untrusted)),
             release: Some(NEW),
@@ -471,7 +479,7 @@ mod tests {
         };
         let stated = |mut sandbox, config: Value| {
             let mut config = object(config);
-            place.state_trust(&mut Wanted {
+            place.state_trust(&mut RequestedSettings {
                 sandbox: &mut sandbox,
                 approval_policy: &mut Some(ApprovalPolicy::Never),
                 config: &mut config,
@@ -486,36 +494,39 @@ mod tests {
     }
 
     #[test]
-    fn trust_that_a_caller_claims_does_not_count() {
+    fn trust_claimed_by_the_caller_is_ignored() {
         let claimed = json!({
             "projects": { "/repo": { "trust_level": "trusted" } },
             "projects./repo.trust_level": "trusted",
             "model": "m",
         });
-        let said = confined("", claimed, Some(Trust::Untrusted), NEW);
-        let keys: Vec<&String> = said.config.as_object().unwrap().keys().collect();
+        let configured = confined("", claimed, Some(Trust::Untrusted), NEW);
+        let keys: Vec<&String> = configured.config.as_object().unwrap().keys().collect();
         assert_eq!(
             keys,
             ["model", "projects", "shell_environment_policy.exclude"]
         );
-        assert_eq!(said.config["projects"]["/repo"]["trust_level"], "untrusted");
+        assert_eq!(
+            configured.config["projects"]["/repo"]["trust_level"],
+            "untrusted"
+        );
     }
 
     #[test]
     fn excluded_variables_of_the_user_and_the_caller_stay_excluded() {
         let user = "[shell_environment_policy]\nexclude = [\"A_*\"]\n";
-        let said = confined(user, json!({}), None, NEW);
+        let configured = confined(user, json!({}), None, NEW);
         let dotted = "shell_environment_policy.exclude";
-        assert_eq!(said.config[dotted], json!(["A_*", "GIT_DIR"]));
+        assert_eq!(configured.config[dotted], json!(["A_*", "GIT_DIR"]));
         let nested = json!({ "shell_environment_policy": { "exclude": ["B"], "inherit": "core" } });
-        let said = confined(user, nested, None, NEW);
+        let configured = confined(user, nested, None, NEW);
         assert_eq!(
-            said.config,
+            configured.config,
             json!({ "shell_environment_policy": { "exclude": ["B", "GIT_DIR"], "inherit": "core" } })
         );
-        let said = confined("", json!({ dotted: ["C"] }), None, Release::new(0, 153, 4));
+        let configured = confined("", json!({ dotted: ["C"] }), None, Release::new(0, 153, 4));
         assert_eq!(
-            said.config,
+            configured.config,
             json!({ dotted: ["C", "GIT_DIR"], "features.shell_snapshot": false })
         );
     }

@@ -1,18 +1,18 @@
-//! A connection to an app-server: requests out, answers and news in.
+//! A connection to an app-server.
 //!
-//! One task reads, one writes. News and questions go to the [`Listener`] in
-//! the order in which they came, answers to whoever waits for them. Lines that
-//! are not the protocol's are logged and skipped: a Codex that prints something
-//! stray is no reason to lose its threads.
+//! One task reads, one writes. Notifications and requests of Codex go to the [`Listener`]
+//! in the order of their arrival, responses to the callers that wait for them. Lines that
+//! are not part of the protocol are logged and skipped, so that a stray line does not
+//! cost the threads.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use codex_protocol::codex::{Ask, Heard, Method, RateLimits, ToolAnswer, ToolCall};
+use codex_protocol::codex::{Ask, Method, RateLimits, ThreadNotification, ToolAnswer, ToolCall};
 use codex_protocol::lines::{Frame, LineDecoder};
-use codex_protocol::rpc::{self, Beheaded, ErrorObject, Message, RequestId};
+use codex_protocol::rpc::{self, ErrorObject, Message, RequestId, TruncatedMessage};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -21,35 +21,35 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::pacing::Pacing;
 
-/// Lines waiting to be written. A Codex that has let this many pile up no
-/// longer reads its input.
+/// The most lines that wait to be written. A Codex with so many unread lines no longer
+/// reads its input.
 const OUTBOX: usize = 4096;
 
-/// How much of a stray line is logged, in bytes.
+/// The most that is logged of a stray line, in bytes.
 const LOGGED: usize = 200;
 
-/// Hears what the app-server says by itself. Called from the reading task, in
-/// order; must not block.
+/// Receives the notifications and requests of the app-server. Called from the reading
+/// task, in order; must not block.
 pub(crate) trait Listener: Send + Sync {
-    /// Something happened in a thread.
-    fn heard(&self, heard: Heard<'_>);
+    /// A notification about a thread.
+    fn on_notification(&self, heard: ThreadNotification<'_>);
 
-    /// Codex asks something about a thread; `params` is how. `false` if the thread
+    /// A question about a thread, with its raw parameters. Returns `false` if the thread
     /// is not ours.
-    fn asked(&self, thread: &str, request: RequestId, ask: Ask, params: &RawValue) -> bool;
+    fn on_request(&self, thread: &str, request: RequestId, ask: Ask, params: &RawValue) -> bool;
 
     /// The model calls a tool of ours.
     ///
     /// # Errors
     ///
-    /// Why nobody else answers the call.
-    fn called(&self, request: RequestId, call: ToolCall) -> Result<(), &'static str>;
+    /// Why the call is refused.
+    fn on_tool_call(&self, request: RequestId, call: ToolCall) -> Result<(), &'static str>;
 
-    /// Codex tells how much of the account's limits is used.
-    fn rate_limits(&self, limits: RateLimits);
+    /// A report of the account's usage limits.
+    fn on_rate_limits(&self, limits: RateLimits);
 
-    /// The end of a thread's turn came and could not be read.
-    fn cut_off(&self, thread: &str, why: &str);
+    /// The end of a thread's turn arrived and could not be read.
+    fn on_unreadable_end(&self, thread: &str, why: &str);
 }
 
 /// Why a request has no result.
@@ -58,13 +58,13 @@ pub(crate) enum CallError {
     /// Codex refused it.
     #[error("{0}")]
     Refused(ErrorObject),
-    /// The answer doesn't have the shape that we know.
+    /// The response does not have the known shape.
     #[error("Codex answered {method} in a way that is not understood: {error}")]
     Unreadable {
         method: Method,
         error: serde_json::Error,
     },
-    /// No answer in time.
+    /// No response in time.
     #[error("Codex did not answer {method} within {} s", .after.as_secs())]
     TimedOut { method: Method, after: Duration },
     /// The connection ended first.
@@ -74,24 +74,24 @@ pub(crate) enum CallError {
 
 type Answer = Result<Box<RawValue>, ErrorObject>;
 
-/// Requests that wait for an answer; `None` once the connection has ended.
-type Waiting = Mutex<Option<HashMap<i64, oneshot::Sender<Answer>>>>;
+/// The requests that wait for a response; `None` once the connection has ended.
+type PendingRequests = Mutex<Option<HashMap<i64, oneshot::Sender<Answer>>>>;
 
-/// What is to be done once Codex has been given something.
-pub type Delivered = Box<dyn FnOnce() + Send>;
+/// Called once a message has been written to Codex.
+pub type OnDelivered = Box<dyn FnOnce() + Send>;
 
 /// A line for Codex.
 struct Outgoing {
     line: Vec<u8>,
-    delivered: Option<Delivered>,
+    delivered: Option<OnDelivered>,
 }
 
 struct Shared {
-    waiting: Waiting,
+    pending: PendingRequests,
     outbox: mpsc::Sender<Outgoing>,
-    /// Woken when nothing more can come of this connection.
+    /// Notified when the connection is of no more use.
     broken: Notify,
-    /// Whether we have ended it.
+    /// Whether we closed the connection.
     closed: AtomicBool,
 }
 
@@ -103,8 +103,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Takes over the streams of an app-server. The future returned runs until
-    /// there is nothing more to read; afterwards every request fails.
+    /// Takes over the streams of an app-server. The returned future runs until the end of
+    /// the input; afterwards every request fails.
     pub(crate) fn open<R, W>(
         reader: R,
         writer: W,
@@ -117,7 +117,7 @@ impl Connection {
     {
         let (outbox, lines) = mpsc::channel(OUTBOX);
         let shared = Arc::new(Shared {
-            waiting: Mutex::new(Some(HashMap::new())),
+            pending: Mutex::new(Some(HashMap::new())),
             outbox,
             broken: Notify::new(),
             closed: AtomicBool::new(false),
@@ -132,33 +132,33 @@ impl Connection {
                 () = write(writer, lines) => {}
                 () = shared.broken.notified() => {}
             }
-            // Dropping the senders tells everyone who waits.
-            lock(&shared.waiting).take();
+            // Dropping the senders wakes all callers.
+            lock(&shared.pending).take();
         };
         (connection, run)
     }
 
-    /// Makes a request and waits for its answer, at most for `patience`.
+    /// Makes a request and waits at most `timeout` for its response.
     pub(crate) async fn call<T: DeserializeOwned>(
         &self,
         method: Method,
         params: &impl Serialize,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<T, CallError> {
         let (id, answer) = self.send(method, params)?;
-        let answered = tokio::time::timeout(patience, answer).await;
+        let answered = tokio::time::timeout(timeout, answer).await;
         match answered {
             Ok(Ok(Ok(result))) => serde_json::from_str(result.get())
                 .map_err(|error| CallError::Unreadable { method, error }),
             Ok(Ok(Err(refusal))) => Err(CallError::Refused(refusal)),
             Ok(Err(_)) => Err(CallError::Closed(method)),
             Err(_) => {
-                if let Some(waiting) = lock(&self.shared.waiting).as_mut() {
-                    waiting.remove(&id);
+                if let Some(pending) = lock(&self.shared.pending).as_mut() {
+                    pending.remove(&id);
                 }
                 Err(CallError::TimedOut {
                     method,
-                    after: patience,
+                    after: timeout,
                 })
             }
         }
@@ -173,34 +173,34 @@ impl Connection {
         let line = rpc::request_line(&RequestId::Number(id), method.as_str(), params)
             .map_err(|error| CallError::Unreadable { method, error })?;
         let (sender, receiver) = oneshot::channel();
-        match lock(&self.shared.waiting).as_mut() {
-            Some(waiting) => waiting.insert(id, sender),
+        match lock(&self.shared.pending).as_mut() {
+            Some(pending) => pending.insert(id, sender),
             None => return Err(CallError::Closed(method)),
         };
         self.shared.queue(line, None);
         Ok((id, receiver))
     }
 
-    /// Makes a request whose answer is of no interest, and may never come:
-    /// 0.104.0 and 0.153.4 don't answer an interrupt of a turn that has ended.
+    /// Makes a request without waiting for a response, which may never arrive: 0.104.0
+    /// and 0.153.4 do not answer an interrupt of a turn that has ended.
     pub(crate) fn cast(&self, method: Method, params: &impl Serialize) {
         let id = RequestId::Number(self.next_id.fetch_add(1, Ordering::Relaxed));
         self.shared
             .queue_if_written(rpc::request_line(&id, method.as_str(), params), None);
     }
 
-    /// Whether requests still have a chance of being answered.
+    /// Whether requests can still be answered.
     pub(crate) fn is_open(&self) -> bool {
-        lock(&self.shared.waiting).is_some()
+        lock(&self.shared.pending).is_some()
     }
 
-    /// Ends the connection: Codex sees the end of its input.
+    /// Closes the connection: Codex reads the end of its input.
     pub(crate) fn close(&self) {
         self.shared.closed.store(true, Ordering::Relaxed);
         self.shared.broken.notify_one();
     }
 
-    /// Whether it was ended by [`close`](Self::close), or is about to be.
+    /// Whether [`close`](Self::close) was called.
     pub(crate) fn was_closed(&self) -> bool {
         self.shared.closed.load(Ordering::Relaxed)
     }
@@ -216,13 +216,13 @@ impl Connection {
         self.answer_and_then(request, result, None);
     }
 
-    /// Answers a question of Codex's. What is to be done once it has been written is not
-    /// done if it never is.
+    /// Answers a question of Codex's. `delivered` is called once the answer has been
+    /// written, and never if that fails.
     pub(crate) fn answer_and_then(
         &self,
         request: &RequestId,
         result: &impl Serialize,
-        delivered: Option<Delivered>,
+        delivered: Option<OnDelivered>,
     ) {
         let line = rpc::response_line(request, Ok(result));
         self.shared.queue_if_written(line, delivered);
@@ -230,45 +230,44 @@ impl Connection {
 }
 
 impl Shared {
-    /// Never waits: what is sent from the reading task must not depend on the
-    /// other side's reading.
-    fn queue(&self, line: Vec<u8>, delivered: Option<Delivered>) {
+    /// Never waits: the reading task must not depend on whether Codex reads.
+    fn queue(&self, line: Vec<u8>, delivered: Option<OnDelivered>) {
         let outgoing = Outgoing { line, delivered };
         if let Err(mpsc::error::TrySendError::Full(_)) = self.outbox.try_send(outgoing) {
-            tracing::error!("Codex no longer reads its input; giving it up");
+            tracing::error!("Codex no longer reads its input; closing the connection");
             self.broken.notify_one();
         }
     }
 
-    /// Brings an answer to whoever asked, who may have stopped waiting.
+    /// Passes a response to its caller, which may have stopped waiting.
     fn answered(&self, id: &RequestId, answer: Answer) {
         let sender = match id {
-            RequestId::Number(id) => lock(&self.waiting).as_mut().and_then(|all| all.remove(id)),
+            RequestId::Number(id) => lock(&self.pending).as_mut().and_then(|all| all.remove(id)),
             // Our own ids are numbers.
             RequestId::Text(_) => None,
         };
         match sender {
             Some(sender) => drop(sender.send(answer)),
-            None => tracing::debug!("an answer that nobody waits for"),
+            None => tracing::debug!("ignored a response that no request waits for"),
         }
     }
 
     fn queue_if_written(
         &self,
         line: Result<Vec<u8>, serde_json::Error>,
-        delivered: Option<Delivered>,
+        delivered: Option<OnDelivered>,
     ) {
         match line {
             Ok(line) => self.queue(line, delivered),
-            Err(error) => tracing::error!("a message to Codex can't be written: {error}"),
+            Err(error) => tracing::error!("cannot serialize a message to Codex: {error}"),
         }
     }
 
     fn refuse(&self, request: &RequestId, method: &str, why: &str) {
-        tracing::warn!("Codex asked {method}, refused: {why}");
+        tracing::warn!("refused the request {method} of Codex: {why}");
         let error = ErrorObject {
             code: rpc::code::METHOD_NOT_FOUND,
-            message: format!("codex-mcp can't answer {method}: {why}"),
+            message: format!("codex-mcp cannot answer {method}: {why}"),
             data: None,
         };
         self.queue_if_written(rpc::response_line(request, Err::<&(), _>(&error)), None);
@@ -278,8 +277,9 @@ impl Shared {
 async fn write(mut writer: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Outgoing>) {
     while let Some(Outgoing { line, delivered }) = lines.recv().await {
         if let Err(error) = writer.write_all(&line).await {
-            tracing::debug!("writing to Codex failed: {error}");
-            // The reading side sees the end too, after what is still to be read.
+            tracing::debug!("cannot write to Codex: {error}");
+            // The reading task will notice the end too, after it has read the remaining
+            // input.
             std::future::pending::<()>().await;
         }
         if let Some(delivered) = delivered {
@@ -301,7 +301,7 @@ async fn read(
             Ok(0) => return,
             Ok(count) => count,
             Err(error) => {
-                tracing::warn!("reading from Codex failed: {error}");
+                tracing::warn!("cannot read from Codex: {error}");
                 return;
             }
         };
@@ -319,18 +319,18 @@ async fn read(
     }
 }
 
-/// Brings one line to where it belongs.
+/// Dispatches one line.
 fn dispatch(line: &[u8], shared: &Shared, listener: &dyn Listener) {
     match Message::read(line) {
         Ok(Message::Notification { method, params }) if method == RateLimits::METHOD => {
             match RateLimits::read(params.unwrap_or(RawValue::NULL)) {
-                Ok(limits) => listener.rate_limits(limits),
+                Ok(limits) => listener.on_rate_limits(limits),
                 Err(error) => log_stray(line, &error),
             }
         }
         Ok(Message::Notification { method, params }) => {
-            match Heard::read(&method, params.unwrap_or(RawValue::NULL)) {
-                Ok(Some(heard)) => listener.heard(heard),
+            match ThreadNotification::read(&method, params.unwrap_or(RawValue::NULL)) {
+                Ok(Some(heard)) => listener.on_notification(heard),
                 Ok(None) => tracing::trace!("{method}"),
                 Err(error) => log_stray(line, &error),
             }
@@ -345,7 +345,7 @@ fn dispatch(line: &[u8], shared: &Shared, listener: &dyn Listener) {
             let params = params.unwrap_or(RawValue::NULL);
             match Ask::read(&method, params) {
                 Ok(Some((thread, ask))) => {
-                    if !listener.asked(&thread, id.clone(), ask, params) {
+                    if !listener.on_request(&thread, id.clone(), ask, params) {
                         shared.refuse(&id, &method, "the thread is not one of ours");
                     }
                 }
@@ -357,29 +357,31 @@ fn dispatch(line: &[u8], shared: &Shared, listener: &dyn Listener) {
     }
 }
 
-/// Brings a call to whoever answers it. Of an error of the protocol the model would not
-/// learn why.
+/// Passes on a call of a tool. A refusal is a result, since the model would not see the
+/// reason in a protocol error.
 fn called(id: RequestId, params: &RawValue, shared: &Shared, listener: &dyn Listener) {
-    let taken = match ToolCall::read(params) {
-        Ok(call) => listener.called(id.clone(), call).map_err(str::to_owned),
+    let accepted = match ToolCall::read(params) {
+        Ok(call) => listener
+            .on_tool_call(id.clone(), call)
+            .map_err(str::to_owned),
         Err(error) => Err(error.to_string()),
     };
-    if let Err(why) = taken {
-        tracing::warn!("Codex called a tool, refused: {why}");
+    if let Err(why) = accepted {
+        tracing::warn!("refused a tool call of Codex: {why}");
         let answer = ToolAnswer::refusal(format!("the call is not answered: {why}"));
         shared.queue_if_written(rpc::response_line(&id, Ok(&answer)), None);
     }
 }
 
-/// Tells whoever waits for a line that it was too long.
+/// Handles a line over the limit: the caller that waits for it gets an error.
 fn skip(length: u64, head: &[u8], line_limit: usize, shared: &Shared, listener: &dyn Listener) {
     let message = format!(
         "Codex sent {length} bytes at once, over the limit of {line_limit}; \
          `--max-line` sets another one"
     );
     tracing::warn!("{message}");
-    match Beheaded::guess(head) {
-        Some(Beheaded::Response(id)) => {
+    match TruncatedMessage::guess(head) {
+        Some(TruncatedMessage::Response(id)) => {
             let error = ErrorObject {
                 code: rpc::code::INVALID_REQUEST,
                 message,
@@ -387,23 +389,20 @@ fn skip(length: u64, head: &[u8], line_limit: usize, shared: &Shared, listener: 
             };
             shared.answered(&id, Err(error));
         }
-        Some(Beheaded::Request { id, method }) => {
+        Some(TruncatedMessage::Request { id, method }) => {
             shared.refuse(&id, method, "it is too long");
         }
-        Some(Beheaded::Notification {
+        Some(TruncatedMessage::Notification {
             method: "turn/completed",
             thread: Some(thread),
-        }) => listener.cut_off(thread, &message),
-        Some(Beheaded::Notification { .. }) | None => {}
+        }) => listener.on_unreadable_end(thread, &message),
+        Some(TruncatedMessage::Notification { .. }) | None => {}
     }
 }
 
 fn log_stray(line: &[u8], error: &dyn std::fmt::Display) {
     let shown = line.get(..line.len().min(LOGGED)).unwrap_or_default();
-    tracing::warn!(
-        "Codex sent a line that is skipped: {error}: {}",
-        shown.escape_ascii()
-    );
+    tracing::warn!("skipped a line of Codex: {error}: {}", shown.escape_ascii());
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

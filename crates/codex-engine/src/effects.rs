@@ -5,7 +5,7 @@ use codex_protocol::codex::{Method, ThreadParams, TurnInterruptParams};
 use super::sessions::Entry;
 use crate::logic::session::Effect;
 
-/// Does what a machine decided.
+/// Performs the effects that a machine returned.
 pub(super) fn perform(entry: &Entry, effects: Vec<Effect>) {
     if effects.is_empty() {
         return;

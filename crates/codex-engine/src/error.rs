@@ -1,4 +1,4 @@
-//! What can go wrong in the engine.
+//! The errors of the engine.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ use supervise::exit::Exit;
 
 use super::backend::LaunchError;
 use super::command::{LONGEST_PROMPT, SessionId};
-use crate::logic::session::{BeyondTheEnd, DecisionRefused, PromptRefused};
+use crate::logic::session::{CursorBeyondEnd, DecisionRefused, PromptRefused};
 use crate::picture::PictureError;
 
-/// A yes by which a command would leave a sandbox that a setting bounds.
+/// An approval by which a command would leave a sandbox that a setting bounds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a yes to this question lets a command leave the sandbox, which {0} forbids; decline it")]
 pub struct ApprovalOutOfBounds(
@@ -26,35 +26,35 @@ pub struct ApprovalOutOfBounds(
     pub String,
 );
 
-/// What can go wrong in the engine.
+/// The errors of the engine.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// There is no Codex to work with.
+    /// No app-server is available.
     #[error(transparent)]
     Launch(#[from] Arc<LaunchError>),
     /// Codex ended while it was needed.
     #[error("Codex {0}")]
     Gone(Exit),
-    /// Codex doesn't answer.
+    /// Codex does not answer.
     #[error("Codex did not answer {method} within {} s", .after.as_secs())]
     Silent {
-        /// What it was asked.
+        /// The method of the request.
         method: Method,
-        /// For how long it was waited.
+        /// How long we waited.
         after: Duration,
     },
-    /// Codex answered something else than was asked.
+    /// Codex's response does not have the known shape.
     #[error("Codex answered {method} in a way that is not understood: {error}")]
     Unreadable {
-        /// What it was asked.
+        /// The method of the request.
         method: Method,
-        /// Why it isn't understood.
+        /// Why it cannot be read.
         error: serde_json::Error,
     },
-    /// Codex refused.
+    /// Codex refused the request.
     #[error("Codex refused {method}: {}", .refusal.message)]
     Refused {
-        /// What it was asked.
+        /// The method of the request.
         method: Method,
         /// Its reason.
         refusal: ErrorObject,
@@ -65,33 +65,33 @@ pub enum EngineError {
     /// The thread has no such background terminal.
     #[error("there is no background terminal {0:?}; action terminals lists them")]
     NoTerminal(String),
-    /// Codex's model provider wants a login, and there is none.
+    /// Codex's model provider needs a login, and there is none.
     #[error("Codex has no login for its model provider; run `codex login`")]
     NoLogin,
-    /// Whether the user trusts the directory can't be found out.
+    /// The user's trust in the directory cannot be determined.
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// Codex has no such thread.
-    #[error("there is no thread {0}, or nothing has been said in it yet")]
+    #[error("there is no thread {0}, or it has no messages yet")]
     NoThread(ThreadId),
-    /// Somebody else holds the thread.
+    /// Another process holds the thread.
     #[error("thread {0} is in use, here or in another Codex process")]
     ThreadInUse(ThreadId),
-    /// A turn of the thread is under way.
+    /// A turn of the thread is running.
     #[error(transparent)]
     Busy(#[from] PromptRefused),
     /// There is no such session.
     #[error("there is no session {0}")]
     NoSession(SessionId),
-    /// Several sessions begin so.
+    /// Several sessions match an ID prefix.
     #[error("several sessions begin with {prefix}: {known}; give more of the id")]
     AmbiguousSession {
-        /// What was given.
+        /// The prefix.
         prefix: String,
-        /// The first of them.
+        /// The first sessions that match.
         known: String,
     },
-    /// The session is over.
+    /// The session was cancelled.
     #[error("session {session} was cancelled; its thread is {thread}")]
     Cancelled {
         /// The session.
@@ -99,16 +99,16 @@ pub enum EngineError {
         /// Its thread, which can be resumed.
         thread: ThreadId,
     },
-    /// The prompt was taken back before Codex had it.
+    /// The prompt was withdrawn before Codex had it.
     #[error("the turn of session {0} was ended before Codex had the prompt")]
     Withdrawn(SessionId),
-    /// No turn of the session runs.
+    /// The session has no running turn.
     #[error("no turn of session {0} is running")]
     NotRunning(SessionId),
     /// The thread's session was cancelled, and its last turn has not ended yet.
-    #[error("the last turn of thread {0} is still being ended")]
+    #[error("the last turn of thread {0} has not ended yet")]
     StillEnding(ThreadId),
-    /// The thread is in use, and what is wanted can't be changed meanwhile.
+    /// The thread is in use, and the requested settings cannot be changed meanwhile.
     #[error(
         "thread {thread} is in use by session {session}: its config, profile and instructions \
          are fixed until that session is cancelled"
@@ -119,11 +119,11 @@ pub enum EngineError {
         /// Its session.
         session: SessionId,
     },
-    /// Only a new thread can be kept from being written down.
-    #[error("a thread that is resumed has been written down, so it can't be ephemeral")]
+    /// Only a new thread can be ephemeral.
+    #[error("a resumed thread has a rollout, so it cannot be ephemeral")]
     AlreadyWritten,
-    /// The thread can't be forked.
-    #[error("thread {thread} can't be forked: {why}")]
+    /// The thread cannot be forked.
+    #[error("cannot fork thread {thread}: {why}")]
     CantFork {
         /// The thread.
         thread: ThreadId,
@@ -133,7 +133,7 @@ pub enum EngineError {
     /// There are too many sessions.
     #[error("there are too many sessions")]
     TooManySessions,
-    /// An override of `config.toml` doesn't have the form that Codex wants.
+    /// An override of `config.toml` does not have the form that Codex expects.
     #[error("{key}: {error}")]
     BadOverride {
         /// Its key.
@@ -141,40 +141,40 @@ pub enum EngineError {
         /// What is wrong.
         error: serde_json::Error,
     },
-    /// A look can't be had.
+    /// The cursor of a poll is beyond the end.
     #[error(transparent)]
-    BeyondTheEnd(#[from] BeyondTheEnd),
-    /// A decision can't be taken.
+    CursorBeyondEnd(#[from] CursorBeyondEnd),
+    /// A decision was refused.
     #[error(transparent)]
     Decision(#[from] DecisionRefused),
-    /// The operator does not allow a decision.
+    /// A setting forbids the decision.
     #[error(transparent)]
     OutOfBounds(#[from] ApprovalOutOfBounds),
-    /// The working directory isn't there.
+    /// The working directory does not exist.
     #[error("the working directory {} is not there, or not a directory", .0.display())]
     NoDirectory(PathBuf),
-    /// Only Codex knows where the thread works.
+    /// Only Codex knows the working directory of the thread.
     #[error(
         "the working directory of thread {0} cannot be read from Codex's file of it; resume it \
          with `cwd`, so that your trust in the directory can be looked up first"
     )]
     UnknownDirectory(ThreadId),
-    /// A directory of the thread leads to another place now.
+    /// A directory of the thread was replaced by a link.
     #[error(transparent)]
     Replaced(#[from] ReplacedDirectory),
-    /// Our own working directory is gone.
-    #[error("the directory that codex-mcp was started in is gone: {0}")]
+    /// Our own working directory no longer exists.
+    #[error("the directory in which codex-mcp was started no longer exists: {0}")]
     NoCurrentDirectory(io::Error),
-    /// A profile can't be used.
+    /// A profile cannot be used.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// The prompt is longer than Codex takes.
+    /// The prompt is longer than Codex accepts.
     #[error(
-        "the prompt has {length} characters, and Codex takes at most {LONGEST_PROMPT}; put the \
-         long part into a file and name that"
+        "the prompt has {length} characters, and Codex accepts at most {LONGEST_PROMPT}; put the \
+         long part into a file and name the file"
     )]
     TooLong {
-        /// How long it is, in characters.
+        /// Its length, in characters.
         length: usize,
     },
     /// A picture cannot be given to Codex.
@@ -186,8 +186,8 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// Makes Codex's words about resuming `thread` into an error of its own,
-    /// where they are known (0.104.0 to 0.169.0).
+    /// Converts Codex's refusal to resume `thread` into a specific error, if its message
+    /// is known (0.104.0 to 0.169.0).
     pub(super) fn about(self, thread: &ThreadId) -> Self {
         let Self::Refused { refusal, .. } = &self else {
             return self;
@@ -202,7 +202,7 @@ impl EngineError {
         }
     }
 
-    /// The same for forking it.
+    /// Converts Codex's refusal to fork `thread` into a specific error.
     pub(super) fn about_fork(self, thread: &ThreadId) -> Self {
         let why = match self.about(thread) {
             Self::Refused { refusal, .. } => refusal.message,

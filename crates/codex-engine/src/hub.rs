@@ -1,13 +1,15 @@
-//! Brings what Codex says to the session machines.
+//! Passes Codex's messages to the session machines, and tells them the time.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
-use codex_protocol::codex::{Ask, Heard, Item, LegacyRefusal, Notification, RateLimits, ToolCall};
+use codex_protocol::codex::{
+    Ask, Item, LegacyRefusal, Notification, RateLimits, ThreadNotification, ToolCall,
+};
 use codex_protocol::rpc::RequestId;
 use common::timestamp::Now;
 use serde_json::value::RawValue;
-use supervise::exit::{Cause, Death, Exit};
+use supervise::exit::{Exit, ExitCause, UnexpectedExit};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::backend::{Generation, Supervisor};
@@ -19,36 +21,36 @@ use super::observer::EngineObserver;
 use super::sessions::{Entry, Sessions};
 use super::thread_tools::{NoTools, ThreadTools};
 use super::tool_calls;
-use crate::logic::session::{Asked, Effect, Session, State};
+use crate::logic::session::{Effect, IncomingQuestion, Session, State};
 
-/// How long an interrupted turn may take to end before something is done about
-/// it. Codex takes some 20 ms.
-const INTERRUPT_PATIENCE: Duration = Duration::from_secs(5);
+/// How long an interrupted turn may take to end before the next measure. Codex takes
+/// about 20 ms.
+const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often sessions that nobody uses are looked for.
+/// The interval between searches for unused sessions.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
-/// Where everything that Codex says arrives.
+/// Receives all messages of Codex.
 #[derive(Default)]
 pub(super) struct Hub {
     pub(super) sessions: Sessions,
     /// The account's usage limits.
     rate_limits: Mutex<ReportedLimits>,
-    deaths: Mutex<Deaths>,
-    /// What threads are given, unless that is nothing.
+    unexpected_exits: Mutex<UnexpectedExits>,
+    /// The tools that threads are given, if any.
     tools: OnceLock<Arc<dyn ThreadTools>>,
 }
 
-/// What is known of the Codexes that have died.
+/// The unexpected exits of Codex.
 #[derive(Default)]
-struct Deaths {
-    last: Option<Death>,
-    /// Whether nobody was told of the last one.
+struct UnexpectedExits {
+    last: Option<UnexpectedExit>,
+    /// Whether the last one has not been reported yet.
     is_news: bool,
 }
 
-impl Deaths {
-    fn died(&mut self, death: Death) {
+impl UnexpectedExits {
+    fn record(&mut self, death: UnexpectedExit) {
         *self = Self {
             last: Some(death),
             is_news: true,
@@ -57,18 +59,18 @@ impl Deaths {
 }
 
 impl Hub {
-    /// The account's usage limits and when Codex last reported them, if it has.
+    /// The account's usage limits and the time of Codex's last report, if there is one.
     pub(super) fn rate_limits(&self) -> Option<(RateLimits, Instant)> {
         lock(&self.rate_limits).get()
     }
 
-    /// Takes in an answer about the limits, and returns all that is known of them now.
+    /// Takes over a response about the limits, and returns the merged state.
     pub(super) fn replace_limits(&self, read: RateLimits) -> RateLimits {
         lock(&self.rate_limits).replace(read)
     }
 
-    /// Gives threads these tools. Those of the first call stay.
-    pub(super) fn give(&self, tools: Arc<dyn ThreadTools>) {
+    /// Sets the tools of all threads. Only the first call counts.
+    pub(super) fn set_tools(&self, tools: Arc<dyn ThreadTools>) {
         self.tools.get_or_init(|| tools);
     }
 
@@ -77,77 +79,87 @@ impl Hub {
         tools.unwrap_or_else(|| Arc::new(NoTools))
     }
 
-    pub(super) fn last_death(&self) -> Option<Death> {
-        lock(&self.deaths).last
+    pub(super) fn last_unexpected_exit(&self) -> Option<UnexpectedExit> {
+        lock(&self.unexpected_exits).last
     }
 
-    /// The last death, if nobody was told of it. From now on somebody was.
-    pub(super) fn unreported_death(&self) -> Option<Death> {
-        let mut deaths = lock(&self.deaths);
-        let is_news = std::mem::take(&mut deaths.is_news);
-        deaths.last.filter(|_| is_news)
+    /// The last unexpected exit, if it has not been reported yet. It counts as reported
+    /// afterwards.
+    pub(super) fn unreported_exit(&self) -> Option<UnexpectedExit> {
+        let mut unexpected_exits = lock(&self.unexpected_exits);
+        let is_news = std::mem::take(&mut unexpected_exits.is_news);
+        unexpected_exits.last.filter(|_| is_news)
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is in them is valid at every point.
+    // The data are valid at every point.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Listener for Hub {
-    fn heard(&self, heard: Heard<'_>) {
-        // Codex also tells of threads of its own, such as those of sub-agents; of
-        // these only their questions are ours.
-        let found = match heard.news {
+    fn on_notification(&self, heard: ThreadNotification<'_>) {
+        // Codex also reports its own threads, such as those of sub-agents; only their
+        // questions concern us.
+        let found = match heard.notification {
             Notification::RequestResolved(_) => self.sessions.responsible(&heard.thread),
             _ => self.sessions.by_thread(&heard.thread),
         };
         let Some(entry) = found else { return };
         let _in_span = entry.span.enter();
-        entry.tell_news(&heard);
+        entry.notify(&heard);
         if let Notification::ItemStarted(Item::CollabAgentToolCall { children })
-        | Notification::ItemCompleted(Item::CollabAgentToolCall { children }) = &heard.news
+        | Notification::ItemCompleted(Item::CollabAgentToolCall { children }) =
+            &heard.notification
         {
             for child in children {
                 self.sessions.adopt(child, &entry);
             }
         }
-        // Those who wait for the turn need not hear of each piece of text.
-        let effects = match heard.news {
-            Notification::Delta(..) => entry.write(|machine, now| machine.heard(heard, now)),
-            _ => entry.change(|machine, now| machine.heard(heard, now)),
+        // Callers that wait for the turn need not be woken for each piece of text.
+        let effects = match heard.notification {
+            Notification::Delta(..) => {
+                entry.write(|machine, now| machine.on_notification(heard, now))
+            }
+            _ => entry.change(|machine, now| machine.on_notification(heard, now)),
         };
         perform(&entry, effects);
     }
 
-    fn asked(&self, thread: &str, request: RequestId, mut ask: Ask, params: &RawValue) -> bool {
+    fn on_request(
+        &self,
+        thread: &str,
+        request: RequestId,
+        mut ask: Ask,
+        params: &RawValue,
+    ) -> bool {
         let Some(entry) = self.sessions.responsible(thread) else {
             return false;
         };
         let _in_span = entry.span.enter();
         let (server, _) = entry.server();
         ask.set_legacy_refusal(LegacyRefusal::of(server.about.codex_version()));
-        let asked = Asked {
+        let question = IncomingQuestion {
             id: new_action_id(),
             request,
             ask,
-            // It was read as JSON before.
+            // The parameters were parsed before.
             params: serde_json::from_str(params.get()).unwrap_or_default(),
         };
-        let effects = entry.change(|machine, now| machine.asked(asked, now));
+        let effects = entry.change(|machine, now| machine.on_question(question, now));
         perform(&entry, effects);
         true
     }
 
-    fn called(&self, request: RequestId, call: ToolCall) -> Result<(), &'static str> {
-        tool_calls::take(&self.sessions, self.tools(), request, call)
+    fn on_tool_call(&self, request: RequestId, call: ToolCall) -> Result<(), &'static str> {
+        tool_calls::accept(&self.sessions, self.tools(), request, call)
     }
 
-    fn rate_limits(&self, limits: RateLimits) {
+    fn on_rate_limits(&self, limits: RateLimits) {
         lock(&self.rate_limits).update(limits);
     }
 
-    fn cut_off(&self, thread: &str, why: &str) {
+    fn on_unreadable_end(&self, thread: &str, why: &str) {
         if let Some(entry) = self.sessions.by_thread(thread) {
             let effects = entry.change(|machine, now| machine.cut_off(why, now));
             perform(&entry, effects);
@@ -156,10 +168,10 @@ impl Listener for Hub {
 }
 
 impl Supervisor for Hub {
-    fn gone(&self, generation: Generation, exit: Exit, cause: Cause) {
-        if cause == Cause::Itself {
+    fn gone(&self, generation: Generation, exit: Exit, cause: ExitCause) {
+        if cause == ExitCause::Unrequested {
             let at = SystemTime::now();
-            lock(&self.deaths).died(Death { exit, at });
+            lock(&self.unexpected_exits).record(UnexpectedExit { exit, at });
         }
         for entry in self.sessions.all() {
             if entry.server().1 == generation {
@@ -169,9 +181,8 @@ impl Supervisor for Hub {
     }
 }
 
-/// Tells a machine the time for as long as its turn runs, and in the end the observer
-/// what came of it.
-pub(super) async fn keep_time(entry: Arc<Entry>, turn: u64, observer: Arc<dyn EngineObserver>) {
+/// Tells a machine the time while its turn runs, and reports the outcome to the observer.
+pub(super) async fn run_timer(entry: Arc<Entry>, turn: u64, observer: Arc<dyn EngineObserver>) {
     let mut revision = entry.watch();
     loop {
         revision.mark_unchanged();
@@ -180,10 +191,10 @@ pub(super) async fn keep_time(entry: Arc<Entry>, turn: u64, observer: Arc<dyn En
             (runs, machine.next_deadline())
         });
         if !runs {
-            return testify(&entry, turn, &*observer);
+            return report_outcome(&entry, turn, &*observer);
         }
         tokio::select! {
-            // Fails only without the entry, which is here.
+            // Fails only without the entry, which this function holds.
             _ = revision.changed() => {}
             () = until(deadline) => {
                 let (effects, runs) = entry.change(|machine, now| {
@@ -191,9 +202,9 @@ pub(super) async fn keep_time(entry: Arc<Entry>, turn: u64, observer: Arc<dyn En
                     (effects, machine.has_turn())
                 });
                 entry.span.in_scope(|| match runs {
-                    false => tracing::warn!("Codex told an error, and not the end of the turn"),
+                    false => tracing::warn!("Codex reported an error and no end of the turn; ended it as failed"),
                     true if effects.is_empty() => {}
-                    true => tracing::warn!("nobody answered in time; declined"),
+                    true => tracing::warn!("declined a question that nobody answered in time"),
                 });
                 perform(&entry, effects);
             }
@@ -201,9 +212,9 @@ pub(super) async fn keep_time(entry: Arc<Entry>, turn: u64, observer: Arc<dyn En
     }
 }
 
-fn testify(entry: &Entry, turn: u64, observer: &dyn EngineObserver) {
+fn report_outcome(entry: &Entry, turn: u64, observer: &dyn EngineObserver) {
     let outcome = entry.look(|machine, _| machine.outcome().cloned());
-    // A prompt that was not taken has none.
+    // A refused prompt has no outcome.
     if let Some((number, outcome)) = outcome
         && number == turn
     {
@@ -220,22 +231,22 @@ async fn until(deadline: Option<std::time::Instant>) {
     }
 }
 
-/// Cancels and forgets sessions that nobody uses, for as long as there is a hub.
+/// Cancels and forgets unused sessions, as long as the hub exists.
 pub(super) async fn sweep(hub: Weak<Hub>) {
     loop {
         sleep(SWEEP_EVERY).await;
         let Some(hub) = hub.upgrade() else { return };
         for (entry, effects) in hub.sessions.tidy() {
             let _in_span = entry.span.enter();
-            tracing::info!("the session ends: it was not used for long");
+            tracing::info!("the session ends: it has not been used for long");
             perform(&entry, effects);
-            see_to_its_end(&entry);
+            ensure_end(&entry);
         }
     }
 }
 
-/// Interrupts a turn of a session. Should it not end, insists, and gives it up
-/// in the end, so that its thread can be used again.
+/// Interrupts a turn of a session. If it does not end, interrupts it again, and finally
+/// gives it up, so that its thread can be used again.
 pub(super) fn interrupt(entry: &Arc<Entry>, turn: u64) {
     if entry.look(|machine, _| machine.is_being_interrupted()) {
         return;
@@ -245,10 +256,10 @@ pub(super) fn interrupt(entry: &Arc<Entry>, turn: u64) {
         false => Vec::new(),
     });
     perform(entry, effects);
-    see_to_its_end(entry);
+    ensure_end(entry);
 }
 
-/// Cancels a session; its turn, if there is one, is interrupted.
+/// Cancels a session and interrupts its turn, if there is one.
 pub(super) fn cancel(entry: &Arc<Entry>, why: &str) {
     let _in_span = entry.span.enter();
     if entry.state() != State::Cancelled {
@@ -256,37 +267,33 @@ pub(super) fn cancel(entry: &Arc<Entry>, why: &str) {
     }
     let effects = entry.change(|machine, now| machine.cancel(why, now));
     perform(entry, effects);
-    see_to_its_end(entry);
+    ensure_end(entry);
 }
 
-/// Insists on the end of the turn that was interrupted.
-fn see_to_its_end(entry: &Arc<Entry>) {
+/// Makes sure that the interrupted turn ends.
+fn ensure_end(entry: &Arc<Entry>) {
     let (turn, runs) = entry.look(|machine, _| (machine.turns(), machine.has_turn()));
     if runs {
-        tokio::spawn(insist(Arc::clone(entry), turn));
+        tokio::spawn(force_end(Arc::clone(entry), turn));
     }
 }
 
-async fn insist(entry: Arc<Entry>, turn: u64) {
-    sleep(INTERRUPT_PATIENCE).await;
-    insist_once(&entry, turn, |machine, _| machine.interrupt_again());
-    sleep(INTERRUPT_PATIENCE).await;
-    insist_once(&entry, turn, |machine, now| {
-        let warn = || tracing::warn!("the interrupted turn does not end");
+async fn force_end(entry: Arc<Entry>, turn: u64) {
+    sleep(INTERRUPT_TIMEOUT).await;
+    force_step(&entry, turn, |machine, _| machine.interrupt_again());
+    sleep(INTERRUPT_TIMEOUT).await;
+    force_step(&entry, turn, |machine, now| {
+        let warn = || tracing::warn!("gave up an interrupted turn that does not end");
         entry.span.in_scope(warn);
-        machine.abandon("Codex did not end the turn that was interrupted", now)
+        machine.abandon("Codex did not end the interrupted turn", now)
     });
 }
 
-fn insist_once(
-    entry: &Arc<Entry>,
-    turn: u64,
-    insist: impl FnOnce(&mut Session, Now) -> Vec<Effect>,
-) {
+fn force_step(entry: &Arc<Entry>, turn: u64, step: impl FnOnce(&mut Session, Now) -> Vec<Effect>) {
     let effects =
         entry.change(
             |machine, now| match machine.has_turn() && machine.turns() == turn {
-                true => insist(machine, now),
+                true => step(machine, now),
                 false => Vec::new(),
             },
         );

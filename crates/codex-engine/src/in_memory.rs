@@ -1,5 +1,5 @@
-//! For tests and benches alone: an engine whose app-server is no process but
-//! whatever is at the other end of two streams.
+//! For tests and benches only: an engine whose app-server is the peer of two streams, not
+//! a process.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use super::app_server::AppServer;
 use super::connection::{Connection, Listener};
 use super::{Engine, Options};
 
-/// An engine that has introduced itself to the peer behind `reader` and
-/// `writer` and works with it as with an app-server.
+/// An engine that uses the peer behind `reader` and `writer` as its app-server. The
+/// connection is initialised on return.
 ///
 /// # Errors
 ///
-/// What was wrong with the peer's answer to `initialize`.
+/// The error in the peer's response to `initialize`.
 pub async fn engine_over<R, W>(options: Options, reader: R, writer: W) -> Result<Engine, String>
 where
     R: AsyncRead + Send + Unpin + 'static,

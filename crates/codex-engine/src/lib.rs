@@ -1,4 +1,4 @@
-//! Codex's app-server, driven: threads, turns, questions and events.
+//! Drives Codex's app-server: threads, turns, questions and events.
 //!
 //! The [`Engine`] takes plain [commands](command) and performs what the session machines in
 //! [`logic`] decide. Below it:
@@ -6,7 +6,7 @@
 //! ```text
 //! Engine ── sessions: one machine for each thread
 //!    │
-//!    └──── backend: the shared app-server, started when wanted
+//!    └──── backend: the shared app-server, started on demand
 //!             └── app_server: a process, introduced and supervised
 //!                    ├── connection: requests, answers, news
 //!                    └── spawn → guard → codex
@@ -32,7 +32,6 @@ mod app_server;
 mod backend;
 pub mod binary;
 pub mod command;
-mod complaints;
 pub mod confinement;
 mod connection;
 mod effects;
@@ -50,16 +49,17 @@ pub mod own_mcp_server;
 mod pacing;
 mod pause;
 pub mod picture;
+mod polling;
 mod release;
 pub mod rollouts;
 mod sessions;
+mod stderr_log;
 mod terminals;
 pub mod thread_tools;
 mod threads;
 mod tool_calls;
 pub mod tool_limit;
 mod turns;
-mod watching;
 mod workspace;
 
 use std::ffi::OsString;
@@ -67,20 +67,22 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use codex_protocol::codex::{Heard, InitializeResponse, Method, Release, ThreadId, ThreadParams};
+use codex_protocol::codex::{
+    InitializeResponse, Method, Release, ThreadId, ThreadNotification, ThreadParams,
+};
 use codex_protocol::rpc::code;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use supervise::exit::Death;
+use supervise::exit::UnexpectedExit;
 use tracing::Span;
 
 use crate::logic::action::{self, ActionId, DecidedBy, Decision};
 use crate::logic::progress::CurrentStep;
-use crate::logic::session::{Patience, Session, State};
+use crate::logic::session::{Session, State, Timeouts};
 use app_server::AppServer;
 use backend::Backend;
-use command::{Alerted, Info, SessionId, TurnRef, View};
+use command::{SessionAlert, SessionId, SessionInfo, TurnRef, TurnView};
 use connection::CallError;
 use effects::perform;
 use hub::Hub;
@@ -88,54 +90,55 @@ use mount_targets::{MountTargets, register_in};
 use sessions::{Entry, OnAlert};
 
 pub use app_server::StartError;
-pub use backend::{Launch, LaunchError, Standing};
-pub use connection::Delivered;
+pub use backend::{AppServerStatus, Launch, LaunchError};
+pub use connection::OnDelivered;
 pub use error::{ApprovalOutOfBounds, EngineError};
 pub use limits::{LimitReached, LimitsUnknown};
 pub use mcp_server::{InstalledCodex, McpServer, NoMcpServer, Pipes};
-pub use observer::{Act, EngineObserver, Given, Kind, Nobody};
+pub use observer::{Act, EngineObserver, InputKind, NoObserver, PromptRecord};
 pub use pause::{CommandMark, PauseError, Paused};
 pub use release::{help, is_known, noted_release, release_of};
-pub use thread_tools::{Called, Reply, ThreadTools};
-pub use workspace::{GitGrant, Granted, Grants};
+pub use thread_tools::{Reply, ThreadTools, ToolInvocation};
+pub use workspace::{GitGrant, GrantedSettings, Grants};
 
 /// How long Codex may take to begin or resume a thread or a turn: a slow MCP
 /// server of the user's is started with the thread.
-const THREAD_PATIENCE: Duration = Duration::from_secs(90);
+const THREAD_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// How long Codex may take for anything else.
-const RPC_PATIENCE: Duration = Duration::from_secs(30);
+/// How long Codex may take for other requests.
+const RPC_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long each half of unloading a thread may take: some 5 ms, and 60 with 0.104.0.
-const UNLOAD_PATIENCE: Duration = Duration::from_millis(500);
+/// How long each half of unloading a thread may take. Codex takes about 5 ms, 0.104.0
+/// about 60 ms.
+const UNLOAD_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How often something is asked of a Codex that says that it has too much to do.
+/// The most attempts of a request while Codex reports that it is overloaded.
 const ATTEMPTS: u32 = 6;
 
-/// How long to wait before the second time; twice as long before each further.
+/// The pause before the second attempt; it doubles for each further one.
 const BACK_OFF: Duration = Duration::from_millis(100);
 
-/// How long the end of everything may take.
-const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(3);
+/// How long shutting down may take.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How much of a session's id stands for it at least, in bytes.
+/// The shortest prefix of a session's ID that is resolved, in bytes.
 const SHORTEST_PREFIX: usize = 8;
 
-/// How many sessions are named that begin alike.
+/// The most sessions that the error about an ambiguous prefix lists.
 const NAMED: usize = 10;
 
-/// What the engine is to work with.
+/// The configuration of an engine.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Which Codex.
+    /// The Codex to run.
     pub launch: Launch,
-    /// Codex's home directory, where its profiles lie.
+    /// Codex's home directory.
     pub codex_home: PathBuf,
-    /// How long a session waits for what, unless it is told otherwise.
-    pub patience: Patience,
+    /// The default timeouts of sessions.
+    pub timeouts: Timeouts,
 }
 
-/// Owns Codex's processes and our sessions.
+/// Owns the Codex processes and the sessions.
 pub struct Engine {
     options: Options,
     backend: Backend,
@@ -147,73 +150,73 @@ pub struct Engine {
     mount_targets: Mutex<MountTargets>,
     /// Codex's register of mount targets.
     register: PathBuf,
-    /// The last question about the limits. Held while Codex is asked.
-    asked: tokio::sync::Mutex<Option<limits::LastQuery>>,
+    /// The last query of the limits. Locked while Codex is asked.
+    last_query: tokio::sync::Mutex<Option<limits::LastQuery>>,
 }
 
 /// Whether Codex has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shutdown {
-    /// It has, with all that it had started.
+    /// It has, and so have all processes that it started.
     Complete,
-    /// Something of it may still run.
+    /// Some of its processes may still run.
     Unfinished,
 }
 
-/// Whether Codex has unloaded the thread of a session that was closed.
+/// Whether Codex has unloaded the thread of a closed session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Closed {
-    /// It has.
+pub enum UnloadState {
+    /// The thread is unloaded.
     Unloaded,
-    /// It has not said so. Who resumes a loaded thread there gets it with its settings.
+    /// Codex has not confirmed it. Resuming a loaded thread keeps its settings.
     MaybeLoaded,
 }
 
-/// Takes a warning for the user. The same one may come again.
+/// Receives a warning for the user. The same warning may be repeated.
 type Warn = dyn Fn(String) + Send + Sync;
 
 impl Engine {
-    /// An engine; nothing is started yet. Must live in a tokio runtime whose
+    /// Creates an engine without starting Codex. It must run in a tokio runtime whose
     /// tasks run on the thread that lives longest, see [`supervise::spawn`].
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self {
             backend: Backend::new(options.launch.clone()),
             hub: Arc::default(),
-            observer: Arc::new(Nobody),
+            observer: Arc::new(NoObserver),
             sandbox_bound: None,
             warn: Arc::new(|warning| tracing::warn!("{warning}")),
             on_alert: Arc::new(drop),
             mount_targets: Mutex::default(),
             register: register_in(&std::env::temp_dir()),
-            asked: tokio::sync::Mutex::default(),
+            last_query: tokio::sync::Mutex::default(),
             options,
         }
     }
 
-    /// The same engine, with somebody who keeps a record.
+    /// Sets the observer, which keeps a record.
     #[must_use]
-    pub fn with_witness(self, observer: Arc<dyn EngineObserver>) -> Self {
+    pub fn with_observer(self, observer: Arc<dyn EngineObserver>) -> Self {
         Self { observer, ..self }
     }
 
-    /// The same engine, with somebody who tells the user what was left out, and why.
+    /// Sets the receiver of warnings for the user.
     #[must_use]
     pub fn with_warnings(self, warn: impl Fn(String) + Send + Sync + 'static) -> Self {
         let warn = Arc::new(warn);
         Self { warn, ..self }
     }
 
-    /// The same engine, with somebody who hears, once for each, of open questions and of
-    /// turns that have stalled. The engine waits for it, so it must not take long.
+    /// Sets the receiver of alerts: one for each open question and each stalled turn. The
+    /// engine waits for it, so it must not take long.
     #[must_use]
-    pub fn with_alerts(self, on_alert: impl Fn(Alerted) + Send + Sync + 'static) -> Self {
+    pub fn with_alerts(self, on_alert: impl Fn(SessionAlert) + Send + Sync + 'static) -> Self {
         let on_alert = Arc::new(on_alert);
         Self { on_alert, ..self }
     }
 
-    /// The same engine, which takes no decision by which a command leaves a sandbox that a
-    /// setting bounds; `sandbox_bound` names that setting.
+    /// Refuses decisions by which a command leaves a sandbox that a setting bounds;
+    /// `sandbox_bound` names that setting.
     #[must_use]
     pub fn with_sandbox_bound(self, sandbox_bound: Option<String>) -> Self {
         Self {
@@ -222,7 +225,7 @@ impl Engine {
         }
     }
 
-    /// The same engine, whose Codex gets these variables on top of our environment.
+    /// Adds variables to Codex's environment.
     #[must_use]
     pub fn with_env(self, env: Vec<(OsString, OsString)>) -> Self {
         let temporary = env.iter().rfind(|(name, _)| name == "TMPDIR");
@@ -233,20 +236,20 @@ impl Engine {
         }
     }
 
-    /// The same engine, whose threads get these tools. Those of the first call count.
+    /// Sets the tools of all threads. Only the first call counts.
     #[must_use]
     pub fn with_tools(self, tools: Arc<dyn ThreadTools>) -> Self {
-        self.hub.give(tools);
+        self.hub.set_tools(tools);
         self
     }
 
-    /// Cancels and forgets sessions that nobody has used for long, from now on.
+    /// Starts cancelling and forgetting sessions that have not been used for long.
     pub fn keep_tidy(&self) {
         tokio::spawn(hub::sweep(Arc::downgrade(&self.hub)));
     }
 
-    /// Starts the app-server, so that the first call needn't wait for it. A
-    /// failure is only logged: the call that needs it tells.
+    /// Starts the app-server, so that the first call need not wait for it. A failure is
+    /// only logged: the call that needs the app-server reports it.
     pub async fn warm_up(&self) {
         match self.backend.ready(&self.hub).await.err().as_deref() {
             None | Some(LaunchError::Ending) => {}
@@ -254,7 +257,7 @@ impl Engine {
         }
     }
 
-    /// Starts the app-server, if none runs, and tells what it said of itself.
+    /// Starts the app-server, if none runs, and returns its response to `initialize`.
     ///
     /// # Errors
     ///
@@ -264,39 +267,39 @@ impl Engine {
         Ok(server.about.clone())
     }
 
-    /// The version of the app-server that runs; `None` if there is none (yet), or
-    /// it doesn't say.
+    /// The version of the running app-server; `None` if none runs or its version is not
+    /// known.
     #[must_use]
     pub fn codex_version(&self) -> Option<String> {
         let (server, _) = self.backend.running()?;
         server.about.codex_version().map(str::to_owned)
     }
 
-    /// The same as a release.
+    /// The release of the running app-server; `None` as for
+    /// [`codex_version`](Self::codex_version).
     pub fn release(&self) -> Option<Release> {
         self.codex_version().as_deref().and_then(Release::parse)
     }
 
-    /// The last end of a Codex that nobody had asked to end.
+    /// The last exit of Codex that we did not request.
     #[must_use]
-    pub fn last_death(&self) -> Option<Death> {
-        self.hub.last_death()
+    pub fn last_unexpected_exit(&self) -> Option<UnexpectedExit> {
+        self.hub.last_unexpected_exit()
     }
 
-    /// The same, if this has not been asked since that Codex died.
+    /// The last unexpected exit, if this has not returned it before.
     #[must_use]
-    pub fn unreported_death(&self) -> Option<Death> {
-        self.hub.unreported_death()
+    pub fn unreported_exit(&self) -> Option<UnexpectedExit> {
+        self.hub.unreported_exit()
     }
 
-    /// How the app-server stands.
+    /// The state of the app-server.
     #[must_use]
-    pub fn standing(&self) -> Standing {
-        self.backend.standing()
+    pub fn app_server_status(&self) -> AppServerStatus {
+        self.backend.app_server_status()
     }
 
-    /// How many sessions have a turn that is under way, and how many of Codex's
-    /// questions are open in all.
+    /// The number of sessions with a running turn, and the number of all open questions.
     #[must_use]
     pub fn under_way(&self) -> (usize, usize) {
         let counts = self.hub.sessions.all();
@@ -308,7 +311,7 @@ impl Engine {
         })
     }
 
-    /// How many sessions there are that were not cancelled.
+    /// The number of sessions that were not cancelled.
     #[must_use]
     pub fn active_sessions(&self) -> usize {
         let all = self.hub.sessions.all();
@@ -316,8 +319,8 @@ impl Engine {
         active.count()
     }
 
-    /// Answers a question of Codex's as a client wants it by a call of a tool; a note is
-    /// written to the log.
+    /// Answers a question of Codex's by the client's decision in a tool call; a note is
+    /// written to the event log.
     ///
     /// # Errors
     ///
@@ -332,7 +335,7 @@ impl Engine {
         self.respond_as(DecidedBy::Client, session, action, decision, note)
     }
 
-    /// Answers a question of Codex's; a note is written to the log.
+    /// Answers a question of Codex's; a note is written to the event log.
     ///
     /// # Errors
     ///
@@ -357,8 +360,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Refuses a yes by which a command would leave a sandbox that is bounded: Codex runs
-    /// what it has asked about without one.
+    /// Refuses an approval by which a command would leave a bounded sandbox: Codex runs
+    /// approved commands without one.
     fn check_decision(
         &self,
         entry: &Entry,
@@ -378,8 +381,7 @@ impl Engine {
         }
     }
 
-    /// Leaves a question that the client's user has dismissed to whoever looks into
-    /// the session.
+    /// Leaves a question that the client's user dismissed to the readers of the session.
     ///
     /// # Errors
     ///
@@ -390,8 +392,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends a turn, if it still runs. How it ended shows in
-    /// [`inspect`](Self::inspect) a moment later.
+    /// Interrupts a turn, if it still runs. [`inspect`](Self::inspect) returns its
+    /// outcome a moment later.
     ///
     /// # Errors
     ///
@@ -401,11 +403,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends the turn that a session is at.
+    /// Interrupts the running turn of a session.
     ///
     /// # Errors
     ///
-    /// [`EngineError::NotRunning`] if it is at none.
+    /// [`EngineError::NotRunning`] if no turn runs.
     pub fn interrupt_session(&self, session: &SessionId) -> Result<(), EngineError> {
         let entry = self.entry(session)?;
         let (state, turn) = entry.look(|machine, _| (machine.state(), machine.turns()));
@@ -420,8 +422,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends a session, and the turn that it is at. Its thread can be resumed
-    /// later. One that was cancelled before stays as it is.
+    /// Cancels a session and interrupts its turn. Its thread can be resumed later. A
+    /// session that was cancelled before is not changed.
     ///
     /// # Errors
     ///
@@ -435,27 +437,26 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends a session that was begun for nothing. Its thread is forgotten, as nothing was
-    /// said in it.
+    /// Cancels a session that was not used. Its empty thread is forgotten.
     ///
     /// # Errors
     ///
     /// [`EngineError::NoSession`].
     pub fn discard(&self, session: &SessionId) -> Result<(), EngineError> {
         let entry = self.entry(session)?;
-        hub::cancel(&entry, "nothing was asked in it");
+        hub::cancel(&entry, "it was not used");
         self.observer.discarded(&entry.thread);
         Ok(())
     }
 
-    /// Ends a session like [`cancel`](Self::cancel), has Codex unload its thread, and
-    /// forgets how the thread was set: whoever takes it up later, in whatever Codex, sets it
-    /// anew.
+    /// Cancels a session like [`cancel`](Self::cancel), has Codex unload its thread, and
+    /// forgets the thread's settings: a caller that resumes it later, in any Codex, sets
+    /// them anew.
     ///
     /// # Errors
     ///
     /// [`EngineError::NoSession`].
-    pub async fn close(&self, session: &SessionId, why: &str) -> Result<Closed, EngineError> {
+    pub async fn close(&self, session: &SessionId, why: &str) -> Result<UnloadState, EngineError> {
         self.cancel(session, why)?;
         let entry = self.entry(session)?;
         let closed = unload(&entry).await;
@@ -463,7 +464,7 @@ impl Engine {
         Ok(closed)
     }
 
-    /// Brings back a thread that was archived, as one is whose unloading was interrupted.
+    /// Restores an archived thread, such as one whose unloading was interrupted.
     ///
     /// # Errors
     ///
@@ -475,63 +476,63 @@ impl Engine {
         Ok(())
     }
 
-    /// Has somebody hear all that Codex says of a session's thread, as it comes. The
-    /// engine waits for it, so it must not take long.
+    /// Passes all notifications about a session's thread to a callback as they arrive.
+    /// The engine waits for it, so it must not take long.
     ///
     /// # Errors
     ///
-    /// [`EngineError::NoSession`], and [`EngineError::ThreadInUse`] if somebody hears it
-    /// already.
-    pub fn hear(
+    /// [`EngineError::NoSession`], and [`EngineError::ThreadInUse`] if there is a
+    /// callback already.
+    pub fn set_on_notification(
         &self,
         session: &SessionId,
-        on_news: impl Fn(&Heard<'_>) + Send + Sync + 'static,
+        on_notification: impl Fn(&ThreadNotification<'_>) + Send + Sync + 'static,
     ) -> Result<(), EngineError> {
         let entry = self.entry(session)?;
-        match entry.tell_news_to(Box::new(on_news)) {
+        match entry.set_on_notification(Box::new(on_notification)) {
             true => Ok(()),
             false => Err(EngineError::ThreadInUse(entry.thread.clone())),
         }
     }
 
-    /// Has the app-server end, if one runs, with all that it has started: it does not do
-    /// what it is asked. The next call for work starts another.
+    /// Ends an app-server that no longer does what it is asked, with all processes that
+    /// it started. The next call that needs one starts another.
     pub fn give_up_codex(&self) {
         if let Some((server, _)) = self.backend.running() {
             server.connection().close();
         }
     }
 
-    /// What marks the lines of the log that are about a session.
+    /// The tracing span of a session's log lines.
     #[must_use]
     pub fn span(&self, session: &SessionId) -> Span {
         self.entry(session)
             .map_or_else(|_| Span::none(), |entry| entry.span.clone())
     }
 
-    /// How a session stands.
+    /// The state of a session.
     ///
     /// # Errors
     ///
     /// [`EngineError::NoSession`].
-    pub fn inspect(&self, session: &SessionId) -> Result<View, EngineError> {
+    pub fn inspect(&self, session: &SessionId) -> Result<TurnView, EngineError> {
         Ok(self.entry(session)?.view())
     }
 
-    /// The step that a session's turn is at; `None` without a turn. Nobody counts as
-    /// having used the session by that.
+    /// The current step of a session's turn; `None` without a turn. This does not count
+    /// as a use of the session.
     #[must_use]
     pub fn current_step(&self, session: &SessionId) -> Option<CurrentStep> {
         let entry = self.entry(session).ok()?;
         entry.look(|machine, now| machine.has_turn().then(|| machine.progress(now.instant)))
     }
 
-    /// A session, its settings included.
+    /// A session with its settings.
     ///
     /// # Errors
     ///
     /// [`EngineError::NoSession`].
-    pub fn get(&self, session: &SessionId) -> Result<Info, EngineError> {
+    pub fn get(&self, session: &SessionId) -> Result<SessionInfo, EngineError> {
         let entry = self.entry(session)?;
         entry.show_questions();
         let info = entry.info();
@@ -539,9 +540,9 @@ impl Engine {
         Ok(info)
     }
 
-    /// All sessions, in the order in which they began.
+    /// All sessions, in the order of their beginning.
     #[must_use]
-    pub fn list(&self) -> Vec<Info> {
+    pub fn list(&self) -> Vec<SessionInfo> {
         let all = self.hub.sessions.all();
         let shown = all.iter().map(|entry| {
             entry.show_questions();
@@ -550,9 +551,9 @@ impl Engine {
         shown.collect()
     }
 
-    /// The idle sessions that nobody has used for this long.
+    /// The idle sessions that have not been used for at least this long.
     #[must_use]
-    pub fn unused_for(&self, long: Duration) -> Vec<Info> {
+    pub fn unused_for(&self, long: Duration) -> Vec<SessionInfo> {
         let all = self.hub.sessions.all();
         let unused = all.iter().filter(|entry| {
             entry.look(|machine, now| {
@@ -562,7 +563,7 @@ impl Engine {
         unused.map(|entry| entry.info()).collect()
     }
 
-    /// All that Codex has said in the running turn of a session.
+    /// All text of Codex in the running turn of a session.
     ///
     /// # Errors
     ///
@@ -572,27 +573,26 @@ impl Engine {
         Ok(entry.look(|machine, _| machine.partial_text()))
     }
 
-    /// Interrupts what runs, ends Codex and waits until it is gone, a few
-    /// seconds at most.
+    /// Interrupts all turns, ends Codex and waits for its exit, a few seconds at most.
     pub async fn shut_down(&self) -> Shutdown {
         for entry in self.hub.sessions.all() {
             let effects = entry.change(Session::interrupt);
             perform(&entry, effects);
         }
-        match tokio::time::timeout(SHUTDOWN_PATIENCE, self.backend.end()).await {
+        match tokio::time::timeout(SHUTDOWN_TIMEOUT, self.backend.end()).await {
             Ok(()) => {
                 self.remove_mount_targets().await;
                 Shutdown::Complete
             }
             Err(_) => {
-                tracing::warn!("Codex takes long to end; its guard sees to it");
+                tracing::warn!("Codex has not ended in time; its guard will end it");
                 Shutdown::Unfinished
             }
         }
     }
 
-    /// The session that a text names: by its id, or by the beginning of it, 8 characters
-    /// or more. One that names none is taken as it is.
+    /// Resolves a session by its ID, or by an ID prefix of 8 characters or more. A text
+    /// that matches none is returned as an ID.
     ///
     /// # Errors
     ///
@@ -627,7 +627,8 @@ impl Engine {
     }
 }
 
-/// The one of these sessions whose id begins so, or the text as it is.
+/// Resolves an ID prefix among these sessions; a text that matches none is returned as an
+/// ID.
 fn session_named<'a>(
     text: &str,
     all: impl Iterator<Item = &'a SessionId>,
@@ -647,30 +648,30 @@ fn session_named<'a>(
     }
 }
 
-/// Has Codex unload a thread at once. One that nobody is subscribed to stays loaded, and is
-/// closed to other processes, for 30 minutes (0.153.4 and 0.169.0), or for good (0.104.0);
-/// one that is archived does not, and can be brought back at once.
-async fn unload(entry: &Entry) -> Closed {
+/// Makes Codex unload a thread at once, by archiving and restoring it. A thread without
+/// subscribers stays loaded, and closed to other processes, for 30 minutes (0.153.4 and
+/// 0.169.0) or for good (0.104.0); an archived one is unloaded at once.
+async fn unload(entry: &Entry) -> UnloadState {
     let (server, _) = entry.server();
     let params = ThreadParams {
         thread_id: &entry.thread,
     };
     let unloading = async {
         let _: Value = server
-            .call(Method::ThreadArchive, &params, UNLOAD_PATIENCE)
+            .call(Method::ThreadArchive, &params, UNLOAD_TIMEOUT)
             .await?;
         let _: Value = server
-            .call(Method::ThreadUnarchive, &params, UNLOAD_PATIENCE)
+            .call(Method::ThreadUnarchive, &params, UNLOAD_TIMEOUT)
             .await?;
         Ok::<(), CallError>(())
     };
     match unloading.await {
-        Ok(()) => Closed::Unloaded,
+        Ok(()) => UnloadState::Unloaded,
         Err(error) => {
-            // Nothing was said in it, Codex is gone, or it takes long.
+            // The thread is empty, Codex is gone, or it is slow.
             tracing::debug!("the thread is not unloaded: {error}");
             server.connection().cast(Method::ThreadUnarchive, &params);
-            Closed::MaybeLoaded
+            UnloadState::MaybeLoaded
         }
     }
 }
@@ -698,14 +699,14 @@ async fn call_once<T: DeserializeOwned>(
     method: Method,
     params: &impl Serialize,
 ) -> Result<T, EngineError> {
-    let patience = match method {
+    let timeout = match method {
         Method::TurnSteer
         | Method::BackgroundTerminalsClean
         | Method::BackgroundTerminalsList
-        | Method::BackgroundTerminalsTerminate => RPC_PATIENCE,
-        _ => THREAD_PATIENCE,
+        | Method::BackgroundTerminalsTerminate => RPC_TIMEOUT,
+        _ => THREAD_TIMEOUT,
     };
-    match server.call(method, params, patience).await {
+    match server.call(method, params, timeout).await {
         Ok(result) => Ok(result),
         Err(CallError::Closed(_)) => Err(EngineError::Gone(server.exit().await)),
         Err(CallError::Refused(refusal)) => Err(EngineError::Refused { method, refusal }),

@@ -1,9 +1,9 @@
-//! The usage limits of the account: what Codex has reported of them, and asking it.
+//! The usage limits of the account: Codex's reports of them, and queries.
 //!
-//! Codex reports them with each turn. When no recent report is there, Codex can be asked, and
-//! asks its backend. While the backend is silent, Codex before 0.130.0 answers no other
-//! request: such a release is asked in an app-server started for this question alone. Jobs
-//! that need an answer at the same time share one question.
+//! Codex reports them with each turn. Without a recent report, Codex can be asked, and
+//! asks its backend. Before 0.130.0 Codex answers no other request while it waits for its
+//! backend: such a release is asked in an app-server started only for this query. Jobs
+//! that need an answer at the same time share one query.
 
 use std::time::{Duration, SystemTime};
 
@@ -21,8 +21,8 @@ use crate::logic::limits::{full_until, is_outdated, unusable_until};
 /// How long Codex may take to answer `account/rateLimits/read`. A nearby backend takes 0.3 s.
 const READ_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long a report counts as recent. After a failed question, Codex is not asked again for
-/// as long.
+/// How long a report counts as recent. After a failed query, Codex is not asked again for
+/// the same time.
 const RECENT: Duration = Duration::from_secs(5 * 60);
 
 /// How long it may take to start a separate app-server and to get its answer.
@@ -31,7 +31,7 @@ const SEPARATE_SERVER_TIMEOUT: Duration = Duration::from_secs(8);
 /// Why the limits are not known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LimitsUnknown {
-    /// No app-server runs, and none is started only to ask.
+    /// No app-server runs, and none is started only for a query.
     #[error("no Codex is running")]
     NoCodex,
     /// There is no account.
@@ -40,7 +40,7 @@ pub enum LimitsUnknown {
     /// Only accounts of ChatGPT have such limits.
     #[error("Codex uses no ChatGPT account, and nothing else has such limits")]
     NotLimited,
-    /// The question to Codex failed, for this reason.
+    /// The query failed, for this reason.
     #[error("{0}")]
     QueryFailed(String),
 }
@@ -48,7 +48,7 @@ pub enum LimitsUnknown {
 /// A usage limit at which a turn has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LimitReached {
-    /// When it is reset, if Codex has reported that.
+    /// The time of its reset, if Codex has reported it.
     pub reset: Option<SystemTime>,
 }
 
@@ -66,14 +66,14 @@ impl ReportedLimits {
         Some((self.limits.clone(), self.at?))
     }
 
-    /// Takes in the news that come with a turn.
+    /// Merges the report of a turn.
     pub(super) fn update(&mut self, news: RateLimits) {
         if self.limits.update(news) {
             self.at = Some(Instant::now());
         }
     }
 
-    /// Takes in an answer of Codex's.
+    /// Takes over the response to a query, and returns the merged limits.
     pub(super) fn replace(&mut self, read: RateLimits) -> RateLimits {
         self.limits.replace(read);
         self.at = Some(Instant::now());
@@ -81,7 +81,7 @@ impl ReportedLimits {
     }
 }
 
-/// The last question about the limits.
+/// The last query of the limits.
 pub(super) struct LastQuery {
     began: Instant,
     ended: Instant,
@@ -89,10 +89,10 @@ pub(super) struct LastQuery {
 }
 
 impl LastQuery {
-    /// Whether its result is good for a caller that came at this moment: an answer to an
-    /// earlier question may be from before the limit was reached.
-    fn answers(&self, came: Instant) -> bool {
-        self.began >= came
+    /// Whether its result is valid for a caller that arrived at this moment: the answer
+    /// to an earlier query may precede the moment when the limit was reached.
+    fn answers(&self, arrived: Instant) -> bool {
+        self.began >= arrived
     }
 
     fn has_failed_recently(&self) -> bool {
@@ -107,8 +107,8 @@ impl Engine {
         self.hub.rate_limits().map(|(limits, _)| limits)
     }
 
-    /// How much of the account's limits is used. Without a recent report, Codex is asked; a
-    /// release that could do nothing else meanwhile is asked in an app-server of its own.
+    /// How much of the account's limits is used. Without a recent report, Codex is asked;
+    /// a release that would be blocked meanwhile is asked in a separate app-server.
     ///
     /// # Errors
     ///
@@ -120,21 +120,21 @@ impl Engine {
 
     async fn limits_of(&self, server: &AppServer) -> Result<RateLimits, LimitsUnknown> {
         check(server.account)?;
-        let came = Instant::now();
-        let mut last = self.asked.lock().await;
+        let arrived = Instant::now();
+        let mut last = self.last_query.lock().await;
         if let Some(recent) = self.recent_limits() {
             return Ok(recent);
         }
         match last.as_ref() {
-            Some(query) if query.answers(came) || query.has_failed_recently() => {
+            Some(query) if query.answers(arrived) || query.has_failed_recently() => {
                 query.result.clone()
             }
             _ => self.query(server, &mut last).await,
         }
     }
 
-    /// Asks the app-server of this engine, which must have nothing else to do, about the
-    /// limits. It is started if it does not run.
+    /// Queries the limits in the app-server of this engine, which must have no other
+    /// work. It is started if it does not run.
     ///
     /// # Errors
     ///
@@ -146,11 +146,12 @@ impl Engine {
         self.read_limits(&server).await
     }
 
-    /// Until when a turn with this provider, or that of the configuration, need not be tried,
-    /// as the account is used up. `refused` is until when an earlier turn of the same job was
-    /// refused: Codex rounds 99.5 % to 100, so that at 100 % one turn is tried for each reset.
+    /// The time until which a turn with this provider, or the configured one, need not be
+    /// tried because the account is used up. `refused` is the time until which an earlier
+    /// turn of the same job was refused: Codex rounds 99.5 % to 100, so at 100 % one turn
+    /// is tried for each reset.
     ///
-    /// A turn is tried, too, where the limits are not known, unless one was refused.
+    /// If the limits are not known, a turn is tried unless one was refused.
     pub async fn used_up(
         &self,
         provider: Option<&str>,
@@ -161,7 +162,7 @@ impl Engine {
             return None;
         }
         let refused = refused.filter(|&until| until > SystemTime::now());
-        let limits = match reads_limits_aside(&server) || refused.is_some() {
+        let limits = match reads_limits_concurrently(&server) || refused.is_some() {
             true => self.limits_of(&server).await,
             false => self.recent_limits().ok_or_else(|| {
                 let words = "this release is not asked beside other work";
@@ -177,9 +178,9 @@ impl Engine {
         }
     }
 
-    /// The limit at which a turn with this provider has just failed; `None` if time does not
-    /// lift it, as it is not that of an account of ChatGPT. Once `cancel` is cancelled, Codex
-    /// is not asked.
+    /// The limit at which a turn with this provider has just failed; `None` if waiting
+    /// does not help because it is not a limit of a ChatGPT account. Once `cancel` is
+    /// cancelled, Codex is not asked.
     pub async fn limit_reached(
         &self,
         provider: Option<&str>,
@@ -192,30 +193,30 @@ impl Engine {
         if !server.account.limits(provider) {
             return None;
         }
-        if self.reported_reset().is_none() && reads_limits_aside(&server) {
+        if self.reported_reset().is_none() && reads_limits_concurrently(&server) {
             cancel.run_until_cancelled(self.query_once(&server)).await;
         }
         let reset = self.reported_reset();
         Some(LimitReached { reset })
     }
 
-    /// When the limits are reset that are full, as far as Codex has reported that. A turn was
-    /// refused, so that credits have not lifted them.
+    /// The time at which the full limits are reset, if Codex has reported it. A turn was
+    /// refused, so credits did not lift the limits.
     fn reported_reset(&self) -> Option<SystemTime> {
         full_until(&self.rate_limits()?, SystemTime::now())
     }
 
     fn recent_limits(&self) -> Option<RateLimits> {
-        let (limits, told) = self.hub.rate_limits()?;
-        let is_recent = told.elapsed() < RECENT && !is_outdated(&limits, SystemTime::now());
+        let (limits, reported_at) = self.hub.rate_limits()?;
+        let is_recent = reported_at.elapsed() < RECENT && !is_outdated(&limits, SystemTime::now());
         is_recent.then_some(limits)
     }
 
-    /// Asks Codex, unless a question was answered while this one waited its turn.
+    /// Queries Codex, unless another query was answered while this one waited.
     async fn query_once(&self, server: &AppServer) {
-        let came = Instant::now();
-        let mut last = self.asked.lock().await;
-        if !last.as_ref().is_some_and(|query| query.answers(came))
+        let arrived = Instant::now();
+        let mut last = self.last_query.lock().await;
+        if !last.as_ref().is_some_and(|query| query.answers(arrived))
             && let Err(why) = self.query(server, &mut last).await
         {
             tracing::debug!("the usage limits are not known: {why}");
@@ -228,7 +229,7 @@ impl Engine {
         last: &mut Option<LastQuery>,
     ) -> Result<RateLimits, LimitsUnknown> {
         let began = Instant::now();
-        let result = match reads_limits_aside(server) {
+        let result = match reads_limits_concurrently(server) {
             true => self.read_limits(server).await,
             false => self.query_separate_server().await,
         };
@@ -243,15 +244,15 @@ impl Engine {
     async fn read_limits(&self, server: &AppServer) -> Result<RateLimits, LimitsUnknown> {
         let method = Method::AccountRateLimitsRead;
         let params = AccountReadParams::default();
-        let told: Result<Box<RawValue>, CallError> =
+        let response: Result<Box<RawValue>, CallError> =
             server.call(method, &params, READ_TIMEOUT).await;
-        let told = told.map_err(|error| LimitsUnknown::QueryFailed(error.to_string()))?;
-        let read = RateLimits::read(&told);
+        let response = response.map_err(|error| LimitsUnknown::QueryFailed(error.to_string()))?;
+        let read = RateLimits::read(&response);
         let limits = read.map_err(|error| LimitsUnknown::QueryFailed(error.to_string()))?;
         Ok(self.hub.replace_limits(limits))
     }
 
-    /// Asks an app-server that is started for this question alone.
+    /// Queries an app-server that is started only for this.
     async fn query_separate_server(&self) -> Result<RateLimits, LimitsUnknown> {
         let separate = Self {
             backend: self.backend.another(),
@@ -264,7 +265,7 @@ impl Engine {
     }
 }
 
-/// Whether it is worthwhile to ask about the limits of this account.
+/// Checks that an account has limits that can be queried.
 fn check(account: Account) -> Result<(), LimitsUnknown> {
     match account {
         Account::ChatGpt | Account::Unknown => Ok(()),
@@ -278,9 +279,9 @@ fn check(account: Account) -> Result<(), LimitsUnknown> {
 }
 
 /// Whether Codex answers other requests while it asks its backend about the limits.
-fn reads_limits_aside(server: &AppServer) -> bool {
+fn reads_limits_concurrently(server: &AppServer) -> bool {
     let release = server.about.codex_version().and_then(Release::parse);
-    release.is_some_and(|release| release >= Release::FIRST_TO_READ_LIMITS_ASIDE)
+    release.is_some_and(|release| release >= Release::FIRST_WITH_CONCURRENT_LIMITS)
 }
 
 #[cfg(test)]
@@ -296,7 +297,7 @@ mod tests {
 
     use super::*;
     use crate::in_memory::engine_over;
-    use crate::logic::session::Patience;
+    use crate::logic::session::Timeouts;
     use crate::{Launch, Options};
 
     /// How long the Codex of these tests takes to answer about the limits.
@@ -313,7 +314,7 @@ mod tests {
                 line_limit: DEFAULT_LINE_LIMIT,
             },
             codex_home: "/nowhere".into(),
-            patience: Patience {
+            timeouts: Timeouts {
                 approval: READ_TIME,
                 stall: READ_TIME,
             },
@@ -348,7 +349,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn turns_that_fail_at_once_share_one_question() {
+    async fn simultaneous_failures_share_one_limits_query() {
         let (engine, asked) = codex("0.169.0").await;
         let cancel = CancellationToken::new();
         let began = Instant::now();
@@ -362,7 +363,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn turn_that_fails_while_codex_is_asked_has_it_asked_again() {
+    async fn failure_during_a_limits_query_starts_another_query() {
         let (engine, asked) = codex("0.169.0").await;
         let never = CancellationToken::new();
         let later = async {
@@ -374,7 +375,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn cancelled_turn_does_not_wait_for_the_answer() {
+    async fn cancelled_turn_does_not_wait_for_the_limits_query() {
         let (engine, asked) = codex("0.169.0").await;
         let cancel = CancellationToken::new();
         let began = Instant::now();

@@ -15,22 +15,22 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
 use super::binary::CodexBinary;
-use super::complaints::Complaints;
-use super::confinement::{Conversation, NO_GIT, Wanted, Workplace};
+use super::confinement::{Conversation, NO_GIT, RequestedSettings, ThreadContext};
 use super::release::{has_command, release_of};
+use super::stderr_log::StderrLog;
 
-/// How long it may take to end once its input is closed. In the middle of a turn
-/// it doesn't end at all (0.153.4).
-const END_PATIENCE: Duration = Duration::from_secs(1);
+/// How long it may take to exit once its input is closed. During a turn it does not exit
+/// at all (0.153.4).
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A Codex that is to serve.
+/// An installed Codex whose MCP server is to be started.
 #[derive(Debug, Clone)]
 pub struct InstalledCodex {
     /// The program.
     pub binary: CodexBinary,
     /// Its home, CODEX_HOME.
     pub home: PathBuf,
-    /// Which release it is, if that is known.
+    /// Its release, if it is known.
     pub release: Option<Release>,
 }
 
@@ -55,13 +55,13 @@ fn named(release: &Option<Release>) -> String {
 }
 
 impl InstalledCodex {
-    /// The same with its release. A Codex whose release was not known is asked for it
-    /// and for its commands.
+    /// Determines the release, if it is not known, and checks that this Codex has an MCP
+    /// server.
     ///
     /// # Errors
     ///
     /// [`NoMcpServer`].
-    pub async fn identified(self) -> Result<Self, NoMcpServer> {
+    pub async fn with_release(self) -> Result<Self, NoMcpServer> {
         if self.release.is_some() {
             return Ok(self);
         }
@@ -79,23 +79,23 @@ impl InstalledCodex {
 /// A running `codex mcp-server`. Dropping it ends it and all that it started.
 pub struct McpServer {
     process: Process,
-    complaints: Complaints,
+    stderr_log: StderrLog,
 }
 
-/// What it reads and what it says.
+/// Its stdin and stdout.
 pub struct Pipes {
-    /// Closing it tells it that there is nothing more to come.
+    /// The server's input; closing it signals its end.
     pub stdin: ChildStdin,
-    /// One message a line.
+    /// The server's output, one message per line.
     pub stdout: ChildStdout,
 }
 
 impl McpServer {
-    /// Starts one. Its stderr goes to our log.
+    /// Starts a server. Its stderr goes to our log.
     ///
     /// # Errors
     ///
-    /// When the system can't start processes. See [`spawn`].
+    /// If the process cannot be started. See [`spawn`].
     pub fn start(codex: &InstalledCodex) -> io::Result<(Self, Pipes)> {
         warn_of_replaceable(&codex.binary.native);
         let mut args = vec!["mcp-server".to_owned()];
@@ -109,50 +109,51 @@ impl McpServer {
             stdout,
             stderr,
         } = streams;
-        let complaints = Complaints::listen(stderr);
+        let stderr_log = StderrLog::listen(stderr);
         let server = Self {
             process,
-            complaints,
+            stderr_log,
         };
         Ok((server, Pipes { stdin, stdout }))
     }
 
-    /// Waits for its end, which is brought about if it doesn't come soon; how it
-    /// ended, and what it said last.
+    /// Waits for its exit, and ends it if that takes too long. Returns a description of
+    /// the exit and the end of its stderr.
     pub async fn end(mut self) -> String {
-        let exit = match timeout(END_PATIENCE, self.process.wait()).await {
+        let exit = match timeout(END_TIMEOUT, self.process.wait()).await {
             Ok(Ok(exit)) => exit,
             Ok(Err(error)) => {
-                tracing::error!("can't tell how Codex ended: {error}");
+                tracing::error!("cannot determine how Codex ended: {error}");
                 Exit::Unknown
             }
             Err(_) => {
                 self.process.terminate();
                 if let Err(error) = self.process.wait().await {
-                    tracing::error!("can't tell how Codex ended: {error}");
+                    tracing::error!("cannot determine how Codex ended: {error}");
                 }
                 return "said no more and was ended".to_owned();
             }
         };
         match exit {
-            // What it says then is no reason.
+            // After a normal exit its stderr states no reason.
             Exit::Code(0) => exit.to_string(),
-            exit => format!("{exit}{}", self.complaints.last_words().await),
+            exit => format!("{exit}{}", self.stderr_log.stderr_tail().await),
         }
     }
 }
 
-/// What hides from commands what keeps Codex's own git away. Trust is told in each call that
-/// begins a thread, which names the directory (`mcp::proxy::augment`).
+/// The overrides that hide from commands the variable that keeps Codex's own git away.
+/// Trust is stated in each call that begins a thread, which names the directory
+/// (`mcp_proxy::augment`).
 fn overrides(codex: &InstalledCodex) -> Vec<String> {
     let mut config = Map::new();
-    let workplace = Workplace {
+    let workplace = ThreadContext {
         conversation: Conversation::Resumed,
         config: &UserConfig::read(&codex.home).layers(None, None),
         release: codex.release,
         trust: None,
     };
-    workplace.confine(Wanted {
+    workplace.confine(RequestedSettings {
         sandbox: &mut None,
         approval_policy: &mut None,
         config: &mut config,

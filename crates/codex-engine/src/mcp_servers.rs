@@ -1,19 +1,19 @@
-//! The MCP servers that overrides of Codex's configuration speak of.
+//! The MCP servers in overrides of Codex's configuration.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// Where Codex's configuration has them.
+/// The table of MCP servers in Codex's configuration.
 const TABLE: &str = "mcp_servers";
 
-/// How long a call of a tool may take, in seconds, in a server's entry.
+/// The key of the time limit of a tool call, in seconds, in a server's entry.
 pub(super) const TOOL_TIMEOUT: &str = "tool_timeout_sec";
 
 /// Whether Codex starts a server, in its entry.
 pub(super) const ENABLED: &str = "enabled";
 
-/// Lays the entries of servers in overrides over those that are known.
+/// Merges the entries of servers in overrides over the known ones.
 pub(super) fn in_overrides(
     overrides: &Map<String, Value>,
     servers: &mut BTreeMap<String, Map<String, Value>>,
@@ -41,8 +41,8 @@ pub(super) fn in_overrides(
     }
 }
 
-/// Sets a field of a server, in its entry among the overrides if there is one. A name that
-/// is no bare key of TOML is left alone, as Codex takes none.
+/// Sets a field of a server, in its entry among the overrides if there is one. A name
+/// that is no bare TOML key is ignored, as Codex does not accept it.
 pub(super) fn set(overrides: &mut Map<String, Value>, name: &str, field: &str, value: Value) {
     let is_bare = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
     if name.is_empty() || !name.chars().all(is_bare) {

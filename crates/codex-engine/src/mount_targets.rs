@@ -1,14 +1,13 @@
 //! Removes the mount targets that killed sandboxes of Codex leave in directories.
 //!
 //! Where a path that its sandbox protects is missing, Codex makes an empty directory to
-//! mount something on, and removes it when the command has ended. It notes who uses it in
-//! `TMPDIR/codex-bwrap-synthetic-mount-targets-UID/…/PID`, also where the directory was
-//! there before, and holds `lock` beside it meanwhile (0.153.4 and 0.169.0). A command that
-//! is killed leaves the directory and the notes.
+//! mount something on, and removes it when the command has ended. It notes the users of
+//! the directory in `TMPDIR/codex-bwrap-synthetic-mount-targets-UID/…/PID`, also if the
+//! directory existed before, and holds `lock` beside it meanwhile (0.153.4 and 0.169.0).
+//! A killed command leaves the directory and the notes.
 //!
-//! Who removes a mount target of a sandbox that runs takes the protection of the path from
-//! it. So nothing is removed while any sandbox is noted and runs, and none can begin
-//! meanwhile.
+//! Removing a mount target of a running sandbox would remove the protection of the path.
+//! So nothing is removed while any noted sandbox runs, and none can start meanwhile.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -27,12 +26,12 @@ use supervise::descendants::is_any_running;
 
 use super::Engine;
 
-/// How often the lock is tried that Codex holds while it notes a sandbox, and how long
-/// after.
+/// The number of attempts to get the lock that Codex holds while it notes a sandbox, and
+/// the pause between them.
 const ATTEMPTS: u32 = 20;
 const AGAIN_AFTER: Duration = Duration::from_millis(10);
 
-/// How many paths are noted at most.
+/// The most paths that are noted.
 const NOTED: usize = 10_000;
 
 /// The paths that Codex protects below a directory that commands may write to.
@@ -62,7 +61,7 @@ impl Engine {
 }
 
 impl MountTargets {
-    /// Notes those that are not there yet.
+    /// Notes the missing mount targets in a directory.
     fn note_missing_in(&mut self, directory: &Path) {
         let paths = PROTECTED.iter().map(|name| directory.join(name));
         let missing = paths.filter(|path| match fs::symlink_metadata(path) {
@@ -73,8 +72,8 @@ impl MountTargets {
         self.0.extend(missing.take(free));
     }
 
-    /// Removes those that are there now and empty, unless a sandbox runs. Without a register,
-    /// none has made any.
+    /// Removes the noted paths that now exist and are empty, unless a sandbox runs.
+    /// Without a register, no sandbox has created any.
     fn remove(&self, register: &Path) {
         let Some(_lock) = lock(register) else {
             return;
@@ -96,7 +95,7 @@ impl MountTargets {
     }
 }
 
-/// Codex's register of mount targets, where this is its directory for temporary files.
+/// The path of Codex's register of mount targets in its directory for temporary files.
 pub(super) fn register_in(temporary: &Path) -> PathBuf {
     let name = format!("codex-bwrap-synthetic-mount-targets-{}", geteuid().as_raw());
     temporary.join(name)
@@ -133,7 +132,7 @@ mod tests {
     const NO_PROCESS: u32 = i32::MAX.unsigned_abs();
 
     /// A directory in which all mount targets but `.codex` were missing, and a register.
-    fn stage() -> (tempfile::TempDir, MountTargets) {
+    fn fixture() -> (tempfile::TempDir, MountTargets) {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir_all(root.path().join("work/.codex")).unwrap();
         let mut targets = MountTargets::default();
@@ -150,8 +149,8 @@ mod tests {
     }
 
     #[test]
-    fn empty_targets_are_removed_and_nothing_else() {
-        let (root, targets) = stage();
+    fn only_empty_mount_targets_are_removed() {
+        let (root, targets) = fixture();
         let work = root.path().join("work");
         fs::create_dir(work.join(".agents")).unwrap();
         fs::create_dir_all(work.join(".git/objects")).unwrap();
@@ -165,7 +164,7 @@ mod tests {
 
     #[test]
     fn file_with_text_and_link_are_kept() {
-        let (root, targets) = stage();
+        let (root, targets) = fixture();
         let work = root.path().join("work");
         fs::write(work.join(".aws"), "x").unwrap();
         std::os::unix::fs::symlink(".codex", work.join(".agents")).unwrap();
@@ -176,8 +175,8 @@ mod tests {
     }
 
     #[test]
-    fn targets_stay_while_a_sandbox_runs() {
-        let (root, targets) = stage();
+    fn mount_targets_stay_while_a_sandbox_runs() {
+        let (root, targets) = fixture();
         fs::create_dir(root.path().join("work/.agents")).unwrap();
         targets.remove(&note(root.path(), std::process::id()));
         assert!(root.path().join("work/.agents").is_dir());
@@ -187,8 +186,8 @@ mod tests {
     }
 
     #[test]
-    fn targets_stay_while_codex_notes_a_sandbox() {
-        let (root, targets) = stage();
+    fn mount_targets_stay_while_codex_holds_the_lock() {
+        let (root, targets) = fixture();
         fs::create_dir(root.path().join("work/.agents")).unwrap();
         let register = note(root.path(), NO_PROCESS);
         let held = lock(&register).unwrap();

@@ -1,67 +1,67 @@
-//! Who keeps a record of what threads are given and of what comes of it.
+//! The observer of an engine, which records prompts and their outcomes.
 
 use std::path::Path;
 
-use codex_protocol::codex::{Keeping, ThreadId};
+use codex_protocol::codex::{Persistence, ThreadId};
 
-use super::command::{Settings, Start, TurnRef};
-use crate::logic::session::{ClosedQuestion, Outcome};
+use super::command::{Settings, StartThread, TurnRef};
+use crate::logic::session::{ClosedQuestion, TurnOutcome};
 
-/// Something that is given to a thread.
+/// A prompt that is about to be sent to a thread.
 #[derive(Debug, Clone, Copy)]
-pub struct Given<'a> {
+pub struct PromptRecord<'a> {
     /// The turn that it begins or adds to.
     pub turn: &'a TurnRef,
     /// The thread.
     pub thread: &'a ThreadId,
-    /// In what way.
-    pub kind: Kind,
-    /// The directory that it works in.
+    /// The kind of input.
+    pub kind: InputKind,
+    /// The thread's working directory.
     pub cwd: Option<&'a Path>,
-    /// Whether Codex writes the thread down.
-    pub keeping: Keeping,
-    /// The words.
+    /// Whether Codex writes the thread to a rollout.
+    pub persistence: Persistence,
+    /// The prompt's text.
     pub text: &'a str,
 }
 
-/// How something is given to a thread.
+/// The kind of input to a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// As the first prompt of a thread.
+pub enum InputKind {
+    /// The first prompt of a thread.
     First,
-    /// As a later one.
+    /// A later prompt.
     Reply,
-    /// Into the turn that runs.
+    /// An addition to the running turn.
     Steer,
-    /// As our own last question.
-    Farewell,
+    /// Our own question for a summary at shutdown.
+    ShutdownSummary,
 }
 
-/// Something that is done to a thread and is no prompt.
+/// An action on a thread other than a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act<'a> {
-    /// A new thread was begun from where it stands; its name.
+    /// It was forked; the new thread's ID.
     Forked(&'a ThreadId),
-    /// Its turn is to be interrupted.
+    /// Its turn is being interrupted.
     Interrupted,
-    /// Its session is ended; why.
+    /// Its session was cancelled; the reason.
     Cancelled(&'a str),
 }
 
-/// Hears of what the engine does for others. Nothing in it may wait for long: the
-/// engine waits for it.
+/// Is notified of the engine's actions. Its methods must not block for long: the engine
+/// waits for them.
 pub trait EngineObserver: Send + Sync {
-    /// A thread can be prompted from now on; how it was begun or taken up.
-    fn opened(&self, thread: &ThreadId, start: &Start) {
+    /// A thread was opened by this request, and can be prompted from now on.
+    fn opened(&self, thread: &ThreadId, start: &StartThread) {
         let _ = (thread, start);
     }
 
-    /// Codex is about to be given something.
-    fn giving(&self, given: Given<'_>) {
+    /// A prompt is about to be sent to Codex.
+    fn prompting(&self, given: PromptRecord<'_>) {
         let _ = given;
     }
 
-    /// Something was done to a thread.
+    /// An action on a thread took place.
     fn acted(&self, thread: &ThreadId, act: Act<'_>) {
         let _ = (thread, act);
     }
@@ -71,26 +71,26 @@ pub trait EngineObserver: Send + Sync {
         let _ = (thread, questions);
     }
 
-    /// A turn is over.
-    fn ended(&self, turn: &TurnRef, thread: &ThreadId, outcome: &Outcome) {
+    /// A turn has ended.
+    fn ended(&self, turn: &TurnRef, thread: &ThreadId, outcome: &TurnOutcome) {
         let _ = (turn, thread, outcome);
     }
 
-    /// A thread was begun for nothing: nobody will take it up.
+    /// A thread was not used, and will not be resumed.
     fn discarded(&self, thread: &ThreadId) {
         let _ = thread;
     }
 
-    /// How a thread was set that the engine does not know, because it is from before
-    /// the program started.
+    /// The recorded settings of a thread that the engine does not know, as it was last
+    /// used before the program started.
     fn recall(&self, thread: &ThreadId) -> Option<Settings> {
         let _ = thread;
         None
     }
 }
 
-/// Keeps no record.
+/// The observer that records nothing.
 #[derive(Debug, Clone, Copy)]
-pub struct Nobody;
+pub struct NoObserver;
 
-impl EngineObserver for Nobody {}
+impl EngineObserver for NoObserver {}

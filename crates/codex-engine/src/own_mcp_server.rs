@@ -1,108 +1,109 @@
-//! MCP servers of ours that Codex is given beside the user's own where it can't be given
-//! tools in another way: this program once more.
+//! MCP servers of this program for Codex, beside the user's own, where Codex cannot be
+//! given our tools in another way.
 
 use std::path::{Path, PathBuf};
 use std::{env, io};
 
 use serde_json::{Map, Value, json};
 
-/// Where Codex's configuration has them.
+/// The table of MCP servers in Codex's configuration.
 const TABLE: &str = "mcp_servers";
 
-/// The argument that tells a server where a thread works.
+/// The argument that names the working directory of a thread to a server.
 const ROOT: &str = "--root";
 
-/// Such a server.
+/// An MCP server of this program, for Codex's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
     name: &'static str,
     program: String,
     args: Vec<String>,
     env: Vec<(&'static str, String)>,
-    directory: Directory,
+    root_argument: RootArgument,
     approval: Approval,
 }
 
 /// Whether Codex asks before it calls a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Approval {
-    Beforehand,
-    /// As its own configuration says.
+    Preapproved,
+    /// According to Codex's configuration.
     AsConfigured,
 }
 
-/// What a server is told of the directory that a thread works in.
+/// Whether a server gets the working directory of a thread as an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Directory {
-    Untold,
-    /// `--root DIRECTORY`, where it is known. Codex 0.104.0 starts the servers of all
-    /// threads in its own directory, and newer ones in the thread's.
-    AsRoot,
+enum RootArgument {
+    Omitted,
+    /// As `--root DIRECTORY`, if it is known. Codex 0.104.0 starts the servers of all
+    /// threads in its own directory, newer releases in the thread's.
+    Passed,
 }
 
-/// Why there can't be a server.
+/// Why the path of this executable cannot be used in Codex's configuration.
 #[derive(Debug, thiserror::Error)]
-pub enum NoServer {
-    /// Nobody tells where this program is.
-    #[error("nobody tells where this program is: {0}")]
+pub enum ExecutablePathError {
+    /// The path cannot be determined.
+    #[error("cannot determine the path of this executable: {0}")]
     Unknown(io::Error),
-    /// Codex's configuration has texts only.
+    /// The path is not valid Unicode, as Codex's configuration requires.
     #[error("the path of this program is not valid Unicode: {0:?}")]
     NotText(PathBuf),
 }
 
 impl Server {
-    /// This program with these arguments, under a name of Codex's configuration. Codex
-    /// gives it HOME, LANG, PATH and TERM, and asks nobody before it calls a tool of it.
+    /// This program with these arguments, as a server of this name in Codex's
+    /// configuration. Codex passes it HOME, LANG, PATH and TERM, and calls its tools
+    /// without asking.
     ///
     /// # Errors
     ///
-    /// [`NoServer`].
-    pub fn new(name: &'static str, args: Vec<String>) -> Result<Self, NoServer> {
-        let program = env::current_exe().map_err(NoServer::Unknown)?;
+    /// [`ExecutablePathError`].
+    pub fn new(name: &'static str, args: Vec<String>) -> Result<Self, ExecutablePathError> {
+        let program = env::current_exe().map_err(ExecutablePathError::Unknown)?;
         let program = program.into_os_string().into_string();
         Ok(Self {
             name,
-            program: program.map_err(|program| NoServer::NotText(program.into()))?,
+            program: program.map_err(|program| ExecutablePathError::NotText(program.into()))?,
             args,
             env: Vec::new(),
-            directory: Directory::Untold,
-            approval: Approval::Beforehand,
+            root_argument: RootArgument::Omitted,
+            approval: Approval::Preapproved,
         })
     }
 
-    /// The same, with a variable more.
+    /// Adds a variable.
     #[must_use]
     pub fn with_variable(mut self, name: &'static str, value: String) -> Self {
         self.env.push((name, value));
         self
     }
 
-    /// The same, with tools that are not approved beforehand.
+    /// Leaves the approval of tool calls to Codex's configuration.
     #[must_use]
-    pub fn asking_first(self) -> Self {
+    pub fn without_preapproval(self) -> Self {
         Self {
             approval: Approval::AsConfigured,
             ..self
         }
     }
 
-    /// The same, which is told in which directory a thread works: by `--root DIRECTORY`, where
-    /// that is known.
+    /// Passes the working directory of the thread as `--root DIRECTORY`, if it is known.
     #[must_use]
-    pub fn told_the_directory(self) -> Self {
+    pub fn with_root_argument(self) -> Self {
         Self {
-            directory: Directory::AsRoot,
+            root_argument: RootArgument::Passed,
             ..self
         }
     }
 
-    /// It as `config.toml` has it, for a thread that works in this directory.
+    /// The entry of the server in `config.toml`, for a thread that works in this
+    /// directory.
     #[must_use]
     pub fn entry(&self, directory: Option<&Path>) -> Value {
         let mut args = self.args.clone();
         let root = directory.and_then(Path::to_str);
-        if let (Directory::AsRoot, Some(root)) = (self.directory, root) {
+        if let (RootArgument::Passed, Some(root)) = (self.root_argument, root) {
             args.extend([ROOT, root].map(str::to_owned));
         }
         let env = self.env.iter();
@@ -110,7 +111,7 @@ impl Server {
             .map(|(name, value)| ((*name).to_owned(), Value::from(value.as_str())))
             .collect();
         let mut entry = json!({ "command": self.program, "args": args, "env": env });
-        if let (Approval::Beforehand, Some(entry)) = (self.approval, entry.as_object_mut()) {
+        if let (Approval::Preapproved, Some(entry)) = (self.approval, entry.as_object_mut()) {
             entry.insert("default_tools_approval_mode".to_owned(), "approve".into());
         }
         entry
@@ -118,9 +119,9 @@ impl Server {
 }
 
 /// Adds servers to overrides of `config.toml` for a thread that works in `directory`,
-/// which is absolute. Where these speak of servers already, it is said there: Codex lays
-/// its overrides one over the other, in an order of its own. A server of the caller's
-/// that has the same name stays.
+/// which is absolute. If the overrides contain a table of servers, the entries are added
+/// there, since Codex merges overrides in an order of its own. A server of the caller's
+/// with the same name stays.
 pub fn add(overrides: &mut Map<String, Value>, servers: &[Server], directory: Option<&Path>) {
     for server in servers {
         let key = format!("{TABLE}.{}", server.name);
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_added_beside_those_that_are_there() {
+    fn server_is_added_beside_existing_ones() {
         assert_eq!(
             added(json!({ "model": "m" })),
             json!({ "model": "m", "mcp_servers.team": entry() })
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_callers_own_of_the_name_stays() {
+    fn server_of_the_caller_with_the_same_name_stays() {
         for given in [
             json!({ "mcp_servers.team": 1 }),
             json!({ "mcp_servers.team.command": "d" }),
@@ -188,9 +189,9 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_wants_it_is_told_the_directory_where_that_is_known() {
+    fn root_argument_is_passed_where_the_directory_is_known() {
         let told = server()
-            .told_the_directory()
+            .with_root_argument()
             .with_variable("NAME", "v".to_owned());
         let entry = told.entry(Some(Path::new("/a b")));
         assert_eq!(entry["args"], json!(["x", "--root", "/a b"]));
@@ -199,20 +200,20 @@ mod tests {
     }
 
     #[test]
-    fn server_that_asks_first_is_not_approved_beforehand() {
-        let entry = server().asking_first().entry(None);
+    fn server_without_preapproval_has_no_approval_mode() {
+        let entry = server().without_preapproval().entry(None);
         assert_eq!(entry, json!({ "command": "c", "args": ["x"], "env": {} }));
     }
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_directory_that_codex_can_not_be_told_is_not_told() {
+    fn root_argument_is_omitted_for_a_path_that_is_not_utf8() {
         use std::ffi::OsStr;
         use std::os::unix::ffi::OsStrExt;
 
         let odd = Path::new(OsStr::from_bytes(b"/\xff"));
         assert_eq!(
-            server().told_the_directory().entry(Some(odd))["args"],
+            server().with_root_argument().entry(Some(odd))["args"],
             json!(["x"])
         );
     }

@@ -1,26 +1,26 @@
-//! Stopping and killing what Codex's commands have left running, while the repository of a
-//! run is looked at and judged.
+//! Stops and kills processes that Codex's commands left running, while the repository of
+//! a run is inspected.
 //!
-//! A command may leave a process in the background that changes files between two steps of
-//! a look. Every process below Codex's own is stopped until the look is over; Codex itself
-//! goes on. Processes that keep starting others cannot be stopped one by one, so the
-//! commands are killed instead.
+//! A command may leave a background process that changes files between two steps of an
+//! inspection. Every process below Codex is stopped until the inspection is over; Codex
+//! itself continues. Processes that keep starting others cannot be stopped one by one, so
+//! the commands are killed instead.
 //!
 //! Codex starts each command in a session of its own, and its MCP servers in its own
 //! session, which no process of a command can join. A command in Codex's sandbox has a PID
 //! namespace, and all processes in it end with the first one.
 //!
-//! A process that exits as soon as it has started the next one is mostly gone before it can
-//! be read. It is seen all the same where its parent is stopped, and it stays a zombie: a
-//! new zombie counts as a process that runs, and its group is signalled.
+//! A process that exits as soon as it has started the next one has mostly exited before
+//! it can be read. If its parent is stopped, it remains as a zombie: a new zombie counts
+//! as running, and its group is signalled.
 //!
 //! Stopping is no barrier against a hostile process: a timer of its own can continue it.
-//! What must not be disturbed is done after the commands were killed.
+//! Steps that must not be disturbed run after the commands were killed.
 //!
-//! Of several threads in one app-server, the commands of each get a variable of their own,
-//! a [`CommandMark`]. A process counts as the thread's if it has the mark, or is below or in
-//! the session of one that has it. One that has got rid of all that is killed when no thread
-//! is at work any more.
+//! If several threads share an app-server, the commands of each get their own variable, a
+//! [`CommandMark`]. A process belongs to a thread if it has the mark, or is below or in
+//! the session of a process with the mark. A process that has shed all of that is killed
+//! when no thread is working any more.
 //!
 //! Nothing is stopped or killed where the system has no `/proc`.
 
@@ -38,27 +38,27 @@ use super::Engine;
 use super::confinement::{self, MARK};
 
 /// How long the processes have to stop before the commands are killed.
-const STOP_PATIENCE: Duration = Duration::from_secs(1);
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long killed commands have to end.
-const KILL_PATIENCE: Duration = Duration::from_secs(3);
+const KILL_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The pause before processes are listed again, where no new ones were seen: those that
-/// were signalled take a moment. New ones are signalled without a pause, as each pause
-/// lets them start more.
+/// The pause before processes are listed again if no new ones were found: signalled
+/// processes take a moment. New ones are signalled without a pause, as a pause would let
+/// them start more.
 const SCAN_PAUSE: Duration = Duration::from_millis(2);
 
 /// Why Codex's background processes may still run.
 #[derive(Debug, thiserror::Error)]
 pub enum PauseError {
-    /// Some start others faster than they are killed, or hang in the kernel.
+    /// Some processes start others faster than they are killed, or hang in the kernel.
     #[error(
         "background processes of Codex's commands still run {} s after they were first killed \
          ({count} of them)",
-        KILL_PATIENCE.as_secs()
+        KILL_TIMEOUT.as_secs()
     )]
     StillRunning {
-        /// How many were seen last.
+        /// How many were found last.
         count: usize,
     },
     /// The processes could not be listed and stopped.
@@ -71,19 +71,19 @@ pub enum PauseError {
 pub struct CommandMark(String);
 
 impl CommandMark {
-    /// A mark that no other thread has.
+    /// Creates a mark that no other thread has.
     #[must_use]
     pub fn random() -> Self {
         Self(uuid::Uuid::new_v4().simple().to_string())
     }
 
-    /// Has Codex give it to the commands of the thread with these overrides.
+    /// Makes Codex pass the mark to the commands of the thread with these overrides.
     pub fn set_in(&self, config: &mut Map<String, Value>) {
         let path = ["shell_environment_policy", "set", MARK];
         confinement::set(config, &path, self.0.as_str().into());
     }
 
-    /// Its processes among those of commands.
+    /// The processes of commands that belong to this mark.
     fn among(&self, below: &BelowCodex) -> Vec<Process> {
         let variable = format!("{MARK}={}", self.0);
         let has_mark = |process: &&Process| process.has_variable(&variable);
@@ -100,17 +100,17 @@ impl CommandMark {
     }
 }
 
-/// Processes that are stopped until this is dropped.
+/// The stopped processes. Dropping this continues them.
 #[derive(Debug, Default)]
 pub struct Paused {
-    /// The process above Codex, where there is one.
+    /// The guard of Codex, if Codex runs.
     guard: Option<Pid>,
     stopped: BTreeSet<Pid>,
 }
 
 impl Engine {
-    /// Stops all processes below Codex. Only for an engine all of whose threads are the
-    /// caller's.
+    /// Stops all processes below Codex. Only for an engine whose threads all belong to
+    /// the caller.
     ///
     /// # Errors
     ///
@@ -123,8 +123,8 @@ impl Engine {
         }
     }
 
-    /// Whether anything runs below Codex, commands or MCP servers of whichever thread. True
-    /// where that cannot be found out.
+    /// Whether any process runs below Codex, a command or an MCP server of any thread.
+    /// `true` if that cannot be determined.
     pub async fn has_processes(&self) -> bool {
         let running = self.backend.running();
         let Some(guard) = running.and_then(|(server, _)| server.guard()) else {
@@ -149,8 +149,8 @@ impl Engine {
         self.kill_some(move |below| mark.among(&below)).await
     }
 
-    /// Kills all processes of commands, and waits until they have ended. Only for an engine
-    /// none of whose threads is at work.
+    /// Kills all processes of commands, and waits until they have ended. Only for an
+    /// engine without a working thread.
     ///
     /// # Errors
     ///
@@ -190,7 +190,7 @@ impl Paused {
             guard: Some(guard),
             stopped: BTreeSet::new(),
         };
-        let end = Instant::now() + STOP_PATIENCE;
+        let end = Instant::now() + STOP_TIMEOUT;
         loop {
             let below = BelowCodex::scan(guard);
             let is_new = |process: &&Process| !paused.stopped.contains(&process.pid);
@@ -206,7 +206,7 @@ impl Paused {
             }
             signal_commands(&commands, Signal::SIGSTOP);
             for process in &others {
-                // One that has ended meanwhile needs no stopping.
+                // A process that has exited meanwhile need not be stopped.
                 let _ = kill(process.pid, Signal::SIGSTOP);
             }
             let before = paused.stopped.len();
@@ -228,19 +228,19 @@ impl Drop for Paused {
     }
 }
 
-/// What runs below Codex.
+/// The processes below Codex.
 #[derive(Debug, Default)]
 struct BelowCodex {
     /// The processes of its commands.
     commands: Vec<Process>,
-    /// Its MCP servers, and what they have started.
+    /// Its MCP servers, and the processes that they started.
     others: Vec<Process>,
     processes: Processes,
 }
 
 impl BelowCodex {
-    /// Below the guard is Codex, and below that are its commands and MCP servers. A process
-    /// that outlives its parent becomes a child of the guard.
+    /// Codex is a child of the guard; its commands and MCP servers are below Codex. A
+    /// process that outlives its parent becomes a child of the guard.
     fn scan(guard: Pid) -> Self {
         let processes = Processes::scan();
         let Some(codex) = processes.first_child(guard) else {
@@ -265,7 +265,7 @@ fn kill_until_gone(
     guard: Pid,
     which: impl Fn(BelowCodex) -> Vec<Process>,
 ) -> Result<(), PauseError> {
-    let end = Instant::now() + KILL_PATIENCE;
+    let end = Instant::now() + KILL_TIMEOUT;
     let mut seen = BTreeSet::new();
     loop {
         let commands = which(BelowCodex::scan(guard));
@@ -288,9 +288,9 @@ fn kill_until_gone(
     }
 }
 
-/// Signals the processes and their groups. A signal to a group reaches all of it at once,
-/// also those that are just being started. The groups of commands are in their own
-/// sessions, so nothing else is in them.
+/// Signals the processes and their groups. A signal to a group reaches all its processes
+/// at once, also those that are just being started. The groups of commands are in
+/// sessions of their own, so they contain no other processes.
 fn signal_commands(commands: &[Process], signal: Signal) {
     let groups: BTreeSet<Pid> = commands.iter().map(|process| process.group).collect();
     for group in groups {

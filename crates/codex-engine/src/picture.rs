@@ -1,4 +1,4 @@
-//! Pictures that Codex is to look at.
+//! Pictures in prompts: checking and copying them.
 
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -10,29 +10,29 @@ use safe_files::scratch::{self, Scratch};
 use safe_files::untrusted_file::{self, Links, ReadError};
 use serde::{Deserialize, Serialize};
 
-use crate::logic::picture_kind::{Kind, START};
+use crate::logic::picture_kind::{PictureKind, START};
 
 pub use std::fs::{File, OpenOptions};
 
-/// The largest picture that is taken, in bytes (20 MB).
+/// The largest picture that is accepted, in bytes (20 MB).
 pub const SIZE_LIMIT: u64 = 20_000_000;
 
 /// The directory of copies, in the state directory.
 const PLACE: &str = "images";
 
-/// A picture.
+/// A picture in a prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Picture {
-    /// In a file, by its absolute path.
+    /// The absolute path of a file.
     File(PathBuf),
-    /// As a data URL.
+    /// A data URL.
     Inline(String),
 }
 
-/// Why a picture can't be taken.
+/// Why a picture is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum PictureError {
-    /// The file can't be read.
+    /// The file cannot be read.
     #[error("the image {} can't be read: {error}", path.display())]
     Unreadable {
         /// The file.
@@ -40,35 +40,35 @@ pub enum PictureError {
         /// Why.
         error: io::Error,
     },
-    /// It isn't a file.
+    /// The path is not that of a file.
     #[error("the image {} is not a file", .0.display())]
     NotAFile(PathBuf),
-    /// It is too large.
+    /// The picture is too large.
     #[error("the image {name} has more than {SIZE_LIMIT} bytes")]
     TooLarge {
-        /// Which.
+        /// The name of the picture.
         name: String,
     },
-    /// It isn't a picture.
+    /// The content is not a picture.
     #[error("{name} is not a PNG, JPEG, GIF or WebP image")]
     NotAPicture {
-        /// Which.
+        /// The name of the picture.
         name: String,
     },
     /// The private copy cannot be written.
     #[error("cannot write the copy of an image for Codex: {0}")]
     Copy(io::Error),
-    /// It is somewhere else.
+    /// The picture is given by another URL.
     #[error("an image is the path of a file or a data: URL; other URLs are not fetched")]
     OtherUrl,
-    /// The data URL can't be read.
+    /// The data URL is malformed.
     #[error("the data: URL is not `data:image/…;base64,…`: {0}")]
     BadUrl(String),
 }
 
 impl Picture {
-    /// Takes a path, relative ones from `cwd` on, or a data URL. What it names is
-    /// looked at: there must be a picture now.
+    /// Parses a path, relative to `cwd`, or a data URL, and checks that it names a
+    /// picture now.
     ///
     /// # Errors
     ///
@@ -87,11 +87,11 @@ impl Picture {
     }
 }
 
-/// Copies of the pictures that Codex opens by their names, for this user alone: what
-/// was checked is what Codex opens. They are removed when this is dropped.
+/// Private copies of the pictures that Codex opens by their paths, so that Codex opens
+/// the content that was checked. They are removed when this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct PictureCopies {
-    /// The pictures as Codex is to be given them, in their order.
+    /// The pictures for Codex, in their order.
     pub(crate) pictures: Vec<Picture>,
     _directory: Option<Scratch>,
 }
@@ -129,8 +129,8 @@ fn directory_of_copies() -> io::Result<Scratch> {
     Scratch::make(&scratch::place(PLACE)?)
 }
 
-/// The copy has the name of the picture, as Codex tells the model the name; but a comma
-/// would end it on a command line of Codex's.
+/// Writes a copy under the picture's name, since Codex tells the model the name. Commas
+/// are replaced, as one would end the name on Codex's command line.
 #[expect(
     clippy::disallowed_methods,
     reason = "a new file in a directory that is ours alone"
@@ -168,7 +168,7 @@ fn read_file(path: &Path) -> Result<Vec<u8>, PictureError> {
     }
 }
 
-/// An open picture, and its beginning, which has been checked.
+/// Opens a picture and checks its beginning, which is returned too.
 fn open_file(path: &Path) -> Result<(File, Vec<u8>), PictureError> {
     let unreadable = |error| PictureError::Unreadable {
         path: path.to_owned(),
@@ -216,9 +216,9 @@ fn check_inline(url: &str) -> Result<(), PictureError> {
     }
 }
 
-/// By the first bytes. Source of GIF's: its specification (89a), 17.
+/// Checks the first bytes. Source of GIF's signature: its specification (89a), 17.
 fn is_picture(start: &[u8]) -> bool {
-    Kind::of_bytes(start).is_some()
+    PictureKind::of_bytes(start).is_some()
         || [b"GIF87a", b"GIF89a"]
             .iter()
             .any(|gif| start.starts_with(*gif))
@@ -231,7 +231,7 @@ mod tests {
     const PIXEL: &[u8] = b"\x89PNG\r\n\x1a\nrest";
 
     #[test]
-    fn a_file_must_hold_a_picture() {
+    fn file_must_hold_a_picture() {
         let directory = tempfile::tempdir().unwrap();
         let here = directory.path();
         std::fs::write(here.join("a.png"), PIXEL).unwrap();
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_data_url_must_hold_a_picture() {
+    fn data_url_must_hold_a_picture() {
         let here = Path::new("/");
         let url = format!("data:image/png;base64,{}", STANDARD.encode(PIXEL));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Which release a Codex is, and which commands it has.
+//! Determines the release of a Codex, and which commands it has.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,34 +6,34 @@ use std::time::Duration;
 use codex_protocol::codex::Release;
 use safe_files::untrusted_file::{self, Links};
 use serde::Deserialize;
-use supervise::converse::run;
 use supervise::exit::Exit;
+use supervise::short_lived::run;
 use supervise::spawn::Program;
 
 use super::binary::CodexBinary;
 
-/// How long a Codex may take to tell. It takes some 10 ms, more from a cold disk.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a Codex may take to answer. It takes about 10 ms, more from a cold disk.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest `package.json`, in bytes.
 const NOTES_LIMIT: u64 = 1024 * 1024;
 
-/// What npm notes of a package.
+/// The fields that are read of a `package.json`.
 #[derive(Deserialize)]
 struct Package {
     name: String,
     version: String,
 }
 
-/// The release of a Codex, from npm's notes where it was installed with npm, or
-/// else by asking it; `None` if it doesn't tell. Asking takes up to 5 s.
+/// The release of a Codex: from npm's `package.json` if it was installed with npm, or
+/// else from the program, which takes up to 5 s. `None` if it is not known.
 pub async fn release_of(codex: &CodexBinary) -> Option<Release> {
     if let Some(release) = noted_release(codex) {
         return Some(release);
     }
     let mut program = Program::new(&codex.native, ["--version"]);
     program.env = codex.env();
-    match run(&program, PATIENCE).await {
+    match run(&program, TIMEOUT).await {
         Ok(finished) => Release::announced(&finished.stdout)?.1,
         Err(error) => {
             tracing::warn!("`{} --version`: {error}", codex.native.display());
@@ -42,15 +42,15 @@ pub async fn release_of(codex: &CodexBinary) -> Option<Release> {
     }
 }
 
-/// The release of a Codex that was installed with npm, from npm's notes. Codex is not
-/// asked.
+/// The release of a Codex that was installed with npm, from `package.json`. Codex is not
+/// run.
 pub fn noted_release(codex: &CodexBinary) -> Option<Release> {
     as_noted_by_npm(&codex.native)
 }
 
-/// Whether a Codex has a command, if it tells. Asking takes up to 5 s.
+/// Whether a Codex has a command; `None` if that is not known. Takes up to 5 s.
 pub(super) async fn has_command(codex: &CodexBinary, name: &str) -> Option<bool> {
-    match run(&help(codex, name), PATIENCE).await {
+    match run(&help(codex, name), TIMEOUT).await {
         Ok(finished) => is_known(finished.exit),
         Err(error) => {
             tracing::warn!("`{} help {name}`: {error}", codex.native.display());
@@ -59,9 +59,9 @@ pub(super) async fn has_command(codex: &CodexBinary, name: &str) -> Option<bool>
     }
 }
 
-/// The question whether a Codex has a command; [`is_known`] reads the answer.
+/// The program that asks a Codex whether it has a command; [`is_known`] reads its exit.
 ///
-/// `codex COMMAND --help` would not do: a release without the command takes it for a
+/// `codex COMMAND --help` does not work: a release without the command treats it as a
 /// prompt and prints the general help.
 pub fn help(codex: &CodexBinary, name: &str) -> Program {
     let mut program = Program::new(&codex.native, ["help", name]);
@@ -69,7 +69,8 @@ pub fn help(codex: &CodexBinary, name: &str) -> Program {
     program
 }
 
-/// Whether the command that [`help`] asked about exists, if that can be told.
+/// Whether the command that [`help`] asked about exists; `None` if the exit does not
+/// tell.
 ///
 /// Source: Codex 0.104.0, 0.153.4 and 0.169.0.
 pub fn is_known(help: Exit) -> Option<bool> {
@@ -101,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn npm_notes_the_version_beside_the_program() {
+    fn release_is_read_from_the_npm_package() {
         let root = tempfile::tempdir().unwrap();
         let package = root.path().join("@openai/codex-linux-x64");
         let native = package.join("vendor/x86_64-unknown-linux-musl/bin/codex");

@@ -1,5 +1,5 @@
 //! Codex's own files of sessions: `sessions/YEAR/MONTH/DAY/rollout-TIME-ID.jsonl` in its
-//! home (0.104.0 to 0.169.0), a line for each thing that happened.
+//! home (0.104.0 to 0.169.0), with a line for each item.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,74 +11,74 @@ use safe_files::untrusted_file::{self, Links};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// Where rollouts are, in Codex's home.
+/// The directory of rollouts, in Codex's home.
 const SESSIONS: &str = "sessions";
 
-/// Where Codex puts those that the user has archived.
+/// The directory of archived rollouts, in Codex's home.
 const ARCHIVED: &str = "archived_sessions";
 
-/// How many directories are looked through: those of 20 years, one a day.
+/// The most directories that are searched: those of 20 years, one per day.
 const DIRECTORIES: usize = 8000;
 
 /// The longest first line that is read, in bytes. It holds instructions, too.
 const LONGEST_FIRST_LINE: u64 = 4 * 1024 * 1024;
 
-/// How long the id at the end of a rollout's name is.
+/// The length of the ID at the end of a rollout's name.
 const ID_LENGTH: usize = 36;
 
-/// What is known of the rollout of a session.
+/// The result of a search for the rollout of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rollout {
-    /// It is there.
+    /// The path of the rollout.
     At(PathBuf),
-    /// There is no such file.
+    /// There is no rollout.
     Missing,
-    /// There is more than can be looked through.
+    /// There are more directories than are searched.
     Unknown,
 }
 
-/// The sessions whose ids begin in a certain way.
+/// The sessions with a certain ID prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
-    /// All of them, in order.
+pub enum Matches {
+    /// All sessions with the prefix, in order.
     All(Vec<ThreadId>),
-    /// There is more than can be looked through.
+    /// There are more directories than are searched.
     TooMany,
 }
 
-/// Where a session was begun, as its rollout tells.
+/// The directory in which a session was begun, according to its rollout.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Begun {
-    /// In this directory.
+pub(crate) enum StartDirectory {
+    /// The directory.
     In(PathBuf),
     /// There is no rollout.
     Missing,
-    /// The rollout does not tell, or there is more than can be looked through.
+    /// The rollout does not name it, or there are more directories than are searched.
     Unknown,
 }
 
-/// The first line of a rollout, as far as it is used.
+/// The first line of a rollout, with the fields that are used.
 #[derive(Deserialize)]
 struct FirstLine<T> {
     payload: T,
 }
 
-/// Where the session was begun.
+/// The directory in which the session was begun.
 #[derive(Deserialize)]
-struct Place {
+struct DirectoryPayload {
     cwd: PathBuf,
 }
 
 /// The model provider that the session began with, which it keeps.
 #[derive(Deserialize)]
-struct Provider {
+struct ProviderPayload {
     #[serde(default)]
     model_provider: Option<String>,
 }
 
-/// What a client has given the session.
+/// The tools that a client gave the session.
 #[derive(Deserialize)]
-struct Given {
+struct ToolsPayload {
     #[serde(default)]
     dynamic_tools: Option<Vec<Tool>>,
 }
@@ -88,36 +88,35 @@ struct Tool {
     name: String,
 }
 
-/// Where a session in this CODEX_HOME was begun. Codex resumes it there (0.104.0 to
-/// 0.169.0), unless it is given another directory.
-pub(crate) fn begun(codex_home: &Path, id: &ThreadId) -> Begun {
-    let found = each(codex_home, &[ARCHIVED, SESSIONS], |path, one| {
+/// The directory in which a session in this CODEX_HOME was begun. Codex resumes it there
+/// (0.104.0 to 0.169.0), unless it is given another directory.
+pub(crate) fn start_directory(codex_home: &Path, id: &ThreadId) -> StartDirectory {
+    let found = walk(codex_home, &[ARCHIVED, SESSIONS], |path, one| {
         (one == *id).then(|| path.to_owned())
     });
     match found {
-        Walk::Found(path) => directory(&path).map_or(Begun::Unknown, Begun::In),
-        Walk::AllSeen => Begun::Missing,
-        Walk::TooMany => Begun::Unknown,
+        Walk::Found(path) => directory(&path).map_or(StartDirectory::Unknown, StartDirectory::In),
+        Walk::AllSeen => StartDirectory::Missing,
+        Walk::TooMany => StartDirectory::Unknown,
     }
 }
 
 fn directory(rollout: &Path) -> Option<PathBuf> {
-    let Place { cwd } = first_line(rollout)?;
+    let DirectoryPayload { cwd } = first_line(rollout)?;
     Some(cwd).filter(|cwd| cwd.is_absolute())
 }
 
-/// The names of the tools that a client has given the session; `None` if that can't be
-/// told.
+/// The names of the tools that a client gave the session; `None` if they are not known.
 pub(super) fn tools(rollout: &Path) -> Option<Vec<String>> {
-    let Given { dynamic_tools } = first_line(rollout)?;
+    let ToolsPayload { dynamic_tools } = first_line(rollout)?;
     let tools = dynamic_tools.unwrap_or_default();
     Some(tools.into_iter().map(|tool| tool.name).collect())
 }
 
-/// The model provider of a session, if its rollout tells.
+/// The model provider of a session, if its rollout names it.
 pub fn provider(codex_home: &Path, id: &ThreadId) -> Option<String> {
     match find(codex_home, id) {
-        Rollout::At(path) => first_line::<Provider>(&path)?.model_provider,
+        Rollout::At(path) => first_line::<ProviderPayload>(&path)?.model_provider,
         Rollout::Missing | Rollout::Unknown => None,
     }
 }
@@ -133,7 +132,7 @@ fn first_line<T: DeserializeOwned>(rollout: &Path) -> Option<T> {
 
 /// Looks for the rollout of a session in this CODEX_HOME, the newest directories first.
 pub fn find(codex_home: &Path, id: &ThreadId) -> Rollout {
-    let found = each(codex_home, &[SESSIONS], |path, one| {
+    let found = walk(codex_home, &[SESSIONS], |path, one| {
         (one == *id).then(|| Rollout::At(path.to_owned()))
     });
     match found {
@@ -143,11 +142,11 @@ pub fn find(codex_home: &Path, id: &ThreadId) -> Rollout {
     }
 }
 
-/// The sessions in this CODEX_HOME whose ids begin so.
-pub fn starting_with(codex_home: &Path, prefix: &str) -> Found {
+/// The sessions in this CODEX_HOME with this ID prefix.
+pub fn starting_with(codex_home: &Path, prefix: &str) -> Matches {
     let mut ids = BTreeSet::new();
     let whole = ThreadId::parse(prefix).ok();
-    let walked = each(codex_home, &[SESSIONS], |_, id| {
+    let walked = walk(codex_home, &[SESSIONS], |_, id| {
         let is_whole = whole.as_ref() == Some(&id);
         if id.as_str().starts_with(prefix) {
             ids.insert(id);
@@ -155,21 +154,21 @@ pub fn starting_with(codex_home: &Path, prefix: &str) -> Found {
         is_whole.then_some(())
     });
     match walked {
-        Walk::TooMany => Found::TooMany,
-        Walk::Found(()) | Walk::AllSeen => Found::All(ids.into_iter().collect()),
+        Walk::TooMany => Matches::TooMany,
+        Walk::Found(()) | Walk::AllSeen => Matches::All(ids.into_iter().collect()),
     }
 }
 
-/// How a walk through the rollouts has ended.
+/// The result of a walk through the rollouts.
 enum Walk<T> {
     Found(T),
     AllSeen,
     TooMany,
 }
 
-/// Looks at each rollout below these directories, the last first, until one is what is
-/// wanted.
-fn each<T>(
+/// Calls `look` for each rollout below these directories, the newest first, until it
+/// returns a result.
+fn walk<T>(
     codex_home: &Path,
     roots: &[&str],
     mut look: impl FnMut(&Path, ThreadId) -> Option<T>,
@@ -203,7 +202,7 @@ fn each<T>(
     Walk::AllSeen
 }
 
-/// The session of a rollout of this name.
+/// The session ID in the name of a rollout.
 fn id(name: &str) -> Option<ThreadId> {
     let stem = name.split('.').next()?.strip_prefix("rollout-")?;
     let start = stem.len().checked_sub(ID_LENGTH)?;
@@ -215,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rollout_is_found_by_its_name() {
+    fn rollout_is_found_by_its_file_name() {
         let home = tempfile::tempdir().unwrap();
         let id = ThreadId::parse("01a200a4-af16-7971-bdb2-fa12438e61e4").unwrap();
         let other = ThreadId::parse("01a200a4-af16-7971-bdb2-fa12438e61e5").unwrap();
@@ -229,7 +228,7 @@ mod tests {
         for prefix in ["01a200a4", id.as_str()] {
             assert_eq!(
                 starting_with(home.path(), prefix),
-                Found::All(vec![id.clone()])
+                Matches::All(vec![id.clone()])
             );
         }
         fs::write(
@@ -237,16 +236,16 @@ mod tests {
             "",
         )
         .unwrap();
-        let both = Found::All(vec![id.clone(), other]);
+        let both = Matches::All(vec![id.clone(), other]);
         assert_eq!(starting_with(home.path(), "01a200a4-af16"), both);
         assert_eq!(
             starting_with(home.path(), "01a200a5"),
-            Found::All(Vec::new())
+            Matches::All(Vec::new())
         );
     }
 
     #[test]
-    fn tools_are_those_of_the_first_line() {
+    fn tools_are_read_from_the_first_line() {
         let directory = tempfile::tempdir().unwrap();
         let rollout = directory.path().join("rollout.jsonl");
         let tools = |text: &str| {
@@ -264,27 +263,30 @@ mod tests {
     }
 
     #[test]
-    fn directory_of_a_session_is_in_the_first_line() {
+    fn directory_of_a_session_is_read_from_the_first_line() {
         let home = tempfile::tempdir().unwrap();
         let id = ThreadId::parse("01a200a4-af16-7971-bdb2-fa12438e61e4").unwrap();
         for day in ["sessions/2026/11/22", "archived_sessions"] {
             let day = home.path().join(day);
-            assert_eq!(begun(home.path(), &id), Begun::Missing);
+            assert_eq!(start_directory(home.path(), &id), StartDirectory::Missing);
             fs::create_dir_all(&day).unwrap();
             let path = day.join(format!("rollout-2026-11-22T00-24-46-{id}.jsonl"));
             for (text, expected) in [
                 (
                     "{\"type\":\"session_meta\",\"payload\":{\"cwd\":\"/work\"}}\n{}\n",
-                    Begun::In("/work".into()),
+                    StartDirectory::In("/work".into()),
                 ),
-                ("{\"payload\":{\"cwd\":\"work\"}}\n", Begun::Unknown),
+                (
+                    "{\"payload\":{\"cwd\":\"work\"}}\n",
+                    StartDirectory::Unknown,
+                ),
                 (
                     "{\"payload\":{}}\n{\"payload\":{\"cwd\":\"/x\"}}\n",
-                    Begun::Unknown,
+                    StartDirectory::Unknown,
                 ),
             ] {
                 fs::write(&path, text).unwrap();
-                assert_eq!(begun(home.path(), &id), expected, "{text}");
+                assert_eq!(start_directory(home.path(), &id), expected, "{text}");
             }
             fs::remove_file(&path).unwrap();
         }

@@ -1,10 +1,10 @@
-//! The sessions, by their own name and by that of their thread.
+//! The sessions, by their own ID and by that of their thread.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use codex_protocol::codex::{ApprovalPolicy, Heard, ModelOptions, ThreadId};
+use codex_protocol::codex::{ApprovalPolicy, ModelOptions, ThreadId, ThreadNotification};
 use codex_protocol::rpc::RequestId;
 use common::timestamp::Now;
 use serde_json::Value;
@@ -15,62 +15,63 @@ use tracing::Span;
 use super::EngineError;
 use super::backend::Running;
 use super::command::{
-    Alerted, Effective, Info, Open, Overrides, Prompt, SessionId, Settings, Start, View,
-    manner_over,
+    EffectiveSettings, OpenQuestion, Overrides, Prompt, SessionAlert, SessionId, SessionInfo,
+    Settings, StartThread, TurnView, overlay_model_options,
 };
-use super::observer::{EngineObserver, Kind};
-use crate::logic::session::{Effect, Fate, IDLE_POLL_INTERVAL, Patience, Session, State};
+use super::observer::{EngineObserver, InputKind};
+use crate::logic::session::{Effect, Fate, IDLE_POLL_INTERVAL, Session, State, Timeouts};
 use crate::picture::PictureCopies;
 
-/// How many sessions there may be at a time. For one more, the one gives way that
-/// was not used for longest.
+/// The most sessions at a time. For one more, the least recently used idle session is
+/// removed.
 const SESSIONS: usize = 1000;
 
-/// How many threads of sub-agents are known at a time.
+/// The most threads of sub-agents that are known at a time.
 const CHILDREN: usize = 10_000;
 
-/// Of how many threads the settings are remembered whose session is over. Of a
-/// thread beyond that Codex's rollout is left.
+/// The most threads whose settings are remembered after the end of their session. Of
+/// further threads only Codex's rollout remains.
 const REMEMBERED: usize = 10_000;
 
-/// Hears of what a person may have to see to. It must not wait.
-pub(super) type OnAlert = dyn Fn(Alerted) + Send + Sync;
+/// Receives alerts. It must not block.
+pub(super) type OnAlert = dyn Fn(SessionAlert) + Send + Sync;
 
-/// Hears all that Codex says of a thread, as it comes. It must not wait.
-pub(super) type OnNews = dyn Fn(&Heard<'_>) + Send + Sync;
+/// Receives all notifications about a thread as they arrive. It must not block.
+pub(super) type OnNotification = dyn Fn(&ThreadNotification<'_>) + Send + Sync;
 
-/// A session and what the shell has to know about it.
+/// A session and the data that the engine keeps about it.
 pub(super) struct Entry {
     pub(super) id: SessionId,
     pub(super) thread: ThreadId,
     origin: Origin,
     inner: Mutex<Inner>,
-    /// Is told of questions that are closed.
+    /// Is notified of closed questions.
     observer: Arc<dyn EngineObserver>,
     on_alert: Arc<OnAlert>,
-    on_news: OnceLock<Box<OnNews>>,
-    /// Marks the lines of the log that are about it.
+    on_notification: OnceLock<Box<OnNotification>>,
+    /// The span of its log lines.
     pub(super) span: Span,
     revision: watch::Sender<u64>,
-    /// Counts what is written to the log, and the revisions.
+    /// The number of writes to the event log, and of revisions.
     news: watch::Sender<u64>,
-    /// Who waits for the decision on a question of ours, by the name that it has in place
-    /// of Codex's.
+    /// The receivers of decisions on questions of ours, by the ID that such a question
+    /// has in place of Codex's.
     decisions: Mutex<HashMap<RequestId, oneshot::Sender<Value>>>,
 }
 
 struct Inner {
     machine: Session,
-    /// What the caller set, to be set again when the thread is taken up anew.
+    /// The settings that the caller requested, to be set again when the thread is
+    /// resumed.
     settings: Settings,
-    /// What is in effect, without the changes that are pending.
-    effective: Effective,
-    /// Changes of the settings that the next prompt is to bring.
+    /// The effective settings, without the pending changes.
+    effective: EffectiveSettings,
+    /// Changes of the settings that the next prompt will make.
     pending: Overrides,
     /// The app-server that has, or last had, the thread loaded.
     server: Running,
-    loading: Loading,
-    /// What Codex was given to look at last.
+    load_state: LoadState,
+    /// The pictures of the last prompt.
     pictures: PictureCopies,
 }
 
@@ -79,24 +80,24 @@ impl Inner {
         let settings = self.settings.with(&self.pending);
         let running = match settings.thread.approval_policy {
             Some(ApprovalPolicy::Never) => IDLE_POLL_INTERVAL,
-            _ => self.machine.patience().poll_interval(),
+            _ => self.machine.timeouts().poll_interval(),
         };
         self.machine.state().poll_interval(running)
     }
 }
 
-/// How a thread came to us.
+/// The origin of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// It was begun for us.
-    Begun,
-    /// It, or what it was forked from, was there before.
-    Before,
+    /// The thread was begun by this engine.
+    New,
+    /// The thread, or the one from which it was forked, existed before.
+    Existing,
 }
 
-/// Whether the thread is loaded in the app-server that had it last.
+/// Whether the thread is loaded in its last app-server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Loading {
+enum LoadState {
     Loaded,
     Unloaded,
 }
@@ -105,18 +106,18 @@ impl Entry {
     pub(super) fn new(
         thread: ThreadId,
         origin: Origin,
-        (settings, effective): (Settings, Effective),
+        (settings, effective): (Settings, EffectiveSettings),
         server: Running,
-        patience: Patience,
+        timeouts: Timeouts,
         observer: Arc<dyn EngineObserver>,
         on_alert: Arc<OnAlert>,
     ) -> Self {
-        let machine = Session::new(thread.as_str(), patience, now());
+        let machine = Session::new(thread.as_str(), timeouts, now());
         let id = SessionId::new();
         Self {
             observer,
             on_alert,
-            on_news: OnceLock::new(),
+            on_notification: OnceLock::new(),
             span: tracing::info_span!("session", %id, %thread),
             id,
             thread,
@@ -127,7 +128,7 @@ impl Entry {
                 effective,
                 pending: Overrides::default(),
                 server,
-                loading: Loading::Loaded,
+                load_state: LoadState::Loaded,
                 pictures: PictureCopies::default(),
             }),
             revision: watch::Sender::new(0),
@@ -136,8 +137,8 @@ impl Entry {
         }
     }
 
-    /// The decision on a question that is ours and not Codex's. There is none if the turn
-    /// ends first.
+    /// Registers a question of ours, and returns the receiver of its decision. No
+    /// decision arrives if the turn ends first.
     pub(super) fn expect_decision(&self, request: RequestId) -> oneshot::Receiver<Value> {
         let (sender, decided) = oneshot::channel();
         let mut decisions = self.decisions();
@@ -146,7 +147,7 @@ impl Entry {
         decided
     }
 
-    /// Who waits for the decision on a question of ours.
+    /// Takes the receiver of the decision on a question of ours.
     pub(super) fn decision(&self, request: &RequestId) -> Option<oneshot::Sender<Value>> {
         self.decisions().remove(request)
     }
@@ -158,37 +159,37 @@ impl Entry {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has somebody hear the news of the thread; `false` if somebody does already.
-    pub(super) fn tell_news_to(&self, on_news: Box<OnNews>) -> bool {
-        self.on_news.set(on_news).is_ok()
+    /// Sets the receiver of the thread's notifications; `false` if there is one already.
+    pub(super) fn set_on_notification(&self, on_notification: Box<OnNotification>) -> bool {
+        self.on_notification.set(on_notification).is_ok()
     }
 
-    pub(super) fn tell_news(&self, heard: &Heard<'_>) {
-        if let Some(on_news) = self.on_news.get() {
-            on_news(heard);
+    pub(super) fn notify(&self, heard: &ThreadNotification<'_>) {
+        if let Some(on_notification) = self.on_notification.get() {
+            on_notification(heard);
         }
     }
 
-    /// Keeps pictures for Codex, in place of those of the prompt before.
+    /// Keeps pictures for Codex, in place of those of the previous prompt.
     pub(super) fn keep_until_next_prompt(&self, pictures: PictureCopies) {
         self.lock().pictures = pictures;
     }
 
-    /// Lets the machine take something in and tells those who watch.
+    /// Changes the machine and wakes all watchers.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Session, Now) -> T) -> T {
         let result = self.write(change);
         self.revision.send_modify(|revision| *revision += 1);
         result
     }
 
-    /// Lets the machine take in something that changes nothing but the log.
+    /// Changes only the event log of the machine.
     pub(super) fn write<T>(&self, change: impl FnOnce(&mut Session, Now) -> T) -> T {
         let result = self.look(change);
         self.news.send_modify(|news| *news += 1);
         result
     }
 
-    /// Lets somebody look at the machine.
+    /// Accesses the machine without waking watchers.
     pub(super) fn look<T>(&self, look: impl FnOnce(&mut Session, Now) -> T) -> T {
         let (result, closed, alerts) = {
             let machine = &mut self.lock().machine;
@@ -196,7 +197,7 @@ impl Entry {
             (result, machine.take_closed(), machine.take_alerts())
         };
         for alert in alerts {
-            (self.on_alert)(Alerted {
+            (self.on_alert)(SessionAlert {
                 session: self.id.clone(),
                 thread: self.thread.clone(),
                 alert,
@@ -212,7 +213,7 @@ impl Entry {
         self.lock().machine.state()
     }
 
-    /// Notes that somebody is shown the open questions.
+    /// Marks the open questions as shown.
     pub(super) fn show_questions(&self) {
         if self.look(Session::show_questions) {
             // Their deadlines have moved.
@@ -224,32 +225,32 @@ impl Entry {
         self.lock().server.clone()
     }
 
-    /// What its turn `number` was for the thread.
-    pub(super) fn kind_of_prompt(&self, number: u64) -> Kind {
+    /// The kind of input that turn `number` was for the thread.
+    pub(super) fn kind_of_prompt(&self, number: u64) -> InputKind {
         match (self.origin, number) {
-            (Origin::Begun, 1) => Kind::First,
-            _ => Kind::Reply,
+            (Origin::New, 1) => InputKind::First,
+            _ => InputKind::Reply,
         }
     }
 
-    /// How it is to be taken up again once it is over.
-    fn keepsake(&self) -> Start {
+    /// The settings with which its thread is resumed after the session has ended.
+    fn resume_settings(&self) -> StartThread {
         let inner = self.lock();
-        Start {
+        StartThread {
             settings: inner.settings.with(&inner.pending),
-            patience: Some(inner.machine.patience()),
+            timeouts: Some(inner.machine.timeouts()),
             tag: None,
-            ..Start::default()
+            ..StartThread::default()
         }
     }
 
-    /// Those that the next prompt is to bring included.
+    /// The settings, with the pending changes.
     pub(super) fn settings(&self) -> Settings {
         let inner = self.lock();
         inner.settings.with(&inner.pending)
     }
 
-    /// The error for those who want something of a session that is over.
+    /// The error for requests to a cancelled session.
     pub(super) fn cancelled(&self) -> EngineError {
         EngineError::Cancelled {
             session: self.id.clone(),
@@ -257,19 +258,20 @@ impl Entry {
         }
     }
 
-    /// Has the next prompt change the settings.
-    pub(super) fn set_pending(&self, overrides: Overrides, manner: ModelOptions) {
+    /// Stores changes of the settings for the next prompt.
+    pub(super) fn set_pending(&self, overrides: Overrides, model_options: ModelOptions) {
         let mut inner = self.lock();
         inner.pending = overrides.over(std::mem::take(&mut inner.pending));
-        inner.settings.manner = manner_over(manner, inner.settings.manner);
+        inner.settings.model_options =
+            overlay_model_options(model_options, inner.settings.model_options);
     }
 
-    /// What a prompt changes, with what was to be changed before.
+    /// The changes of a prompt, merged over the pending ones.
     pub(super) fn with_pending(&self, overrides: Overrides) -> Overrides {
         overrides.over(self.lock().pending.clone())
     }
 
-    /// Codex has taken a prompt, and with it its changes of the settings.
+    /// Codex has accepted a prompt and its changes of the settings.
     pub(super) fn prompted(&self, prompt: &Prompt) {
         let mut inner = self.lock();
         inner.effective = inner.effective.with(&prompt.overrides);
@@ -277,22 +279,22 @@ impl Entry {
         inner.pending = Overrides::default();
     }
 
-    /// Whether the thread can be prompted there as it is.
+    /// Whether the thread is loaded in this app-server.
     pub(super) fn is_loaded_in(&self, server: &Running) -> bool {
         let inner = self.lock();
-        inner.loading == Loading::Loaded && inner.server.1 == server.1
+        inner.load_state == LoadState::Loaded && inner.server.1 == server.1
     }
 
-    pub(super) fn now_loaded_in(&self, server: Running, effective: Effective) {
+    pub(super) fn mark_loaded_in(&self, server: Running, effective: EffectiveSettings) {
         let mut inner = self.lock();
         inner.server = server;
         inner.effective = effective;
-        inner.loading = Loading::Loaded;
+        inner.load_state = LoadState::Loaded;
     }
 
-    /// Codex turns out to have unloaded the thread.
-    pub(super) fn outdate(&self) {
-        self.lock().loading = Loading::Unloaded;
+    /// Notes that Codex has unloaded the thread.
+    pub(super) fn mark_unloaded(&self) {
+        self.lock().load_state = LoadState::Unloaded;
     }
 
     pub(super) fn watch(&self) -> watch::Receiver<u64> {
@@ -303,19 +305,19 @@ impl Entry {
         self.news.subscribe()
     }
 
-    pub(super) fn view(&self) -> View {
+    pub(super) fn view(&self) -> TurnView {
         self.show_questions();
         let revision = *self.revision.borrow();
         let mut inner = self.lock();
         inner.machine.used(now());
         let machine = &inner.machine;
-        let open = machine.actions().iter().map(|action| Open {
+        let open = machine.actions().iter().map(|action| OpenQuestion {
             id: action.id.clone(),
             ask: action.ask.clone(),
             shown: action.shown(),
             expires: action.expires,
         });
-        View {
+        TurnView {
             revision,
             state: machine.state(),
             turn: machine.turns(),
@@ -327,9 +329,9 @@ impl Entry {
         }
     }
 
-    pub(super) fn info(&self) -> Info {
+    pub(super) fn info(&self) -> SessionInfo {
         let inner = self.lock();
-        Info {
+        SessionInfo {
             session: self.id.clone(),
             thread: self.thread.clone(),
             settings: inner.settings.with(&inner.pending),
@@ -339,14 +341,13 @@ impl Entry {
         }
     }
 
-    /// How long a client may well wait before it looks again; `None` if nothing will
-    /// change by itself.
+    /// The recommended time until the next poll; `None` if nothing will change by itself.
     pub(super) fn poll_interval(&self) -> Option<Duration> {
         self.lock().poll_interval()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A machine is valid after every step, also one that panicked.
+        // A machine is valid after every step, even after one that panicked.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -355,12 +356,12 @@ impl Entry {
 struct Tables {
     by_id: HashMap<SessionId, Arc<Entry>>,
     by_thread: HashMap<ThreadId, Arc<Entry>>,
-    /// The sessions whose threads have begun these threads of sub-agents.
+    /// The sessions whose threads started these threads of sub-agents.
     by_child: HashMap<String, Arc<Entry>>,
-    /// The ids in the order in which the sessions began.
+    /// The IDs in the order in which the sessions began.
     order: VecDeque<SessionId>,
-    remembered: HashMap<ThreadId, Start>,
-    /// The remembered threads, longest ago first.
+    remembered: HashMap<ThreadId, StartThread>,
+    /// The remembered threads, the oldest first.
     remembered_order: VecDeque<ThreadId>,
 }
 
@@ -372,11 +373,11 @@ impl Tables {
         self.by_child.retain(|_, parent| !is_it(parent));
         if self.by_thread.get(&entry.thread).is_some_and(is_it) {
             self.by_thread.remove(&entry.thread);
-            self.remember(entry.thread.clone(), entry.keepsake());
+            self.remember(entry.thread.clone(), entry.resume_settings());
         }
     }
 
-    /// Forgets the session that is at nothing and was not used for longest.
+    /// Removes the least recently used session without a turn.
     fn evict(&mut self) -> Option<Arc<Entry>> {
         let unused = |entry: &&Arc<Entry>| entry.look(|machine, _| !machine.has_turn());
         let since = |entry: &&Arc<Entry>| entry.look(|machine, _| machine.last_active());
@@ -386,7 +387,7 @@ impl Tables {
         Some(entry)
     }
 
-    /// Leaves nothing of a session.
+    /// Removes a session and its remembered settings.
     fn erase(&mut self, entry: &Arc<Entry>) {
         self.forget(entry);
         if !self.by_thread.contains_key(&entry.thread) {
@@ -396,7 +397,7 @@ impl Tables {
         }
     }
 
-    fn remember(&mut self, thread: ThreadId, start: Start) {
+    fn remember(&mut self, thread: ThreadId, start: StartThread) {
         if self.remembered.insert(thread.clone(), start).is_none() {
             self.remembered_order.push_back(thread);
         }
@@ -407,21 +408,21 @@ impl Tables {
         }
     }
 
-    /// It stays remembered, as the thread may not be resumed after all.
-    fn recall(&self, thread: &str) -> Option<Start> {
+    /// The settings stay remembered, as resuming the thread may fail.
+    fn recall(&self, thread: &str) -> Option<StartThread> {
         self.remembered.get(thread).cloned()
     }
 }
 
-/// A session that was added, or is there already, and one that gave way.
-pub(super) struct Added {
+/// The added or existing session of a thread, and the session that was removed for it.
+pub(super) struct AddedSession {
     pub(super) entry: Arc<Entry>,
     pub(super) evicted: Option<Arc<Entry>>,
 }
 
-/// There are too many sessions that are at work.
+/// There are too many sessions with a running turn.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Full;
+pub(super) struct TooManySessions;
 
 /// All sessions.
 #[derive(Default)]
@@ -430,20 +431,20 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// Adds a session. Returns the one that the thread has got in the meantime,
-    /// if any. One that is cancelled gives way.
-    pub(super) fn add(&self, entry: Entry) -> Result<Added, Full> {
+    /// Adds a session. If the thread has got another one meanwhile, returns that; a
+    /// cancelled one is replaced.
+    pub(super) fn add(&self, entry: Entry) -> Result<AddedSession, TooManySessions> {
         let mut tables = self.lock();
         if let Some(already) = tables.by_thread.get(&entry.thread)
             && already.state() != State::Cancelled
         {
-            return Ok(Added {
+            return Ok(AddedSession {
                 entry: Arc::clone(already),
                 evicted: None,
             });
         }
         let evicted = match tables.by_id.len() >= SESSIONS {
-            true => Some(tables.evict().ok_or(Full)?),
+            true => Some(tables.evict().ok_or(TooManySessions)?),
             false => None,
         };
         let entry = Arc::new(entry);
@@ -452,11 +453,11 @@ impl Sessions {
             .by_thread
             .insert(entry.thread.clone(), Arc::clone(&entry));
         tables.order.push_back(entry.id.clone());
-        Ok(Added { entry, evicted })
+        Ok(AddedSession { entry, evicted })
     }
 
-    /// Cancels and forgets what nobody has used for long. Returns what is to be
-    /// done about it.
+    /// Cancels and forgets sessions that have not been used for long. Returns the effects
+    /// to perform.
     pub(super) fn tidy(&self) -> Vec<(Arc<Entry>, Vec<Effect>)> {
         let mut to_do = Vec::new();
         for entry in self.all() {
@@ -465,7 +466,7 @@ impl Sessions {
                 self.forget(&entry);
             }
             if !effects.is_empty() {
-                // Those who watch it are to know.
+                // Watchers have to be woken.
                 entry.change(|_, _| ());
                 to_do.push((entry, effects));
             }
@@ -477,12 +478,12 @@ impl Sessions {
         self.lock().forget(entry);
     }
 
-    /// Forgets a session, and how its thread was set.
+    /// Removes a session and the settings of its thread.
     pub(super) fn erase(&self, entry: &Arc<Entry>) {
         self.lock().erase(entry);
     }
 
-    /// A sub-agent of a session's thread has a thread of its own.
+    /// Registers the thread of a sub-agent of a session's thread.
     pub(super) fn adopt(&self, child: &str, parent: &Arc<Entry>) {
         let mut tables = self.lock();
         if tables.by_child.len() < CHILDREN {
@@ -490,24 +491,24 @@ impl Sessions {
         }
     }
 
-    /// The session that a question about a thread is for: its own, or that of the
-    /// thread which has begun it.
+    /// The session responsible for questions of a thread: its own, or that of the thread
+    /// which started it.
     pub(super) fn responsible(&self, thread: &str) -> Option<Arc<Entry>> {
         let tables = self.lock();
         let own = tables.by_thread.get(thread);
         own.or_else(|| tables.by_child.get(thread)).cloned()
     }
 
-    /// How a thread was whose session is over, if that is remembered.
-    pub(super) fn recall(&self, thread: &str) -> Option<Start> {
+    /// The settings with which a thread can be resumed, if they are remembered.
+    pub(super) fn recall(&self, thread: &str) -> Option<StartThread> {
         let tables = self.lock();
         match tables.by_thread.get(thread) {
-            Some(entry) => Some(entry.keepsake()),
+            Some(entry) => Some(entry.resume_settings()),
             None => tables.recall(thread),
         }
     }
 
-    /// Whether it is known how a thread was set: it has a session, or had one.
+    /// Whether the thread's settings are known because it has, or had, a session.
     pub(super) fn remembers(&self, thread: &str) -> bool {
         let tables = self.lock();
         tables.by_thread.contains_key(thread) || tables.remembered.contains_key(thread)
@@ -521,13 +522,13 @@ impl Sessions {
         self.lock().by_thread.get(thread).cloned()
     }
 
-    /// Whether a session is the one that its thread has now.
+    /// Whether a session is the current one of its thread.
     pub(super) fn is_current(&self, entry: &Arc<Entry>) -> bool {
         let current = self.by_thread(entry.thread.as_str());
         current.is_some_and(|current| Arc::ptr_eq(&current, entry))
     }
 
-    /// All of them, in the order in which they began.
+    /// All sessions, in the order of their beginning.
     pub(super) fn all(&self) -> Vec<Arc<Entry>> {
         let tables = self.lock();
         let known = tables.order.iter().filter_map(|id| tables.by_id.get(id));
@@ -535,7 +536,7 @@ impl Sessions {
     }
 
     fn lock(&self) -> MutexGuard<'_, Tables> {
-        // The maps are written together and nothing in between can panic.
+        // The maps are changed together, and no step in between can panic.
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,7 @@
 //! Background terminals of a session's thread, listed and ended on request.
 //!
-//! The session machine ends them by itself when a turn is interrupted and when its
-//! session is over.
+//! The session machine ends them by itself when a turn is interrupted and when a session
+//! ends.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::sessions::Entry;
 use super::{Engine, EngineError, call};
 use crate::logic::session::State;
 
-/// How many pages of a list are read. Codex has a handful of terminals at a time.
+/// The most pages of a list that are read. Codex has a handful of terminals at a time.
 const PAGES: usize = 10;
 
 impl Engine {
@@ -68,11 +68,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends one background terminal of a session's thread, by Codex's name for it.
+    /// Ends one background terminal of a session's thread, by Codex's ID of it.
     ///
     /// # Errors
     ///
-    /// [`EngineError`]; [`EngineError::NoTerminal`] if there is none of that name, and
+    /// [`EngineError`]; [`EngineError::NoTerminal`] if there is none with this ID, and
     /// [`EngineError::UnknownMethod`] on 0.104.0.
     pub async fn end_terminal(
         &self,
@@ -99,8 +99,8 @@ impl Engine {
         }
     }
 
-    /// Asks the app-server that has the thread loaded; `None` if there is none, and so
-    /// no terminal.
+    /// Makes a request to the app-server in which the thread is loaded; `None` if there
+    /// is none, and so no terminal.
     async fn ask_holder<T: DeserializeOwned>(
         &self,
         entry: &Entry,

@@ -1,6 +1,6 @@
-//! Tools of ours that Codex's threads are given.
+//! Our tools for Codex's threads.
 //!
-//! Codex gets them with a new thread and keeps them with it.
+//! Codex receives them with a new thread and stores them with it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,22 +9,23 @@ use codex_protocol::codex::{DynamicTool, Release, ToolAnswer};
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use super::connection::Delivered;
+use super::connection::OnDelivered;
 
-/// Tools of ours for Codex's threads.
+/// Our tools for Codex's threads, and the handler of their calls.
 pub trait ThreadTools: Send + Sync {
-    /// What new threads are given. Names are letters, digits, `_` and `-`.
+    /// The tools of new threads. Names consist of letters, digits, `_` and `-`.
     fn describe(&self) -> Vec<DynamicTool>;
 
-    /// Whether somebody has to approve each call of this tool.
-    fn asks_first(&self, tool: &str) -> bool {
+    /// Whether each call of this tool needs the user's approval.
+    fn needs_approval(&self, tool: &str) -> bool {
         let _ = tool;
         false
     }
 
-    /// Answers a call, also of a tool that is not among those that are given now: a thread
-    /// keeps those that it was begun with. The future is dropped when the turn ends.
-    fn call(&self, call: Called) -> BoxFuture<'static, Reply>;
+    /// Answers a call. The tool may be missing in [`describe`](Self::describe), as a
+    /// thread keeps the tools with which it was begun. The future is dropped when the
+    /// turn ends.
+    fn call(&self, call: ToolInvocation) -> BoxFuture<'static, Reply>;
 }
 
 impl fmt::Debug for dyn ThreadTools {
@@ -33,25 +34,25 @@ impl fmt::Debug for dyn ThreadTools {
     }
 }
 
-/// A call, and where it comes from.
+/// A call of a tool, and its context.
 #[derive(Debug)]
-pub struct Called {
+pub struct ToolInvocation {
     /// The name of the tool.
     pub tool: String,
-    /// The arguments, as the model has written them: nobody has checked them.
+    /// The arguments, as the model wrote them, unchecked.
     pub arguments: Value,
-    /// Where the thread works, without links, if that is known.
+    /// The thread's working directory, without links, if it is known.
     pub cwd: Option<PathBuf>,
-    /// Which Codex asks, if it tells.
+    /// The release of the Codex that calls, if it is known.
     pub codex: Option<Release>,
 }
 
-/// What comes of a call.
+/// The reply to a call.
 pub struct Reply {
     /// The answer.
     pub answer: ToolAnswer,
-    /// What is to be done once Codex has been given the answer.
-    pub delivered: Option<Delivered>,
+    /// Called once the answer has been written to Codex.
+    pub delivered: Option<OnDelivered>,
 }
 
 impl From<ToolAnswer> for Reply {
@@ -63,7 +64,7 @@ impl From<ToolAnswer> for Reply {
     }
 }
 
-/// No tools.
+/// Gives threads no tools.
 pub struct NoTools;
 
 impl ThreadTools for NoTools {
@@ -71,7 +72,7 @@ impl ThreadTools for NoTools {
         Vec::new()
     }
 
-    fn call(&self, call: Called) -> BoxFuture<'static, Reply> {
+    fn call(&self, call: ToolInvocation) -> BoxFuture<'static, Reply> {
         let answer = ToolAnswer::refusal(format!("{} is not available here", call.tool));
         Box::pin(async { answer.into() })
     }

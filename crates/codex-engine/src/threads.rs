@@ -1,4 +1,4 @@
-//! Beginning, taking up and forking threads.
+//! Beginning, resuming and forking threads.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use codex_config::rules::GitRules;
 use codex_config::trust::directory_trust;
 use codex_config::{profile, writable_roots};
 use codex_protocol::codex::{
-    Keeping, Method, Release, SandboxMode, ThreadForkParams, ThreadId, ThreadResponse,
-    ThreadResumeParams, ThreadSettings, ThreadStartParams, ToldSandbox,
+    Method, Persistence, Release, ReportedSandbox, SandboxMode, ThreadForkParams, ThreadId,
+    ThreadResponse, ThreadResumeParams, ThreadSettings, ThreadStartParams,
 };
 use safe_files::{directory, off_runtime};
 use serde_json::{Value, json};
@@ -17,15 +17,18 @@ use serde_json::{Value, json};
 use super::app_server::AppServer;
 use super::backend::Running;
 use super::command::{
-    Effective, Known, McpServers, Opened, Refusals, Resume, SessionId, Settings, Start,
+    EffectiveSettings, KnownSettings, McpServers, OpenThread, ReportDenied, ResumeThread,
+    SessionId, Settings, StartThread,
 };
-use super::confinement::{ConfiguredSandbox, Conversation, Wanted, Workplace, left_out};
-use super::rollouts::{self, Begun};
-use super::sessions::{Added, Entry, Full, Origin};
+use super::confinement::{
+    ConfiguredSandbox, Conversation, RequestedSettings, ThreadContext, left_out,
+};
+use super::rollouts::{self, StartDirectory};
+use super::sessions::{AddedSession, Entry, Origin, TooManySessions};
 use super::{Act, Engine, EngineError, call, hub, workspace};
 use crate::logic::session::{PromptRefused, State};
 
-/// The writable directories in Codex's configuration.
+/// The key of the writable directories in Codex's configuration.
 const ROOTS: &str = "sandbox_workspace_write.writable_roots";
 
 impl Engine {
@@ -33,49 +36,49 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`EngineError`]; there is no thread then.
-    pub async fn start(&self, mut start: Start) -> Result<Opened, EngineError> {
+    /// [`EngineError`]; no thread was begun then.
+    pub async fn start(&self, mut start: StartThread) -> Result<OpenThread, EngineError> {
         let thread = &mut start.settings.thread;
         let cwd = self.working_directory(thread.cwd.take())?;
         writable_roots::resolve(&mut thread.config, &cwd);
         thread.cwd = Some(cwd);
         let running = self.backend.ready(&self.hub).await?;
         let settings = self.confined(&start.settings, &running.0, Conversation::New)?;
-        if running.0.account.stops_new(&settings) {
-            return Err(self.without_login(&running.0));
+        if running.0.account.blocks_new(&settings) {
+            return Err(self.login_error(&running.0));
         }
         let tools = self.hub.tools().describe();
         let params = ThreadStartParams {
             settings: &settings,
-            keeping: start.settings.keeping,
-            raw_events: start.refusals == Refusals::Told,
+            persistence: start.settings.persistence,
+            raw_events: start.report_denied == ReportDenied::On,
             dynamic_tools: &tools,
         };
-        let begun: ThreadResponse = call(&running.0, Method::ThreadStart, &params).await?;
-        let entry = self.enter(&begun, Origin::Begun, start, running)?;
-        Ok(opened(&entry, begun.sandbox))
+        let started: ThreadResponse = call(&running.0, Method::ThreadStart, &params).await?;
+        let entry = self.add_session(&started, Origin::New, start, running)?;
+        Ok(opened(&entry, started.sandbox))
     }
 
-    /// Takes up a thread: one of ours, or any other that Codex can resume. What
-    /// was set for it before is set again.
+    /// Resumes a thread: one of ours, or any other that Codex can resume. Its earlier
+    /// settings are set again.
     ///
     /// # Errors
     ///
-    /// [`EngineError`]; the thread is as it was then.
-    pub async fn resume(&self, resume: Resume) -> Result<Opened, EngineError> {
-        let Resume { thread, mut start } = resume;
-        if start.settings.keeping == Keeping::Ephemeral {
+    /// [`EngineError`]; the thread is unchanged then.
+    pub async fn resume(&self, resume: ResumeThread) -> Result<OpenThread, EngineError> {
+        let ResumeThread { thread, mut start } = resume;
+        if start.settings.persistence == Persistence::Ephemeral {
             return Err(EngineError::AlreadyWritten);
         }
-        let given = &mut start.settings.thread;
-        if let Some(cwd) = given.cwd.take() {
-            given.cwd = Some(self.working_directory(Some(cwd))?);
+        let requested = &mut start.settings.thread;
+        if let Some(cwd) = requested.cwd.take() {
+            requested.cwd = Some(self.working_directory(Some(cwd))?);
         }
-        let base = match &given.cwd {
+        let base = match &requested.cwd {
             Some(cwd) => cwd.clone(),
             None => self.working_directory(None)?,
         };
-        writable_roots::resolve(&mut given.config, &base);
+        writable_roots::resolve(&mut requested.config, &base);
         if let Some(entry) = self.hub.sessions.by_thread(thread.as_str()) {
             match entry.state() {
                 State::Cancelled if entry.look(|machine, _| machine.has_turn()) => {
@@ -86,87 +89,94 @@ impl Engine {
             }
         }
         let before = self.hub.sessions.recall(thread.as_str());
-        let before = before.unwrap_or_else(|| self.recorded(&thread));
+        let before = before.unwrap_or_else(|| self.recorded_settings(&thread));
         start.settings = start.settings.over(before.settings);
-        start.patience = start.patience.or(before.patience);
+        start.timeouts = start.timeouts.or(before.timeouts);
         if start.settings.thread.cwd.is_none() {
-            start.settings.thread.cwd = self.begun_in(&thread).await?;
+            start.settings.thread.cwd = self.start_directory(&thread).await?;
         }
         let running = self.backend.ready(&self.hub).await?;
         let settings = self.confined(&start.settings, &running.0, Conversation::Resumed)?;
         let directories = start.directories.take();
         let resumed = resume_in(&running.0, &thread, &settings, directories.as_deref()).await?;
-        if running.0.account.stops_resumed(&resumed) {
-            return Err(self.without_login(&running.0));
+        if running.0.account.blocks_resumed(&resumed) {
+            return Err(self.login_error(&running.0));
         }
         if start.settings.thread.cwd.is_none() {
-            start.settings.thread.cwd = told_directory(&running.0, &resumed)?;
+            start.settings.thread.cwd = reported_directory(&running.0, &resumed)?;
         }
-        self.tell_missing_tools(&resumed).await;
-        let entry = self.enter(&resumed, Origin::Before, start, running)?;
+        self.warn_of_missing_tools(&resumed).await;
+        let entry = self.add_session(&resumed, Origin::Existing, start, running)?;
         Ok(opened(&entry, resumed.sandbox))
     }
 
-    /// Tells the user of tools that a thread was begun without: Codex gives none later.
-    async fn tell_missing_tools(&self, resumed: &ThreadResponse) {
-        let wanted = self.hub.tools().describe();
-        let (false, Some(path)) = (wanted.is_empty(), resumed.thread.path.clone()) else {
+    /// Warns the user of tools that a resumed thread lacks: Codex accepts none later.
+    async fn warn_of_missing_tools(&self, resumed: &ThreadResponse) {
+        let offered = self.hub.tools().describe();
+        let (false, Some(path)) = (offered.is_empty(), resumed.thread.path.clone()) else {
             return;
         };
-        // Where that can't be found out, nothing is said: the thread works all the same.
+        // If that cannot be determined, there is no warning: the thread works anyway.
         let Ok(Some(has)) = off_runtime::run(move || rollouts::tools(&path)).await else {
             return;
         };
-        let wanted = wanted.into_iter().map(|tool| tool.name);
-        let missing: Vec<String> = wanted.filter(|name| !has.contains(name)).collect();
+        let offered = offered.into_iter().map(|tool| tool.name);
+        let missing: Vec<String> = offered.filter(|name| !has.contains(name)).collect();
         if !missing.is_empty() {
             (self.warn)(format!(
-                "the thread {} goes on without {}: it was begun without, and Codex gives tools \
-                 to new threads only. Begin a new thread to have them.",
+                "the thread {} continues without {}: it was begun without, and Codex accepts \
+                 tools for new threads only. Begin a new thread to have them.",
                 resumed.thread.id,
                 missing.join(", ")
             ));
         }
     }
 
-    /// Where a thread works that was not begun here. Codex has to be told whether the user
-    /// trusts that directory before it reads its files. `None` if Codex has no file of the
-    /// thread; it refuses to resume it then.
-    async fn begun_in(&self, thread: &ThreadId) -> Result<Option<PathBuf>, EngineError> {
+    /// The directory of a thread that was not begun here. Codex must know whether the
+    /// user trusts it before it reads the directory's files. `None` if Codex has no
+    /// rollout of the thread; it then refuses to resume it.
+    async fn start_directory(&self, thread: &ThreadId) -> Result<Option<PathBuf>, EngineError> {
         let (codex_home, id) = (self.options.codex_home.clone(), thread.clone());
-        let begun = off_runtime::run(move || match rollouts::begun(&codex_home, &id) {
-            Begun::In(cwd) if !cwd.is_dir() => Err(EngineError::NoDirectory(cwd)),
-            Begun::In(cwd) => Ok(Some(cwd)),
-            Begun::Missing => Ok(None),
-            Begun::Unknown => Err(EngineError::UnknownDirectory(id)),
-        });
-        begun.await?
+        let directory =
+            off_runtime::run(move || match rollouts::start_directory(&codex_home, &id) {
+                StartDirectory::In(cwd) if !cwd.is_dir() => Err(EngineError::NoDirectory(cwd)),
+                StartDirectory::In(cwd) => Ok(Some(cwd)),
+                StartDirectory::Missing => Ok(None),
+                StartDirectory::Unknown => Err(EngineError::UnknownDirectory(id)),
+            });
+        directory.await?
     }
 
-    /// What is known of how a thread was set.
+    /// What is known of a thread's settings.
     #[must_use]
-    pub fn known(&self, thread: &ThreadId) -> Known {
+    pub fn known_settings(&self, thread: &ThreadId) -> KnownSettings {
         match self.hub.sessions.remembers(thread.as_str()) {
-            true => Known::Here,
+            true => KnownSettings::Remembered,
             false => self
                 .observer
                 .recall(thread)
-                .map_or(Known::Unknown, |settings| Known::Before(Box::new(settings))),
+                .map_or(KnownSettings::Unknown, |settings| {
+                    KnownSettings::Recorded(Box::new(settings))
+                }),
         }
     }
 
-    /// How a thread from before the program started was set.
-    fn recorded(&self, thread: &ThreadId) -> Start {
-        Start {
+    /// The recorded settings of a thread from before the program started.
+    fn recorded_settings(&self, thread: &ThreadId) -> StartThread {
+        StartThread {
             settings: self.observer.recall(thread).unwrap_or_default(),
-            ..Start::default()
+            ..StartThread::default()
         }
     }
 
-    /// A thread whose session we have: what is new of the settings holds from its
-    /// next turn on.
-    async fn resume_live(&self, entry: &Arc<Entry>, start: Start) -> Result<Opened, EngineError> {
-        if entry.look(|machine, _| machine.has_turn()) && start != Start::default() {
+    /// Resumes a thread that has a session: changes of the settings apply from its next
+    /// turn on.
+    async fn resume_live(
+        &self,
+        entry: &Arc<Entry>,
+        start: StartThread,
+    ) -> Result<OpenThread, EngineError> {
+        if entry.look(|machine, _| machine.has_turn()) && start != StartThread::default() {
             return Err(EngineError::Busy(PromptRefused::Running));
         }
         let pending = start.settings.changeable();
@@ -175,21 +185,21 @@ impl Engine {
             session: entry.id.clone(),
         })?;
         self.load(entry).await?;
-        entry.set_pending(pending, start.settings.manner);
-        if let Some(patience) = start.patience {
-            entry.look(|machine, _| machine.set_patience(patience));
+        entry.set_pending(pending, start.settings.model_options);
+        if let Some(timeouts) = start.timeouts {
+            entry.look(|machine, _| machine.set_timeouts(timeouts));
         }
         entry.change(|machine, _| machine.recovered());
-        Ok(opened(entry, ToldSandbox::Unknown))
+        Ok(opened(entry, ReportedSandbox::Unknown))
     }
 
-    /// Begins a thread that goes on from where a session's thread stands now. The
-    /// session itself stays as it is.
+    /// Begins a thread that continues from the current state of a session's thread. The
+    /// session itself is unchanged.
     ///
     /// # Errors
     ///
-    /// [`EngineError`]; there is no new thread then.
-    pub async fn fork(&self, session: &SessionId) -> Result<Opened, EngineError> {
+    /// [`EngineError`]; no thread was begun then.
+    pub async fn fork(&self, session: &SessionId) -> Result<OpenThread, EngineError> {
         let entry = self.entry(session)?;
         if entry.state() == State::Cancelled {
             return Err(entry.cancelled());
@@ -206,17 +216,17 @@ impl Engine {
         let forked = forked.map_err(|error| error.about_fork(&entry.thread))?;
         let act = Act::Forked(&forked.thread.id);
         self.observer.acted(&entry.thread, act);
-        let start = Start {
+        let start = StartThread {
             settings,
-            patience: Some(entry.look(|machine, _| machine.patience())),
-            ..Start::default()
+            timeouts: Some(entry.look(|machine, _| machine.timeouts())),
+            ..StartThread::default()
         };
-        let entry = self.enter(&forked, Origin::Before, start, running)?;
+        let entry = self.add_session(&forked, Origin::Existing, start, running)?;
         Ok(opened(&entry, forked.sandbox))
     }
 
-    /// Sees to it that the thread of a session is loaded in the app-server that
-    /// runs now, with its settings.
+    /// Makes sure that the thread of a session is loaded in the current app-server, with
+    /// its settings.
     pub(super) async fn load(&self, entry: &Arc<Entry>) -> Result<(), EngineError> {
         let running = self.backend.ready(&self.hub).await?;
         if entry.is_loaded_in(&running) {
@@ -224,57 +234,57 @@ impl Engine {
         }
         let settings = self.confined(&entry.settings(), &running.0, Conversation::Resumed)?;
         let resumed = resume_in(&running.0, &entry.thread, &settings, None).await?;
-        let effective = Effective::told(&resumed, &entry.settings().thread);
-        entry.now_loaded_in(running, effective);
+        let effective = EffectiveSettings::from_response(&resumed, &entry.settings().thread);
+        entry.mark_loaded_in(running, effective);
         Ok(())
     }
 
-    /// Ends an app-server without a login, as it would not see one that comes later;
-    /// unless it works for threads that need none.
-    fn without_login(&self, server: &AppServer) -> EngineError {
+    /// The error of a missing login. The app-server is ended, as it would not notice a
+    /// later login, unless it works for threads that need none.
+    fn login_error(&self, server: &AppServer) -> EngineError {
         if self.under_way().0 == 0 {
             server.connection().close();
         }
         EngineError::NoLogin
     }
 
-    fn enter(
+    fn add_session(
         &self,
         response: &ThreadResponse,
         origin: Origin,
-        start: Start,
+        start: StartThread,
         running: Running,
     ) -> Result<Arc<Entry>, EngineError> {
-        let patience = start.patience.unwrap_or(self.options.patience);
+        let timeouts = start.timeouts.unwrap_or(self.options.timeouts);
         let opened = start.clone();
         let observer = Arc::clone(&self.observer);
         let on_alert = Arc::clone(&self.on_alert);
-        let effective = Effective::told(response, &start.settings.thread);
+        let effective = EffectiveSettings::from_response(response, &start.settings.thread);
         let settings = (start.settings, effective);
         let thread = response.thread.id.clone();
         let entry = Entry::new(
-            thread, origin, settings, running, patience, observer, on_alert,
+            thread, origin, settings, running, timeouts, observer, on_alert,
         );
-        let Added { entry, evicted } = self
+        let AddedSession { entry, evicted } = self
             .hub
             .sessions
             .add(entry)
-            .map_err(|Full| EngineError::TooManySessions)?;
+            .map_err(|TooManySessions| EngineError::TooManySessions)?;
         let begins = match origin {
-            Origin::Begun => "a session begins",
-            Origin::Before => "a session begins, of a thread that was there before",
+            Origin::New => "a session begins",
+            Origin::Existing => "a session begins, of a thread that was there before",
         };
         entry.span.in_scope(|| tracing::info!("{begins}"));
         self.observer.opened(&entry.thread, &opened);
         if let Some(evicted) = evicted {
-            hub::cancel(&evicted, "it was not used for long, and others began");
+            hub::cancel(&evicted, "it was not used for long, and new sessions began");
         }
         Ok(entry)
     }
 
-    /// A working directory, absolute and without links: Codex gets the path that is checked
-    /// before each prompt. Codex runs happily in a directory that isn't there, and every
-    /// command in it fails; so it is checked here.
+    /// A working directory, absolute and without links: Codex gets the path that is
+    /// checked before each prompt. Codex would accept a missing directory, and every
+    /// command in it would fail, so it is checked here.
     pub(super) fn working_directory(&self, cwd: Option<PathBuf>) -> Result<PathBuf, EngineError> {
         let here = std::env::current_dir().map_err(EngineError::NoCurrentDirectory)?;
         let cwd = here.join(cwd.unwrap_or_default());
@@ -284,7 +294,7 @@ impl Engine {
         }
     }
 
-    /// The thread's settings as Codex gets them: complete, and such that nothing of the
+    /// The complete settings of a thread for Codex, confined so that no program of the
     /// repository runs outside of the sandbox.
     fn confined(
         &self,
@@ -313,16 +323,16 @@ impl Engine {
             && thread.sandbox.is_none()
             && let Some(configured) = ConfiguredSandbox::of(&thread.config, &config)
         {
-            // Of what the thread had before, nobody knows that it is within the bound.
+            // The thread's earlier sandbox may exceed the bound.
             configured.set_in(&mut thread.config);
         }
-        let workplace = Workplace {
+        let workplace = ThreadContext {
             conversation,
             config: &config,
             release: server.about.codex_version().and_then(Release::parse),
             trust: trust.as_ref(),
         };
-        workplace.confine(Wanted {
+        workplace.confine(RequestedSettings {
             sandbox: &mut thread.sandbox,
             approval_policy: &mut thread.approval_policy,
             config: &mut thread.config,
@@ -355,29 +365,29 @@ impl Engine {
         Some(format!("{rules}. {}", GitRules::HINT))
     }
 
-    /// The thread's settings with the profile's below them.
+    /// The thread's settings, merged over those of the profile.
     pub(super) fn with_profile(&self, settings: &Settings) -> Result<ThreadSettings, EngineError> {
         let mut thread = settings.thread.clone();
         if let Some(profile) = &settings.profile {
             let mut config = profile::overrides(&self.options.codex_home, profile)?;
-            profile::lay_over(&mut config, std::mem::take(&mut thread.config));
+            profile::overlay(&mut config, std::mem::take(&mut thread.config));
             thread.config = config;
         }
         Ok(thread)
     }
 }
 
-fn opened(entry: &Entry, sandbox: ToldSandbox) -> Opened {
-    Opened {
+fn opened(entry: &Entry, sandbox: ReportedSandbox) -> OpenThread {
+    OpenThread {
         session: entry.id.clone(),
         thread: entry.thread.clone(),
         sandbox: sandbox.mode(),
     }
 }
 
-/// Where a thread works that was not begun here, which only Codex knows. One that is
-/// refused is unloaded, so that it can be resumed with another directory.
-fn told_directory(
+/// The directory of a resumed thread that only Codex knows. If it is refused, the thread
+/// is unloaded, so that it can be resumed with another directory.
+fn reported_directory(
     server: &AppServer,
     resumed: &ThreadResponse,
 ) -> Result<Option<PathBuf>, EngineError> {

@@ -1,12 +1,14 @@
 //! Calls of our tools by Codex's threads.
 //!
-//! A call waits in Codex without a limit, so each is answered: at once where the session is
-//! over, by the tool else. Of one whose turn ends Codex wants no answer any more, and does
-//! not say so.
+//! A call waits in Codex without a limit, so each one is answered: by the tool, or by a
+//! refusal if the session is over. When the turn of a call ends, Codex no longer expects
+//! an answer, without reporting that.
 
 use std::sync::Arc;
 
-use codex_protocol::codex::{Ask, Heard, McpElicitation, Release, ToolAnswer, ToolCall};
+use codex_protocol::codex::{
+    Ask, McpElicitation, Release, ThreadNotification, ToolAnswer, ToolCall,
+};
 use codex_protocol::rpc::RequestId;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -15,41 +17,41 @@ use tracing::Instrument as _;
 use super::command::new_action_id;
 use super::effects::perform;
 use super::sessions::{Entry, Sessions};
-use super::thread_tools::{Called, Reply, ThreadTools};
-use crate::logic::session::{Asked, Session};
+use super::thread_tools::{Reply, ThreadTools, ToolInvocation};
+use crate::logic::session::{IncomingQuestion, Session};
 
-/// The approval policy under which nobody is asked.
+/// The approval policy that asks nobody.
 const NEVER: &str = "never";
 
-/// What a person is told who is asked about a call: whose tool it is.
+/// The name of the server in the question about a call.
 const OURS: &str = "codex-mcp";
 
-/// Who tells of the step that a call is.
+/// Who reports the step of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    /// Codex; or nobody, as for those of sub-agents.
+enum StepReporter {
+    /// Codex, or nobody, as for calls of sub-agents.
     Codex,
-    /// We: Codex before 0.106 has no steps for calls.
+    /// This engine: Codex before 0.106 reports no steps for calls.
     Us,
 }
 
-/// A call that waits for its answer.
-struct Open {
+/// A call that has not been answered yet.
+struct PendingCall {
     entry: Arc<Entry>,
     tools: Arc<dyn ThreadTools>,
     request: RequestId,
     call: ToolCall,
-    /// The turn of the session that it belongs to.
+    /// The number of the session's turn.
     turn: u64,
-    step: Step,
+    step: StepReporter,
 }
 
-/// Takes a call of one of `tools`.
+/// Starts answering a call of one of `tools`.
 ///
 /// # Errors
 ///
-/// Why it is answered at once, in words for the model.
-pub(super) fn take(
+/// Why the call is refused, as text for the model.
+pub(super) fn accept(
     sessions: &Sessions,
     tools: Arc<dyn ThreadTools>,
     request: RequestId,
@@ -57,33 +59,33 @@ pub(super) fn take(
 ) -> Result<(), &'static str> {
     let responsible = sessions.responsible(&call.thread_id);
     let entry = responsible.ok_or("this thread has no session any more")?;
-    let goes_on = |machine: &Session| machine.has_turn() && !machine.is_being_interrupted();
-    let (turn, goes_on, told) = entry.look(|machine, _| {
-        let told = machine.has_step(&call.call_id);
-        (machine.turns(), goes_on(machine), told)
+    let continues = |machine: &Session| machine.has_turn() && !machine.is_being_interrupted();
+    let (turn, continues, is_reported) = entry.look(|machine, _| {
+        let is_reported = machine.has_step(&call.call_id);
+        (machine.turns(), continues(machine), is_reported)
     });
-    if !goes_on {
+    if !continues {
         return Err("the turn is over");
     }
     let is_own = entry.thread.as_str() == call.thread_id;
-    let open = Open {
+    let open = PendingCall {
         tools,
         request,
         call,
         turn,
-        step: match is_own && !told {
-            true => Step::Us,
-            false => Step::Codex,
+        step: match is_own && !is_reported {
+            true => StepReporter::Us,
+            false => StepReporter::Codex,
         },
         entry,
     };
-    open.tell("item/started", None);
+    open.report_step("item/started", None);
     let span = open.entry.span.clone();
     tokio::spawn(open.answer().instrument(span));
     Ok(())
 }
 
-impl Open {
+impl PendingCall {
     async fn answer(self) {
         let (server, _) = self.entry.server();
         let reply = tokio::select! {
@@ -91,7 +93,7 @@ impl Open {
             () = self.turn_ends() => return,
             reply = self.reply() => reply,
         };
-        self.tell("item/completed", Some(&reply.answer));
+        self.report_step("item/completed", Some(&reply.answer));
         server
             .connection()
             .answer_and_then(&self.request, &reply.answer, reply.delivered);
@@ -99,25 +101,25 @@ impl Open {
 
     async fn turn_ends(&self) {
         let mut revision = self.entry.watch();
-        let goes_on = || {
+        let continues = || {
             self.entry
                 .look(|machine, _| machine.has_turn() && machine.turns() == self.turn)
         };
-        while goes_on() {
-            // Fails only without the entry, which is here.
+        while continues() {
+            // Fails only without the entry, which this holds.
             let _ = revision.changed().await;
         }
     }
 
     async fn reply(&self) -> Reply {
         let tool = &self.call.tool;
-        if self.tools.asks_first(tool)
+        if self.tools.needs_approval(tool)
             && let Err(why) = self.approval().await
         {
             return ToolAnswer::refusal(format!("{tool} was not called: {why}")).into();
         }
         let (server, _) = self.entry.server();
-        let called = Called {
+        let called = ToolInvocation {
             tool: tool.clone(),
             arguments: self.call.arguments.clone(),
             cwd: self.entry.settings().thread.cwd,
@@ -126,7 +128,7 @@ impl Open {
         self.tools.call(called).await
     }
 
-    /// Has a person asked about the call, as Codex does about those of MCP servers.
+    /// Asks a person to approve the call, as Codex does for calls of MCP servers.
     async fn approval(&self) -> Result<(), &'static str> {
         let policy = self.entry.info().effective.approval_policy;
         if policy.is_some_and(|policy| policy == NEVER) {
@@ -136,13 +138,15 @@ impl Open {
         let request = RequestId::Text(format!("{OURS}:{}", id.0));
         let decided = self.entry.expect_decision(request.clone());
         let question = self.question();
-        let asked = Asked {
+        let question = IncomingQuestion {
             id,
             request,
             params: json!(question),
             ask: Ask::McpElicitation(question),
         };
-        let effects = self.entry.change(|machine, now| machine.asked(asked, now));
+        let effects = self
+            .entry
+            .change(|machine, now| machine.on_question(question, now));
         perform(&self.entry, effects);
         match decided.await {
             Ok(result) if result.get("action").is_some_and(|it| it == "accept") => Ok(()),
@@ -164,9 +168,9 @@ impl Open {
         }
     }
 
-    /// Tells the session of the step, unless Codex does.
-    fn tell(&self, method: &str, answer: Option<&ToolAnswer>) {
-        if self.step == Step::Codex {
+    /// Reports the step to the session, unless Codex does.
+    fn report_step(&self, method: &str, answer: Option<&ToolAnswer>) {
+        if self.step == StepReporter::Codex {
             return;
         }
         let status = match answer {
@@ -189,12 +193,14 @@ impl Open {
             },
         }));
         let Ok(params) = params else { return };
-        self.hear(method, &params);
+        self.notify_session(method, &params);
     }
 
-    fn hear(&self, method: &str, params: &RawValue) {
-        if let Ok(Some(heard)) = Heard::read(method, params) {
-            let effects = self.entry.change(|machine, now| machine.heard(heard, now));
+    fn notify_session(&self, method: &str, params: &RawValue) {
+        if let Ok(Some(heard)) = ThreadNotification::read(method, params) {
+            let effects = self
+                .entry
+                .change(|machine, now| machine.on_notification(heard, now));
             perform(&self.entry, effects);
         }
     }

@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Where the time limit comes from.
+/// The origin of a time limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitOrigin {
-    /// Nobody asked for it: what a server's own entry says takes precedence.
+    /// The default limit: a server's own entry takes precedence.
     #[default]
     Default,
     /// The call named it.
-    Asked,
+    #[serde(rename = "asked")]
+    Requested,
 }
 
 /// How long a call of an MCP server's tool may take.
@@ -32,7 +33,7 @@ impl ToolLimit {
 }
 
 impl LimitOrigin {
-    /// Whether nobody asked for the limit.
+    /// Whether this is the default limit.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::Default

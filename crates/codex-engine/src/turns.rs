@@ -1,4 +1,4 @@
-//! Prompting, and adding to a prompt.
+//! Prompting and steering turns.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use safe_files::off_runtime;
 use serde_json::Value;
 
 use super::command::{
-    LONGEST_PROMPT, Overrides, Prompt, Purpose, SessionId, Settings, TurnRef, manner_over,
+    LONGEST_PROMPT, Overrides, Prompt, Purpose, SessionId, Settings, TurnRef, overlay_model_options,
 };
 use super::effects::perform;
 use super::hub;
-use super::observer::{Given, Kind};
+use super::observer::{InputKind, PromptRecord};
 use super::sessions::Entry;
 use super::{Engine, EngineError, call, workspace};
 use crate::logic::session::{Effect, Form, PromptRefused, State};
 use crate::picture::{Picture, PictureCopies};
 
-/// What is known to have that limit; 0.107.0 has none.
+/// The first release known to limit the length of prompts; 0.107.0 does not.
 const FIRST_WITH_LIMIT: Release = Release::new(0, 110, 0);
 
 impl Engine {
-    /// Gives a thread its next prompt.
+    /// Sends a thread its next prompt.
     ///
     /// # Errors
     ///
@@ -44,9 +44,9 @@ impl Engine {
         }
         prompt.overrides = entry.with_pending(prompt.overrides);
         match self.begin(&entry, &prompt).await {
-            // Codex may have unloaded a thread that was not used for long.
+            // Codex may have unloaded the thread after a long time without use.
             Err(EngineError::NoThread(_)) => {
-                entry.outdate();
+                entry.mark_unloaded();
                 self.begin(&entry, &prompt).await
             }
             begun => begun,
@@ -54,8 +54,8 @@ impl Engine {
     }
 
     async fn begin(&self, entry: &Arc<Entry>, prompt: &Prompt) -> Result<TurnRef, EngineError> {
-        let number = take(entry, prompt)?;
-        tokio::spawn(hub::keep_time(
+        let number = accept_prompt(entry, prompt)?;
+        tokio::spawn(hub::run_timer(
             Arc::clone(entry),
             number,
             Arc::clone(&self.observer),
@@ -73,7 +73,7 @@ impl Engine {
                     number,
                 })
             }
-            // Codex may have taken the prompt all the same.
+            // Codex may have accepted the prompt anyway.
             Err(
                 error @ (EngineError::Silent {
                     method: Method::TurnStart | Method::ReviewStart,
@@ -88,7 +88,7 @@ impl Engine {
                 Err(error)
             }
             Err(EngineError::Withdrawn(_)) if entry.state() == State::Cancelled => {
-                // The thread was loaded meanwhile, and nobody wants it.
+                // The thread was loaded meanwhile for a cancelled session.
                 if self.hub.sessions.is_current(entry) {
                     perform(entry, vec![Effect::LetGo]);
                 }
@@ -114,24 +114,24 @@ impl Engine {
         let params = TurnStartParams {
             thread_id: &entry.thread,
             input: input(&prompt.text, &copies.pictures),
-            manner: manner_over(prompt.manner, settings.manner),
+            model_options: overlay_model_options(prompt.model_options, settings.model_options),
             overrides: self.overrides(&settings, &prompt.overrides).await?,
             output_schema: prompt.output_schema.as_ref(),
         };
         let mut thread = settings.thread;
         thread.cwd = prompt.overrides.cwd.clone().or(thread.cwd);
-        // As late as possible: Codex resolves the paths for itself afterwards.
+        // As late as possible: Codex resolves the paths again afterwards.
         workspace::check(&thread)?;
         let (server, _) = entry.server();
-        // Much can have happened while the thread was loaded.
+        // The turn may have been interrupted while the thread was loaded.
         if !entry.change(|machine, _| machine.sending(number)) {
             return Err(EngineError::Withdrawn(entry.id.clone()));
         }
         let kind = match prompt.purpose {
             Purpose::Work => entry.kind_of_prompt(number),
-            Purpose::Farewell => Kind::Farewell,
+            Purpose::ShutdownSummary => InputKind::ShutdownSummary,
         };
-        self.tell_witness(entry, number, kind, &prompt.text);
+        self.tell_observer(entry, number, kind, &prompt.text);
         let response = match &prompt.review {
             Some(target) => {
                 let thread_id = &entry.thread;
@@ -140,16 +140,16 @@ impl Engine {
             }
             None => call(&server, Method::TurnStart, &params).await,
         };
-        // Codex opens them some time after it has answered.
+        // Codex opens the pictures some time after its response.
         entry.keep_until_next_prompt(copies);
         response
     }
 
-    /// Adds to the prompt of the turn that runs.
+    /// Adds text to the prompt of the running turn.
     ///
     /// # Errors
     ///
-    /// [`EngineError`]; Codex goes on with what it has then.
+    /// [`EngineError`]; the turn continues unchanged then.
     pub async fn steer(&self, session: &SessionId, text: &str) -> Result<(), EngineError> {
         let entry = self.entry(session)?;
         let (state, turn) = entry.look(|machine, now| {
@@ -169,11 +169,11 @@ impl Engine {
         };
         let (server, _) = entry.server();
         let number = entry.look(|machine, _| machine.turns());
-        self.tell_witness(&entry, number, Kind::Steer, text);
+        self.tell_observer(&entry, number, InputKind::Steer, text);
         let steered: Result<Value, EngineError> = call(&server, Method::TurnSteer, &params).await;
         match steered {
             Ok(_) => Ok(()),
-            // The turn has ended while this was under way.
+            // The turn ended before Codex received the request.
             Err(EngineError::Refused { .. }) if !entry.state().is_at_work() => {
                 Err(EngineError::NotRunning(session.clone()))
             }
@@ -181,18 +181,18 @@ impl Engine {
         }
     }
 
-    fn tell_witness(&self, entry: &Entry, number: u64, kind: Kind, text: &str) {
+    fn tell_observer(&self, entry: &Entry, number: u64, kind: InputKind, text: &str) {
         let turn = TurnRef {
             session: entry.id.clone(),
             number,
         };
         let settings = entry.settings();
-        self.observer.giving(Given {
+        self.observer.prompting(PromptRecord {
             turn: &turn,
             thread: &entry.thread,
             kind,
             cwd: settings.thread.cwd.as_deref(),
-            keeping: settings.keeping,
+            persistence: settings.persistence,
             text,
         });
     }
@@ -222,7 +222,7 @@ impl Engine {
     }
 }
 
-/// Codex refuses a longer prompt, in words that do not name it.
+/// Refuses a prompt over Codex's limit: Codex's own error does not name the limit.
 fn check_length(text: &str, entry: &Entry) -> Result<(), EngineError> {
     let (server, _) = entry.server();
     let release = server.about.codex_version().and_then(Release::parse);
@@ -237,17 +237,17 @@ fn check_length(text: &str, entry: &Entry) -> Result<(), EngineError> {
     }
 }
 
-fn take(entry: &Entry, prompt: &Prompt) -> Result<u64, EngineError> {
+fn accept_prompt(entry: &Entry, prompt: &Prompt) -> Result<u64, EngineError> {
     let form = match (&prompt.review, &prompt.output_schema) {
         (Some(_), _) => Form::Review,
         (None, Some(_)) => Form::Structured,
         (None, None) => Form::Text,
     };
-    let taken = entry.change(|machine, now| {
+    let accepted = entry.change(|machine, now| {
         machine.prompt(form, now)?;
         Ok::<u64, PromptRefused>(machine.turns())
     });
-    taken.map_err(|refused| match refused {
+    accepted.map_err(|refused| match refused {
         PromptRefused::Cancelled => entry.cancelled(),
         refused => EngineError::Busy(refused),
     })

@@ -1,4 +1,4 @@
-//! What `workspace-write` allows besides the working directory.
+//! The permissions of `workspace-write` besides the working directory.
 
 use std::env;
 use std::ffi::OsString;
@@ -16,20 +16,20 @@ use super::command::Settings;
 use super::confinement::set;
 use super::{Engine, EngineError};
 
-/// Where Codex's configuration has it.
+/// The table of these permissions in Codex's configuration.
 const TABLE: &str = "sandbox_workspace_write";
 
-/// What commands are to be allowed in `workspace-write`, beside what the user's
-/// configuration allows them.
+/// Further permissions for commands in `workspace-write`, in addition to those of the
+/// user's configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Grants {
-    /// To commit, in this git directory and not in the repository's.
+    /// Permission to commit, in this git directory instead of the repository's.
     pub git: Option<GitGrant>,
-    /// To use the network.
+    /// Permission to use the network.
     pub network: bool,
 }
 
-/// A git directory that commands are to use and to write in.
+/// A git directory that commands use and may write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitGrant {
     /// The directory.
@@ -38,28 +38,28 @@ pub struct GitGrant {
     pub variables: Vec<(&'static str, PathBuf)>,
 }
 
-/// Settings that allow it.
+/// Settings with granted permissions.
 #[derive(Debug, Clone)]
-pub struct Granted {
-    /// They. They make a difference in `workspace-write` alone.
+pub struct GrantedSettings {
+    /// The settings. The permissions have an effect in `workspace-write` only.
     pub settings: Settings,
-    /// All directories that may be written, absolute: the working directory first.
+    /// All writable directories, absolute, the working directory first.
     pub directories: Vec<PathBuf>,
-    /// The directories for temporary files that may be written as well.
+    /// The writable directories for temporary files.
     pub temporary: Vec<PathBuf>,
 }
 
 impl Engine {
-    /// The settings of a thread that allows this too.
+    /// Adds these permissions to the settings of a thread.
     ///
     /// # Errors
     ///
     /// [`EngineError`].
-    pub async fn granting(
+    pub async fn with_grants(
         &self,
         mut settings: Settings,
         grants: &Grants,
-    ) -> Result<Granted, EngineError> {
+    ) -> Result<GrantedSettings, EngineError> {
         let cwd = self.working_directory(settings.thread.cwd.take())?;
         settings.thread.cwd = Some(cwd.clone());
         writable_roots::resolve(&mut settings.thread.config, &cwd);
@@ -80,24 +80,25 @@ impl Engine {
             if grants.network {
                 table.insert("network_access".to_owned(), true.into());
             }
-            // It is all in the table now.
+            // The table now contains all of these keys.
             let set = &mut settings.thread.config;
             set.retain(|key, _| key.split_once('.').is_none_or(|(table, _)| table != TABLE));
             set.insert(TABLE.to_owned(), table.into());
         }
         writable_roots::resolve(&mut settings.thread.config, &cwd);
         directories.insert(0, cwd);
-        Ok(Granted {
+        Ok(GrantedSettings {
             settings,
             directories,
             temporary,
         })
     }
 
-    /// The table of a thread: its settings laid over what is configured for its directory.
+    /// The table of a thread: its settings merged over the configuration of its
+    /// directory.
     ///
-    /// Codex's own `config/read` goes by its list of trusted directories alone, and would
-    /// count a repository's file that has changed since the user trusted it.
+    /// Codex's own `config/read` considers only its list of trusted directories, and
+    /// would use a repository's file that has changed since the user trusted it.
     pub(super) async fn workspace_table(
         &self,
         settings: &Settings,
@@ -125,8 +126,8 @@ impl Engine {
     }
 }
 
-impl Granted {
-    /// Checks that none of the thread's directories was replaced since.
+impl GrantedSettings {
+    /// Checks that no directory of the thread was replaced meanwhile.
     pub fn check(&self) -> Result<(), EngineError> {
         Ok(check(&self.settings.thread)?)
     }
@@ -140,14 +141,14 @@ fn temporary(allowed: &WorkspaceWrite) -> Vec<PathBuf> {
     all.filter(|path| path.is_absolute()).collect()
 }
 
-/// Checks that no directory of a thread was replaced since it was noted.
+/// Checks that no directory of a thread was replaced since it was resolved.
 pub(super) fn check(thread: &ThreadSettings) -> Result<(), ReplacedDirectory> {
     thread.cwd.as_deref().map_or(Ok(()), directory::check)?;
     writable_roots::check(&thread.config)
 }
 
-/// The table, understood. `turn/start` wants it said, where `thread/start` takes it
-/// from the configuration by itself.
+/// Parses the table. `turn/start` requires its values, whereas `thread/start` reads the
+/// configuration itself.
 pub(super) fn read(table: Map<String, Value>) -> Result<WorkspaceWrite, EngineError> {
     serde_json::from_value(Value::Object(table))
         .map_err(|error| EngineError::BadOverride { key: TABLE, error })

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!  cli/serve ─► mcp_server ─┐              cli/run ─► goal_run        cli/eyes ─► image_request
-//!         └───► mcp_proxy   ├─► codex_engine ─► Codex                 cli/team ─► agent_team
-//!  cli/jobs ─► job_queue ───┘              settings: what all of them begin with
+//!         └───► mcp_proxy   ├─► codex_engine ─► Codex                 cli/team_tools ─► agent_team
+//!  cli/jobs ─► job_queue ───┘              settings: the configuration of all verbs
 //! ```
 //!
 //! - [`cli`]: one module for each verb.
-//! - [`doctor`]: whether work can be done here, and if not, why.
+//! - [`doctor`]: checks whether Codex can work here.
 //! - [`demo`]: the program at work on a scripted model.
 //!
 //! It is a library for its own tests and benches, which run the verbs as processes.

@@ -1,7 +1,7 @@
 //! Objects that name a member twice.
 //!
-//! Of such members, one reader takes the first and another the last, so that what was
-//! checked is not what counts (RFC 8259, section 4).
+//! Of such members, some parsers take the first and others the last, so that the value
+//! that was checked may not be the value that is used (RFC 8259, section 4).
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,12 +13,12 @@ use serde::{Deserialize, Deserializer};
 ///
 /// # Errors
 ///
-/// When one does, or the text can't be read, as it is nested too deep.
+/// If an object does, or if the text is nested too deep to be read.
 pub fn check(json: &str) -> Result<(), serde_json::Error> {
     serde_json::from_str(json).map(|Unique| ())
 }
 
-/// A value without such objects.
+/// A value in which no object names a member twice.
 struct Unique;
 
 impl<'de> Deserialize<'de> for Unique {
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_that_are_there_twice_are_found_at_any_level() {
+    fn duplicate_members_are_found_at_any_level() {
         for json in [
             r#"{"a":1,"a":1}"#,
             r#"{"a":1,"b":2,"\u0061":3}"#,

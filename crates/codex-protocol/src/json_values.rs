@@ -8,10 +8,10 @@ use memchr::memchr2;
 
 /// Whether a JSON text holds more than `limit` values. Each element of an array, each
 /// member of an object, and each array and object themselves count. The count is not
-/// reliable for bytes that are no JSON, which no parser makes values of.
+/// reliable for malformed JSON, which no parser turns into values.
 #[must_use]
 pub fn exceed(json: &[u8], limit: usize) -> bool {
-    // Each counted byte is one of the text.
+    // Each counted value has at least one byte of its own.
     if json.len() <= limit {
         return false;
     }
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_text_ends() {
+    fn malformed_text_is_counted_to_its_end() {
         for json in [r#"["\"#, r#"["abc"#, r"\\\\", "", r#"""""""#] {
             assert!(!exceed(json.as_bytes(), 3), "{json}");
         }

@@ -1,4 +1,4 @@
-//! What codex-mcp and its peers say to each other, without any I/O.
+//! The messages between codex-mcp and its peers, without any I/O.
 //!
 //! - [`duplicates`] finds objects that name a member twice.
 //! - [`lines`] cuts a byte stream into bounded lines.

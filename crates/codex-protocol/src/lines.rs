@@ -1,9 +1,9 @@
-//! Bounded framing: a message a line, or with a header before it.
+//! Bounded framing of messages, one per line or each with a header.
 //!
-//! [`LineDecoder`] owns the read buffer and never holds more than one line of
-//! at most `limit` bytes (plus one read's worth of what follows it). A longer
-//! line is reported once, as [`Frame::TooLong`], its bytes are thrown away as
-//! they come, and decoding goes on with the line after it.
+//! [`LineDecoder`] owns the read buffer and never holds more than one line of at most
+//! `limit` bytes (plus one read's worth of what follows it). A longer line is reported
+//! once, as [`Frame::TooLong`], its bytes are discarded as they arrive, and decoding
+//! continues with the next line.
 //!
 //! ```text
 //!            newline within the limit: Frame::Line
@@ -21,17 +21,17 @@
 
 use std::ops::Range;
 
-/// The longest line that is accepted where nothing else is configured: 16 MiB,
-/// newline not counted. It is the bound that rmcp's stdio transport has too.
+/// The longest line that is accepted where nothing else is configured: 16 MiB, newline
+/// not counted. rmcp's stdio transport has the same limit.
 pub const DEFAULT_LINE_LIMIT: usize = 16 * 1024 * 1024;
 
 /// The space offered to a single read, in bytes.
 const READ_SIZE: usize = 64 * 1024;
 
-/// A buffer that grew beyond this for a long line is given back afterwards.
+/// The capacity beyond which a buffer that grew for a long line is shrunk afterwards.
 const KEEP_CAPACITY: usize = 1024 * 1024;
 
-/// What [`LineDecoder::next_frame`] found.
+/// The result of [`LineDecoder::next_frame`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
     /// A whole line, without its newline and without a carriage return before it.
@@ -40,44 +40,44 @@ pub enum Frame<'a> {
     TooLong {
         /// How long the line was, in bytes.
         length: u64,
-        /// How it began: at most [`HEAD`] bytes, enough to tell whose it was.
+        /// Its beginning: at most [`HEAD`] bytes, enough to identify the message.
         head: &'a [u8],
     },
 }
 
-/// How much of a line over the limit is kept, in bytes.
+/// The length of the beginning that is kept of a line over the limit, in bytes.
 pub const HEAD: usize = 256;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    Keeping,
-    /// Throwing away a line of which this many bytes have been seen.
+    Persistence,
+    /// Discarding a line of which this many bytes have been read.
     Discarding(u64),
-    /// In the lines before a message of this many bytes.
+    /// In the header of a message of this many bytes.
     Header(usize),
-    /// In one of these that is too long to be of use; it is thrown away.
+    /// In a header line that is too long; it is discarded.
     LongHeader(usize),
     /// Waiting for a message of this many bytes.
     Body(usize),
-    /// Throwing away a message of which this many bytes are still to come.
+    /// Discarding the rest of a message of `length` bytes, of which `left` are missing.
     DiscardingBody {
         left: usize,
         length: usize,
     },
 }
 
-/// How messages are told apart.
+/// How messages are separated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Framing {
     /// Each is a line.
     #[default]
     Lines,
-    /// Each has a header that says how long it is.
+    /// Each has a header that states its length.
     Headers,
 }
 
 impl Framing {
-    /// A message as it is to be written.
+    /// Frames a message for writing.
     #[must_use]
     pub fn frame(self, mut message: Vec<u8>) -> Vec<u8> {
         match self {
@@ -95,8 +95,8 @@ impl Framing {
     }
 }
 
-/// The header that a message's length stands in, see the base protocol of the
-/// Language Server Protocol.
+/// The header that states a message's length, see the base protocol of the Language
+/// Server Protocol.
 const CONTENT_LENGTH: &str = "Content-Length";
 
 /// The longest line of a header, in bytes.
@@ -114,9 +114,9 @@ pub struct LineDecoder {
     /// Bytes between `start` and here hold no newline.
     searched: usize,
     mode: Mode,
-    /// How the line that is thrown away began.
+    /// The beginning of the line that is being discarded.
     head: Vec<u8>,
-    /// Whether headers are understood, and how the last message came.
+    /// The framing of the last message; `None` if headers are not supported.
     framing: Option<Framing>,
 }
 
@@ -130,13 +130,13 @@ impl LineDecoder {
             start: 0,
             end: 0,
             searched: 0,
-            mode: Mode::Keeping,
+            mode: Mode::Persistence,
             head: Vec::new(),
             framing: None,
         }
     }
 
-    /// The same for messages of at most `limit` bytes that may have headers.
+    /// A decoder for messages of at most `limit` bytes that may have headers.
     #[must_use]
     pub fn with_headers(limit: usize) -> Self {
         Self {
@@ -145,14 +145,14 @@ impl LineDecoder {
         }
     }
 
-    /// How the last message came.
+    /// The framing of the last message.
     #[must_use]
     pub fn framing(&self) -> Framing {
         self.framing.unwrap_or_default()
     }
 
-    /// Free space for the next read. Tell [`filled`](Self::filled) how much of
-    /// it was written.
+    /// Free space for the next read. Report the number of bytes written there with
+    /// [`filled`](Self::filled).
     pub fn space(&mut self) -> &mut [u8] {
         self.compact();
         let wanted = self.end + READ_SIZE;
@@ -162,13 +162,13 @@ impl LineDecoder {
         self.buffer.get_mut(self.end..).unwrap_or_default()
     }
 
-    /// Says that the first `count` bytes of the last [`space`](Self::space) now
-    /// hold input.
+    /// Notes that the first `count` bytes of the last [`space`](Self::space) now hold
+    /// input.
     pub fn filled(&mut self, count: usize) {
         self.end = (self.end + count).min(self.buffer.len());
     }
 
-    /// Says that there is no more input: a last line may lack its newline.
+    /// Notes the end of the input: the last line may lack its newline.
     pub fn end_line(&mut self) {
         if let Some(space) = self.space().first_mut() {
             *space = b'\n';
@@ -176,13 +176,14 @@ impl LineDecoder {
         }
     }
 
-    /// The next whole line, or `None` until more input has come.
+    /// The next frame, or `None` if more input is needed.
     pub fn next_frame(&mut self) -> Option<Frame<'_>> {
         loop {
             match self.mode {
                 Mode::Body(length) => return self.body(length),
                 Mode::DiscardingBody { left, length } => return self.discard(left, length),
-                Mode::Keeping | Mode::Discarding(_) | Mode::Header(_) | Mode::LongHeader(_) => {}
+                Mode::Persistence | Mode::Discarding(_) | Mode::Header(_) | Mode::LongHeader(_) => {
+                }
             }
             let unsearched = self.buffer.get(self.searched..self.end)?;
             let Some(offset) = memchr::memchr(b'\n', unsearched) else {
@@ -196,10 +197,10 @@ impl LineDecoder {
         }
     }
 
-    /// Takes in a line of a header; `false` if it is none.
+    /// Handles a line as part of a header; `false` if it is none.
     fn is_header(&mut self, newline: usize) -> bool {
         let before = match (self.framing, self.mode) {
-            (Some(_), Mode::Keeping) => None,
+            (Some(_), Mode::Persistence) => None,
             (Some(_), Mode::Header(length) | Mode::LongHeader(length)) => Some(length),
             _ => return false,
         };
@@ -231,7 +232,7 @@ impl LineDecoder {
         let body = self.start..end;
         self.start = end;
         self.searched = end;
-        self.mode = Mode::Keeping;
+        self.mode = Mode::Persistence;
         Some(Frame::Line(self.buffer.get(body).unwrap_or_default()))
     }
 
@@ -253,7 +254,7 @@ impl LineDecoder {
             self.mode = Mode::DiscardingBody { left, length };
             return None;
         }
-        self.mode = Mode::Keeping;
+        self.mode = Mode::Persistence;
         Some(Frame::TooLong {
             length: length as u64,
             head: &self.head,
@@ -265,22 +266,23 @@ impl LineDecoder {
         self.start = newline + 1;
         self.searched = self.start;
         let length = line.len();
-        // An empty line is no message: some clients end what has a header with one.
+        // An empty line is no message: some clients send one after a message with a
+        // header.
         if let Some(framing) = &mut self.framing
             && length > 1
         {
             *framing = Framing::Lines;
         }
-        match std::mem::replace(&mut self.mode, Mode::Keeping) {
+        match std::mem::replace(&mut self.mode, Mode::Persistence) {
             Mode::Discarding(seen) => Frame::TooLong {
                 length: seen + length as u64,
                 head: &self.head,
             },
-            Mode::Keeping if length > self.limit => Frame::TooLong {
+            Mode::Persistence if length > self.limit => Frame::TooLong {
                 length: length as u64,
                 head: head_of(&self.buffer, line),
             },
-            // The other modes never get here: their lines are headers.
+            // The other modes never reach this point: their lines are headers.
             _ => {
                 let bytes = self.buffer.get(line).unwrap_or_default();
                 Frame::Line(bytes.strip_suffix(b"\r").unwrap_or(bytes))
@@ -297,7 +299,7 @@ impl LineDecoder {
                 self.mode = Mode::LongHeader(length);
                 return self.throw_away();
             }
-            Mode::Keeping if pending > self.limit => {
+            Mode::Persistence if pending > self.limit => {
                 self.head.clear();
                 self.head
                     .extend_from_slice(head_of(&self.buffer, self.start..self.end));
@@ -315,8 +317,7 @@ impl LineDecoder {
         self.searched = 0;
     }
 
-    /// Moves what is pending to the front, so that space is only ever added
-    /// behind it.
+    /// Moves pending bytes to the front, so that free space is only needed after them.
     fn compact(&mut self) {
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);
@@ -331,7 +332,7 @@ impl LineDecoder {
     }
 }
 
-/// The length in a header, if the line is the header that says it.
+/// The length stated by a header line, if it is a `Content-Length` header.
 fn content_length(line: &[u8]) -> Option<usize> {
     if line.len() > HEADER_LIMIT {
         return None;
@@ -387,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_line_is_no_way_of_framing() {
+    fn empty_line_does_not_change_the_framing() {
         let mut decoder = LineDecoder::with_headers(100);
         let mut frames = Vec::new();
         let framed = b"Content-Length: 2\r\n\r\n{}\n";
@@ -405,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_without_an_end_takes_no_room_and_its_message_comes() {
+    fn endless_header_is_discarded_and_its_message_is_read() {
         let mut decoder = LineDecoder::with_headers(100);
         let mut frames = Vec::new();
         feed(&mut decoder, b"Content-Length: 2\r\nX-A: ", &mut frames);
@@ -422,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_whole_however_the_bytes_arrive() {
+    fn lines_are_whole_however_the_bytes_arrive() {
         let (frames, rest) = decode(100, &[b"on", b"e\r\ntw", b"o\n\nthr"]);
         assert_eq!(
             frames,
@@ -436,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_over_the_limit_is_reported_once_and_the_next_one_is_read() {
+    fn line_over_the_limit_is_reported_once_and_the_next_one_is_read() {
         let long = vec![b'x'; 300_000];
         let (frames, rest) = decode(10, &[b"ok\n", &long, &long, b"\nnext\n"]);
         assert_eq!(
@@ -451,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_line_over_the_limit_the_beginning_is_kept() {
+    fn line_over_the_limit_keeps_its_beginning() {
         let mut line = b"head".to_vec();
         line.resize(2_000, b'x');
         for chunks in [
@@ -471,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_discarded_line_takes_no_memory() {
+    fn discarded_line_takes_no_memory() {
         let mut decoder = LineDecoder::new(1_000);
         let mut frames = Vec::new();
         for _ in 0..2_000 {
@@ -481,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_taken_for_a_long_line_is_given_back() {
+    fn memory_of_a_long_line_is_released() {
         let mut decoder = LineDecoder::new(DEFAULT_LINE_LIMIT);
         let mut frames = Vec::new();
         feed(&mut decoder, &vec![b'x'; 10_000_000], &mut frames);
@@ -494,7 +495,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn agrees_with_splitting_the_whole_input(
+        fn decoder_agrees_with_splitting_the_whole_input(
             input in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'a'), Just(b'\r')], 0..200),
             cuts in proptest::collection::vec(1usize..20, 1..40),
             limit in 0usize..12,
@@ -538,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_with_headers_come_whole_however_the_bytes_arrive() {
+    fn messages_with_headers_are_whole_however_the_bytes_arrive() {
         let mut all = framed("{\n\"one\":1}\n");
         all.extend(b"content-length:3\nContent-Type: x\n\nabc{\"line\":1}\n");
         all.extend(framed("ß"));
@@ -554,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_too_long_is_thrown_away_and_the_next_one_is_read() {
+    fn message_over_the_limit_is_discarded_and_the_next_one_is_read() {
         let mut all = framed(&"x".repeat(1000));
         all.extend(b"line\n");
         let bytewise: Vec<&[u8]> = all.chunks(7).collect();
@@ -569,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_lines_where_they_are_not_understood() {
+    fn header_is_a_line_without_header_support() {
         let (frames, _) = decode(100, &[b"Content-Length: 1\n"]);
         assert_eq!(frames, [Owned::Line(b"Content-Length: 1".to_vec())]);
     }

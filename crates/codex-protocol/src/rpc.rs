@@ -1,8 +1,8 @@
 //! JSON-RPC messages whose parameters stay raw.
 //!
-//! Reading a [`Message`] looks at the envelope only; `params`, `result` and
-//! `error.data` are passed on as the text they were. The `jsonrpc` member is
-//! not looked at: the Codex app-server leaves it out, MCP peers send it.
+//! Reading a [`Message`] looks at the envelope only; `params`, `result` and `error.data`
+//! keep their text. The `jsonrpc` member is ignored: the Codex app-server leaves it out,
+//! MCP peers send it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,7 +21,7 @@ pub mod code {
     pub const METHOD_NOT_FOUND: i64 = -32_601;
     /// The request could not be carried out (JSON-RPC 2.0).
     pub const INTERNAL_ERROR: i64 = -32_603;
-    /// The Codex app-server has too much to do; trying again later may help.
+    /// The Codex app-server is overloaded; a later attempt may succeed.
     pub const CODEX_OVERLOADED: i64 = -32_001;
 }
 
@@ -36,7 +36,7 @@ pub enum RequestId {
 }
 
 impl RequestId {
-    /// It as a text, whether it is one or a number.
+    /// The ID as text, whether it is a text or a number.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
         match self {
@@ -59,39 +59,39 @@ impl fmt::Display for RequestId {
 #[derive(Debug, Clone, Serialize, Deserialize, thiserror::Error)]
 #[error("{message} (code {code})")]
 pub struct ErrorObject {
-    /// What kind of error; see [`code`].
+    /// The kind of error; see [`code`].
     pub code: i64,
     /// What happened, for people.
     pub message: String,
-    /// More about it, as the sender wrote it.
+    /// Further data, as the sender wrote them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Box<RawValue>>,
 }
 
-/// One message, borrowed from the line it was read from.
+/// A message, borrowed from the line from which it was read.
 #[derive(Debug)]
 pub enum Message<'a> {
-    /// Wants an answer with the same id.
+    /// A request, to be answered with the same ID.
     Request {
-        /// The sender's id for it.
+        /// The sender's ID of the request.
         id: RequestId,
-        /// What is asked for.
+        /// The method.
         method: Cow<'a, str>,
-        /// With which parameters.
+        /// The parameters.
         params: Option<&'a RawValue>,
     },
-    /// Wants no answer.
+    /// A notification, which is not answered.
     Notification {
-        /// What happened.
+        /// The method.
         method: Cow<'a, str>,
-        /// The particulars.
+        /// The parameters.
         params: Option<&'a RawValue>,
     },
-    /// Answers a request of ours.
+    /// The response to a request of ours.
     Response {
-        /// The id that we gave it.
+        /// The ID that we gave to the request.
         id: RequestId,
-        /// What came of it.
+        /// The result or the error.
         outcome: Result<&'a RawValue, ErrorObject>,
     },
 }
@@ -105,14 +105,14 @@ pub enum ReadError {
     /// JSON without `method`, `result` or `error`.
     #[error("not a JSON-RPC message: neither a method nor a result nor an error in it")]
     Shapeless,
-    /// A request that couldn't be answered.
+    /// A request with the ID `null`, which could not be answered.
     #[error("the id of a request must be a number or a string, not null")]
     NullId,
 }
 
 #[derive(Deserialize)]
 struct Envelope<'a> {
-    /// Not there, null, or an id.
+    /// `None` if absent, `Some(None)` if null.
     #[serde(default, deserialize_with = "present")]
     id: Option<Option<RequestId>>,
     #[serde(borrow)]
@@ -130,31 +130,31 @@ fn present<'de, D: Deserializer<'de>>(
     Option::deserialize(deserializer).map(Some)
 }
 
-/// Whose a line was of which only the beginning is left.
+/// The kind of a message of which only the beginning is left.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Beheaded<'a> {
-    /// The answer to a request of ours.
+pub enum TruncatedMessage<'a> {
+    /// A response to a request of ours.
     Response(RequestId),
     /// A request.
     Request {
-        /// The sender's id for it.
+        /// The sender's ID of the request.
         id: RequestId,
-        /// What was asked for.
+        /// The method.
         method: &'a str,
     },
     /// A notification.
     Notification {
-        /// What happened.
+        /// The method.
         method: &'a str,
-        /// In which thread.
+        /// The thread that the notification is about.
         thread: Option<&'a str>,
     },
 }
 
-impl<'a> Beheaded<'a> {
-    /// Guesses from how a line begins. Both of Codex's servers put the envelope
-    /// before what is in it. In the app-server's requests the method comes before
-    /// the id, in those of `codex mcp-server` after it (0.104.0 to 0.169.0).
+impl<'a> TruncatedMessage<'a> {
+    /// Identifies a message by its beginning. Both of Codex's servers write the envelope
+    /// before its content. In the app-server's requests the method comes before the id,
+    /// in those of `codex mcp-server` after it (0.104.0 to 0.169.0).
     #[must_use]
     pub fn guess(head: &'a [u8]) -> Option<Self> {
         let text = head.utf8_chunks().next()?.valid();
@@ -182,7 +182,7 @@ impl<'a> Beheaded<'a> {
     }
 }
 
-/// The id that a text begins with, and what comes after it.
+/// The ID at the beginning of a text, and the rest of the text.
 fn leading_id(text: &str) -> Option<(RequestId, &str)> {
     let text = text.strip_prefix("\"id\":")?;
     let mut ids = serde_json::Deserializer::from_str(text).into_iter();
@@ -258,11 +258,11 @@ fn line<P: Serialize, R: Serialize>(
     Ok(line)
 }
 
-/// A request as a line, newline included, in the Codex dialect (no `jsonrpc`).
+/// A request as a line with its newline, in the Codex dialect (no `jsonrpc`).
 ///
 /// # Errors
 ///
-/// When the parameters can't be written as JSON.
+/// If the parameters cannot be written as JSON.
 pub fn request_line(
     id: &RequestId,
     method: &str,
@@ -281,7 +281,7 @@ pub fn request_line(
 ///
 /// # Errors
 ///
-/// When it can't be written as JSON.
+/// If it cannot be written as JSON.
 pub fn notification_line(method: &str) -> Result<Vec<u8>, serde_json::Error> {
     line(&Outgoing::<(), ()> {
         id: None,
@@ -296,7 +296,7 @@ pub fn notification_line(method: &str) -> Result<Vec<u8>, serde_json::Error> {
 ///
 /// # Errors
 ///
-/// When the result can't be written as JSON.
+/// If the result cannot be written as JSON.
 pub fn response_line(
     id: &RequestId,
     outcome: Result<&impl Serialize, &ErrorObject>,
@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_stay_as_they_were_written() {
+    fn parameters_keep_their_bytes() {
         let line =
             br#"{"id":0,"method":"turn/start","params":{"b":1.0,"a":10000000000000000000000}}"#;
         let Message::Request { id, method, params } = Message::read(line).unwrap() else {
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_null_result_is_a_result() {
+    fn null_result_is_a_result() {
         let message = Message::read(br#"{"id":"x","result":null}"#).unwrap();
         assert!(
             matches!(message, Message::Response { outcome: Ok(raw), .. } if raw.get() == "null")
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_refused() {
+    fn malformed_message_is_refused() {
         for line in [
             &b"garbage"[..],
             b"[]",
@@ -367,27 +367,27 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_known_by_its_beginning() {
-        let ended = |thread| Beheaded::Notification {
+    fn truncated_message_is_classified_by_its_beginning() {
+        let ended = |thread| TruncatedMessage::Notification {
             method: "turn/completed",
             thread,
         };
         for (head, guess) in [
             (
                 &b"{\"id\":12,\"result\":{\"thread\":"[..],
-                Some(Beheaded::Response(RequestId::Number(12))),
+                Some(TruncatedMessage::Response(RequestId::Number(12))),
             ),
             (
                 b"{\"jsonrpc\":\"2.0\",\"id\":\"a,\\\"b\",\"result\":{\"thread\":",
-                Some(Beheaded::Response(RequestId::Text("a,\"b".into()))),
+                Some(TruncatedMessage::Response(RequestId::Text("a,\"b".into()))),
             ),
             (
                 b"{\"id\":7,\"jsonrpc\":\"2.0\",\"result\":{",
-                Some(Beheaded::Response(RequestId::Number(7))),
+                Some(TruncatedMessage::Response(RequestId::Number(7))),
             ),
             (
                 b"{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"elicitation/create\",\"params\":{",
-                Some(Beheaded::Request {
+                Some(TruncatedMessage::Request {
                     id: RequestId::Number(0),
                     method: "elicitation/create",
                 }),
@@ -403,7 +403,7 @@ mod tests {
             ),
             (
                 b"{\"method\":\"x\",\"id\":0,\"params\":{",
-                Some(Beheaded::Request {
+                Some(TruncatedMessage::Request {
                     id: RequestId::Number(0),
                     method: "x",
                 }),
@@ -411,7 +411,7 @@ mod tests {
             (b"garbage", None),
             (b"", None),
         ] {
-            assert_eq!(Beheaded::guess(head), guess);
+            assert_eq!(TruncatedMessage::guess(head), guess);
         }
     }
 

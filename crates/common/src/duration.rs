@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// What is accepted.
+/// The accepted forms, for error messages.
 const FORMS: &str = "a number of seconds, such as 90, or a duration such as 90s, 2m, 12h or 7d";
 
 /// Reads a duration. A number without a unit is a number of seconds.
 ///
 /// # Errors
 ///
-/// A message that names what is accepted.
+/// A message that names the accepted forms.
 pub fn parse(text: &str) -> Result<Duration, String> {
     if let Ok(seconds) = text.parse() {
         return Ok(Duration::from_secs(seconds));
@@ -38,7 +38,7 @@ pub fn check(value: Duration, range: &RangeInclusive<Duration>) -> Result<Durati
     }
 }
 
-/// How long ago something was, in the unit that people would use.
+/// An age in its largest unit: seconds, minutes, hours or days.
 pub fn age(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
@@ -49,7 +49,7 @@ pub fn age(time: Duration) -> String {
     }
 }
 
-/// The same in a sentence.
+/// An age followed by "ago".
 pub fn ago(time: Duration) -> String {
     format!("{} ago", age(time))
 }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_in_the_unit_that_people_use() {
+    fn age_is_shown_in_its_largest_unit() {
         let told = |seconds| ago(Duration::from_secs(seconds));
         let expected = [
             "0s ago", "59s ago", "1m ago", "1h ago", "1d ago", "400d ago",

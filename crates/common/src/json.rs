@@ -1,4 +1,4 @@
-//! Objects as readers see them: without members that say nothing.
+//! Merges JSON objects and removes members that are null.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Text, durations and terminal output: what all parts of codex-mcp share.
+//! Text, durations and terminal output, shared by all parts of codex-mcp.
 //!
 //! Much of what codex-mcp prints, logs and stores was written by somebody else: a model, a
 //! repository, another agent. Three rules apply to all of it, and this crate has their only
@@ -7,7 +7,7 @@
 //! 1. **Bounded.** [`text::BoundedText`] cuts between characters and marks the cut.
 //! 2. **Visible.** [`text::visible`] escapes control and formatting characters, so that a
 //!    text can neither move the cursor nor hide a part of itself. [`output`] applies it to
-//!    all that is printed.
+//!    everything that is printed.
 //! 3. **Without credentials.** [`secrets`] masks tokens and passwords that it recognises.
 //!
 //! ```

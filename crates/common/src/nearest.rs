@@ -1,10 +1,10 @@
-//! The name that a mistyped one was meant to be.
+//! Finds the known name that a mistyped name is probably meant to be.
 
-/// How near a mistyped name has to be to a right one for that to be what was meant,
+/// The least similarity of a mistyped name and the known name that is suggested for it,
 /// from 0 to 1.
 const ALIKE: f64 = 0.7;
 
-/// The nearest of the known names, if one is near.
+/// The most similar of the known names, if one is similar enough.
 pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let name = folded(name);
     known
@@ -15,8 +15,8 @@ pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
         .map(|(_, known)| known)
 }
 
-/// A name without what differs between spellings: `waitMs`, `wait_ms` and `wait-ms` are
-/// one.
+/// A name without the differences between spellings: `waitMs`, `wait_ms` and `wait-ms` are
+/// the same.
 pub fn folded(name: &str) -> String {
     let letters = name.chars().filter(|letter| !matches!(letter, '_' | '-'));
     letters.flat_map(char::to_lowercase).collect()

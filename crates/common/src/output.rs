@@ -1,7 +1,7 @@
-//! Standard output and standard error, as all verbs write to them.
+//! Standard output and standard error of all verbs.
 //!
-//! What a verb prints may come from a repository, a model or another program. [`Output`]
-//! shows the hidden characters of all that is written to it (see [`visible`]), so that
+//! A verb may print text of a repository, a model or another program. [`Output`]
+//! shows the hidden characters of all text that is written to it (see [`visible`]), so that
 //! only two kinds of escape sequences reach a terminal: the styles given to
 //! [`Output::styled`], and the drawing of [`Output::draw_line`]. `clippy.toml` bans the
 //! streams themselves. [`answer`] alone passes text on as it is, and only to a pipe.
@@ -22,26 +22,26 @@ const CLEAR_LINE: &str = "\r\u{1b}[K";
 const WRAP_OFF: &str = "\u{1b}[?7l";
 const WRAP_ON: &str = "\u{1b}[?7h";
 
-/// How much is told beside results.
+/// How much is printed beside results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verbosity {
     /// Errors.
     Quiet,
     /// Progress and warnings too.
     Usual,
-    /// All that the log has.
+    /// The whole log.
     Verbose,
 }
 
-/// That of this process, which has one command line.
+/// The verbosity of this process, which has one command line.
 static VERBOSITY: OnceLock<Verbosity> = OnceLock::new();
 
-/// Sets how much this process tells. The first call counts.
+/// Sets the verbosity of this process. Later calls have no effect.
 pub fn set_verbosity(verbosity: Verbosity) {
     let _ = VERBOSITY.set(verbosity);
 }
 
-/// How much this process tells.
+/// The verbosity of this process; [`Verbosity::Usual`] unless it was set.
 #[must_use]
 pub fn verbosity() -> Verbosity {
     VERBOSITY.get().copied().unwrap_or(Verbosity::Usual)
@@ -50,13 +50,13 @@ pub fn verbosity() -> Verbosity {
 /// Whether styles are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colours {
-    /// They are.
+    /// Styles are written.
     On,
-    /// They are left out.
+    /// Styles are left out.
     Off,
 }
 
-/// A stream for texts: shows hidden characters, writes our own styles.
+/// A stream for text that shows hidden characters and writes our own styles.
 #[derive(Debug)]
 pub struct Output<W> {
     inner: W,
@@ -91,7 +91,7 @@ impl<W: Write> Output<W> {
         }
     }
 
-    /// Draws a line over the one where the cursor is, and stays in it. For terminals.
+    /// Replaces the line where the cursor is, and leaves the cursor in it. For terminals.
     ///
     /// # Errors
     ///
@@ -103,7 +103,7 @@ impl<W: Write> Output<W> {
         self.inner.flush()
     }
 
-    /// The same with a line whose parts have styles.
+    /// Like [`Output::draw_line`], for a line whose parts have styles.
     ///
     /// # Errors
     ///
@@ -134,7 +134,7 @@ impl<W: Write> Output<W> {
         self.inner.flush()
     }
 
-    /// What was written to.
+    /// Returns the inner stream.
     pub fn into_inner(self) -> W {
         self.inner
     }
@@ -148,8 +148,8 @@ impl<W: Write> Write for Output<W> {
             self.inner.write_all(visible(chunk.valid()).as_bytes())?;
             match chunk.invalid() {
                 [] => {}
-                begun if written.ends_with(begun) && is_begun(begun) => {
-                    self.partial = begun.to_owned();
+                incomplete if written.ends_with(incomplete) && is_incomplete(incomplete) => {
+                    self.partial = incomplete.to_owned();
                 }
                 _ => write!(self.inner, "{}", char::REPLACEMENT_CHARACTER)?,
             }
@@ -163,7 +163,7 @@ impl<W: Write> Write for Output<W> {
 }
 
 /// Whether more bytes could make these a character.
-fn is_begun(bytes: &[u8]) -> bool {
+fn is_incomplete(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
 }
 
@@ -210,8 +210,8 @@ pub fn stdout_is_terminal() -> bool {
     raw_stdout().is_terminal()
 }
 
-/// How many columns standard output has: 0 if the terminal does not tell, `None` if it is
-/// no terminal.
+/// The number of columns of standard output: 0 if the terminal does not report it, `None` if
+/// standard output is no terminal.
 #[must_use]
 pub fn stdout_columns() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(raw_stdout()).ok()?;
@@ -256,7 +256,7 @@ pub fn json_line(json: &str) -> io::Result<()> {
     writeln!(raw_stdout().lock(), "{}", escape_json(json))
 }
 
-/// Prints what clap says of the command line, or the help, in clap's styles.
+/// Prints clap's error about the command line, or the help, in clap's styles.
 ///
 /// # Errors
 ///
@@ -270,14 +270,14 @@ pub fn command_line(error: &clap::Error) -> io::Result<()> {
 }
 
 /// The log's stream: keeps the styles of the log's own format. `tracing-subscriber`
-/// (0.3.20 and later) has escaped those in what is logged before they get here.
+/// (0.3.20 and later) has already escaped the styles within logged values.
 #[derive(Debug)]
 pub struct LogOutput {
     inner: Stderr,
     styles: Colours,
 }
 
-/// Standard error, for a log whose format has styles or has none.
+/// Standard error, for a log whose format has styles or not.
 #[must_use]
 pub fn log(styles: Colours) -> LogOutput {
     LogOutput {
@@ -300,8 +300,7 @@ impl Write for LogOutput {
     }
 }
 
-/// An event of the log, with credentials masked: prompts and what Codex writes to stderr
-/// may hold some.
+/// An event of the log, with credentials masked: prompts and Codex's stderr may hold some.
 fn logged(event: &str, styles: Colours) -> String {
     let event = secrets::mask(event);
     match styles {
@@ -336,7 +335,7 @@ fn with_styles(text: &str, colours: Colours) -> String {
     out
 }
 
-/// The length of what follows ESC in `[0;31m` and the like.
+/// The length of an SGR sequence after its ESC, such as `[0;31m`.
 fn style_length(after: &str) -> Option<usize> {
     let parameters = after.strip_prefix('[')?;
     let end = parameters.find(|one: char| !matches!(one, '0'..='9' | ';' | ':'))?;
@@ -372,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn output_takes_characters_in_pieces() {
+    fn output_joins_characters_written_in_pieces() {
         let text = "ä漢👍\u{9b}x";
         let pieces = written(Colours::Off, |out| {
             text.bytes().try_for_each(|byte| out.write_all(&[byte]))

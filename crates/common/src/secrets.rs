@@ -1,32 +1,32 @@
-//! Credentials in texts that are written down: what looks like one is masked.
+//! Masks credentials in texts before they are stored, logged or printed.
 //!
 //! There are two kinds of rules. A form that nothing else has (`ghp_…`, a private
-//! key) is masked wherever it stands. Behind a name (`token: …`) anything can
-//! stand, and mostly it is code or prose: there a value is masked if it is quoted,
-//! directly behind a `=`, or looks as if a machine had made it.
+//! key) is masked everywhere. The value after a name (`token: …`) is mostly code or
+//! prose: it is masked only if it is quoted, follows a `=` directly, or looks as if a
+//! machine had made it.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex_lite::{Captures, Regex};
 
-/// What stands where a credential stood.
+/// The replacement of a credential.
 pub const MASK: &str = "[masked]";
 
-/// How much more of a text than what is shown is looked at, in bytes: a credential
-/// that begins in what is shown is known as one after so much.
+/// How much of a text is searched beyond the excerpt, in bytes: enough to recognise a
+/// credential that begins within the excerpt.
 const MARGIN: usize = 2048;
 
-/// What a credential is known by is no longer, in bytes.
+/// The longest part by which a credential is recognised, in bytes.
 const TELLING: usize = 1024;
 
 /// A rule: the groups `head` and `tail` of the pattern stay, the rest is masked.
 struct Rule {
-    /// Without one of these (in lower case) the pattern can't fit. Looking for them
+    /// The pattern matches no text without one of these (in lower case). Searching for them
     /// takes a hundredth of the time.
     hints: &'static [&'static str],
     pattern: &'static str,
-    /// What the group `value`, if there is one, has to look like.
+    /// Whether the text of the group `value`, if there is one, looks like a credential.
     value: fn(&str) -> bool,
 }
 
@@ -47,7 +47,7 @@ const RULES: &[Rule] = &[
         pattern: r"\beyJ[A-Za-z0-9_-]{6,}(?:\.[A-Za-z0-9_-]*){1,4}",
         value: any,
     },
-    // OpenAI, and others that took the form over.
+    // OpenAI, and others that use the same form.
     Rule {
         hints: &["sk-"],
         pattern: r"\b(?P<value>sk-[A-Za-z0-9_-]{16,})",
@@ -68,7 +68,7 @@ const RULES: &[Rule] = &[
         pattern: r"\b(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,}|npm_[A-Za-z0-9]{30,}|[sr]k_(?:live|test)_[A-Za-z0-9]{16,}|whsec_[A-Za-z0-9+/=]{16,}|hf_[A-Za-z0-9]{30,})",
         value: any,
     },
-    // Amazon: names of keys, which tell whose they are.
+    // Amazon: access key IDs, which identify the account.
     Rule {
         hints: &["akia", "asia", "abia", "acca"],
         pattern: r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b",
@@ -144,7 +144,7 @@ const RULES: &[Rule] = &[
     Rule {
         hints: SECRET_NAMES,
         pattern: r#"(?i)(?P<head>(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|secret[_-]?key|auth[_-]?key|credentials?)(?:\\*["']?\s*(?:=>|:=|[:=])\s*|\s+is\s+))(?P<value>[^\s"'`,;&=\\][^\s"'`,;\\]*)"#,
-        value: told,
+        value: plain_value,
     },
     // As an argument of a program.
     Rule {
@@ -155,7 +155,7 @@ const RULES: &[Rule] = &[
 ];
 
 static PATTERNS: LazyLock<Vec<(&'static Rule, Regex)>> = LazyLock::new(|| {
-    // A test sees to it that there is a pattern for each rule.
+    // A test checks that each pattern compiles.
     let compiled = |rule: &'static Rule| Some((rule, Regex::new(rule.pattern).ok()?));
     RULES.iter().filter_map(compiled).collect()
 });
@@ -176,9 +176,8 @@ pub fn mask(text: &str) -> Cow<'_, str> {
     masked
 }
 
-/// The beginning of a text, at most so many characters of it, with credentials
-/// masked before it is cut; a cut is marked with `…`. Control characters that JSON
-/// leaves as they are become U+FFFD.
+/// The first `characters` characters of a text, with credentials masked before it is cut; a
+/// cut is marked with `…`. Control characters that JSON does not escape become U+FFFD.
 #[must_use]
 pub fn excerpt(text: &str, characters: usize) -> String {
     let most = characters.saturating_mul(4).saturating_add(MARGIN);
@@ -200,8 +199,8 @@ pub fn excerpt(text: &str, characters: usize) -> String {
     excerpt
 }
 
-/// Without the last word, which may be half a credential that nobody can tell yet.
-/// Of one that is very long, such as a text without spaces, the end is enough.
+/// The text without its last word, which may be the unrecognised half of a credential.
+/// Of a very long word, such as a text without spaces, only the end is removed.
 fn whole_words(text: &str) -> &str {
     if text.ends_with(MASK) {
         return text;
@@ -215,7 +214,7 @@ impl Rule {
     fn masked(&self, found: &Captures<'_>) -> String {
         let group = |name| found.name(name).map_or("", |group| group.as_str());
         let value = found.name("value").map(|value| value.as_str());
-        // What has been masked already is left so.
+        // An earlier rule has masked it already.
         let leave = |value: &str| value.contains(MASK) || !(self.value)(value);
         match value.is_some_and(leave) {
             true => found.get(0).map_or("", |all| all.as_str()).to_owned(),
@@ -228,8 +227,8 @@ fn any(_: &str) -> bool {
     true
 }
 
-/// Names and words are written in one case, or have capitals where words begin, and
-/// seldom have digits.
+/// Whether a machine has probably made the text. Names and words have one case, or capitals
+/// where words begin, and seldom digits.
 fn made_by_a_machine(text: &str) -> bool {
     let has = |wanted: fn(&u8) -> bool| text.as_bytes().iter().any(wanted);
     let mixed = || {
@@ -254,7 +253,7 @@ fn assigned(text: &str) -> bool {
     !call && !is_reference(text) && !is_type(text)
 }
 
-fn told(text: &str) -> bool {
+fn plain_value(text: &str) -> bool {
     let text = text.trim_end_matches(['.', ')', ']', '}', '!', '?']);
     let opens = text.starts_with(['[', '{', '<', '(']);
     let code = opens || text.contains('(') || text.contains("::") || text.ends_with('>');
@@ -263,7 +262,7 @@ fn told(text: &str) -> bool {
     text.len() >= 4 && !code && !word && !is_reference(text) && !is_type(text)
 }
 
-/// Something that stands for the credential and tells nothing.
+/// Whether the text is a placeholder or a reference, such as `$TOKEN`.
 fn is_reference(text: &str) -> bool {
     let variable = |name: &str| {
         let plain = |byte: u8| byte.is_ascii_uppercase() || byte == b'_' || byte.is_ascii_digit();
@@ -280,7 +279,7 @@ fn is_reference(text: &str) -> bool {
         || text.bytes().all(|byte| byte == b'*')
 }
 
-/// A word that stands behind a name in code.
+/// Whether the text is a type or literal that follows a name in code.
 fn is_type(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     let word = text.trim_end_matches(|last: char| last.is_ascii_digit());

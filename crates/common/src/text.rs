@@ -1,5 +1,5 @@
-//! Text of others made harmless, and text cut at a bound, never inside a character and
-//! never silently.
+//! Escapes hidden characters, and cuts text at a limit: never inside a character, and never
+//! without a mark.
 //!
 //! A *hidden* character is one that a terminal or a reader acts on rather than shows: a
 //! control character, a line separator, a format character such as a direction mark or
@@ -64,7 +64,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// The same in one line: newlines and tabs are shown as `\u{a}` and `\u{9}` too.
+/// Like [`visible`], but newlines and tabs are shown as `\u{a}` and `\u{9}` too.
 #[must_use]
 pub fn visible_line(text: &str) -> Cow<'_, str> {
     show_hidden(text, is_hidden)
@@ -165,8 +165,8 @@ impl BoundedText {
         }
     }
 
-    /// Appends what still fits within `limit` bytes; the first time that
-    /// something doesn't, a mark is appended and the rest is dropped.
+    /// Appends text up to `limit` bytes in total. The first text that does not fit is cut and
+    /// marked; all later text is dropped.
     pub fn push(&mut self, more: &str, limit: usize) {
         if self.cut {
             return;
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_is_marked_once_and_between_characters() {
+    fn cut_is_marked_once_and_between_characters() {
         let mut text = BoundedText::default();
         text.push("ab", 4);
         text.push("ßß", 4);

@@ -1,34 +1,34 @@
-//! When something happens, as the shell sees it: machines read no clock.
+//! Moments, read from the clocks by the shell and passed to the machines.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The time from 1970 to the last moment of the year 9999, after which RFC 3339 ends.
+/// The time from 1970 to the last millisecond of the year 9999, the last that RFC 3339 can
+/// express.
 const LAST: Duration = Duration::from_millis(253_402_300_799_999);
 
-/// A moment, for measuring and for telling people.
+/// The current moment by both clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
-    /// For measuring.
+    /// The monotonic clock, for durations.
     pub instant: Instant,
-    /// By the calendar.
+    /// The wall clock, for people.
     pub wall: SystemTime,
 }
 
-/// The nearest moment that can be written down: from 1970 to the year 9999.
+/// The nearest moment that RFC 3339 can express, from 1970 to the year 9999.
 #[must_use]
 pub fn writable(at: SystemTime) -> SystemTime {
     at.clamp(UNIX_EPOCH, UNIX_EPOCH + LAST)
 }
 
-/// A moment as events and results tell it: RFC 3339, UTC, milliseconds. The nearest
-/// [`writable`] one.
+/// The nearest [`writable`] moment as events and results have it: RFC 3339, UTC,
+/// milliseconds.
 #[must_use]
 pub fn timestamp(at: SystemTime) -> String {
     humantime::format_rfc3339_millis(writable(at)).to_string()
 }
 
-/// A moment as people read it, to the minute: `2026-11-23 17:28 UTC`. The nearest
-/// [`writable`] one.
+/// The nearest [`writable`] moment for people, to the minute: `2026-11-23 17:28 UTC`.
 #[must_use]
 pub fn minute(at: SystemTime) -> String {
     let written = humantime::format_rfc3339_seconds(writable(at)).to_string();
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_beyond_the_calendar_are_written_as_its_ends() {
+    fn timestamp_is_clamped_to_the_years_1970_to_9999() {
         let far = UNIX_EPOCH + Duration::from_millis(u64::MAX / 2);
         let second = Duration::from_secs(1);
         for (at, written) in [

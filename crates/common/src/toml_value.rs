@@ -1,9 +1,9 @@
-//! Values as they are written after `-c KEY=`, which Codex reads as TOML: on one line.
+//! Formats values as TOML on one line, for Codex's option `-c KEY=VALUE`.
 
 use serde_json::Value;
 
-/// A value; `None` for null, which TOML doesn't have. Members that are null are left
-/// out.
+/// A JSON value as TOML; `None` for null, which TOML doesn't have. Members that are null are
+/// left out.
 #[must_use]
 pub fn value(value: &Value) -> Option<String> {
     Some(match value {
@@ -26,8 +26,8 @@ pub fn value(value: &Value) -> Option<String> {
     })
 }
 
-/// A text. JSON's strings are TOML's basic strings but for DEL, which TOML wants
-/// escaped.
+/// A string as TOML. JSON's strings are TOML's basic strings except for DEL, which TOML
+/// requires to be escaped.
 #[must_use]
 pub fn text(text: &str) -> String {
     Value::from(text).to_string().replace('\u{7f}', "\\u007f")
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_in_a_text_ends_it_or_breaks_the_line() {
+    fn text_is_escaped_within_one_line() {
         assert_eq!(
             text("a\"b\\c\n\r\t\0\u{1b}\u{7f}'ß{}"),
             r#""a\"b\\c\n\r\t\u0000\u001b\u007f'ß{}""#

@@ -24,14 +24,14 @@ const CLEARING: [&str; 2] = ["--no-assume-unchanged", "--no-skip-worktree"];
 #[derive(Debug, Clone)]
 pub struct Flags {
     marked: BTreeSet<Vec<u8>>,
-    index: Option<Stamp>,
+    index: Option<IndexStamp>,
 }
 
-/// What differs when an index is written.
+/// A fingerprint that changes when an index is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Stamp(u64, u64, i64, i64);
+struct IndexStamp(u64, u64, i64, i64);
 
-impl Stamp {
+impl IndexStamp {
     fn of(about: &Metadata) -> Self {
         Self(about.ino(), about.len(), about.ctime(), about.ctime_nsec())
     }
@@ -68,7 +68,7 @@ impl Git {
         let mut names = new.join(&0);
         names.push(0);
         for clear in CLEARING {
-            git.told(&["update-index", "-z", clear, "--stdin"], &names)
+            git.output(&["update-index", "-z", clear, "--stdin"], &names)
                 .await?;
         }
         Ok(git)
@@ -78,15 +78,15 @@ impl Git {
         self.layout().git_dir.join("index")
     }
 
-    fn index_stamp(&self) -> Option<Stamp> {
+    fn index_stamp(&self) -> Option<IndexStamp> {
         let about = fs::symlink_metadata(self.index()).ok()?;
-        Some(Stamp::of(&about))
+        Some(IndexStamp::of(&about))
     }
 
     /// The tag of a marked file is a small letter, or `S`.
     async fn marked(&self) -> Result<BTreeSet<Vec<u8>>, GitError> {
-        let told = self.told(LIST, &[]).await?;
-        let records = told.split(|byte| *byte == 0);
+        let output = self.output(LIST, &[]).await?;
+        let records = output.split(|byte| *byte == 0);
         let marked = records.filter_map(|record| match record {
             [tag, b' ', path @ ..] if tag.is_ascii_lowercase() || *tag == b'S' => {
                 Some(path.to_owned())

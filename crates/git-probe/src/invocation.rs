@@ -1,4 +1,4 @@
-//! Starting the git program, and what it answers.
+//! Starts the git program and reads its answers.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -9,8 +9,8 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use supervise::converse::{Extent, Heard, Talk, converse};
 use supervise::exit::Exit;
+use supervise::short_lived::{Extent, ProgramOutput, RunOptions, run_with_input};
 use supervise::spawn::Program;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -20,7 +20,7 @@ use super::GitError;
 /// The exit code of a guard that finds no git, see [`supervise::spawn`].
 const NOT_FOUND: Exit = Exit::Code(127);
 
-/// What every question begins with.
+/// The arguments with which every question begins.
 pub(super) const SAFE: &[&str] = &[
     "--no-optional-locks",
     "--no-pager",
@@ -36,7 +36,7 @@ pub(super) const SAFE: &[&str] = &[
     "submodule.recurse=false",
 ];
 
-/// What would lead git to another repository than the one around the directory.
+/// Variables that would lead git to another repository than the one around the directory.
 pub const ELSEWHERE: &[&str] = &[
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     "GIT_COMMON_DIR",
@@ -50,10 +50,10 @@ pub const ELSEWHERE: &[&str] = &[
     "GIT_WORK_TREE",
 ];
 
-/// Keeps git from other repositories, also from those that lack objects of this one.
+/// Keeps git from fetching, also missing objects of a partial clone.
 const NO_PROTOCOL: (&str, &str) = ("GIT_ALLOW_PROTOCOL", "none");
 
-/// How many settings the environment brings already.
+/// The number of settings that the environment has.
 pub(super) const COUNT: &str = "GIT_CONFIG_COUNT";
 
 /// Divides the time of a question after one of the same subcommand has timed out: the
@@ -63,14 +63,14 @@ const REDUCED_TIMEOUT_DIVISOR: u32 = 12;
 /// The subcommands whose last question has timed out.
 pub(super) type TimedOut = Arc<Mutex<BTreeSet<OsString>>>;
 
-/// What a question may take.
+/// The bounds of a question.
 #[derive(Debug, Clone)]
 pub struct Bounds {
-    /// How long.
-    pub patience: Duration,
-    /// How much is kept of the answer, in bytes.
+    /// The time limit.
+    pub timeout: Duration,
+    /// How much of the output is read, in bytes.
     pub limit: u64,
-    /// Gives it up.
+    /// Cancels the question.
     pub halt: CancellationToken,
 }
 
@@ -78,19 +78,19 @@ pub struct Bounds {
 #[derive(Debug, Clone)]
 pub(super) struct Invocation {
     pub(super) cwd: PathBuf,
-    /// Variables on top of our environment; of two of one name the last one counts.
+    /// Variables on top of our environment; the last of several with one name counts.
     pub(super) env: Vec<(OsString, OsString)>,
     /// Settings that overrule those in files.
     pub(super) overrides: Vec<(OsString, OsString)>,
     pub(super) bounds: Bounds,
-    /// The questions about the repository that have timed out. `None` where other hosts
-    /// are asked, which may be slow once.
+    /// The subcommands that have timed out. `None` for questions to other hosts, which may be
+    /// slow at times.
     pub(super) has_timed_out: Option<TimedOut>,
 }
 
 impl Invocation {
-    /// In a directory, with variables on top of our environment. What in either would
-    /// lead elsewhere ([`ELSEWHERE`]) is left out.
+    /// Git in a directory, with variables on top of our environment. Variables that would lead
+    /// elsewhere ([`ELSEWHERE`]) are left out.
     pub(super) fn new(cwd: &Path, env: &[(OsString, OsString)], bounds: Bounds) -> Self {
         let env = env.iter().filter(|(name, _)| !leads_elsewhere(name));
         let mut invocation = Self {
@@ -117,25 +117,25 @@ impl Invocation {
         self.env.push((name.into(), value.as_ref().to_owned()));
     }
 
-    /// Leaves out what leads to a repository.
+    /// Removes the variables that name a repository.
     pub(super) fn forget_repository(&mut self) {
         self.env.retain(|(name, _)| !leads_elsewhere(name));
     }
 
-    /// Lets git ask other repositories, in the ways that the environment allows.
+    /// Lets git ask other repositories, by the protocols that the environment allows.
     pub(super) fn allow_protocols(&mut self) {
         self.env.retain(|(name, value)| {
             (name, value) != (&NO_PROTOCOL.0.into(), &NO_PROTOCOL.1.into())
         });
     }
 
-    /// What git answers. `input` is what it reads.
-    pub(super) async fn told<A: AsRef<OsStr>>(
+    /// Git's stdout for a question. `input` is its stdin.
+    pub(super) async fn output<A: AsRef<OsStr>>(
         &self,
         question: &[A],
         input: &[u8],
     ) -> Result<Vec<u8>, GitError> {
-        let heard = self.hear(question, input).await?;
+        let heard = self.run(question, input).await?;
         let stdout = answered(&heard).map(|()| heard.stdout)?;
         match heard.extent {
             Extent::Whole => Ok(stdout),
@@ -143,12 +143,12 @@ impl Invocation {
         }
     }
 
-    /// What git says, however it ends.
-    pub(super) async fn hear<A: AsRef<OsStr>>(
+    /// Git's exit and output, even if it fails.
+    pub(super) async fn run<A: AsRef<OsStr>>(
         &self,
         question: &[A],
         input: &[u8],
-    ) -> Result<Heard, GitError> {
+    ) -> Result<ProgramOutput, GitError> {
         let args = SAFE.iter().map(OsStr::new);
         let args = args.chain(question.iter().map(AsRef::as_ref));
         let mut program = Program::new(Path::new("git"), args);
@@ -156,33 +156,33 @@ impl Invocation {
         program.env = [self.env.as_slice(), &self.variables()].concat();
         program.without = ELSEWHERE;
         let kind = subcommand(question);
-        let patience = self.patience(&kind);
+        let limit = self.timeout_of(&kind);
         let end = async {
-            let _ = timeout(patience, self.bounds.halt.cancelled()).await;
+            let _ = timeout(limit, self.bounds.halt.cancelled()).await;
         };
-        let talk = Talk {
+        let talk = RunOptions {
             input,
             limit: self.bounds.limit,
         };
-        match converse(&program, &talk, end).await {
+        match run_with_input(&program, &talk, end).await {
             Ok(heard) if heard.exit == NOT_FOUND => Err(GitError::Missing),
             Ok(heard) => {
                 self.note(|kinds| kinds.remove(&kind));
                 Ok(heard)
             }
-            Err(_) if self.bounds.halt.is_cancelled() => Err(GitError::GivenUp),
+            Err(_) if self.bounds.halt.is_cancelled() => Err(GitError::Cancelled),
             Err(error) if error.kind() == ErrorKind::TimedOut && self.has_timed_out.is_some() => {
                 self.note(|kinds| kinds.insert(kind));
-                Err(GitError::TimedOut(patience))
+                Err(GitError::TimedOut(limit))
             }
             Err(error) => Err(GitError::Unusable(error)),
         }
     }
 
-    fn patience(&self, kind: &OsStr) -> Duration {
+    fn timeout_of(&self, kind: &OsStr) -> Duration {
         match self.note(|kinds| kinds.contains(kind)) {
-            true => self.bounds.patience / REDUCED_TIMEOUT_DIVISOR,
-            false => self.bounds.patience,
+            true => self.bounds.timeout / REDUCED_TIMEOUT_DIVISOR,
+            false => self.bounds.timeout,
         }
     }
 
@@ -200,8 +200,8 @@ impl Invocation {
             .or_else(|| env::var_os(name))
     }
 
-    /// The overrides as variables: a key may hold what an argument can't. Those that
-    /// the environment brings stay.
+    /// The overrides as variables, as a key may have characters that an argument cannot have.
+    /// Overrides from the environment stay.
     fn variables(&self) -> Vec<(OsString, OsString)> {
         let count = self.variable(COUNT);
         let before = count.and_then(|count| count.to_str()?.parse().ok());
@@ -229,8 +229,8 @@ fn subcommand<A: AsRef<OsStr>>(question: &[A]) -> OsString {
     OsString::new()
 }
 
-/// Does work that `halt` gives up, and cancels `halt` once `stop` has been cancelled for
-/// the length of `grace`.
+/// Does work that `halt` cancels, and cancels `halt` when `stop` has been cancelled for
+/// `grace`.
 pub async fn until_stopped<T>(
     stop: &CancellationToken,
     halt: &CancellationToken,
@@ -255,8 +255,8 @@ fn leads_elsewhere(name: &OsStr) -> bool {
     ELSEWHERE.iter().any(|known| name == *known)
 }
 
-/// Whether git did what it was asked to.
-pub(super) fn answered(heard: &Heard) -> Result<(), GitError> {
+/// The error, if git failed.
+pub(super) fn answered(heard: &ProgramOutput) -> Result<(), GitError> {
     match heard.exit {
         Exit::Code(0) => Ok(()),
         exit => {
@@ -273,7 +273,7 @@ mod tests {
 
     fn invocation() -> Invocation {
         let bounds = Bounds {
-            patience: Duration::from_secs(60),
+            timeout: Duration::from_secs(60),
             limit: 0,
             halt: CancellationToken::new(),
         };
@@ -286,9 +286,9 @@ mod tests {
         let status = subcommand(&["-c", "log.showRoot=true", "status", "-z"]);
         assert_eq!(status, "status");
         invocation.note(|kinds| kinds.insert(status.clone()));
-        let patience = |kind: &str| invocation.patience(OsStr::new(kind)).as_secs();
-        assert_eq!((patience("status"), patience("log")), (5, 60));
+        let seconds = |kind: &str| invocation.timeout_of(OsStr::new(kind)).as_secs();
+        assert_eq!((seconds("status"), seconds("log")), (5, 60));
         invocation.note(|kinds| kinds.remove(&status));
-        assert_eq!(patience("status"), 60);
+        assert_eq!(seconds("status"), 60);
     }
 }

@@ -1,4 +1,4 @@
-//! Where a repository's working tree and git directories are, found without asking git.
+//! The layout of a repository: its working tree and git directories, found without git.
 //!
 //! Git takes the answer from files that the repository brings along: `core.worktree` of
 //! its configuration, a `.git` file that names a directory anywhere. Whoever wrote them
@@ -40,9 +40,9 @@ const DEPTH_LIMIT: usize = 32;
 pub struct Layout {
     /// The top of the working tree.
     pub(crate) top: PathBuf,
-    /// What belongs to this working tree: `HEAD` and the index.
+    /// The git directory of this working tree: `HEAD` and the index.
     pub git_dir: PathBuf,
-    /// What all working trees of the repository share: objects, refs, configuration.
+    /// The common directory of all working trees: objects, refs, configuration.
     pub(crate) common_dir: PathBuf,
 }
 
@@ -58,7 +58,7 @@ pub enum LayoutError {
     Unlinked {
         /// The `.git` file.
         dot_git: PathBuf,
-        /// What it names.
+        /// The target of the file.
         named: PathBuf,
         /// The directory that it lies in.
         top: PathBuf,
@@ -89,9 +89,9 @@ pub enum LayoutError {
     Elsewhere {
         /// The configuration.
         config: PathBuf,
-        /// What it names.
+        /// The value of `core.worktree`.
         worktree: PathBuf,
-        /// Where `.git` lies.
+        /// The path of `.git`.
         top: PathBuf,
     },
     /// One of git's files is not a file, or cannot be read.
@@ -258,8 +258,8 @@ fn no_links_below(path: &Path, depth: usize, left: &mut usize) -> Result<(), Lay
 fn common_dir_of_worktree(git_dir: &Path) -> Option<PathBuf> {
     let all = git_dir.parent().filter(|all| all.ends_with("worktrees"))?;
     let common_dir = all.parent()?;
-    let told = common_dir_in(git_dir).ok()??;
-    is_same(&told, common_dir).then(|| common_dir.to_owned())
+    let output = common_dir_in(git_dir).ok()??;
+    is_same(&output, common_dir).then(|| common_dir.to_owned())
 }
 
 /// The directory that the file `commondir` of a git directory names, which need not be
@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn configuration_cannot_move_the_working_tree() {
+    fn core_worktree_setting_is_refused() {
         let scene = Scene::new();
         for text in [
             "[core]\n\tworktree = ROOT\n",
@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn pipe_among_gits_files_is_refused_at_once() {
+    fn named_pipe_in_git_directory_is_refused_at_once() {
         let scene = Scene::new();
         let pipe = |path: &str| {
             let path = scene.root.join(path);

@@ -1,23 +1,23 @@
-//! The git program, asked about a repository that somebody else may have written, or may
-//! be writing to at the moment.
+//! Safe questions to the git program about a repository that someone else may have written,
+//! or may be writing at the moment.
 //!
-//! A repository may name programs that git would run outside of the sandbox. None of them
-//! is run here: git looks at the repository through a `view` of ours, whose configuration
-//! names none. What it is asked changes nothing in the repository, waits for no lock, and
-//! fetches nothing. The few commands that do change something ([`Git::in_repository`])
-//! run no hooks, and are such that use no filters.
+//! A repository may name programs that git would run outside of the sandbox. None of them is
+//! run here: git reads the repository through a `view` of ours, whose configuration names
+//! none. The questions change nothing in the repository, wait for no lock, and fetch nothing.
+//! The few commands that do change something ([`Git::in_repository`]) run no hooks and use no
+//! filters.
 //!
 //! - `layout`: where the repository is, found without asking git.
 //! - `owner`: whether it is the user's.
 //! - `view`: the git directory of ours.
 //! - `invocation`: starting git.
-//! - `setting`: settings as git tells them.
-//! - `own`: what the user has set, without what the repository has.
-//! - `tree`: what differs from commits.
-//! - `private`: a git directory of a run's own, in which Codex commits.
+//! - `setting`: settings as git lists them.
+//! - `own`: the user's settings, without those of the repository.
+//! - `tree`: the differences from commits.
+//! - `private`: the private git directory of a run, in which Codex commits.
 //! - `remote`: the refs of a remote.
 //! - `flags`: marks in the index that hide changes.
-//! - `submodules`: keeps Codex from having programs run through submodules.
+//! - `submodules`: protects submodules, through which Codex could have programs run.
 //! - `path`: paths as texts.
 //!
 //! Source: git-config(1), gitattributes(5), git(1) for the variables.
@@ -75,8 +75,8 @@ use common::text::shell_word;
 use safe_files::state_directory;
 use safe_files::untrusted_file::ReadError;
 use supervise::ceilings::{CEILINGS, ceilings_in};
-use supervise::converse::Heard;
 use supervise::exit::Exit;
+use supervise::short_lived::ProgramOutput;
 
 use invocation::Invocation;
 use setting::Setting;
@@ -88,42 +88,42 @@ pub use layout::{Layout, LayoutError};
 pub use path::written;
 pub use submodules::Submodules;
 
-/// How many settings the user and the repository have together at the most.
+/// The most settings that the user and the repository may have together.
 const SETTINGS_LIMIT: usize = 5000;
 
 /// The files at the top of a working tree that git reads.
 const IN_TREE: [&str; 4] = [".gitattributes", ".gitignore", ".gitmodules", ".mailmap"];
 
-/// Why git doesn't tell.
+/// Why git gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
-    /// It can't be started, or took too long.
+    /// Git cannot be started, or took too long.
     #[error("git can't be run: {0}")]
     Unusable(io::Error),
-    /// A file that is needed cannot be read or written, or what git tells is refused.
+    /// A needed file cannot be read or written, or git's output is refused.
     #[error("{0}")]
     Refused(#[from] io::Error),
-    /// It has not answered within its time.
+    /// Git did not answer within the time limit.
     #[error(
         "git did not answer within {} s (slow disk, or a named pipe in place of one of its files)",
         .0.as_secs().max(1)
     )]
     TimedOut(Duration),
-    /// There is no such program.
+    /// The program git does not exist.
     #[error("there is no program git on the PATH")]
     Missing,
-    /// It refused.
+    /// Git failed.
     #[error("git {exit}: {words}")]
     Failed {
-        /// How it ended.
+        /// How git exited.
         exit: Exit,
-        /// The first line of what it complained.
+        /// The first line of its stderr.
         words: String,
     },
     /// There is no repository around the directory.
     #[error("there is no git repository around {}", .0.display())]
     NoRepository(PathBuf),
-    /// The repository is not what it seems.
+    /// The layout of the repository is refused.
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// The repository belongs to another user, and this one does not trust it.
@@ -133,7 +133,7 @@ pub enum GitError {
         .0.display(), shell_word(.0)
     )]
     Others(PathBuf),
-    /// There is no place for a view of the repository.
+    /// The view of the repository cannot be made.
     #[error("cannot make a view of the repository in the state directory: {0}")]
     View(io::Error),
     /// The state of submodules cannot be recorded, or the record not removed.
@@ -142,12 +142,12 @@ pub enum GitError {
     /// There are more settings than `SETTINGS_LIMIT`.
     #[error("git has more than {SETTINGS_LIMIT} settings for the repository")]
     TooManySettings,
-    /// It says more than is read.
+    /// Git's output exceeds the limit.
     #[error("git's output exceeds the limit")]
     TooMuch,
-    /// Nobody wants to know any more.
-    #[error("asking git was given up")]
-    GivenUp,
+    /// The question was cancelled.
+    #[error("asking git was cancelled")]
+    Cancelled,
 }
 
 impl GitError {
@@ -162,12 +162,12 @@ impl GitError {
 pub struct Git {
     layout: Arc<Layout>,
     view: Arc<View>,
-    /// What the user and the repository had set at the beginning.
+    /// The settings of the user and the repository at the beginning.
     settings: Arc<[Setting]>,
     invocation: Invocation,
 }
 
-/// A repository as a look has found it.
+/// A repository with the settings that it had when it was first opened.
 #[derive(Debug, Clone)]
 pub struct Repository {
     layout: Arc<Layout>,
@@ -175,9 +175,9 @@ pub struct Repository {
 }
 
 impl Git {
-    /// For the repository around `directory`; `env` is set on top of our environment.
-    /// What in either would lead elsewhere ([`ELSEWHERE`]) is left out. The repository's
-    /// settings count as they are now, whatever becomes of them.
+    /// Opens the repository around `directory`; `env` is set on top of our environment.
+    /// Variables that would lead elsewhere ([`ELSEWHERE`]) are left out. The repository's
+    /// settings count as they are now, even if they change later.
     ///
     /// # Errors
     ///
@@ -190,20 +190,20 @@ impl Git {
         let (layout, invocation) = found(directory, env, bounds)?;
         let mut plain = invocation.clone();
         point_to(&mut plain, &layout);
-        let settings = setting::read(&plain.told(setting::LIST, &[]).await?);
+        let settings = setting::read(&plain.output(setting::LIST, &[]).await?);
         if settings.len() > SETTINGS_LIMIT {
             return Err(GitError::TooManySettings);
         }
         Self::with(layout.into(), settings.into(), invocation)
     }
 
-    /// The same for a later look, with the settings of the earlier one: what was set since
-    /// hides nothing. A repository that is elsewhere now is another one.
+    /// Opens a repository again with its earlier settings, so that later ones hide nothing.
+    /// A repository with another layout is opened as a new one.
     ///
     /// # Errors
     ///
     /// [`GitError`].
-    pub async fn again(
+    pub async fn reopen(
         earlier: &Repository,
         directory: &Path,
         env: &[(OsString, OsString)],
@@ -240,7 +240,7 @@ impl Git {
         })
     }
 
-    /// What a later look begins [again](Self::again) with.
+    /// The repository, to be [reopened](Self::reopen) later.
     pub fn repository(&self) -> Repository {
         Repository {
             layout: Arc::clone(&self.layout),
@@ -248,9 +248,9 @@ impl Git {
         }
     }
 
-    /// The same with the repository's own git directory and configuration, for what
-    /// changes its refs and worktrees. No hooks are run; whatever would use a filter has
-    /// to be asked of the view.
+    /// Git with the repository's own git directory and configuration, for commands that
+    /// change its refs and worktrees. No hooks are run; questions that would use a filter
+    /// must go to the view.
     ///
     /// # Errors
     ///
@@ -260,13 +260,13 @@ impl Git {
         let mut git = self.clone();
         git.invocation.forget_repository();
         point_to(&mut git.invocation, &self.layout);
-        // They stand in reflogs, and the repository may have set them.
+        // They are written to reflogs, and the repository may have set them.
         git.set("GIT_COMMITTER_NAME", "codex-mcp");
         git.set("GIT_COMMITTER_EMAIL", "codex-mcp@localhost");
         Ok(git)
     }
 
-    /// Has git see what is checked out now.
+    /// Updates the view to the current HEAD.
     ///
     /// # Errors
     ///
@@ -275,8 +275,8 @@ impl Git {
         self.view.copy_head(&self.layout).map_err(GitError::View)
     }
 
-    /// Refuses named pipes in place of the files that git reads for most questions: it
-    /// would wait for somebody to write. Others show by the time that git takes.
+    /// Refuses named pipes in place of the files that git reads for most questions: git would
+    /// wait for a writer. Pipes in place of other files make git time out.
     ///
     /// # Errors
     ///
@@ -285,14 +285,14 @@ impl Git {
         Ok(reject_fifos(&self.layout)?)
     }
 
-    /// The same with questions that may take this long.
-    pub fn patient(&self, patience: Duration) -> Self {
+    /// The same with another time limit for questions.
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
         let mut git = self.clone();
-        git.invocation.bounds.patience = patience;
+        git.invocation.bounds.timeout = timeout;
         git
     }
 
-    /// Where the repository is.
+    /// The layout of the repository.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -302,7 +302,7 @@ impl Git {
         &self.layout.top
     }
 
-    /// Where the program keeps its own state, as the repository's git finds it.
+    /// The state directory of this program, by the environment that git gets.
     pub fn state_directory(&self) -> Option<PathBuf> {
         state_directory::state_directory(|name| self.variable(name))
     }
@@ -312,7 +312,7 @@ impl Git {
         self.view.path()
     }
 
-    /// Whether each change of a ref has to have left an entry in its reflog.
+    /// Whether each change of a ref must have left an entry in its reflog.
     pub fn has_all_reflogs(&self) -> bool {
         self.view.has_private_logs()
     }
@@ -327,7 +327,7 @@ impl Git {
         self.invocation.variable(name)
     }
 
-    /// The same with the user's settings from their files, as Codex's commands get them.
+    /// Git with the user's settings from their files, as Codex's commands get them.
     fn with_files_of_user(&self) -> Self {
         let mut git = self.clone();
         let recorded = recorded(&self.view);
@@ -341,37 +341,37 @@ impl Git {
         git
     }
 
-    /// What git answers. `input` is what it reads.
-    pub async fn told<A: AsRef<OsStr>>(
+    /// Git's stdout for a question. `input` is its stdin.
+    pub async fn output<A: AsRef<OsStr>>(
         &self,
         question: &[A],
         input: &[u8],
     ) -> Result<Vec<u8>, GitError> {
-        self.invocation.told(question, input).await
+        self.invocation.output(question, input).await
     }
 
-    /// The same for answers that are texts.
+    /// Git's stdout as a text.
     pub async fn text<A: AsRef<OsStr>>(
         &self,
         question: &[A],
         input: &[u8],
     ) -> Result<String, GitError> {
-        let told = self.told(question, input).await?;
-        Ok(String::from_utf8_lossy(&told).into_owned())
+        let output = self.output(question, input).await?;
+        Ok(String::from_utf8_lossy(&output).into_owned())
     }
 
-    /// What git says, however it ends.
-    pub async fn hear<A: AsRef<OsStr>>(
+    /// Git's exit and output, even if it fails.
+    pub async fn run<A: AsRef<OsStr>>(
         &self,
         question: &[A],
         input: &[u8],
-    ) -> Result<Heard, GitError> {
-        self.invocation.hear(question, input).await
+    ) -> Result<ProgramOutput, GitError> {
+        self.invocation.run(question, input).await
     }
 }
 
-/// Where the repository around a directory is, and git there. None of the files that git
-/// reads is one that it would wait for.
+/// Finds the repository around a directory, and refuses special files for which git would
+/// wait.
 fn found(
     directory: &Path,
     env: &[(OsString, OsString)],
@@ -410,7 +410,7 @@ fn recorded(view: &View) -> [(&'static str, OsString); 3] {
     ]
 }
 
-/// Git would wait for a pipe.
+/// Refuses a special file: git would wait for a pipe.
 fn not_special(path: PathBuf) -> Result<(), LayoutError> {
     match path.metadata() {
         Ok(about) if !about.is_file() => Err(ReadError::NotRegular { path }.into()),
@@ -439,8 +439,8 @@ fn view_of(layout: &Layout, settings: &[Setting], invocation: &Invocation) -> io
     View::new(layout, settings, &state)
 }
 
-/// A filter of the user's, set to nothing: it is a program that would be given whatever
-/// the repository has.
+/// The override that disables a filter of the user: a program that would get the contents of
+/// the repository's files.
 fn switched_off(setting: &Setting) -> Option<(OsString, OsString)> {
     let key = setting.key.as_bytes();
     let is = |end: &str| key.ends_with(end.as_bytes());

@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_text_is_told_apart() {
+    fn paths_that_are_not_utf8_stay_distinct() {
         assert_eq!(written("a b/ü\n".as_bytes()), "a b/ü\n");
         assert_eq!(written(b"a\xff\xfeb"), "a\\xff\\xfeb");
     }

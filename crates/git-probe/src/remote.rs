@@ -21,14 +21,14 @@ use std::path::Path;
 
 use super::{Git, GitError};
 
-/// What git knows by itself, and is no program.
+/// The protocols that git implements itself, without a program.
 const PROTOCOLS: &str = "file:git:http:https:ssh";
 
 const LS_REMOTE: &[&str] = &["ls-remote", "--quiet"];
 
 const ADDRESS: &[&str] = &["ls-remote", "--get-url", "--"];
 
-/// What is before a branch's name.
+/// The prefix of a branch's ref.
 const BRANCHES: &str = "refs/heads/";
 
 /// How many refs are asked for by their names; for more of them, all are listed.
@@ -72,23 +72,23 @@ async fn listed(
         .chain([address.as_os_str()])
         .chain(names.iter().map(OsStr::new))
         .collect();
-    let told = git.text(&question, &[]).await?;
-    let pairs = told.lines().filter_map(|line| line.split_once('\t'));
+    let output = git.text(&question, &[]).await?;
+    let pairs = output.lines().filter_map(|line| line.split_once('\t'));
     let pairs = pairs.map(|(id, name)| (name.to_owned(), id.to_owned()));
     Ok(pairs.collect())
 }
 
-/// Where a remote is. A path that git would take from the top directory is absolute.
+/// The address of a remote. A path relative to the top directory is made absolute.
 async fn address(git: &Git, remote: &str) -> Result<OsString, GitError> {
-    let mut told = git.told(&[ADDRESS, &[remote]].concat(), &[]).await?;
-    if told.last() == Some(&b'\n') {
-        told.pop();
+    let mut output = git.output(&[ADDRESS, &[remote]].concat(), &[]).await?;
+    if output.last() == Some(&b'\n') {
+        output.pop();
     }
-    let is_path = match told.iter().position(|byte| matches!(byte, b':' | b'/')) {
-        Some(first) => told.get(first) == Some(&b'/'),
+    let is_path = match output.iter().position(|byte| matches!(byte, b':' | b'/')) {
+        Some(first) => output.get(first) == Some(&b'/'),
         None => true,
     };
-    let address = OsString::from_vec(told);
+    let address = OsString::from_vec(output);
     Ok(match is_path && !address.as_bytes().starts_with(b"~") {
         true => git.root().join(address).into(),
         false => address,

@@ -22,13 +22,13 @@ pub struct Repository {
     /// The name of the repository: of the main working tree's directory, where there
     /// are several.
     pub name: String,
-    /// What is checked out; `None` if git's files don't tell.
+    /// The checked-out branch or commit; `None` if git's files do not show it.
     pub head: Option<Head>,
     /// The top directory of the main working tree, if this is a linked one.
     pub main: Option<PathBuf>,
 }
 
-/// What is checked out.
+/// The checked-out branch or commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Head {
     /// A branch.
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_looked_for_from_a_ceiling_on() {
+    fn search_for_a_repository_stops_at_a_ceiling() {
         let (_directory, root) = root();
         write(&root.join(".git/HEAD"), "ref: refs/heads/main\n");
         let inner = root.join("a/b");
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_directory_of_that_name_is_no_repository() {
+    fn empty_git_directory_is_no_repository() {
         let (_directory, root) = root();
         write(&root.join(".git/HEAD"), "ref: refs/heads/main\n");
         fs::create_dir_all(root.join("a/.git")).unwrap();

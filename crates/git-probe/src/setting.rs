@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::invocation::SAFE;
 
-/// Who has made a setting.
+/// The origin of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     /// The machine, the user, or the environment.
@@ -35,12 +35,12 @@ impl Setting {
     }
 }
 
-/// What makes git list all settings.
+/// The arguments that list all settings.
 pub(super) const LIST: &[&str] = &["config", "--null", "--show-scope", "--list"];
 
 /// Reads `SCOPE NUL KEY LF VALUE NUL`.
-pub(super) fn read(told: &[u8]) -> Vec<Setting> {
-    let mut records = told.split(|byte| *byte == 0);
+pub(super) fn read(output: &[u8]) -> Vec<Setting> {
+    let mut records = output.split(|byte| *byte == 0);
     let mut settings = Vec::new();
     while let (Some(scope), Some(setting)) = (records.next(), records.next()) {
         let mut parts = setting.splitn(2, |byte| *byte == b'\n');
@@ -74,9 +74,9 @@ mod tests {
 
     #[test]
     fn settings_are_read_with_their_scopes() {
-        let told = b"system\0a.b\n1\0global\0c.d\0local\0e.f\np\nq\0worktree\0g.h\n\xff\0\
+        let output = b"system\0a.b\n1\0global\0c.d\0local\0e.f\np\nq\0worktree\0g.h\n\xff\0\
             command\0a.b\n2\0";
-        let read: Vec<_> = read(told)
+        let read: Vec<_> = read(output)
             .into_iter()
             .map(|setting| {
                 (

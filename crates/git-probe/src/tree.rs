@@ -1,4 +1,4 @@
-//! What differs from the commit that is checked out, and between commits.
+//! The differences of the working tree from HEAD, and between commits.
 //!
 //! Source: git-status(1) (porcelain format 2), git-diff-tree(1).
 
@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use supervise::converse::Extent;
+use supervise::short_lived::Extent;
 
 use super::invocation::answered;
 use super::{Git, GitError, written};
@@ -38,7 +38,7 @@ const DIFF: &[&str] = &[
 
 const LIST: &[&str] = &["ls-tree", "-r", "-z", "--name-only"];
 
-/// What `git status` has said.
+/// The output of `git status`.
 #[derive(Debug)]
 pub struct Status {
     words: Vec<u8>,
@@ -47,7 +47,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// How the tree below `root` stands. A record that was cut off is left out.
+    /// The state of the tree below `root`. A truncated record is left out.
     /// Blocks: looks at each file.
     pub fn read(&self, root: &Path) -> GitState {
         let mut state = GitState::default();
@@ -70,9 +70,9 @@ impl Status {
 }
 
 impl Git {
-    /// How the working tree stands.
+    /// The state of the working tree.
     pub async fn status(&self) -> Result<Status, GitError> {
-        let heard = self.hear(STATUS, &[]).await?;
+        let heard = self.run(STATUS, &[]).await?;
         answered(&heard)?;
         Ok(Status {
             words: heard.stdout,
@@ -91,13 +91,13 @@ impl Git {
             return Ok(BTreeMap::new());
         };
         let Some(old) = before else {
-            let all = self.told(&[LIST, &[new]].concat(), &[]).await?;
+            let all = self.output(&[LIST, &[new]].concat(), &[]).await?;
             let names = records(&all);
             return Ok(names
                 .map(|name| (written(name), ChangeKind::Added))
                 .collect());
         };
-        let differences = self.told(&[DIFF, &[old, new]].concat(), &[]).await?;
+        let differences = self.output(&[DIFF, &[old, new]].concat(), &[]).await?;
         let mut parts = records(&differences);
         let mut files = BTreeMap::new();
         while let (Some(status), Some(path)) = (parts.next(), parts.next()) {
@@ -134,7 +134,7 @@ fn parts(record: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((record.get(..end)?, record.get(end + 1..)?))
 }
 
-/// What differs when a file is written to.
+/// A fingerprint that changes when a file is written.
 fn stamp(path: &Path) -> String {
     let Ok(metadata) = path.symlink_metadata() else {
         return String::new();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_read() {
+    fn status_output_is_parsed() {
         let state = read(
             b"# branch.oid abc\0# branch.head main\0\
             1 .M N... 100644 100644 100644 h1 h2 a file\0\

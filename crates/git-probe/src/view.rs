@@ -32,13 +32,13 @@ use tempfile::TempDir;
 use super::Layout;
 use super::setting::{Scope, Setting};
 
-/// Where views are, below the state directory.
+/// The directory of views, below the state directory.
 const VIEWS: &str = "git-views";
 
 /// The user's settings, in a view.
 const USERS: &str = "config-of-user";
 
-/// How the directory of a view is called.
+/// The name of a view's directory.
 const PREFIX: &str = "view-";
 
 /// How often a directory is made that another process removes before it is locked.
@@ -51,7 +51,7 @@ const INFO_LIMIT: u64 = 1024 * 1024;
 /// whatever stands between `$Id:` and `$`.
 const ATTRIBUTES: &[u8] = b"\n* -ident\n";
 
-/// What the repository's directories share with the view.
+/// The entries that the view shares with the repository.
 const SHARED: [&str; 5] = ["objects", "refs", "packed-refs", "reftable", "shallow"];
 
 /// Settings by which files are compared with commits, and commits are read. Not among them

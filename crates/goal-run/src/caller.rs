@@ -1,4 +1,4 @@
-//! The callers of a run, and how each of them writes what it asks for.
+//! The callers of a run, and how each of them names an option.
 
 /// The caller of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub enum Caller {
 }
 
 impl Caller {
-    /// A sandbox in which Codex can change files.
+    /// The option for a sandbox in which Codex can change files.
     pub(crate) fn workspace_write(self) -> &'static str {
         match self {
             Self::Shell => "--sandbox workspace-write",
@@ -19,7 +19,7 @@ impl Caller {
         }
     }
 
-    /// A worktree of the run's own.
+    /// The option for a separate worktree.
     pub(crate) fn worktree(self) -> &'static str {
         match self {
             Self::Shell => "--worktree",
@@ -27,7 +27,7 @@ impl Caller {
         }
     }
 
-    /// Somebody to tell of the end.
+    /// The option for a notifier.
     pub(crate) fn notify(self) -> &'static str {
         match self {
             Self::Shell => "--notify",

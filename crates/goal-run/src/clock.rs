@@ -1,4 +1,4 @@
-//! The time that counts for a run's limits: all but that in which a person was asked.
+//! The clock for a run's limits, which is paused while a person is asked.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-/// The clock of a run. It stands still while a person is asked.
+/// The clock of a run, paused while a person is asked.
 #[derive(Debug)]
 pub(super) struct RunClock {
     began: Instant,
-    /// For how long it has stood still, all pauses together but for the running one.
+    /// The length of all pauses but the current one.
     paused_for: Cell<Duration>,
     paused_since: Cell<Option<Instant>>,
     resumed: Notify,
@@ -26,7 +26,7 @@ impl RunClock {
         }
     }
 
-    /// How much time has counted since the start.
+    /// The time since the start, without pauses.
     pub(super) fn elapsed(&self) -> Duration {
         let until = self.paused_since.get().unwrap_or_else(Instant::now);
         until
@@ -34,14 +34,14 @@ impl RunClock {
             .saturating_sub(self.paused_for.get())
     }
 
-    /// Stops the clock, if it runs.
+    /// Pauses the clock, if it runs.
     pub(super) fn pause(&self) {
         if self.paused_since.get().is_none() {
             self.paused_since.set(Some(Instant::now()));
         }
     }
 
-    /// Has the clock go on, if it stands still.
+    /// Resumes the clock, if it is paused.
     pub(super) fn resume(&self) {
         if let Some(since) = self.paused_since.take() {
             let paused_for = self.paused_for.get().saturating_add(since.elapsed());
@@ -50,7 +50,7 @@ impl RunClock {
         }
     }
 
-    /// Waits until `moment`, counted from the start.
+    /// Waits until `moment`, a duration since the start.
     pub(super) async fn reaches(&self, moment: Duration) {
         loop {
             let resumed = self.resumed.notified();

@@ -16,24 +16,24 @@ use serde_json::Map;
 use super::caller::Caller;
 use super::look::LookError;
 use super::notify::UnusableNotifier;
-use super::order::BadOrder;
+use super::spec::BadRunSpec;
 
-/// What makes the sandbox of a run read-only.
+/// The reason why the sandbox of a run is read-only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReadOnlyCause {
-    /// This bound, with its source.
+    /// A bound that the user has set, with its source.
     Bound(String),
-    /// This argument or setting, with its source.
+    /// An argument or a setting, with its source.
     Setting(String),
-    /// Codex's own configuration; its file.
+    /// The file of Codex's own configuration.
     Codex(PathBuf),
-    /// The user has not trusted this directory.
+    /// The directory that the user has not trusted.
     Untrusted(PathBuf),
 }
 
 impl ReadOnlyCause {
-    /// The cause where no bound, no call and no setting of ours names the sandbox.
+    /// The cause where no bound, no argument and no setting of this program names the sandbox.
     #[must_use]
     pub fn of_codex(directory: &Path, codex_home: &Path) -> Self {
         let user = UserConfig::read(codex_home);
@@ -82,9 +82,9 @@ impl fmt::Display for ReadOnlyCause {
 }
 
 impl RunError {
-    /// The same error, with the cause where the sandbox is read-only.
+    /// The same error, with the cause if the sandbox is read-only.
     #[must_use]
-    pub fn explained(self, cause: impl FnOnce() -> ReadOnlyCause) -> Self {
+    pub fn with_cause(self, cause: impl FnOnce() -> ReadOnlyCause) -> Self {
         match self {
             Self::ReadOnly => Self::ReadOnlyBy {
                 cause: cause(),
@@ -94,9 +94,9 @@ impl RunError {
         }
     }
 
-    /// The same error, in the words of this caller.
+    /// The same error, with the options as this caller names them.
     #[must_use]
-    pub fn told_to(mut self, to: Caller) -> Self {
+    pub fn for_caller(mut self, to: Caller) -> Self {
         match &mut self {
             Self::ReadOnlyBy { caller, .. } => *caller = to,
             Self::Notifier(error) => error.caller = to,
@@ -109,16 +109,16 @@ impl RunError {
 /// Why a run could not be begun.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// It is not wanted in a way that can be done.
+    /// The specification of the run is invalid.
     #[error(transparent)]
-    Order(#[from] BadOrder),
-    /// The repository can't be looked at.
+    Spec(#[from] BadRunSpec),
+    /// The repository cannot be inspected.
     #[error(transparent)]
     Look(#[from] LookError),
-    /// Codex can't be had.
+    /// Codex cannot be used.
     #[error(transparent)]
     Engine(EngineError),
-    /// Codex may write nothing, and the criteria want something written.
+    /// Codex may write nothing, and the criteria need new files or commits.
     #[error("Codex's sandbox is read-only here, and the criteria want something written")]
     ReadOnly,
     /// The same, with its cause.
@@ -129,7 +129,7 @@ pub enum RunError {
     ReadOnlyBy {
         /// What makes it read-only.
         cause: ReadOnlyCause,
-        /// Who is told.
+        /// The reader of the message.
         caller: Caller,
     },
     /// There is no Codex to run.
@@ -138,7 +138,7 @@ pub enum RunError {
          CODEX_MCP_CODEX_BIN"
     )]
     NoCodex(NoCodex),
-    /// This Codex cannot be kept from writing the repository's hooks and settings.
+    /// The sandbox of this release does not protect the repository's hooks and settings.
     #[error(
         "the sandbox of Codex {release} lets commands write a repository's hooks and settings, so no run that is to commit can begin; update Codex: npm install -g @openai/codex (0.130.0 or newer)"
     )]
@@ -146,7 +146,7 @@ pub enum RunError {
         /// Its release.
         release: Release,
     },
-    /// Codex could write what the program's own git reads.
+    /// Codex could write files that the program's own git reads.
     #[error(
         "Codex may write to {}, which contains the state directory {}: it could change what git is \
          given there outside of the sandbox; set XDG_STATE_HOME to a directory elsewhere, or begin \
@@ -159,16 +159,16 @@ pub enum RunError {
         /// The state directory.
         state: PathBuf,
     },
-    /// Codex can't be given a git directory of its own.
+    /// The private git directory for Codex cannot be prepared.
     #[error("cannot prepare a git directory for Codex's commits: {0}")]
     PrivateGit(String),
     /// Whether the user trusts the repository cannot be determined.
     #[error(transparent)]
     Trust(#[from] TrustError),
-    /// Somebody could not be told of the end.
+    /// A notifier cannot work.
     #[error(transparent)]
     Notifier(#[from] UnusableNotifier),
-    /// A prompt of the project's can't be used.
+    /// A prompt of the project cannot be used.
     #[error("the prompt {}: {why}", .path.display())]
     Template {
         /// Its file.
@@ -185,10 +185,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cause_of_a_read_only_sandbox_is_told_with_advice_that_helps() {
+    fn read_only_error_names_its_cause_and_advice() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
-        let told = |cause: ReadOnlyCause| RunError::ReadOnly.explained(|| cause).to_string();
+        let told = |cause: ReadOnlyCause| RunError::ReadOnly.with_cause(|| cause).to_string();
         let of_codex = || told(ReadOnlyCause::of_codex(&root, &root));
         let trust = format!("codex-mcp trust {}", root.display());
         let untrusted = of_codex();
@@ -210,14 +210,14 @@ mod tests {
     fn advice_names_options_at_a_shell_and_parameters_over_mcp() {
         let error = || {
             let cause = || ReadOnlyCause::Setting("sandbox".to_owned());
-            RunError::ReadOnly.explained(cause)
+            RunError::ReadOnly.with_cause(cause)
         };
         let over_mcp = error().to_string();
         assert!(
             over_mcp.contains("name `sandbox: \"workspace-write\"`,"),
             "{over_mcp}"
         );
-        let at_a_shell = error().told_to(Caller::Shell).to_string();
+        let at_a_shell = error().for_caller(Caller::Shell).to_string();
         assert!(
             at_a_shell.contains("name --sandbox workspace-write, or change that"),
             "{at_a_shell}"

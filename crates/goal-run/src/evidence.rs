@@ -17,13 +17,13 @@ use uuid::Uuid;
 
 use crate::logic::outcome::TurnRecord;
 
-/// How many files are kept in a directory of ours; the oldest go.
-const KEPT: usize = 500;
+/// How many evidence files are kept in the directory; older ones are removed.
+const FILES_KEPT: usize = 500;
 
-/// How the names of ours begin.
+/// The prefix of the names of evidence files.
 const PREFIX: &str = "run-";
 
-/// A file of evidence.
+/// An evidence file.
 #[derive(Debug)]
 pub struct EvidenceFile {
     path: PathBuf,
@@ -31,23 +31,23 @@ pub struct EvidenceFile {
     state: State,
 }
 
-/// What is in a file of evidence.
+/// The content of an evidence file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nothing, and it is new: it goes if that stays so.
+    /// Nothing yet: the file is removed on drop if that stays so.
     New,
-    /// All that was written.
-    Whole,
-    /// A line is missing.
-    Torn,
+    /// Every turn that was recorded.
+    Complete,
+    /// Some turns are missing, as writing failed.
+    Incomplete,
 }
 
 impl EvidenceFile {
-    /// A new one in a directory of ours, named after the time.
+    /// Creates a file in the directory of evidence, named after the time.
     ///
     /// # Errors
     ///
-    /// When it can't be made.
+    /// The system's, if the file cannot be created.
     pub fn new_in(directory: &Path) -> io::Result<Self> {
         DirBuilder::new()
             .recursive(true)
@@ -61,13 +61,13 @@ impl EvidenceFile {
         Self::open(&directory.join(name), State::New)
     }
 
-    /// This file; what is in it stays. A link is not followed.
+    /// Appends to the file at `path`. A link is not followed.
     ///
     /// # Errors
     ///
-    /// When it can't be opened.
+    /// The system's, if the file cannot be opened.
     pub fn at(path: &Path) -> io::Result<Self> {
-        Self::open(path, State::Whole)
+        Self::open(path, State::Complete)
     }
 
     fn open(path: &Path, state: State) -> io::Result<Self> {
@@ -84,37 +84,40 @@ impl EvidenceFile {
         })
     }
 
-    /// Adds a turn. The run goes on if that fails, and its answer has all of it too.
+    /// Adds a turn. A failure is only logged: the result of the run has the evidence too.
     pub(super) fn write(&mut self, record: &TurnRecord) {
         let written = line_of(record)
             .map_err(io::Error::from)
             .and_then(|line| self.file.write_all(line.as_bytes()));
         match (written, self.state) {
-            (Ok(()), State::New) => self.state = State::Whole,
-            (Ok(()), State::Whole | State::Torn) => {}
+            (Ok(()), State::New) => self.state = State::Complete,
+            (Ok(()), State::Complete | State::Incomplete) => {}
             (Err(error), _) => {
-                self.state = State::Torn;
-                tracing::warn!("{} lacks a turn: {error}", self.path.display());
+                self.state = State::Incomplete;
+                tracing::warn!(
+                    "cannot write a turn to the evidence file {}: {error}",
+                    self.path.display()
+                );
             }
         }
     }
 
-    /// Where it is, if it has all that was written.
+    /// The path of the file, if it has every turn.
     pub(super) fn close(self) -> Option<PathBuf> {
-        (self.state == State::Whole).then(|| self.path.clone())
+        (self.state == State::Complete).then(|| self.path.clone())
     }
 }
 
 impl Drop for EvidenceFile {
     fn drop(&mut self) {
         if self.state == State::New {
-            // An empty file is no harm.
+            // An empty file does no harm.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Removes the oldest. That is no reason not to begin.
+/// Removes the oldest files. A failure is only logged.
 fn tidy(directory: &Path) {
     let Ok(entries) = fs::read_dir(directory) else {
         return;
@@ -122,15 +125,15 @@ fn tidy(directory: &Path) {
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut names: Vec<String> = names.filter(|name| name.starts_with(PREFIX)).collect();
     names.sort_unstable();
-    let many = (names.len() + 1).saturating_sub(KEPT);
+    let many = (names.len() + 1).saturating_sub(FILES_KEPT);
     for name in names.into_iter().take(many) {
         if let Err(error) = fs::remove_file(directory.join(&name)) {
-            tracing::warn!("the old evidence {name} stays: {error}");
+            tracing::warn!("cannot remove the old evidence file {name}: {error}");
         }
     }
 }
 
-/// A line of JSON, whose hidden characters are escaped: a terminal may show it.
+/// A line of JSON with hidden characters escaped, as a terminal may show it.
 fn line_of(record: &impl Serialize) -> serde_json::Result<String> {
     Ok(format!(
         "{}\n",
@@ -149,30 +152,33 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_give_way() {
+    fn oldest_evidence_files_are_removed() {
         let directory = tempfile::tempdir().unwrap();
-        for number in 0..KEPT + 5 {
+        for number in 0..FILES_KEPT + 5 {
             let name = format!("{PREFIX}2000-01-01T000000Z-{number:08}.jsonl");
             fs::write(directory.path().join(name), "").unwrap();
         }
         fs::write(directory.path().join("mine"), "").unwrap();
         let mut file = EvidenceFile::new_in(directory.path()).unwrap();
-        file.state = State::Whole;
+        file.state = State::Complete;
         let path = file.close().unwrap();
         assert!(path.is_file());
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), KEPT + 1);
+        assert_eq!(
+            fs::read_dir(directory.path()).unwrap().count(),
+            FILES_KEPT + 1
+        );
         assert!(directory.path().join("mine").exists());
     }
 
     #[test]
-    fn a_run_that_has_none_leaves_no_file() {
+    fn run_without_evidence_leaves_no_file() {
         let directory = tempfile::tempdir().unwrap();
         drop(EvidenceFile::new_in(directory.path()).unwrap());
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 
     #[test]
-    fn a_link_is_not_followed() {
+    fn link_in_place_of_an_evidence_file_is_not_followed() {
         let directory = tempfile::tempdir().unwrap();
         let link = directory.path().join("link");
         std::os::unix::fs::symlink("target", &link).unwrap();

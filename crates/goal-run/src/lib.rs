@@ -1,17 +1,17 @@
-//! Turns of Codex until what was asked for is there, on the real repository.
+//! Runs: turns of Codex in a repository until all criteria are met.
 //!
 //! A run never believes Codex's words. It takes a snapshot of the repository when it begins
 //! and after each turn, judges it by the criteria, and asks the machine what comes next:
 //!
 //! ```text
-//!   order ──► drive ──► turn ──► codex_engine ──► Codex
+//!   spec ───► drive ──► turn ──► codex_engine ──► Codex
 //!               │  ◄── look: git, gh, files, commands      after each turn
 //!               ├──► logic::machine                        which turn comes next
-//!               └──► watcher, evidence, notify             progress, records, who is told
+//!               └──► watcher, evidence, notify             progress, records, notifiers
 //! ```
 //!
-//! [`logic`] decides, the rest acts. [`worktree`] gives a run a working tree of its own,
-//! [`reviewer`] has a thread of its own review what was made.
+//! [`logic`] decides, the other modules act. [`worktree`] gives a run a working tree of its
+//! own, [`reviewer`] has a separate thread review the changes.
 #![cfg_attr(
     test,
     expect(
@@ -28,21 +28,21 @@ mod clock;
 mod drive;
 mod error;
 mod evidence;
-mod failing;
 pub mod logic;
 pub mod look;
 pub mod notify;
-pub mod order;
 mod programs;
 pub mod reviewer;
+pub mod spec;
 mod templates;
 mod turn;
+mod turn_failure;
 pub mod watcher;
 pub mod words;
 pub mod worktree;
 
 pub use caller::Caller;
-pub use drive::{Done, RunContext, drive};
+pub use drive::{RunContext, RunResult, drive};
 pub use error::{ReadOnlyCause, RunError};
 pub use evidence::EvidenceFile;
 pub use templates::{ChosenTemplates, templates_for};

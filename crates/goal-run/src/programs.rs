@@ -1,4 +1,4 @@
-//! Whether a program that a run needs is there.
+//! Lookup of the programs that a run needs.
 
 use std::env;
 use std::ffi::OsString;
@@ -10,10 +10,10 @@ use supervise::spawn::Lookup;
 
 use crate::logic::names::CommandLine;
 
-/// The program of a command, if it can't be run now, and will not come to be by the run: a
-/// name that is not on the PATH, or an absolute path outside of `top` at which no program
-/// is. `env` is set on top of our own environment. With [`Lookup::Protected`], the program
-/// is started in `top`.
+/// The program of a command, if it cannot be run now and the run cannot create it: a name
+/// that is not on the PATH, or an absolute path outside of `top` without a program. `env` is
+/// set on top of our own environment. With [`Lookup::Protected`], the program is started in
+/// `top`.
 pub(crate) fn missing(
     command: &CommandLine,
     top: &Path,
@@ -39,7 +39,7 @@ pub(crate) fn missing(
                 .any(|directory| is_program(&directory.join(&program)))
         }
         Component::RootDir => program.starts_with(top) || is_program(&program),
-        // What the run makes may be run.
+        // The run may create the program.
         _ => true,
     };
     (!is_there).then_some(program)
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(lacks("sh", &elsewhere), Some("sh".into()));
     }
     #[test]
-    fn notifier_is_not_looked_for_where_codex_can_write() {
+    fn notifier_program_is_not_looked_up_where_codex_can_write() {
         let top = tempfile::tempdir().unwrap();
         let program = top.path().join("tell");
         std::fs::write(&program, "").unwrap();

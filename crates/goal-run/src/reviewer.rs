@@ -1,11 +1,11 @@
-//! Reviews of code, by a thread of its own that can change nothing.
+//! Reviews of changes by a separate, read-only thread.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use codex_engine::command::{McpServers, Prompt, Settings, Start, TurnRef};
+use codex_engine::command::{McpServers, Prompt, Settings, StartThread, TurnRef};
 use codex_engine::logic::progress::CurrentStep;
-use codex_engine::logic::session::Ending;
+use codex_engine::logic::session::TurnEnding;
 use codex_engine::logic::work::in_words;
 use codex_engine::{Engine, EngineError};
 use codex_protocol::codex::{ApprovalPolicy, ReviewTarget, SandboxMode, ThreadId, TokenCount};
@@ -15,101 +15,101 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 /// How long git may take to look up a commit (10 s).
-const GIT_PATIENCE: Duration = Duration::from_secs(10);
+const GIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How much of git's answer is read, in bytes. The longest are the settings of the user and
-/// the repository.
+/// How much of git's output is read, in bytes. The longest is the list of settings of the
+/// user and the repository.
 const GIT_LIMIT: u64 = 4 * 1024 * 1024;
 
 /// How long an interrupted review may take to end (3 s).
-const INTERRUPT_PATIENCE: Duration = Duration::from_secs(3);
+const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The changes to review, as a person or a client names them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Subject {
-    /// Those that are not committed.
+pub enum ReviewScope {
+    /// Uncommitted changes.
     Uncommitted,
-    /// Those since the merge base with a branch.
+    /// Changes since the merge base with a branch.
     Since(String),
-    /// Those of a commit, by any name that git knows.
+    /// Changes of a commit, by any name that git knows.
     Commit(String),
-    /// Those that a text describes.
+    /// Changes that a text describes.
     Described(String),
 }
 
-/// A commit that was looked for.
+/// The name of a commit that git was asked for.
 #[derive(Debug)]
-pub struct Sought {
-    /// As it was named.
+pub struct CommitQuery {
+    /// The name as given.
     name: String,
-    /// Where.
+    /// A directory in the repository.
     directory: PathBuf,
 }
 
 /// Why there is no review.
 #[derive(Debug, thiserror::Error)]
 pub enum ReviewError {
-    /// Git does not tell.
+    /// Git failed.
     #[error(transparent)]
     Git(#[from] GitError),
     /// There is no such commit.
     #[error("there is no commit {:?} in {}; `git log --all` shows what there is", .0.name, .0.directory.display())]
-    NoCommit(Sought),
+    NoCommit(CommitQuery),
     /// There is no such branch, nor another commit of that name.
     #[error(
         "there is no branch {:?} in {}; `git branch --all` shows the branches, and `git fetch` \
          brings those of a remote",
         .0.name, .0.directory.display()
     )]
-    NoBase(Sought),
-    /// Nothing is committed that could be compared with the branch.
+    NoBase(CommitQuery),
+    /// The repository has no commit that could be compared with the branch.
     #[error(
         "HEAD has no commit in {} that could be compared with {:?}; review what is not \
          committed instead",
         .0.directory.display(), .0.name
     )]
-    NoHead(Sought),
-    /// The branch and what is checked out have nothing in common.
+    NoHead(CommitQuery),
+    /// The branch and HEAD have no common ancestor.
     #[error(
         "{:?} and HEAD have no common ancestor in {}; name another branch, or run \
          `git fetch --unshallow` if the clone is shallow",
         .0.name, .0.directory.display()
     )]
-    NoMergeBase(Sought),
-    /// Codex can't be used.
+    NoMergeBase(CommitQuery),
+    /// Codex cannot be used.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// The review ended early.
     #[error("the review failed: {0}")]
     Failed(String),
     /// The review took too long.
-    #[error("the review took longer than {} s and was interrupted{}", limit.as_secs(), last_heard(.step))]
+    #[error("the review took longer than {} s and was interrupted{}", limit.as_secs(), last_step(.step))]
     TimedOut {
-        /// As long as it may take.
+        /// The time limit of the review.
         limit: Duration,
-        /// The step that the reviewer was at.
+        /// The reviewer's last step.
         step: String,
     },
-    /// Nobody wants it any more.
+    /// The review was cancelled.
     #[error("the review was interrupted")]
     Interrupted,
 }
 
-fn last_heard(step: &str) -> String {
+fn last_step(step: &str) -> String {
     match step {
         "" => String::new(),
         step => format!("; the last that was heard: {step}"),
     }
 }
 
-impl Subject {
-    /// What Codex is asked to review. Codex does not refuse a commit that does not exist, and
-    /// the model would have to find out. The merge base with a branch is looked up here, as
-    /// Codex's own git must not run on the repository.
+impl ReviewScope {
+    /// The target of the review for Codex. Commits are looked up here, as Codex does not
+    /// refuse one that does not exist; so is the merge base with a branch, as Codex's own git
+    /// must not run on the repository.
     ///
     /// # Errors
     ///
-    /// [`ReviewError`], of those that tell what git has found.
+    /// [`ReviewError`], for one of git's findings.
     pub async fn target(self, directory: &Path) -> Result<ReviewTarget, ReviewError> {
         Ok(match self {
             Self::Uncommitted => {
@@ -125,7 +125,7 @@ impl Subject {
             Self::Commit(name) => {
                 let repository = Repository::around(directory).await?;
                 let sha = repository.commit(&name).await?;
-                let missing = || ReviewError::NoCommit(repository.sought(&name));
+                let missing = || ReviewError::NoCommit(repository.query(&name));
                 ReviewTarget::Commit {
                     sha: sha.ok_or_else(missing)?,
                 }
@@ -153,7 +153,7 @@ struct Repository<'a> {
 impl<'a> Repository<'a> {
     async fn around(directory: &'a Path) -> Result<Self, GitError> {
         let bounds = Bounds {
-            patience: GIT_PATIENCE,
+            timeout: GIT_TIMEOUT,
             limit: GIT_LIMIT,
             halt: CancellationToken::new(),
         };
@@ -161,7 +161,7 @@ impl<'a> Repository<'a> {
         Ok(Self { directory, git })
     }
 
-    /// The id of a commit by a name that git knows, which may look like an option.
+    /// The id of a commit by a name that git knows. The name may look like an option.
     async fn commit(&self, name: &str) -> Result<Option<String>, GitError> {
         let wanted = format!("{name}^{{commit}}");
         let question = ["rev-parse", "--verify", "--quiet", "--end-of-options"];
@@ -175,8 +175,8 @@ impl<'a> Repository<'a> {
 
     /// The id of the best common ancestor of a branch and HEAD.
     async fn merge_base(&self, branch: &str) -> Result<String, ReviewError> {
-        let no_head = || ReviewError::NoHead(self.sought(branch));
-        let no_base = || ReviewError::NoBase(self.sought(branch));
+        let no_head = || ReviewError::NoHead(self.query(branch));
+        let no_base = || ReviewError::NoBase(self.query(branch));
         let head = self.commit("HEAD").await?.ok_or_else(no_head)?;
         let tip = self.commit(branch).await?.ok_or_else(no_base)?;
         match self.git.text(&["merge-base", &tip, &head], &[]).await {
@@ -184,23 +184,23 @@ impl<'a> Repository<'a> {
             Err(GitError::Failed {
                 exit: Exit::Code(1),
                 ..
-            }) => Err(ReviewError::NoMergeBase(self.sought(branch))),
+            }) => Err(ReviewError::NoMergeBase(self.query(branch))),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn sought(&self, name: &str) -> Sought {
-        Sought {
+    fn query(&self, name: &str) -> CommitQuery {
+        CommitQuery {
             name: name.to_owned(),
             directory: self.directory.to_owned(),
         }
     }
 }
 
-/// The settings of a thread that reviews: it reads, and asks nobody. Tools of MCP servers are
+/// The settings of a reviewing thread: read-only, without approvals. Tools of MCP servers are
 /// not kept from writing by the sandbox, and an AGENTS.md among the changes under review is no
 /// instruction to the reviewer (0.104.0 takes it for one; newer reviewers read none).
-pub fn reading(mut settings: Settings) -> Settings {
+pub fn read_only(mut settings: Settings) -> Settings {
     settings.thread.sandbox = Some(SandboxMode::ReadOnly);
     settings.thread.approval_policy = Some(ApprovalPolicy::Never);
     settings.mcp_servers = McpServers::Off;
@@ -209,21 +209,21 @@ pub fn reading(mut settings: Settings) -> Settings {
     settings
 }
 
-/// A review that is wanted.
-pub struct Asked<'a> {
-    /// What is reviewed.
+/// A request for a review.
+pub struct ReviewRequest<'a> {
+    /// The changes to review.
     pub target: ReviewTarget,
     /// How long the review may take.
     pub limit: Duration,
-    /// Cancelled when nobody wants it any more.
+    /// Cancelled when the review is no longer wanted.
     pub stop: &'a CancellationToken,
-    /// Hears each step of the reviewer.
-    pub hears: &'a dyn Fn(&CurrentStep),
+    /// Called with each step of the reviewer.
+    pub on_step: &'a dyn Fn(&CurrentStep),
 }
 
-/// A review that was made.
-pub struct Reviewed {
-    /// The thread that made it.
+/// A finished review.
+pub struct ReviewResult {
+    /// The thread of the reviewer.
     pub thread: ThreadId,
     /// Its text, see [`codex_engine::logic::review`].
     pub text: String,
@@ -231,41 +231,41 @@ pub struct Reviewed {
     pub(crate) spent: TokenCount,
 }
 
-/// Has a new thread review. Its session is over afterwards.
+/// Has a new thread review changes. Its session is over afterwards.
 ///
 /// # Errors
 ///
 /// [`ReviewError`].
-pub async fn reviewed(
+pub async fn run_review(
     engine: &Engine,
     settings: Settings,
-    asked: Asked<'_>,
-) -> Result<Reviewed, ReviewError> {
-    let start = Start {
-        settings: reading(settings),
-        ..Start::default()
+    request: ReviewRequest<'_>,
+) -> Result<ReviewResult, ReviewError> {
+    let start = StartThread {
+        settings: read_only(settings),
+        ..StartThread::default()
     };
     let opened = engine.start(start).await?;
     let reviewing = async {
-        let prompt = Prompt::review(asked.target.clone());
+        let prompt = Prompt::review(request.target.clone());
         let turn = engine.prompt(&opened.session, prompt).await?;
         let late = tokio::select! {
-            ended = ended(engine, &turn, asked.hears) => return ended,
-            () = sleep(asked.limit) => ReviewError::TimedOut {
-                limit: asked.limit,
+            ended = wait_for_end(engine, &turn, request.on_step) => return ended,
+            () = sleep(request.limit) => ReviewError::TimedOut {
+                limit: request.limit,
                 step: engine.inspect(&turn.session)?.progress.words,
             },
-            () = asked.stop.cancelled() => ReviewError::Interrupted,
+            () = request.stop.cancelled() => ReviewError::Interrupted,
         };
         engine.interrupt(&turn)?;
         // The session is cancelled afterwards in any case.
-        let _ = tokio::time::timeout(INTERRUPT_PATIENCE, ended(engine, &turn, &|_| {})).await;
+        let _ = tokio::time::timeout(INTERRUPT_TIMEOUT, wait_for_end(engine, &turn, &|_| {})).await;
         Err(late)
     };
     let reviewed = reviewing.await;
     engine.cancel(&opened.session, "the review is over")?;
     let (text, spent) = reviewed?;
-    Ok(Reviewed {
+    Ok(ReviewResult {
         thread: opened.thread,
         text,
         spent,
@@ -273,26 +273,26 @@ pub async fn reviewed(
 }
 
 /// The text of a review once it has ended, and how many tokens it used.
-async fn ended(
+async fn wait_for_end(
     engine: &Engine,
     turn: &TurnRef,
-    hears: &dyn Fn(&CurrentStep),
+    on_step: &dyn Fn(&CurrentStep),
 ) -> Result<(String, TokenCount), ReviewError> {
-    let mut told = CurrentStep::default();
+    let mut reported = CurrentStep::default();
     loop {
         let view = engine.inspect(&turn.session)?;
-        if (told.number, &told.words) != (view.progress.number, &view.progress.words) {
-            hears(&view.progress);
-            told = view.progress;
+        if (reported.number, &reported.words) != (view.progress.number, &view.progress.words) {
+            on_step(&view.progress);
+            reported = view.progress;
         }
         if let Some((number, outcome)) = &view.outcome
             && *number >= turn.number
         {
             return match &outcome.ending {
-                Ending::Completed => Ok((outcome.text.clone(), outcome.facts.spent)),
-                Ending::Interrupted => Err(ReviewError::Interrupted),
-                Ending::Failed(error) => Err(ReviewError::Failed(in_words(error))),
-                Ending::Lost(how) => Err(ReviewError::Failed(how.clone())),
+                TurnEnding::Completed => Ok((outcome.text.clone(), outcome.facts.spent)),
+                TurnEnding::Interrupted => Err(ReviewError::Interrupted),
+                TurnEnding::Failed(error) => Err(ReviewError::Failed(in_words(error))),
+                TurnEnding::Lost(how) => Err(ReviewError::Failed(how.clone())),
             };
         }
         engine.changed(&turn.session, view.revision).await?;

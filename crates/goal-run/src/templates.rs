@@ -1,4 +1,4 @@
-//! Prompts that a project replaces: files in its repository.
+//! Prompts that a project replaces by files in its repository.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use safe_files::untrusted_file::{self, Links};
 use super::error::RunError;
 use crate::logic::prompts::{TEMPLATE_LIMIT, Templates};
 
-/// The directory of the prompts, from the top of the repository on. They are named
+/// The directory of the prompts, relative to the top of the repository. They are named
 /// `initial.md`, `nudge.md`, `recovery.md` and `continuation.md`.
 const DIRECTORY: &str = ".codex-mcp/prompts";
 
@@ -25,27 +25,27 @@ const LIMIT: u64 = TEMPLATE_LIMIT as u64;
 pub struct ChosenTemplates {
     /// The prompts.
     pub templates: Templates,
-    /// What the repository brings and is not used, as the user does not trust it.
+    /// Warnings of files in the repository that are not used, as the user does not trust it.
     pub warnings: Vec<String>,
 }
 
-/// The prompts for work in a repository with this top: its own where it has some and the
-/// user trusts it, else ours.
+/// The prompts for work in the repository at `top`: its own if it has some and the user
+/// trusts it, and the default ones otherwise.
 ///
 /// # Errors
 ///
-/// [`RunError::Template`] for one that can't be used, [`RunError::Trust`].
+/// [`RunError::Template`] for a prompt that cannot be used, [`RunError::Trust`].
 pub fn templates_for(top: &Path, codex_home: &Path) -> Result<ChosenTemplates, RunError> {
     let trust = directory_trust(top, &UserConfig::read(codex_home))?;
     if trust.trust == Trust::Trusted {
         return Ok(ChosenTemplates {
-            templates: templates_of(top)?,
+            templates: repository_templates(top)?,
             warnings: Vec::new(),
         });
     }
     if trust.changes.is_some() {
         return Ok(ChosenTemplates {
-            templates: ours(top)?,
+            templates: default_templates(top)?,
             warnings: left_out(&trust).into_iter().collect(),
         });
     }
@@ -59,17 +59,17 @@ pub fn templates_for(top: &Path, codex_home: &Path) -> Result<ChosenTemplates, R
         )
     });
     Ok(ChosenTemplates {
-        templates: ours(top)?,
+        templates: default_templates(top)?,
         warnings: own.into_iter().chain(left_out(&trust)).collect(),
     })
 }
 
-fn ours(top: &Path) -> Result<Templates, RunError> {
+fn default_templates(top: &Path) -> Result<Templates, RunError> {
     Templates::new(|_| None).map_err(|(kind, why)| unusable(path_of(top, kind), &why))
 }
 
 /// The prompts of a trusted repository.
-fn templates_of(top: &Path) -> Result<Templates, RunError> {
+fn repository_templates(top: &Path) -> Result<Templates, RunError> {
     let mut theirs = Vec::new();
     for kind in PromptKind::ALL {
         let path = path_of(top, kind);
@@ -119,14 +119,20 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_has_prompts_of_its_own() {
+    fn repository_prompt_replaces_the_default() {
         let top = tempfile::tempdir().unwrap();
-        let ours = nudge(&templates_of(top.path()).unwrap());
-        assert!(ours.contains("words only"), "{ours}");
+        let default_templates = nudge(&repository_templates(top.path()).unwrap());
+        assert!(
+            default_templates.contains("words only"),
+            "{default_templates}"
+        );
         let directory = top.path().join(DIRECTORY);
         fs::create_dir_all(&directory).unwrap();
         fs::write(directory.join("nudge.md"), "Turn {turn}: {task}!").unwrap();
-        assert_eq!(nudge(&templates_of(top.path()).unwrap()), "Turn 2: T!");
+        assert_eq!(
+            nudge(&repository_templates(top.path()).unwrap()),
+            "Turn 2: T!"
+        );
     }
 
     #[test]
@@ -151,13 +157,13 @@ mod tests {
     }
 
     #[test]
-    fn one_that_can_not_be_used_is_named() {
+    fn unusable_prompt_is_refused_by_its_path() {
         let refused = |make: &dyn Fn(&Path)| {
             let top = tempfile::tempdir().unwrap();
             let directory = top.path().join(DIRECTORY);
             fs::create_dir_all(&directory).unwrap();
             make(&directory);
-            let refusal = templates_of(top.path()).unwrap_err().to_string();
+            let refusal = repository_templates(top.path()).unwrap_err().to_string();
             assert!(refusal.contains(".codex-mcp/prompts/"), "{refusal}");
             refusal
         };

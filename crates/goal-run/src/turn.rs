@@ -1,14 +1,14 @@
-//! One turn of a run: from the prompt to what Codex has done in it.
+//! One turn of a run, from its start to its result.
 
 use std::collections::HashMap;
 use std::future::pending;
 use std::time::Duration;
 
-use codex_engine::command::{Open, TurnRef, View};
+use codex_engine::command::{OpenQuestion, TurnRef, TurnView};
 use codex_engine::logic::action::{ActionId, DecidedBy, Decision};
 use codex_engine::logic::approval_text;
 use codex_engine::logic::progress::CurrentStep;
-use codex_engine::logic::session::{Outcome, Steps};
+use codex_engine::logic::session::{Steps, TurnOutcome};
 use codex_engine::logic::work::{FailureClass, Refusal};
 use codex_engine::{Engine, EngineError};
 use codex_protocol::codex::Ask;
@@ -20,37 +20,37 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::clock::RunClock;
 use super::error::RunError;
-use super::failing;
-use super::watcher::{News, Watcher};
-use crate::logic::machine::{Next, Run, TurnEnd};
+use super::turn_failure;
+use super::watcher::{RunEvent, Watcher};
+use crate::logic::machine::{NextStep, Run, TurnEnd};
 use crate::logic::outcome::Usage;
 
 /// How long a person has to answer one of Codex's questions (10 min). The time counts
-/// neither as the turn's nor as the run's.
+/// toward neither the turn's limit nor the run's.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(600);
 
-/// What has come of a turn.
+/// The result of a turn.
 #[derive(Debug)]
-pub(super) struct Came {
+pub(super) struct TurnResult {
     pub(super) end: TurnEnd,
     pub(super) steps: Steps,
-    /// What Codex asked for and was denied, and that is no step: a line each.
+    /// Declined questions that are not steps, a line each.
     pub(super) denied: Vec<String>,
-    /// What it used.
+    /// The tokens of the turn.
     pub(super) usage: Usage,
-    /// What it said last, or all that it said if it didn't complete.
+    /// The last message, or all messages if the turn did not complete.
     pub(super) text: String,
-    /// Why it failed.
+    /// Why the turn failed.
     pub(super) failure: Option<String>,
-    /// Whether it failed at a usage limit of the account.
+    /// Whether the turn failed at a usage limit of the account.
     pub(super) at_usage_limit: bool,
 }
 
 /// The longest line about a declined question, in bytes.
 const DENIED: usize = 400;
 
-impl Came {
-    /// One that had no time to begin.
+impl TurnResult {
+    /// A turn that did not begin.
     pub(super) fn nothing(end: TurnEnd) -> Self {
         Self {
             end,
@@ -63,7 +63,7 @@ impl Came {
         }
     }
 
-    /// One that could not be begun, as nothing could come of it.
+    /// A turn that the run's own checks did not let begin.
     pub(super) fn refused_by(error: &RunError) -> Self {
         Self {
             failure: Some(error.to_string()),
@@ -71,13 +71,14 @@ impl Came {
         }
     }
 
-    /// How often Codex was denied what is no step.
+    /// The number of refusals, of steps and of other questions.
     pub(super) fn refused(&self) -> u64 {
-        let asked = u64::try_from(self.denied.len()).unwrap_or(u64::MAX);
-        self.steps.refused.saturating_add(asked)
+        let denied = u64::try_from(self.denied.len()).unwrap_or(u64::MAX);
+        self.steps.refused.saturating_add(denied)
     }
 
-    /// Whether steps were refused. Questions that are no steps have no place in their order.
+    /// Whether something was refused, and whether steps followed. Questions that are not steps
+    /// have no position among the steps.
     pub(super) fn refusal(&self) -> Refusal {
         match (self.steps.refusal, self.steps.succeeded) {
             (Refusal::None, 0) if !self.denied.is_empty() => Refusal::Last,
@@ -86,52 +87,52 @@ impl Came {
         }
     }
 
-    /// One that could not be begun, or was lost sight of.
+    /// A turn that could not begin, or whose session was lost.
     pub(super) fn failed(error: &EngineError) -> Self {
         Self {
             failure: Some(error.to_string()),
-            ..Self::nothing(failing::of_start(error))
+            ..Self::nothing(turn_failure::of_start(error))
         }
     }
 }
 
-/// The time and the will to go on that a turn has.
-pub(super) struct Leash<'a> {
+/// The conditions that end a turn early: time, tokens and cancellation.
+pub(super) struct TurnDeadline<'a> {
     pub(super) run: &'a mut Run,
-    /// The time that counts.
+    /// The clock of the run.
     pub(super) clock: &'a RunClock,
-    /// Cancelled when nobody wants the run any more.
+    /// Cancelled when the run is no longer wanted.
     pub(super) stop: &'a CancellationToken,
-    /// Why the turn was interrupted, if it was.
-    pulled: Option<TurnEnd>,
-    /// Whether the machine knows that nobody wants the run any more.
+    /// The end to report if the turn was interrupted.
+    interrupted_as: Option<TurnEnd>,
+    /// Whether the machine knows of the cancellation.
     stopped: bool,
 }
 
-impl<'a> Leash<'a> {
+impl<'a> TurnDeadline<'a> {
     pub(super) fn new(run: &'a mut Run, clock: &'a RunClock, stop: &'a CancellationToken) -> Self {
         Self {
             run,
             clock,
             stop,
-            pulled: None,
+            interrupted_as: None,
             stopped: false,
         }
     }
 
-    /// Takes how many tokens the run has used; whether the turn is to be interrupted for
-    /// that.
-    fn uses(&mut self, tokens: u64) -> bool {
-        let is_too_many = self.run.used(tokens) == Some(Next::Interrupt);
+    /// Reports the tokens of the run to the machine, and returns whether it interrupts the
+    /// turn.
+    fn count_tokens(&mut self, tokens: u64) -> bool {
+        let is_too_many = self.run.tokens_used(tokens) == Some(NextStep::Interrupt);
         if is_too_many {
-            self.pulled = Some(TurnEnd::Interrupted);
+            self.interrupted_as = Some(TurnEnd::Interrupted);
         }
         is_too_many
     }
 
-    /// Waits until the turn is to be ended, and says why. Comes back once for each
-    /// reason.
-    pub(super) async fn pull(&mut self) -> TurnEnd {
+    /// Waits until the turn is to be interrupted, and returns the reason. Returns once for
+    /// each reason.
+    pub(super) async fn expired(&mut self) -> TurnEnd {
         loop {
             let deadline = self.run.deadline();
             let late = async {
@@ -150,83 +151,85 @@ impl<'a> Leash<'a> {
                 () = stopped => (self.run.stop(), TurnEnd::Interrupted),
                 () = late => (self.run.tick(self.clock.elapsed()), TurnEnd::TimedOut),
             };
-            self.pulled = Some(why);
+            self.interrupted_as = Some(why);
             self.stopped |= why == TurnEnd::Interrupted;
-            if next == Some(Next::Interrupt) {
+            if next == Some(NextStep::Interrupt) {
                 return why;
             }
         }
     }
 }
 
-/// A turn that runs.
+/// A running turn.
 pub(super) struct Turn<'a, W> {
     pub(super) engine: &'a Engine,
     pub(super) watcher: &'a W,
     pub(super) turn: TurnRef,
-    /// The open questions that were put to the watcher, who is given up on when one is
-    /// closed.
-    asked: HashMap<ActionId, DropGuard>,
+    /// The open questions that the watcher was asked. Dropping a guard cancels the watcher's
+    /// answer.
+    open_questions: HashMap<ActionId, DropGuard>,
     denied: Vec<String>,
-    told: CurrentStep,
-    /// How many tokens the run had used before.
+    reported_step: CurrentStep,
+    /// The tokens of the run before this turn.
     used: u64,
-    /// How many of them the watcher was told.
-    tokens_told: u64,
+    /// The tokens of the run that were reported to the watcher.
+    tokens_reported: u64,
 }
 
 impl<'a, W: Watcher> Turn<'a, W> {
-    /// `told` is how far the session had come before, `used` how many tokens the run has
-    /// used.
+    /// `reported_step` is the session's step before the turn, `used` the tokens of the run.
     pub(super) fn new(
         engine: &'a Engine,
         watcher: &'a W,
         turn: TurnRef,
-        told: CurrentStep,
+        reported_step: CurrentStep,
         used: u64,
     ) -> Self {
         Self {
             engine,
             watcher,
             turn,
-            asked: HashMap::new(),
+            open_questions: HashMap::new(),
             denied: Vec::new(),
-            told,
+            reported_step,
             used,
-            tokens_told: used,
+            tokens_reported: used,
         }
     }
 
-    /// Sees to it until it has ended.
-    pub(super) async fn ended(mut self, mut leash: Leash<'_>) -> Result<Came, EngineError> {
+    /// Watches the turn, and answers its questions, until it has ended.
+    pub(super) async fn wait_for_end(
+        mut self,
+        mut deadline: TurnDeadline<'_>,
+    ) -> Result<TurnResult, EngineError> {
         let (engine, watcher) = (self.engine, self.watcher);
         let mut deciding = FuturesUnordered::new();
         loop {
             let view = engine.inspect(&self.turn.session)?;
-            self.tell(&view);
+            self.report(&view);
             if let Some((number, outcome)) = &view.outcome
                 && *number >= self.turn.number
             {
-                return Ok(self.came(outcome, leash.pulled));
+                return Ok(self.result(outcome, deadline.interrupted_as));
             }
-            if leash.uses(self.tokens_told) {
-                watcher.hears(News::Interrupted);
+            if deadline.count_tokens(self.tokens_reported) {
+                watcher.on_event(RunEvent::Interrupted);
                 engine.interrupt(&self.turn)?;
             }
-            self.asked
+            self.open_questions
                 .retain(|id, _| view.actions.iter().any(|open| open.id == *id));
             for (open, closed) in self.new_questions(view.actions) {
                 let until = Instant::now() + ANSWER_LIMIT;
                 deciding.push(async move {
                     tokio::select! {
-                        decision = watcher.decides(&open.ask, until) => Some((decision, open)),
+                        decision = watcher.decide(&open.ask, until) => Some((decision, open)),
                         () = closed.cancelled() => None,
                     }
                 });
             }
-            match self.asked.is_empty() {
-                true => leash.clock.resume(),
-                false => leash.clock.pause(),
+            match self.open_questions.is_empty() {
+                true => deadline.clock.resume(),
+                false => deadline.clock.pause(),
             }
             tokio::select! {
                 changed = engine.changed(&self.turn.session, view.revision) => changed?,
@@ -235,35 +238,34 @@ impl<'a, W: Watcher> Turn<'a, W> {
                         self.answer(by, &open, &decision);
                     }
                 }
-                _ = leash.pull() => {
-                    watcher.hears(News::Interrupted);
+                _ = deadline.expired() => {
+                    watcher.on_event(RunEvent::Interrupted);
                     engine.interrupt(&self.turn)?;
                 }
             }
         }
     }
 
-    fn tell(&mut self, view: &View) {
-        let (before, now) = (&self.told, &view.progress);
+    fn report(&mut self, view: &TurnView) {
+        let (before, now) = (&self.reported_step, &view.progress);
         if (before.number, &before.words) != (now.number, &now.words) {
-            self.told.clone_from(now);
-            self.watcher.hears(News::Step(&self.told));
+            self.reported_step.clone_from(now);
+            self.watcher.on_event(RunEvent::Step(&self.reported_step));
         }
         let tokens = self.used + Usage::from(view.spent).total_tokens;
-        if tokens > self.tokens_told {
-            self.tokens_told = tokens;
-            self.watcher.hears(News::Tokens(tokens));
+        if tokens > self.tokens_reported {
+            self.tokens_reported = tokens;
+            self.watcher.on_event(RunEvent::Tokens(tokens));
         }
     }
 
-    /// The questions that were not there before, and what is cancelled when they are
-    /// closed.
-    fn new_questions(&mut self, open: Vec<Open>) -> Vec<(Open, CancellationToken)> {
+    /// The new questions, each with a token that is cancelled when the question is closed.
+    fn new_questions(&mut self, open: Vec<OpenQuestion>) -> Vec<(OpenQuestion, CancellationToken)> {
         let mut new = Vec::new();
         for open in open {
-            if !self.asked.contains_key(&open.id) {
+            if !self.open_questions.contains_key(&open.id) {
                 let closed = CancellationToken::new();
-                self.asked
+                self.open_questions
                     .insert(open.id.clone(), closed.clone().drop_guard());
                 new.push((open, closed));
             }
@@ -271,18 +273,18 @@ impl<'a, W: Watcher> Turn<'a, W> {
         new
     }
 
-    fn answer(&mut self, by: DecidedBy, open: &Open, decision: &Decision) {
+    fn answer(&mut self, by: DecidedBy, open: &OpenQuestion, decision: &Decision) {
         let Err(error) = self.respond(by, &open.id, decision) else {
             if *decision == Decision::Decline {
-                self.note(&open.ask);
+                self.note_denied(&open.ask);
             }
             return;
         };
-        // A question for words has no yes.
+        // A question for a text cannot be approved.
         tracing::debug!("{decision:?} is no answer to {:?}: {error}", open.id);
         match self.respond(DecidedBy::Settings, &open.id, &Decision::Decline) {
-            Ok(()) => self.note(&open.ask),
-            // It was answered or withdrawn meanwhile.
+            Ok(()) => self.note_denied(&open.ask),
+            // The question was answered or withdrawn meanwhile.
             Err(error) => tracing::debug!("{:?} is answered already: {error}", open.id),
         }
     }
@@ -297,8 +299,9 @@ impl<'a, W: Watcher> Turn<'a, W> {
         self.engine.respond_as(by, session, action, decision, None)
     }
 
-    /// A command or a change that is declined is a step that Codex tells itself.
-    fn note(&mut self, ask: &Ask) {
+    /// Notes a declined question. Declined commands and changes are steps that Codex reports
+    /// itself.
+    fn note_denied(&mut self, ask: &Ask) {
         match ask {
             Ask::Command(_) | Ask::LegacyCommand(_) | Ask::FileChange(_) | Ask::LegacyPatch(_) => {}
             Ask::Permissions(_) | Ask::McpElicitation(_) | Ask::UserInput(_) => {
@@ -308,22 +311,23 @@ impl<'a, W: Watcher> Turn<'a, W> {
         }
     }
 
-    fn came(self, outcome: &Outcome, pulled: Option<TurnEnd>) -> Came {
-        let (end, failure) = match (failing::of_turn(&outcome.ending), pulled) {
-            ((TurnEnd::Interrupted, _), Some(TurnEnd::TimedOut)) => {
-                (TurnEnd::TimedOut, Some(failing::of_time(&self.told.words)))
-            }
+    fn result(self, outcome: &TurnOutcome, interrupted_as: Option<TurnEnd>) -> TurnResult {
+        let (end, failure) = match (turn_failure::of_turn(&outcome.ending), interrupted_as) {
+            ((TurnEnd::Interrupted, _), Some(TurnEnd::TimedOut)) => (
+                TurnEnd::TimedOut,
+                Some(turn_failure::of_time(&self.reported_step.words)),
+            ),
             ((TurnEnd::Interrupted, _), Some(why)) => (why, None),
-            (ended, _) => ended,
+            (wait_for_end, _) => wait_for_end,
         };
-        Came {
+        TurnResult {
             end,
             steps: outcome.facts.steps.clone(),
             denied: self.denied,
             usage: outcome.facts.spent.into(),
             text: outcome.text.clone(),
             failure,
-            at_usage_limit: failing::is_at_usage_limit(&outcome.ending),
+            at_usage_limit: turn_failure::is_at_usage_limit(&outcome.ending),
         }
     }
 }

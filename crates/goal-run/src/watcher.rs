@@ -1,4 +1,4 @@
-//! What is told of a run while it goes on.
+//! Events of a run for its watcher.
 
 use std::path::Path;
 
@@ -10,71 +10,71 @@ use tokio::time::Instant;
 
 use super::caller::Caller;
 use crate::logic::findings::Verdict;
-use crate::logic::machine::Prompt;
+use crate::logic::machine::TurnPrompt;
 use crate::logic::outcome::TurnRecord;
 
-/// Something that has happened in a run.
+/// An event of a run.
 #[derive(Debug, Clone, Copy)]
-pub enum News<'a> {
-    /// It is about to begin.
+pub enum RunEvent<'a> {
+    /// The run is about to begin.
     Begins {
-        /// Where it works: the top directory of the repository.
+        /// The top directory of the repository.
         top: &'a Path,
-        /// How things stand before it.
+        /// The verdict at the start.
         verdict: &'a Verdict,
     },
-    /// There is a conversation with Codex.
+    /// The conversation with Codex is open.
     Thread {
-        /// Which.
+        /// Its thread.
         thread: &'a ThreadId,
-        /// How far its commands may reach, if it tells.
+        /// The sandbox of its commands, if Codex reports it.
         sandbox: Option<SandboxMode>,
-        /// What it is allowed for the criteria, in `workspace-write`.
+        /// The permissions that Codex gets for the criteria, in `workspace-write`.
         grants: &'a Grants,
     },
-    /// Something that the user has to know.
+    /// A warning for the user.
     Warning(&'a str),
     /// A turn begins.
-    Turn(&'a Prompt),
-    /// Codex is at another step. Its number is a new one unless a step has ended and an
-    /// earlier one continues.
+    Turn(&'a TurnPrompt),
+    /// Codex is at another step. The number is new unless a step has ended and an earlier
+    /// one continues.
     Step(&'a CurrentStep),
     /// How many tokens the run has used until now.
     Tokens(u64),
     /// The turn is interrupted.
     Interrupted,
-    /// The turn has ended, and the repository is looked at.
+    /// The turn has ended, and the repository is inspected.
     Looking,
-    /// All else holds, and another thread reviews the changes.
+    /// All other criteria hold, and another thread reviews the changes.
     Reviewing,
-    /// A turn has ended, and this has come of it.
+    /// A turn has ended and was judged.
     TurnEnded(&'a TurnRecord),
 }
 
-/// Whether Codex may write in the repository.
+/// A person's consent to Codex writing in the repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Leave {
-    /// It may, in the sandbox `workspace-write`.
-    Given,
-    /// It may not, or nobody is there to say so.
+pub enum WriteConsent {
+    /// Codex may write, in the sandbox `workspace-write`.
+    Granted,
+    /// Codex may not write, or nobody could be asked.
     Refused,
 }
 
-/// Who watches a run, and answers what Codex asks in it.
+/// Watches a run, and answers Codex's questions.
 pub trait Watcher {
-    /// Who has asked for the run, for the words that they are told.
+    /// The caller of the run, for how messages name options.
     fn caller(&self) -> Caller {
         Caller::default()
     }
 
-    /// Hears what has happened. Called often, so it must not take long.
-    fn hears(&self, news: News<'_>);
+    /// Takes an event. Called often, so it must be quick.
+    fn on_event(&self, event: RunEvent<'_>);
 
-    /// Whether a run that needs to write goes on with the sandbox `workspace-write`, where
-    /// the sandbox is read-only and nobody has said that it is to be.
-    fn lets_write(&self) -> impl Future<Output = Leave>;
+    /// Asks whether a run that needs to write may use the sandbox `workspace-write`, where
+    /// the sandbox is read-only and nobody has asked for that.
+    fn allows_writing(&self) -> impl Future<Output = WriteConsent>;
 
-    /// Answers a question of Codex's, at the latest at `until`. Dropped when the question
-    /// is closed in another way.
-    fn decides(&self, ask: &Ask, until: Instant) -> impl Future<Output = (DecidedBy, Decision)>;
+    /// Answers a question of Codex by `until`. The future is dropped when the question is
+    /// closed in another way.
+    fn decide(&self, ask: &Ask, until: Instant) -> impl Future<Output = (DecidedBy, Decision)>;
 }

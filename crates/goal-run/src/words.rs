@@ -1,4 +1,4 @@
-//! A run in words.
+//! Texts about a run for people.
 
 use codex_config::prompt_kind::PromptKind;
 use codex_engine::Grants;
@@ -8,13 +8,13 @@ use git_probe::logic::git_state::ChangeKind;
 
 use crate::logic::artifacts::Artifact;
 use crate::logic::findings::{Finding, Subject, Verdict};
-use crate::logic::machine::{Conversation, Prompt};
+use crate::logic::machine::{Conversation, TurnPrompt};
 use crate::logic::outcome::{TurnRecord, Usage};
 
-/// How much of a commit's name is shown.
+/// How many digits of a commit's id are shown.
 const SHORT_HASH: usize = 12;
 
-/// What was made: what it is, and which.
+/// An artifact: its kind and its name.
 pub fn artifact(artifact: &Artifact) -> (&'static str, String) {
     match artifact {
         Artifact::PullRequest { url, .. } => ("pull request", url.clone()),
@@ -35,7 +35,7 @@ fn short(hash: &str) -> &str {
     hash.get(..SHORT_HASH).unwrap_or(hash)
 }
 
-/// What holds and what doesn't, a line each.
+/// The findings of a verdict, a line each.
 pub fn verdict(verdict: &Verdict) -> Vec<String> {
     let lines = verdict.iter().map(|judged| {
         let (mark, found) = match &judged.finding {
@@ -48,12 +48,12 @@ pub fn verdict(verdict: &Verdict) -> Vec<String> {
     lines.collect()
 }
 
-/// What is to be done before the first turn, and what holds already, a line each. That
-/// Codex has to work and to answer goes without saying.
+/// The criteria before the first turn, met or not, a line each, without the implied ones of
+/// work and an answer.
 pub fn to_do(verdict: &Verdict) -> Vec<String> {
     let asked = verdict
         .iter()
-        .filter(|judged| matches!(judged.subject, Subject::Asked(_)));
+        .filter(|judged| matches!(judged.subject, Subject::Criterion(_)));
     let lines = asked.map(|judged| {
         let (mark, found) = match &judged.finding {
             Finding::Satisfied { found } => ("holds   ", found),
@@ -65,8 +65,8 @@ pub fn to_do(verdict: &Verdict) -> Vec<String> {
     lines.collect()
 }
 
-/// That a turn begins.
-pub fn turn(prompt: &Prompt, most: u32) -> String {
+/// The beginning of a turn.
+pub fn turn(prompt: &TurnPrompt, most: u32) -> String {
     let why = match prompt.kind {
         PromptKind::Initial => "",
         PromptKind::Nudge => ": the last one was words only, so Codex is told to do the work",
@@ -80,7 +80,7 @@ pub fn turn(prompt: &Prompt, most: u32) -> String {
     format!("turn {} of {most}{why}{conversation}", prompt.turn)
 }
 
-/// What has come of a turn, but for the verdict.
+/// The steps and the end of a turn, without its verdict.
 pub fn ended(record: &TurnRecord) -> String {
     let steps = match record.evidence.executed() {
         0 => "nothing was executed".to_owned(),
@@ -94,7 +94,7 @@ pub fn ended(record: &TurnRecord) -> String {
     format!("  {steps}{end}")
 }
 
-/// By what Codex announced the work that it did not do.
+/// The words by which Codex announced work that it did not do.
 pub fn promised(record: &TurnRecord) -> Option<String> {
     let words: Vec<String> = record
         .promises
@@ -105,7 +105,7 @@ pub fn promised(record: &TurnRecord) -> Option<String> {
         .then(|| format!("  promised {}", words.join(", ")))
 }
 
-/// The end of a run that is done.
+/// The end of a satisfied run.
 pub fn done(turns: &str, verified: bool) -> String {
     match verified {
         true => format!("done after {turns}: all that was asked for is there"),
@@ -113,7 +113,7 @@ pub fn done(turns: &str, verified: bool) -> String {
     }
 }
 
-/// A number of tokens, in short.
+/// A number of tokens, abbreviated.
 pub fn tokens(count: u64) -> String {
     match count {
         0..1000 => format!("{count} tokens"),
@@ -126,7 +126,7 @@ pub fn tokens(count: u64) -> String {
     }
 }
 
-/// What was used of tokens and of the account's limits, a line each.
+/// The use of tokens and of the account's limits, a line each.
 pub fn usage(usage: &Usage, limits: Option<&RateLimits>) -> Vec<String> {
     let mut lines = Vec::new();
     if !usage.is_nothing() {
@@ -146,7 +146,7 @@ pub fn usage(usage: &Usage, limits: Option<&RateLimits>) -> Vec<String> {
     lines
 }
 
-/// What Codex is allowed for the criteria.
+/// The permissions that Codex gets for the criteria.
 pub fn grants(grants: &Grants) -> Option<String> {
     let mut words = Vec::new();
     if grants.git.is_some() {

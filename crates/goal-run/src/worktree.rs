@@ -1,8 +1,8 @@
-//! A git worktree for one run, so that the user's own stays as it is.
+//! A git worktree for one run, so that the user's working tree stays unchanged.
 //!
-//! Git is asked as `git_probe` does, as the repository is Codex's to write to: no
-//! hook of it is run, and no filter. Files of Git LFS stay the pointers that are
-//! committed; `git lfs pull` in the worktree fetches them.
+//! Git is asked by `git_probe`, as Codex may write to the repository: none of its hooks and
+//! filters is run. Files of Git LFS stay the committed pointers; `git lfs pull` in the
+//! worktree fetches them.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -18,20 +18,20 @@ use uuid::Uuid;
 
 use super::look::InspectOptions;
 
-/// How long git may take to check out a repository (10 min): a large one to a slow
+/// How long git may take to check out a repository (10 min), such as a large one to a slow
 /// disk.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// How much of one answer of git's is read, in bytes.
+/// How much of git's output is read, in bytes.
 const LIMIT: u64 = 1024 * 1024;
 
-/// How much of the name of a run names its worktree, in characters.
+/// How many characters of a run's name are in the name of its worktree.
 const TAG: usize = 8;
 
 const CHECK_OUT: &[&str] = &["reset", "--hard", "--quiet", "--no-recurse-submodules"];
 
-/// Ignored files too: nothing else has them.
-const LEFT: &[&str] = &[
+/// Lists ignored files too, as there is no other copy of them.
+const UNCOMMITTED_WORK: &[&str] = &[
     "status",
     "--porcelain",
     "--ignored",
@@ -42,7 +42,7 @@ const LEFT: &[&str] = &[
 /// Why there is no worktree.
 #[derive(Debug, thiserror::Error)]
 pub enum WorktreeError {
-    /// There is no repository to make one of.
+    /// The directory is in no repository.
     #[error("{} is in no git repository, so it has no worktrees; run `git init` there, or leave --worktree out", .0.display())]
     NoRepository(PathBuf),
     /// There is nothing to check out.
@@ -53,15 +53,15 @@ pub enum WorktreeError {
         "a worktree needs the program git, which is not on the PATH; install it, or leave --worktree out"
     )]
     NoGit,
-    /// It is not wanted any more.
-    #[error("called off before there was a worktree")]
-    GivenUp,
-    /// Git refuses.
+    /// The run was cancelled.
+    #[error("cancelled before the worktree was created")]
+    Cancelled,
+    /// Git failed.
     #[error("no worktree can be made of the repository of {}: {words}", directory.display())]
     Git {
         /// The directory.
         directory: PathBuf,
-        /// What it says.
+        /// Git's message.
         words: String,
     },
 }
@@ -71,7 +71,7 @@ impl WorktreeError {
         let directory = directory.to_owned();
         match error {
             GitError::Missing => Self::NoGit,
-            GitError::GivenUp => Self::GivenUp,
+            GitError::Cancelled => Self::Cancelled,
             error if error.is_no_repository() => Self::NoRepository(directory),
             error => Self::Git {
                 directory,
@@ -86,17 +86,17 @@ impl WorktreeError {
 pub struct Worktree {
     /// The directory in it that corresponds to the one that was named.
     pub directory: PathBuf,
-    /// Its top directory.
+    /// The top directory of the worktree.
     pub top: PathBuf,
     /// The branch that is checked out in it.
     pub branch: String,
     origin: PathBuf,
-    means: InspectOptions,
+    options: InspectOptions,
 }
 
 impl Worktree {
-    /// Makes one of the repository around `directory`, below `home`, on a new branch from
-    /// what is checked out. Given up when the means' `halt` is cancelled.
+    /// Creates a worktree of the repository around `directory`, below `home`, on a new branch
+    /// from HEAD. Cancelled by the `halt` of `options`.
     ///
     /// # Errors
     ///
@@ -104,14 +104,14 @@ impl Worktree {
     pub async fn make(
         directory: &Path,
         home: &Path,
-        means: InspectOptions,
+        options: InspectOptions,
     ) -> Result<Self, WorktreeError> {
         let tag = Uuid::new_v4().simple().to_string();
-        Self::of(directory, home, &tag, means).await
+        Self::of(directory, home, &tag, options).await
     }
 
-    /// The same for the run of this name, of which the first eight characters count:
-    /// where there is one of it already, that one.
+    /// The worktree of the run of this name, of which the first eight characters count.
+    /// Created if it does not exist yet.
     ///
     /// # Errors
     ///
@@ -120,16 +120,16 @@ impl Worktree {
         directory: &Path,
         home: &Path,
         run: &str,
-        means: InspectOptions,
+        options: InspectOptions,
     ) -> Result<Self, WorktreeError> {
-        let told = |error| WorktreeError::of(directory, &error);
-        let git = Git::begin(directory, &means.env, bounds(&means.halt));
-        let git = git.await.map_err(told)?;
+        let failed = |error| WorktreeError::of(directory, &error);
+        let git = Git::begin(directory, &options.env, bounds(&options.halt));
+        let git = git.await.map_err(failed)?;
         let origin = git.root().to_owned();
-        let commit = git.told(&["rev-parse", "--quiet", "--verify", "HEAD"], &[]);
+        let commit = git.output(&["rev-parse", "--quiet", "--verify", "HEAD"], &[]);
         commit.await.map_err(|error| match error {
             GitError::Failed { .. } => WorktreeError::NoCommit(directory.to_owned()),
-            error => told(error),
+            error => failed(error),
         })?;
         let tag: String = run.chars().take(TAG).collect();
         let name = origin.file_name().unwrap_or_default().to_string_lossy();
@@ -142,13 +142,13 @@ impl Worktree {
             top,
             branch: format!("codex-mcp/run-{tag}"),
             origin,
-            means,
+            options,
         };
-        worktree.set_up(&git).await.map_err(told)?;
+        worktree.set_up(&git).await.map_err(failed)?;
         Ok(worktree)
     }
 
-    /// What was begun and can't be finished is taken back: nobody was in it.
+    /// Sets up the worktree, and removes it again if that fails: nobody has used it yet.
     async fn set_up(&self, git: &Git) -> Result<(), GitError> {
         if self.top.is_dir() {
             return self.check_out().await;
@@ -164,8 +164,8 @@ impl Worktree {
             let remove = ["worktree", "remove", "--force", "--force"].map(OsStr::new);
             let remove = [&remove[..], &[self.top.as_os_str()]].concat();
             if let Ok(git) = git.in_repository() {
-                let _ = git.told(&remove, &[]).await;
-                let _ = git.told(&self.unbranch(), &[]).await;
+                let _ = git.output(&remove, &[]).await;
+                let _ = git.output(&self.delete_branch(), &[]).await;
             }
         }
         Err(error)
@@ -182,21 +182,21 @@ impl Worktree {
             self.top.as_ref(),
             "HEAD".as_ref(),
         ];
-        git.in_repository()?.told(&args, &[]).await.map(drop)
+        git.in_repository()?.output(&args, &[]).await.map(drop)
     }
 
-    /// Checks all out, where that has not been done: the index is there then. Git is
-    /// asked anew in there, as the user's settings may depend on the worktree.
+    /// Checks out all files unless an index shows that this was done. Git is opened anew in
+    /// the worktree, as the user's settings may depend on it.
     async fn check_out(&self) -> Result<(), GitError> {
-        let git = self.git(&self.top, &self.means.halt).await?;
+        let git = self.git(&self.top, &self.options.halt).await?;
         if git.root() != self.top.canonicalize()? {
             let words = format!("{} is there and is no worktree", self.top.display());
             return Err(GitError::Unusable(io::Error::other(words)));
         }
         if !git.layout().git_dir.join("index").exists() {
-            git.told(CHECK_OUT, &[]).await?;
+            git.output(CHECK_OUT, &[]).await?;
         }
-        // What is committed there, or was made by an earlier attempt, may be a link.
+        // A commit or an earlier attempt may have put a link there.
         let directory = directory::resolved(&self.directory);
         match directory.starts_with(git.root()) {
             true => Ok(()),
@@ -209,36 +209,36 @@ impl Worktree {
     }
 
     async fn git(&self, directory: &Path, halt: &CancellationToken) -> Result<Git, GitError> {
-        Git::begin(directory, &self.means.env, bounds(halt)).await
+        Git::begin(directory, &self.options.env, bounds(halt)).await
     }
 
-    /// Removes it and its branch, unless something may be lost: files that are not
-    /// committed, ignored ones too, and commits that nothing else leads to. What is
-    /// left is told. Also done when the means' `halt` is cancelled.
-    async fn remove(&self) -> Left {
+    /// Removes the worktree and its branch unless something would be lost: uncommitted and
+    /// ignored files, or commits that no other ref leads to. Returns what is left. Runs also
+    /// when the `halt` of `options` is cancelled.
+    async fn remove(&self) -> Remains {
         match self.is_empty().await {
             Ok(true) => {}
-            Ok(false) => return Left::All,
+            Ok(false) => return Remains::All,
             Err(error) => return self.left(&error),
         }
         match self.removed().await {
-            Ok(()) => Left::Nothing,
+            Ok(()) => Remains::Nothing,
             Err(error) => self.left(&error),
         }
     }
 
-    fn left(&self, why: &GitError) -> Left {
+    fn left(&self, why: &GitError) -> Remains {
         tracing::warn!("the worktree {} can't be tidied: {why}", self.top.display());
         match self.top.exists() {
-            true => Left::All,
-            false => Left::Branch,
+            true => Remains::All,
+            false => Remains::Branch,
         }
     }
 
-    /// Whether there is nothing in it that is nowhere else.
+    /// Whether nothing would be lost with the worktree.
     async fn is_empty(&self) -> Result<bool, GitError> {
         let git = self.git(&self.top, &CancellationToken::new()).await?;
-        if !git.told(LEFT, &[]).await?.is_empty() || has_submodules(&git).await? {
+        if !git.output(UNCOMMITTED_WORK, &[]).await?.is_empty() || has_submodules(&git).await? {
             return Ok(false);
         }
         let head = git.text(&["rev-parse", "--verify", "HEAD"], &[]).await?;
@@ -256,31 +256,31 @@ impl Worktree {
             "--tags",
             "--remotes",
         ];
-        Ok(git.told(&question, &[]).await?.is_empty())
+        Ok(git.output(&question, &[]).await?.is_empty())
     }
 
     async fn removed(&self) -> Result<(), GitError> {
         let git = self.git(&self.origin, &CancellationToken::new()).await?;
         let git = git.in_repository()?;
-        // By force, as git would look at the files in there with the repository's own
-        // filters: that they may go has just been found out.
+        // By force, as git would otherwise check the files with the repository's own filters:
+        // `is_empty` has just found that nothing is lost.
         let remove = ["worktree", "remove", "--force", "--"].map(OsStr::new);
         let remove = [&remove[..], &[self.top.as_os_str()]].concat();
-        git.told(&remove, &[]).await?;
-        git.told(&self.unbranch(), &[]).await.map(drop)
+        git.output(&remove, &[]).await?;
+        git.output(&self.delete_branch(), &[]).await.map(drop)
     }
 
-    /// Git refuses that where commits would be lost.
-    fn unbranch(&self) -> [OsString; 5] {
+    /// Arguments that delete the branch; git refuses if commits would be lost.
+    fn delete_branch(&self) -> [OsString; 5] {
         let branch = self.branch.as_str();
         ["branch", "-d", "--quiet", "--", branch].map(OsString::from)
     }
 }
 
-/// Whether a submodule is checked out: nobody looks for work in there.
+/// Whether a submodule is checked out: work in it is not looked for.
 async fn has_submodules(git: &Git) -> Result<bool, GitError> {
-    let told = git.told(&["ls-files", "-z", "--stage"], &[]).await?;
-    let mut submodules = told
+    let staged = git.output(&["ls-files", "-z", "--stage"], &[]).await?;
+    let mut submodules = staged
         .split(|byte| *byte == 0)
         .filter(|record| record.starts_with(b"160000 "))
         .filter_map(|record| {
@@ -298,23 +298,23 @@ async fn has_submodules(git: &Git) -> Result<bool, GitError> {
 
 fn bounds(halt: &CancellationToken) -> Bounds {
     Bounds {
-        patience: PATIENCE,
+        timeout: TIMEOUT,
         limit: LIMIT,
         halt: halt.clone(),
     }
 }
 
-/// What is left of a worktree.
+/// The remains of a worktree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Left {
+enum Remains {
     Nothing,
     Branch,
     All,
 }
 
-/// What stays of a worktree when its run is over.
+/// A worktree, or its branch, that stays after its run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Kept {
+pub struct KeptWorktree {
     /// Its top directory; `None` if only the branch is left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
@@ -322,18 +322,18 @@ pub struct Kept {
     pub branch: String,
 }
 
-impl Kept {
-    /// The worktree, if something was made in it; else it is removed, and this is what
-    /// stays because it may be somebody's work after all.
-    pub async fn tidied(worktree: Worktree, made: bool) -> Option<Self> {
+impl KeptWorktree {
+    /// Keeps the worktree if something was `made` in it, and removes it otherwise. Returns
+    /// what stays, which may be someone's work in either case.
+    pub async fn after_cleanup(worktree: Worktree, made: bool) -> Option<Self> {
         let left = match made {
-            true => Left::All,
+            true => Remains::All,
             false => worktree.remove().await,
         };
         let path = match left {
-            Left::Nothing => return None,
-            Left::Branch => None,
-            Left::All => Some(worktree.top),
+            Remains::Nothing => return None,
+            Remains::Branch => None,
+            Remains::All => Some(worktree.top),
         };
         Some(Self {
             path,

@@ -1,4 +1,4 @@
-//! The interactive Codex, begun and resumed, each in a terminal of its own.
+//! Starts the interactive Codex, new or resumed, in a terminal of its own.
 
 use std::ffi::OsString;
 use std::io;
@@ -8,72 +8,77 @@ use rustix::termios::{Termios, Winsize};
 use supervise::exit::Exit;
 use supervise::spawn::{Process, Program, spawn_in_terminal};
 
-use super::tty::{Tty, behave};
-use crate::logic::arguments::{Added, Arguments, Attachment};
+use super::tty::{Tty, set_attributes};
+use crate::logic::arguments::{AddedArguments, Arguments, Attachment};
 use crate::logic::machine::{self, Session};
 
-/// How Codex is started.
+/// Starts Codex.
 #[derive(Debug)]
-pub struct Codex {
-    /// Which.
+pub struct CodexLauncher {
+    /// The binary.
     pub binary: CodexBinary,
-    /// What the user has given for it.
+    /// The user's arguments.
     pub arguments: Arguments,
-    /// What is added to that.
-    pub added: Added,
+    /// The arguments that the wrapper adds.
+    pub added: AddedArguments,
 }
 
-/// A Codex that runs.
+/// A running Codex.
 #[derive(Debug)]
-pub struct Running {
-    /// It, with all that it has started.
+pub struct RunningCodex {
+    /// The process, with all processes that it started.
     pub process: Process,
     /// Our end of its terminal.
     pub tty: Tty,
 }
 
-impl Codex {
-    /// Begins, in a terminal like the user's.
+impl CodexLauncher {
+    /// Starts a new conversation, in a terminal like the user's.
     ///
     /// # Errors
     ///
-    /// When it can't be started.
-    pub fn begin(&self, size: Winsize, manner: &Termios) -> io::Result<Running> {
-        self.start(self.arguments.begin(&self.added), size, manner)
+    /// The system's, if Codex cannot be started.
+    pub fn begin(&self, size: Winsize, attributes: &Termios) -> io::Result<RunningCodex> {
+        self.start(self.arguments.begin(&self.added), size, attributes)
     }
 
     /// Resumes a conversation.
     ///
     /// # Errors
     ///
-    /// When it can't be started.
+    /// The system's, if Codex cannot be started.
     pub fn resume(
         &self,
         session: &Session,
         pictures: &[Attachment],
         words: &str,
         size: Winsize,
-        manner: &Termios,
-    ) -> io::Result<Running> {
+        attributes: &Termios,
+    ) -> io::Result<RunningCodex> {
         let args = self.arguments.resume(&self.added, session, pictures, words);
-        self.start(args, size, manner)
+        self.start(args, size, attributes)
     }
 
-    fn start(&self, args: Vec<OsString>, size: Winsize, manner: &Termios) -> io::Result<Running> {
+    fn start(
+        &self,
+        args: Vec<OsString>,
+        size: Winsize,
+        attributes: &Termios,
+    ) -> io::Result<RunningCodex> {
         let (tty, theirs) = Tty::for_program()?;
         tty.resize(size)?;
-        behave(&theirs, manner)?;
+        set_attributes(&theirs, attributes)?;
         let program = Program {
             env: self.binary.env(),
             ..Program::new(&self.binary.native, args)
         };
         let process = spawn_in_terminal(&program, &theirs)?;
-        Ok(Running { process, tty })
+        Ok(RunningCodex { process, tty })
     }
 }
 
-/// How Codex exited, as the machine wants it.
-pub(super) fn exit_of(exit: Exit) -> machine::Exit {
+/// The exit of Codex for the machine.
+pub(super) fn machine_exit(exit: Exit) -> machine::Exit {
     let byte = |number: i32| u8::try_from(number & 0xff).unwrap_or(u8::MAX);
     match exit {
         Exit::Code(code) => machine::Exit::Code(byte(code)),

@@ -1,8 +1,7 @@
-//! Codex's settings that a wrapped run adds to.
+//! Codex's settings that the wrapper extends.
 //!
-//! Developer instructions that are given for one run take the place of those of the
-//! configuration, so these are a part of what is given. An approval policy of the
-//! configuration stays.
+//! Developer instructions on the command line replace those of the configuration, so the
+//! wrapper passes both. An approval policy of the configuration stays.
 
 use std::path::Path;
 
@@ -16,19 +15,19 @@ use crate::logic::arguments::{Approval, Arguments};
 
 const INSTRUCTIONS: &str = "developer_instructions";
 
-/// The configuration of a Codex with these arguments that works in this place. Codex is run
-/// as it is, so only its own trust makes a repository's settings count.
+/// The configuration of a Codex with these arguments in this directory. Codex reads it itself,
+/// so a repository's settings count only if Codex's own configuration trusts it.
 #[must_use]
-pub fn config_for(arguments: &Arguments, codex_home: &Path, place: &ImageRoot) -> CodexConfig {
+pub fn config_for(arguments: &Arguments, codex_home: &Path, image_root: &ImageRoot) -> CodexConfig {
     let user = UserConfig::read(codex_home);
     let profile = arguments.profile().map(str::to_owned);
     let profile = profile.and_then(|name| ProfileName::try_from(name).ok());
-    let trust = codex_trust(place.directory(), &user).ok();
+    let trust = codex_trust(image_root.directory(), &user).ok();
     user.layers(profile.as_ref(), trust.as_ref())
 }
 
-/// All developer instructions for the run: the user's, from where Codex would take them,
-/// and our rules.
+/// All developer instructions: the user's, from the source that Codex would use, and our
+/// rules.
 #[must_use]
 pub fn instructions(config: &CodexConfig, arguments: &Arguments, rules: &str) -> String {
     let given = arguments.instructions().map(in_toml);
@@ -38,7 +37,7 @@ pub fn instructions(config: &CodexConfig, arguments: &Arguments, rules: &str) ->
     }
 }
 
-/// Whether the configuration says when Codex asks.
+/// Whether the configuration has an approval policy.
 #[must_use]
 pub fn approval(config: &CodexConfig) -> Approval {
     match config.get("approval_policy") {
@@ -47,7 +46,7 @@ pub fn approval(config: &CodexConfig) -> Approval {
     }
 }
 
-/// As Codex reads what stands after `-c KEY=`: as TOML, or else as it is.
+/// Reads the text after `-c KEY=` as Codex does: as TOML, or literally if it is none.
 fn in_toml(text: &str) -> String {
     let table: Option<Table> = toml::from_str(&format!("{INSTRUCTIONS} = {text}")).ok();
     let value = table
@@ -68,14 +67,14 @@ mod tests {
 
     const TOP: &str = "developer_instructions = \"top\"\n";
 
-    /// What is told of the user's, with these files in CODEX_HOME, the last one of them
-    /// in the repository's `.codex` if it begins so.
+    /// The user's instructions and policy, with these files in CODEX_HOME, or in the
+    /// repository's `.codex` if their names begin so.
     fn told(args: &[&str], files: &[(&str, &str)]) -> (String, Approval) {
         told_in("work/sub", args, files)
     }
 
     /// The same in this directory: `tree` is a linked working tree of the repository `main`,
-    /// and `work` one that is no other's.
+    /// and `work` a repository of its own.
     fn told_in(directory: &str, args: &[&str], files: &[(&str, &str)]) -> (String, Approval) {
         let top = directory.split('/').next().unwrap();
         let made = tempfile::tempdir().unwrap();
@@ -105,8 +104,8 @@ mod tests {
         }
         let args = args.iter().map(OsString::from).collect();
         let arguments = Arguments::read(args).unwrap();
-        let place = ImageRoot::around(&root.join(directory), SizeLimit::default()).unwrap();
-        let config = config_for(&arguments, &home, &place);
+        let image_root = ImageRoot::around(&root.join(directory), SizeLimit::default()).unwrap();
+        let config = config_for(&arguments, &home, &image_root);
         let ours = contract::instructions();
         let all = instructions(&config, &arguments, &ours);
         let theirs = all.strip_suffix(&ours).unwrap().trim_end().to_owned();
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_own_instructions_stay() {
+    fn instructions_of_the_user_stay() {
         let top = ("config.toml", TOP);
         let file = ("p.config.toml", "developer_instructions = \"file\"\n");
         assert_eq!(told_words(&[], &[]), "");
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_is_heard_only_if_it_is_trusted() {
+    fn repository_settings_count_only_if_trusted() {
         let project = (
             ".codex/config.toml",
             "developer_instructions = \"project\"\napproval_policy = \"on-request\"\n",
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_is_found_wherever_it_stands() {
+    fn approval_policy_is_found_in_every_layer() {
         let text = "approval_policy = \"untrusted\"\n";
         assert_eq!(policy(&[], &[("config.toml", text)]), Approval::Configured);
         let profile = ("p.config.toml", text);

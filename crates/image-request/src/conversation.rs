@@ -1,7 +1,7 @@
-//! Which conversation a Codex has.
+//! The conversation of a Codex process.
 //!
-//! Newer releases tell it with each call of a tool. 0.104.0 doesn't, but there, as in
-//! all others, Codex has the conversation's rollout open.
+//! Newer releases name it in each tool call. 0.104.0 does not, but every release keeps the
+//! conversation's rollout open.
 
 use std::fs;
 use std::path::Path;
@@ -10,11 +10,11 @@ use codex_protocol::codex::ThreadId;
 use nix::unistd::Pid;
 use supervise::descendants::descendants;
 
-/// How long the id at the end of a rollout's name is.
+/// The length of the id at the end of a rollout's name.
 const ID_LENGTH: usize = 36;
 
-/// The conversation of the Codex below this process, if that can be told: where the
-/// system has a `/proc`, and only one is open.
+/// The conversation of the Codex below this process. Known only on systems with `/proc`, and
+/// if exactly one rollout is open.
 #[must_use]
 pub fn of(guard: Pid) -> Option<ThreadId> {
     let mut open: Vec<ThreadId> = descendants(guard).into_iter().flat_map(rollouts).collect();
@@ -50,7 +50,7 @@ mod tests {
     const ID: &str = "0199a213-81c0-7800-8aa1-bbab2a035a53";
 
     #[test]
-    fn an_id_is_the_end_of_a_rollouts_name() {
+    fn id_is_read_from_the_end_of_a_rollout_name() {
         let told = |name: &str| id(&Path::new("/home/.codex/sessions/2026/11/22").join(name));
         let rollout = format!("rollout-2026-11-22T10-00-00-{ID}.jsonl");
         assert_eq!(told(&rollout), ThreadId::parse(ID).ok());
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_below_has_none() {
+    fn process_without_descendants_has_no_conversation() {
         assert_eq!(of(Pid::this()), None);
     }
 }

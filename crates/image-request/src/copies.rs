@@ -1,10 +1,10 @@
-//! The copies of pictures that Codex reads: it takes a picture by its name, and what is
-//! under the name in the repository may be another one by then.
+//! The copies of pictures for Codex: it takes a picture by its name, and the file of that name
+//! in the repository may be another one by then.
 //!
-//! They are in a directory in the state directory, which goes with the wrapper. In a
-//! temporary directory, Codex's commands could put links in place of the copies. A wrapper
-//! that is killed leaves its directory behind, and the next one removes it: each holds a
-//! lock on its own as long as it runs.
+//! Each wrapper has a directory for copies in the state directory, and removes it at the end.
+//! In a temporary directory, Codex's commands could put links in place of the copies. A killed
+//! wrapper leaves its directory behind, and the next one removes it: each wrapper locks its
+//! own directory while it runs.
 #![expect(
     clippy::disallowed_methods,
     reason = "new files in a directory that is ours alone, and directories opened as such"
@@ -22,80 +22,81 @@ use tempfile::TempDir;
 
 use crate::logic::arguments::Attachment;
 use crate::logic::path::PicturePath;
-use crate::logic::picture::{BadPicture, Why};
+use crate::logic::picture::{BadPicture, BadPictureReason};
 
-/// How the name of a directory begins.
+/// The prefix of the names of directories.
 const PREFIX: &str = "codex-mcp-eyes-";
 
-/// How often another directory is made where somebody else removes ours at once.
+/// How often a new directory is created if another process removes it at once.
 const ATTEMPTS: u32 = 10;
 
-/// Copies of the pictures that Codex was given last.
+/// The copies of the last pictures for Codex.
 #[derive(Debug)]
 pub struct Copies {
-    /// Where the directories of all wrappers are.
+    /// The directory with those of all wrappers.
     all: PathBuf,
-    directory: Directory,
+    directory: LockedDirectory,
     last: Vec<PathBuf>,
     count: u32,
 }
 
-/// A directory that is only ours, and the lock that says so.
+/// A private directory and its lock.
 #[derive(Debug)]
-struct Directory {
+struct LockedDirectory {
     made: TempDir,
-    /// Held as long as this is open.
+    /// The lock is held while this is open.
     _lock: File,
 }
 
 impl Copies {
-    /// None yet. Their directory goes when this does; those that wrappers have left that
-    /// were killed go now.
+    /// An empty directory for copies, removed on drop. Removes the directories of killed
+    /// wrappers.
     ///
     /// # Errors
     ///
-    /// When no directory can be made in `all`, or Codex can't be told of it.
+    /// If no directory can be created in `all`, or its path cannot be given to Codex.
     pub fn new(all: PathBuf) -> io::Result<Self> {
         remove_left_behind(&all);
         Ok(Self {
-            directory: Directory::new(&all)?,
+            directory: LockedDirectory::new(&all)?,
             all,
             last: Vec::new(),
             count: 0,
         })
     }
 
-    /// Writes the copy of a picture, under its own name as far as Codex takes that.
+    /// Writes the copy of a picture under its own name, without characters that Codex does
+    /// not take.
     ///
     /// # Errors
     ///
-    /// [`BadPicture`] if it can't be written.
+    /// [`BadPicture`] if the copy cannot be written.
     pub fn keep(&mut self, path: &PicturePath, bytes: &[u8]) -> Result<Attachment, BadPicture> {
         let unfit = |reason: String| BadPicture {
             path: path.clone(),
-            why: Why::Unfit(reason),
+            why: BadPictureReason::Unfit(reason),
         };
         self.count += 1;
         let directory = self.directory.path().join(self.count.to_string());
         let name = Path::new(path.as_str()).file_name().unwrap_or_default();
-        // Codex would take it for several ones.
+        // Codex takes a name with commas for several files.
         let copy = directory.join(name.to_string_lossy().replace(',', "_"));
         self.last.push(directory.clone());
         write(&directory, &copy, bytes).map_err(|error| unfit(error.to_string()))?;
         Attachment::new(copy.as_os_str()).map_err(|error| unfit(error.to_string()))
     }
 
-    /// Removes all copies: the Codex that was shown them has gone. Somebody may have removed the directory meanwhile; then there is another one, as
-    /// anybody may have put something in its place.
+    /// Removes all copies, as the Codex that read them has ended. If the directory was removed
+    /// meanwhile, a new one is created, as anyone may have put something in its place.
     ///
     /// # Errors
     ///
-    /// When they can't be removed, or there is no room for another directory.
+    /// If they cannot be removed, or no new directory can be created.
     pub fn clear(&mut self) -> io::Result<()> {
         let last = std::mem::take(&mut self.last);
         if !is_ours(self.directory.path()) {
-            let gone = std::mem::replace(&mut self.directory, Directory::new(&self.all)?);
-            // What is there now isn't ours to remove.
+            let gone = std::mem::replace(&mut self.directory, LockedDirectory::new(&self.all)?);
+            // The current entry at that path is not ours to remove.
             let _ = gone.made.keep();
             return Ok(());
         }
@@ -109,8 +110,8 @@ impl Copies {
     }
 }
 
-impl Directory {
-    /// A new one among those of all wrappers.
+impl LockedDirectory {
+    /// A new directory in `all`.
     fn new(all: &Path) -> io::Result<Self> {
         let unfit = |why: &dyn fmt::Display| {
             let all = all.display();
@@ -124,10 +125,10 @@ impl Directory {
                 .prefix(PREFIX)
                 .permissions(Permissions::from_mode(0o700))
                 .tempdir_in(all)
-                // The rest of it is a name that is made up.
+                // The rest of the error is a random name.
                 .map_err(|error| unfit(&error.kind()))?;
             Attachment::new(made.path().as_os_str()).map_err(|error| unfit(&error))?;
-            // Another wrapper may take it for one that was left behind, until it is locked.
+            // Until it is locked, another wrapper may take it for one of a killed wrapper.
             if let Some(lock) = locked(made.path()) {
                 return Ok(Self { made, _lock: lock });
             }
@@ -140,7 +141,7 @@ impl Directory {
     }
 }
 
-/// Removes what wrappers have left that were killed. A failure is of no consequence.
+/// Removes the directories of killed wrappers. Failures do no harm.
 fn remove_left_behind(all: &Path) {
     let entries = fs::read_dir(all).into_iter().flatten().flatten();
     for entry in entries {
@@ -149,15 +150,15 @@ fn remove_left_behind(all: &Path) {
             .as_encoded_bytes()
             .starts_with(PREFIX.as_bytes());
         let path = entry.path();
-        // It stays locked until it is gone.
+        // The lock is held until the directory is removed.
         if let Some(_lock) = is_one.then(|| locked(&path)).flatten() {
             let _ = fs::remove_dir_all(&path);
         }
     }
 }
 
-/// The lock of a directory of ours that no wrapper holds, and that is still there. No link
-/// is followed.
+/// Locks a directory of ours that no wrapper holds and that still exists. No link is
+/// followed.
 fn locked(path: &Path) -> Option<File> {
     let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let directory = OpenOptions::new()
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_have_the_names_of_their_pictures_but_for_commas() {
+    fn copies_keep_the_names_of_pictures_without_commas() {
         let mut copies = copies();
         let root = copies.directory.path().to_owned();
         for (path, copy) in [("a/b c.png", "1/b c.png"), ("a/b,c.png", "2/b_c.png")] {
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_kept_though_somebody_tidies_up() {
+    fn copies_are_kept_although_their_directory_is_removed() {
         let mut copies = copies();
         let path = "a.png".parse().unwrap();
         copies.keep(&path, b"one").unwrap();
@@ -239,13 +240,13 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_puts_in_the_place_of_the_directory_is_left_alone() {
+    fn replacement_of_the_directory_is_left_alone() {
         let theirs = tempfile::tempdir().unwrap();
         let open = theirs.path().join("open");
         fs::create_dir(&open).unwrap();
         fs::set_permissions(&open, Permissions::from_mode(0o755)).unwrap();
-        type Put = fn(&Path, &Path);
-        let puts: [Put; 2] = [
+        type Replacement = fn(&Path, &Path);
+        let puts: [Replacement; 2] = [
             |open, place| symlink(open, place).unwrap(),
             |open, place| fs::rename(open, place).unwrap(),
         ];
@@ -266,13 +267,13 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_no_use_is_named_with_the_variable_that_chooses_it() {
+    fn unusable_directory_is_named_with_its_variable() {
         let all = tempfile::tempdir().unwrap();
         let gone = all.path().join("gone");
         let comma = all.path().join("a,b");
         fs::create_dir(&comma).unwrap();
         for (unfit, why) in [(gone, "not found"), (comma, "because of its comma")] {
-            let told = Directory::new(&unfit).unwrap_err().to_string();
+            let told = LockedDirectory::new(&unfit).unwrap_err().to_string();
             let begins = format!("no copies of pictures can be kept in {}: ", unfit.display());
             assert!(told.starts_with(&begins), "{told}");
             assert!(told.contains(why), "{told}");
@@ -285,15 +286,15 @@ mod tests {
     }
 
     #[test]
-    fn one_that_can_not_be_written_is_told() {
+    fn copy_that_cannot_be_written_is_reported() {
         let mut copies = copies();
         std::fs::write(copies.directory.path().join("1"), "").unwrap();
         let error = copies.keep(&"a.png".parse().unwrap(), b"").unwrap_err();
-        assert!(matches!(error.why, Why::Unfit(_)), "{error}");
+        assert!(matches!(error.why, BadPictureReason::Unfit(_)), "{error}");
     }
 
     #[test]
-    fn directories_of_killed_wrappers_are_removed_and_no_others() {
+    fn directories_of_killed_wrappers_are_removed() {
         let all = tempfile::tempdir().unwrap();
         let place = |name: &str| all.path().join(name);
         let make = |name: &str, mode| DirBuilder::new().mode(mode).create(place(name)).unwrap();
@@ -304,7 +305,7 @@ mod tests {
         make("codex-mcp-eyes-killed/1", 0o700);
         fs::write(place("codex-mcp-eyes-killed/1/a.png"), "").unwrap();
         symlink(outside.path(), place("codex-mcp-eyes-killed/link")).unwrap();
-        let runs = Directory::new(all.path()).unwrap();
+        let runs = LockedDirectory::new(all.path()).unwrap();
         symlink(outside.path(), place("codex-mcp-eyes-link")).unwrap();
         fs::write(place("codex-mcp-eyes-file"), "").unwrap();
         make("codex-mcp-eyes-open", 0o755);

@@ -1,56 +1,59 @@
-//! Pictures as Codex takes them: such that they can be decoded, and no larger than the
-//! model sees them.
+//! Fits pictures for Codex: they can be decoded, and are no larger than the model sees them.
 //!
-//! Newer Codexes scale down what has more than 2048 pixels on a side or 2500 patches of 32
-//! by 32; older ones pass on everything, also what the model's provider then refuses with
-//! each request of the conversation. So both is seen to here.
+//! Newer releases of Codex scale down pictures with more than 2048 pixels on a side or 2500
+//! patches of 32 by 32. Older ones pass on every picture, also those that the model's provider
+//! then refuses with each request of the conversation.
 
 use std::io::Cursor;
 
-use codex_engine::logic::picture_kind::Kind;
+use codex_engine::logic::picture_kind::PictureKind;
 use codex_protocol::codex::Release;
 use image::codecs::jpeg::JpegEncoder;
 use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits, RgbImage};
 
-use crate::logic::picture::{Why, answer_limit, size_for_models};
+use crate::logic::picture::{BadPictureReason, answer_limit, size_for_models};
 
 /// The longest side that is decoded, in pixels.
 const LONGEST_SIDE: u32 = 1 << 15;
 
-/// How many bytes the pixels may take, decoded: those of 64 million, in colours.
+/// How many bytes the decoded pixels may take: those of 64 million pixels in colour.
 const MOST_DECODED: u64 = 192 * 1024 * 1024;
 
-/// How good a JPEG is, of 100; and of one that has to be small.
+/// The quality of a JPEG, of 100, and of one that has to be small.
 const QUALITY: u8 = 90;
 const SMALL_QUALITY: u8 = 80;
 
-/// The shortest side of a picture that is made smaller still.
+/// The length of the longest side below which a picture is not scaled down further.
 const SMALLEST: u32 = 64;
 
-/// A picture as Codex takes it.
+/// A picture fitted for Codex.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fitted {
+pub struct FittedPicture {
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// Its kind, which may be another one than before.
-    pub kind: Kind,
+    /// Its kind, which may differ from the original's.
+    pub kind: PictureKind,
 }
 
-/// Decodes a picture of this kind, and scales it down for this Codex if it is too large.
-/// One that fits is returned as it is.
+/// Decodes a picture of this kind, and scales it down for this release if it is too large. A
+/// picture that fits is returned unchanged.
 ///
 /// # Errors
 ///
-/// [`Why::Damaged`] and [`Why::TooManyPixels`].
-pub fn fit(bytes: Vec<u8>, kind: Kind, codex: Option<Release>) -> Result<Fitted, Why> {
+/// [`BadPictureReason::Damaged`] and [`BadPictureReason::TooManyPixels`].
+pub fn fit(
+    bytes: Vec<u8>,
+    kind: PictureKind,
+    codex: Option<Release>,
+) -> Result<FittedPicture, BadPictureReason> {
     let (image, orientation) = decoded(&bytes, kind)?;
     let most = answer_limit(codex);
     let (width, height) = (image.width(), image.height());
     let fits = |bytes: &[u8]| u64::try_from(bytes.len()).is_ok_and(|size| size <= most);
     let smaller = size_for_models(width, height);
     if smaller.is_none() && fits(&bytes) {
-        return Ok(Fitted { bytes, kind });
+        return Ok(FittedPicture { bytes, kind });
     }
     drop(bytes);
     let mut image = match smaller {
@@ -69,14 +72,19 @@ pub fn fit(bytes: Vec<u8>, kind: Kind, codex: Option<Release>) -> Result<Fitted,
         }
         let (width, height) = (image.width() / 4 * 3, image.height() / 4 * 3);
         if width.max(height) < SMALLEST {
-            return Err(Why::Damaged("it can't be made small enough".to_owned()));
+            return Err(BadPictureReason::Damaged(
+                "it can't be made small enough".to_owned(),
+            ));
         }
         image = image.thumbnail_exact(width.max(1), height.max(1));
     }
 }
 
-/// The pixels, and how they are to be turned. How many there are is looked at first.
-fn decoded(bytes: &[u8], kind: Kind) -> Result<(DynamicImage, Orientation), Why> {
+/// The pixels and the orientation. The number of pixels is checked first.
+fn decoded(
+    bytes: &[u8],
+    kind: PictureKind,
+) -> Result<(DynamicImage, Orientation), BadPictureReason> {
     let mut reader = ImageReader::with_format(Cursor::new(bytes), format(kind));
     let mut limits = Limits::default();
     limits.max_image_width = Some(LONGEST_SIDE);
@@ -85,33 +93,33 @@ fn decoded(bytes: &[u8], kind: Kind) -> Result<(DynamicImage, Orientation), Why>
     reader.limits(limits);
     let mut decoder = reader.into_decoder().map_err(why)?;
     if decoder.total_bytes() > MOST_DECODED {
-        return Err(Why::TooManyPixels);
+        return Err(BadPictureReason::TooManyPixels);
     }
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     let image = DynamicImage::from_decoder(decoder).map_err(why)?;
     Ok((image, orientation))
 }
 
-fn format(kind: Kind) -> ImageFormat {
+fn format(kind: PictureKind) -> ImageFormat {
     match kind {
-        Kind::Png => ImageFormat::Png,
-        Kind::Jpeg => ImageFormat::Jpeg,
-        Kind::WebP => ImageFormat::WebP,
+        PictureKind::Png => ImageFormat::Png,
+        PictureKind::Jpeg => ImageFormat::Jpeg,
+        PictureKind::WebP => ImageFormat::WebP,
     }
 }
 
-fn why(error: ImageError) -> Why {
+fn why(error: ImageError) -> BadPictureReason {
     match error {
-        ImageError::Limits(_) => Why::TooManyPixels,
-        error => Why::Damaged(error.to_string()),
+        ImageError::Limits(_) => BadPictureReason::TooManyPixels,
+        error => BadPictureReason::Damaged(error.to_string()),
     }
 }
 
-/// Photographs stay such, and what has sharp edges or is transparent loses nothing.
-fn encoded(image: &DynamicImage, kind: Kind) -> Result<Fitted, Why> {
+/// Encodes photographs as JPEG, and pictures with sharp edges or transparency as PNG.
+fn encoded(image: &DynamicImage, kind: PictureKind) -> Result<FittedPicture, BadPictureReason> {
     let transparent = image.color().has_alpha();
     let plain = match (kind, transparent) {
-        (Kind::Jpeg, _) | (Kind::WebP, false) => return jpeg(image, QUALITY),
+        (PictureKind::Jpeg, _) | (PictureKind::WebP, false) => return jpeg(image, QUALITY),
         (_, true) => DynamicImage::ImageRgba8(image.to_rgba8()),
         (_, false) => DynamicImage::ImageRgb8(image.to_rgb8()),
     };
@@ -119,24 +127,24 @@ fn encoded(image: &DynamicImage, kind: Kind) -> Result<Fitted, Why> {
     plain
         .write_to(&mut Cursor::new(&mut bytes), ImageFormat::Png)
         .map_err(why)?;
-    Ok(Fitted {
+    Ok(FittedPicture {
         bytes,
-        kind: Kind::Png,
+        kind: PictureKind::Png,
     })
 }
 
-fn jpeg(image: &DynamicImage, quality: u8) -> Result<Fitted, Why> {
+fn jpeg(image: &DynamicImage, quality: u8) -> Result<FittedPicture, BadPictureReason> {
     let mut bytes = Vec::new();
     JpegEncoder::new_with_quality(&mut bytes, quality)
         .encode_image(&on_white(image))
         .map_err(why)?;
-    Ok(Fitted {
+    Ok(FittedPicture {
         bytes,
-        kind: Kind::Jpeg,
+        kind: PictureKind::Jpeg,
     })
 }
 
-/// A JPEG has no transparency.
+/// The picture on white, as a JPEG has no transparency.
 fn on_white(image: &DynamicImage) -> RgbImage {
     if !image.color().has_alpha() {
         return image.to_rgb8();
@@ -183,15 +191,15 @@ mod tests {
         bytes
     }
 
-    fn size(fitted: &Fitted) -> (u32, u32) {
+    fn size(fitted: &FittedPicture) -> (u32, u32) {
         let (image, _) = decoded(&fitted.bytes, fitted.kind).unwrap();
         (image.width(), image.height())
     }
 
-    const KINDS: [(Kind, ImageFormat); 3] = [
-        (Kind::Png, ImageFormat::Png),
-        (Kind::Jpeg, ImageFormat::Jpeg),
-        (Kind::WebP, ImageFormat::WebP),
+    const KINDS: [(PictureKind, ImageFormat); 3] = [
+        (PictureKind::Png, ImageFormat::Png),
+        (PictureKind::Jpeg, ImageFormat::Jpeg),
+        (PictureKind::WebP, ImageFormat::WebP),
     ];
 
     #[test]
@@ -213,19 +221,22 @@ mod tests {
             let fitted = fit(written(&image, format), kind, None).unwrap();
             assert_eq!(size(&fitted), (2048, 709), "{kind}");
             let expected = match kind {
-                Kind::Jpeg => Kind::Jpeg,
+                PictureKind::Jpeg => PictureKind::Jpeg,
                 // It has an alpha channel.
-                Kind::Png | Kind::WebP => Kind::Png,
+                PictureKind::Png | PictureKind::WebP => PictureKind::Png,
             };
             assert_eq!(fitted.kind, expected);
         }
         let opaque = DynamicImage::ImageRgb8(image.to_rgb8());
-        let fitted = fit(written(&opaque, ImageFormat::WebP), Kind::WebP, None).unwrap();
-        assert_eq!(fitted.kind, Kind::Jpeg);
+        let fitted = fit(written(&opaque, ImageFormat::WebP), PictureKind::WebP, None).unwrap();
+        assert_eq!(fitted.kind, PictureKind::Jpeg);
         // With 16 bits a colour.
         let deep = DynamicImage::ImageRgb16(image.to_rgb16());
-        let fitted = fit(written(&deep, ImageFormat::Png), Kind::Png, None).unwrap();
-        assert_eq!((fitted.kind, size(&fitted)), (Kind::Png, (2048, 709)));
+        let fitted = fit(written(&deep, ImageFormat::Png), PictureKind::Png, None).unwrap();
+        assert_eq!(
+            (fitted.kind, size(&fitted)),
+            (PictureKind::Png, (2048, 709))
+        );
     }
 
     #[test]
@@ -235,12 +246,12 @@ mod tests {
         image::imageops::replace(&mut half, &clear, 350, 0);
         let bytes = written(&DynamicImage::ImageRgba8(half), ImageFormat::Png);
         assert!(bytes.len() > 500_000);
-        let fitted = fit(bytes.clone(), Kind::Png, None).unwrap();
+        let fitted = fit(bytes.clone(), PictureKind::Png, None).unwrap();
         assert_eq!(fitted.bytes, bytes);
-        let fitted = fit(bytes, Kind::Png, OLD).unwrap();
-        assert_eq!(fitted.kind, Kind::Jpeg);
+        let fitted = fit(bytes, PictureKind::Png, OLD).unwrap();
+        assert_eq!(fitted.kind, PictureKind::Jpeg);
         assert!(u64::try_from(fitted.bytes.len()).unwrap() <= answer_limit(OLD));
-        let (image, _) = decoded(&fitted.bytes, Kind::Jpeg).unwrap();
+        let (image, _) = decoded(&fitted.bytes, PictureKind::Jpeg).unwrap();
         let (x, y) = (image.width() - 1, image.height() / 2);
         let corner = image.to_rgb8().get_pixel(x, y).0;
         assert!(corner.iter().all(|colour| *colour > 240), "{corner:?}");
@@ -270,16 +281,19 @@ mod tests {
     #[test]
     fn picture_that_would_take_much_memory_is_not_decoded() {
         for (width, height) in [(100_000, 100_000), (30_000, 30_000), (u32::MAX, 1)] {
-            let refused = fit(header(width, height), Kind::Png, None).unwrap_err();
+            let refused = fit(header(width, height), PictureKind::Png, None).unwrap_err();
             assert!(
-                matches!(refused, Why::TooManyPixels | Why::Damaged(_)),
+                matches!(
+                    refused,
+                    BadPictureReason::TooManyPixels | BadPictureReason::Damaged(_)
+                ),
                 "{width}: {refused:?}"
             );
         }
-        let refused = fit(header(30_000, 30_000), Kind::Png, None).unwrap_err();
-        assert_eq!(refused, Why::TooManyPixels);
+        let refused = fit(header(30_000, 30_000), PictureKind::Png, None).unwrap_err();
+        assert_eq!(refused, BadPictureReason::TooManyPixels);
         // The control: the same header with a true size.
-        assert!(fit(header(8, 8), Kind::Png, None).is_ok());
+        assert!(fit(header(8, 8), PictureKind::Png, None).is_ok());
     }
 
     #[test]
@@ -289,14 +303,20 @@ mod tests {
             let bytes = written(&image, format);
             for damaged in [&bytes[..12], &bytes[..40], b"<svg/>", b""] {
                 let refused = fit(damaged.to_vec(), kind, None).unwrap_err();
-                assert!(matches!(refused, Why::Damaged(_)), "{kind}: {refused:?}");
+                assert!(
+                    matches!(refused, BadPictureReason::Damaged(_)),
+                    "{kind}: {refused:?}"
+                );
             }
         }
         for (kind, format) in [KINDS[0], KINDS[2]] {
             let bytes = written(&image, format);
             let half = bytes[..bytes.len() / 2].to_vec();
             let refused = fit(half, kind, None).unwrap_err();
-            assert!(matches!(refused, Why::Damaged(_)), "{kind}: {refused:?}");
+            assert!(
+                matches!(refused, BadPictureReason::Damaged(_)),
+                "{kind}: {refused:?}"
+            );
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Where pictures may be, and reading them there.
+//! The directories that may contain pictures, and reading pictures in them.
 //!
-//! A picture is opened once, and what was opened is looked at and passed on: nothing
-//! that happens to its name afterwards makes a difference. Whether it lies in the
-//! repository is found out by where that open file is, not by its name: so links
-//! within the repository lead on, and links out of it don't.
+//! A picture is opened once, and the open file is checked and read, so later changes of its
+//! name make no difference. The path of the open file, not the requested name, decides
+//! whether it is in the repository: links within the repository are followed, links out of it
+//! are refused.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,33 +16,33 @@ use git_probe::repository::{Repository, ceilings};
 use nix::errno::Errno;
 use safe_files::untrusted_file::{self, Links, ReadError};
 
-use super::fitted::{Fitted, fit};
+use super::fitted::{FittedPicture, fit};
 use crate::logic::path::{BadPath, PicturePath, SHOWN_PATH};
-use crate::logic::picture::{BadPicture, SizeLimit, Why, check};
+use crate::logic::picture::{BadPicture, BadPictureReason, SizeLimit, check};
 
 /// A directory that Codex works in, and the repository around it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageRoot {
-    /// Paths are meant from here on.
+    /// Paths are relative to this directory.
     directory: PathBuf,
-    /// Nothing outside of it is shown, and paths may be meant from here on too.
+    /// Files outside of it are refused. Paths may be relative to it too.
     top: PathBuf,
     limit: SizeLimit,
 }
 
-/// An open picture; its beginning has been looked at.
-struct Opened {
+/// An open picture, whose first bytes were checked.
+struct OpenPicture {
     file: File,
     start: Vec<u8>,
 }
 
 impl ImageRoot {
-    /// A directory, and the git repository that it is in, if it is in one. Pictures may be
-    /// as large as `limit` says.
+    /// A directory, and the git repository around it, if any. `limit` is the size limit of
+    /// pictures.
     ///
     /// # Errors
     ///
-    /// When the directory isn't there.
+    /// If the directory does not exist.
     pub fn around(directory: &Path, limit: SizeLimit) -> io::Result<Self> {
         let directory = directory.canonicalize()?;
         if !directory.is_dir() {
@@ -63,13 +63,14 @@ impl ImageRoot {
         &self.directory
     }
 
-    /// The top directory of the repository around it, or itself; without links.
+    /// The top of the repository around the directory, or the directory itself; without
+    /// links.
     #[must_use]
     pub fn top(&self) -> &Path {
         &self.top
     }
 
-    /// Whether there is such a picture.
+    /// Checks that the picture exists and can be read.
     ///
     /// # Errors
     ///
@@ -84,7 +85,7 @@ impl ImageRoot {
     ///
     /// [`BadPicture`], in words for Codex.
     pub fn read(&self, path: &PicturePath) -> Result<Vec<u8>, BadPicture> {
-        let Opened { file, start: bytes } = self.open(path)?;
+        let OpenPicture { file, start: bytes } = self.open(path)?;
         let mut bytes = bytes;
         // It may have grown since its size was looked at.
         let most = self.limit.bytes().saturating_add(1);
@@ -100,7 +101,11 @@ impl ImageRoot {
     /// # Errors
     ///
     /// [`BadPicture`], in words for Codex.
-    pub fn answer(&self, path: &PicturePath, codex: Option<Release>) -> Result<Fitted, BadPicture> {
+    pub fn answer(
+        &self,
+        path: &PicturePath,
+        codex: Option<Release>,
+    ) -> Result<FittedPicture, BadPicture> {
         let bytes = self.read(path)?;
         fit(bytes, path.kind(), codex).map_err(|why| BadPicture {
             path: path.clone(),
@@ -126,17 +131,17 @@ impl ImageRoot {
     }
 
     /// From the directory on, and if there is nothing, from the top of the repository on.
-    fn open(&self, path: &PicturePath) -> Result<Opened, BadPicture> {
+    fn open(&self, path: &PicturePath) -> Result<OpenPicture, BadPicture> {
         match self.open_from(&self.directory, path) {
             Err(BadPicture {
-                why: Why::Missing { .. },
+                why: BadPictureReason::Missing { .. },
                 ..
             }) if self.top != self.directory => self.open_from(&self.top, path),
             other => other,
         }
     }
 
-    fn open_from(&self, base: &Path, path: &PicturePath) -> Result<Opened, BadPicture> {
+    fn open_from(&self, base: &Path, path: &PicturePath) -> Result<OpenPicture, BadPicture> {
         let no = |why| BadPicture {
             path: path.clone(),
             why,
@@ -145,17 +150,17 @@ impl ImageRoot {
         let resolved = base.join(path.as_str()).canonicalize();
         let resolved = resolved.map_err(|error| self.refused(path, &error))?;
         if !resolved.starts_with(&self.top) {
-            return Err(no(Why::Outside));
+            return Err(no(BadPictureReason::Outside));
         }
         let opened = untrusted_file::open(&resolved, Links::Refused);
         let mut file = opened.map_err(|error| match error {
             ReadError::Io { error, .. } => self.refused(path, &error),
-            _ => no(Why::NotAFile),
+            _ => no(BadPictureReason::NotAFile),
         })?;
         // It may be another one by now, and this is the one that counts.
-        let place = place_of(&file).map_err(|error| self.refused(path, &error))?;
+        let place = path_of_open_file(&file).map_err(|error| self.refused(path, &error))?;
         if !place.starts_with(&self.top) {
-            return Err(no(Why::Outside));
+            return Err(no(BadPictureReason::Outside));
         }
         let about = file
             .metadata()
@@ -165,17 +170,17 @@ impl ImageRoot {
         let read = file.by_ref().take(most).read_to_end(&mut start);
         read.map_err(|error| self.refused(path, &error))?;
         check(path, about.len(), &start, self.limit)?;
-        Ok(Opened { file, start })
+        Ok(OpenPicture { file, start })
     }
 
     fn refused(&self, path: &PicturePath, error: &io::Error) -> BadPicture {
         let why = match error.raw_os_error().map(Errno::from_raw) {
-            Some(Errno::ENOENT | Errno::ENOTDIR) => Why::Missing {
+            Some(Errno::ENOENT | Errno::ENOTDIR) => BadPictureReason::Missing {
                 directory: self.directory.display().to_string(),
             },
-            // A socket, or a device that isn't there.
-            Some(Errno::ENXIO | Errno::ENODEV) => Why::NotAFile,
-            _ => Why::Unreadable(error.to_string()),
+            // A socket, or a device that does not exist.
+            Some(Errno::ENXIO | Errno::ENODEV) => BadPictureReason::NotAFile,
+            _ => BadPictureReason::Unreadable(error.to_string()),
         };
         BadPicture {
             path: path.clone(),
@@ -188,16 +193,16 @@ fn length(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
-/// Where an open file is, without links.
+/// The path of an open file, without links.
 #[cfg(target_os = "linux")]
-fn place_of(file: &File) -> io::Result<PathBuf> {
+fn path_of_open_file(file: &File) -> io::Result<PathBuf> {
     use std::os::fd::AsRawFd;
     std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// Where an open file is, without links.
+/// The path of an open file, without links.
 #[cfg(target_vendor = "apple")]
-fn place_of(file: &File) -> io::Result<PathBuf> {
+fn path_of_open_file(file: &File) -> io::Result<PathBuf> {
     let mut place = PathBuf::new();
     nix::fcntl::fcntl(file, nix::fcntl::FcntlArg::F_GETPATH(&mut place))?;
     Ok(place)
@@ -240,7 +245,7 @@ mod tests {
         }
     }
 
-    fn why(place: &ImageRoot, path: &str) -> Why {
+    fn why(place: &ImageRoot, path: &str) -> BadPictureReason {
         let path = path.parse().unwrap();
         let looked = place.look(&path).unwrap_err();
         assert_eq!(place.read(&path).unwrap_err(), looked);
@@ -254,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn links_within_the_repository_are_followed_and_links_out_of_it_are_not() {
+    fn links_are_followed_only_within_the_repository() {
         let Files {
             place,
             root,
@@ -271,19 +276,22 @@ mod tests {
             assert_eq!(read(&place, within), PNG, "{within}");
         }
         for out in ["far.png", "directory/secret.png", "passwd.png"] {
-            assert_eq!(why(&place, out), Why::Outside, "{out}");
+            assert_eq!(why(&place, out), BadPictureReason::Outside, "{out}");
         }
         for missing in ["dangling.png", "nothing.png", "a.png/b.png"] {
             assert!(
-                matches!(why(&place, missing), Why::Missing { .. }),
+                matches!(why(&place, missing), BadPictureReason::Missing { .. }),
                 "{missing}"
             );
         }
-        assert!(matches!(why(&place, "loop.png"), Why::Unreadable(_)));
+        assert!(matches!(
+            why(&place, "loop.png"),
+            BadPictureReason::Unreadable(_)
+        ));
     }
 
     #[test]
-    fn only_regular_files_are_read_and_nobody_is_waited_for() {
+    fn special_files_are_refused_without_waiting() {
         let Files {
             place,
             root,
@@ -293,14 +301,14 @@ mod tests {
         nix::unistd::mkfifo(&root.join("pipe.png"), Mode::S_IRWXU).unwrap();
         let _socket = UnixListener::bind(root.join("socket.png")).unwrap();
         for odd in ["directory.png", "pipe.png", "socket.png"] {
-            assert_eq!(why(&place, odd), Why::NotAFile, "{odd}");
+            assert_eq!(why(&place, odd), BadPictureReason::NotAFile, "{odd}");
         }
         symlink("/dev/zero", root.join("device.png")).unwrap();
-        assert_eq!(why(&place, "device.png"), Why::Outside);
+        assert_eq!(why(&place, "device.png"), BadPictureReason::Outside);
     }
 
     #[test]
-    fn what_is_too_large_or_something_else_is_not_read() {
+    fn large_files_and_other_contents_are_refused() {
         let Files {
             place,
             root,
@@ -308,23 +316,26 @@ mod tests {
         } = files("", 20);
         assert!(matches!(
             why(&place, "a.png"),
-            Why::TooLarge { size: 27, .. }
+            BadPictureReason::TooLarge { size: 27, .. }
         ));
         fs::write(root.join("text.png"), "root:x:0:0").unwrap();
         fs::write(root.join("empty.png"), "").unwrap();
         fs::copy(root.join("a.png"), root.join("a.jpg")).unwrap();
         for other in ["text.png", "empty.png"] {
-            assert!(matches!(why(&place, other), Why::Content(_)), "{other}");
+            assert!(
+                matches!(why(&place, other), BadPictureReason::Content(_)),
+                "{other}"
+            );
         }
         let large = ImageRoot {
             limit: SizeLimit::default(),
             ..place
         };
-        assert!(matches!(why(&large, "a.jpg"), Why::Content(_)));
+        assert!(matches!(why(&large, "a.jpg"), BadPictureReason::Content(_)));
     }
 
     #[test]
-    fn a_path_is_meant_from_the_directory_on_and_else_from_the_top_of_the_repository() {
+    fn path_is_resolved_from_the_directory_then_from_the_top() {
         let Files {
             place,
             root,
@@ -338,21 +349,24 @@ mod tests {
         symlink("../a.png", root.join("sub/up.png")).unwrap();
         assert_eq!(read(&place, "up.png"), PNG);
         let directory = root.join("sub").display().to_string();
-        assert_eq!(why(&place, "none.png"), Why::Missing { directory });
+        assert_eq!(
+            why(&place, "none.png"),
+            BadPictureReason::Missing { directory }
+        );
     }
 
     #[test]
-    fn without_a_repository_nothing_above_the_directory_is_shown() {
+    fn directory_without_a_repository_bounds_the_pictures() {
         let Files { root, .. } = &files("", 100);
         let outside = root.parent().unwrap().join("outside");
         let place = ImageRoot::around(&outside, SizeLimit::default()).unwrap();
         assert_eq!(read(&place, "secret.png"), PNG);
         symlink("../repository/a.png", outside.join("b.png")).unwrap();
-        assert_eq!(why(&place, "b.png"), Why::Outside);
+        assert_eq!(why(&place, "b.png"), BadPictureReason::Outside);
     }
 
     #[test]
-    fn what_happens_to_a_name_afterwards_makes_no_difference() {
+    fn open_picture_is_read_although_its_name_is_replaced() {
         let Files {
             place,
             root,

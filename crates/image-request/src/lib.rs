@@ -1,8 +1,8 @@
-//! Codex asks for a picture of the repository and gets it.
+//! Pictures of the repository that Codex asks for.
 //!
 //! Codex calls the tool `request_image`. In a thread of ours, and over MCP, the tool answers
 //! with the picture. Around the interactive Codex, whose tools cannot show pictures in every
-//! release, a wrapper does it:
+//! release, a wrapper attaches the picture:
 //!
 //! ```text
 //!  user's terminal ◄─► wrapper ◄─► Codex in a terminal of its own
@@ -11,16 +11,16 @@
 //!          Codex waits: it is ended, and resumed with the picture
 //! ```
 //!
-//! - [`image_root`]: where pictures may be, and reading them there.
+//! - [`image_root`]: the directories with pictures, and reading them.
 //! - [`queue`]: the file of requests, which the tool writes and the wrapper reads.
 //! - [`wrapper`]: Codex in a terminal of its own, inside of the user's, and the loop
 //!   between the two. [`logic`] decides what it does.
 //! - [`tty`] and [`user_terminal`]: terminals, and putting the user's back.
-//! - [`screen`]: what the terminal shows, and `modes` what is switched on in it.
-//! - [`signals`]: what the wrapper hears.
+//! - [`screen`]: the content of the terminal, and `modes` the modes that are on in it.
+//! - [`signals`]: the signals that the wrapper handles.
 //! - [`codex`]: the interactive Codex, begun and resumed.
 //! - [`copies`]: the copies of pictures that Codex reads.
-//! - [`conversation`]: which conversation a Codex has.
+//! - [`conversation`]: the conversation of a Codex process.
 //! - [`codex_settings`]: Codex's settings that a wrapped run adds to.
 #![cfg_attr(
     test,

@@ -1,31 +1,30 @@
-//! What a program has switched on in a terminal that vt100 doesn't know, how it is
-//! switched off, and on again.
+//! Terminal modes that vt100 does not track: how to switch them off, and on again.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use vt100::Callbacks;
 
-/// How many levels of a keyboard's flags are kept: the oldest give way, as in terminals.
+/// How many levels of keyboard flags are kept. The oldest is dropped, as in terminals.
 const LEVELS: usize = 64;
 
-/// The modes of the terminal that vt100 knows, by DEC's numbers. It tells itself
-/// whether they are on, but for 6, the origin mode, which no Codex switches on.
-const KNOWN: [u16; 12] = [1, 6, 9, 25, 47, 1000, 1002, 1003, 1005, 1006, 1049, 2004];
+/// The modes that vt100 tracks, by DEC's numbers. It reports all of them but 6, the origin
+/// mode, which no release of Codex uses.
+const TRACKED_BY_VT100: [u16; 12] = [1, 6, 9, 25, 47, 1000, 1002, 1003, 1005, 1006, 1049, 2004];
 
-/// Wraps lines at the end of a row, and is the one mode that is on in the beginning.
+/// The mode that wraps lines, the only one that is on initially.
 const AUTO_WRAP: u16 = 7;
 
-/// What has been switched on that vt100 doesn't know.
+/// The modes that were changed and that vt100 does not track.
 #[derive(Debug, Default)]
 pub(super) struct Modes {
-    /// DEC's private modes that are not as in the beginning: focus, synchronized
-    /// output, colour schemes and what is yet to come.
+    /// DEC's private modes that differ from the initial state: focus, synchronized output,
+    /// colour schemes, and future ones.
     modes: BTreeSet<u16>,
-    /// The flags of the main screen.
+    /// The keyboard flags of the main screen.
     pub(super) main: Keyboard,
-    /// The flags of the alternate screen, which are others.
+    /// The keyboard flags of the alternate screen.
     pub(super) alternate: Keyboard,
-    /// How other keys are modified, 0 for not at all. Source: xterm, `modifyOtherKeys`.
+    /// The level of `modifyOtherKeys`, 0 for off. Source: xterm, `modifyOtherKeys`.
     other_keys: u16,
     /// Whether a link is open.
     link: bool,
@@ -35,14 +34,14 @@ pub(super) struct Modes {
 /// terminals.
 #[derive(Debug, Default)]
 pub(super) struct Keyboard {
-    /// Those below all levels.
+    /// The flags below all levels.
     base: u16,
-    /// Those that have been pushed.
+    /// The pushed flags.
     levels: VecDeque<u16>,
 }
 
 impl Keyboard {
-    /// What makes them what they were in the beginning.
+    /// The output that resets the flags to their initial state.
     pub(super) fn undo(&self) -> String {
         let base = if self.base == 0 { "" } else { "\x1b[=0u" };
         match self.levels.len() {
@@ -51,7 +50,7 @@ impl Keyboard {
         }
     }
 
-    /// What makes them what they are of what they were in the beginning.
+    /// The output that sets the flags again from their initial state.
     pub(super) fn redo(&self) -> String {
         let mut redo = match self.base {
             0 => String::new(),
@@ -93,7 +92,7 @@ impl Modes {
         }
     }
 
-    /// What switches them off, but for the keyboards.
+    /// The output that switches the modes off, without the keyboards.
     pub(super) fn undo(&self) -> String {
         let mut undo = String::new();
         for mode in &self.modes {
@@ -108,8 +107,8 @@ impl Modes {
         undo
     }
 
-    /// What switches them on again, but for the keyboards and a link, which ends with
-    /// what it is written on.
+    /// The output that switches the modes on again, without the keyboards, and without a link,
+    /// which belongs to written text.
     pub(super) fn redo(&self) -> String {
         let mut redo = String::new();
         for mode in &self.modes {
@@ -124,7 +123,7 @@ impl Modes {
     fn private_mode(&mut self, mode: u16, set: bool) {
         let as_begun = set == (mode == AUTO_WRAP);
         match as_begun {
-            _ if KNOWN.contains(&mode) => {}
+            _ if TRACKED_BY_VT100.contains(&mode) => {}
             true => {
                 self.modes.remove(&mode);
             }

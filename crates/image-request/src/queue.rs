@@ -1,8 +1,8 @@
-//! The file of requests: `.codex-eyes/requests.jsonl` in the directory that Codex works in.
+//! The file of requests: `.codex-eyes/requests.jsonl` in Codex's working directory.
 //!
-//! Neither the file nor its directory may be a link: whoever can write in the repository
-//! could have requests written into any other file. Lines are written under a lock,
-//! each in one go; reading takes no lock.
+//! Neither the file nor its directory may be a link, as a link in the repository could lead
+//! requests into any other file. Each line is written at once under a lock; reading takes no
+//! lock.
 #![expect(
     clippy::disallowed_methods,
     reason = "opened below a descriptor, with the same checks as untrusted_file"
@@ -23,62 +23,64 @@ use nix::sys::stat::{Mode, mkdirat};
 use crate::logic::contract::QUEUE;
 use crate::logic::queue::{Queue, Request, WrapperId};
 
-/// From which length on the file is begun anew, in bytes (1 MiB): what is in it has
-/// been read long ago.
-const FULL: u64 = 1 << 20;
+/// The length above which the file is emptied, in bytes (1 MiB): its requests were read long
+/// ago.
+const MAX_FILE_SIZE: u64 = 1 << 20;
 
 /// How much is read at once, in bytes.
 const PART: usize = 64 * 1024;
 
-/// How long a lock is waited for: who has it writes one line.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long to wait for the lock, which is held while one line is written.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Between two attempts to get a lock.
-const PAUSE: Duration = Duration::from_millis(5);
+/// The interval between attempts to take the lock.
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Keeps the directory out of git's sight: requests are nothing that is committed.
+/// Makes git ignore the directory, so that requests are not committed.
 const IGNORE: &[u8] = b"*\n";
 
-/// Why the file of requests can't be used.
+/// Why the file of requests cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum QueueError {
-    /// Somebody has put something else in its place.
+    /// The file or its directory was replaced by something else.
     #[error(
         "{} can't be used: the file, or its directory, is a link or something else than that, or the file has another name too; remove what is there",
         .0.display()
     )]
     NotOurs(PathBuf),
-    /// Somebody holds on to it.
-    #[error("{} has been locked by another process for {} s", .0.display(), PATIENCE.as_secs())]
+    /// Another process holds the lock.
+    #[error("{} has been locked by another process for {} s", .0.display(), LOCK_TIMEOUT.as_secs())]
     Busy(PathBuf),
-    /// The system says so.
-    #[error("requests of pictures are kept in {}, which fails: {error}", path.display())]
+    /// The system returned an error.
+    #[error("cannot access the request log {}: {error}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
 }
 
-/// Writes a request down, and makes the file if it isn't there.
+/// Appends a request, and creates the file if it does not exist.
 ///
 /// # Errors
 ///
 /// [`QueueError`]; nothing was requested then.
 pub fn append(directory: &Path, request: &Request) -> Result<(), QueueError> {
     let path = directory.join(QUEUE);
-    let about = |error| named(&path, error);
+    let about = |error| queue_error(&path, error);
     let file = open_queue(&path, Access::Write).map_err(about)?;
     write(&file, request).map_err(about)
 }
 
 fn lock(file: &File) -> io::Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + LOCK_TIMEOUT;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) if Instant::now() < deadline => thread::sleep(PAUSE),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                thread::sleep(LOCK_RETRY_INTERVAL);
+            }
             Err(TryLockError::WouldBlock) => return Err(Errno::EWOULDBLOCK.into()),
             Err(TryLockError::Error(error)) => return Err(error),
         }
@@ -89,12 +91,12 @@ fn write(mut file: &File, request: &Request) -> io::Result<()> {
     lock(file)?;
     let length = file.metadata()?.len();
     let mut line = request.line();
-    if length > FULL {
+    if length > MAX_FILE_SIZE {
         file.set_len(0)?;
     } else if let Some(last) = length.checked_sub(1) {
         let mut end = [0];
         file.read_exact_at(&mut end, last)?;
-        // Somebody died in the middle of a line.
+        // A writer was killed in the middle of a line.
         if end != *b"\n" {
             line.insert(0, '\n');
         }
@@ -102,18 +104,17 @@ fn write(mut file: &File, request: &Request) -> io::Result<()> {
     file.write_all(line.as_bytes())
 }
 
-/// Reads the requests of a directory as they come.
+/// Reads new requests of a directory.
 #[derive(Debug)]
-pub struct Reader {
+pub struct QueueReader {
     path: PathBuf,
     queue: Queue,
-    file: Option<Identity>,
+    file: Option<FileIdentity>,
 }
 
-impl Reader {
-    /// Leaves aside what is there already, and what is for other wrappers. The file is
-    /// made if it isn't there: that it can't be written to is better said before Codex
-    /// wants to.
+impl QueueReader {
+    /// Skips existing requests, and those for other wrappers. The file is created if it does
+    /// not exist, so that an error shows before Codex asks for a picture.
     ///
     /// # Errors
     ///
@@ -121,40 +122,40 @@ impl Reader {
     pub fn from_now_on(directory: &Path, wrapper: WrapperId) -> Result<Self, QueueError> {
         let path = directory.join(QUEUE);
         let opened = open_queue(&path, Access::Write).and_then(|file| file.metadata());
-        let about = opened.map_err(|error| named(&path, error))?;
+        let about = opened.map_err(|error| queue_error(&path, error))?;
         Ok(Self {
             queue: Queue::after(about.len()).for_wrapper(wrapper),
             path,
-            file: Some(which(&about)),
+            file: Some(identity(&about)),
         })
     }
 
-    /// Reads on to the end of the file.
+    /// Reads to the end of the file.
     ///
     /// # Errors
     ///
-    /// [`QueueError`]; what has been read stays.
+    /// [`QueueError`]; earlier requests stay.
     pub fn read(&mut self) -> Result<&Queue, QueueError> {
-        match self.read_on() {
+        match self.read_to_end() {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(named(&self.path, error)),
+            Err(error) => return Err(queue_error(&self.path, error)),
         }
         Ok(&self.queue)
     }
 
-    fn read_on(&mut self) -> io::Result<()> {
+    fn read_to_end(&mut self) -> io::Result<()> {
         let mut file = open_queue(&self.path, Access::Read)?;
         let about = file.metadata()?;
-        let this = Some(which(&about));
+        let this = Some(identity(&about));
         if self.file != this {
             self.file = this;
-            self.queue.begin_anew();
+            self.queue.restart();
         }
         let length = about.len();
         let from = self.queue.next(length);
         file.seek(SeekFrom::Start(from))?;
-        // What somebody appends without end is read the next time.
+        // Lines appended meanwhile are read the next time.
         let mut new = file.take(length.saturating_sub(from));
         let mut part = vec![0; PART];
         loop {
@@ -167,11 +168,11 @@ impl Reader {
     }
 }
 
-/// Which file has been read: its device, its number there, which may be given again, and
-/// when it was made, as far as the system tells.
-type Identity = (u64, u64, Option<SystemTime>);
+/// The identity of a file: device, inode, which may be reused, and creation time, if the
+/// system knows it.
+type FileIdentity = (u64, u64, Option<SystemTime>);
 
-fn which(about: &Metadata) -> Identity {
+fn identity(about: &Metadata) -> FileIdentity {
     (about.dev(), about.ino(), about.created().ok())
 }
 
@@ -181,7 +182,7 @@ enum Access {
     Write,
 }
 
-/// Opens the file, part by part, without following a link.
+/// Opens the file component by component, without following links.
 fn open_queue(path: &Path, access: Access) -> io::Result<File> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Errno::EINVAL.into());
@@ -197,11 +198,11 @@ fn open_queue(path: &Path, access: Access) -> io::Result<File> {
         Access::Read => OFlag::O_RDONLY,
         Access::Write => OFlag::O_RDWR | OFlag::O_APPEND | OFlag::O_CREAT,
     };
-    let careful = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     let file = File::from(openat(
         &directory,
         name,
-        how | careful,
+        how | flags,
         Mode::S_IRUSR | Mode::S_IWUSR,
     )?);
     let about = file.metadata()?;
@@ -212,8 +213,8 @@ fn open_queue(path: &Path, access: Access) -> io::Result<File> {
 }
 
 fn open_directory(directory: &Path) -> Result<OwnedFd, Errno> {
-    let careful = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    open(directory, OFlag::O_RDONLY | careful, Mode::empty())
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    open(directory, OFlag::O_RDONLY | flags, Mode::empty())
 }
 
 fn make_directory(path: &Path) -> Result<(), Errno> {
@@ -233,11 +234,11 @@ fn ignore(directory: &OwnedFd) -> io::Result<()> {
     }
 }
 
-fn named(path: &Path, error: io::Error) -> QueueError {
+fn queue_error(path: &Path, error: io::Error) -> QueueError {
     let path = path.to_owned();
     match error.raw_os_error().map(Errno::from_raw) {
-        // What `O_NOFOLLOW`, and with it `O_DIRECTORY`, say of a link; a pipe that
-        // nobody reads; a directory.
+        // The errors of `O_NOFOLLOW`, with or without `O_DIRECTORY`, for a link; of a pipe
+        // without a reader; of a directory.
         Some(Errno::ELOOP | Errno::ENOTDIR | Errno::ENXIO | Errno::EISDIR) => {
             QueueError::NotOurs(path)
         }
@@ -262,16 +263,16 @@ mod tests {
         }
     }
 
-    fn reader(directory: &Path) -> Reader {
-        Reader::from_now_on(directory, "w".parse().unwrap()).unwrap()
+    fn reader(directory: &Path) -> QueueReader {
+        QueueReader::from_now_on(directory, "w".parse().unwrap()).unwrap()
     }
 
-    fn last(reader: &mut Reader) -> Option<u64> {
+    fn last(reader: &mut QueueReader) -> Option<u64> {
         reader.read().unwrap().last().map(|(_, request)| request.ts)
     }
 
     #[test]
-    fn requests_are_read_as_they_come_and_old_ones_left_aside() {
+    fn new_requests_are_read_and_old_ones_skipped() {
         let directory = tempfile::tempdir().unwrap();
         let mut early = reader(directory.path());
         assert_eq!(last(&mut early), None);
@@ -290,14 +291,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_after_half_a_line_is_whole() {
+    fn line_after_a_partial_line_is_read() {
         let directory = tempfile::tempdir().unwrap();
         append(directory.path(), &request(1)).unwrap();
         let path = directory.path().join(QUEUE);
         let mut bytes = fs::read(&path).unwrap();
         bytes.extend_from_slice(b"{\"ts\":");
         fs::write(&path, bytes).unwrap();
-        let mut reader = Reader {
+        let mut reader = QueueReader {
             path,
             queue: Queue::default(),
             file: None,
@@ -307,11 +308,15 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_full_is_begun_anew() {
+    fn full_file_is_emptied_before_the_next_request() {
         let directory = tempfile::tempdir().unwrap();
         append(directory.path(), &request(1)).unwrap();
         let path = directory.path().join(QUEUE);
-        fs::write(&path, vec![b'\n'; usize::try_from(FULL).unwrap() + 1]).unwrap();
+        fs::write(
+            &path,
+            vec![b'\n'; usize::try_from(MAX_FILE_SIZE).unwrap() + 1],
+        )
+        .unwrap();
         let mut reader = reader(directory.path());
         append(directory.path(), &request(2)).unwrap();
         assert_eq!(last(&mut reader), Some(2));
@@ -319,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_the_place_of_another_is_read_from_its_beginning() {
+    fn replaced_file_is_read_from_its_beginning() {
         let directory = tempfile::tempdir().unwrap();
         append(directory.path(), &request(1)).unwrap();
         let mut reader = reader(directory.path());
@@ -330,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_on_to_the_file_is_not_waited_for_for_ever() {
+    fn lock_held_by_another_process_times_out() {
         let directory = tempfile::tempdir().unwrap();
         append(directory.path(), &request(1)).unwrap();
         let file = File::open(directory.path().join(QUEUE)).unwrap();
@@ -340,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn crowds_write_whole_lines() {
+    fn concurrent_writers_write_whole_lines() {
         let directory = tempfile::tempdir().unwrap();
         std::thread::scope(|scope| {
             for writer in 0..4 {
@@ -359,9 +364,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_through_a_link_or_into_something_else() {
-        type Put = fn(&Path);
-        let puts: [Put; 5] = [
+    fn links_and_special_files_are_refused() {
+        type Replacement = fn(&Path);
+        let puts: [Replacement; 5] = [
             |directory| {
                 fs::create_dir(directory.join(".codex-eyes")).unwrap();
                 fs::write(directory.join("victim"), "").unwrap();
@@ -387,7 +392,8 @@ mod tests {
             put(directory.path());
             let error = append(directory.path(), &request(1)).unwrap_err();
             assert!(matches!(error, QueueError::NotOurs(_)), "{error}");
-            let error = Reader::from_now_on(directory.path(), "w".parse().unwrap()).unwrap_err();
+            let error =
+                QueueReader::from_now_on(directory.path(), "w".parse().unwrap()).unwrap_err();
             assert!(matches!(error, QueueError::NotOurs(_)), "{error}");
             let victim = fs::read(directory.path().join("victim")).unwrap_or_default();
             assert!(victim.is_empty());

@@ -1,7 +1,7 @@
-//! What the user's terminal shows, and what has been switched on in it.
+//! The content of the user's terminal, and the modes that are on in it.
 //!
-//! Whatever goes to the terminal is read here too, but not at once: a program that
-//! prints a lot isn't to wait for that.
+//! Output to the terminal is parsed here too, but later, so that a program that prints a lot
+//! does not wait for the parser.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
@@ -10,59 +10,59 @@ use rustix::termios::Winsize;
 use vt100::Parser;
 
 use super::modes::{Keyboard, Modes};
-use crate::logic::screen::{Row, RowEnd, Sight, sight};
+use crate::logic::screen::{Row, RowEnd, ScreenState, screen_state};
 
-/// How much is put aside to be read later, in bytes (64 MiB).
-pub const PUT_ASIDE: usize = 64 << 20;
+/// How much output may wait for the parser, in bytes (64 MiB).
+pub const PENDING_LIMIT: usize = 64 << 20;
 
-/// How much is read at a time, in bytes: a fraction of a millisecond's work. It is also
-/// how what is put aside is kept, as moving it about would cost more than keeping it.
+/// How much is parsed at a time, in bytes: a fraction of a millisecond's work. Pending output
+/// is kept in slices of this size, as moving it would cost more.
 const SLICE: usize = 16 * 1024;
 
-/// The size of a terminal that doesn't tell its own.
-const USUAL: (u16, u16) = (24, 80);
+/// The size assumed for a terminal that reports none, in rows and columns.
+const DEFAULT_SIZE: (u16, u16) = (24, 80);
 
-/// How much of a terminal is kept, in rows and columns: more than any screen has.
-const LARGEST: (u16, u16) = (500, 2000);
+/// The largest size that is kept, in rows and columns: more than any screen has.
+const MAX_SIZE: (u16, u16) = (500, 2000);
 
-/// How many columns are kept when the terminal gets fewer: enough for the row of a
-/// marker, which Codex 0.104.0 doesn't draw again.
+/// How many columns are kept when the terminal gets narrower: enough for the row of a marker,
+/// which Codex 0.104.0 does not draw again.
 const KEPT_COLUMNS: NonZeroU16 = NonZeroU16::new(40).unwrap();
 
-/// The screen.
+/// The screen of a terminal.
 pub struct Screen {
     parser: Parser<Modes>,
-    later: VecDeque<Later>,
+    pending: VecDeque<Pending>,
 }
 
-/// What is put aside.
-enum Later {
-    /// What was drawn: a slice, which is full if another one comes after it.
-    Drawn(Vec<u8>),
-    /// The terminal has got another size then.
-    Resized(Winsize),
+/// Pending work for the parser.
+enum Pending {
+    /// A slice of output, which is full if another one follows.
+    Output(Vec<u8>),
+    /// A resize of the terminal.
+    Resize(Winsize),
 }
 
 impl Screen {
-    /// An empty one.
+    /// An empty screen.
     #[must_use]
     pub fn new(size: Winsize) -> Self {
         let (rows, columns) = dimensions(size);
         Self {
             parser: Parser::new_with_callbacks(rows, columns, 0, Modes::default()),
-            later: VecDeque::new(),
+            pending: VecDeque::new(),
         }
     }
 
-    /// Takes what goes to the terminal, and puts it aside.
+    /// Queues output to the terminal.
     pub fn take(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let slice = match self.later.back_mut() {
-                Some(Later::Drawn(slice)) if slice.len() < SLICE => slice,
+            let slice = match self.pending.back_mut() {
+                Some(Pending::Output(slice)) if slice.len() < SLICE => slice,
                 _ => {
-                    self.later
-                        .push_back(Later::Drawn(Vec::with_capacity(SLICE)));
+                    self.pending
+                        .push_back(Pending::Output(Vec::with_capacity(SLICE)));
                     continue;
                 }
             };
@@ -70,16 +70,16 @@ impl Screen {
             slice.extend_from_slice(fits);
             rest = more;
         }
-        while self.later.len() > PUT_ASIDE / SLICE {
-            self.read_on();
+        while self.pending.len() > PENDING_LIMIT / SLICE {
+            self.process_next();
         }
     }
 
-    /// Reads some of what has been put aside.
-    pub fn read_on(&mut self) {
-        match self.later.pop_front() {
-            Some(Later::Drawn(slice)) => self.parser.process(&slice),
-            Some(Later::Resized(size)) => {
+    /// Parses the next slice of pending output.
+    pub fn process_next(&mut self) {
+        match self.pending.pop_front() {
+            Some(Pending::Output(slice)) => self.parser.process(&slice),
+            Some(Pending::Resize(size)) => {
                 let (rows, columns) = dimensions(size);
                 let (_, before) = self.parser.screen().size();
                 let kept = before.min(KEPT_COLUMNS);
@@ -89,20 +89,20 @@ impl Screen {
         }
     }
 
-    /// Whether all of it has been read.
+    /// Whether all output was parsed.
     #[must_use]
     pub fn is_up_to_date(&self) -> bool {
-        self.later.is_empty()
+        self.pending.is_empty()
     }
 
-    /// The terminal has another size from now on.
+    /// Queues a resize of the terminal.
     pub fn resize(&mut self, size: Winsize) {
-        self.later.push_back(Later::Resized(size));
+        self.pending.push_back(Pending::Resize(size));
     }
 
-    /// What it tells of Codex, as far as it has been read.
+    /// The state of Codex by the parsed output.
     #[must_use]
-    pub fn sight(&self) -> Sight {
+    pub fn screen_state(&self) -> ScreenState {
         let screen = self.parser.screen();
         let (_, columns) = screen.size();
         let texts: Vec<String> = screen.rows(0, columns.get()).collect();
@@ -117,11 +117,11 @@ impl Screen {
                 },
             })
             .collect();
-        sight(&rows)
+        screen_state(&rows)
     }
 
-    /// What makes the terminal what it was in the beginning, with the cursor below all
-    /// that has been written.
+    /// The output that resets the terminal to its initial state, with the cursor below all
+    /// text.
     pub fn undo(&mut self) -> Vec<u8> {
         self.catch_up();
         let screen = self.parser.screen();
@@ -130,8 +130,8 @@ impl Screen {
         let modes = self.parser.callbacks();
         let mut undo = modes.undo();
         undo.push_str(&fresh.screen().input_mode_diff(screen));
-        // Colours, characters, inserting, and the margins of what scrolls, which would
-        // move the cursor.
+        // Resets colours, character set, insert mode, and scroll margins, which would move
+        // the cursor.
         undo.push_str("\x1b[m\x1b(B\x0f\x1b[4l\x1b7\x1b[r\x1b8");
         match screen.alternate_screen() {
             true => {
@@ -146,9 +146,8 @@ impl Screen {
         undo.into_bytes()
     }
 
-    /// What makes the terminal that again which it was before [`undo`](Self::undo), as a
-    /// program that knows nothing of that has it: its modes, and all of the alternate
-    /// screen. What is written on the main one stays.
+    /// The output that reverts [`undo`](Self::undo) for a program that knows nothing of it:
+    /// its modes, and the content of the alternate screen. Text on the main screen stays.
     #[must_use]
     pub fn redo(&self) -> Vec<u8> {
         let screen = self.parser.screen();
@@ -169,13 +168,12 @@ impl Screen {
 
     fn catch_up(&mut self) {
         while !self.is_up_to_date() {
-            self.read_on();
+            self.process_next();
         }
     }
 }
 
-/// Puts the cursor into the first empty row below what is written, if it isn't below
-/// already.
+/// Moves the cursor into the first empty row below all text, unless it is below already.
 fn below(screen: &vt100::Screen) -> String {
     let (rows, columns) = screen.size();
     let written = screen
@@ -199,8 +197,8 @@ fn dimensions(size: Winsize) -> (NonZeroU16, NonZeroU16) {
         NonZeroU16::new(number.min(most)).unwrap_or(usual)
     };
     (
-        within(size.ws_row, USUAL.0, LARGEST.0),
-        within(size.ws_col, USUAL.1, LARGEST.1),
+        within(size.ws_row, DEFAULT_SIZE.0, MAX_SIZE.0),
+        within(size.ws_col, DEFAULT_SIZE.1, MAX_SIZE.1),
     )
 }
 
@@ -223,72 +221,75 @@ mod tests {
         }
     }
 
-    fn sees(mut screen: Screen) -> Sight {
+    fn sees(mut screen: Screen) -> ScreenState {
         screen.catch_up();
-        screen.sight()
+        screen.screen_state()
     }
 
     #[test]
-    fn a_marker_is_found_coloured_wrapped_and_redrawn_in_parts() {
+    fn marker_is_found_coloured_wrapped_and_redrawn() {
         let composer = "\r\n\r\n\x1b[1m›\x1b[0m Ask\r\n";
         let marker = "\x1b[32m• \x1b[1m<<WAITING\x1b[0m_FOR_IMAGE>>";
         let coloured = screen(9, 40, &format!("{marker}{composer}"));
-        assert_eq!(sees(coloured), Sight::Waiting);
+        assert_eq!(sees(coloured), ScreenState::Waiting);
         let wrapped = screen(9, 13, &format!("{marker}{composer}"));
-        assert_eq!(sees(wrapped), Sight::Waiting);
+        assert_eq!(sees(wrapped), ScreenState::Waiting);
         let parts = "\x1b[3;3H_FOR_IMAGE>>\x1b[5;1H› x\x1b[2;1H• <<WAIT\x1b[3;1H  \x1b[2;9HING";
-        assert_eq!(sees(screen(9, 14, parts)), Sight::Waiting);
+        assert_eq!(sees(screen(9, 14, parts)), ScreenState::Waiting);
         let overwritten = format!("{marker}{composer}\x1b[1;6HX");
-        assert_eq!(sees(screen(9, 40, &overwritten)), Sight::Other);
+        assert_eq!(sees(screen(9, 40, &overwritten)), ScreenState::Other);
     }
 
     #[test]
-    fn a_marker_that_a_narrower_terminal_cuts_is_found() {
+    fn marker_cut_by_a_narrower_terminal_is_found() {
         let mut cut = screen(9, 80, "• <<WAITING_FOR_IMAGE>>\r\n\r\n› x");
         for columns in [20, 10] {
             cut.resize(size(9, columns));
             cut.catch_up();
-            assert_eq!(cut.sight(), Sight::Waiting);
+            assert_eq!(cut.screen_state(), ScreenState::Waiting);
         }
     }
 
     #[test]
-    fn nothing_is_seen_before_it_has_been_read() {
+    fn pending_output_is_not_part_of_the_screen() {
         let mut screen = screen(9, 40, "• <<WAITING_FOR_IMAGE>>\r\n\r\n› x");
         assert!(!screen.is_up_to_date());
-        assert_eq!(screen.sight(), Sight::Other);
-        screen.read_on();
+        assert_eq!(screen.screen_state(), ScreenState::Other);
+        screen.process_next();
         assert!(screen.is_up_to_date());
-        assert_eq!(screen.sight(), Sight::Waiting);
+        assert_eq!(screen.screen_state(), ScreenState::Waiting);
     }
 
     #[test]
-    fn what_is_put_aside_is_bounded() {
+    fn pending_output_is_bounded() {
         let mut screen = screen(9, 40, "");
         let line = [b'x'; 1 << 20];
         for _ in 0..80 {
             screen.take(&line);
         }
-        let length = |later: &Later| match later {
-            Later::Drawn(slice) => slice.len(),
-            Later::Resized(_) => 0,
+        let length = |pending: &Pending| match pending {
+            Pending::Output(slice) => slice.len(),
+            Pending::Resize(_) => 0,
         };
-        let aside: usize = screen.later.iter().map(length).sum();
-        assert!(aside <= PUT_ASIDE && aside > PUT_ASIDE / 2, "{aside}");
+        let aside: usize = screen.pending.iter().map(length).sum();
+        assert!(
+            aside <= PENDING_LIMIT && aside > PENDING_LIMIT / 2,
+            "{aside}"
+        );
         screen.catch_up();
         assert!(screen.is_up_to_date());
     }
 
     #[test]
-    fn a_terminal_without_a_size_is_taken_to_be_a_usual_one() {
+    fn terminal_without_a_size_gets_the_default_size() {
         let mut screen = screen(0, 0, &"x".repeat(81));
         screen.catch_up();
         assert_eq!(screen.parser.screen().cursor_position(), (1, 1));
     }
 
-    /// Everything off that was on, and nothing else touched.
+    /// Undo switches off every mode that is on, and changes nothing else.
     #[test]
-    fn what_was_switched_on_is_switched_off() {
+    fn undo_switches_modes_off() {
         let undone = |drawn: &str| String::from_utf8(screen(9, 40, drawn).undo()).unwrap();
         let always = undone("");
         assert_eq!(always, "\x1b[m\x1b(B\x0f\x1b[4l\x1b7\x1b[r\x1b8\r");
@@ -324,9 +325,9 @@ mod tests {
         }
     }
 
-    /// By a program that knows nothing of it.
+    /// The program does not know that its modes were off.
     #[test]
-    fn what_was_switched_off_is_switched_on_again() {
+    fn redo_switches_modes_on_again() {
         let redone = |drawn: &str| {
             let mut screen = screen(9, 40, drawn);
             screen.undo();
@@ -353,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_drawn_before_a_change_of_size_is_read_in_the_old_one() {
+    fn output_before_a_resize_is_read_at_the_old_size() {
         let mut screen = screen(9, 80, &"x".repeat(80));
         screen.resize(size(9, 60));
         screen.take(b"\r\nnext");
@@ -363,7 +364,7 @@ mod tests {
 
     /// As Codex 0.169.0 does it.
     #[test]
-    fn each_of_both_screens_gets_its_own_keyboard_back() {
+    fn keyboard_flags_are_restored_for_each_screen() {
         let both = "\x1b[>7u\x1b[?1049h\x1b[>7u\x1b[>1u";
         let undo = String::from_utf8(screen(9, 40, both).undo()).unwrap();
         assert!(undo.ends_with("\x1b[<2u\x1b[?1049l\x1b[<1u"), "{undo:?}");
@@ -376,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_title_without_end_takes_no_room() {
+    fn endless_title_takes_no_memory() {
         let mut screen = screen(9, 40, "\x1b]0;");
         for _ in 0..4 {
             screen.take(&[b'x'; 1 << 20]);
@@ -388,14 +389,14 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_terminal_is_not_kept_whole() {
+    fn size_of_a_huge_terminal_is_bounded() {
         let screen = screen(u16::MAX, u16::MAX, "");
         let (rows, columns) = screen.parser.screen().size();
-        assert_eq!((rows.get(), columns.get()), LARGEST);
+        assert_eq!((rows.get(), columns.get()), MAX_SIZE);
     }
 
     #[test]
-    fn the_cursor_goes_below_what_is_written() {
+    fn undo_moves_the_cursor_below_the_text() {
         let end = |drawn: &str| {
             let undo = String::from_utf8(screen(3, 40, drawn).undo()).unwrap();
             undo.rsplit_once("\x1b8").unwrap().1.to_owned()

@@ -1,4 +1,4 @@
-//! The signals that the wrapper hears.
+//! The signals that the wrapper handles.
 
 use std::io;
 
@@ -6,20 +6,20 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::logic::machine;
 
-/// What a signal says.
+/// The meaning of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heard {
-    /// To end.
+pub enum SignalEvent {
+    /// The wrapper is to end.
     End(machine::Signal),
-    /// The terminal has another size (SIGWINCH).
+    /// The terminal was resized (SIGWINCH).
     Resized,
-    /// We were stopped, and go on (SIGCONT).
+    /// The wrapper was stopped and continues (SIGCONT).
     Continued,
     /// Codex may have stopped (SIGCHLD).
     Child,
 }
 
-/// The signals, heard from when this is made on.
+/// The signals since the creation of this value.
 #[derive(Debug)]
 pub struct Signals {
     hang_up: Signal,
@@ -32,13 +32,13 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Hears them.
+    /// Installs the handlers.
     ///
     /// # Errors
     ///
     /// The system's.
-    pub fn hear() -> io::Result<Self> {
-        // As tokio doesn't name it.
+    pub fn listen() -> io::Result<Self> {
+        // Tokio has no name for it.
         let continued = SignalKind::from_raw(nix::sys::signal::Signal::SIGCONT as i32);
         Ok(Self {
             hang_up: signal(SignalKind::hangup())?,
@@ -51,17 +51,17 @@ impl Signals {
         })
     }
 
-    /// The next one.
-    pub async fn next(&mut self) -> Heard {
+    /// Waits for the next signal.
+    pub async fn next(&mut self) -> SignalEvent {
         tokio::select! {
             biased;
-            _ = self.hang_up.recv() => Heard::End(machine::Signal::HangUp),
-            _ = self.interrupt.recv() => Heard::End(machine::Signal::Interrupt),
-            _ = self.quit.recv() => Heard::End(machine::Signal::Quit),
-            _ = self.terminate.recv() => Heard::End(machine::Signal::Terminate),
-            _ = self.resized.recv() => Heard::Resized,
-            _ = self.continued.recv() => Heard::Continued,
-            _ = self.child.recv() => Heard::Child,
+            _ = self.hang_up.recv() => SignalEvent::End(machine::Signal::HangUp),
+            _ = self.interrupt.recv() => SignalEvent::End(machine::Signal::Interrupt),
+            _ = self.quit.recv() => SignalEvent::End(machine::Signal::Quit),
+            _ = self.terminate.recv() => SignalEvent::End(machine::Signal::Terminate),
+            _ = self.resized.recv() => SignalEvent::Resized,
+            _ = self.continued.recv() => SignalEvent::Continued,
+            _ = self.child.recv() => SignalEvent::Child,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Terminals, from either end.
 //!
-//! The user's is opened anew by its name: whether reads wait is a property of what was
-//! opened, and the shell's own must not be touched.
+//! The user's terminal is opened anew by its name: non-blocking mode belongs to an open file,
+//! and that of the shell must not change.
 #![expect(
     clippy::disallowed_methods,
     reason = "terminals: the user's, and the other end of one that was just made"
@@ -25,7 +25,7 @@ use rustix::termios::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// An end of a terminal, on which nothing waits.
+/// A non-blocking end of a terminal.
 #[derive(Debug)]
 pub struct Tty {
     file: AsyncFd<File>,
@@ -40,11 +40,11 @@ impl Tty {
         Ok(Self { file: file? })
     }
 
-    /// The terminal that stdin and stdout are.
+    /// The terminal of stdin and stdout.
     ///
     /// # Errors
     ///
-    /// When they are something else, or it can't be opened.
+    /// If they are not terminals, or the terminal cannot be opened.
     pub fn of_user() -> io::Result<Self> {
         match (stdin().is_terminal(), output::stdout_is_terminal()) {
             (true, true) => {}
@@ -53,7 +53,7 @@ impl Tty {
         }
         let name = ttyname(stdin(), Vec::new());
         let name = name.map(|name| PathBuf::from(std::ffi::OsStr::from_bytes(name.as_bytes())));
-        // In a container it may have no name that is known there.
+        // In a container, its name may be unknown.
         let named = name.map_err(io::Error::from).and_then(|name| open(&name));
         let file = named.or_else(|_| open(Path::new("/dev/tty")))?;
         Self::new(file)
@@ -63,7 +63,7 @@ impl Tty {
     ///
     /// # Errors
     ///
-    /// When the system has none left.
+    /// If the system has no terminal left.
     pub fn for_program() -> io::Result<(Self, File)> {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
         fcntl_setfd(&ours, FdFlags::CLOEXEC)?;
@@ -79,8 +79,8 @@ impl Tty {
         Ok((Self::new(File::from(ours))?, theirs))
     }
 
-    /// Waits until there is something to read, and reads it. At the other end being
-    /// closed, it is an error or nothing.
+    /// Waits for input, and reads it. If the other end is closed, the result is an error or
+    /// 0.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl Tty {
         self.file.async_io(Interest::READABLE, read).await
     }
 
-    /// Reads what is there now.
+    /// Reads the input that is available now.
     ///
     /// # Errors
     ///
@@ -99,7 +99,7 @@ impl Tty {
         self.file.get_ref().read(buffer)
     }
 
-    /// Waits until something can be written, and writes as much as can be.
+    /// Waits until the terminal takes output, and writes as much as it takes.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl Tty {
         self.file.async_io(Interest::WRITABLE, write).await
     }
 
-    /// Writes as much as can be now.
+    /// Writes as much as the terminal takes now.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl Tty {
         Ok(tcgetwinsize(self.file.get_ref())?)
     }
 
-    /// Makes it as large as another one; the programs in it are told.
+    /// Sets its size; the programs in it get a signal.
     ///
     /// # Errors
     ///
@@ -136,12 +136,12 @@ impl Tty {
         Ok(tcsetwinsize(self.file.get_ref(), size)?)
     }
 
-    /// It once more.
+    /// Another handle on the same open file.
     ///
     /// # Errors
     ///
-    /// When there are too many open files.
-    pub fn again(&self) -> io::Result<File> {
+    /// If too many files are open.
+    pub fn try_clone(&self) -> io::Result<File> {
         self.file.get_ref().try_clone()
     }
 }
@@ -154,20 +154,20 @@ fn open(name: &Path) -> io::Result<File> {
         .open(name)
 }
 
-/// How a terminal treats what goes through it.
+/// The attributes of a terminal: how it treats input and output.
 ///
 /// # Errors
 ///
 /// The system's.
-pub fn manner(tty: impl AsFd) -> io::Result<Termios> {
+pub fn attributes(tty: impl AsFd) -> io::Result<Termios> {
     Ok(tcgetattr(tty)?)
 }
 
-/// Has a terminal treat what goes through it so, from now on.
+/// Sets the attributes of a terminal.
 ///
 /// # Errors
 ///
 /// The system's.
-pub fn behave(tty: impl AsFd, manner: &Termios) -> io::Result<()> {
-    Ok(tcsetattr(tty, OptionalActions::Now, manner)?)
+pub fn set_attributes(tty: impl AsFd, attributes: &Termios) -> io::Result<()> {
+    Ok(tcsetattr(tty, OptionalActions::Now, attributes)?)
 }

@@ -1,4 +1,4 @@
-//! The user's terminal: raw while Codex is in it, and then what it was before.
+//! The user's terminal: raw while Codex uses it, and restored afterwards.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -8,106 +8,104 @@ use std::{panic, thread};
 
 use rustix::termios::{Termios, Winsize};
 
-use super::tty::{Tty, behave, manner};
+use super::tty::{Tty, attributes, set_attributes};
 
-/// How long a terminal that takes nothing is waited for when it is put back.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long restoring waits for a terminal that takes no output.
+const RESTORE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Between two attempts to write to it.
-const PAUSE: Duration = Duration::from_millis(5);
+/// The interval between attempts to write to the terminal.
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The user's terminal. It is put back when this is dropped, and before a panic is
-/// reported.
+/// The user's terminal. It is restored on drop, and before a panic is reported.
 #[derive(Debug)]
 pub struct UserTerminal {
     tty: Tty,
-    before: Arc<Before>,
+    saved: Arc<SavedState>,
 }
 
-/// How the terminal was.
+/// The state of the terminal before the wrapper.
 #[derive(Debug)]
-struct Before {
+struct SavedState {
     tty: File,
-    manner: Termios,
-    /// What is to be written to make it that; `None` while nothing is to be put back.
+    attributes: Termios,
+    /// The output that restores the terminal; `None` while there is nothing to restore.
     undo: Mutex<Option<Vec<u8>>>,
 }
 
 impl UserTerminal {
-    /// The terminal that stdin and stdout are. It is left as it is.
+    /// The terminal of stdin and stdout, unchanged.
     ///
     /// # Errors
     ///
-    /// When they are something else.
+    /// If they are not terminals.
     pub fn find() -> io::Result<Self> {
         Self::of(Tty::of_user()?)
     }
 
     fn of(tty: Tty) -> io::Result<Self> {
-        let before = Before {
-            manner: manner(tty.again()?)?,
-            tty: tty.again()?,
+        let saved = SavedState {
+            attributes: attributes(tty.try_clone()?)?,
+            tty: tty.try_clone()?,
             undo: Mutex::new(None),
         };
         Ok(Self {
             tty,
-            before: Arc::new(before),
+            saved: Arc::new(saved),
         })
     }
 
-    /// Puts it back before a panic is reported, as the report could not be read else.
-    pub fn put_back_on_panic(&self) {
-        let before = Arc::downgrade(&self.before);
+    /// Restores the terminal before a panic is reported, so that the report is readable.
+    pub fn restore_on_panic(&self) {
+        let saved = Arc::downgrade(&self.saved);
         let report = panic::take_hook();
         panic::set_hook(Box::new(move |about| {
-            if let Some(before) = before.upgrade() {
-                // The report says more than an error of this would.
-                let _ = before.put_back();
+            if let Some(saved) = saved.upgrade() {
+                // The report is more important than an error of this.
+                let _ = saved.restore();
             }
             report(about);
         }));
     }
 
-    /// Passes everything on as it comes, from now on: keys are Codex's business.
+    /// Makes the terminal raw, so that keys reach Codex unchanged.
     ///
     /// # Errors
     ///
     /// The system's.
     pub fn make_raw(&self) -> io::Result<()> {
-        let mut raw = self.before.manner.clone();
+        let mut raw = self.saved.attributes.clone();
         raw.make_raw();
-        self.before.undo().get_or_insert_default();
-        behave(&self.before.tty, &raw)
+        self.saved.undo().get_or_insert_default();
+        set_attributes(&self.saved.tty, &raw)
     }
 
-    /// Whether it is raw, and what is written to it isn't in somebody else's way: a shell
-    /// has it while we are stopped.
+    /// Whether the terminal is raw and ours to write to: a shell has it while the wrapper is
+    /// stopped.
     #[must_use]
     pub fn is_ours(&self) -> bool {
-        self.before.undo().is_some()
+        self.saved.undo().is_some()
     }
 
-    /// What is to be written when it is put back, until there is something newer. While
-    /// it isn't raw, nothing is.
-    pub fn undo_with(&self, bytes: Vec<u8>) {
-        if let Some(undo) = self.before.undo().as_mut() {
+    /// Sets the output that restores the terminal. Ignored while the terminal is not raw.
+    pub fn set_undo(&self, bytes: Vec<u8>) {
+        if let Some(undo) = self.saved.undo().as_mut() {
             *undo = bytes;
         }
     }
 
-    /// Makes it what it was.
+    /// Restores the terminal.
     ///
     /// # Errors
     ///
     /// The system's.
-    pub fn put_back(&self) -> io::Result<()> {
-        self.before.put_back()
+    pub fn restore(&self) -> io::Result<()> {
+        self.saved.restore()
     }
 
-    /// How it treats what goes through it when it isn't raw.
+    /// The attributes of the terminal when it is not raw.
     #[must_use]
-    pub fn manner(&self) -> &Termios {
-        &self.before.manner
+    pub fn attributes(&self) -> &Termios {
+        &self.saved.attributes
     }
 
     /// Its size.
@@ -119,37 +117,37 @@ impl UserTerminal {
         self.tty.size()
     }
 
-    /// To read what is typed, and to write what is shown.
+    /// The terminal for reading keys and writing output.
     #[must_use]
     pub fn tty(&self) -> &Tty {
         &self.tty
     }
 }
 
-impl Before {
+impl SavedState {
     fn undo(&self) -> std::sync::MutexGuard<'_, Option<Vec<u8>>> {
         self.undo.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put_back(&self) -> io::Result<()> {
+    fn restore(&self) -> io::Result<()> {
         let Some(undo) = self.undo().take() else {
             return Ok(());
         };
-        // First what makes it usable: the rest has to wait for one that takes nothing.
-        let back = behave(&self.tty, &self.manner);
+        // The attributes first, as they make it usable: the output may have to wait.
+        let back = set_attributes(&self.tty, &self.attributes);
         back.and(self.write(&undo))
     }
 
-    /// Writes as far as the terminal takes it within [`PATIENCE`].
+    /// Writes as much as the terminal takes within [`RESTORE_TIMEOUT`].
     fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + RESTORE_TIMEOUT;
         while !bytes.is_empty() {
             match (&self.tty).write(bytes) {
                 Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
                 Err(error)
                     if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline =>
                 {
-                    thread::sleep(PAUSE);
+                    thread::sleep(RETRY_INTERVAL);
                 }
                 Err(error) => return Err(error),
             }
@@ -160,8 +158,8 @@ impl Before {
 
 impl Drop for UserTerminal {
     fn drop(&mut self) {
-        // There is nobody left to tell.
-        let _ = self.before.put_back();
+        // An error cannot be reported any more.
+        let _ = self.saved.restore();
     }
 }
 
@@ -185,7 +183,7 @@ mod tests {
     }
 
     fn is_raw(tty: &File) -> bool {
-        !manner(tty)
+        !attributes(tty)
             .unwrap()
             .local_modes
             .contains(LocalModes::ICANON)
@@ -198,26 +196,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_is_put_back_when_it_is_dropped() {
+    async fn terminal_is_restored_on_drop() {
         let (terminal, far, kept) = terminal();
         assert!(!is_raw(&kept));
         terminal.make_raw().unwrap();
         assert!(is_raw(&kept));
-        terminal.undo_with(b"\x1b[?25h".to_vec());
+        terminal.set_undo(b"\x1b[?25h".to_vec());
         drop(terminal);
         assert!(!is_raw(&kept));
         assert_eq!(read(&far).await, b"\x1b[?25h");
     }
 
     #[tokio::test]
-    async fn one_that_was_not_raw_is_left_alone() {
+    async fn terminal_that_was_not_raw_is_left_alone() {
         let (terminal, _far, kept) = terminal();
-        let mut other = terminal.manner().clone();
+        let mut other = terminal.attributes().clone();
         other.local_modes.remove(LocalModes::ECHO);
-        behave(&kept, &other).unwrap();
+        set_attributes(&kept, &other).unwrap();
         drop(terminal);
         assert!(
-            !manner(&kept)
+            !attributes(&kept)
                 .unwrap()
                 .local_modes
                 .contains(LocalModes::ECHO)
@@ -225,16 +223,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_is_put_back_before_a_panic_is_reported() {
+    async fn terminal_is_restored_before_a_panic_is_reported() {
         let (terminal, far, kept) = terminal();
         let seen = Arc::new(Mutex::new(None));
         let (looks, at) = (Arc::clone(&seen), kept.try_clone().unwrap());
         panic::set_hook(Box::new(move |_| {
             *looks.lock().unwrap() = Some(is_raw(&at));
         }));
-        terminal.put_back_on_panic();
+        terminal.restore_on_panic();
         terminal.make_raw().unwrap();
-        terminal.undo_with(b"\x1b[?1049l".to_vec());
+        terminal.set_undo(b"\x1b[?1049l".to_vec());
         let terminal = AssertUnwindSafe(&terminal);
         let panicked = catch_unwind(|| {
             let _terminal = &terminal;

@@ -1,4 +1,4 @@
-//! The step that a job is at, by its events.
+//! Derives the current step of a job from its events.
 
 use std::time::SystemTime;
 
@@ -10,49 +10,48 @@ use serde_json::Value;
 
 use super::store::StoredEvent;
 
-/// How many events to read for it: the beginnings of the steps that are under way are
-/// among the last.
+/// How many of the last events to read: the started steps that have not ended are among them.
 pub const TAIL: u32 = 50;
 
-/// The longest words of an event of a run, in bytes.
+/// The limit of the text of a run's event, in bytes.
 const LONGEST: usize = 200;
 
-/// The step that a job is at.
+/// The current step of a job, updated event by event.
 #[derive(Debug, Clone, Default)]
 pub struct JobActivity(Option<Activity<SystemTime>>);
 
 impl JobActivity {
-    /// Takes in the next event.
+    /// Updates the step by the next event.
     pub fn take(&mut self, event: &StoredEvent) {
         let at = event.at;
         let activity = self.0.get_or_insert_with(|| Activity::new(at));
         match serde_json::from_str::<WorkEvent>(&event.data) {
             Ok(event) => activity::take(activity, &event, at),
-            // An event of a run is kept with words for it.
+            // An event of a run has a text for people.
             Err(_) => {
                 let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
                 if let Some(words) = data.get("words").and_then(Value::as_str) {
-                    activity.tell(one_line(words, LONGEST), at);
+                    activity.report(one_line(words, LONGEST), at);
                 }
             }
         }
     }
 
-    /// The step; `None` before the first.
+    /// The current step; `None` before the first.
     #[must_use]
     pub fn step(&self, now: SystemTime) -> Option<CurrentStep> {
         let activity = self.0.as_ref()?;
         let step = CurrentStep {
             number: activity.number(),
             words: activity.words().to_owned(),
-            // The clock of the store may be another one.
+            // The store may have another clock.
             took: now.duration_since(activity.since()).unwrap_or_default(),
         };
         (!step.words.is_empty()).then_some(step)
     }
 }
 
-/// The step after these events, the last ones of a job.
+/// The current step of a job after its last events.
 #[must_use]
 pub fn current_step(events: &[StoredEvent], now: SystemTime) -> Option<CurrentStep> {
     let mut activity = JobActivity::default();
@@ -60,7 +59,7 @@ pub fn current_step(events: &[StoredEvent], now: SystemTime) -> Option<CurrentSt
         activity.take(event);
     }
     let mut step = activity.step(now)?;
-    // Unlike the number of steps in the tail, it only ever rises.
+    // Unlike the number of steps in the tail, the sequence number never falls.
     step.number = events.last().map_or(0, |last| last.sequence.into());
     Some(step)
 }
@@ -83,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn step_of_a_job_is_told_with_its_time() {
+    fn step_of_a_job_is_shown_with_its_duration() {
         let now = UNIX_EPOCH + Duration::from_secs(22);
         assert_eq!(current_step(&[], now), None);
         let item = json!({ "type": "command_execution", "id": "1", "command": "cargo test" });

@@ -1,4 +1,4 @@
-//! Settings of a call beside the fields of the contract.
+//! The settings of a call that are not fields of the contract of `call_codex`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,15 +15,15 @@ use serde_json::{Map, Value, json};
 
 use super::store::Request;
 
-/// Where Codex's configuration has what `workspace-write` allows.
+/// The keys of Codex's configuration that extend `workspace-write`.
 const ROOTS: [&str; 2] = ["sandbox_workspace_write", "writable_roots"];
 const NETWORK: [&str; 2] = ["sandbox_workspace_write", "network_access"];
 
-/// How long a question stays open, if nobody says otherwise.
+/// How long a question stays open by default.
 pub const QUESTION_LIMIT: Duration = Duration::from_secs(300);
 
-/// Settings of a call. A job keeps them as JSON; what a newer program adds is refused, as
-/// it might narrow what the job may do.
+/// The settings of a call. A job stores them as JSON. Unknown fields of a newer program are
+/// refused, as they might narrow the job's permissions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CallSettings {
@@ -37,22 +37,22 @@ pub struct CallSettings {
     /// Whether commands may use the network in `workspace-write`; as configured if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<bool>,
-    /// Whether the time limit of tools was asked for.
+    /// Whether the time limit of tools was requested or is the default.
     #[serde(skip_serializing_if = "LimitOrigin::is_default")]
     pub tool_timeout: LimitOrigin,
-    /// Who decides what Codex asks.
+    /// Who answers Codex's questions.
     #[serde(skip_serializing_if = "Approval::is_default")]
     pub approval: Approval,
     /// How long a question stays open, in milliseconds; [`QUESTION_LIMIT`] if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approval_timeout_ms: Option<u32>,
-    /// Who is told when the job ends, and of each question.
+    /// Who is notified of the end of the job, and of each question.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notify: Vec<Notifier>,
-    /// Whether the thread may use the mail of who has submitted the job.
+    /// Whether the thread may use the submitter's mail.
     #[serde(skip_serializing_if = "ThreadMail::is_withheld")]
     pub mail: ThreadMail,
-    /// The team of who has submitted the job.
+    /// The submitter's team.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub team: Option<TeamName>,
     /// The home directory of teams, for mail.
@@ -60,14 +60,14 @@ pub struct CallSettings {
     pub atm_home: Option<PathBuf>,
 }
 
-/// Whether the threads of a job get the mail of who has submitted it as a tool.
+/// Whether the threads of a job get a tool for the submitter's mail.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThreadMail {
-    /// They have no mail.
+    /// The threads have no mail.
     #[default]
     Withheld,
-    /// They write and read in the name of who has submitted it.
+    /// The threads write and read mail in the submitter's name.
     Given,
 }
 
@@ -78,14 +78,14 @@ impl ThreadMail {
     }
 }
 
-/// Who decides what Codex asks in a job.
+/// Who answers Codex's questions in a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Approval {
-    /// Nobody: Codex does not ask, and what it asks nevertheless is declined.
+    /// Nobody: Codex does not ask, and any question is declined.
     #[default]
     Never,
-    /// The user: questions stay open until somebody answers, or their time is over.
+    /// The user: a question stays open until somebody answers it, or until its time limit.
     Ask,
 }
 
@@ -117,12 +117,12 @@ impl CallSettings {
         }
     }
 
-    /// As a job keeps them; `None` if nothing is set.
+    /// The settings as a job stores them; `None` if nothing is set.
     ///
     /// # Errors
     ///
     /// If a path is not UTF-8.
-    pub fn kept(&self) -> Result<Option<Value>, serde_json::Error> {
+    pub fn to_json(&self) -> Result<Option<Value>, serde_json::Error> {
         match *self == Self::default() {
             true => Ok(None),
             false => serde_json::to_value(self).map(Some),
@@ -130,8 +130,7 @@ impl CallSettings {
     }
 
     /// Resolves all directories, so that [`CallSettings::check_directories`] can detect
-    /// one that is replaced later. Relative writable roots count from `cwd`, where the job
-    /// works.
+    /// a replaced one later. Relative writable roots start at `cwd`, the job's directory.
     pub(crate) fn resolve_directories(&mut self, cwd: &Path) {
         for path in &mut self.add_dirs {
             *path = directory::resolved(path);
@@ -144,8 +143,8 @@ impl CallSettings {
         writable_roots::check(&self.overrides(|_| None))
     }
 
-    /// All of them as overrides of `config.toml`. `configured` is what the configuration
-    /// has for a key: directories are added to those that it names.
+    /// The settings as overrides of `config.toml`. `configured` returns the configured value of
+    /// a key: the directories are added to the configured ones.
     #[must_use]
     pub fn overrides(&self, configured: impl Fn(&str) -> Option<Value>) -> Map<String, Value> {
         let mut config = self.config.clone();
@@ -175,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_are_added_to_those_that_are_configured() {
+    fn add_dirs_extend_the_configured_roots() {
         let settings = CallSettings {
             config: Map::from_iter([("model".to_owned(), json!("m"))]),
             add_dirs: vec!["/a".into()],
@@ -204,15 +203,15 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_read_as_they_were_kept() {
-        assert_eq!(CallSettings::default().kept().unwrap(), None);
+    fn stored_settings_are_read_back() {
+        assert_eq!(CallSettings::default().to_json().unwrap(), None);
         let settings = CallSettings {
             network: Some(false),
-            tool_timeout: LimitOrigin::Asked,
+            tool_timeout: LimitOrigin::Requested,
             ..CallSettings::default()
         };
         let mut request = Request::new("a", "/b");
-        request.settings = settings.kept().unwrap();
+        request.settings = settings.to_json().unwrap();
         assert_eq!(
             request.settings,
             Some(json!({ "network": false, "tool_timeout": "asked" }))

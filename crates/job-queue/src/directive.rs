@@ -1,4 +1,4 @@
-//! What the worker of a running job can be told.
+//! Directives to the worker of a running job.
 
 use codex_engine::logic::action::Decision;
 use serde::{Deserialize, Serialize};
@@ -6,34 +6,34 @@ use uuid::Uuid;
 
 use super::store::NewInstruction;
 
-/// Something that the worker of a running job is to do.
+/// A directive to the worker of a running job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Directive {
-    /// Answer a question of Codex's.
+    /// Answer a question of Codex.
     Answer(Answer),
-    /// Add these words to the turn.
+    /// Add this text to the turn.
     Steer(String),
 }
 
-/// The answer to a question of Codex's.
+/// The answer to a question of Codex.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// The name of the question.
+    /// The ID of the question.
     pub question: String,
-    /// What is decided.
+    /// The decision.
     pub decision: Decision,
-    /// Why, for the log of the job.
+    /// The reason, for the log of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 impl Directive {
-    /// A new instruction for the store.
+    /// The directive as a new instruction for the store.
     ///
     /// # Errors
     ///
-    /// If it cannot be written as JSON.
+    /// If the directive cannot be serialized.
     pub(super) fn instruction(&self) -> Result<NewInstruction, serde_json::Error> {
         Ok(NewInstruction {
             id: Uuid::new_v4(),

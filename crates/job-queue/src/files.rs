@@ -1,4 +1,4 @@
-//! The files beside a store: locks and logs, for this user alone.
+//! The files beside a store: locks and logs, accessible to this user only.
 #![expect(
     clippy::disallowed_methods,
     reason = "files of our own state; no link is followed and no pipe waited for"
@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 
-/// Opens a file to add to it, and makes it and its directory if they aren't there. A
-/// link is not followed, and a pipe not waited for.
+/// Opens a file for appending, and creates it and its directory if they do not exist. A link
+/// is not followed, and a pipe does not block.
 pub(super) fn open_to_append(path: &Path) -> io::Result<File> {
     make_directory_of(path)?;
     OpenOptions::new()
@@ -36,7 +36,7 @@ fn make_directory_of(path: &Path) -> io::Result<()> {
     }
 }
 
-/// A file beside another.
+/// The path of a file beside another: its path with a suffix.
 pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);

@@ -1,7 +1,6 @@
-//! Which machine this is, for a store that several share.
+//! The name of this host, for a store that several hosts share.
 
-/// The machine's name, as `hostname` tells it. Two machines of one store have to have
-/// different ones.
+/// The host name, as `hostname` prints it. The hosts of one store must have different names.
 #[must_use]
 pub fn name() -> String {
     match nix::unistd::gethostname() {

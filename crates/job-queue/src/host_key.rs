@@ -1,7 +1,7 @@
-//! The key by which this host knows the jobs that it has submitted.
+//! The key with which this host signs the jobs that it submits.
 //!
-//! 32 random bytes in a file for this user alone. Who has read them can have programs
-//! run here through a shared store.
+//! The key is 32 random bytes in a file that only this user can read. Anybody who knows it can
+//! run programs on this host through a shared store.
 
 use std::fs::DirBuilder;
 use std::io::{self, Read, Write};
@@ -15,16 +15,16 @@ use rustix::process::geteuid;
 use safe_files::untrusted_file::{self, Links, ReadError};
 use sha2::Sha256;
 
-/// The file, in the directory of this host's state.
+/// The name of the key's file in the state directory.
 const FILE: &str = "host.key";
 
 /// The length of a key, in bytes.
 const LENGTH: usize = 32;
 
-/// What is signed to get the key's public name.
+/// The message whose signature is the key's public name.
 const NAME: &[u8] = b"codex-mcp: name of a host key";
 
-/// How much of that signature is the name, in bytes.
+/// The length of the name, in bytes of that signature.
 const NAME_LENGTH: usize = 8;
 
 /// The key of this host.
@@ -33,22 +33,22 @@ pub struct HostKey {
     id: String,
 }
 
-/// Why there is no key.
+/// An error of loading or creating the key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// Nobody says where it is: the current directory may be a stranger's.
+    /// The state directory is a relative path, and the current directory may be a stranger's.
     #[error(
-        "cannot tell where the key of this host is: {} is not an absolute path; set HOME or \
+        "cannot determine the path of this host's key: {} is not an absolute path; set HOME or \
          XDG_STATE_HOME", state.display()
     )]
     NoState {
         /// The directory of this host's state.
         state: PathBuf,
     },
-    /// It cannot be read.
+    /// The key cannot be read.
     #[error("the key of this host: {0}")]
     Read(#[from] ReadError),
-    /// It cannot be created.
+    /// The key cannot be created.
     #[error("cannot create the key of this host, {}: {error}", path.display())]
     Create {
         /// The file.
@@ -56,7 +56,7 @@ pub enum KeyError {
         /// The system's reason.
         error: io::Error,
     },
-    /// Other users may have read or written it.
+    /// Other users may have read or written the key.
     #[error(
         "other users can read the key of this host, {} (mode {mode:03o}): with it, they can have \
          this host run programs. Remove the file: the next start creates a new key, and jobs \
@@ -68,7 +68,7 @@ pub enum KeyError {
         /// Its permissions.
         mode: u32,
     },
-    /// Another user has put it there.
+    /// The file belongs to another user.
     #[error(
         "the key of this host, {}, belongs to the user {uid}. Remove the file: the next start \
          creates a new key", path.display()
@@ -79,7 +79,7 @@ pub enum KeyError {
         /// Its owner.
         uid: u32,
     },
-    /// It is no key.
+    /// The file does not have the length of a key.
     #[error(
         "{} does not hold the {LENGTH} bytes of a key. Remove the file: the next start creates a \
          new key, and jobs that still wait are to be submitted again", path.display()
@@ -91,8 +91,8 @@ pub enum KeyError {
 }
 
 impl HostKey {
-    /// The key in the directory `state`, created if there is none. Processes that
-    /// create it at the same time get the same key.
+    /// Loads the key from the directory `state`, and creates it if there is none. Processes
+    /// that create it at the same time get the same key.
     ///
     /// # Errors
     ///
@@ -154,7 +154,7 @@ impl HostKey {
         Some(Self { mac, id })
     }
 
-    /// Its public name: 16 hexadecimal digits, which tell nothing of the key.
+    /// The public name of the key: 16 hexadecimal digits, which do not reveal the key.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
@@ -178,7 +178,7 @@ impl HostKey {
     }
 }
 
-/// Puts a new key there, whole, unless another process is faster.
+/// Creates the key's file atomically, unless another process is faster.
 fn create(state: &Path, path: &Path) -> io::Result<()> {
     DirBuilder::new()
         .recursive(true)
@@ -186,7 +186,7 @@ fn create(state: &Path, path: &Path) -> io::Result<()> {
         .create(state)?;
     let mut bytes = [0; LENGTH];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-    // It has the mode 0600 from the beginning.
+    // A temporary file has the mode 0600.
     let mut file = tempfile::NamedTempFile::new_in(state)?;
     file.write_all(&bytes)?;
     file.as_file().sync_all()?;
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn key_is_not_looked_for_in_the_current_directory() {
+    fn relative_state_directory_is_refused() {
         let error = HostKey::load_or_create(Path::new("state")).err().unwrap();
         assert!(matches!(error, KeyError::NoState { .. }), "{error}");
     }

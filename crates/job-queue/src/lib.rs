@@ -1,9 +1,9 @@
-//! Durable jobs: work that is handed to Codex and outlives its client.
+//! Durable jobs: work for Codex that outlives the client that submits it.
 //!
 //! ```text
 //!  tools, CLI ─► service ─► store ◄── worker ─┬─► call ─► codex_engine ─► Codex
-//!                order      SQLite,   claims, ├─► run  ─► goal_run ─► turns until it is done
-//!                           Postgres  lease   └─► report: what is kept of a job that has ended
+//!                spec       SQLite,   claims, ├─► run  ─► goal_run ─► turns until it is done
+//!                           Postgres  lease   └─► report: the stored result of a job
 //! ```
 //!
 //! A job is a row of the [`store`]. A worker claims it with a lease, renews the lease while it
@@ -11,11 +11,11 @@
 //! worker fails the job or tries it again, as [`logic`] decides. Of all that can change a row,
 //! only the holder of the lease can change the row of a running job.
 //!
-//! - [`service`]: jobs as clients have them. [`order`]: what a client wants done.
-//! - [`question`]: Codex's questions in a job. [`directive`]: instructions for its worker.
-//! - [`shown`]: jobs as JSON. [`activity`]: the step that a job is at.
-//! - [`host`]: the name of this machine. [`host_key`]: how it recognises its own jobs.
-//! - [`thread_ids`]: threads by the beginning of their ID.
+//! - [`service`]: submits, lists, shows and cancels jobs. [`spec`]: the specification of a job.
+//! - [`question`]: Codex's questions in a job. [`directive`]: directives to its worker.
+//! - [`job_json`]: jobs as JSON. [`activity`]: the current step of a job.
+//! - [`host`]: the name of this host. [`host_key`]: the key that signs its jobs.
+//! - [`thread_ids`]: resolves threads by ID prefix.
 //!
 //! ```
 //! use std::time::{Duration, SystemTime};
@@ -47,13 +47,13 @@ pub mod directive;
 mod files;
 pub mod host;
 pub mod host_key;
+pub mod job_json;
 pub mod logic;
-pub mod order;
 pub mod question;
 pub mod report;
 pub mod run;
 pub mod service;
-pub mod shown;
+pub mod spec;
 pub mod store;
 pub mod thread_ids;
 pub mod worker;

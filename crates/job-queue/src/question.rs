@@ -1,6 +1,6 @@
-//! Codex's questions in jobs, as they are kept and shown.
+//! Codex's questions in jobs: how they are stored, and shown as JSON.
 
-use codex_engine::command::Open;
+use codex_engine::command::OpenQuestion;
 use codex_engine::logic::action::{self, ActionKind, Decision};
 use codex_engine::logic::approval_text;
 use codex_protocol::codex::Ask;
@@ -11,12 +11,12 @@ use settings::bounds::Bound;
 
 use super::store::{NewQuestion, Origin, Question};
 
-/// How much is kept of the particulars of a question, in bytes as JSON. Its text tells what
-/// matters in less than 4 KiB.
+/// The limit of a question's details, in bytes of JSON. The text of the question has the
+/// essentials in less than 4 KiB.
 const DETAILS: usize = 32 * 1024;
 
-/// What a session tells of a question, and a job has under other names.
-const OTHERWISE: [&str; 9] = [
+/// The keys of a session's question that a job has under other names.
+const RENAMED_KEYS: [&str; 9] = [
     "type",
     "params",
     "requestId",
@@ -28,32 +28,32 @@ const OTHERWISE: [&str; 9] = [
     "expiresAt",
 ];
 
-/// A question of Codex's as the store keeps it.
+/// A question of Codex as the store has it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Kept {
-    /// What it is about.
+pub struct StoredQuestion {
+    /// The kind of the question.
     pub kind: ActionKind,
-    /// It as the person reads it who answers.
+    /// The question for the person who answers.
     pub text: String,
-    /// The decisions that it may have for an answer.
+    /// The decisions that the question offers.
     pub decisions: Vec<Decision>,
-    /// The names of the fields that want words, if it wants some.
+    /// The names of the fields that need a text as answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
-    /// When it is declined if nobody has answered. RFC 3339.
+    /// When the question is declined unless somebody answers, in RFC 3339.
     pub expires_at: String,
-    /// What it is about in particular, as the sessions tell it; `None` if that is too long.
+    /// The details, as sessions show them; `None` if they are too long.
     #[serde(default)]
     pub details: Option<Map<String, Value>>,
 }
 
-/// The question for the store. A bound of the sandbox leaves no decision by which a command
-/// would leave it.
-pub(super) fn kept(open: &Open, bound: Option<&Bound>) -> NewQuestion {
+/// An open question for the store. If the sandbox is bounded, decisions by which a command
+/// would leave it are removed.
+pub(super) fn new_question(open: &OpenQuestion, bound: Option<&Bound>) -> NewQuestion {
     let is_within = |one: &Decision| bound.is_none() || !action::leaves_the_sandbox(&open.ask, one);
     let mut decisions = action::offered(&open.ask);
     decisions.retain(is_within);
-    let kept = Kept {
+    let stored = StoredQuestion {
         kind: ActionKind::from(&open.ask),
         text: approval_text::question(&open.ask),
         decisions,
@@ -64,7 +64,7 @@ pub(super) fn kept(open: &Open, bound: Option<&Bound>) -> NewQuestion {
     NewQuestion {
         id: open.id.0.clone(),
         // All of its keys are texts.
-        question: json!(kept).to_string(),
+        question: json!(stored).to_string(),
     }
 }
 
@@ -86,34 +86,35 @@ fn fields(ask: &Ask) -> Vec<String> {
 
 fn details(shown: &Value) -> Option<Map<String, Value>> {
     let mut details = shown.as_object().cloned().unwrap_or_default();
-    details.retain(|key, value| !value.is_null() && !OTHERWISE.contains(&key.as_str()));
+    details.retain(|key, value| !value.is_null() && !RENAMED_KEYS.contains(&key.as_str()));
     (Value::from(details.clone()).to_string().len() <= DETAILS).then_some(details)
 }
 
-impl Kept {
-    /// What a store has of a question. One of a newer program may not be readable.
+impl StoredQuestion {
+    /// Reads a question of the store; `None` if it cannot be parsed, as a newer program may
+    /// have written it.
     #[must_use]
     pub fn of(question: &Question) -> Option<Self> {
         serde_json::from_value(question.question.clone()).ok()
     }
 }
 
-/// The open questions of a job as programs are told of them. What a worker of this host has
-/// not signed cannot be answered here.
+/// The open questions of a job as JSON. A question that no worker of this host has signed
+/// cannot be answered here.
 #[must_use]
 pub fn shown(questions: &[Question]) -> Value {
     let one = |question: &Question| {
-        let kept = Kept::of(question)?;
+        let stored = StoredQuestion::of(question)?;
         Some(json!({
             "request_id": question.id,
-            "kind": kept.kind,
-            "question": kept.text,
-            "decisions": kept.decisions,
-            "fields": kept.fields,
+            "kind": stored.kind,
+            "question": stored.text,
+            "decisions": stored.decisions,
+            "fields": stored.fields,
             "asked_at": timestamp(question.asked_at),
-            "expires_at": kept.expires_at,
+            "expires_at": stored.expires_at,
             "answerable": question.origin == Origin::ThisHost,
-            "details": kept.details,
+            "details": stored.details,
         }))
     };
     questions.iter().filter_map(one).collect()
@@ -129,8 +130,8 @@ mod tests {
     use super::*;
     use settings::Source;
 
-    fn open(command: &str) -> Open {
-        Open {
+    fn open(command: &str) -> OpenQuestion {
+        OpenQuestion {
             id: ActionId("req_1".to_owned()),
             ask: Ask::Command(CommandApproval {
                 command: Some(command.to_owned()),
@@ -141,27 +142,27 @@ mod tests {
         }
     }
 
-    fn read(new: &NewQuestion) -> Kept {
+    fn read(new: &NewQuestion) -> StoredQuestion {
         serde_json::from_str(&new.question).unwrap()
     }
 
     #[test]
-    fn bound_leaves_no_yes() {
-        let free = read(&kept(&open("ls"), None));
+    fn bounded_question_offers_no_approval() {
+        let free = read(&new_question(&open("ls"), None));
         assert!(free.decisions.contains(&Decision::Accept));
         let bound = Bound {
             key: "max_sandbox",
             source: Source::Default,
         };
-        let bounded = read(&kept(&open("ls"), Some(&bound)));
+        let bounded = read(&new_question(&open("ls"), Some(&bound)));
         assert_eq!(bounded.decisions, [Decision::Decline, Decision::Cancel]);
     }
 
     #[test]
-    fn particulars_are_bounded() {
-        let short = read(&kept(&open("ls"), None));
+    fn question_details_are_bounded() {
+        let short = read(&new_question(&open("ls"), None));
         assert_eq!(json!(short.details), json!({ "command": "ls" }));
-        let long = kept(&open(&"x".repeat(1 << 20)), None);
+        let long = new_question(&open(&"x".repeat(1 << 20)), None);
         assert_eq!(read(&long).details, None);
         assert!(long.question.len() < DETAILS, "{}", long.question.len());
     }

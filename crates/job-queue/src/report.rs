@@ -1,5 +1,4 @@
-//! What has come of a job: what its worker leaves in the store, and clients read as
-//! `metadata`.
+//! The report of an ended job: its worker stores it, and clients read it as `metadata`.
 
 use codex_engine::logic::progress::without_shell;
 use codex_engine::logic::work::event::TokensUsed;
@@ -13,48 +12,48 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use supervise::exit::Exit;
 
-use super::call::{KeepStream, Outcome, Stream};
+use super::call::{CallOutcome, KeepStream, Stream};
 
-/// What has come of a job. All of it is bounded, see [`Outcome`]: with its stream it
-/// has less than 10 MiB as JSON.
+/// The report of an ended job. All fields are bounded, see [`CallOutcome`]: with its stream, a
+/// report has less than 10 MiB of JSON.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Report {
     /// Codex's final message.
     pub response: Option<String>,
-    /// Why it failed.
+    /// The failure, if the job failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureReport>,
-    /// The sandbox that was in force: a mode, or the name of permissions.
+    /// The effective sandbox: a mode, or the name of permissions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
-    /// How Codex ended, if it did during the turn.
+    /// The exit of Codex's process, if it ended during the turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit: Option<Exit>,
-    /// What the session has used up.
+    /// The tokens that the thread has used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// What Codex really did.
+    /// Counts of the steps that Codex really executed.
     pub evidence: EvidenceReport,
-    /// The first commands that it ran.
+    /// The first commands that Codex ran.
     pub commands: Vec<CommandReport>,
     /// The first steps that failed or were refused.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failed_steps: Vec<FailedStep>,
-    /// How many more there were.
+    /// How many more steps failed or were refused.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_failed_steps: u64,
     /// The failure of the last command, if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_command_failure: Option<FailedStep>,
-    /// The first files that it changed, by their paths from the top of the
-    /// repository, or else absolute ones.
+    /// The first changed files, by their paths from the top of the repository, or else by
+    /// absolute paths.
     pub changed_files: Vec<ChangedFile>,
-    /// How many files more it changed.
+    /// How many more files changed.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_changed_files: usize,
-    /// What Codex's own patches have changed, as a unified diff; what its commands have
-    /// changed is not in it.
+    /// The changes by Codex's own patches, as a unified diff, without the changes by its
+    /// commands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
     /// Whether the end of the diff is left out.
@@ -66,38 +65,38 @@ pub struct Report {
     /// The commit that was checked out at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head_after: Option<String>,
-    /// Why git couldn't tell all of the changes.
+    /// Why git could not report all changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changes_incomplete: Option<String>,
-    /// What Codex warned of.
+    /// Codex's warnings.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// The end of what Codex wrote to stderr: of jobs of older releases, which had a Codex
-    /// each.
+    /// The end of Codex's stderr; only in jobs of older releases, where each job had its own
+    /// Codex.
     pub stderr: String,
-    /// The beginning of what it wrote to stdout and that is no event: of the same.
+    /// The beginning of Codex's stdout beside events; only in jobs of older releases.
     pub stdout: String,
-    /// The first events as they came, where they were asked for.
+    /// The first events, if the stream was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream_events: Option<Vec<Value>>,
-    /// How many events more there were.
+    /// How many more events there were.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_stream_events: u64,
-    /// What became of telling others of the end, `{to, error?}` for each.
+    /// The results of the notifications of the end, `{to, error?}` for each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notified: Option<Value>,
-    /// What has come of a run, see [`result`](super::run::result).
+    /// The result of a run, see [`result`](super::run::result).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<Value>,
 }
 
-/// How much of the diff is kept, in bytes.
+/// The limit of the diff, in bytes.
 const DIFF_LIMIT: usize = 64 * 1024;
 
-/// How many problems are told.
+/// The most problems that are reported.
 const PROBLEMS: usize = 10;
 
-/// How much of a command is told with its problem, in bytes.
+/// The limit of a command in a problem, in bytes.
 const COMMAND: usize = 200;
 
 /// `COMMAND: REASON (exit code N)`.
@@ -119,39 +118,38 @@ fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
 /// Why a job failed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureReport {
-    /// What kind of failure: a name of
-    /// [`FailureClass`](codex_engine::logic::work::FailureClass).
+    /// The name of the [`FailureClass`](codex_engine::logic::work::FailureClass).
     pub class: String,
     /// What happened.
     pub message: String,
     /// What to do about it.
     pub hint: String,
-    /// When a limit is reset, in Codex's words.
+    /// When a limit is reset, in the words of Codex's message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reset: Option<String>,
 }
 
-/// Tokens.
+/// Counts of used tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
-    /// Read, those from the cache included.
+    /// Input tokens, including cached ones.
     pub input_tokens: u64,
-    /// Read from the cache.
+    /// Input tokens from the cache.
     pub cached_input_tokens: u64,
-    /// Written, the thoughts included.
+    /// Output tokens, including reasoning tokens.
     pub output_tokens: u64,
-    /// Thoughts.
+    /// Reasoning tokens.
     pub reasoning_output_tokens: u64,
 }
 
-/// How often Codex really did something.
+/// Counts of the steps that Codex really executed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EvidenceReport {
-    /// Commands that were begun.
+    /// Started commands.
     pub commands: u64,
-    /// Steps that were not allowed.
+    /// Declined steps.
     pub declined: u64,
     /// Changes of files by Codex's own tool.
     pub file_changes: u64,
@@ -168,31 +166,31 @@ pub struct CommandReport {
     pub command: String,
     /// Its exit code, if it has one.
     pub exit_code: Option<i32>,
-    /// How far it came.
-    pub status: Step,
-    /// How it began what it wrote.
+    /// The state of the command at the end of the turn.
+    pub status: CommandStatus,
+    /// The beginning of its output.
     pub output: String,
 }
 
-/// How far a step came.
+/// The state of a command at the end of the turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Step {
-    /// It is done.
+pub enum CommandStatus {
+    /// It has ended with success.
     Completed,
-    /// It went wrong.
+    /// It has failed.
     Failed,
-    /// It was not allowed.
+    /// It was declined.
     Declined,
-    /// It never ended.
+    /// It had not ended.
     InProgress,
 }
 
 impl Report {
-    /// What has come of a run. The stream is in it if it was kept.
+    /// The report of a call's outcome, with its stream if that was kept.
     #[must_use]
-    pub fn of(outcome: Outcome, stream: KeepStream) -> Self {
-        let Outcome {
+    pub fn of(outcome: CallOutcome, stream: KeepStream) -> Self {
+        let CallOutcome {
             failure,
             digest,
             sandbox,
@@ -219,8 +217,8 @@ impl Report {
         }
     }
 
-    /// What a reader of the answer has to know beside it, a line each: steps that were
-    /// refused or blocked, and a last command that failed. At most 10 lines.
+    /// The problems that qualify the answer, a line each: refused and blocked steps, and the
+    /// last command if it failed. At most 10 lines.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
         let steps = self.failed_steps.iter();
@@ -249,7 +247,7 @@ impl Report {
         }
     }
 
-    /// Without a sandbox, nothing was blocked by one.
+    /// The outcome of a step. Without a sandbox, no step was blocked by one.
     fn outcome_of(&self, step: &FailedStep) -> StepFailure {
         match (step.outcome, self.sandbox.as_deref()) {
             (StepFailure::Blocked, Some("danger-full-access")) => StepFailure::Failed,
@@ -293,7 +291,7 @@ impl Report {
     }
 
     fn with_stream(self, stream: &Stream) -> Self {
-        // Each was read as JSON before it was kept.
+        // Each line was serialized from JSON.
         let events = stream.lines.iter();
         let events = events.filter_map(|line| serde_json::from_str(line).ok());
         Self {
@@ -305,7 +303,7 @@ impl Report {
 }
 
 impl FailureReport {
-    /// It, as [`judge`](codex_engine::logic::work::judge) found it.
+    /// The report of a failure that [`judge`](codex_engine::logic::work::judge) has found.
     #[must_use]
     pub fn of(failure: &Failure) -> Self {
         Self {
@@ -316,7 +314,7 @@ impl FailureReport {
         }
     }
 
-    /// What happened and what to do, in one text.
+    /// The message and the hint, in one text.
     #[must_use]
     pub fn in_words(&self) -> String {
         let message = self.message.trim_end_matches('.');
@@ -364,10 +362,10 @@ impl From<Command> for CommandReport {
             command: command.command,
             exit_code: command.exit_code,
             status: match command.status {
-                StepStatus::Completed => Step::Completed,
-                StepStatus::Failed => Step::Failed,
-                StepStatus::Declined => Step::Declined,
-                StepStatus::InProgress => Step::InProgress,
+                StepStatus::Completed => CommandStatus::Completed,
+                StepStatus::Failed => CommandStatus::Failed,
+                StepStatus::Declined => CommandStatus::Declined,
+                StepStatus::InProgress => CommandStatus::InProgress,
             },
             output: command.output,
         }
@@ -381,7 +379,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn report_is_read_back() {
         let report = Report {
             response: Some("Done.".to_owned()),
             failure: Some(FailureReport {
@@ -394,7 +392,7 @@ mod tests {
             commands: vec![CommandReport {
                 command: "make".to_owned(),
                 exit_code: None,
-                status: Step::InProgress,
+                status: CommandStatus::InProgress,
                 output: String::new(),
             }],
             stream_events: Some(vec![json!({ "type": "turn.started" })]),
@@ -410,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_are_what_was_blocked_refused_or_failed_last() {
+    fn problems_list_blocked_and_refused_steps_and_the_last_failure() {
         let step = |what: &str, outcome: &str, code: Option<i32>| {
             serde_json::from_value::<FailedStep>(json!({ "kind": "command", "what": what,
                 "outcome": outcome, "exit_code": code, "reason": "why" }))
@@ -449,9 +447,9 @@ mod tests {
         assert_eq!(report.problems().len(), PROBLEMS - 1);
     }
 
-    /// That of a newer program may have more, that of an older one less.
+    /// A newer program may write more fields, an older one fewer.
     #[test]
-    fn a_report_of_another_program_can_be_read() {
+    fn report_of_another_version_is_read() {
         let report: Report = serde_json::from_value(json!({ "new": 1 })).unwrap();
         assert_eq!(report, Report::default());
     }

@@ -1,13 +1,13 @@
-//! Jobs as clients have them: handed over, looked at, waited for, called off. The
-//! tools and the command line are two faces of this.
+//! Submits, shows, lists and cancels jobs, and waits for them. The tools and the command line
+//! both use this.
 
-mod telling;
+mod instructions;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use agent_team::audit::{Audit, Event, Outcome, Record};
+use agent_team::audit::{Audit, AuditOutcome, Event, Record};
 use codex_protocol::codex::ThreadId;
 use common::duration::ago;
 use common::text::one_line;
@@ -18,95 +18,94 @@ use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
-use super::order::{BadOrder, Order, Past, Submitter, Thread};
-use super::run::order::RunOrder;
+use super::run::spec::RunJobSpec;
+use super::spec::{BadJobSpec, Continuation, JobSpec, SessionLocation, Submitter};
 use super::store::{
-    Filter, Job, JobStore, JobSummary, Listed, NewJob, Question, Request, StoreError, StoredEvent,
-    Whose,
+    Job, JobFilter, JobList, JobStore, JobSummary, NewJob, Ownership, Question, Request,
+    StoreError, StoredEvent,
 };
 use super::worker::start::{StartError, Starter};
-use crate::logic::{CancelAnswer, JobId, JobPrefix, JobState};
-use crate::thread_ids::{NoThread, ThreadPrefix};
+use crate::logic::{CancelResponse, JobId, JobPrefix, JobState};
+use crate::thread_ids::{ThreadPrefix, ThreadPrefixError};
 
-pub use telling::{NotTold, Response};
+pub use instructions::{InstructError, Response};
 
-/// How often it is looked whether the worker of a job that is waited for is still
-/// there.
+/// How often a caller that waits for a job checks that there is a worker.
 const LOOK_AFTER: Duration = Duration::from_secs(5);
 
-/// How long a cancellation waits for Codex to be gone: its commands have a second to
-/// end by themselves, and the worker hears of it within another.
-const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a cancellation waits for Codex to end: its commands have a second to end by
+/// themselves, and the worker notices the cancellation within another second.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How many jobs are named that begin alike.
+/// The most jobs that are listed for an ambiguous ID prefix.
 const NAMED: usize = 10;
 
-/// How much is shown of the name of a task, in bytes.
+/// The limit of a task name in that list, in bytes.
 const TASK_SHOWN: usize = 60;
 
-/// Why nothing has come of a request.
+/// An error of the job service.
 #[derive(Debug, thiserror::Error)]
 pub enum JobsError {
-    /// What was asked for can't be.
+    /// The specification is invalid.
     #[error(transparent)]
-    Order(#[from] BadOrder),
-    /// There is no such job.
+    Spec(#[from] BadJobSpec),
+    /// There is no job with this ID.
     #[error("Job not found: {0}")]
     NotFound(String),
-    /// Several jobs begin so.
+    /// Several jobs have this ID prefix.
     #[error("several jobs begin with {prefix}; give more of the id:\n{known}")]
     Ambiguous {
-        /// What was given.
+        /// The prefix.
         prefix: JobPrefix,
-        /// The first of them, a line each.
+        /// The first of the jobs, a line each.
         known: String,
     },
-    /// The thread to go on in cannot be found.
+    /// The thread to continue cannot be found.
     #[error(transparent)]
-    Thread(#[from] NoThread),
-    /// The store can't be used.
+    Thread(#[from] ThreadPrefixError),
+    /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Its worker was not told something.
+    /// The worker has not followed an instruction.
     #[error(transparent)]
-    NotTold(#[from] NotTold),
-    /// What is done in somebody's name has to be in the audit first.
-    #[error("it can't be written into the audit, so nothing was done: {0}")]
+    Instruct(#[from] InstructError),
+    /// The audit log cannot be written. Acts in a member's name must be in it first.
+    #[error("cannot write to the audit log, so nothing was done: {0}")]
     Audit(String),
 }
 
-/// A job that was handed over.
+/// A submitted job.
 #[derive(Debug)]
-pub struct Submitted {
-    /// Its name.
+pub struct Submission {
+    /// The ID of the job.
     pub job: JobId,
-    /// The session that it goes on with.
+    /// The thread that the job continues.
     pub session: Option<String>,
-    /// Why no worker has been started for it. It waits for one.
+    /// Why no worker could be started; the job waits for one.
     pub no_worker: Option<StartError>,
 }
 
-/// What has come of a cancellation.
+/// The outcome of a cancellation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cancelled {
-    /// What the store has answered.
-    pub answer: CancelAnswer,
-    /// How the job stands now: one that a worker has runs until Codex is gone.
+pub struct CancelOutcome {
+    /// The response of the store.
+    pub response: CancelResponse,
+    /// The state of the job now: a worker's job is running until Codex has ended.
     pub state: JobState,
 }
 
-/// A job as it is, and what keeps it from being done.
+/// A job with its open questions and the state of its worker.
 #[derive(Debug)]
-pub struct Looked {
+pub struct JobView {
     /// The job.
     pub job: Job,
-    /// What Codex asks.
+    /// Codex's open questions.
     pub questions: Vec<Question>,
-    /// Why there is no worker for it, if it has not ended.
+    /// Why no worker could be started, if the job has not ended.
     pub no_worker: Option<StartError>,
 }
 
-/// The jobs of a store. The store is opened when it is needed first.
+/// The jobs of a store. The store is opened at its first use.
 pub struct Jobs {
     location: Location,
     access: Access,
@@ -117,7 +116,7 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// Those of the store at `location`, opened so, whose worker `starter` starts.
+    /// The jobs of the store at `location`; `starter` starts their worker.
     #[must_use]
     pub fn new(location: Location, access: Access, starter: Starter, submitter: Submitter) -> Self {
         Self {
@@ -130,7 +129,7 @@ impl Jobs {
         }
     }
 
-    /// The same, with all that is done in somebody's name in the audit first.
+    /// The same jobs, with an audit log that records each act first.
     #[must_use]
     pub fn with_audit(self, audit: Audit) -> Self {
         Self {
@@ -139,7 +138,7 @@ impl Jobs {
         }
     }
 
-    /// Their store.
+    /// The store, opened if necessary.
     ///
     /// # Errors
     ///
@@ -149,76 +148,80 @@ impl Jobs {
         self.store.get_or_try_init(open).await
     }
 
-    /// A number for a run, by which others know it: none has it but this.
+    /// A unique number for a run, for its notifications.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
-    pub async fn number_of_a_run(&self) -> Result<u64, StoreError> {
-        self.store().await?.number_of_a_run().await
+    pub async fn next_run_number(&self) -> Result<u64, StoreError> {
+        self.store().await?.next_run_number().await
     }
 
-    /// Hands a job over. From then on it is done, whatever becomes of us.
+    /// Submits a job. Once this returns, the job will run even if this process ends.
     ///
     /// # Errors
     ///
-    /// [`JobsError`]; nothing was submitted then, unless the store was lost in the
-    /// middle.
-    pub async fn submit(&self, order: Order) -> Result<Submitted, JobsError> {
-        let past = match order.past {
-            Past::None => None,
-            Past::Session(ref session) => Some(self.of_session(session.as_str()).await?),
-            Past::Latest => Some(self.latest(&order.cwd).await?),
+    /// [`JobsError`]; nothing was submitted then, unless the connection to the store was lost
+    /// in between.
+    pub async fn submit(&self, spec: JobSpec) -> Result<Submission, JobsError> {
+        let continuation = match spec.continuation {
+            Continuation::None => None,
+            Continuation::Session(ref session) => {
+                Some(self.session_location(session.as_str()).await?)
+            }
+            Continuation::Latest => Some(self.latest(&spec.cwd).await?),
         };
-        let session = past.as_ref().map(|past| past.session.clone());
+        let session = continuation
+            .as_ref()
+            .map(|continuation| continuation.session.clone());
         let submitter = self.submitter.clone();
-        let request = off_runtime::run(move || submitter.request(order, past)).await;
-        let request = request.map_err(BadOrder::from)??;
+        let request = off_runtime::run(move || submitter.request(spec, continuation)).await;
+        let request = request.map_err(BadJobSpec::from)??;
         let submitted = self.hand_over(request, Event::CallCodex).await?;
-        Ok(Submitted {
+        Ok(Submission {
             session,
             ..submitted
         })
     }
 
-    /// The same with a run: turns of one thread until its criteria hold.
+    /// Submits a run: turns of one thread until its criteria hold.
     ///
     /// # Errors
     ///
     /// [`JobsError`], as for [`Jobs::submit`].
-    pub async fn submit_run(&self, order: RunOrder) -> Result<Submitted, JobsError> {
-        let request = self.submitter.run_request(order)?;
+    pub async fn submit_run(&self, spec: RunJobSpec) -> Result<Submission, JobsError> {
+        let request = self.submitter.run_request(spec)?;
         self.hand_over(request, Event::CodexRun).await
     }
 
-    async fn hand_over(&self, request: Request, event: Event) -> Result<Submitted, JobsError> {
+    async fn hand_over(&self, request: Request, event: Event) -> Result<Submission, JobsError> {
         let job = NewJob::new(request);
         let prompt = Some(job.request.prompt.as_str());
-        self.note(&job.id, event, Outcome::Begun, prompt)?;
+        self.note(&job.id, event, AuditOutcome::Started, prompt)?;
         let submitted = self.store().await?.submit(&job).await;
         let outcome = match submitted {
-            Ok(_) => Outcome::Done,
-            Err(_) => Outcome::Failed,
+            Ok(_) => AuditOutcome::Succeeded,
+            Err(_) => AuditOutcome::Failed,
         };
         self.note_end(&job.id, event, outcome);
         submitted?;
-        Ok(Submitted {
+        Ok(Submission {
             job: job.id,
             session: job.request.resume_session_id,
             no_worker: self.starter.ensure().await.err(),
         })
     }
 
-    /// Where the session of a job is. One that no job has had is this machine's.
-    async fn of_session(&self, session: &str) -> Result<Thread, JobsError> {
+    /// The host of a thread; this host if no job has used the thread.
+    async fn session_location(&self, session: &str) -> Result<SessionLocation, JobsError> {
         let host = self.store().await?.host_of_session(session).await?;
-        Ok(Thread {
+        Ok(SessionLocation {
             session: session.to_owned(),
             host: host.unwrap_or_else(|| self.submitter.host.clone()),
         })
     }
 
-    async fn latest(&self, cwd: &Path) -> Result<Thread, JobsError> {
+    async fn latest(&self, cwd: &Path) -> Result<SessionLocation, JobsError> {
         let cwd = safe_files::directory::resolved(cwd);
         let job = self
             .store()
@@ -226,23 +229,23 @@ impl Jobs {
             .latest_of(&cwd.to_string_lossy())
             .await?;
         let Some(job) = job else {
-            return Err(BadOrder::NothingToContinue(cwd).into());
+            return Err(BadJobSpec::NothingToContinue(cwd).into());
         };
         match job.summary.session_id {
-            Some(session) if job.summary.state.has_ended() => Ok(Thread {
+            Some(session) if job.summary.state.has_ended() => Ok(SessionLocation {
                 session,
                 host: job
                     .worker_host
                     .unwrap_or_else(|| self.submitter.host.clone()),
             }),
             None if job.summary.state.has_ended() => {
-                Err(BadOrder::NoSession(job.summary.id).into())
+                Err(BadJobSpec::NoSession(job.summary.id).into())
             }
-            _ => Err(BadOrder::StillUnderWay(job.summary.id).into()),
+            _ => Err(BadJobSpec::StillUnderWay(job.summary.id).into()),
         }
     }
 
-    /// The job whose id begins so.
+    /// Resolves a job by ID prefix.
     ///
     /// # Errors
     ///
@@ -260,7 +263,7 @@ impl Jobs {
         }
     }
 
-    /// The thread of the submitter's Codex whose id begins so.
+    /// Resolves a thread of the submitter's Codex by ID prefix.
     ///
     /// # Errors
     ///
@@ -273,20 +276,21 @@ impl Jobs {
         } = &self.submitter;
         let (codex_home, atm_home) = (codex_home.clone(), atm_home.clone());
         let resolved = off_runtime::run(move || prefix.resolve(&codex_home, &atm_home)).await;
-        Ok(resolved.map_err(BadOrder::from)??)
+        Ok(resolved.map_err(BadJobSpec::from)??)
     }
 
-    /// A job as it is; if `wait` is given, once it has ended, or after that time.
+    /// The current state of a job. If `wait` is given, waits for the end of the job, at most for
+    /// that time.
     ///
     /// # Errors
     ///
     /// [`JobsError`].
-    pub async fn look(&self, id: &JobId, wait: Option<Duration>) -> Result<Looked, JobsError> {
+    pub async fn view(&self, id: &JobId, wait: Option<Duration>) -> Result<JobView, JobsError> {
         let store = self.store().await?;
         let until = Instant::now() + wait.unwrap_or_default();
         let mut watch = store.watch();
         let mut no_worker = None;
-        let mut look_after = Instant::now();
+        let mut ensure_worker = Instant::now();
         let none = || JobsError::NotFound(id.to_string());
         loop {
             let summary = store.summary(id).await?.ok_or_else(none)?;
@@ -295,86 +299,86 @@ impl Jobs {
                 no_worker = None;
                 break;
             }
-            if now >= look_after {
-                look_after = now + LOOK_AFTER;
-                no_worker = self.look_after().await;
+            if now >= ensure_worker {
+                ensure_worker = now + LOOK_AFTER;
+                no_worker = self.ensure_worker().await;
                 continue;
             }
             if now >= until {
                 break;
             }
-            // Whether it has changed or time is up is looked at above.
-            let _ = timeout_at(until.min(look_after), watch.changed()).await;
+            // The loop checks both the change and the time.
+            let _ = timeout_at(until.min(ensure_worker), watch.changed()).await;
         }
         let job = store.get(id).await?.ok_or_else(none)?;
         let questions = match job.summary.state {
             JobState::Running => store.questions(id).await?,
             _ => Vec::new(),
         };
-        Ok(Looked {
+        Ok(JobView {
             job,
             questions,
             no_worker,
         })
     }
 
-    /// Sees to it that no job waits for a worker that isn't there, or is in the hands of
-    /// one that has died: a worker takes such jobs too. Returns why there is none.
-    pub async fn look_after(&self) -> Option<StartError> {
+    /// Starts a worker if there is none, so that waiting jobs run, and jobs of dead workers are
+    /// recovered. Returns the error if no worker could be started.
+    pub async fn ensure_worker(&self) -> Option<StartError> {
         self.starter.ensure().await.err()
     }
 
-    /// Whether this host runs such jobs, or submits them again.
+    /// Whether this host runs jobs of this owner, and submits them again.
     #[must_use]
-    pub fn may_run(&self, whose: Whose) -> bool {
-        whose == Whose::Ours || self.access.others == OthersJobs::Run
+    pub fn may_run(&self, ownership: Ownership) -> bool {
+        ownership == Ownership::Ours || self.access.others == OthersJobs::Run
     }
 
-    /// The newest jobs that fit a filter, at most so many, and how many fit in all.
+    /// The newest `limit` jobs that match a filter, and the number of all that match.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
-    pub async fn list(&self, filter: &Filter, limit: u32) -> Result<Listed, StoreError> {
+    pub async fn list(&self, filter: &JobFilter, limit: u32) -> Result<JobList, StoreError> {
         let listed = self.store().await?.list(filter, limit).await?;
-        let waits = |job: &JobSummary| !job.state.has_ended() && self.may_run(job.owner.whose);
+        let waits = |job: &JobSummary| !job.state.has_ended() && self.may_run(job.owner.ownership);
         if listed.jobs.iter().any(waits)
-            && let Some(why) = self.look_after().await
+            && let Some(why) = self.ensure_worker().await
         {
             tracing::warn!("jobs wait: {why}");
         }
         Ok(listed)
     }
 
-    /// Calls a job off, and waits until Codex is gone, for some seconds.
+    /// Cancels a job, and waits some seconds for Codex to end.
     ///
     /// # Errors
     ///
     /// [`JobsError`].
-    pub async fn cancel(&self, id: &JobId) -> Result<Cancelled, JobsError> {
+    pub async fn cancel(&self, id: &JobId) -> Result<CancelOutcome, JobsError> {
         let store = self.store().await?;
-        self.note(id, Event::CallCancel, Outcome::Begun, None)?;
-        let answer = store.request_cancel(id).await;
-        let outcome = match answer {
-            Ok(Some(CancelAnswer::Refused(_)) | None) | Err(StoreError::OfOthers { .. }) => {
-                Outcome::Refused
+        self.note(id, Event::CallCancel, AuditOutcome::Started, None)?;
+        let response = store.request_cancel(id).await;
+        let outcome = match response {
+            Ok(Some(CancelResponse::Refused(_)) | None) | Err(StoreError::OfOthers { .. }) => {
+                AuditOutcome::Refused
             }
-            Ok(Some(_)) => Outcome::Done,
-            Err(_) => Outcome::Failed,
+            Ok(Some(_)) => AuditOutcome::Succeeded,
+            Err(_) => AuditOutcome::Failed,
         };
         self.note_end(id, Event::CallCancel, outcome);
-        let answer = answer?.ok_or_else(|| JobsError::NotFound(id.to_string()))?;
-        let state = match answer {
-            CancelAnswer::Asked => {
-                let looked = self.look(id, Some(CANCEL_PATIENCE)).await?;
+        let response = response?.ok_or_else(|| JobsError::NotFound(id.to_string()))?;
+        let state = match response {
+            CancelResponse::Requested => {
+                let looked = self.view(id, Some(CANCEL_TIMEOUT)).await?;
                 looked.job.summary.state
             }
             ended => ended.new_status(),
         };
-        Ok(Cancelled { answer, state })
+        Ok(CancelOutcome { response, state })
     }
 
-    /// The last events of a job, at most so many, oldest first.
+    /// The last `most` events of a job, oldest first.
     ///
     /// # Errors
     ///
@@ -383,8 +387,9 @@ impl Jobs {
         self.store().await?.tail(id, most).await
     }
 
-    /// What has come of it is told to the caller; that the log lacks a line isn't worse.
-    fn note_end(&self, job: &JobId, event: Event, outcome: Outcome) {
+    /// Records the end of an act. The caller knows the result, so that a missing record is only
+    /// a warning.
+    fn note_end(&self, job: &JobId, event: Event, outcome: AuditOutcome) {
         if let Err(error) = self.note(job, event, outcome, None) {
             tracing::warn!("{error}");
         }
@@ -394,7 +399,7 @@ impl Jobs {
         &self,
         job: &JobId,
         event: Event,
-        outcome: Outcome,
+        outcome: AuditOutcome,
         prompt: Option<&str>,
     ) -> Result<(), JobsError> {
         self.write_down(job, event, outcome, |record| record.summary = prompt)
@@ -404,13 +409,13 @@ impl Jobs {
         &self,
         job: &JobId,
         event: Event,
-        outcome: Outcome,
+        outcome: AuditOutcome,
         complete: impl FnOnce(&mut Record<'a>),
     ) -> Result<(), JobsError> {
         let Some(audit) = &self.audit else {
             return Ok(());
         };
-        // A job's name has the form of a UUID.
+        // A job's ID has the form of a UUID.
         let id = Uuid::parse_str(job.as_str()).unwrap_or_default();
         let mut record = Record::new(id, event, outcome);
         complete(&mut record);
@@ -435,33 +440,33 @@ fn names(several: &[JobSummary]) -> String {
     lines.join("\n")
 }
 
-impl Cancelled {
-    /// How the job stands, or will.
+impl CancelOutcome {
+    /// The state of the job now, or once it has ended.
     #[must_use]
     pub fn new_status(self) -> JobState {
         match self.state.has_ended() {
             true => self.state,
-            false => self.answer.new_status(),
+            false => self.response.new_status(),
         }
     }
 
-    /// It in words.
+    /// The outcome as a message.
     #[must_use]
     pub fn message(self) -> String {
-        match (self.answer, self.state) {
-            (CancelAnswer::Asked, JobState::Cancelled) => {
+        match (self.response, self.state) {
+            (CancelResponse::Requested, JobState::Cancelled) => {
                 "Job cancelled; nothing of it runs any more".to_owned()
             }
-            (CancelAnswer::Asked, state) if state.has_ended() => {
+            (CancelResponse::Requested, state) if state.has_ended() => {
                 format!("Job {state} before it could be cancelled")
             }
-            (CancelAnswer::Asked, _) => {
+            (CancelResponse::Requested, _) => {
                 "Cancellation requested; its worker has not ended its turn \
                 yet. If the worker has died, so has Codex, and the job is cancelled when the \
                 worker's lease ends"
                     .to_owned()
             }
-            (answer, _) => answer.message(),
+            (response, _) => response.message(),
         }
     }
 }

@@ -9,44 +9,44 @@ use std::time::SystemTime;
 use agent_team::logic::ThreadName;
 use agent_team::logic::registry::Entry;
 use agent_team::registry;
-use codex_engine::rollouts::{self, Found};
+use codex_engine::rollouts::{self, Matches};
 use codex_protocol::codex::ThreadId;
 use common::duration::ago;
 use common::text::one_line;
 use safe_files::state_file::FileError;
 
-/// How much of an id stands for it at least, in characters.
+/// The shortest prefix of an ID, in characters.
 const SHORTEST: usize = 8;
 
-/// How many threads are named that begin alike.
+/// The most threads that are listed for an ambiguous prefix.
 const NAMED: usize = 10;
 
-/// How much of a prompt is shown, in bytes.
+/// The limit of a prompt in that list, in bytes.
 const PROMPT: usize = 60;
 
-/// How the id of a Codex thread begins; all of it is fine too.
+/// A prefix of the ID of a Codex thread, or the whole ID.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ThreadPrefix(String);
 
-/// Why a text is not the beginning of a thread's id.
+/// The error of a malformed prefix of a thread's ID.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{0:?} is no thread: give the id of one, such as 0199a213-81c0-7800-8aa1-bbab2a035a53, or how \
      it begins, {SHORTEST} characters or more"
 )]
-pub struct NotAThread(String);
+pub struct BadThreadPrefix(String);
 
 impl FromStr for ThreadPrefix {
-    type Err = NotAThread;
+    type Err = BadThreadPrefix;
 
-    fn from_str(text: &str) -> Result<Self, NotAThread> {
-        // The rest is made up, so that what is there is held to the form of an id.
+    fn from_str(text: &str) -> Result<Self, BadThreadPrefix> {
+        // Complete the prefix to a whole ID, so that the form of an ID is checked.
         let rest = "00000000-0000-0000-0000-000000000000".get(text.len()..);
         let is_prefix = text.len() >= SHORTEST
             && rest.is_some_and(|rest| ThreadId::parse(&format!("{text}{rest}")).is_ok());
         match is_prefix {
             true => Ok(Self(text.to_ascii_lowercase())),
-            false => Err(NotAThread(one_line(text, 100))),
+            false => Err(BadThreadPrefix(one_line(text, 100))),
         }
     }
 }
@@ -57,16 +57,16 @@ impl fmt::Display for ThreadPrefix {
     }
 }
 
-/// Why a beginning stands for no thread.
+/// An error of resolving a thread by ID prefix.
 #[derive(Debug, thiserror::Error)]
-pub enum NoThread {
+pub enum ThreadPrefixError {
     /// No thread begins with it.
     #[error(
         "there is no thread {prefix} in {}; `codex-mcp threads` lists those that there are",
         sessions.display()
     )]
     Unknown {
-        /// What was given.
+        /// The prefix.
         prefix: String,
         /// The directory that was searched.
         sessions: PathBuf,
@@ -74,7 +74,7 @@ pub enum NoThread {
     /// Several threads begin with it.
     #[error("several threads begin with {prefix}; give more of the id:\n{known}")]
     Ambiguous {
-        /// What was given.
+        /// The prefix.
         prefix: String,
         /// The threads, a line each.
         known: String,
@@ -85,41 +85,46 @@ pub enum NoThread {
 }
 
 impl ThreadPrefix {
-    /// The thread, if it is all of its id.
+    /// The whole ID, if the prefix is one.
     pub fn whole(&self) -> Option<ThreadId> {
         ThreadId::parse(&self.0).ok()
     }
 
-    /// Whether a thread's id begins so.
+    /// Whether the ID of a thread has this prefix.
     pub fn fits(&self, thread: &ThreadId) -> bool {
         thread.as_str().starts_with(&self.0)
     }
 
-    /// The thread of which Codex in this home has a rollout.
+    /// Resolves the prefix among the threads that have a rollout in `codex_home`.
     ///
     /// # Errors
     ///
-    /// [`NoThread`], if there is none, or more than one.
-    pub fn resolve(&self, codex_home: &Path, atm_home: &Path) -> Result<ThreadId, NoThread> {
+    /// [`ThreadPrefixError`], if there is none, or more than one.
+    pub fn resolve(
+        &self,
+        codex_home: &Path,
+        atm_home: &Path,
+    ) -> Result<ThreadId, ThreadPrefixError> {
         self.resolve_with(Vec::new(), codex_home, atm_home)
     }
 
-    /// The same among these threads too, which need not have a rollout.
+    /// Like [`ThreadPrefix::resolve`], but also among live threads, which need not have a
+    /// rollout.
     ///
     /// # Errors
     ///
-    /// [`NoThread`], if there is none, or more than one.
+    /// [`ThreadPrefixError`], if there is none, or more than one.
     pub fn resolve_with(
         &self,
         live: Vec<ThreadId>,
         codex_home: &Path,
         atm_home: &Path,
-    ) -> Result<ThreadId, NoThread> {
+    ) -> Result<ThreadId, ThreadPrefixError> {
         let prefix = self.0.clone();
         match rollouts::starting_with(codex_home, &self.0) {
-            Found::All(ids) => match with_live(ids, live).as_slice() {
+            Matches::All(ids) => match with_live(ids, live).as_slice() {
                 [only] => Ok(only.clone()),
-                [] => Err(NoThread::Unknown {
+                [] => Err(ThreadPrefixError::Unknown {
                     prefix,
                     sessions: codex_home.join("sessions"),
                 }),
@@ -128,11 +133,11 @@ impl ThreadPrefix {
                     let ids = several.iter().map(ThreadId::as_str);
                     let lines = ids.map(|id| line(id, entries.get(id)));
                     let known = listed(lines.collect());
-                    Err(NoThread::Ambiguous { prefix, known })
+                    Err(ThreadPrefixError::Ambiguous { prefix, known })
                 }
             },
-            // Codex looks for it in its own way.
-            Found::TooMany => self.whole().ok_or(NoThread::Unknown {
+            // Codex itself can find a whole ID.
+            Matches::TooMany => self.whole().ok_or(ThreadPrefixError::Unknown {
                 prefix,
                 sessions: codex_home.join("sessions"),
             }),
@@ -140,7 +145,7 @@ impl ThreadPrefix {
     }
 }
 
-/// All of them, each once.
+/// All threads, sorted and without duplicates.
 fn with_live(ids: Vec<ThreadId>, live: Vec<ThreadId>) -> Vec<ThreadId> {
     let mut all = ids;
     all.extend(live);
@@ -149,13 +154,13 @@ fn with_live(ids: Vec<ThreadId>, live: Vec<ThreadId>) -> Vec<ThreadId> {
     all
 }
 
-/// The thread of this name, or the one in the registries of all identities whose name
-/// begins so. A name that no registry has is left as it is.
+/// Resolves a thread by name or name prefix in the registries of all identities. A name that no
+/// registry has is returned unchanged.
 ///
 /// # Errors
 ///
-/// [`NoThread`], if several begin so, or the registries cannot be read.
-pub fn in_registry(atm_home: &Path, name: &ThreadName) -> Result<ThreadName, NoThread> {
+/// [`ThreadPrefixError`], if several names have the prefix, or the registries cannot be read.
+pub fn in_registry(atm_home: &Path, name: &ThreadName) -> Result<ThreadName, ThreadPrefixError> {
     let entries = registered(atm_home, name.as_str())?;
     if entries.contains_key(name.as_str()) {
         return Ok(name.clone());
@@ -166,7 +171,7 @@ pub fn in_registry(atm_home: &Path, name: &ThreadName) -> Result<ThreadName, NoT
         (Some(only), None) => Ok(only.thread_id.clone()),
         (Some(_), Some(_)) => {
             let lines = entries.iter().map(|(id, entry)| line(id, Some(entry)));
-            Err(NoThread::Ambiguous {
+            Err(ThreadPrefixError::Ambiguous {
                 prefix: name.to_string(),
                 known: listed(lines.collect()),
             })
@@ -174,7 +179,7 @@ pub fn in_registry(atm_home: &Path, name: &ThreadName) -> Result<ThreadName, NoT
     }
 }
 
-/// The threads in all registries whose ids begin so. One that cannot be read has none.
+/// The threads with an ID prefix in all registries. Unreadable registries are skipped.
 fn registered(atm_home: &Path, prefix: &str) -> Result<BTreeMap<String, Entry>, FileError> {
     let documents = registry::all(atm_home)?.filter_map(|(_, document)| document.ok());
     let mut found = BTreeMap::new();

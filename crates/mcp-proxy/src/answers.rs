@@ -9,20 +9,20 @@ use mcp_server::error::ToolError;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
 
-use crate::logic::{Answer, Call, Failure, Limits};
+use crate::logic::{Answer, CallInfo, Failure, RouterTimeouts};
 
-/// What calls of `codex mcp-server`'s tools answer, as their output schemas want it.
+/// The members that the output schemas of `codex mcp-server`'s tools require.
 const REQUIRED: [&str; 2] = ["threadId", "content"];
 
-/// An answer as a message, without what ends it.
-pub(super) fn message(id: &RequestId, answer: Answer, limits: &Limits) -> Vec<u8> {
+/// An answer as a message, without its line end.
+pub(super) fn message(id: &RequestId, answer: Answer, timeouts: &RouterTimeouts) -> Vec<u8> {
     let in_use = format!("the id {id} is already in use; give each request an id of its own");
     match answer {
         Answer::Result(result) => response(id, &result),
-        Answer::Failed { call, why } => response(id, &failed(call, &why, limits)),
+        Answer::Failed { call, why } => response(id, &failed(call, &why, timeouts)),
         Answer::Declined { call, question } => response(id, &declined(call, question)),
         Answer::Error { method, why } => {
-            let error = explained(&method, &why, limits.request);
+            let error = error_of(&method, &why, timeouts.request);
             let data = Value::Object(error.details());
             refusal(Some(id), code::INTERNAL_ERROR, &error.text(), Some(data))
         }
@@ -30,7 +30,7 @@ pub(super) fn message(id: &RequestId, answer: Answer, limits: &Limits) -> Vec<u8
             let text = format!("codex mcp-server does not answer {method}");
             refusal(Some(id), code::METHOD_NOT_FOUND, &text, None)
         }
-        // Names no id: the client would take it for the answer to the first.
+        // The refusal names no ID: the client would take it for the answer to the first request.
         Answer::IdInUse => refusal(None, code::INVALID_REQUEST, &in_use, None),
         Answer::IdSpent => refusal(Some(id), code::INVALID_REQUEST, &in_use, None),
         Answer::TooMany => {
@@ -40,12 +40,12 @@ pub(super) fn message(id: &RequestId, answer: Answer, limits: &Limits) -> Vec<u8
     }
 }
 
-/// What a tool of ours answers.
+/// The response with the result of one of our tools.
 pub(super) fn tool_result(id: &RequestId, result: &CallToolResult) -> Vec<u8> {
     response(id, &as_value(result))
 }
 
-/// Without the member that only results of MCP 2026-07-28 have.
+/// The result without the member that only MCP 2026-07-28 has.
 fn as_value(result: &CallToolResult) -> Value {
     let mut value = json!(result);
     if let Some(members) = value.as_object_mut() {
@@ -59,7 +59,7 @@ fn response(id: &RequestId, result: &Value) -> Vec<u8> {
     message.to_string().into_bytes()
 }
 
-/// An error; without an id where none can be named.
+/// An error response; without an ID where none can be named.
 pub(super) fn refusal(
     id: Option<&RequestId>,
     code: i64,
@@ -74,8 +74,8 @@ pub(super) fn refusal(
     message.to_string().into_bytes()
 }
 
-/// Why a request came to nothing; `what` it was, and how long it was waited for.
-fn explained(what: &str, why: &Failure, waited: Duration) -> ToolError {
+/// The error of a failed request; `what` names the request, and `waited` its time limit.
+fn error_of(what: &str, why: &Failure, waited: Duration) -> ToolError {
     let (code, text) = match why {
         Failure::TimedOut => (
             Code::CodexSilent,
@@ -91,7 +91,7 @@ fn explained(what: &str, why: &Failure, waited: Duration) -> ToolError {
         Failure::OutOfStep => (
             Code::ThreadOutOfStep,
             "an earlier turn of this thread failed, and codex mcp-server answers each further \
-             prompt with what came of the one before"
+prompt with the result of the one before"
                 .to_owned(),
         ),
         Failure::NotStarted => (
@@ -117,14 +117,14 @@ fn explained(what: &str, why: &Failure, waited: Duration) -> ToolError {
     ToolError::new(code, text)
 }
 
-fn failed(call: Call, why: &Failure, limits: &Limits) -> Value {
+fn failed(call: CallInfo, why: &Failure, timeouts: &RouterTimeouts) -> Value {
     let error = match why {
         Failure::TimedOut => {
-            let waited = limits.call.as_secs();
+            let waited = timeouts.call.as_secs();
             let text = format!("the call took longer than {waited} s and was cancelled");
             ToolError::new(Code::Timeout, text)
         }
-        why => explained("the call", why, limits.call),
+        why => error_of("the call", why, timeouts.call),
     };
     let error = error.with_partial(call.partial);
     let thread = call.thread.and_then(|id| ThreadId::parse(&id).ok());
@@ -135,8 +135,8 @@ fn failed(call: Call, why: &Failure, limits: &Limits) -> Value {
     complete(error.into_result())
 }
 
-/// A call that came back because nobody can be asked what Codex asks.
-fn declined(call: Call, question: Value) -> Value {
+/// The result of a call that returns early because the client cannot answer Codex's question.
+fn declined(call: CallInfo, question: Value) -> Value {
     let asked = question.get("message").and_then(Value::as_str);
     let asked = asked.unwrap_or("Codex asked something.");
     let mut text = format!(
@@ -162,7 +162,7 @@ fn declined(call: Call, question: Value) -> Value {
     complete(result)
 }
 
-/// The question, without what only a form needs.
+/// The question without the members that only a form needs.
 fn action(mut question: Value) -> Value {
     if let Some(question) = question.as_object_mut() {
         question.remove("requestedSchema");
@@ -172,7 +172,7 @@ fn action(mut question: Value) -> Value {
     question
 }
 
-/// Clients check results against the child's output schemas, errors too.
+/// Adds the required members: clients check results against the child's output schemas, errors too.
 fn complete(mut result: CallToolResult) -> Value {
     if let Some(Value::Object(structured)) = &mut result.structured_content {
         for member in REQUIRED {
@@ -188,14 +188,14 @@ fn complete(mut result: CallToolResult) -> Value {
 mod tests {
     use crate::answers::*;
 
-    const LIMITS: Limits = Limits {
+    const LIMITS: RouterTimeouts = RouterTimeouts {
         call: Duration::from_secs(300),
         approval: Duration::from_secs(60),
         request: Duration::from_secs(30),
     };
 
-    fn call(thread: Option<&str>) -> Call {
-        Call {
+    fn call(thread: Option<&str>) -> CallInfo {
+        CallInfo {
             thread: thread.map(str::to_owned),
             partial: "half".to_owned(),
         }
@@ -207,9 +207,9 @@ mod tests {
     }
 
     #[test]
-    fn results_fit_the_output_schema_also_when_they_are_errors() {
+    fn results_and_errors_match_the_output_schema() {
         let thread = "0199a213-81c0-7800-8aa1-bbab2a035a53";
-        for (given, told) in [(None, ""), (Some(thread), thread)] {
+        for (given, expected) in [(None, ""), (Some(thread), thread)] {
             for why in [
                 Failure::TimedOut,
                 Failure::Busy,
@@ -225,14 +225,14 @@ mod tests {
                 let call = call(given);
                 let result = &shown(Answer::Failed { call, why })["result"];
                 assert_eq!(result["isError"], true);
-                assert_eq!(result["structuredContent"]["threadId"], told);
+                assert_eq!(result["structuredContent"]["threadId"], expected);
                 assert_eq!(result["structuredContent"]["content"], "half");
             }
             let question = json!({ "message": "Allow?", "requestedSchema": {} });
             let call = call(given);
             let result = &shown(Answer::Declined { call, question })["result"];
             let structured = &result["structuredContent"];
-            assert_eq!(structured["threadId"], told);
+            assert_eq!(structured["threadId"], expected);
             assert_eq!(structured["status"], "waiting_approval");
             assert_eq!(
                 structured["actions"],
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_came_to_nothing_is_told_with_its_code() {
+    fn failed_request_is_answered_with_its_error_code() {
         let method = "made/up".to_owned();
         let why = Failure::Gone("exited with code 3".to_owned());
         let error = &shown(Answer::Error { method, why })["error"];
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_is_in_use_is_not_named() {
+    fn refusal_of_an_id_in_use_has_no_id() {
         assert_eq!(shown(Answer::IdInUse)["id"], Value::Null);
     }
 }

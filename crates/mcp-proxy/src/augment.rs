@@ -1,5 +1,4 @@
-//! What is added to calls of the child's `codex`. What is there already stays as it
-//! came.
+//! Adds settings to calls of the child's `codex`. Members that a call has keep their bytes.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -10,7 +9,7 @@ use codex_config::profile::ProfileName;
 use codex_config::trust::{TrustError, directory_trust};
 use codex_engine::EngineError;
 use codex_engine::command::{AddedInstructions, Settings as EngineSettings};
-use codex_engine::confinement::{Conversation, Wanted, Workplace, left_out};
+use codex_engine::confinement::{Conversation, RequestedSettings, ThreadContext, left_out};
 use codex_protocol::codex::{SandboxMode, ThreadSettings};
 use codex_protocol::rpc::Message;
 use mcp_server::defaults::{Additions, Defaults};
@@ -23,14 +22,15 @@ use settings::bounds::{Bounds, OutOfBounds};
 
 use crate::logic::replace_part;
 use crate::members::Members;
-use crate::recorder::Beginning;
+use crate::recorder::ThreadStart;
 
-/// The tool that begins a thread. `codex-reply` can't be given anything.
+/// The tool that begins a thread. `codex-reply` takes no settings.
 const TOOL: &str = "codex";
 
 const INSTRUCTIONS: &str = "developer-instructions";
 
-/// What the caller calls the thread: for our record, and none of the child's arguments.
+/// The caller's name for the thread. It is for our records, and not an argument of the child's
+/// tool.
 const TAG: &str = "tag";
 
 #[derive(Deserialize)]
@@ -41,87 +41,86 @@ struct Call<'a> {
     arguments: &'a RawValue,
 }
 
-/// A call that is to begin a thread.
-pub(super) struct Added {
-    /// The call with what it doesn't say, if there is something to say.
+/// A call that begins a thread, with its additions.
+pub(super) struct AugmentedCall {
+    /// The call with the additions, if there are any.
     pub(super) bytes: Option<Vec<u8>>,
-    /// How the thread is begun.
-    pub(super) beginning: Beginning,
-    /// What the repository brings and is not used.
+    /// The settings of the new thread.
+    pub(super) thread_start: ThreadStart,
+    /// A warning about files of the repository that are not used.
     pub(super) warning: Option<String>,
 }
 
-/// By what calls are changed that begin threads.
+/// Changes calls that begin threads.
 #[derive(Debug, Clone)]
-pub(super) struct Rules {
+pub(super) struct Augmenter {
     pub(super) defaults: Defaults,
     pub(super) bounds: Bounds,
-    /// Where Codex's own configuration is.
+    /// The directory of Codex's own configuration.
     pub(super) codex_home: PathBuf,
 }
 
-impl Rules {
-    /// What is added to a message, if it is to begin a thread. Arguments that don't have
-    /// the shape which the child wants are left for it to refuse. Files of the directory
-    /// are read.
+impl Augmenter {
+    /// The additions to a message that begins a thread; `None` for any other message. Arguments of
+    /// a wrong shape are left for the child to refuse. Reads files of the directory.
     ///
     /// # Errors
     ///
-    /// [`ToolError`] for a call that asks for more than the client may have, or whose
-    /// directory the user's trust can't be found out for.
-    pub(super) fn augmented(
+    /// [`ToolError`] for a call that asks for more than the bounds allow, or if the user's trust in
+    /// its directory can't be determined.
+    pub(super) fn augment(
         &self,
         bytes: &[u8],
         message: &Message<'_>,
-    ) -> Result<Option<Added>, ToolError> {
-        let Some((arguments, given)) = beginning_call(message) else {
+    ) -> Result<Option<AugmentedCall>, ToolError> {
+        let Some((arguments, given)) = starting_call(message) else {
             return Ok(None);
         };
         let mut additions = self.defaults.additions(&given);
-        bound(&given, &mut additions, &self.bounds)?;
-        without_links(&given, &mut additions);
+        apply_bounds(&given, &mut additions, &self.bounds)?;
+        resolve_links(&given, &mut additions);
         let warning =
             state_trust(&given, &mut additions, &self.codex_home).map_err(EngineError::from)?;
-        let beginning = beginning(&given, &additions.arguments);
+        let thread_start = thread_start(&given, &additions.arguments);
         let longer = with_additions(arguments.get(), additions);
         let bytes = longer.and_then(|longer| replace_part(bytes, arguments.get(), &longer));
-        Ok(Some(Added {
+        Ok(Some(AugmentedCall {
             bytes,
-            beginning,
+            thread_start,
             warning,
         }))
     }
 }
 
-/// Whether a message is to begin a thread.
+/// Whether a message begins a thread.
 pub(super) fn begins_thread(message: &Message<'_>) -> bool {
-    beginning_call(message).is_some()
+    starting_call(message).is_some()
 }
 
-/// Says whether the user trusts the directory, in place of what the call says of that, and
-/// tells what is not used.
+/// States whether the user trusts the directory, in place of any such claim of the call, and
+/// returns a warning about unused files.
 ///
-/// This server records no trust (0.104.0 and 0.153.4). So a directory that is not trusted
-/// is named only if it has something that Codex would use: its own list can have the
-/// directory, and a `.git` that leads to a listed repository.
+/// `codex mcp-server` records no trust (0.104.0 and 0.153.4). So an untrusted directory is named
+/// only if it has files that Codex would use: Codex's own list can have the directory, and a `.git`
+/// that leads to a listed repository.
 fn state_trust(
     given: &Map<String, Value>,
     additions: &mut Additions,
     codex_home: &Path,
 ) -> Result<Option<String>, TrustError> {
-    let said = |name: &str| {
+    let value_of = |name: &str| {
         let added = additions.arguments.get(name);
         added.or_else(|| given.get(name).filter(|value| !value.is_null()))
     };
-    let text = |name: &str| said(name).and_then(Value::as_str);
-    let (says_sandbox, says_policy) = (said("sandbox"), said("approval-policy"));
-    let (says_sandbox, says_policy) = (says_sandbox.is_some(), says_policy.is_some());
+    let text = |name: &str| value_of(name).and_then(Value::as_str);
+    let (has_sandbox, has_policy) = (value_of("sandbox"), value_of("approval-policy"));
+    let (has_sandbox, has_policy) = (has_sandbox.is_some(), has_policy.is_some());
     let user = UserConfig::read(codex_home);
     let trust = directory_trust(Path::new(text("cwd").unwrap_or(".")), &user)?;
     let profile = text("profile").and_then(|name| ProfileName::try_from(name.to_owned()).ok());
     let warning = left_out(&trust);
     let configured = user.layers(profile.as_ref(), Some(&trust));
-    let workplace = Workplace {
+    let workplace = ThreadContext {
         conversation: match warning {
             Some(_) => Conversation::New,
             None => Conversation::Resumed,
@@ -138,27 +137,27 @@ fn state_trust(
         additions.configured = configured_instructions(&before, &configured);
     }
     let (mut sandbox, mut policy) = (None, None);
-    workplace.state_trust(&mut Wanted {
+    workplace.state_trust(&mut RequestedSettings {
         sandbox: &mut sandbox,
         approval_policy: &mut policy,
         config: &mut config,
     });
     let arguments = &mut additions.arguments;
-    if let (Some(sandbox), false) = (sandbox, says_sandbox) {
+    if let (Some(sandbox), false) = (sandbox, has_sandbox) {
         arguments.insert("sandbox".to_owned(), json!(sandbox));
     }
-    if let (Some(policy), false) = (policy, says_policy) {
+    if let (Some(policy), false) = (policy, has_policy) {
         arguments.insert("approval-policy".to_owned(), json!(policy));
     }
     let claims = before.keys().filter(|key| !config.contains_key(*key));
-    additions.without = claims.cloned().collect();
+    additions.removed = claims.cloned().collect();
     config.retain(|key, value| before.get(key) != Some(value));
     additions.config = config;
     Ok(warning)
 }
 
 /// The arguments of a call that begins a thread.
-fn beginning_call<'a>(message: &Message<'a>) -> Option<(&'a RawValue, Map<String, Value>)> {
+fn starting_call<'a>(message: &Message<'a>) -> Option<(&'a RawValue, Map<String, Value>)> {
     let Message::Request { method, params, .. } = message else {
         return None;
     };
@@ -173,8 +172,8 @@ fn beginning_call<'a>(message: &Message<'a>) -> Option<(&'a RawValue, Map<String
     Some((arguments, given))
 }
 
-/// Brings a call and what is added to it within the bounds.
-fn bound(
+/// Narrows a call and its additions to the bounds.
+fn apply_bounds(
     given: &Map<String, Value>,
     additions: &mut Additions,
     bounds: &Bounds,
@@ -187,30 +186,32 @@ fn bound(
     let profile = text("profile").map(|name| {
         ProfileName::try_from(name.to_owned()).map_err(|_| bounds.refused_key("profile"))
     });
-    let said = EngineSettings {
+    let requested = EngineSettings {
         thread: ThreadSettings {
             cwd: text("cwd").map(PathBuf::from),
-            sandbox: mode(given.get("sandbox")),
+            sandbox: sandbox_mode(given.get("sandbox")),
             config: config.unwrap_or_default(),
             ..ThreadSettings::default()
         },
         profile: profile.transpose()?,
         ..EngineSettings::default()
     };
-    let under = |mut said: EngineSettings| {
+    let with_additions = |mut settings: EngineSettings| {
         let added = &additions.arguments;
-        let thread = &mut said.thread;
+        let thread = &mut settings.thread;
         let cwd = || Some(PathBuf::from(added.get("cwd")?.as_str()?));
-        thread.sandbox = thread.sandbox.or_else(|| mode(added.get("sandbox")));
+        thread.sandbox = thread
+            .sandbox
+            .or_else(|| sandbox_mode(added.get("sandbox")));
         thread.cwd = thread.cwd.take().or_else(cwd);
-        said
+        settings
     };
-    let bounded = bounds.bound_over(said, under)?.thread;
+    let bounded = bounds.bound_over(requested, with_additions)?.thread;
     let arguments = &mut additions.arguments;
     if let Some(sandbox) = bounded.sandbox {
         arguments.insert("sandbox".to_owned(), json!(sandbox));
     }
-    if bounds.of_the_sandbox().is_some() {
+    if bounds.sandbox_escape_bound().is_some() {
         arguments.insert("approval-policy".to_owned(), json!("never"));
     }
     if let (Some(cwd), Some(_)) = (bounded.cwd, &bounds.directories) {
@@ -219,9 +220,9 @@ fn bound(
     Ok(())
 }
 
-/// Names the directory without links, if there are any: what is checked before each
-/// prompt has to be what the child works in.
-fn without_links(given: &Map<String, Value>, additions: &mut Additions) {
+/// Resolves links in the path of the directory: the directory that is checked before each prompt
+/// has to be the one in which the child works.
+fn resolve_links(given: &Map<String, Value>, additions: &mut Additions) {
     let added = &mut additions.arguments;
     let cwd = added.get("cwd").or_else(|| given.get("cwd"));
     let Some(cwd) = cwd.and_then(Value::as_str) else {
@@ -234,11 +235,11 @@ fn without_links(given: &Map<String, Value>, additions: &mut Additions) {
     }
 }
 
-fn mode(value: Option<&Value>) -> Option<SandboxMode> {
+fn sandbox_mode(value: Option<&Value>) -> Option<SandboxMode> {
     serde_json::from_value(value?.clone()).ok()
 }
 
-/// The arguments of a call with more of them.
+/// The arguments of a call with the additions; `None` if nothing changes.
 fn with_additions(arguments: &str, additions: Additions) -> Option<String> {
     let mut members: Members<'_> = serde_json::from_str(arguments).ok()?;
     let tagged = members.get(TAG).is_some();
@@ -249,11 +250,13 @@ fn with_additions(arguments: &str, additions: Additions) -> Option<String> {
     for (name, value) in additions.arguments {
         members.set(&name, value.to_string());
     }
-    if !additions.config.is_empty() || !additions.without.is_empty() {
-        let had = members.get("config").filter(|had| *had != "null");
-        let had = had.unwrap_or("{}");
-        let mut config: Members<'_> = serde_json::from_str(had).ok()?;
-        for name in &additions.without {
+    if !additions.config.is_empty() || !additions.removed.is_empty() {
+        let config_text = members
+            .get("config")
+            .filter(|config_text| *config_text != "null");
+        let config_text = config_text.unwrap_or("{}");
+        let mut config: Members<'_> = serde_json::from_str(config_text).ok()?;
+        for name in &additions.removed {
             config.remove(name);
         }
         for (name, value) in additions.config {
@@ -262,25 +265,25 @@ fn with_additions(arguments: &str, additions: Additions) -> Option<String> {
         let config = config.to_string();
         members.set("config", config);
     }
-    let said = members.get(INSTRUCTIONS).unwrap_or("null");
-    let said: Option<String> = serde_json::from_str(said).ok()?;
+    let instructions = members.get(INSTRUCTIONS).unwrap_or("null");
+    let instructions: Option<String> = serde_json::from_str(instructions).ok()?;
     let added = AddedInstructions {
         before: additions.before,
         behind: additions.behind,
     };
-    if let Some(all) = added.around(said, || additions.configured) {
+    if let Some(all) = added.around(instructions, || additions.configured) {
         members.set(INSTRUCTIONS, Value::from(all).to_string());
     }
     Some(members.to_string())
 }
 
-/// How a thread is begun by a call with these arguments and what is added to them.
-fn beginning(given: &Map<String, Value>, added: &Map<String, Value>) -> Beginning {
+/// The settings of the thread that a call with these arguments and additions begins.
+fn thread_start(given: &Map<String, Value>, added: &Map<String, Value>) -> ThreadStart {
     let text = |name: &str| {
         let value = added.get(name).or_else(|| given.get(name))?;
         value.as_str().map(str::to_owned)
     };
-    Beginning {
+    ThreadStart {
         cwd: text("cwd").map(PathBuf::from),
         settings: Settings {
             model: text("model"),
@@ -312,8 +315,8 @@ mod tests {
         Defaults::read(&threads).unwrap()
     }
 
-    fn rules(defaults: Defaults, bounds: Bounds) -> Rules {
-        Rules {
+    fn augmenter(defaults: Defaults, bounds: Bounds) -> Augmenter {
+        Augmenter {
             defaults,
             bounds,
             codex_home: "/nonexistent".into(),
@@ -323,13 +326,13 @@ mod tests {
     fn call(params: &str) -> Option<String> {
         let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
         let message = Message::read(line.as_bytes()).unwrap();
-        let added = rules(defaults(), Bounds::default()).augmented(line.as_bytes(), &message);
+        let added = augmenter(defaults(), Bounds::default()).augment(line.as_bytes(), &message);
         let added = added.unwrap()?;
         Some(String::from_utf8(added.bytes?).unwrap())
     }
 
     #[test]
-    fn what_is_there_stays_as_it_was_written() {
+    fn given_arguments_keep_their_bytes() {
         let longer = call(
             r#"{"name":"codex","_meta":{"n":1.50},"arguments":{"z":1e2,"prompt":"\u00fc","config":{"b":1.0}}}"#,
         );
@@ -340,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_null_is_as_if_it_were_not_there() {
+    fn null_arguments_count_as_missing() {
         let longer = call(
             r#"{"name":"codex","arguments":{"model":null,"config":null,"prompt":"x","tag":"t"}}"#,
         );
@@ -352,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn call_is_brought_within_the_bounds_or_refused() {
+    fn call_is_narrowed_to_the_bounds_or_refused() {
         let bounds = Bounds {
             max_sandbox: Some(SandboxMode::WorkspaceWrite),
             directories: Some(vec!["/".into()]),
@@ -363,8 +366,8 @@ mod tests {
                 r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"codex","arguments":{arguments}}}}}"#
             );
             let message = Message::read(line.as_bytes()).unwrap();
-            let rules = rules(Defaults::default(), bounds.clone());
-            let added = rules.augmented(line.as_bytes(), &message);
+            let augmenter = augmenter(Defaults::default(), bounds.clone());
+            let added = augmenter.augment(line.as_bytes(), &message);
             let bytes = added.map(|added| added.unwrap().bytes.unwrap());
             bytes.map(|bytes| serde_json::from_slice::<Value>(&bytes).unwrap())
         };
@@ -384,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn trust_that_a_call_claims_is_taken_out() {
+    fn trust_claimed_by_a_call_is_removed() {
         let sent = |config: &str| {
             let call_text = format!(
                 r#"{{"name":"codex","arguments":{{"model":"m","config":{{"model_reasoning_effort":"low",{config}}}}}}}"#
@@ -406,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn other_calls_are_left_alone() {
+    fn other_calls_are_not_changed() {
         for params in [
             r#"{"name":"codex-reply","arguments":{"prompt":"x"}}"#,
             r#"{"name":"codex","arguments":5}"#,

@@ -1,4 +1,4 @@
-//! Where the child's threads work, so that none is prompted whose directory was replaced.
+//! The directories of the child's threads. A thread whose directory was replaced is not prompted.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 
 use crate::logic::Note;
 
-/// Of how many threads the directory is known. Of others, only the child knows it.
-const THREADS: usize = 10_000;
+/// The most threads whose directories are remembered. The directories of others are not checked.
+const MAX_THREADS: usize = 10_000;
 
 /// The tool that prompts a thread again.
 const TOOL: &str = "codex-reply";
@@ -26,38 +26,38 @@ struct Call {
 struct Arguments {
     #[serde(rename = "threadId")]
     thread: Option<String>,
-    /// The older name of the same.
+    /// The older name of `threadId`.
     #[serde(rename = "conversationId")]
     conversation: Option<String>,
 }
 
 /// The directories of calls that begin threads, and of their threads; resolved.
 #[derive(Debug, Default)]
-pub(super) struct Directories {
+pub(super) struct ThreadDirectories {
     calls: HashMap<RequestId, PathBuf>,
     threads: HashMap<String, PathBuf>,
 }
 
-impl Directories {
-    /// Notes where a call begins a thread.
-    pub(super) fn begins(&mut self, message: &Message<'_>, cwd: Option<&Path>) {
+impl ThreadDirectories {
+    /// Remembers the directory of a call that begins a thread.
+    pub(super) fn note_start(&mut self, message: &Message<'_>, cwd: Option<&Path>) {
         if let Message::Request { id, .. } = message {
             let cwd = directory::resolved(cwd.unwrap_or(Path::new("")));
             self.calls.insert(id.clone(), cwd);
         }
     }
 
-    /// Hears what has become of a call.
-    pub(super) fn hear(&mut self, note: &Note) {
+    /// Follows the start of a thread and the end of a call.
+    pub(super) fn apply(&mut self, note: &Note) {
         match note {
-            Note::Began { call, thread } => {
+            Note::ThreadStarted { call, thread } => {
                 if let Some(cwd) = self.calls.remove(call)
-                    && self.threads.len() < THREADS
+                    && self.threads.len() < MAX_THREADS
                 {
                     self.threads.insert(thread.clone(), cwd);
                 }
             }
-            Note::Over { call, .. } => drop(self.calls.remove(call)),
+            Note::CallEnded { call, .. } => drop(self.calls.remove(call)),
             _ => {}
         }
     }
@@ -73,7 +73,7 @@ impl Directories {
                 method,
                 params: Some(params),
                 ..
-            } if method == "tools/call" => prompted(params),
+            } if method == "tools/call" => prompted_thread(params),
             _ => None,
         };
         let cwd = thread.and_then(|thread| self.threads.get(&thread));
@@ -81,7 +81,7 @@ impl Directories {
     }
 }
 
-fn prompted(params: &RawValue) -> Option<String> {
+fn prompted_thread(params: &RawValue) -> Option<String> {
     let call: Call = serde_json::from_str(params.get()).ok()?;
     let Arguments {
         thread,

@@ -1,20 +1,20 @@
-//! The tools of `codex mcp-server`, for the moment before it has told them.
+//! The tools of `codex mcp-server`, to list before it has answered.
 
 use codex_protocol::codex::Release;
 use mcp_server::tools::definition::{object, tool};
 use rmcp::model::Tool;
 use serde_json::{Map, Value, json};
 
-/// The first release with the parameters of the last one. Before it, or the one
-/// before that, there are more.
+/// The first release that is assumed to have the parameters of the last one. Earlier releases have
+/// more.
 const FEWER_PARAMETERS: Release = Release::new(0, 150, 0);
 
 /// The first release that is known to tell the thread in its results; 0.74.0 does
 /// not.
 const TELLS_THREADS: Release = Release::new(0, 104, 0);
 
-/// As 0.66.0, 0.104.0 and 0.153.4, the last that has them, give them, in our own
-/// words.
+/// The tools of 0.66.0, 0.104.0 and 0.153.4, the last release that has them, with descriptions of
+/// our own.
 pub(super) fn known_tools(release: Option<Release>) -> [Tool; 2] {
     let before = |first| release.is_some_and(|release| release < first);
     let begin = match before(FEWER_PARAMETERS) {
@@ -48,7 +48,7 @@ pub(super) fn known_tools(release: Option<Release>) -> [Tool; 2] {
     ]
 }
 
-/// With profiles, older policies, and no objection to what it doesn't know.
+/// The schema with profiles, older policies, and unknown parameters allowed.
 fn codex_with_more() -> Value {
     let mut input = codex(&["untrusted", "on-failure", "on-request", "never"]);
     if let Some(properties) = input.pointer_mut("/properties")
@@ -82,7 +82,7 @@ fn codex(policies: &[&str]) -> Value {
     })
 }
 
-/// `names` are those of the thread; one of them is optional only if there are more.
+/// `names` are the parameters for the thread. A single one is required.
 fn codex_reply(names: &[&str]) -> Value {
     let mut properties = Map::new();
     let prompt = json!({ "type": "string", "description": "What to say next." });

@@ -1,4 +1,4 @@
-//! An object whose members are raw, in their order.
+//! A JSON object as raw members in their order.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,19 +13,19 @@ use serde_json::value::RawValue;
 pub(super) struct Members<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl Members<'_> {
-    /// What a member is, as JSON.
+    /// The value of a member, as JSON.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let mut members = self.0.iter();
         let (_, value) = members.find(|(other, _)| other == name)?;
         Some(value)
     }
 
-    /// Takes a member out.
+    /// Removes a member.
     pub(super) fn remove(&mut self, name: &str) {
         self.0.retain(|(other, _)| other != name);
     }
 
-    /// Sets a member to what is JSON, in its place or at the end.
+    /// Sets a member to a JSON text, in its place or at the end.
     pub(super) fn set(&mut self, name: &str, json: String) {
         let mut members = self.0.iter_mut();
         match members.find(|(other, _)| other == name) {

@@ -1,50 +1,50 @@
-//! What waits to be written to one side.
+//! The queue of messages to be written to one side.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mcp_server::deliveries::Then;
+use mcp_server::deliveries::AfterDelivery;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
-/// How much may wait before others do, in bytes: about what a pipe holds.
-const COMFORTABLE: usize = 64 * 1024;
+/// The size below which [`Outbox::wait_until_low`] returns, in bytes: about what a pipe holds.
+const LOW_WATER_MARK: usize = 64 * 1024;
 
-/// Where messages for one side are put. Putting never waits, so that one side that
-/// doesn't read never keeps the other from being heard.
+/// The queue of messages for one side. Adding one never waits, so that a side that does not read
+/// cannot block the other.
 pub(super) struct Outbox {
     messages: mpsc::UnboundedSender<Message>,
     shared: Arc<Shared>,
     limit: usize,
 }
 
-/// The other end, for whoever writes.
-pub(super) struct Outgoing {
+/// Writes the messages of an [`Outbox`].
+pub(super) struct OutboxWriter {
     messages: mpsc::UnboundedReceiver<Message>,
     shared: Arc<Shared>,
 }
 
 struct Message {
     bytes: Vec<u8>,
-    /// What is to be done once it has been written.
-    then: Option<Then>,
+    /// Run once the message has been written.
+    then: Option<AfterDelivery>,
 }
 
 #[derive(Default)]
 struct Shared {
-    /// How many bytes wait.
+    /// The number of bytes in the queue.
     waiting: AtomicUsize,
-    /// Woken when there are fewer, or when nobody writes any more.
-    fewer: Notify,
+    /// Woken when a message was written, or the writer has ended.
+    drained: Notify,
 }
 
 impl Outbox {
-    /// An outbox that is full with `limit` bytes.
-    pub(super) fn new(limit: usize) -> (Self, Outgoing) {
+    /// Creates an outbox that is full with `limit` bytes.
+    pub(super) fn new(limit: usize) -> (Self, OutboxWriter) {
         let (sender, messages) = mpsc::unbounded_channel();
         let shared = Arc::<Shared>::default();
-        let outgoing = Outgoing {
+        let writer = OutboxWriter {
             messages,
             shared: Arc::clone(&shared),
         };
@@ -53,21 +53,21 @@ impl Outbox {
             shared,
             limit,
         };
-        (outbox, outgoing)
+        (outbox, writer)
     }
 
-    /// Whether more waits than should; what is put in all the same is kept.
+    /// Whether the queue has reached its limit. Messages that are added nevertheless are kept.
     pub(super) fn is_full(&self) -> bool {
         self.shared.waiting.load(Ordering::Relaxed) >= self.limit
     }
 
-    /// Puts a message in. One for a side that has gone is dropped.
+    /// Adds a message. A message for a side that has gone is dropped.
     pub(super) fn put(&self, bytes: Vec<u8>) {
-        self.put_and(bytes, None);
+        self.put_then(bytes, None);
     }
 
-    /// The same, with what is to be done once it has been written and flushed.
-    pub(super) fn put_and(&self, bytes: Vec<u8>, then: Option<Then>) {
+    /// Adds a message, and runs `then` once it has been written and flushed.
+    pub(super) fn put_then(&self, bytes: Vec<u8>, then: Option<AfterDelivery>) {
         let length = bytes.len();
         self.shared.waiting.fetch_add(length, Ordering::Relaxed);
         if self.messages.send(Message { bytes, then }).is_err() {
@@ -75,22 +75,22 @@ impl Outbox {
         }
     }
 
-    /// Waits until little waits, for those who can make others wait.
-    pub(super) async fn settle(&self) {
+    /// Waits until the queue is short, or the writer has ended.
+    pub(super) async fn wait_until_low(&self) {
         loop {
-            let fewer = self.shared.fewer.notified();
+            let drained = self.shared.drained.notified();
             let waiting = self.shared.waiting.load(Ordering::Relaxed);
-            if waiting <= COMFORTABLE || self.messages.is_closed() {
+            if waiting <= LOW_WATER_MARK || self.messages.is_closed() {
                 return;
             }
-            fewer.await;
+            drained.await;
         }
     }
 }
 
-impl Outgoing {
-    /// Writes what comes, until `hang_up` is cancelled; what waits by then is still
-    /// written, and then the writer shut down.
+impl OutboxWriter {
+    /// Writes messages until `hang_up` is cancelled. Messages in the queue are still written then,
+    /// and the writer is shut down.
     pub(super) async fn write(
         mut self,
         mut writer: impl AsyncWrite + Unpin,
@@ -116,15 +116,15 @@ impl Outgoing {
             self.shared
                 .waiting
                 .fetch_sub(bytes.len(), Ordering::Relaxed);
-            self.shared.fewer.notify_one();
+            self.shared.drained.notify_one();
         }
     }
 }
 
-impl Drop for Outgoing {
+impl Drop for OutboxWriter {
     fn drop(&mut self) {
         self.messages.close();
-        self.shared.fewer.notify_one();
+        self.shared.drained.notify_one();
     }
 }
 
@@ -137,30 +137,30 @@ mod tests {
     use crate::outbox::*;
 
     #[tokio::test]
-    async fn what_waits_is_written_before_the_end() {
-        let (outbox, outgoing) = Outbox::new(10);
+    async fn queued_messages_are_written_before_the_end() {
+        let (outbox, writer) = Outbox::new(10);
         for text in ["a", "b"] {
             outbox.put(text.as_bytes().to_vec());
         }
         let hang_up = CancellationToken::new();
         hang_up.cancel();
         let mut written = Vec::new();
-        outgoing.write(&mut written, hang_up).await.unwrap();
+        writer.write(&mut written, hang_up).await.unwrap();
         assert_eq!(written, b"ab");
         outbox.put(vec![0; 100]);
         assert!(!outbox.is_full());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_can_wait_waits_for_a_side_that_does_not_read() {
-        let (outbox, outgoing) = Outbox::new(2 * COMFORTABLE);
-        outbox.put(vec![0; COMFORTABLE]);
-        outbox.settle().await;
-        outbox.put(vec![0; COMFORTABLE]);
+    async fn sender_waits_until_the_queue_is_low() {
+        let (outbox, writer) = Outbox::new(2 * LOW_WATER_MARK);
+        outbox.put(vec![0; LOW_WATER_MARK]);
+        outbox.wait_until_low().await;
+        outbox.put(vec![0; LOW_WATER_MARK]);
         assert!(outbox.is_full());
-        let patience = Duration::from_secs(60);
-        assert!(timeout(patience, outbox.settle()).await.is_err());
-        drop(outgoing);
-        outbox.settle().await;
+        let limit = Duration::from_secs(60);
+        assert!(timeout(limit, outbox.wait_until_low()).await.is_err());
+        drop(writer);
+        outbox.wait_until_low().await;
     }
 }

@@ -1,42 +1,42 @@
-//! Writes down what passes through.
+//! Records the threads and prompts that pass through the proxy.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use agent_team::audit::{Event, Outcome};
+use agent_team::audit::{AuditOutcome, Event};
 use agent_team::logic::registry::Settings;
 use agent_team::{Records, TeamServices, shutdown_summary};
 use codex_protocol::rpc::RequestId;
 use uuid::Uuid;
 
-use crate::logic::{How, Note};
+use crate::logic::{CallOutcome, Note};
 
-/// How a thread is begun, as far as the call says.
+/// The settings of a new thread, as far as the call gives them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Beginning {
+pub(super) struct ThreadStart {
     /// The directory.
     pub(super) cwd: Option<PathBuf>,
-    /// How it is set.
+    /// Its settings.
     pub(super) settings: Settings,
-    /// What the caller calls it.
+    /// The caller's name for it.
     pub(super) tag: Option<String>,
 }
 
-/// How much of a prompt is kept for the registry, in characters.
-const BEGINNING: usize = 2000;
+/// The longest part of a prompt that is kept for the registry, in characters.
+const PROMPT_CHARS: usize = 2000;
 
-/// A call that is under way.
+/// A call in flight.
 #[derive(Debug)]
-struct Call {
-    /// What its lines in the audit have in common.
+struct RecordedCall {
+    /// The ID that its lines in the audit log share.
     id: Uuid,
     event: Event,
-    beginning: Beginning,
+    thread_start: ThreadStart,
     prompt: String,
 }
 
-/// Writes down what passes through, for a member that keeps a record.
+/// Records threads and prompts, for a member that keeps records.
 pub(super) struct Recorder {
     pub(super) services: TeamServices,
     state: Mutex<State>,
@@ -44,9 +44,9 @@ pub(super) struct Recorder {
 
 #[derive(Debug, Default)]
 struct State {
-    calls: HashMap<RequestId, Call>,
-    /// What the message says that is being taken, if it is to begin a thread.
-    next: Option<Beginning>,
+    calls: HashMap<RequestId, RecordedCall>,
+    /// The settings of the thread that the current message begins, if it begins one.
+    next: Option<ThreadStart>,
 }
 
 impl Recorder {
@@ -57,25 +57,25 @@ impl Recorder {
         }
     }
 
-    /// The message that the router is given next says this.
-    pub(super) fn expect(&self, beginning: Option<Beginning>) {
-        self.lock().next = beginning;
+    /// Sets the settings for the next message that the router gets.
+    pub(super) fn expect_start(&self, thread_start: Option<ThreadStart>) {
+        self.lock().next = thread_start;
     }
 
-    /// Writes down what has passed.
+    /// Records a note of the router.
     pub(super) fn record(&self, note: Note) {
         let Some(records) = &self.services.records else {
             return;
         };
         match note {
-            Note::Forwarded {
+            Note::CallForwarded {
                 call,
                 tool,
                 thread,
                 prompt,
             } => self.forwarded(records, call, &tool, thread.as_deref(), &prompt),
-            Note::Began { call, thread } => self.began(records, &call, &thread),
-            Note::Asked { thread } => {
+            Note::ThreadStarted { call, thread } => self.thread_started(records, &call, &thread),
+            Note::SummaryRequested { thread } => {
                 records.prompted(
                     Uuid::new_v4(),
                     Event::Summary,
@@ -83,8 +83,12 @@ impl Recorder {
                     shutdown_summary::REQUEST,
                 );
             }
-            Note::Over { call, thread, how } => self.over(records, &call, thread.as_deref(), how),
-            Note::Summary { thread, text } => {
+            Note::CallEnded {
+                call,
+                thread,
+                outcome,
+            } => self.call_ended(records, &call, thread.as_deref(), outcome),
+            Note::SummaryReceived { thread, text } => {
                 let why = || "Codex gave none in time".to_owned();
                 records.summarised(&thread, text.ok_or_else(why));
             }
@@ -108,42 +112,48 @@ impl Recorder {
         let id = Uuid::new_v4();
         records.prompted(id, event, thread, prompt);
         let mut state = self.lock();
-        let beginning = state.next.take().unwrap_or_default();
-        let known = Call {
+        let thread_start = state.next.take().unwrap_or_default();
+        let known = RecordedCall {
             id,
             event,
-            beginning,
-            prompt: prompt.chars().take(BEGINNING).collect(),
+            thread_start,
+            prompt: prompt.chars().take(PROMPT_CHARS).collect(),
         };
         state.calls.insert(call, known);
     }
 
-    fn began(&self, records: &Records, call: &RequestId, thread: &str) {
+    fn thread_started(&self, records: &Records, call: &RequestId, thread: &str) {
         let mut state = self.lock();
         let Some(known) = state.calls.get_mut(call) else {
             return;
         };
-        let Beginning { cwd, settings, tag } = std::mem::take(&mut known.beginning);
+        let ThreadStart { cwd, settings, tag } = std::mem::take(&mut known.thread_start);
         drop(state);
-        records.begun(thread, cwd.as_deref(), settings, tag);
+        records.thread_started(thread, cwd.as_deref(), settings, tag);
     }
 
-    fn over(&self, records: &Records, call: &RequestId, thread: Option<&str>, how: How) {
+    fn call_ended(
+        &self,
+        records: &Records,
+        call: &RequestId,
+        thread: Option<&str>,
+        outcome: CallOutcome,
+    ) {
         let Some(known) = self.lock().calls.remove(call) else {
             return;
         };
-        let came = match how {
-            How::Answered => Outcome::Done,
-            How::Failed => Outcome::Failed,
-            How::TimedOut => Outcome::TimedOut,
-            How::Left => Outcome::Cancelled,
+        let audited = match outcome {
+            CallOutcome::Answered => AuditOutcome::Succeeded,
+            CallOutcome::Failed => AuditOutcome::Failed,
+            CallOutcome::TimedOut => AuditOutcome::TimedOut,
+            CallOutcome::Abandoned => AuditOutcome::Cancelled,
         };
-        // What Codex refused has not been worked on.
-        if let (Some(thread), true) = (thread, how != How::Failed) {
+        // A call that Codex refused is not a use of the thread.
+        if let (Some(thread), true) = (thread, outcome != CallOutcome::Failed) {
             records.touched(thread, None, 1, Some(&known.prompt));
-            records.turn_ended(thread, came);
+            records.turn_ended(thread, audited);
         }
-        records.done(known.id, known.event, thread, came);
+        records.finished(known.id, known.event, thread, audited);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

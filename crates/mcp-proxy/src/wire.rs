@@ -1,4 +1,4 @@
-//! Bytes as they come.
+//! Reads and writes the bytes of messages.
 
 use std::fmt::Display;
 use std::io;
@@ -8,7 +8,7 @@ use codex_protocol::lines::{Framing, LineDecoder};
 use codex_protocol::rpc::Message;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// How much of a stray line is logged, in bytes.
+/// The longest part of a stray line that is logged, in bytes.
 const LOGGED: usize = 200;
 
 /// Whether there may be more to read.
@@ -18,7 +18,7 @@ pub(super) enum Input {
     Ended,
 }
 
-/// Takes in more of what one side says.
+/// Reads more bytes of one side.
 pub(super) async fn read(
     reader: &mut (impl AsyncRead + Unpin),
     decoder: &mut LineDecoder,
@@ -32,8 +32,8 @@ pub(super) async fn read(
     Ok(Input::Ended)
 }
 
-/// A message as a line. One that came with a header may have line breaks between
-/// its members.
+/// A message as one line. A message that came with a header may have line breaks between its
+/// members.
 pub(super) fn one_line(mut message: Vec<u8>) -> Vec<u8> {
     for byte in &mut message {
         if *byte == b'\n' {
@@ -43,11 +43,11 @@ pub(super) fn one_line(mut message: Vec<u8>) -> Vec<u8> {
     Framing::Lines.frame(message)
 }
 
-/// Checks that all who read a request or a notification read the same in it.
+/// Checks that every reader of a request or a notification gets the same values.
 ///
 /// # Errors
 ///
-/// When an object in it names a member twice.
+/// When an object in the message names a member twice.
 pub(super) fn check_members(message: &Message<'_>) -> Result<(), serde_json::Error> {
     match message {
         Message::Request { params, .. } | Message::Notification { params, .. } => {
@@ -70,7 +70,7 @@ mod tests {
     use crate::wire::*;
 
     #[test]
-    fn a_message_with_line_breaks_becomes_one_line() {
+    fn message_with_line_breaks_becomes_one_line() {
         let message = b"{\n  \"a\": \"\\n\"\n}".to_vec();
         assert_eq!(one_line(message), b"{   \"a\": \"\\n\" }\n");
     }

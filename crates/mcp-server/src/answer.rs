@@ -1,47 +1,46 @@
 //! Results of the classic tools.
 //!
-//! As text first the plain final message, as `codex mcp-server` gives it, then
-//! one small JSON block with everything but that message, so that clients
-//! which read only text learn the thread id and nothing is sent twice. Clients
-//! that read `structuredContent` find it all there.
+//! The text is first the plain final message, as `codex mcp-server` gives it, and then a small JSON
+//! block with everything else, so that clients which read only text learn the thread ID, and
+//! nothing is sent twice. `structuredContent` has all of it.
 
 use codex_engine::command::SessionId;
 use codex_protocol::codex::ThreadId;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
 
-use super::error::{Names, ToolError};
+use super::error::{ErrorNames, ToolError};
 
-/// What came of a call that did not fail.
-pub(super) struct Answer {
+/// The result of a call that did not fail.
+pub(super) struct TurnAnswer {
     pub(super) thread: ThreadId,
-    /// By which `codex_check` knows it.
+    /// The session, for `codex_check`.
     pub(super) session: SessionId,
-    /// The final message, or what Codex waits for, in words.
+    /// The final message, or the questions that Codex waits for, in words.
     pub(super) content: String,
-    pub(super) status: Status,
-    /// What the caller should know besides.
+    pub(super) status: TurnStatus,
+    /// Warnings for the caller.
     pub(super) warnings: Vec<String>,
 }
 
-/// How the turn stands.
-pub(super) enum Status {
+/// The state of the turn.
+pub(super) enum TurnStatus {
     Completed,
     /// Codex is at work.
     Running,
-    /// Codex waits for these; each is an object that names and describes it.
+    /// Codex waits for answers to these questions, each an object with its ID and description.
     WaitingApproval(Vec<Value>),
 }
 
-impl Answer {
+impl TurnAnswer {
     pub(super) fn into_result(self) -> CallToolResult {
         let mut rest = Map::new();
         rest.insert("threadId".to_owned(), json!(self.thread));
         rest.insert("sessionId".to_owned(), json!(self.session));
         match self.status {
-            Status::Running => rest.insert("status".to_owned(), "running".into()),
-            Status::Completed => rest.insert("status".to_owned(), "completed".into()),
-            Status::WaitingApproval(actions) => {
+            TurnStatus::Running => rest.insert("status".to_owned(), "running".into()),
+            TurnStatus::Completed => rest.insert("status".to_owned(), "completed".into()),
+            TurnStatus::WaitingApproval(actions) => {
                 rest.insert("status".to_owned(), "waiting_approval".into());
                 rest.insert("actions".to_owned(), actions.into())
             }
@@ -59,31 +58,35 @@ impl Answer {
 }
 
 impl ToolError {
-    /// For tools that don't prompt Codex: there is no message of Codex's and no thread.
+    /// The result for tools that do not prompt Codex, without a message of Codex and a thread.
     pub fn into_plain_result(self) -> CallToolResult {
         let mut details = Map::new();
-        details.insert("error".to_owned(), self.object(Names::Own));
-        failed(vec![self.text()], details, Repeated::Yes)
+        details.insert("error".to_owned(), self.object(ErrorNames::Own));
+        failed(vec![self.text()], details, TextCopy::Yes)
     }
 
-    /// The same with what else there is to tell.
+    /// The same with more members.
     pub(super) fn into_result_with(self, more: Value) -> CallToolResult {
         let mut details = match more {
             Value::Object(more) => more,
             _ => Map::new(),
         };
-        details.insert("error".to_owned(), self.object(Names::Own));
-        failed(vec![self.text()], details, Repeated::Yes)
+        details.insert("error".to_owned(), self.object(ErrorNames::Own));
+        failed(vec![self.text()], details, TextCopy::Yes)
     }
 
-    /// For tools of the npm package codex-mcp, whose errors are one text.
+    /// The result for tools of the npm package codex-mcp, whose errors are one text.
     pub(super) fn into_sessions_result(self) -> CallToolResult {
         let mut details = Map::new();
-        details.insert("error".to_owned(), self.object(Names::Sessions));
-        failed(vec![self.text_in(Names::Sessions)], details, Repeated::No)
+        details.insert("error".to_owned(), self.object(ErrorNames::Sessions));
+        failed(
+            vec![self.text_in(ErrorNames::Sessions)],
+            details,
+            TextCopy::No,
+        )
     }
 
-    /// For tools that wait for a turn.
+    /// The result for tools that wait for a turn.
     pub fn into_result(self) -> CallToolResult {
         let mut text = vec![self.text()];
         if !self.partial().is_empty() {
@@ -92,7 +95,7 @@ impl ToolError {
                 self.partial()
             ));
         }
-        let mut result = failed(text, self.details(), Repeated::Yes);
+        let mut result = failed(text, self.details(), TextCopy::Yes);
         if let Some(Value::Object(structured)) = &mut result.structured_content {
             structured.insert("content".to_owned(), self.partial().into());
         }
@@ -102,20 +105,20 @@ impl ToolError {
 
 /// Whether the last text repeats the object of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Repeated {
+enum TextCopy {
     Yes,
     No,
 }
 
-/// The result of a call that failed, in all tools: `{error: {code, message, hint,
-/// retryable}, isError: true}`, and what else `details` has.
+/// The result of a call that failed, in all tools:
+/// `{error: {code, message, hint, retryable}, isError: true}`, and the other members of `details`.
 fn failed(
     mut text: Vec<String>,
     mut details: Map<String, Value>,
-    repeated: Repeated,
+    repeated: TextCopy,
 ) -> CallToolResult {
     details.insert("isError".to_owned(), true.into());
-    if repeated == Repeated::Yes {
+    if repeated == TextCopy::Yes {
         text.push(Value::Object(details.clone()).to_string());
     }
     result(text, details, Some(true))

@@ -1,14 +1,14 @@
-//! The one table of error codes: name, whether to try again, what to do.
+//! The table of error codes: the name, whether a retry is worthwhile, and the hint.
 
-/// Whether the same call may well succeed later.
+/// Whether the same call may succeed later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Retry {
     Worthwhile,
     Pointless,
 }
 
-/// What is said about a code.
-pub(super) struct Row {
+/// The name, retry and hint of a code.
+pub(super) struct CodeRow {
     pub(super) name: &'static str,
     pub(super) retry: Retry,
     pub(super) hint: &'static str,
@@ -16,7 +16,7 @@ pub(super) struct Row {
 
 macro_rules! codes {
     ($($code:ident: $name:literal, $retry:ident, $hint:literal;)*) => {
-        /// What kind of error; programs may rely on the names.
+        /// The kind of an error; programs may rely on the names.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Code {
             $(#[doc = concat!("`", $name, "`: ", $hint)] $code,)*
@@ -26,9 +26,9 @@ macro_rules! codes {
             /// All of them, in the order of the table.
             pub(super) const ALL: &[Self] = &[$(Self::$code,)*];
 
-            pub(super) fn row(self) -> Row {
+            pub(super) fn row(self) -> CodeRow {
                 match self {
-                    $(Self::$code => Row { name: $name, retry: Retry::$retry, hint: $hint },)*
+                    $(Self::$code => CodeRow { name: $name, retry: Retry::$retry, hint: $hint },)*
                 }
             }
         }
@@ -133,7 +133,7 @@ codes! {
 }
 
 impl Code {
-    /// Its name in the tools of the npm package codex-mcp, which know fewer.
+    /// The name of the code in the tools of the npm package codex-mcp, which has fewer codes.
     pub(super) fn name_for_sessions(self) -> &'static str {
         match self {
             Self::CodexNotFound | Self::AppServerStartFailed => "APP_SERVER_START_FAILED",
@@ -159,7 +159,7 @@ impl Code {
         }
     }
 
-    /// What to do about it, in the tools of the npm package codex-mcp.
+    /// The hint in the tools of the npm package codex-mcp.
     pub(super) fn hint_for_sessions(self) -> &'static str {
         match self {
             Self::CodexDied => "Call again: Codex is started anew and the thread resumed.",

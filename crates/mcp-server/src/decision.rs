@@ -1,4 +1,4 @@
-//! What a client has answered to a question of Codex, applied to the session.
+//! Applies a client's answer to a question of Codex to the session.
 
 use codex_engine::command::SessionId;
 use codex_engine::logic::action::{ActionId, DecidedBy, Decision};
@@ -8,30 +8,29 @@ use serde_json::Value;
 
 use crate::question::{self, Reply};
 
-/// How a client has taken a question.
+/// The outcome of a client's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Taken {
-    /// It has decided, or the question is open no longer.
+pub(crate) enum ReplyOutcome {
+    /// The client has decided, or the question is no longer open.
     Decided,
-    /// It has dismissed the question, or can't be asked: the question stays open.
+    /// The client has dismissed the question, or can't be asked: the question stays open.
     Dismissed,
 }
 
-/// Takes a client's answer to a question; none from a client that can't be asked. An
-/// answer that doesn't fit counts as the nearest that does: the client has answered
-/// and won't do so again. A late one is no error: the question may have timed out
-/// while the answer was under way.
+/// Applies a client's answer to a question; `None` is from a client that can't be asked. An answer
+/// that does not fit counts as the nearest that does, as the client will not answer again. A late
+/// answer is no error: the question may have timed out meanwhile.
 pub(crate) fn decide(
     engine: &Engine,
     session: &SessionId,
     action: &ActionId,
     answer: Option<&Value>,
-) -> Taken {
+) -> ReplyOutcome {
     match try_decide(engine, session, action, answer) {
-        Ok(taken) => taken,
+        Ok(outcome) => outcome,
         Err(error) => {
-            tracing::warn!("an answer was not taken: {error}");
-            Taken::Decided
+            tracing::warn!("an answer could not be applied: {error}");
+            ReplyOutcome::Decided
         }
     }
 }
@@ -41,7 +40,7 @@ fn try_decide(
     session: &SessionId,
     action: &ActionId,
     answer: Option<&Value>,
-) -> Result<Taken, EngineError> {
+) -> Result<ReplyOutcome, EngineError> {
     let view = engine.inspect(session)?;
     let open = view.actions.iter().find(|open| open.id == *action);
     let open = open.ok_or(EngineError::Decision(DecisionRefused::NotOpen))?;
@@ -50,7 +49,7 @@ fn try_decide(
     });
     let Reply::Decided { decisions, reason } = reply else {
         engine.dismiss(session, action)?;
-        return Ok(Taken::Dismissed);
+        return Ok(ReplyOutcome::Dismissed);
     };
     for decision in decisions {
         let asked = DecidedBy::Elicitation;
@@ -68,5 +67,5 @@ fn try_decide(
             Err(error) => return Err(error),
         }
     }
-    Ok(Taken::Decided)
+    Ok(ReplyOutcome::Decided)
 }

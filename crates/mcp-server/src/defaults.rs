@@ -1,4 +1,4 @@
-//! What threads are begun with where a call doesn't say.
+//! The settings of new threads that a call leaves open.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,12 +12,12 @@ use safe_files::untrusted_file::{self, Links};
 use serde_json::{Map, Value, json};
 use settings::{ConfigError, Setting, ThreadDefaults};
 
-/// The longest prompt that is taken from a file, in bytes. Codex takes its own
-/// instructions from files of 32 KiB (`project_doc_max_bytes`).
+/// The longest prompt that is read from a file, in bytes. Codex reads its own instructions from
+/// files of up to 32 KiB (`project_doc_max_bytes`).
 const LONGEST_PROMPT: u64 = 256 * 1024;
 
-/// What threads are begun with where a call doesn't say. What isn't set here either
-/// is left to Codex's own configuration.
+/// The settings of new threads that a call leaves open. Settings that are missing here too are left
+/// to Codex's own configuration.
 #[derive(Debug, Clone, Default)]
 pub struct Defaults {
     model: Option<String>,
@@ -25,37 +25,36 @@ pub struct Defaults {
     sandbox: Option<SandboxMode>,
     approval_policy: Option<ApprovalPolicy>,
     base_instructions: Option<String>,
-    /// Stands before what a call says.
+    /// Put before the developer instructions of a call.
     developer_instructions: Option<String>,
-    /// For whom Codex works, which stands behind it.
+    /// The member for whom Codex works, whose context is put after them.
     member: Option<Member>,
-    /// MCP servers that each thread gets, for a Codex that isn't given them in another
-    /// way.
+    /// MCP servers that each thread of `codex mcp-server` gets.
     mcp_servers: Vec<Server>,
-    /// What is told to the first thread alone, of the one that it goes on from.
-    recollection: Arc<Mutex<Option<String>>>,
+    /// The summary of the previous thread, which only the first new thread is told.
+    previous_thread: Arc<Mutex<Option<String>>>,
 }
 
-/// The same in the words of `codex mcp-server`.
+/// Additions to a call of `codex mcp-server`'s tool.
 #[derive(Debug, Default, PartialEq)]
 pub struct Additions {
     /// Arguments that the call doesn't have.
     pub arguments: Map<String, Value>,
-    /// What its `config` doesn't have, or has in another way.
+    /// Keys for its `config`.
     pub config: Map<String, Value>,
-    /// What its `config` must not have.
-    pub without: Vec<String>,
-    /// What goes before its developer instructions.
+    /// Keys to remove from its `config`.
+    pub removed: Vec<String>,
+    /// The text before its developer instructions.
     pub before: Option<String>,
-    /// What goes behind them.
+    /// The text after them.
     pub behind: Option<String>,
-    /// The developer instructions in Codex's configuration, where the call has none: what
-    /// goes before and behind must not take their place.
+    /// The developer instructions in Codex's configuration, if the call has none: the texts before
+    /// and after must not replace them.
     pub configured: Option<String>,
 }
 
 impl Defaults {
-    /// Takes them from the configuration, and prompts from their files.
+    /// Takes the defaults from the configuration, and reads prompts from their files.
     ///
     /// # Errors
     ///
@@ -78,7 +77,7 @@ impl Defaults {
         })
     }
 
-    /// The same for a member of a team: Codex is told where it works and for whom.
+    /// The same for a member of a team: Codex is told its directory, its repository and the member.
     #[must_use]
     pub fn for_member(self, member: Member) -> Self {
         Self {
@@ -97,82 +96,83 @@ impl Defaults {
         }
     }
 
-    /// The same, with what is told to the first thread alone, before all else.
+    /// The same, with the summary of the previous thread, which the first new thread is told before
+    /// all else.
     #[must_use]
-    pub fn recalling(self, recollection: String) -> Self {
+    pub fn with_previous_thread(self, previous_thread: String) -> Self {
         Self {
-            recollection: Arc::new(Mutex::new(Some(recollection))),
+            previous_thread: Arc::new(Mutex::new(Some(previous_thread))),
             ..self
         }
     }
 
-    fn recollection(&self) -> MutexGuard<'_, Option<String>> {
-        // A text is valid at every point.
-        self.recollection
+    fn lock_previous_thread(&self) -> MutexGuard<'_, Option<String>> {
+        // The text is valid at every point.
+        self.previous_thread
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A thread has begun, and was told what there was to recall: no other one is.
-    pub fn recalled(&self) {
-        self.recollection().take();
+    /// Drops the summary of the previous thread, as the first new thread was told it.
+    pub fn forget_previous_thread(&self) {
+        self.lock_previous_thread().take();
     }
 
-    /// What goes before a call's own developer instructions.
+    /// The text before a call's own developer instructions.
     fn before(&self) -> Option<String> {
         joined(
-            self.recollection().clone(),
+            self.lock_previous_thread().clone(),
             self.developer_instructions.clone(),
         )
     }
 
-    /// For whom Codex works, if that is known.
+    /// The member for whom Codex works, if there is one.
     pub fn member(&self) -> Option<&Member> {
         self.member.as_ref()
     }
 
-    fn context(&self, wanted: Option<&Path>) -> Option<Context> {
+    fn context(&self, requested: Option<&Path>) -> Option<Context> {
         let member = self.member.as_ref()?;
-        Some(Context::gather(member, wanted))
+        Some(Context::gather(member, requested))
     }
 
-    /// The settings of a call, with what it doesn't say. One that names a profile, or
-    /// sets the same in `config`, has said it.
+    /// The settings of a call with the defaults added. A setting that the call gives by a profile,
+    /// or by `config`, is not overridden.
     ///
     /// The repository's files are read on another thread. Where they cannot be read in
     /// time, Codex is not told of the repository.
-    pub async fn under(&self, given: Settings) -> Settings {
+    pub async fn apply(&self, given: Settings) -> Settings {
         let context = match self.member.clone() {
             None => None,
             Some(member) => {
-                let wanted = given.thread.cwd.clone();
-                let gather = move || Context::gather(&member, wanted.as_deref());
+                let requested = given.thread.cwd.clone();
+                let gather = move || Context::gather(&member, requested.as_deref());
                 let gathered = off_runtime::run(gather).await;
                 gathered
                     .inspect_err(|error| tracing::warn!("cannot look at the repository: {error}"))
                     .ok()
             }
         };
-        self.under_in(given, context)
+        self.apply_in(given, context)
     }
 
-    fn under_in(&self, given: Settings, context: Option<Context>) -> Settings {
+    fn apply_in(&self, given: Settings, context: Option<Context>) -> Settings {
         let mut settings = given;
-        let said = Said {
+        let explicit = ExplicitSettings {
             profile: settings.profile.is_some(),
             config: &settings.thread.config,
         };
         let (model, sandbox, policy, effort) = (
-            said.unless("model", &self.model),
-            said.unless("sandbox_mode", &self.sandbox),
-            said.unless("approval_policy", &self.approval_policy),
-            said.unless("model_reasoning_effort", &self.effort),
+            explicit.default_unless_set("model", &self.model),
+            explicit.default_unless_set("sandbox_mode", &self.sandbox),
+            explicit.default_unless_set("approval_policy", &self.approval_policy),
+            explicit.default_unless_set("model_reasoning_effort", &self.effort),
         );
         let thread = &mut settings.thread;
         thread.model = thread.model.take().or(model);
         thread.sandbox = thread.sandbox.or(sandbox);
         thread.approval_policy = thread.approval_policy.or(policy);
-        settings.manner.effort = settings.manner.effort.or(effort);
+        settings.model_options.effort = settings.model_options.effort.or(effort);
         let base = &mut thread.base_instructions;
         *base = base.take().or_else(|| self.base_instructions.clone());
         settings.added.before = self.before();
@@ -183,30 +183,37 @@ impl Defaults {
         settings
     }
 
-    /// The same for a call of `codex mcp-server`'s tool with these arguments. One that is
-    /// null says nothing.
+    /// The additions to a call of `codex mcp-server`'s tool with these arguments. A null argument
+    /// counts as missing.
     pub fn additions(&self, given: &Map<String, Value>) -> Additions {
-        let says = |name: &str| given.get(name).is_some_and(|value| !value.is_null());
+        let is_given = |name: &str| given.get(name).is_some_and(|value| !value.is_null());
         let nothing = Map::new();
         let config = given.get("config").and_then(Value::as_object);
         let config = config.unwrap_or(&nothing);
-        let said = Said {
-            profile: says("profile"),
+        let explicit = ExplicitSettings {
+            profile: is_given("profile"),
             config,
         };
-        let wanted = given.get("cwd").and_then(Value::as_str);
-        let context = self.context(wanted.map(Path::new));
+        let requested = given.get("cwd").and_then(Value::as_str);
+        let context = self.context(requested.map(Path::new));
         let cwd = context.as_ref().and_then(|context| context.cwd.to_str());
         let arguments = [
-            ("model", said.unless("model", &self.model).map(Value::from)),
+            (
+                "model",
+                explicit
+                    .default_unless_set("model", &self.model)
+                    .map(Value::from),
+            ),
             (
                 "sandbox",
-                said.unless("sandbox_mode", &self.sandbox)
+                explicit
+                    .default_unless_set("sandbox_mode", &self.sandbox)
                     .map(|it| json!(it)),
             ),
             (
                 "approval-policy",
-                said.unless("approval_policy", &self.approval_policy)
+                explicit
+                    .default_unless_set("approval_policy", &self.approval_policy)
                     .map(|it| json!(it)),
             ),
             (
@@ -215,11 +222,11 @@ impl Defaults {
             ),
             ("cwd", cwd.map(Value::from)),
         ];
-        let arguments = arguments
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.to_owned(), value.filter(|_| !says(name))?)));
+        let arguments = arguments.into_iter().filter_map(|(name, value)| {
+            Some((name.to_owned(), value.filter(|_| !is_given(name))?))
+        });
         let mut more = config.clone();
-        if let Some(effort) = said.unless("model_reasoning_effort", &self.effort) {
+        if let Some(effort) = explicit.default_unless_set("model_reasoning_effort", &self.effort) {
             more.insert("model_reasoning_effort".to_owned(), json!(effort));
         }
         let directory = context.as_ref().map(|context| context.cwd.as_path());
@@ -235,16 +242,16 @@ impl Defaults {
     }
 }
 
-/// What a call says in other ways than by its own parameter.
-struct Said<'a> {
+/// The settings that a call gives in other ways than by their own parameters.
+struct ExplicitSettings<'a> {
     profile: bool,
     config: &'a Map<String, Value>,
 }
 
-impl Said<'_> {
-    fn unless<T: Clone>(&self, key: &str, default: &Option<T>) -> Option<T> {
-        let said = self.profile || self.config.contains_key(key);
-        default.clone().filter(|_| !said)
+impl ExplicitSettings<'_> {
+    fn default_unless_set<T: Clone>(&self, key: &str, default: &Option<T>) -> Option<T> {
+        let explicit = self.profile || self.config.contains_key(key);
+        default.clone().filter(|_| !explicit)
     }
 }
 
@@ -293,15 +300,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_call_does_not_say_is_added() {
-        let settings = all().under_in(Settings::default(), None);
+    fn unset_settings_get_the_defaults() {
+        let settings = all().apply_in(Settings::default(), None);
         let thread = settings.thread;
         assert_eq!(thread.model.as_deref(), Some("m"));
         assert_eq!(thread.sandbox, Some(SandboxMode::ReadOnly));
         assert_eq!(thread.approval_policy, Some(ApprovalPolicy::Never));
         assert_eq!(thread.base_instructions.as_deref(), Some("base"));
         assert_eq!(settings.added.before.as_deref(), Some("extra"));
-        assert_eq!(settings.manner.effort, Some(Effort::High));
+        assert_eq!(settings.model_options.effort, Some(Effort::High));
 
         let Additions {
             arguments,
@@ -327,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_call_says_stays() {
+    fn settings_of_the_call_are_kept() {
         let given = Settings {
             thread: ThreadSettings {
                 model: Some("mine".to_owned()),
@@ -338,7 +345,7 @@ mod tests {
             },
             ..Settings::default()
         };
-        let settings = all().under_in(given, None);
+        let settings = all().apply_in(given, None);
         let thread = settings.thread;
         assert_eq!(thread.model.as_deref(), Some("mine"));
         assert_eq!(thread.sandbox, None);
@@ -356,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_null_is_not_said() {
+    fn null_arguments_get_the_defaults() {
         let given = json!({ "model": null, "sandbox": null, "approval-policy": null,
             "profile": null, "config": null, "base-instructions": null, "cwd": null });
         let added = all().additions(&object(given));
@@ -367,20 +374,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recalled_is_told_first_until_a_thread_has_begun() {
-        let defaults = all().recalling("before".to_owned());
+    fn previous_thread_is_told_to_the_first_thread_only() {
+        let defaults = all().with_previous_thread("before".to_owned());
         let instructions = || {
-            let settings = defaults.under_in(Settings::default(), None);
+            let settings = defaults.apply_in(Settings::default(), None);
             settings.added.before.unwrap()
         };
         assert_eq!(instructions(), "before\n\nextra");
         assert_eq!(instructions(), "before\n\nextra");
-        defaults.clone().recalled();
+        defaults.clone().forget_previous_thread();
         assert_eq!(instructions(), "extra");
     }
 
     #[test]
-    fn servers_are_added_to_the_config_that_there_is() {
+    fn mcp_servers_are_added_to_the_config_of_the_call() {
         let server = Server::new("pictures", Vec::new()).unwrap();
         let member = Member {
             identity: "codex".parse().unwrap(),
@@ -388,7 +395,7 @@ mod tests {
         };
         let defaults = Defaults::default()
             .for_member(member)
-            .with_mcp_servers(vec![server.told_the_directory()]);
+            .with_mcp_servers(vec![server.with_root_argument()]);
         let config = |given: Value| Value::Object(defaults.additions(&object(given)).config);
         let added = config(json!({ "cwd": "/a", "config": { "x": 1 } }));
         let server = &added["mcp_servers.pictures"];
@@ -399,7 +406,7 @@ mod tests {
             config(beside),
             json!({ "mcp_servers": { "mine": 1, "pictures": server } })
         );
-        // Codex takes a relative directory from its own on, which is ours.
+        // Codex resolves a relative directory from its own, which is ours.
         let here = std::env::current_dir().unwrap();
         let below = config(json!({ "cwd": "src" }));
         let root = &below["mcp_servers.pictures"]["args"][1];
@@ -407,14 +414,14 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_says_it_all_but_instructions() {
+    fn profile_replaces_all_defaults_but_instructions() {
         let given = Settings {
             profile: Some(serde_json::from_value(json!("fast")).unwrap()),
             ..Settings::default()
         };
-        let settings = all().under_in(given, None);
+        let settings = all().apply_in(given, None);
         assert_eq!(settings.thread.model, None);
-        assert_eq!(settings.manner.effort, None);
+        assert_eq!(settings.model_options.effort, None);
         assert_eq!(settings.thread.base_instructions.as_deref(), Some("base"));
         let added = all().additions(&object(json!({ "profile": "fast" })));
         assert_eq!(
@@ -424,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn prompts_are_read_from_their_files() {
+    fn prompts_are_read_from_files() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("prompt.md");
         let threads = ThreadDefaults {

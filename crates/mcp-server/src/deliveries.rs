@@ -1,4 +1,4 @@
-//! What is to be done once an answer has reached the client.
+//! Actions that run once an answer has reached the client.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rmcp::model::{CallToolResult, NumberOrString};
 
-/// What is to be done once an answer has been written and flushed.
-pub type Then = Box<dyn FnOnce() + Send>;
+/// An action that runs once an answer has been written and flushed.
+pub type AfterDelivery = Box<dyn FnOnce() + Send>;
 
-/// What is to be done once an answer has been written and flushed, by the id of its
-/// request. What belongs to an answer that is never written is never done.
+/// Actions that run once an answer has been written and flushed, by the ID of its request. The
+/// action of an answer that is never written never runs.
 #[derive(Clone, Default)]
-pub struct Deliveries(Arc<Mutex<HashMap<NumberOrString, Then>>>);
+pub struct Deliveries(Arc<Mutex<HashMap<NumberOrString, AfterDelivery>>>);
 
 impl fmt::Debug for Deliveries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -21,31 +21,31 @@ impl fmt::Debug for Deliveries {
 }
 
 impl Deliveries {
-    /// Has something done once the answer to this request has been delivered.
-    pub(super) fn expect(&self, id: NumberOrString, then: Then) {
+    /// Registers an action for the delivery of the answer to this request.
+    pub(super) fn register(&self, id: NumberOrString, then: AfterDelivery) {
         self.with(|all| all.insert(id, then));
     }
 
-    /// What is to be done with the delivery of the answer to this request.
-    pub(super) fn of(&self, id: &NumberOrString) -> Option<Then> {
+    /// Removes the action for the delivery of the answer to this request.
+    pub(super) fn take(&self, id: &NumberOrString) -> Option<AfterDelivery> {
         self.with(|all| all.remove(id))
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut HashMap<NumberOrString, Then>) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut HashMap<NumberOrString, AfterDelivery>) -> T) -> T {
         // Nothing panics while holding it, and a map is valid at every point.
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// An answer, and what its delivery entails.
-pub struct Told {
+/// The answer of a tool, and the action for its delivery.
+pub struct ToolOutcome {
     /// The answer.
     pub result: CallToolResult,
-    /// What is to be done once it has reached the client.
-    pub then: Option<Then>,
+    /// Runs once the answer has reached the client.
+    pub then: Option<AfterDelivery>,
 }
 
-impl From<CallToolResult> for Told {
+impl From<CallToolResult> for ToolOutcome {
     fn from(result: CallToolResult) -> Self {
         Self { result, then: None }
     }

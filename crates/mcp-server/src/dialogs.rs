@@ -1,8 +1,8 @@
-//! Codex's questions as elicitations that the client is to answer.
+//! Passes Codex's questions to the client as elicitations.
 
 use std::collections::HashMap;
 
-use codex_engine::command::Open;
+use codex_engine::command::OpenQuestion;
 use codex_engine::logic::action::ActionId;
 use futures::future::{BoxFuture, join_all};
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -15,70 +15,70 @@ use rmcp::service::{Peer, PeerRequestOptions, RequestContext, RequestHandle};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::question::{Elicitation, Origin, Titles};
+use super::question::{ChoiceTitles, Elicitation, Origin};
 use crate::progress::CLIENT_TIMEOUT;
 
-/// What can be done with a question in the middle of a call.
+/// The way in which a question in the middle of a call is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(super) enum QuestionMode {
     /// The client answers a request of ours.
     Elicit,
-    /// The call ends with the question, and comes again with the answer.
+    /// The call ends with the question, and is repeated with the answer.
     InputRequired,
-    /// The call ends and tells that Codex waits.
-    ComeBack,
+    /// The call ends and reports that Codex waits.
+    EndCall,
 }
 
-impl Manner {
+impl QuestionMode {
     pub(super) fn of(context: &RequestContext<RoleServer>) -> Self {
         let elicits = context
             .client_capabilities()
             .and_then(|capabilities| capabilities.elicitation)
-            // An empty capability means forms, as it did before there were others.
+            // An empty capability means forms, as it did before there were other kinds.
             .is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none());
         let stateless = context
             .protocol_version()
             .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
         match (elicits, stateless) {
-            (false, _) => Self::ComeBack,
+            (false, _) => Self::EndCall,
             (true, false) => Self::Elicit,
             (true, true) => Self::InputRequired,
         }
     }
 }
 
-/// A question put to the client, until it answers.
-struct Put {
+/// A question that the client was asked.
+struct PendingDialog {
     request: RequestId,
     answered: bool,
 }
 
-/// What came back for a question; nothing if the client can't answer.
-pub(super) type Answered = (ActionId, Option<Value>);
+/// The client's answer to a question; `None` if the client can't answer.
+pub(super) type DialogAnswer = (ActionId, Option<Value>);
 
-/// The questions that a client has before it.
+/// The questions that a client was asked.
 pub(super) struct Dialogs {
     peer: Peer<RoleServer>,
-    put: HashMap<ActionId, Put>,
-    answers: FuturesUnordered<BoxFuture<'static, Answered>>,
+    pending: HashMap<ActionId, PendingDialog>,
+    answers: FuturesUnordered<BoxFuture<'static, DialogAnswer>>,
 }
 
 impl Dialogs {
     pub(super) fn new(peer: Peer<RoleServer>) -> Self {
         Self {
             peer,
-            put: HashMap::new(),
+            pending: HashMap::new(),
             answers: FuturesUnordered::new(),
         }
     }
 
-    pub(super) fn has(&self, question: &Open) -> bool {
-        self.put.contains_key(&question.id)
+    pub(super) fn has(&self, question: &OpenQuestion) -> bool {
+        self.pending.contains_key(&question.id)
     }
 
-    /// Asks the client; `false` if it can't be asked.
-    pub(super) async fn put(&mut self, origin: &Origin<'_>, question: &Open) -> bool {
-        let params = Elicitation::new(origin, question, Titles::EnumNames).into_params();
+    /// Asks the client a question; `false` if the client can't be asked.
+    pub(super) async fn ask(&mut self, origin: &Origin<'_>, question: &OpenQuestion) -> bool {
+        let params = Elicitation::new(origin, question, ChoiceTitles::EnumNames).into_params();
         let request = CustomRequest::new("elicitation/create", Some(params));
         let sent = self
             .peer
@@ -91,11 +91,11 @@ impl Dialogs {
             return false;
         };
         let action = question.id.clone();
-        let put = Put {
+        let pending = PendingDialog {
             request: id,
             answered: false,
         };
-        self.put.insert(action.clone(), put);
+        self.pending.insert(action.clone(), pending);
         self.answers.push(Box::pin(async move {
             match rx.await {
                 Ok(Ok(ClientResult::CustomResult(answer))) => (action, Some(answer.0)),
@@ -105,29 +105,30 @@ impl Dialogs {
         true
     }
 
-    /// The next answer; `None` if no question is before the client.
-    pub(super) async fn next(&mut self) -> Option<Answered> {
+    /// The next answer; `None` if the client has no question to answer.
+    pub(super) async fn next(&mut self) -> Option<DialogAnswer> {
         self.answers.next().await
     }
 
-    /// Notes that a question has its answer; `false` if it had it before. One
-    /// that was withdrawn ends with an error, which says nothing.
+    /// Notes that a question has its answer; `false` if it had one before. A withdrawn question
+    /// ends with an error, which does not count.
     pub(super) fn is_first_answer(&mut self, action: &ActionId) -> bool {
-        self.put
+        self.pending
             .get_mut(action)
-            .is_some_and(|put| !std::mem::replace(&mut put.answered, true))
+            .is_some_and(|pending| !std::mem::replace(&mut pending.answered, true))
     }
 
-    /// Tells the client which of its dialogs are of no use any more: all but
-    /// those that are `open`.
-    pub(super) async fn withdraw_closed(&mut self, open: &[Open]) {
+    /// Withdraws all dialogs but those of the `open` questions.
+    pub(super) async fn withdraw_closed(&mut self, open: &[OpenQuestion]) {
         let closed: Vec<RequestId> = self
-            .put
+            .pending
             .iter_mut()
-            .filter(|(action, put)| !put.answered && !open.iter().any(|one| one.id == **action))
-            .map(|(_, put)| {
-                put.answered = true;
-                put.request.clone()
+            .filter(|(action, pending)| {
+                !pending.answered && !open.iter().any(|one| one.id == **action)
+            })
+            .map(|(_, pending)| {
+                pending.answered = true;
+                pending.request.clone()
             })
             .collect();
         let withdrawals = closed.into_iter().map(|request| {

@@ -1,10 +1,10 @@
-//! The codes of errors, for docs/.
+//! Writes the table of error codes in docs/.
 
 use testkit::docs::{check, code_list, table};
 
-use super::code::{Code, Retry, Row};
+use super::code::{Code, CodeRow, Retry};
 
-/// What the session tools call most of them, as the page says above the table.
+/// The name of most codes in the session tools, as the page says above the table.
 const MOST: &str = "INTERNAL";
 
 #[test]
@@ -15,7 +15,7 @@ fn errors_in_docs_match_the_code() {
 /// The codes of all errors.
 fn errors() -> String {
     let rows = Code::ALL.iter().map(|code| {
-        let Row { name, retry, hint } = code.row();
+        let CodeRow { name, retry, hint } = code.row();
         let of_sessions = Some(code.name_for_sessions());
         let of_sessions = of_sessions.filter(|own| ![name, MOST].contains(own));
         let retry = match retry {

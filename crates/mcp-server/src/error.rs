@@ -1,4 +1,4 @@
-//! Errors as MCP clients see them: a code, what happened, what to do.
+//! Errors as MCP clients see them: a code, a message and a hint.
 
 use codex_config::profile::ProfileError;
 use codex_engine::logic::session::{DecisionRefused, PromptRefused};
@@ -6,34 +6,34 @@ use codex_engine::logic::work::{FailureClass, class_of_turn};
 use codex_engine::{EngineError, LaunchError, StartError};
 use codex_protocol::codex::{ErrorKind, ThreadId, TurnError};
 use goal_run::reviewer::ReviewError;
-use job_queue::thread_ids::NoThread;
+use job_queue::thread_ids::ThreadPrefixError;
 use safe_files::directory::ReplacedDirectory;
 use serde_json::{Map, Value, json};
 use settings::bounds::OutOfBounds;
 
 use super::code::{Code, Retry};
 
-/// What a tool call failed with.
+/// The error of a tool call.
 #[derive(Debug, Clone)]
 pub struct ToolError {
     code: Code,
     message: String,
     /// The thread that the call was about, once it is known.
     thread: Option<ThreadId>,
-    /// What Codex had said until then.
+    /// The text that Codex had written until then.
     partial: String,
 }
 
-/// Whose names and hints an error has.
+/// The set of names and hints for an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Names {
-    /// Ours.
+pub(super) enum ErrorNames {
+    /// Our own names and hints.
     Own,
-    /// Those of the npm package codex-mcp, which has fewer.
+    /// The names of the npm package codex-mcp, which has fewer codes.
     Sessions,
 }
 
-impl Names {
+impl ErrorNames {
     fn of(self, code: Code) -> (&'static str, &'static str) {
         match self {
             Self::Own => (code.row().name, code.row().hint),
@@ -42,12 +42,12 @@ impl Names {
     }
 }
 
-impl From<NoThread> for ToolError {
-    fn from(error: NoThread) -> Self {
+impl From<ThreadPrefixError> for ToolError {
+    fn from(error: ThreadPrefixError) -> Self {
         let code = match error {
-            NoThread::Unknown { .. } => Code::ThreadNotFound,
-            NoThread::Ambiguous { .. } => Code::InvalidArgument,
-            NoThread::File(_) => Code::TeamFiles,
+            ThreadPrefixError::Unknown { .. } => Code::ThreadNotFound,
+            ThreadPrefixError::Ambiguous { .. } => Code::InvalidArgument,
+            ThreadPrefixError::File(_) => Code::TeamFiles,
         };
         Self::new(code, error.to_string())
     }
@@ -87,23 +87,23 @@ impl ToolError {
         self
     }
 
-    /// The error, with what Codex had said before it.
+    /// The error, with the text that Codex had written before it.
     pub fn with_partial(mut self, partial: String) -> Self {
         self.partial = partial;
         self
     }
 
-    /// Whether the call was refused before anything was done.
-    pub(super) fn is_about_the_arguments(&self) -> bool {
+    /// Whether the call was refused because of its arguments, before anything was done.
+    pub(super) fn is_invalid_argument(&self) -> bool {
         self.code == Code::InvalidArgument
     }
 
-    /// Whether it tells that Codex has died.
-    pub(super) fn is_about_a_death(&self) -> bool {
+    /// Whether the error reports that Codex has died.
+    pub(super) fn reports_death(&self) -> bool {
         self.code == Code::CodexDied
     }
 
-    /// What happened.
+    /// The message of the error.
     pub(super) fn message(&self) -> &str {
         &self.message
     }
@@ -114,19 +114,19 @@ impl ToolError {
 
     /// `Error [CODE]: what happened. What to do.`
     pub fn text(&self) -> String {
-        self.text_in(Names::Own)
+        self.text_in(ErrorNames::Own)
     }
 
-    /// The same with these names.
-    pub(super) fn text_in(&self, names: Names) -> String {
+    /// The text with the names and hints of this set.
+    pub(super) fn text_in(&self, names: ErrorNames) -> String {
         let (name, hint) = names.of(self.code);
         let message = self.message.trim_end_matches('.');
         let end = if message.ends_with('?') { "" } else { "." };
         format!("Error [{name}]: {message}{end} {hint}")
     }
 
-    /// The error for programs: the one shape that it has in all tools.
-    pub(super) fn object(&self, names: Names) -> Value {
+    /// The error as an object, which has the same members in all tools.
+    pub(super) fn object(&self, names: ErrorNames) -> Value {
         let (name, hint) = names.of(self.code);
         json!({
             "code": name,
@@ -139,7 +139,7 @@ impl ToolError {
     /// The error with the status of its turn, and the thread where it is known.
     pub fn details(&self) -> Map<String, Value> {
         let mut details = Map::new();
-        details.insert("error".to_owned(), self.object(Names::Own));
+        details.insert("error".to_owned(), self.object(ErrorNames::Own));
         details.insert("status".to_owned(), self.status().into());
         if let Some(thread) = &self.thread {
             details.insert("threadId".to_owned(), json!(thread));
@@ -196,7 +196,7 @@ impl From<EngineError> for ToolError {
             | EngineError::UnknownDirectory(_)
             | EngineError::UnknownMethod(_)
             | EngineError::NoTerminal(_)
-            | EngineError::BeyondTheEnd(_)
+            | EngineError::CursorBeyondEnd(_)
             | EngineError::AlreadyWritten
             | EngineError::BadOverride { .. }
             | EngineError::Picture(_)
@@ -278,14 +278,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_says_what_happened_and_what_to_do() {
+    fn error_text_has_code_message_and_hint() {
         let error = ToolError::new(Code::SessionBusy, "a turn is still running");
         assert_eq!(
             error.text(),
             "Error [SESSION_BUSY]: a turn is still running. \
              Wait until the turn has ended, then call again."
         );
-        assert_eq!(error.object(Names::Own)["retryable"], true);
+        assert_eq!(error.object(ErrorNames::Own)["retryable"], true);
         let message = "unknown parameter `promt`; did you mean `prompt`?";
         let error = ToolError::new(Code::InvalidArgument, message);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The MCP methods: which tools and resources there are, and who answers a call.
+//! Answers the MCP methods: lists tools and resources, and finds the tool of a call.
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, Implementation, ListResourcesResult, ListToolsResult,
@@ -7,7 +7,7 @@ use rmcp::model::{
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use supervise::io_thread::Ended;
+use supervise::io_thread::ThreadEnded;
 
 use crate::instructions::instructions;
 use crate::notices::{self, MAIL};
@@ -15,7 +15,7 @@ use crate::server::Server;
 use crate::{resources, tools};
 
 impl Server {
-    fn tools(&self) -> Vec<tools::Name> {
+    fn tools(&self) -> Vec<tools::ToolName> {
         tools::names(self.api, &self.groups, self.services.mail_client.as_ref())
     }
 }
@@ -41,7 +41,7 @@ impl ServerHandler for Server {
         _page: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = self.tools().into_iter().map(tools::Name::describe);
+        let tools = self.tools().into_iter().map(tools::ToolName::describe);
         Ok(ListToolsResult::with_all_items(tools.collect()))
     }
 
@@ -67,13 +67,14 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         resources::find(self, &request.uri)?;
-        // The others never change.
+        // The other resources never change.
         if let (MAIL, Some(mail_client)) = (request.uri.as_str(), self.mail_client()) {
             let subscribing = self
                 .notices
                 .subscribe(mail_client, &context.peer, &self.closing);
-            let told = |error: Ended| ErrorData::internal_error(error.to_string(), None);
-            subscribing.await.map_err(told)?;
+            let internal_error =
+                |error: ThreadEnded| ErrorData::internal_error(error.to_string(), None);
+            subscribing.await.map_err(internal_error)?;
         }
         Ok(())
     }
@@ -124,15 +125,15 @@ impl ServerHandler for Server {
         };
         let answered = answered.map(|response| match response {
             CallToolResponse::Complete(mut result) if tool.carries_warnings() => {
-                self.warnings.attach(&mut result, || self.news_of_death());
+                self.warnings.attach(&mut result, || self.death_notice());
                 CallToolResponse::Complete(result)
             }
             other => other,
         });
         answered.or_else(|error| {
-            if error.is_about_a_death() {
-                // The next answer need not tell it again.
-                let _ = self.engine.unreported_death();
+            if error.reports_death() {
+                // The next answer need not report it again.
+                let _ = self.engine.unreported_exit();
             }
             tracing::debug!("{}: {}", call.name, error.text());
             Ok(tool.refusal(error).into())

@@ -1,7 +1,7 @@
-//! What a client sends, read: passed on, or refused with an answer.
+//! Parses the lines of a client: each is passed on, or refused with an answer.
 
 use codex_protocol::json_values;
-use codex_protocol::rpc::{Beheaded, ErrorObject, Message, ReadError, RequestId, code};
+use codex_protocol::rpc::{ErrorObject, Message, ReadError, RequestId, TruncatedMessage, code};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ClientResult, CustomResult, ErrorCode, ErrorData, GetMeta,
     NumberOrString, ProtocolVersion, ServerJsonRpcMessage,
@@ -10,8 +10,8 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Methods of MCP that rmcp knows by their parameters: with others it takes
-/// them for a method of somebody's own (MCP 2024-11-05 to 2026-07-28).
+/// Methods of MCP that rmcp recognises by their parameters: with wrong parameters, it takes them
+/// for custom methods (MCP 2024-11-05 to 2026-07-28).
 const STANDARD_METHODS: [&str; 15] = [
     "initialize",
     "ping",
@@ -30,22 +30,22 @@ const STANDARD_METHODS: [&str; 15] = [
     "logging/setLevel",
 ];
 
-/// How many values a message may hold. rmcp copies parameters several times while it
-/// reads them, so that this many objects of one member take about 100 MB for a moment.
+/// The most JSON values that a message may hold. rmcp copies parameters several times while it
+/// parses them, so that this many objects with one member take about 100 MB for a moment.
 const MAX_VALUES: usize = 50_000;
 
-/// What a line turned out to be.
-pub(super) enum Line {
+/// A parsed line.
+pub(super) enum IncomingLine {
     Blank,
     Message(Box<ClientJsonRpcMessage>),
-    /// Not for rmcp; this is the answer.
+    /// The line is not passed to rmcp; this is the answer.
     Refused(Box<ServerJsonRpcMessage>),
 }
 
-pub(super) fn read_line(line: &[u8]) -> Line {
+pub(super) fn read_line(line: &[u8]) -> IncomingLine {
     let line = line.trim_ascii();
     if line.is_empty() {
-        return Line::Blank;
+        return IncomingLine::Blank;
     }
     match Message::read(line) {
         Ok(message) if json_values::exceed(line, MAX_VALUES) => too_many_values(message),
@@ -54,35 +54,35 @@ pub(super) fn read_line(line: &[u8]) -> Line {
         Ok(Message::Notification { .. }) => typed(line, None),
         Err(error) => {
             let (code, text) = unreadable(line, &error);
-            Line::Refused(refusal(None, code, text))
+            IncomingLine::Refused(refusal(None, code, text))
         }
     }
 }
 
 /// Refuses a request, makes an error of an answer, and drops a notification.
-fn too_many_values(message: Message<'_>) -> Line {
+fn too_many_values(message: Message<'_>) -> IncomingLine {
     let text = format!(
         "the message holds more than {MAX_VALUES} JSON values; put data of this size into a \
          file and name the file"
     );
     let code = code::INVALID_REQUEST;
     match message {
-        Message::Request { id, .. } => Line::Refused(refusal(Some(id), code, text)),
+        Message::Request { id, .. } => IncomingLine::Refused(refusal(Some(id), code, text)),
         Message::Response { id, .. } => {
-            let error = ClientJsonRpcMessage::error(error_data(code, text), Some(ours(id)));
-            Line::Message(Box::new(error))
+            let error = ClientJsonRpcMessage::error(error_data(code, text), Some(rmcp_id(id)));
+            IncomingLine::Message(Box::new(error))
         }
         Message::Notification { method, .. } => {
             tracing::warn!("the notification {method} is dropped: {text}");
-            Line::Blank
+            IncomingLine::Blank
         }
     }
 }
 
-/// Answers to our own requests are passed on raw: rmcp's types would drop
-/// members that Codex's clients use.
-fn response(id: RequestId, outcome: Result<&RawValue, ErrorObject>) -> Line {
-    let id = ours(id);
+/// Passes answers to our own requests on raw: rmcp's types would drop members that Codex's clients
+/// use.
+fn response(id: RequestId, outcome: Result<&RawValue, ErrorObject>) -> IncomingLine {
+    let id = rmcp_id(id);
     let message = match outcome {
         Ok(result) => {
             let result = serde_json::from_str(result.get()).unwrap_or(Value::Null);
@@ -93,36 +93,36 @@ fn response(id: RequestId, outcome: Result<&RawValue, ErrorObject>) -> Line {
         }
         Err(error) => ClientJsonRpcMessage::error(error_data(error.code, error.message), Some(id)),
     };
-    Line::Message(Box::new(message))
+    IncomingLine::Message(Box::new(message))
 }
 
-fn typed(line: &[u8], request: Option<(RequestId, &str)>) -> Line {
+fn typed(line: &[u8], request: Option<(RequestId, &str)>) -> IncomingLine {
     let message = serde_json::from_slice::<ClientJsonRpcMessage>(line);
     let Some((id, method)) = request else {
         return match message {
-            Ok(message) => Line::Message(Box::new(message)),
+            Ok(message) => IncomingLine::Message(Box::new(message)),
             Err(error) => {
-                tracing::debug!("a notification that is not understood: {error}");
-                Line::Blank
+                tracing::debug!("cannot parse a notification: {error}");
+                IncomingLine::Blank
             }
         };
     };
     let misfit = |error: &str| {
         let text =
             format!("the parameters of {method} don't have the shape that MCP gives them{error}");
-        Line::Refused(refusal(Some(id), ErrorCode::INVALID_PARAMS.0.into(), text))
+        IncomingLine::Refused(refusal(Some(id), ErrorCode::INVALID_PARAMS.0.into(), text))
     };
     match message {
         Ok(ClientJsonRpcMessage::Request(request)) => match request.request {
             ClientRequest::CustomRequest(_) if STANDARD_METHODS.contains(&method) => misfit(""),
-            _ => Line::Message(Box::new(ClientJsonRpcMessage::Request(request))),
+            _ => IncomingLine::Message(Box::new(ClientJsonRpcMessage::Request(request))),
         },
         Ok(_) => misfit(""),
         Err(error) => misfit(&format!(": {error}")),
     }
 }
 
-/// Why a line is not a message: a JSON-RPC error code, and in words.
+/// Why a line is not a message: a JSON-RPC error code and a text.
 pub fn unreadable(line: &[u8], error: &ReadError) -> (i64, String) {
     match serde_json::from_slice::<IgnoredAny>(line) {
         Err(error) => (
@@ -137,15 +137,15 @@ pub fn unreadable(line: &[u8], error: &ReadError) -> (i64, String) {
     }
 }
 
-/// The id of a request of which only the beginning is left, if it stands there.
+/// The ID of a request of which only the beginning is known, if it is in that part.
 pub fn id_of(head: &[u8]) -> Option<RequestId> {
-    match Beheaded::guess(head)? {
-        Beheaded::Request { id, .. } => Some(id),
-        Beheaded::Response(_) | Beheaded::Notification { .. } => None,
+    match TruncatedMessage::guess(head)? {
+        TruncatedMessage::Request { id, .. } => Some(id),
+        TruncatedMessage::Response(_) | TruncatedMessage::Notification { .. } => None,
     }
 }
 
-/// What is said to a message over the limit, both in bytes.
+/// The error text for a message over the limit. Both numbers are in bytes.
 pub fn too_long(length: u64, limit: usize) -> String {
     format!(
         "a line of {length} bytes is over the limit of {limit} bytes; \
@@ -160,7 +160,7 @@ pub(super) fn refusal(
 ) -> Box<ServerJsonRpcMessage> {
     Box::new(ServerJsonRpcMessage::error(
         error_data(code, message),
-        id.map(ours),
+        id.map(rmcp_id),
     ))
 }
 
@@ -169,17 +169,16 @@ fn error_data(code: i64, message: String) -> ErrorData {
     ErrorData::new(ErrorCode(code), message, None)
 }
 
-fn ours(id: RequestId) -> NumberOrString {
+fn rmcp_id(id: RequestId) -> NumberOrString {
     match id {
         RequestId::Number(number) => NumberOrString::Number(number),
         RequestId::Text(text) => NumberOrString::String(text.into()),
     }
 }
 
-/// Whether rmcp begins to serve with this request (as in its
-/// `serve_server_with_ct`): with the handshake of MCP up to 2025-11-25, or with the
-/// first request that describes itself, as from 2026-07-28 on. It answers others
-/// and waits on.
+/// Whether rmcp begins to serve with this request (as in its `serve_server_with_ct`): with the
+/// handshake of MCP up to 2025-11-25, or with the first request that describes itself, as from
+/// 2026-07-28 on. rmcp answers other requests and keeps waiting.
 pub(super) fn begins_service(request: &ClientRequest) -> bool {
     match request {
         ClientRequest::InitializeRequest(_) => true,
@@ -194,7 +193,8 @@ pub(super) fn begins_service(request: &ClientRequest) -> bool {
     }
 }
 
-/// Names no id: the client would take it for the answer to the first request.
+/// The refusal of a request whose ID is in use. It names no ID: the client would take it for the
+/// answer to the first request.
 pub(super) fn already_open(id: &NumberOrString) -> Box<ServerJsonRpcMessage> {
     refusal(
         None,
@@ -209,13 +209,13 @@ mod tests {
 
     fn refused(line: &[u8]) -> Value {
         match read_line(line) {
-            Line::Refused(message) => serde_json::to_value(message).unwrap(),
+            IncomingLine::Refused(message) => serde_json::to_value(message).unwrap(),
             _ => panic!("not refused: {}", line.escape_ascii()),
         }
     }
 
     #[test]
-    fn what_is_no_message_is_answered() {
+    fn malformed_lines_are_answered_with_an_error() {
         for (line, id, code) in [
             (&b"garbage"[..], Value::Null, -32700),
             (b"{\"half\":", Value::Null, -32700),
@@ -253,28 +253,28 @@ mod tests {
         let request = "\"method\":\"made/up\",\"params\"";
         assert!(matches!(
             read_line(&line(request, MAX_VALUES / 2)),
-            Line::Message(_)
+            IncomingLine::Message(_)
         ));
         let answer = refused(&line(request, MAX_VALUES + 1));
         assert_eq!(answer["id"], 5);
         assert_eq!(answer["error"]["code"], -32600, "{answer}");
-        let Line::Message(message) = read_line(&line("\"result\"", MAX_VALUES + 1)) else {
+        let IncomingLine::Message(message) = read_line(&line("\"result\"", MAX_VALUES + 1)) else {
             panic!("an error");
         };
         assert!(matches!(*message, ClientJsonRpcMessage::Error(_)));
     }
 
     #[test]
-    fn methods_of_others_are_left_to_the_service() {
+    fn unknown_methods_are_passed_to_the_service() {
         let line = br#"{"jsonrpc":"2.0","id":1,"method":"made/up","params":{}}"#;
-        assert!(matches!(read_line(line), Line::Message(_)));
+        assert!(matches!(read_line(line), IncomingLine::Message(_)));
     }
 
     #[test]
-    fn an_answer_keeps_members_that_mcp_does_not_know() {
+    fn answer_keeps_members_unknown_to_mcp() {
         let line =
             br#"{"jsonrpc":"2.0","id":1,"result":{"action":"accept","decision":"approved"}}"#;
-        let Line::Message(message) = read_line(line) else {
+        let IncomingLine::Message(message) = read_line(line) else {
             panic!("a message");
         };
         let ClientJsonRpcMessage::Response(response) = *message else {

@@ -1,4 +1,4 @@
-//! What a client is told about the server as a whole: the tools that it has.
+//! The instructions of the server for its client, which describe the tools that are served.
 
 use crate::tool_sets::{Api, Group, Groups};
 

@@ -66,11 +66,11 @@ pub mod warnings;
 
 pub use defaults::Defaults;
 pub use deliveries::Deliveries;
-pub use request_image::{Answer, Eyes, serve_eyes};
+pub use request_image::{Eyes, PictureDelivery, serve_eyes};
 pub use server::{Decider, Server, Timeouts};
 pub use stdio::{Stdio, StdioMode};
 pub use team_tools::serve_team_tools;
-pub use thread_tools::{Approval, OurTools};
+pub use thread_tools::{Approval, OwnThreadTools};
 pub use tool_sets::{Api, Group, Groups};
 pub use transport::LineTransport;
 pub use warnings::Warnings;

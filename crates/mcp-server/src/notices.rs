@@ -1,21 +1,21 @@
-//! Telling a client of changes of its mail, if it has subscribed to the resource.
+//! Notifies a client of changes of its mail, if it has subscribed to the resource.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use agent_team::MailClient;
-use agent_team::mail_news::MailNews;
+use agent_team::mail_watch::MailWatch;
 use rmcp::model::ResourceUpdatedNotificationParam;
 use rmcp::service::SubscriptionContext;
 use rmcp::{Peer, RoleServer};
-use supervise::io_thread::Ended;
+use supervise::io_thread::ThreadEnded;
 use tokio_util::sync::CancellationToken;
 
-/// The resource that tells how much unread mail there is.
+/// The resource with the number of unread messages.
 pub(super) const MAIL: &str = "codex-mcp:///mail";
 
-/// The subscription of a client that has begun with a handshake: those have one at the
-/// most, without a name.
+/// The subscription of a client that has begun with a handshake: such a client has at most one,
+/// without an ID.
 #[derive(Default)]
 pub(super) struct Notices {
     subscribed: Arc<AtomicBool>,
@@ -23,7 +23,7 @@ pub(super) struct Notices {
 }
 
 impl Notices {
-    /// The client wants to hear of changes from now on.
+    /// Notifies the client of changes from now on.
     ///
     /// # Errors
     ///
@@ -33,8 +33,8 @@ impl Notices {
         mail_client: &MailClient,
         peer: &Peer<RoleServer>,
         end: &CancellationToken,
-    ) -> Result<(), Ended> {
-        let mail = MailNews::new(mail_client.clone()).await?;
+    ) -> Result<(), ThreadEnded> {
+        let mail = MailWatch::new(mail_client.clone()).await?;
         self.subscribed.store(true, Ordering::Relaxed);
         if self.watching.swap(true, Ordering::Relaxed) {
             return Ok(());
@@ -50,17 +50,17 @@ impl Notices {
         Ok(())
     }
 
-    /// The client doesn't want to hear of them any more.
+    /// Ends the notifications.
     pub(super) fn unsubscribe(&self) {
         self.subscribed.store(false, Ordering::Relaxed);
     }
 }
 
 async fn watch(
-    mut mail: MailNews,
+    mut mail: MailWatch,
     peer: &Peer<RoleServer>,
     subscribed: &AtomicBool,
-) -> Result<(), Ended> {
+) -> Result<(), ThreadEnded> {
     loop {
         mail.next().await?;
         let about = ResourceUpdatedNotificationParam::new(MAIL);
@@ -86,8 +86,11 @@ pub(super) async fn listen(
     }
 }
 
-async fn watch_for(mail_client: MailClient, context: &SubscriptionContext) -> Result<(), Ended> {
-    let mut mail = MailNews::new(mail_client).await?;
+async fn watch_for(
+    mail_client: MailClient,
+    context: &SubscriptionContext,
+) -> Result<(), ThreadEnded> {
+    let mut mail = MailWatch::new(mail_client).await?;
     loop {
         mail.next().await?;
         if context.sink().notify_resource_updated(MAIL).await.is_err() {
@@ -96,8 +99,8 @@ async fn watch_for(mail_client: MailClient, context: &SubscriptionContext) -> Re
     }
 }
 
-fn log(watched: Result<(), Ended>) {
+fn log(watched: Result<(), ThreadEnded>) {
     if let Err(error) = watched {
-        tracing::warn!("changes of the mail are not told of any more: {error}");
+        tracing::warn!("the client is no longer notified of changes of its mail: {error}");
     }
 }

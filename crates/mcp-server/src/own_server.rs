@@ -1,4 +1,4 @@
-//! Serving the small MCP servers that Codex itself is given.
+//! Serves the small MCP servers that Codex itself is given.
 
 use rmcp::service::ServerInitializeError;
 use rmcp::{ServerHandler, ServiceExt};
@@ -7,13 +7,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::transport::LineTransport;
 
-/// Serves until the client has gone, or `closing`, which is the transport's too, is
-/// cancelled.
+/// Serves until the client has gone, or `closing` is cancelled, which the transport shares.
 ///
 /// # Errors
 ///
-/// When the client doesn't begin as an MCP client does.
-pub(super) async fn until_gone<S, R, W>(
+/// When the client does not begin as an MCP client does.
+pub(super) async fn serve_until_closed<S, R, W>(
     server: S,
     transport: LineTransport<R, W>,
     closing: &CancellationToken,

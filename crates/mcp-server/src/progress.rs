@@ -8,27 +8,27 @@ use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::RequestContext;
 use tokio::time::{Instant, timeout};
 
-/// How long a notification may wait for a client that doesn't read.
+/// The longest wait of a notification for a client that does not read.
 pub(super) const CLIENT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A client hears at least this often that we are still there (10 s): some cut
-/// a call that has been silent for a minute.
+/// The interval of progress notifications without news (10 s): some clients end a call that has
+/// been silent for a minute.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// Progress notifications, where the caller gave a token.
+/// Progress notifications of a call, sent if the caller gave a token.
 pub(super) struct Progress {
     token: Option<ProgressToken>,
     sent: u32,
-    /// The number of the last step that was told.
+    /// The number of the last step that was reported.
     step: u64,
-    /// What is being done, and since when.
+    /// The current step in words.
     words: String,
     since: Instant,
     last: Instant,
 }
 
 impl Progress {
-    /// Progress of a call that begins with this.
+    /// The progress of a call that begins with this step.
     pub(super) fn new(context: &RequestContext<RoleServer>, words: &str) -> Self {
         let now = Instant::now();
         Self {
@@ -42,7 +42,7 @@ impl Progress {
     }
 
     /// The current step and its duration.
-    pub(super) fn doing(&self) -> String {
+    pub(super) fn current_step(&self) -> String {
         timed(&self.words, self.since.elapsed())
     }
 
@@ -50,23 +50,27 @@ impl Progress {
         self.last + HEARTBEAT
     }
 
-    /// Begins something without telling it yet.
+    /// Begins a step without reporting it yet.
     pub(super) fn begin(&mut self, words: &str) {
         words.clone_into(&mut self.words);
         self.since = Instant::now();
     }
 
-    /// Takes the current step, and tells it at once if it is a new one.
-    pub(super) async fn tell(&mut self, context: &RequestContext<RoleServer>, step: &CurrentStep) {
-        self.take(step);
+    /// Sets the current step, and reports it at once if it is a new one.
+    pub(super) async fn report(
+        &mut self,
+        context: &RequestContext<RoleServer>,
+        step: &CurrentStep,
+    ) {
+        self.set_step(step);
         if step.number > self.step {
             self.step = step.number;
             self.send(context, step.words.clone()).await;
         }
     }
 
-    /// Takes the current step, to be told with the next sign of life.
-    pub(super) fn take(&mut self, step: &CurrentStep) {
+    /// Sets the current step, to be reported with the next heartbeat.
+    pub(super) fn set_step(&mut self, step: &CurrentStep) {
         if !step.words.is_empty() {
             self.words.clone_from(&step.words);
             let now = Instant::now();
@@ -75,7 +79,7 @@ impl Progress {
     }
 
     pub(super) async fn heartbeat(&mut self, context: &RequestContext<RoleServer>) {
-        self.send(context, self.doing()).await;
+        self.send(context, self.current_step()).await;
     }
 
     async fn send(&mut self, context: &RequestContext<RoleServer>, message: String) {

@@ -1,11 +1,10 @@
 //! Codex's questions as MCP elicitations, and the answers to them.
 //!
-//! The form is the standard's; that of an approval offers the decisions. Besides,
-//! the `codex_*` members stand there that `codex mcp-server` sends, and both forms
-//! of answer are understood: the standard's `{"action":"accept"}` and Codex's
-//! `{"decision":"approved"}`.
+//! An elicitation has the standard's form; the form of an approval offers the decisions. It also
+//! has the `codex_*` members that `codex mcp-server` sends. Both formats of answers are read: the
+//! standard's `{"action":"accept"}` and Codex's `{"decision":"approved"}`.
 
-use codex_engine::command::Open;
+use codex_engine::command::OpenQuestion;
 use codex_engine::logic::action::{self, Decision};
 use codex_engine::logic::approval_text;
 use codex_protocol::codex::{
@@ -18,11 +17,11 @@ use serde_json::{Map, Value, json};
 pub(super) struct Elicitation {
     pub(super) message: String,
     pub(super) requested_schema: Value,
-    /// What `codex mcp-server` sends besides.
+    /// The members that `codex mcp-server` adds.
     pub(super) extra: Map<String, Value>,
 }
 
-/// Where a question comes from.
+/// The thread, the turn and the call that a question comes from.
 pub(super) struct Origin<'a> {
     pub(super) thread: &'a ThreadId,
     pub(super) turn: Option<&'a TurnId>,
@@ -30,9 +29,9 @@ pub(super) struct Origin<'a> {
     pub(super) call: Option<&'a str>,
 }
 
-/// How the titles of a choice are written.
+/// The format of the titles of a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Titles {
+pub(super) enum ChoiceTitles {
     /// `enum` and `enumNames`, as in MCP 2025-06-18.
     EnumNames,
     /// `oneOf`, since MCP 2025-11-25.
@@ -42,11 +41,11 @@ pub(super) enum Titles {
 /// The field of an approval's form that holds the decision.
 const DECISION: &str = "decision";
 
-/// The field that says why.
+/// The field of an approval's form that holds the reason.
 const REASON: &str = "reason";
 
 impl Elicitation {
-    pub(super) fn new(origin: &Origin<'_>, open: &Open, titles: Titles) -> Self {
+    pub(super) fn new(origin: &Origin<'_>, open: &OpenQuestion, titles: ChoiceTitles) -> Self {
         let mut extra = Map::new();
         extra.insert("threadId".to_owned(), json!(origin.thread));
         if let Some(call) = origin.call {
@@ -55,8 +54,8 @@ impl Elicitation {
         if let Some(turn) = origin.turn {
             extra.insert("codex_event_id".to_owned(), json!(turn));
         }
-        if let Value::Object(particulars) = particulars(&open.ask) {
-            extra.extend(particulars);
+        if let Value::Object(codex_members) = codex_members(&open.ask) {
+            extra.extend(codex_members);
         }
         Self {
             message: approval_text::question(&open.ask),
@@ -74,11 +73,11 @@ impl Elicitation {
     }
 }
 
-/// The question for a client that can't show one: what it is about, in words too.
-pub(super) fn as_action(open: &Open) -> Value {
+/// The question as an object, for a client that can't show elicitations.
+pub(super) fn as_action(open: &OpenQuestion) -> Value {
     let mut action = open.shown.clone();
     if let Some(action) = action.as_object_mut() {
-        // They say the same.
+        // The message says the same.
         action.remove("params");
         action.remove("question");
         let message = approval_text::question(&open.ask);
@@ -87,17 +86,16 @@ pub(super) fn as_action(open: &Open) -> Value {
     action
 }
 
-/// What a client has answered.
+/// The answer of a client.
 #[derive(Debug, PartialEq)]
 pub(super) enum Reply {
-    /// It has dismissed the question without a choice.
+    /// The client has dismissed the question without a choice.
     Dismissed,
-    /// It has decided.
+    /// The client has decided.
     Decided {
-        /// The decision, and after it what that counts as where it doesn't fit the
-        /// question: what can't be passed on is a no.
+        /// The decision, followed by the decisions that replace it if it does not fit the question.
         decisions: Vec<Decision>,
-        /// Why, if it says so.
+        /// The reason, if the client gives one.
         reason: Option<String>,
     },
 }
@@ -108,10 +106,10 @@ pub(super) fn reply(ask: &Ask, answer: &Value) -> Reply {
         return Reply::Dismissed;
     };
     let decisions = match decision {
-        // A server that only wants a yes is not given the form.
+        // A server that only needs a yes does not get the form.
         Decision::Submit(_) => vec![decision, Decision::Accept, Decision::Decline],
         Decision::Decline | Decision::Cancel => vec![decision],
-        // A yes for more than this once is not taken for a yes for this once.
+        // A yes for more than this command is not taken for a yes for this command alone.
         _ => vec![decision, Decision::Decline],
     };
     let reason = filled_in(answer).and_then(|content| content.get(REASON)?.as_str());
@@ -122,8 +120,8 @@ pub(super) fn reply(ask: &Ask, answer: &Value) -> Reply {
     }
 }
 
-/// What the client has decided; `None` if it has dismissed the question. An answer
-/// that says both yes and no is a no, one that says both nothing and yes is nothing.
+/// The client's decision; `None` if it has dismissed the question. An answer with both a yes and a
+/// no is a no, and one with both a dismissal and a yes is a dismissal.
 fn decision(ask: &Ask, answer: &Value) -> Option<Decision> {
     let standard = answer.get("action").and_then(Value::as_str);
     let codex = answer.get("decision").map(codex_decision);
@@ -141,8 +139,8 @@ fn decision(ask: &Ask, answer: &Value) -> Option<Decision> {
     }
 }
 
-/// The decision in the form of a client that accepts. A client without forms sends
-/// none, which is a plain yes.
+/// The decision in the form of a client that accepts. A client without forms sends no form, which
+/// is a plain yes.
 fn chosen(ask: &Ask, answer: &Value) -> Decision {
     match filled_in(answer) {
         None => Decision::Accept,
@@ -167,8 +165,8 @@ fn is_choice(ask: &Ask) -> bool {
     !action::choices(ask).is_empty()
 }
 
-/// Codex's words for decisions (`ReviewDecision`, 0.104.0 to 0.169.0). A yes
-/// that would also change a policy is taken as a yes.
+/// Codex's words for decisions (`ReviewDecision`, 0.104.0 to 0.169.0). A yes that would also change
+/// a policy counts as a plain yes.
 fn codex_decision(decision: &Value) -> Decision {
     let amended = decision.get("approved_execpolicy_amendment").is_some();
     match decision.as_str() {
@@ -180,7 +178,7 @@ fn codex_decision(decision: &Value) -> Decision {
     }
 }
 
-fn requested_schema(ask: &Ask, titles: Titles) -> Value {
+fn requested_schema(ask: &Ask, titles: ChoiceTitles) -> Value {
     match ask {
         Ask::UserInput(asked) => questions_schema(asked),
         ask => match (&*action::choices(ask), ask) {
@@ -196,19 +194,19 @@ fn no_fields() -> Value {
     json!({ "type": "object", "properties": {} })
 }
 
-/// The form of an approval. A yes for this once is preset where it is possible, so that
-/// a person who accepts need not open the list.
-fn choices_schema(choices: &[Decision], titles: Titles) -> Value {
+/// The form of an approval. The yes for this once is preset where it is possible, so that a user
+/// who accepts need not open the list.
+fn choices_schema(choices: &[Decision], titles: ChoiceTitles) -> Value {
     let names: Vec<&str> = choices.iter().map(Decision::name).collect();
     let words: Vec<String> = choices.iter().map(approval_text::choice).collect();
     let mut field = json!({ "type": "string", "title": "Decision" });
     if let Some(field) = field.as_object_mut() {
         match titles {
-            Titles::EnumNames => {
+            ChoiceTitles::EnumNames => {
                 field.insert("enum".to_owned(), json!(names));
                 field.insert("enumNames".to_owned(), json!(words));
             }
-            Titles::OneOf => {
+            ChoiceTitles::OneOf => {
                 let titled = names.iter().zip(&words);
                 let titled = titled.map(|(name, words)| json!({ "const": name, "title": words }));
                 field.insert("oneOf".to_owned(), titled.collect());
@@ -233,7 +231,7 @@ fn choices_schema(choices: &[Decision], titles: Titles) -> Value {
 }
 
 /// The members of an elicitation that `codex mcp-server` sends, by the kind of question.
-fn particulars(ask: &Ask) -> Value {
+fn codex_members(ask: &Ask) -> Value {
     match ask {
         Ask::Command(asked) => command_members(asked),
         Ask::LegacyCommand(asked) => legacy_command_members(asked),
@@ -383,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_of_answer_are_understood_and_a_no_wins() {
+    fn both_answer_formats_are_read_and_a_no_wins() {
         for (answer, expected) in [
             (json!({"action": "accept"}), Decision::Accept),
             (json!({"action": "accept", "content": {}}), Decision::Accept),
@@ -488,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn yes_for_the_session_is_never_a_yes_for_once() {
+    fn session_approval_is_not_reduced_to_a_single_approval() {
         let answer = json!({"decision": "approved_for_session"});
         let expected = Reply::Decided {
             decisions: vec![Decision::AcceptForSession, Decision::Decline],
@@ -505,7 +503,7 @@ mod tests {
             "acceptWithExecpolicyAmendment",
             "decline",
         ];
-        let schema = requested_schema(&command(), Titles::EnumNames);
+        let schema = requested_schema(&command(), ChoiceTitles::EnumNames);
         let field = &schema["properties"]["decision"];
         assert_eq!(field["type"], "string");
         assert_eq!(field["enum"], json!(names));
@@ -522,13 +520,13 @@ mod tests {
         assert_eq!(schema["required"], json!(["decision"]));
         assert_eq!(schema["properties"]["reason"]["type"], "string");
 
-        let schema = requested_schema(&command(), Titles::OneOf);
+        let schema = requested_schema(&command(), ChoiceTitles::OneOf);
         let field = &schema["properties"]["decision"];
         let first = json!({"const": "accept", "title": "Yes, once"});
         assert_eq!(field["oneOf"][0], first);
         assert_eq!(field["oneOf"].as_array().unwrap().len(), names.len());
 
-        let own = requested_schema(&form(), Titles::OneOf);
+        let own = requested_schema(&form(), ChoiceTitles::OneOf);
         assert_eq!(own["properties"], json!({"q": {"type": "string"}}));
     }
 
@@ -539,8 +537,8 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_asked_about_as_codex_mcp_server_does() {
-        let open = Open {
+    fn command_question_has_the_members_of_codex_mcp_server() {
+        let open = OpenQuestion {
             id: ActionId("req_1".into()),
             ask: Ask::Command(CommandApproval {
                 item_id: "c1".into(),
@@ -562,7 +560,7 @@ mod tests {
             call: Some("50"),
         };
         assert_eq!(
-            without_schema(Elicitation::new(&origin, &open, Titles::EnumNames)),
+            without_schema(Elicitation::new(&origin, &open, ChoiceTitles::EnumNames)),
             json!({
                 "message": "Codex wants to run a command.\nCommand: /bin/bash -lc 'touch a b'\n\
                             Sandbox: a yes can let the command run outside of it, with your rights\n\

@@ -1,16 +1,16 @@
-//! `request_image`, by which Codex looks at pictures, and an MCP server that has it: for
-//! any Codex that is not ours.
+//! The tool `request_image`, by which Codex looks at pictures, and an MCP server with this tool for
+//! any Codex that we do not run.
 //!
-//! There are two answers. For the wrapper the request goes into the queue, and Codex is
-//! told to wait. Otherwise the answer is the picture itself: Codex shows the model what
-//! a tool brings, so that nothing has to be started again.
+//! A picture is delivered in one of two ways. For the wrapper, the request goes into the queue, and
+//! Codex is told to wait. Otherwise the answer is the picture itself: Codex shows the model the
+//! pictures in a tool's answer, so that nothing has to be restarted.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use codex_protocol::codex::{Release, ThreadId};
-use image_request::fitted::Fitted;
+use image_request::fitted::FittedPicture;
 use image_request::logic::contract::{SERVER, TOOL, acknowledgement};
 use image_request::logic::path::PicturePath;
 use image_request::logic::queue::{Request, WrapperId};
@@ -29,30 +29,29 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::own_server::until_gone;
+use super::own_server::serve_until_closed;
 use super::transport::LineTransport;
 use crate::tools::definition::tool;
 
-/// How many pictures are decoded at once: each can take some 200 MB.
+/// The most pictures that are decoded at once: each can take some 200 MB.
 static DECODERS: Semaphore = Semaphore::const_new(2);
 
-/// What Codex gets for a request.
+/// The delivery of a requested picture.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
-    /// The picture.
-    Picture,
-    /// That it will come: the request is put into the queue, for this wrapper or, if
-    /// none is named, for any.
-    Later(Option<WrapperId>),
+pub enum PictureDelivery {
+    /// The answer is the picture.
+    Inline,
+    /// The request is put into the queue, for this wrapper or, if none is named, for any.
+    Queued(Option<WrapperId>),
 }
 
-/// The server.
+/// The MCP server with `request_image`.
 #[derive(Debug, Clone)]
 pub struct Eyes {
-    /// Where pictures may be.
-    pub place: ImageRoot,
-    /// What Codex gets.
-    pub answer: Answer,
+    /// The root below which pictures may be.
+    pub root: ImageRoot,
+    /// The delivery of pictures.
+    pub delivery: PictureDelivery,
 }
 
 #[derive(Deserialize)]
@@ -66,7 +65,7 @@ struct Arguments {
 ///
 /// # Errors
 ///
-/// When the client doesn't begin as an MCP client does.
+/// When the client does not begin as an MCP client does.
 pub async fn serve_eyes<R, W>(
     eyes: Eyes,
     (reader, writer): (R, W),
@@ -78,31 +77,31 @@ where
     W: AsyncWrite + Send + Unpin + 'static,
 {
     let transport = LineTransport::new(reader, writer, line_limit, closing.clone());
-    until_gone(eyes, transport, &closing).await
+    serve_until_closed(eyes, transport, &closing).await
 }
 
 impl Eyes {
-    /// The refusals are errors of the protocol, as the contract has them.
+    /// Answers a call. Refusals are errors of the protocol, as the contract requires.
     async fn call(
         &self,
         arguments: Value,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, ErrorData> {
         let refused = |why: String| ErrorData::invalid_params(why, None);
-        let wrapper = match &self.answer {
-            Answer::Picture => {
-                let shown = show(self.place.clone(), arguments, codex(context))
+        let wrapper = match &self.delivery {
+            PictureDelivery::Inline => {
+                let shown = show(self.root.clone(), arguments, codex(context))
                     .await
                     .map_err(|error| internal_error(&error))?;
-                let Fitted { bytes, kind } = shown.map_err(refused)?;
+                let FittedPicture { bytes, kind } = shown.map_err(refused)?;
                 let picture = ContentBlock::image(STANDARD.encode(bytes), kind.media_type());
                 return Ok(CallToolResult::success(vec![picture]));
             }
-            Answer::Later(wrapper) => wrapper.clone(),
+            PictureDelivery::Queued(wrapper) => wrapper.clone(),
         };
-        let path = asked(&self.place, arguments).map_err(refused)?;
-        let (place, wanted) = (self.place.clone(), path.clone());
-        let looked = off_runtime::run(move || place.look(&wanted))
+        let path = requested_path(&self.root, arguments).map_err(refused)?;
+        let (root, requested) = (self.root.clone(), path.clone());
+        let looked = off_runtime::run(move || root.look(&requested))
             .await
             .map_err(|error| internal_error(&error))?;
         looked.map_err(|bad| refused(bad.to_string()))?;
@@ -113,7 +112,7 @@ impl Eyes {
             thread: thread(&context.meta),
             wrapper,
         };
-        let directory = self.place.directory().to_owned();
+        let directory = self.root.directory().to_owned();
         let written = off_runtime::run(move || queue::append(&directory, &request))
             .await
             .map_err(|error| internal_error(&error))?;
@@ -127,8 +126,8 @@ impl Eyes {
     }
 }
 
-/// The tool, for this answer.
-pub(super) fn describe(answer: &Answer) -> Tool {
+/// The tool, for this delivery.
+pub(super) fn describe(answer: &PictureDelivery) -> Tool {
     let input = json!({
         "type": "object",
         "properties": {
@@ -142,16 +141,17 @@ pub(super) fn describe(answer: &Answer) -> Tool {
         "additionalProperties": false,
     });
     let description = match answer {
-        Answer::Picture => {
+        PictureDelivery::Inline => {
             "Use to look at a picture in this repository: a .png, .jpg, .jpeg or .webp file. The \
 answer is the picture."
         }
-        Answer::Later(_) => {
+        PictureDelivery::Queued(_) => {
             "Use to ask for a picture in this repository: a .png, .jpg, .jpeg or .webp file. The \
 answer says only that it was requested, and what to print; the picture comes after that."
         }
     };
-    // Nothing is changed but our own queue, and Codex asks nobody before such a tool.
+    // The tool changes only our own queue, and Codex asks nobody before it calls a tool with these
+    // hints.
     let hints = ToolAnnotations::new()
         .read_only(true)
         .destructive(false)
@@ -160,25 +160,26 @@ answer says only that it was requested, and what to print; the picture comes aft
     tool(TOOL, "Look at a Picture", description, input).with_annotations(hints)
 }
 
-/// The picture that is asked for, as this Codex takes it; else why not, in words for Codex.
+/// The requested picture, as this Codex takes it, or the reason why it is refused, in words for
+/// Codex.
 pub(super) async fn show(
-    place: ImageRoot,
+    root: ImageRoot,
     arguments: Value,
     codex: Option<Release>,
-) -> Result<Result<Fitted, String>, OffRuntimeError> {
-    // It is never closed.
+) -> Result<Result<FittedPicture, String>, OffRuntimeError> {
+    // The semaphore is never closed.
     let _turn = DECODERS.acquire().await.ok();
     off_runtime::run(move || {
-        let path = asked(&place, arguments)?;
-        place.answer(&path, codex).map_err(|bad| bad.to_string())
+        let path = requested_path(&root, arguments)?;
+        root.answer(&path, codex).map_err(|bad| bad.to_string())
     })
     .await
 }
 
-/// What is asked for; else why not, in words for Codex.
-fn asked(place: &ImageRoot, arguments: Value) -> Result<PicturePath, String> {
+/// The requested path, or the reason why it is refused, in words for Codex.
+fn requested_path(root: &ImageRoot, arguments: Value) -> Result<PicturePath, String> {
     let given = Arguments::deserialize(arguments).map_err(|error| error.to_string())?;
-    place.path(given.path.as_str().unwrap_or_default())
+    root.path(given.path.as_str().unwrap_or_default())
 }
 
 fn internal_error(error: &OffRuntimeError) -> ErrorData {
@@ -193,15 +194,14 @@ fn now() -> u64 {
     })
 }
 
-/// Which Codex a call comes from; `None` if it comes from another client.
+/// The release of the Codex that a call comes from; `None` for another client.
 fn codex(context: &RequestContext<RoleServer>) -> Option<Release> {
     let client = context.client_info()?;
     let is_codex = client.name.starts_with("codex");
     is_codex.then(|| Release::parse(&client.version)).flatten()
 }
 
-/// The conversation that a call of Codex's belongs to. Codex 0.153.4 and 0.169.0 tell,
-/// 0.104.0 doesn't.
+/// The thread that a call of Codex belongs to. Codex 0.153.4 and 0.169.0 name it, 0.104.0 does not.
 fn thread(meta: &RequestMetaObject) -> Option<ThreadId> {
     let turn = meta.get("x-codex-turn-metadata")?;
     ThreadId::parse(turn.get("thread_id")?.as_str()?).ok()
@@ -220,7 +220,7 @@ impl ServerHandler for Eyes {
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         Ok(ListToolsResult::with_all_items(vec![describe(
-            &self.answer,
+            &self.delivery,
         )]))
     }
 

@@ -1,4 +1,4 @@
-//! What a call that came back with questions is known by when it comes again.
+//! The state that identifies a call which returned questions when it is repeated with the answers.
 
 use codex_engine::command::{SessionId, TurnRef};
 use codex_protocol::codex::ThreadId;
@@ -6,12 +6,12 @@ use codex_protocol::codex::ThreadId;
 use super::code::Code;
 use super::error::ToolError;
 
-/// What a 2026-07-28 client hands back with its answers: which turn they are
-/// for. It names a session of ours and carries nothing that could be forged.
+/// The turn that the answers of a 2026-07-28 client are for, which the client sends back with them.
+/// The state names a session of ours and has nothing that could be forged.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RequestState {
     pub(super) turn: TurnRef,
-    /// For the error should the session be gone: the client was not told before.
+    /// The thread, for the error if the session is gone: the client does not know it yet.
     pub(super) thread: ThreadId,
 }
 
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_request_state_comes_back_as_it_went() {
+    fn request_state_survives_a_round_trip() {
         let state = RequestState {
             turn: TurnRef {
                 session: SessionId::named("sess_0123456789ab"),

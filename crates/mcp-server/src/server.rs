@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use agent_team::{MailClient, TeamServices};
 use codex_config::profile;
-use codex_engine::command::{Known, Overrides, Settings};
+use codex_engine::command::{KnownSettings, Overrides, Settings};
 use codex_engine::logic::session;
-use codex_engine::{Engine, Standing};
+use codex_engine::{AppServerStatus, Engine};
 use codex_protocol::codex::ThreadId;
 use job_queue::service::Jobs;
-use job_queue::thread_ids::{NotAThread, ThreadPrefix};
+use job_queue::thread_ids::{BadThreadPrefix, ThreadPrefix};
 use safe_files::{directory, off_runtime};
 use settings::bounds::Bounds;
 use tokio::time::Instant;
@@ -41,8 +41,8 @@ pub struct Timeouts {
 impl Timeouts {
     /// The time-outs of the sessions.
     #[must_use]
-    pub fn session(self) -> session::Patience {
-        session::Patience {
+    pub fn session(self) -> session::Timeouts {
+        session::Timeouts {
             approval: self.approval,
             stall: self.stall,
         }
@@ -52,7 +52,7 @@ impl Timeouts {
 /// This release.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Who answers Codex's questions in a session that no call waits for.
+/// The party that answers Codex's questions in a session that no call waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decider {
     /// A program that polls the session.
@@ -65,7 +65,7 @@ pub enum Decider {
 pub struct Server {
     pub(crate) engine: Arc<Engine>,
     pub(crate) timeouts: Timeouts,
-    /// Cancelled when the client has gone or we are told to end.
+    /// Cancelled when the client has gone or the server is told to end.
     pub(crate) closing: CancellationToken,
     pub(crate) decider: Decider,
     pub(crate) api: Api,
@@ -90,18 +90,18 @@ pub(crate) struct CallCounter {
     in_flight: AtomicUsize,
 }
 
-/// A call that is under way, until it is dropped.
-pub(crate) struct Counted<'a>(&'a CallCounter);
+/// Counts a call as in flight until it is dropped.
+pub(crate) struct CallGuard<'a>(&'a CallCounter);
 
 impl CallCounter {
-    pub(crate) fn begin(&self) -> Counted<'_> {
+    pub(crate) fn begin(&self) -> CallGuard<'_> {
         self.total.fetch_add(1, Ordering::Relaxed);
         self.in_flight.fetch_add(1, Ordering::Relaxed);
-        Counted(self)
+        CallGuard(self)
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
@@ -138,18 +138,18 @@ impl Server {
         }
     }
 
-    /// How the server and its Codex are.
+    /// The status of the server and its Codex.
     pub(crate) async fn status(&self) -> Status {
-        let codex = match self.engine.standing() {
-            Standing::Starting => status::Codex::Starting,
-            Standing::Ready(version) => status::Codex::Ready { version },
-            Standing::Absent(failure) => status::Codex::Absent {
+        let codex = match self.engine.app_server_status() {
+            AppServerStatus::Starting => status::Codex::Starting,
+            AppServerStatus::Ready(version) => status::Codex::Ready { version },
+            AppServerStatus::Absent(failure) => status::Codex::Absent {
                 reason: failure.map(|failure| failure.to_string()),
             },
         };
         let (_, open_questions) = self.engine.under_way();
         let mut warnings = self.warnings.all();
-        warnings.extend(self.news_of_death());
+        warnings.extend(self.death_notice());
         Status {
             backend: "app-server",
             member: self.defaults.member().cloned(),
@@ -159,7 +159,7 @@ impl Server {
                 .limits()
                 .await
                 .map_err(|error| error.to_string()),
-            last_exit: self.engine.last_death(),
+            last_exit: self.engine.last_unexpected_exit(),
             uptime: self.started.elapsed(),
             calls: Calls {
                 total: self.calls.total.load(Ordering::Relaxed),
@@ -173,18 +173,18 @@ impl Server {
         }
     }
 
-    /// That Codex has died, for the first answer after that.
-    pub(crate) fn news_of_death(&self) -> Option<String> {
-        let death = self.engine.unreported_death()?;
-        let then = match self.engine.standing() {
-            Standing::Ready(_) | Standing::Starting => "It was started again",
-            Standing::Absent(_) => "The next call starts it again",
+    /// The warning that Codex has died, for the first answer after its death.
+    pub(crate) fn death_notice(&self) -> Option<String> {
+        let death = self.engine.unreported_exit()?;
+        let then = match self.engine.app_server_status() {
+            AppServerStatus::Ready(_) | AppServerStatus::Starting => "It was started again",
+            AppServerStatus::Absent(_) => "The next call starts it again",
         };
         Some(format!("{death}. {then}, and its threads continue"))
     }
 
-    /// How many threads are active, as `codex_threads` shows them; without a record of
-    /// threads, how many sessions are not cancelled.
+    /// The number of active threads, as `codex_threads` shows them; without a record of threads,
+    /// the number of sessions that are not cancelled.
     async fn active_threads(&self) -> usize {
         match self.services.active_threads().await {
             Some(active) => active,
@@ -204,46 +204,46 @@ impl Server {
         Self { groups, ..self }
     }
 
-    /// The same server, with what is known about stdin and stdout.
+    /// The same server, with the findings about stdin and stdout.
     #[must_use]
     pub fn with_stdio(self, stdio: Stdio) -> Self {
         Self { stdio, ..self }
     }
 
-    /// The same server, with what threads are begun with where a call doesn't say.
+    /// The same server, with defaults for the settings of new threads.
     #[must_use]
     pub fn with_defaults(self, defaults: Defaults) -> Self {
         Self { defaults, ..self }
     }
 
-    /// The same server, with bounds of what its client may ask for.
+    /// The same server, with bounds for the settings that its client may ask for.
     #[must_use]
     pub fn with_bounds(self, bounds: Bounds) -> Self {
         Self { bounds, ..self }
     }
 
-    /// The settings of a new thread: what a call says, within the bounds, with the
-    /// defaults below.
+    /// The settings of a new thread: those of the call, within the bounds, completed by the
+    /// defaults.
     pub(crate) async fn settings(&self, given: Settings) -> Result<Settings, ToolError> {
         self.bounds.check_asked(&given)?;
         if let Some(profile) = &given.profile {
             profile::check_exists(self.engine.codex_home(), profile)
                 .map_err(|error| ToolError::new(Code::InvalidArgument, error.to_string()))?;
         }
-        let settings = self.defaults.under(given).await;
+        let settings = self.defaults.apply(given).await;
         Ok(self.bounds.bound_laid(settings)?)
     }
 
-    /// Brings what a call says of a thread from before within the bounds.
+    /// Narrows the settings of a call for an existing thread to the bounds.
     pub(crate) fn bound_resumed(
         &self,
         thread: &ThreadId,
         settings: &mut Settings,
     ) -> Result<(), ToolError> {
-        match self.engine.known(thread) {
-            // It was brought within the bounds when it began, and the engine refuses it if
-            // a directory of it leads anywhere else since.
-            Known::Here => {
+        match self.engine.known_settings(thread) {
+            // Its settings were narrowed to the bounds when it began, and the engine refuses the
+            // thread if one of its directories leads elsewhere since.
+            KnownSettings::Remembered => {
                 self.bounds.check_config(&settings.thread.config)?;
                 let mut changes = Overrides {
                     cwd: settings.thread.cwd.take(),
@@ -253,24 +253,25 @@ impl Server {
                 self.bounds.bound_overrides(&mut changes)?;
                 settings.thread.cwd = changes.cwd;
             }
-            Known::Before(known) => {
+            KnownSettings::Recorded(known) => {
                 if let (None, Some(cwd)) = (&settings.thread.cwd, &known.thread.cwd) {
                     directory::check(cwd)?;
                 }
                 self.bounds.bound_resumed(settings, Some(&known))?;
             }
-            Known::Unknown => self.bounds.bound_resumed(settings, None)?,
+            KnownSettings::Unknown => self.bounds.bound_resumed(settings, None)?,
         }
         Ok(())
     }
 
-    /// The thread that a call names, by its id or how that begins: one of a session here, or
-    /// one of which Codex has a rollout. Whether there is one of a whole id is Codex's to say.
+    /// The thread that a call names by its ID or an ID prefix: the thread of a session here, or one
+    /// of which Codex has a rollout. A whole ID is not looked up, as Codex reports an unknown
+    /// thread.
     pub(crate) async fn thread(&self, text: &str) -> Result<ThreadId, ToolError> {
         if let Ok(thread) = ThreadId::parse(text) {
             return Ok(thread);
         }
-        let prefix: ThreadPrefix = text.parse().map_err(|error: NotAThread| {
+        let prefix: ThreadPrefix = text.parse().map_err(|error: BadThreadPrefix| {
             ToolError::new(Code::InvalidArgument, format!("threadId: {error}"))
         })?;
         let mut live = self.engine.threads();
@@ -283,8 +284,8 @@ impl Server {
         Ok(resolved?)
     }
 
-    /// The same server, with what it does as a member of a team. The transport that it
-    /// is served on has to tell of `deliveries`.
+    /// The same server, with its records and mail as a member of a team. The transport that it is
+    /// served on has to share `deliveries`.
     #[must_use]
     pub fn with_services(self, services: TeamServices, deliveries: Deliveries) -> Self {
         Self {
@@ -303,7 +304,7 @@ impl Server {
         }
     }
 
-    /// The mail, if there is some.
+    /// The mail client, if the server has mail.
     pub(crate) fn mail_client(&self) -> Option<&MailClient> {
         self.services.mail_client.as_ref()
     }

@@ -1,4 +1,4 @@
-//! How the server and its Codex are, in words and for programs.
+//! The status of the server and its Codex, as text and as an object.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,15 +9,15 @@ use common::timestamp::timestamp;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Serialize;
 use serde_json::{Map, json};
-use supervise::exit::{Death, Exit};
+use supervise::exit::{Exit, UnexpectedExit};
 
-/// How the server and its Codex are.
+/// The status of the server and its Codex.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
-    /// As `--backend` takes it.
+    /// The value of `--backend`.
     pub backend: &'static str,
-    /// Who the server is, if that is known.
+    /// The identity and the team of the server, if it has them.
     #[serde(flatten)]
     pub member: Option<Member>,
     /// Codex's process.
@@ -27,8 +27,8 @@ pub struct Status {
     pub limits: Result<RateLimits, String>,
     /// The last Codex that has died, if one has.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_exit")]
-    pub last_exit: Option<Death>,
-    /// Since the server started.
+    pub last_exit: Option<UnexpectedExit>,
+    /// The time since the server started.
     #[serde(rename = "uptimeSeconds", serialize_with = "as_seconds")]
     pub uptime: Duration,
     /// The calls so far.
@@ -37,13 +37,13 @@ pub struct Status {
     pub active_threads: usize,
     /// Questions of Codex that wait for an answer.
     pub open_questions: usize,
-    /// How many unread messages there are, if the server is in a team and can tell.
+    /// The number of unread messages, if the server is in a team and can count them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending_mail: Option<usize>,
-    /// What has passed through, if that is what the server does.
+    /// The messages that were passed on, if the server is a proxy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages: Option<Messages>,
-    /// What was left out or not started, and what to do about it.
+    /// Warnings: settings that were left out and servers that were not started, with hints.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -52,36 +52,36 @@ pub struct Status {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "camelCase")]
 pub enum Codex {
-    /// It has not answered yet.
+    /// Codex has not answered yet.
     Starting,
-    /// It serves.
+    /// Codex serves.
     Ready {
-        /// Its release, if it tells.
+        /// Its release, if known.
         version: Option<String>,
     },
     /// None runs; the next call starts one.
     Absent {
-        /// Why the last one ended, if one has.
+        /// The reason why the last one ended, if one has.
         reason: Option<String>,
     },
-    /// It has ended, or was never there, and isn't started again.
+    /// Codex has ended, or was never started, and is not started again.
     Gone {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// How many calls there were.
+/// The numbers of calls.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Calls {
     /// Calls of the tools that prompt Codex.
     pub total: u64,
-    /// Those that are not answered yet.
+    /// Calls that are not answered yet.
     pub in_flight: usize,
 }
 
-/// How many messages the proxy has passed on.
+/// The numbers of messages that the proxy has passed on.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Messages {
@@ -91,21 +91,24 @@ pub struct Messages {
     pub from_codex: u64,
 }
 
-/// `{code or signal, message, at}`; neither code nor signal where nobody can tell.
-fn as_exit<S: serde::Serializer>(death: &Option<Death>, serializer: S) -> Result<S::Ok, S::Error> {
-    let told = death.map(|Death { exit, at }| {
+/// `{code or signal, message, at}`; neither code nor signal if the exit is unknown.
+fn as_exit<S: serde::Serializer>(
+    death: &Option<UnexpectedExit>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let object = death.map(|UnexpectedExit { exit, at }| {
         let how = match exit {
             Exit::Code(code) => Some(("code", code)),
             Exit::Signal(signal) => Some(("signal", signal)),
             Exit::Unknown => None,
         };
-        let mut told = Map::new();
-        told.insert("message".to_owned(), exit.to_string().into());
-        told.insert("at".to_owned(), timestamp(at).into());
-        told.extend(how.map(|(name, number)| (name.to_owned(), number.into())));
-        told
+        let mut object = Map::new();
+        object.insert("message".to_owned(), exit.to_string().into());
+        object.insert("at".to_owned(), timestamp(at).into());
+        object.extend(how.map(|(name, number)| (name.to_owned(), number.into())));
+        object
     });
-    told.serialize(serializer)
+    object.serialize(serializer)
 }
 
 /// `{known: true, windows, usedUpUntil}`, or `{known: false, reason}`.
@@ -113,14 +116,14 @@ fn as_limits<S: serde::Serializer>(
     limits: &Result<RateLimits, String>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    let mut told = match limits {
+    let mut object = match limits {
         Ok(limits) => as_json(limits, SystemTime::now()),
         Err(reason) => json!({ "reason": reason }),
     };
-    if let Some(members) = told.as_object_mut() {
+    if let Some(members) = object.as_object_mut() {
         members.insert("known".to_owned(), limits.is_ok().into());
     }
-    told.serialize(serializer)
+    object.serialize(serializer)
 }
 
 fn as_seconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
@@ -128,7 +131,7 @@ fn as_seconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S:
 }
 
 impl Status {
-    /// As `codex_status` answers it.
+    /// The answer of `codex_status`.
     pub(crate) fn into_result(self) -> CallToolResult {
         let object = json!(self);
         let text = [self.in_words(), object.to_string()];
@@ -212,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_in_words_and_as_an_object() {
+    fn status_is_given_as_text_and_object() {
         let version = Some("0.153.4".to_owned());
         let result = status(Codex::Ready { version }).into_result();
         let object = result.structured_content.unwrap();
@@ -236,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn last_exit_is_told_with_its_time() {
+    fn last_exit_is_reported_with_its_time() {
         let mut status = status(Codex::Absent { reason: None });
         for (exit, expected) in [
             (
@@ -251,7 +254,7 @@ mod tests {
             ),
         ] {
             let at = UNIX_EPOCH;
-            status.last_exit = Some(Death { exit, at });
+            status.last_exit = Some(UnexpectedExit { exit, at });
             assert_eq!(json!(status)["lastExit"], expected);
             let words = format!("Last exit: Codex {exit} at 1970-01-01T00:00:00.000Z.");
             assert!(status.in_words().contains(&words), "{}", status.in_words());
@@ -259,12 +262,12 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_told_with_the_time_of_their_reset() {
+    fn limits_are_reported_with_their_reset_times() {
         let mut status = status(Codex::Starting);
-        let told = r#"{"rateLimits":{"primary":{"usedPercent":42,"windowDurationMins":300,
+        let object = r#"{"rateLimits":{"primary":{"usedPercent":42,"windowDurationMins":300,
             "resetsAt":86400}}}"#;
-        let told = serde_json::value::RawValue::from_string(told.to_owned()).unwrap();
-        status.limits = Ok(RateLimits::read(&told).unwrap());
+        let object = serde_json::value::RawValue::from_string(object.to_owned()).unwrap();
+        status.limits = Ok(RateLimits::read(&object).unwrap());
         assert_eq!(
             json!(status)["limits"],
             json!({

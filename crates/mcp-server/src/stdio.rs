@@ -1,25 +1,25 @@
-//! What is known about stdin and stdout.
+//! The findings about stdin and stdout.
 
 use serde::Serialize;
 
-/// What to do where stdin and stdout can't carry the protocol.
+/// The reaction to stdin or stdout that can't carry the protocol.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StdioMode {
-    /// Say so, and go on.
+    /// Warn, and continue.
     #[default]
     Auto,
     /// Refuse to start.
     Strict,
-    /// Don't look.
+    /// Do not check.
     Off,
 }
 
-/// What is known about stdin and stdout.
+/// The findings about stdin and stdout.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stdio {
-    /// What to do about them.
+    /// The reaction to problems.
     pub mode: StdioMode,
-    /// What is wrong with them, in words.
+    /// The problems, in words.
     pub warnings: Vec<String>,
 }

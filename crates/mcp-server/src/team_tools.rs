@@ -1,5 +1,5 @@
-//! The mail of a member of a team as an MCP server of its own: what Codex's threads
-//! are given, so that they can write to the team in the middle of a turn.
+//! The mail of a member of a team as an MCP server of its own. Codex's threads are given it, so
+//! that they can write to the team in the middle of a turn.
 
 use agent_team::MailClient;
 use rmcp::model::{
@@ -11,10 +11,10 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use super::own_server::until_gone;
+use super::own_server::serve_until_closed;
 use super::transport::LineTransport;
-use crate::deliveries::{Deliveries, Told};
-use crate::tools::team::Mail;
+use crate::deliveries::{Deliveries, ToolOutcome};
+use crate::tools::team::MailTool;
 
 /// Serves the mail tools to one client.
 struct TeamTools {
@@ -26,7 +26,7 @@ struct TeamTools {
 ///
 /// # Errors
 ///
-/// When the client doesn't begin as an MCP client does.
+/// When the client does not begin as an MCP client does.
 pub async fn serve_team_tools<R, W>(
     mail_client: MailClient,
     (reader, writer): (R, W),
@@ -44,7 +44,7 @@ where
         mail_client: mail_client.clone(),
         deliveries,
     };
-    until_gone(tools, transport, &closing).await?;
+    serve_until_closed(tools, transport, &closing).await?;
     mail_client.settle().await;
     Ok(())
 }
@@ -63,7 +63,7 @@ impl ServerHandler for TeamTools {
         _page: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = Mail::ALL.map(Mail::annotated);
+        let tools = MailTool::ALL.map(MailTool::annotated);
         Ok(ListToolsResult::with_all_items(tools.to_vec()))
     }
 
@@ -72,16 +72,16 @@ impl ServerHandler for TeamTools {
         call: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let mail = Mail::named(&call.name).ok_or_else(|| {
-            let known = Mail::ALL.map(Mail::as_str).join(", ");
+        let mail = MailTool::named(&call.name).ok_or_else(|| {
+            let known = MailTool::ALL.map(MailTool::as_str).join(", ");
             let message = format!("there is no tool {:?}; there are {known}", call.name);
             ErrorData::invalid_params(message, None)
         })?;
         let arguments = call.arguments.unwrap_or_default();
         match mail.call(&self.mail_client, arguments).await {
-            Ok(Told { result, then }) => {
+            Ok(ToolOutcome { result, then }) => {
                 if let Some(then) = then {
-                    self.deliveries.expect(context.id, then);
+                    self.deliveries.register(context.id, then);
                 }
                 Ok(result.into())
             }

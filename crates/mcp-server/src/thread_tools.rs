@@ -6,44 +6,44 @@ use std::path::PathBuf;
 use agent_team::MailClient;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use codex_engine::{Called, Reply, ThreadTools};
+use codex_engine::{Reply, ThreadTools, ToolInvocation};
 use codex_protocol::codex::{DynamicTool, ToolAnswer, ToolContent};
 use futures::future::BoxFuture;
 use image_request::ImageRoot;
-use image_request::fitted::Fitted;
+use image_request::fitted::FittedPicture;
 use image_request::logic::contract::TOOL;
 use image_request::logic::picture::SizeLimit;
 use rmcp::model::{CallToolResult, Tool};
 use safe_files::{directory, off_runtime};
 use serde_json::{Map, Value, json};
 
-use super::request_image::{Answer, describe, show};
-use crate::deliveries::Told;
-use crate::tools::team::Mail;
+use super::request_image::{PictureDelivery, describe, show};
+use crate::deliveries::ToolOutcome;
+use crate::tools::team::MailTool;
 
-/// How long an answer may be, in characters. Codex leaves out the middle of one that has
-/// some 12,000 (0.104.0 to 0.169.0), also where that is a message that counts as read then.
+/// The longest answer, in characters. Codex leaves out the middle of an answer of some 12,000
+/// (0.104.0 to 0.169.0), even of mail, which would then count as read.
 const LONGEST_ANSWER: usize = 9000;
 
 /// The tools that threads get.
 #[derive(Clone, Default)]
-pub struct OurTools {
-    /// How large a picture may be; `None` where there are none.
+pub struct OwnThreadTools {
+    /// The largest size of a picture; `None` without pictures.
     pictures: Option<SizeLimit>,
     mail: Option<(MailClient, Approval)>,
 }
 
-/// Whether somebody has to approve each call.
+/// Whether each call needs an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Approval {
-    /// Nobody has to.
+    /// The calls are approved beforehand.
     Beforehand,
-    /// Whoever answers Codex's questions.
+    /// Each call is approved like other questions of Codex.
     EachCall,
 }
 
-impl OurTools {
-    /// The same, with pictures of up to this size.
+impl OwnThreadTools {
+    /// The same, with pictures up to this size.
     #[must_use]
     pub fn with_pictures(self, limit: SizeLimit) -> Self {
         Self {
@@ -61,11 +61,11 @@ impl OurTools {
         }
     }
 
-    async fn answer(self, call: Called) -> Result<Reply, String> {
+    async fn answer(self, call: ToolInvocation) -> Result<Reply, String> {
         if let (TOOL, Some(limit)) = (call.tool.as_str(), self.pictures) {
-            return look(limit, call).await.map(Reply::from);
+            return show_picture(limit, call).await.map(Reply::from);
         }
-        let mail = Mail::named(&call.tool);
+        let mail = MailTool::named(&call.tool);
         match (mail, self.mail) {
             (Some(mail), Some((mail_client, _))) => {
                 handle(mail, &mail_client, call.arguments).await
@@ -75,21 +75,24 @@ impl OurTools {
     }
 }
 
-impl ThreadTools for OurTools {
+impl ThreadTools for OwnThreadTools {
     fn describe(&self) -> Vec<DynamicTool> {
-        let pictures = self.pictures.map(|_| describe(&Answer::Picture));
-        let mail = self.mail.iter().flat_map(|_| Mail::ALL.map(Mail::describe));
+        let pictures = self.pictures.map(|_| describe(&PictureDelivery::Inline));
+        let mail = self
+            .mail
+            .iter()
+            .flat_map(|_| MailTool::ALL.map(MailTool::describe));
         pictures.into_iter().chain(mail).map(dynamic).collect()
     }
 
-    /// How much mail there is tells nothing that is in it.
-    fn asks_first(&self, tool: &str) -> bool {
+    /// Counting mail reveals nothing of its content, so it needs no approval.
+    fn needs_approval(&self, tool: &str) -> bool {
         let approval = self.mail.as_ref().map(|(_, approval)| *approval);
-        let looks = matches!(Mail::named(tool), None | Some(Mail::PendingCount));
+        let looks = matches!(MailTool::named(tool), None | Some(MailTool::PendingCount));
         approval == Some(Approval::EachCall) && !looks
     }
 
-    fn call(&self, call: Called) -> BoxFuture<'static, Reply> {
+    fn call(&self, call: ToolInvocation) -> BoxFuture<'static, Reply> {
         let tools = self.clone();
         Box::pin(async move {
             let answered = tools.answer(call).await;
@@ -98,34 +101,39 @@ impl ThreadTools for OurTools {
     }
 }
 
-async fn look(limit: SizeLimit, call: Called) -> Result<ToolAnswer, String> {
+async fn show_picture(limit: SizeLimit, call: ToolInvocation) -> Result<ToolAnswer, String> {
     let cwd = call.cwd.ok_or("it is not known where this thread works")?;
-    let place = off_runtime::run(move || place(cwd, limit)).await;
-    let place = place.map_err(|error| error.to_string())??;
-    let shown = show(place, call.arguments, call.codex).await;
-    let Fitted { bytes, kind } = shown.map_err(|error| error.to_string())??;
+    let root = off_runtime::run(move || picture_root(cwd, limit)).await;
+    let root = root.map_err(|error| error.to_string())??;
+    let shown = show(root, call.arguments, call.codex).await;
+    let FittedPicture { bytes, kind } = shown.map_err(|error| error.to_string())??;
     let (kind, bytes) = (kind.media_type(), STANDARD.encode(bytes));
     Ok(ToolAnswer::picture(format!("data:{kind};base64,{bytes}")))
 }
 
-/// Where pictures may be, unless the directory was replaced since the thread began there.
-fn place(cwd: PathBuf, limit: SizeLimit) -> Result<ImageRoot, String> {
+/// The root below which pictures may be, unless the directory was replaced since the thread began
+/// there.
+fn picture_root(cwd: PathBuf, limit: SizeLimit) -> Result<ImageRoot, String> {
     directory::check(&cwd).map_err(|error| error.to_string())?;
-    let place = ImageRoot::around(&cwd, limit);
-    place.map_err(|error| format!("cannot look into {}: {error}", cwd.display()))
+    let root = ImageRoot::around(&cwd, limit);
+    root.map_err(|error| format!("cannot look into {}: {error}", cwd.display()))
 }
 
-async fn handle(mail: Mail, mail_client: &MailClient, arguments: Value) -> Result<Reply, String> {
+async fn handle(
+    mail: MailTool,
+    mail_client: &MailClient,
+    arguments: Value,
+) -> Result<Reply, String> {
     let Value::Object(arguments) = arguments else {
         return Err("the arguments must be an object".to_owned());
     };
     let (result, delivered) = match mail.call(mail_client, arguments).await {
-        Ok(Told { result, then }) => (result, then),
+        Ok(ToolOutcome { result, then }) => (result, then),
         Err(error) => (error.into_plain_result(), None),
     };
     let answer = answer(&result);
     let length = answer.text().map_or(0, |text| text.chars().count());
-    // What was read stays unread then.
+    // The messages then stay unread.
     if length > LONGEST_ANSWER {
         return Err(format!(
             "the answer has {length} characters, more than the {LONGEST_ANSWER} that you would be \
@@ -146,7 +154,7 @@ fn answer(result: &CallToolResult) -> ToolAnswer {
     }
 }
 
-/// A tool as Codex takes it. The model sees no defaults, unless they stand in the words.
+/// A tool in Codex's format. The model sees defaults only in the description.
 fn dynamic(tool: Tool) -> DynamicTool {
     let mut schema = Value::Object(Map::clone(&tool.input_schema));
     let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
@@ -171,8 +179,8 @@ mod tests {
     use super::*;
     use agent_team::Member;
 
-    fn call(tool: &str, arguments: Value) -> Called {
-        Called {
+    fn call(tool: &str, arguments: Value) -> ToolInvocation {
+        ToolInvocation {
             tool: tool.to_owned(),
             arguments,
             cwd: None,
@@ -180,20 +188,20 @@ mod tests {
         }
     }
 
-    fn with_mail(home: &std::path::Path, approval: Approval) -> OurTools {
+    fn with_mail(home: &std::path::Path, approval: Approval) -> OwnThreadTools {
         let member = Member {
             identity: "arch".parse().unwrap(),
             team: Some("builders".parse::<TeamName>().unwrap()),
         };
         let mail_client = MailClient::of(&member, home).unwrap().unwrap();
-        OurTools::default().with_mail(mail_client, approval)
+        OwnThreadTools::default().with_mail(mail_client, approval)
     }
 
     #[tokio::test]
-    async fn tools_are_what_there_is() {
+    async fn thread_tools_depend_on_pictures_and_mail() {
         let home = tempfile::tempdir().unwrap();
         let tools = with_mail(home.path(), Approval::Beforehand);
-        let names = |tools: &OurTools| -> Vec<String> {
+        let names = |tools: &OwnThreadTools| -> Vec<String> {
             tools.describe().into_iter().map(|tool| tool.name).collect()
         };
         let mail = ["atm_send", "atm_read", "atm_broadcast", "atm_pending_count"];
@@ -201,7 +209,7 @@ mod tests {
         let all = tools.clone().with_pictures(SizeLimit::default());
         assert_eq!(names(&all)[0], TOOL);
         assert_eq!(names(&all)[1..], mail);
-        assert_eq!(names(&OurTools::default()), [""; 0]);
+        assert_eq!(names(&OwnThreadTools::default()), [""; 0]);
         let read = &tools.describe()[1];
         let most = &read.input_schema["properties"]["max_messages"];
         assert_eq!(most["description"], "Default: 10.");
@@ -214,10 +222,10 @@ mod tests {
         ] {
             let reply = tools.call(call(tool, arguments)).await;
             assert!(!reply.answer.success);
-            let told = reply.answer.text().unwrap();
-            assert!(told.contains(why), "{tool}: {told}");
+            let text = reply.answer.text().unwrap();
+            assert!(text.contains(why), "{tool}: {text}");
         }
-        let pictures = OurTools::default().with_pictures(SizeLimit::default());
+        let pictures = OwnThreadTools::default().with_pictures(SizeLimit::default());
         let reply = pictures.call(call("atm_read", json!({}))).await;
         assert!(reply.answer.text().unwrap().contains("not available"));
         let reply = pictures.call(call(TOOL, json!({ "path": "a.png" }))).await;
@@ -240,10 +248,10 @@ mod tests {
         let pixel = image::RgbImage::new(1, 1);
         pixel.save(home.join("secret.png")).unwrap();
         std::os::unix::fs::symlink(&home, &cwd).unwrap();
-        let tools = OurTools::default().with_pictures(SizeLimit::default());
+        let tools = OwnThreadTools::default().with_pictures(SizeLimit::default());
         let look = |cwd: &std::path::Path| {
             let call = call(TOOL, json!({ "path": "secret.png" }));
-            tools.call(Called {
+            tools.call(ToolInvocation {
                 cwd: Some(cwd.to_owned()),
                 ..call
             })
@@ -260,17 +268,18 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_do_something_ask_first_where_they_are_to() {
+    fn mail_calls_need_approval_unless_approved_beforehand() {
         let home = tempfile::tempdir().unwrap();
         for (approval, asked) in [
             (Approval::Beforehand, [false; 3]),
             (Approval::EachCall, [true, true, true]),
         ] {
             let tools = with_mail(home.path(), approval);
-            let asks = ["atm_send", "atm_read", "atm_broadcast"].map(|tool| tools.asks_first(tool));
+            let asks =
+                ["atm_send", "atm_read", "atm_broadcast"].map(|tool| tools.needs_approval(tool));
             assert_eq!(asks, asked);
-            assert!(!tools.asks_first("atm_pending_count"));
-            assert!(!tools.asks_first(TOOL));
+            assert!(!tools.needs_approval("atm_pending_count"));
+            assert!(!tools.needs_approval(TOOL));
         }
     }
 }

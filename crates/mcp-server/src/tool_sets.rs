@@ -1,13 +1,13 @@
-//! Which tools are served (`--api`, `--tools`): fewer tools take less of a client's context.
+//! The tools that are served (`--api`, `--tools`): fewer tools take less of a client's context.
 
-/// Which set of tools is served.
+/// The set of tools that is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Api {
     /// `codex` and `codex-reply`, as `codex mcp-server` had them: a call waits
     /// for Codex's final message.
     Classic,
-    /// `codex` and `codex_reply`, as the npm package codex-mcp has them: a call
-    /// returns at once, and the work is looked into.
+    /// `codex` and `codex_reply`, as the npm package codex-mcp has them: a call returns at once,
+    /// and the work is polled.
     Sessions,
 }
 
@@ -18,7 +18,7 @@ pub enum Group {
     Sessions,
     /// call_codex, call_status, call_jobs, call_cancel and call_respond.
     Jobs,
-    /// codex_run, call_status and call_cancel for what it begins, and codex_review.
+    /// codex_run, call_status and call_cancel for its runs, and codex_review.
     Runs,
     /// codex_threads, and the mail of the team.
     Team,
@@ -35,7 +35,7 @@ impl Default for Groups {
 }
 
 impl Groups {
-    /// These; all of them if there is none.
+    /// The chosen groups, or all groups if none is chosen.
     #[must_use]
     pub fn of(chosen: Vec<Group>) -> Self {
         use Group::{Jobs, Runs, Sessions, Team};
@@ -45,7 +45,7 @@ impl Groups {
         }
     }
 
-    /// Whether this one is among them.
+    /// Whether a group is served.
     #[must_use]
     pub fn has(&self, group: Group) -> bool {
         self.0.contains(&group)

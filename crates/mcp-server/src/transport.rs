@@ -1,14 +1,14 @@
-//! MCP on stdio: one JSON-RPC message a line, or with a `Content-Length` before it,
-//! and answered in kind.
+//! MCP on stdio: one JSON-RPC message per line, or with a `Content-Length` header. Answers use the
+//! client's framing.
 //!
-//! rmcp would do this too, but drops what it can't read without a word. Here
-//! every line that is not a message is answered with a JSON-RPC error, so that
-//! nobody waits for an answer that can't come. What rmcp gets to see:
+//! rmcp has such a transport too, but silently drops lines that it can't read. Here every line that
+//! is not a message is answered with a JSON-RPC error, so that no client waits for an answer that
+//! can't come. rmcp gets:
 //!
 //! - requests and notifications that have the shape MCP gives them,
 //! - no two open requests of one id: one of them would stay without an answer,
 //! - no notification and no answer before the request that begins the service:
-//!   there is nobody to hear it, and rmcp would give the connection up,
+//!   no service would receive it, and rmcp would close the connection,
 //! - answers to our own requests as they are, unknown members included.
 
 use std::collections::HashSet;
@@ -27,11 +27,13 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::incoming::{Line, already_open, begins_service, id_of, read_line, refusal, too_long};
+use super::incoming::{
+    IncomingLine, already_open, begins_service, id_of, read_line, refusal, too_long,
+};
 use crate::deliveries::Deliveries;
 
-/// How long the last words may take to a client that doesn't read.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
+/// The longest wait for a client that does not read the last answers.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The server's end of a line-based connection.
 pub struct LineTransport<R, W> {
@@ -39,24 +41,24 @@ pub struct LineTransport<R, W> {
     decoder: LineDecoder,
     line_limit: usize,
     writer: Writer<W>,
-    /// A refusal that is being written. No further line is looked at until it
-    /// has been: a client that doesn't read is not listened to either.
+    /// A refusal that is being written. No further line is read until it is written: a client that
+    /// does not read is not listened to either.
     refusing: Option<JoinHandle<io::Result<()>>>,
-    /// How the client frames its messages, and so do we.
+    /// The framing that the client uses; answers to it use the same.
     framing: Arc<Mutex<Framing>>,
     /// Requests that have not been answered.
     open: Arc<Mutex<HashSet<NumberOrString>>>,
     deliveries: Deliveries,
     service: Service,
     input: Input,
-    /// The end of the input, or our own, once nothing more is to be read.
+    /// Cancelled at the end of the input, and when the server ends.
     closing: CancellationToken,
 }
 
-/// Where answers go, one at a time; nowhere once the connection is closed.
+/// The writer of answers, one at a time; `None` once the connection is closed.
 type Writer<W> = Arc<tokio::sync::Mutex<Option<W>>>;
 
-/// Whether rmcp serves already or still waits for a request to begin with.
+/// Whether rmcp serves already, or still waits for the first request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Service {
     Awaited,
@@ -93,7 +95,7 @@ where
         }
     }
 
-    /// The same transport, which tells of answers that have been delivered.
+    /// The same transport, which runs the actions of delivered answers.
     #[must_use]
     pub fn with_deliveries(self, deliveries: Deliveries) -> Self {
         Self { deliveries, ..self }
@@ -105,7 +107,7 @@ where
         while self.refusing.is_none() {
             let read = match self.decoder.next_frame()? {
                 Frame::Line(line) => read_line(line),
-                Frame::TooLong { length, head } => Line::Refused(refusal(
+                Frame::TooLong { length, head } => IncomingLine::Refused(refusal(
                     id_of(head),
                     code::INVALID_REQUEST,
                     too_long(length, self.line_limit),
@@ -119,19 +121,19 @@ where
         None
     }
 
-    /// Answers what can't be passed on.
-    fn admit(&mut self, line: Line) -> Option<ClientJsonRpcMessage> {
+    /// Passes a message on, or answers a line that can't be passed on.
+    fn admit(&mut self, line: IncomingLine) -> Option<ClientJsonRpcMessage> {
         let message = match line {
-            Line::Blank => return None,
-            Line::Refused(refusal) => {
+            IncomingLine::Blank => return None,
+            IncomingLine::Refused(refusal) => {
                 self.refuse(*refusal);
                 return None;
             }
-            Line::Message(message) => *message,
+            IncomingLine::Message(message) => *message,
         };
         if let ClientJsonRpcMessage::Request(request) = &message {
-            // One that was cancelled stays open here: MCP forbids to use its id
-            // again, and the new request might get the old one's answer.
+            // A cancelled request stays open here: MCP forbids reusing its ID, and the new request
+            // might get the old one's answer.
             if !lock(&self.open).insert(request.id.clone()) {
                 self.refuse(*already_open(&request.id));
                 return None;
@@ -144,8 +146,8 @@ where
         (self.service == Service::Begun).then_some(message)
     }
 
-    /// Writes on a task of its own: reading is dropped half-way whenever something
-    /// else happens, and half a line must never stay.
+    /// Writes a refusal on a task of its own: `receive` can be dropped half-way, and half a line
+    /// must never be written.
     fn refuse(&mut self, refusal: ServerJsonRpcMessage) {
         let framing = *lock(&self.framing);
         let writing = write(Arc::clone(&self.writer), framing, refusal);
@@ -165,7 +167,7 @@ where
         }
     }
 
-    /// Takes in more of what the client says.
+    /// Reads more bytes of the client.
     async fn read(&mut self) {
         match self.reader.read(self.decoder.space()).await {
             Ok(count) if count > 0 => return self.decoder.filled(count),
@@ -191,7 +193,7 @@ where
         let mut delivered = None;
         if let ServerJsonRpcMessage::Response(response) = &message {
             lock(&self.open).remove(&response.id);
-            delivered = self.deliveries.of(&response.id);
+            delivered = self.deliveries.take(&response.id);
         } else if let ServerJsonRpcMessage::Error(error) = &message
             && let Some(id) = &error.id
         {
@@ -211,7 +213,7 @@ where
         }
     }
 
-    /// Safe to drop half-way: what has been read stays in the decoder.
+    /// Safe to drop half-way: the bytes that were read stay in the decoder.
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         let closing = self.closing.clone();
         loop {
@@ -233,9 +235,9 @@ where
         }
     }
 
-    /// A client that doesn't read may hold the writer for ever.
+    /// A client that does not read could hold the writer for ever, so the wait for it is limited.
     async fn close(&mut self) -> io::Result<()> {
-        match timeout(CLOSE_PATIENCE, self.writer.lock()).await {
+        match timeout(CLOSE_TIMEOUT, self.writer.lock()).await {
             Ok(mut writer) => drop(writer.take()),
             Err(_) => tracing::warn!("the client does not read its last answers"),
         }
@@ -268,7 +270,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_refusal_is_written_whole_also_when_reading_is_dropped_half_way() {
+    async fn refusal_is_written_whole_when_reading_is_dropped() {
         let (mut client, reader) = tokio::io::duplex(64);
         // A refusal doesn't fit in at once.
         let (writer, client_reads) = tokio::io::duplex(16);
@@ -288,7 +290,8 @@ mod tests {
         }
     }
 
-    /// A message as it is framed with headers, and what was read behind it.
+    /// Answers use the framing of the client's messages, also when the next message has been read
+    /// in part.
     async fn next_with_header(client: &mut (impl AsyncRead + Unpin)) -> Value {
         let mut header = Vec::new();
         while !header.ends_with(b"\r\n\r\n") {
@@ -302,7 +305,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_is_answered_in_its_own_framing() {
+    async fn answers_use_the_framing_of_the_client() {
         let (ours, mut client) = tokio::io::duplex(4096);
         let (reader, writer) = tokio::io::split(ours);
         let mut transport = LineTransport::new(reader, writer, 1000, CancellationToken::new());

@@ -1,4 +1,4 @@
-//! Waiting for a turn on behalf of a tool call.
+//! Waits for a turn on behalf of a tool call.
 //!
 //! ```text
 //!                 ┌──────────────── step, heartbeat: progress ─┐
@@ -13,17 +13,17 @@
 //!                 └────── cancelled, shutting down ─ interrupt
 //! ```
 //!
-//! The engine declines what nobody answers in time, so that nothing hangs,
-//! whichever way a question went.
+//! The engine declines questions that are not answered in time, so that no turn hangs, however a
+//! question was asked.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use codex_engine::EngineError;
-use codex_engine::command::{Open, TurnRef, View};
+use codex_engine::command::{OpenQuestion, TurnRef, TurnView};
 use codex_engine::logic::approval_text;
-use codex_engine::logic::session::{Ending, Outcome};
+use codex_engine::logic::session::{TurnEnding, TurnOutcome};
 use codex_protocol::codex::ThreadId;
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, InputRequest, InputRequests, InputRequiredResult};
@@ -32,31 +32,31 @@ use serde_json::json;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::Instrument;
 
-use super::answer::{Answer, Status};
+use super::answer::{TurnAnswer, TurnStatus};
 use super::code::Code;
-use super::dialogs::{Answered, Dialogs, Manner};
+use super::dialogs::{DialogAnswer, Dialogs, QuestionMode};
 use super::error::ToolError;
 use super::progress::Progress;
-use super::question::{self, Elicitation, Origin, Titles};
+use super::question::{self, ChoiceTitles, Elicitation, Origin};
 use super::request_state::RequestState;
-use crate::decision::{Taken, decide};
+use crate::decision::{ReplyOutcome, decide};
 use crate::server::Server;
 
-/// How long an interrupted turn may take to end before the call answers
-/// without it. Codex takes some 20 ms; rmcp waits 5 s for answers at the end.
-const INTERRUPT_PATIENCE: Duration = Duration::from_secs(3);
+/// The longest time for an interrupted turn to end before the call answers without it. Codex takes
+/// some 20 ms; rmcp waits 5 s for answers at the end.
+const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The same when the program ends. Less than rmcp waits for the last answers
-/// (5 s), or the call would stay without one.
-const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(1);
+/// The same when the program ends. It is less than rmcp waits for the last answers (5 s), or the
+/// call would get no answer.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What happens to a turn that takes longer than its call.
+/// The deadline of a call that waits for a turn.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Until {
-    /// It is interrupted then.
-    GiveUp(Instant),
-    /// The call comes back then, and the turn goes on.
-    ComeBack(Instant),
+pub(super) enum CallDeadline {
+    /// The turn is interrupted then.
+    Interrupt(Instant),
+    /// The call returns then, and the turn continues.
+    Return(Instant),
 }
 
 /// A tool call that waits for a turn.
@@ -65,19 +65,19 @@ pub(super) struct TurnWait<'a> {
     context: &'a RequestContext<RoleServer>,
     turn: TurnRef,
     thread: ThreadId,
-    until: Until,
-    manner: Manner,
+    deadline: CallDeadline,
+    question_mode: QuestionMode,
     warnings: Vec<String>,
-    told: Progress,
+    progress: Progress,
     dialogs: Dialogs,
 }
 
-/// What woke the wait.
-enum Event {
+/// The event that ended a wait.
+enum WaitEvent {
     Changed(Result<(), EngineError>),
-    Answered(Answered),
+    Answered(DialogAnswer),
     Heartbeat,
-    ComeBack,
+    WaitOver,
     TimedOut,
     Cancelled,
     Closing,
@@ -89,36 +89,36 @@ impl<'a> TurnWait<'a> {
         context: &'a RequestContext<RoleServer>,
         turn: TurnRef,
         thread: ThreadId,
-        until: Until,
-        told: Progress,
+        deadline: CallDeadline,
+        progress: Progress,
     ) -> Self {
         Self {
             server,
             context,
             turn,
             thread,
-            until,
-            manner: Manner::of(context),
+            deadline,
+            question_mode: QuestionMode::of(context),
             warnings: Vec::new(),
-            told,
+            progress,
             dialogs: Dialogs::new(context.peer.clone()),
         }
     }
 
-    /// The same with what the caller should know besides.
+    /// The same with warnings for the caller.
     pub(super) fn with_warnings(self, warnings: Vec<String>) -> Self {
         Self { warnings, ..self }
     }
 
-    /// The same for a client whose user does not decide: open questions end the call.
-    pub(super) fn asking_nobody(self) -> Self {
+    /// The same without dialogs: open questions end the call.
+    pub(super) fn without_dialogs(self) -> Self {
         Self {
-            manner: Manner::ComeBack,
+            question_mode: QuestionMode::EndCall,
             ..self
         }
     }
 
-    /// Waits until there is something to come back with.
+    /// Waits until there is an answer for the caller.
     pub(super) async fn outcome(mut self) -> Result<CallToolResponse, ToolError> {
         let thread = self.thread.clone();
         let span = self.server.engine.span(&self.turn.session);
@@ -129,60 +129,60 @@ impl<'a> TurnWait<'a> {
     async fn wait(&mut self) -> Result<CallToolResponse, ToolError> {
         loop {
             let view = self.server.engine.inspect(&self.turn.session)?;
-            // Before the end: the last step and the end may well come together.
-            self.told.tell(self.context, &view.progress).await;
+            // Before the end, as the last step and the end may come together.
+            self.progress.report(self.context, &view.progress).await;
             if let Some(outcome) = self.ended(&view) {
                 self.withdraw_all().await;
-                return self.come_back_with(outcome?);
+                return self.finish(outcome?);
             }
-            if let Some(response) = self.attend(&view).await {
+            if let Some(response) = self.handle_questions(&view).await {
                 self.withdraw_all().await;
                 return Ok(response);
             }
             match self.next(view.revision).await {
-                Event::Changed(changed) => changed?,
-                Event::Answered(answered) => self.take(answered),
-                Event::Heartbeat => {
+                WaitEvent::Changed(changed) => changed?,
+                WaitEvent::Answered(answered) => self.accept_answer(answered),
+                WaitEvent::Heartbeat => {
                     let view = self.server.engine.inspect(&self.turn.session)?;
-                    self.told.take(&view.progress);
-                    self.told.heartbeat(self.context).await;
+                    self.progress.set_step(&view.progress);
+                    self.progress.heartbeat(self.context).await;
                 }
-                Event::ComeBack => {
+                WaitEvent::WaitOver => {
                     self.withdraw_all().await;
                     return Ok(match view.actions.as_slice() {
                         [] => self.still_running(),
                         open => self.waiting_approval(open),
                     });
                 }
-                Event::TimedOut => {
+                WaitEvent::TimedOut => {
                     tracing::warn!("{}", self.reason(Code::Timeout));
                     return self.give_up(Code::Timeout).await;
                 }
-                Event::Cancelled => return self.give_up(Code::Cancelled).await,
-                Event::Closing => return self.give_up(Code::ShuttingDown).await,
+                WaitEvent::Cancelled => return self.give_up(Code::Cancelled).await,
+                WaitEvent::Closing => return self.give_up(Code::ShuttingDown).await,
             }
         }
     }
 
-    async fn next(&mut self, revision: u64) -> Event {
+    async fn next(&mut self, revision: u64) -> WaitEvent {
         let session = &self.turn.session;
-        let (end, late) = match self.until {
-            Until::GiveUp(end) => (end, Event::TimedOut),
-            Until::ComeBack(end) => (end, Event::ComeBack),
+        let (end, late) = match self.deadline {
+            CallDeadline::Interrupt(end) => (end, WaitEvent::TimedOut),
+            CallDeadline::Return(end) => (end, WaitEvent::WaitOver),
         };
         tokio::select! {
             biased;
-            () = self.context.ct.cancelled() => Event::Cancelled,
-            () = self.server.closing.cancelled() => Event::Closing,
-            changed = self.server.engine.changed(session, revision) => Event::Changed(changed),
-            Some(answered) = self.dialogs.next() => Event::Answered(answered),
+            () = self.context.ct.cancelled() => WaitEvent::Cancelled,
+            () = self.server.closing.cancelled() => WaitEvent::Closing,
+            changed = self.server.engine.changed(session, revision) => WaitEvent::Changed(changed),
+            Some(answered) = self.dialogs.next() => WaitEvent::Answered(answered),
             () = sleep_until(end) => late,
-            () = sleep_until(self.told.next_heartbeat()) => Event::Heartbeat,
+            () = sleep_until(self.progress.next_heartbeat()) => WaitEvent::Heartbeat,
         }
     }
 
     /// The outcome of our turn, once it has one.
-    fn ended(&self, view: &View) -> Option<Result<Arc<Outcome>, ToolError>> {
+    fn ended(&self, view: &TurnView) -> Option<Result<Arc<TurnOutcome>, ToolError>> {
         match &view.outcome {
             Some((turn, outcome)) if *turn == self.turn.number => Some(Ok(Arc::clone(outcome))),
             Some((turn, _)) if *turn > self.turn.number => Some(Err(ToolError::new(
@@ -193,19 +193,23 @@ impl<'a> TurnWait<'a> {
         }
     }
 
-    fn come_back_with(&mut self, outcome: Arc<Outcome>) -> Result<CallToolResponse, ToolError> {
-        let Outcome { ending, text, .. } = Arc::unwrap_or_clone(outcome);
+    fn finish(&mut self, outcome: Arc<TurnOutcome>) -> Result<CallToolResponse, ToolError> {
+        let TurnOutcome { ending, text, .. } = Arc::unwrap_or_clone(outcome);
         let error = match ending {
-            Ending::Completed => return Ok(self.answer(text, Status::Completed)),
-            Ending::Interrupted => ToolError::new(Code::Interrupted, "the turn was interrupted"),
-            Ending::Failed(error) => error.into(),
-            Ending::Lost(how) => ToolError::new(Code::CodexDied, format!("{how} during the turn")),
+            TurnEnding::Completed => return Ok(self.answer(text, TurnStatus::Completed)),
+            TurnEnding::Interrupted => {
+                ToolError::new(Code::Interrupted, "the turn was interrupted")
+            }
+            TurnEnding::Failed(error) => error.into(),
+            TurnEnding::Lost(how) => {
+                ToolError::new(Code::CodexDied, format!("{how} during the turn"))
+            }
         };
         Err(error.with_partial(text))
     }
 
-    fn answer(&mut self, content: String, status: Status) -> CallToolResponse {
-        let answer = Answer {
+    fn answer(&mut self, content: String, status: TurnStatus) -> CallToolResponse {
+        let answer = TurnAnswer {
             thread: self.thread.clone(),
             session: self.turn.session.clone(),
             content,
@@ -215,22 +219,22 @@ impl<'a> TurnWait<'a> {
         answer.into_result().into()
     }
 
-    /// Sees to the open questions; some end the call.
-    async fn attend(&mut self, view: &View) -> Option<CallToolResponse> {
+    /// Handles the open questions; some end the call.
+    async fn handle_questions(&mut self, view: &TurnView) -> Option<CallToolResponse> {
         let open = &view.actions;
         self.dialogs.withdraw_closed(open).await;
-        if self.manner == Manner::Elicit {
+        if self.question_mode == QuestionMode::Elicit {
             for question in open {
-                if !self.dialogs.has(question) && !self.put_to_client(view, question).await {
-                    self.manner = Manner::ComeBack;
+                if !self.dialogs.has(question) && !self.ask_client(view, question).await {
+                    self.question_mode = QuestionMode::EndCall;
                     break;
                 }
             }
         }
-        if open.is_empty() || self.manner == Manner::Elicit {
+        if open.is_empty() || self.question_mode == QuestionMode::Elicit {
             return None;
         }
-        if self.manner == Manner::InputRequired
+        if self.question_mode == QuestionMode::InputRequired
             && let Some(response) = self.input_required(view)
         {
             return Some(response);
@@ -241,43 +245,43 @@ impl<'a> TurnWait<'a> {
     fn still_running(&mut self) -> CallToolResponse {
         let content = format!(
             "Codex is still at work: {}. Look in with codex_check and sessionId {}.",
-            self.told.doing(),
+            self.progress.current_step(),
             self.turn.session,
         );
-        self.answer(content, Status::Running)
+        self.answer(content, TurnStatus::Running)
     }
 
     /// Asks the client; `false` if it can't be asked.
-    async fn put_to_client(&mut self, view: &View, question: &Open) -> bool {
+    async fn ask_client(&mut self, view: &TurnView, question: &OpenQuestion) -> bool {
         let call = self.context.id.to_string();
         let origin = Origin {
             thread: &self.thread,
             turn: view.turn_id.as_ref(),
             call: Some(&call),
         };
-        self.dialogs.put(&origin, question).await
+        self.dialogs.ask(&origin, question).await
     }
 
-    /// The client has answered a question, or can't.
-    fn take(&mut self, (action, answer): Answered) {
+    /// Applies the client's answer to a question.
+    fn accept_answer(&mut self, (action, answer): DialogAnswer) {
         if self.dialogs.is_first_answer(&action) {
             let engine = &self.server.engine;
             match decide(engine, &self.turn.session, &action, answer.as_ref()) {
-                Taken::Decided => {}
-                Taken::Dismissed => self.manner = Manner::ComeBack,
+                ReplyOutcome::Decided => {}
+                ReplyOutcome::Dismissed => self.question_mode = QuestionMode::EndCall,
             }
         }
     }
 
-    /// At the end nobody is left to send withdrawals.
+    /// Withdraws all questions. When the server ends, nobody is left to send withdrawals.
     async fn withdraw_all(&mut self) {
         if !self.server.closing.is_cancelled() {
             self.dialogs.withdraw_closed(&[]).await;
         }
     }
 
-    /// The questions as part of a result; `None` if one doesn't fit the form.
-    fn input_required(&self, view: &View) -> Option<CallToolResponse> {
+    /// The questions as part of a result; `None` if one can't be written as an elicitation.
+    fn input_required(&self, view: &TurnView) -> Option<CallToolResponse> {
         let mut requests: InputRequests = BTreeMap::new();
         let call = self.context.id.to_string();
         let origin = Origin {
@@ -290,7 +294,7 @@ impl<'a> TurnWait<'a> {
                 message,
                 requested_schema,
                 extra,
-            } = Elicitation::new(&origin, question, Titles::OneOf);
+            } = Elicitation::new(&origin, question, ChoiceTitles::OneOf);
             let request: InputRequest = serde_json::from_value(json!({
                 "method": "elicitation/create",
                 "params": {
@@ -311,7 +315,7 @@ impl<'a> TurnWait<'a> {
         Some(InputRequiredResult::new(Some(requests), Some(state.to_text())).into())
     }
 
-    fn waiting_approval(&mut self, open: &[Open]) -> CallToolResponse {
+    fn waiting_approval(&mut self, open: &[OpenQuestion]) -> CallToolResponse {
         let questions: Vec<String> = open
             .iter()
             .map(|question| approval_text::question(&question.ask))
@@ -327,24 +331,24 @@ impl<'a> TurnWait<'a> {
             self.server.timeouts.approval.as_secs(),
         );
         let actions = open.iter().map(question::as_action).collect();
-        self.answer(content, Status::WaitingApproval(actions))
+        self.answer(content, TurnStatus::WaitingApproval(actions))
     }
 
-    /// Interrupts the turn, so that the thread can be used again, and tells
-    /// what Codex had said, or all of it if the turn has just ended.
+    /// Interrupts the turn, so that the thread can be used again, and returns an error with the text
+    /// that Codex has written so far, or with the whole text if the turn has just ended.
     async fn give_up(&mut self, code: Code) -> Result<CallToolResponse, ToolError> {
         self.withdraw_all().await;
         let engine = &self.server.engine;
         if let Some(outcome) = self.ended(&engine.inspect(&self.turn.session)?) {
-            return self.come_back_with(outcome?);
+            return self.finish(outcome?);
         }
-        let patience = match code {
-            Code::ShuttingDown => SHUTDOWN_PATIENCE,
-            _ => INTERRUPT_PATIENCE,
+        let time_limit = match code {
+            Code::ShuttingDown => SHUTDOWN_TIMEOUT,
+            _ => INTERRUPT_TIMEOUT,
         };
         let text = engine.partial_text(&self.turn.session)?;
         engine.interrupt(&self.turn)?;
-        let ended = timeout(patience, self.until_ended()).await;
+        let ended = timeout(time_limit, self.until_ended()).await;
         let text = match ended {
             Ok(Some(outcome)) => outcome.text.clone(),
             Ok(None) | Err(_) => text,
@@ -357,14 +361,14 @@ impl<'a> TurnWait<'a> {
             Code::Timeout => format!(
                 "the turn took longer than {} s and was interrupted; the last that was heard: {}",
                 self.server.timeouts.call.as_secs(),
-                self.told.doing(),
+                self.progress.current_step(),
             ),
             Code::ShuttingDown => "codex-mcp is shutting down; the turn was interrupted".to_owned(),
             _ => "the call was cancelled and the turn interrupted".to_owned(),
         }
     }
 
-    async fn until_ended(&mut self) -> Option<Arc<Outcome>> {
+    async fn until_ended(&mut self) -> Option<Arc<TurnOutcome>> {
         let engine = &self.server.engine;
         loop {
             let view = engine.inspect(&self.turn.session).ok()?;

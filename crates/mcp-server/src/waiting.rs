@@ -1,5 +1,4 @@
-//! Waiting on behalf of a call: with a sign of life, and not for a caller that has
-//! gone.
+//! Waits on behalf of a call: sends heartbeats, and stops when the caller has gone.
 
 use std::time::Duration;
 
@@ -14,14 +13,14 @@ use super::error::ToolError;
 use super::progress::Progress;
 use crate::server::Server;
 
-/// What a call does until a step is known.
+/// The step of a call before any other is known.
 const WAITING: &str = "waiting for Codex";
 
-/// How long what was asked for may take when the client has gone.
-const LAST_ACTS_PATIENCE: Duration = Duration::from_secs(5);
+/// The longest time for an action when the client has gone.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Server {
-    /// Waits for what is dropped when the caller goes away.
+    /// Waits for a future, which is dropped when the caller goes away.
     pub(super) async fn wait_for<T>(
         &self,
         context: &RequestContext<RoleServer>,
@@ -31,20 +30,19 @@ impl Server {
         self.wait_until(context, None, &mut progress, what).await
     }
 
-    /// The same, with signs of life that tell the step which `look` finds.
-    pub(super) async fn wait_watching<T>(
+    /// The same, with heartbeats that report the step which `look` finds.
+    pub(super) async fn wait_with_steps<T>(
         &self,
         context: &RequestContext<RoleServer>,
         look: impl Fn() -> Option<CurrentStep>,
         what: impl Future<Output = T>,
     ) -> Result<T, ToolError> {
         let mut progress = Progress::new(context, WAITING);
-        self.wait_telling(context, None, &mut progress, &look, what)
+        self.wait_with_progress(context, None, &mut progress, &look, what)
             .await
     }
 
-    /// The same for what has to be there by `deadline`, in a call that tells progress of
-    /// its own afterwards.
+    /// The same until `deadline`, in a call that reports progress of its own afterwards.
     pub(super) async fn wait_until<T>(
         &self,
         context: &RequestContext<RoleServer>,
@@ -52,11 +50,11 @@ impl Server {
         progress: &mut Progress,
         what: impl Future<Output = T>,
     ) -> Result<T, ToolError> {
-        self.wait_telling(context, deadline, progress, &|| None, what)
+        self.wait_with_progress(context, deadline, progress, &|| None, what)
             .await
     }
 
-    async fn wait_telling<T>(
+    async fn wait_with_progress<T>(
         &self,
         context: &RequestContext<RoleServer>,
         deadline: Option<Instant>,
@@ -74,7 +72,7 @@ impl Server {
                 () = until(deadline) => (Code::Timeout, "Codex did not begin the turn in time"),
                 () = sleep_until(progress.next_heartbeat()) => {
                     if let Some(step) = look() {
-                        progress.take(&step);
+                        progress.set_step(&step);
                     }
                     progress.heartbeat(context).await;
                     continue;
@@ -84,9 +82,9 @@ impl Server {
         }
     }
 
-    /// Does what is to be done also when the caller goes away, and when all callers do:
-    /// then it has some seconds left.
-    pub(super) async fn done_in_any_case<T: Send + 'static>(
+    /// Runs an action that is completed even if the caller goes away. When the server ends, the
+    /// action has some seconds left.
+    pub(super) async fn run_detached_through_shutdown<T: Send + 'static>(
         &self,
         context: &RequestContext<RoleServer>,
         act: impl Future<Output = Result<T, ToolError>> + Send + 'static,
@@ -95,7 +93,7 @@ impl Server {
         let waited = self.wait_for(context, &mut act).await;
         let done = match waited {
             Err(_) if self.closing.is_cancelled() => {
-                let done = timeout(LAST_ACTS_PATIENCE, act).await;
+                let done = timeout(SHUTDOWN_TIMEOUT, act).await;
                 done.map_err(|_| ToolError::new(Code::ShuttingDown, "it took too long"))?
             }
             waited => waited?,
@@ -103,9 +101,9 @@ impl Server {
         done.map_err(|error| ToolError::new(Code::Internal, error.to_string()))?
     }
 
-    /// Waits for a step that goes on should the caller go away, since half of it
-    /// is worse than none.
-    pub(super) async fn to_the_end<T: Send + 'static>(
+    /// Runs a step that is completed even if the caller goes away, as half a step is worse than
+    /// none.
+    pub(super) async fn run_detached<T: Send + 'static>(
         &self,
         context: &RequestContext<RoleServer>,
         step: impl Future<Output = Result<T, EngineError>> + Send + 'static,

@@ -1,6 +1,6 @@
-//! Warnings for the caller: settings that were left out, and what was not started.
+//! Warnings for the caller: settings that were left out, and servers that were not started.
 //!
-//! The first result that can carry them does; `codex_status` always lists all.
+//! The first result that can carry a warning does so; `codex_status` always lists all.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,9 +8,9 @@ use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value};
 
 /// The most warnings that are kept; later ones are dropped.
-const MOST: usize = 50;
+const MAX_WARNINGS: usize = 50;
 
-/// The key of a result that has them.
+/// The key of the warnings in a result.
 const KEY: &str = "warnings";
 
 /// Warnings of a server. Clones share them.
@@ -20,8 +20,8 @@ pub struct Warnings(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     all: Vec<String>,
-    /// How many of them a result has carried.
-    told: usize,
+    /// The number of warnings that a result has carried.
+    carried: usize,
 }
 
 impl Warnings {
@@ -29,7 +29,7 @@ impl Warnings {
     pub fn push(&self, warning: impl Into<String>) {
         let warning = warning.into();
         let mut state = self.state();
-        if state.all.len() < MOST && !state.all.contains(&warning) {
+        if state.all.len() < MAX_WARNINGS && !state.all.contains(&warning) {
             state.all.push(warning);
         }
     }
@@ -40,17 +40,17 @@ impl Warnings {
         self.state().all.clone()
     }
 
-    /// Those that no result has carried yet. From now on they count as carried.
+    /// Takes the warnings that no result has carried yet.
     fn take_new(&self) -> Vec<String> {
         let mut state = self.state();
-        let new = state.all.iter().skip(state.told).cloned().collect();
-        state.told = state.all.len();
+        let new = state.all.iter().skip(state.carried).cloned().collect();
+        state.carried = state.all.len();
         new
     }
 
-    /// Adds the new ones to a result, and the one that `once` has for the first result
-    /// that can carry it: to its object, and to the text that repeats it. A result without
-    /// an object, and an error, carry none.
+    /// Adds the new warnings to a result, and the one that `once` has for the first result that can
+    /// carry it: to the object of the result, and to the text that repeats it. A result without an
+    /// object and an error carry no warnings.
     pub fn attach(&self, result: &mut CallToolResult, once: impl FnOnce() -> Option<String>) {
         let Some(Value::Object(object)) = &mut result.structured_content else {
             return;
@@ -84,11 +84,11 @@ impl Warnings {
 }
 
 fn add(object: &mut Map<String, Value>, new: &[String]) {
-    let there = object
+    let warnings = object
         .entry(KEY)
         .or_insert_with(|| Value::Array(Vec::new()));
-    if let Value::Array(there) = there {
-        there.extend(new.iter().cloned().map(Value::from));
+    if let Value::Array(warnings) = warnings {
+        warnings.extend(new.iter().cloned().map(Value::from));
     }
 }
 

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directory_that_became_a_link_is_detected_and_one_that_was_made_again_is_not() {
+    fn replaced_directory_is_detected_and_a_recreated_one_is_accepted() {
         let all = tempfile::tempdir().unwrap();
         let all = all.path().canonicalize().unwrap();
         let (noted, elsewhere) = (all.join("a/b"), all.join("elsewhere"));

@@ -1,4 +1,4 @@
-//! The lock on a directory of a run or a view, which its process holds while it lives.
+//! The lock on a directory of a run or a view, held by its process until it ends.
 //!
 //! The system releases the lock when the process ends, however it ends. So a directory
 //! whose lock is free belongs to a process that is over.
@@ -18,29 +18,29 @@ use crate::untrusted_file::{Links, open};
 /// The file that is locked, below the directory of the run.
 pub const LOCK: &str = "lock";
 
-/// How long a run waits for the lock of its own directory (30 s): another run may be
-/// taking over what is in it. And the pause between two attempts.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a run waits for the lock of its own directory (30 s), as another run may be
+/// recovering its content; and the pause between two attempts.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// How long a recovery waits for a lock (200 ms): `doctor` holds one for a moment.
-const MOMENT: Duration = Duration::from_millis(200);
+const RECOVERY_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// The lock, held until this is dropped.
+/// A held lock, released when this is dropped.
 #[derive(Debug)]
 pub struct DirectoryLock {
     _file: fs::File,
 }
 
 impl DirectoryLock {
-    /// Makes the directory of a run, if it is not there, and locks it.
+    /// Creates the directory of a run, if it does not exist, and locks it.
     ///
     /// # Errors
     ///
     /// Those of the file system; an error that names the directory if another process has
     /// not released it for 30 s.
     pub async fn create(directory: &Path) -> io::Result<Self> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + LOCK_TIMEOUT;
         loop {
             make_directory(directory)?;
             match Self::try_take(directory) {
@@ -48,7 +48,7 @@ impl DirectoryLock {
                 // Another process has removed the directory in between.
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 Ok(None) | Err(_) if Instant::now() >= until => {
-                    let seconds = PATIENCE.as_secs();
+                    let seconds = LOCK_TIMEOUT.as_secs();
                     return Err(io::Error::other(format!(
                         "{} has been locked by another process for {seconds} s",
                         directory.display()
@@ -59,13 +59,13 @@ impl DirectoryLock {
         }
     }
 
-    /// Locks a directory that is there; `None` if a run holds the lock.
+    /// Locks an existing directory; `None` if a run holds the lock.
     ///
     /// # Errors
     ///
     /// As [`Self::try_take`].
     pub async fn take_if_free(directory: &Path) -> io::Result<Option<Self>> {
-        let until = Instant::now() + MOMENT;
+        let until = Instant::now() + RECOVERY_TIMEOUT;
         loop {
             match Self::try_take(directory)? {
                 None if Instant::now() < until => sleep(PAUSE).await,
@@ -74,7 +74,7 @@ impl DirectoryLock {
         }
     }
 
-    /// Locks a directory that is there; `None` if another process holds the lock.
+    /// Locks an existing directory without waiting; `None` if another process holds the lock.
     ///
     /// # Errors
     ///
@@ -133,9 +133,9 @@ mod tests {
         assert!(DirectoryLock::try_take(&directory).unwrap().is_some());
     }
 
-    /// As `doctor` does in [`DirectoryLock::is_held`].
+    /// `doctor` holds the lock that briefly in [`DirectoryLock::is_held`].
     #[tokio::test]
-    async fn lock_that_is_held_for_a_moment_is_waited_for() {
+    async fn briefly_held_lock_is_waited_for() {
         let all = tempfile::tempdir().unwrap();
         let directory = all.path().join("run");
         drop(DirectoryLock::create(&directory).await.unwrap());
@@ -153,7 +153,7 @@ mod tests {
 
     /// The next owner must not hold the lock of a file that is gone.
     #[tokio::test]
-    async fn directory_that_is_removed_meanwhile_is_made_anew() {
+    async fn removed_directory_is_created_again() {
         let all = tempfile::tempdir().unwrap();
         let directory = all.path().join("run");
         let lock = DirectoryLock::create(&directory).await.unwrap();

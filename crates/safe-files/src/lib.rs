@@ -1,8 +1,8 @@
 //! Files and directories that somebody else can change, opened safely.
 //!
-//! codex-mcp reads files that a stranger's repository brings, and works in directories that a
-//! model can write in while it looks. Every way to open a file goes through this crate, and
-//! `clippy.toml` forbids the others:
+//! codex-mcp reads files of a stranger's repository, and works in directories that a model can
+//! change at the same time. All files are opened through this crate; `clippy.toml` forbids the
+//! other ways:
 //!
 //! | module | for |
 //! | --- | --- |

@@ -1,8 +1,8 @@
 //! Blocking work on files that others may have written, off the runtime's thread.
 //!
-//! A file of a network file system can keep a system call waiting for ever. Each task has
-//! a thread of its own, so that one that hangs holds up nobody else, and a deadline, so
-//! that whoever asks gets an answer. No process is started there: a process ends with the
+//! A file of a network file system can block a system call for ever. Each task has a thread
+//! of its own, so that a blocked task delays no other, and a deadline, so that every caller
+//! gets an answer. No process is started on such a thread, as a process ends with the
 //! thread that started it.
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 /// How long a task may take.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// How many tasks run at once, those that hang included.
+/// How many tasks run at once, including blocked ones.
 static SLOTS: Semaphore = Semaphore::const_new(16);
 
 /// Why a task has no result.
@@ -26,7 +26,7 @@ pub enum OffRuntimeError {
     /// The task has panicked.
     #[error("the thread that reads files has ended")]
     Ended,
-    /// No thread.
+    /// The thread cannot be spawned.
     #[error("cannot spawn a thread: {0}")]
     Thread(#[from] io::Error),
 }

@@ -1,4 +1,4 @@
-//! Directories for files that Codex is given for a while.
+//! Temporary directories for files that Codex reads.
 //!
 //! They lie in the state directory, which no sandbox of Codex can write. In a temporary
 //! directory, the commands of any other session could put links in place of the files.
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::directory_lock::DirectoryLock;
 use crate::state_directory::{make_directory, state_directory};
 
-/// How often a directory is made that another process removes before it is locked.
+/// How often a directory is created again that another process removes before it is locked.
 const ATTEMPTS: usize = 5;
 
 /// A directory for this process alone. It is removed when this is dropped.
@@ -23,7 +23,7 @@ pub struct Scratch {
     _lock: DirectoryLock,
 }
 
-/// The directory of this name in the state directory, which is made if it is not there.
+/// The directory of this name in the state directory, created if it does not exist.
 ///
 /// # Errors
 ///
@@ -37,8 +37,8 @@ pub fn place(name: &str) -> io::Result<PathBuf> {
 }
 
 impl Scratch {
-    /// Makes one in a directory that has nothing else, and removes those of processes that
-    /// were killed.
+    /// Creates a scratch directory below `place`, which holds nothing else, and removes those of
+    /// killed processes.
     pub fn make(place: &Path) -> io::Result<Self> {
         remove_stale(place);
         for _ in 0..ATTEMPTS {
@@ -50,7 +50,7 @@ impl Scratch {
                         _lock: lock,
                     });
                 }
-                // Another process has taken it for one that was left.
+                // Another process has mistaken it for a stale one.
                 Ok(None) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
@@ -59,14 +59,14 @@ impl Scratch {
         Err(io::Error::other("other processes keep removing it"))
     }
 
-    /// The directory.
+    /// The path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
 }
 
-/// A failure is of no consequence.
+/// Removes directories whose processes have ended. Failures are ignored.
 fn remove_stale(place: &Path) {
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
         if let Ok(Some(_lock)) = DirectoryLock::try_take(&entry.path()) {

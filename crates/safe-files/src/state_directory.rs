@@ -6,7 +6,8 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// The state directory by these variables, as in the configuration.
+/// The state directory, from `XDG_STATE_HOME` or else `HOME`; `None` if neither is an absolute
+/// path.
 pub fn state_directory(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let path = |name| {
         variable(name)
@@ -18,7 +19,7 @@ pub fn state_directory(variable: impl Fn(&str) -> Option<OsString>) -> Option<Pa
     Some(state.join("codex-mcp"))
 }
 
-/// Makes a directory, and those above it, for the user alone.
+/// Creates a directory and its parents, accessible to this user only.
 pub fn make_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }

@@ -1,5 +1,5 @@
 //! Files of the program's own state. Several processes read and write them at the same time,
-//! and each file is whole whenever one of them is killed.
+//! and each file stays complete if one of the processes is killed.
 //!
 //! A link in place of a file is not followed, as it could lead out of the state directory.
 #![expect(
@@ -18,9 +18,9 @@ use nix::fcntl::OFlag;
 
 use crate::untrusted_file::{self, Links, ReadError};
 
-/// How long a lock is waited for. Whoever has one writes some files, which takes
+/// How long a process waits for a lock. Its holder writes some files, which takes
 /// milliseconds.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The pauses between two attempts to get a lock.
 const FIRST_PAUSE: Duration = Duration::from_micros(200);
@@ -29,10 +29,10 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 /// How many broken files of one name are kept.
 const MOST_BROKEN: u32 = 1000;
 
-/// Why a file can't be used.
+/// An error of reading, writing or locking a file.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The system says so.
+    /// The operating system reports an error.
     #[error("{}: {error}", path.display())]
     Io {
         /// Which.
@@ -40,44 +40,44 @@ pub enum FileError {
         /// Why.
         error: io::Error,
     },
-    /// Somebody else has it.
+    /// Another process holds the lock.
     #[error(
         "{} has been locked by another process for {} s; look whether one of codex-mcp is stopped",
         path.display(),
-        PATIENCE.as_secs()
+        LOCK_TIMEOUT.as_secs()
     )]
     Busy {
         /// Which.
         path: PathBuf,
     },
-    /// It is too long.
+    /// The file is longer than the limit.
     #[error("{} is longer than {limit} bytes; move it away", path.display())]
     TooLong {
         /// Which.
         path: PathBuf,
-        /// The most that it may have.
+        /// The limit, in bytes.
         limit: u64,
     },
 }
 
-/// Says which file an error is about.
+/// Adds the path to an error.
 pub fn about(path: &Path) -> impl FnOnce(io::Error) -> FileError {
     let path = path.to_owned();
     move |error| FileError::Io { path, error }
 }
 
-/// Whether there is a directory, and no link to one.
+/// Whether the path is a directory, and not a link to one.
 pub fn is_directory(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|about| about.is_dir())
 }
 
-/// Makes a directory, and those above it, for the user alone.
+/// Creates a directory and its parents, accessible to this user only.
 pub fn make_directory(path: &Path) -> Result<(), FileError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(about(path))
 }
 
-/// Opens a file, if it is there, for reading.
+/// Opens a file for reading; `None` if it does not exist.
 pub fn open(path: &Path) -> Result<Option<File>, FileError> {
     match untrusted_file::open(path, Links::Refused) {
         Ok(file) => Ok(Some(file)),
@@ -87,8 +87,8 @@ pub fn open(path: &Path) -> Result<Option<File>, FileError> {
     }
 }
 
-/// Opens a file that is to be locked, and makes it if it isn't there. Something else
-/// than a file is not waited for.
+/// Opens a file that is to be locked, and creates it if it does not exist. Never waits, even if
+/// the path is a pipe or a device.
 pub fn open_to_lock(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
@@ -100,7 +100,7 @@ pub fn open_to_lock(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Opens a file for adding to its end, and makes it if it isn't there.
+/// Opens a file for appending, and creates it if it does not exist.
 pub fn open_to_append(path: &Path) -> Result<File, FileError> {
     let opened = OpenOptions::new()
         .read(true)
@@ -112,7 +112,7 @@ pub fn open_to_append(path: &Path) -> Result<File, FileError> {
     opened.map_err(about(path))
 }
 
-/// Reads an open file, at most so many bytes.
+/// Reads an open file of at most `limit` bytes.
 pub fn read(file: &File, path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
     let mut bytes = Vec::new();
     let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes);
@@ -125,11 +125,11 @@ pub fn read(file: &File, path: &Path, limit: u64) -> Result<Vec<u8>, FileError> 
     }
 }
 
-/// Replaces a file as a whole: whoever reads it, and whatever happens meanwhile,
-/// there is the old one or the new one. One process at a time may do this.
+/// Replaces a file atomically: a reader sees either the old content or the new one, also after
+/// a crash. Only one process at a time may call this.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<File, FileError> {
     let new = with_suffix(path, ".new");
-    // What a process has left that died while it wrote.
+    // A process that died while it wrote may have left one.
     remove(&new)?;
     let made = OpenOptions::new()
         .read(true)
@@ -141,7 +141,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<File, FileError> {
     let written = file.write_all(bytes).and_then(|()| file.sync_all());
     let renamed = written.and_then(|()| fs::rename(&new, path));
     renamed.map_err(|error| {
-        // On a full disk it is in the way; should it stay, the next one removes it.
+        // On a full disk it takes up room; if it stays, the next call removes it.
         let _ = fs::remove_file(&new);
         about(path)(error)
     })?;
@@ -149,7 +149,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<File, FileError> {
     Ok(file)
 }
 
-/// Removes a file, if it is there.
+/// Removes a file, if it exists.
 pub fn remove(path: &Path) -> Result<(), FileError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(about(path)(error)),
@@ -157,14 +157,14 @@ pub fn remove(path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// Sees to it that the name of a file is on the disk too.
+/// Syncs the directory of a file, so that its name is on the disk too.
 pub fn sync_directory(file: &Path) -> Result<(), FileError> {
     let directory = file.parent().unwrap_or(Path::new("/"));
     let synced = File::open(directory).and_then(|directory| directory.sync_all());
     synced.map_err(about(directory))
 }
 
-/// Gives a broken file another name, so that nothing of it is lost. Returns that.
+/// Renames a broken file, so that its content is kept. Returns the new path.
 pub fn set_aside(path: &Path) -> Result<PathBuf, FileError> {
     let names = (1..=MOST_BROKEN).map(|number| with_suffix(path, &format!(".broken-{number}")));
     let free = |name: &PathBuf| fs::symlink_metadata(name).is_err();
@@ -177,15 +177,15 @@ pub fn set_aside(path: &Path) -> Result<PathBuf, FileError> {
     Ok(aside)
 }
 
-/// Waits for a lock, which ends when the returned file is dropped.
+/// Waits for a lock, which is released when the returned file is dropped.
 pub fn lock(path: &Path) -> Result<File, FileError> {
-    lock_within(path, PATIENCE)
+    lock_within(path, LOCK_TIMEOUT)
 }
 
-/// The same, for so long at the most.
-pub fn lock_within(path: &Path, patience: Duration) -> Result<File, FileError> {
+/// Like [`lock`], but waits at most for `timeout`.
+pub fn lock_within(path: &Path, timeout: Duration) -> Result<File, FileError> {
     let file = open_to_append(path)?;
-    let until = Instant::now() + patience;
+    let until = Instant::now() + timeout;
     let mut pause = FIRST_PAUSE;
     loop {
         match file.try_lock() {

@@ -20,9 +20,9 @@ use nix::fcntl::OFlag;
 /// Whether the last component of a path may be a symbolic link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Links {
-    /// It may: the link's target is opened, if that is a regular file.
+    /// A link is followed, if its target is a regular file.
     Followed,
-    /// It may not.
+    /// A link is refused.
     Refused,
 }
 
@@ -67,7 +67,7 @@ impl ReadError {
     }
 }
 
-/// Opens a regular file for reading, without waiting for whatever else may be there.
+/// Opens a regular file for reading. Never waits, even if the path is a pipe or a device.
 ///
 /// # Errors
 ///
@@ -81,7 +81,7 @@ pub fn open(path: &Path, links: Links) -> Result<File, ReadError> {
             error,
         },
     };
-    // Opening a device can have effects of its own, so its kind is asked first.
+    // Opening a device can have side effects, so the kind of file is checked first.
     let about = match links {
         Links::Followed => fs::metadata(path),
         Links::Refused => fs::symlink_metadata(path),
@@ -176,7 +176,7 @@ mod tests {
 
     /// A plain open of the pipe would wait for a writer for ever.
     #[test]
-    fn anything_but_a_regular_file_is_refused_at_once() {
+    fn special_file_is_refused_at_once() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         mkfifo(&path("pipe"), Mode::S_IRWXU).unwrap();

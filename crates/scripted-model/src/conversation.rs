@@ -1,4 +1,4 @@
-//! Where in a conversation a request stands.
+//! The position of a request in its conversation.
 //!
 //! Codex sends the whole conversation with every request, so nothing has to be
 //! remembered between two of them: the position is read from the request's
@@ -9,7 +9,7 @@
 
 use serde_json::Value;
 
-/// What Codex writes into the conversation in the user's name.
+/// The beginnings of messages that Codex writes in the user's name.
 ///
 /// Openings of `user` messages that no person typed, as sent by Codex 0.104.0,
 /// 0.153.4 and 0.169.0 or found among the message markers in their binaries.
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fresh_prompt_is_round_zero() {
+    fn fresh_prompt_is_round_zero() {
         let input = vec![user("<environment_context>…"), user("hello")];
         assert_eq!(position(input), ("hello".into(), 0));
     }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_with_several_calls_is_one_round() {
+    fn message_with_several_calls_is_one_round() {
         let input = vec![
             user("go"),
             assistant("I will look"),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_between_calls_does_not_split_a_round() {
+    fn warning_between_calls_does_not_split_a_round() {
         let warning = "Warning: apply_patch was requested via exec_command. Use …";
         let input = vec![
             user("go"),
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_is_not_part_of_the_prompt() {
+    fn picture_is_not_part_of_the_prompt() {
         let message = json!({"type": "message", "role": "user", "content": [
             {"type": "input_text", "text": "<image name=[Image #1]>"},
             {"type": "input_image", "image_url": "data:image/png;base64,AA=="},
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_without_words_leaves_the_prompt_alone() {
+    fn picture_without_words_leaves_the_prompt_alone() {
         let picture = json!({"type": "message", "role": "user", "content": [
             {"type": "input_image", "image_url": "data:image/png;base64,AA=="},
         ]});
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_a_prompt_stands_at_the_start() {
+    fn request_without_a_prompt_is_at_the_start() {
         assert_eq!(Position::of(&json!({})), Position::default());
         assert_eq!(position(vec![assistant("alone")]), (String::new(), 0));
     }

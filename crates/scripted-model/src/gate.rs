@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_release_lets_one_through() {
+    async fn single_release_lets_one_reply_through() {
         let gate = Gate::new();
         let (first, second) = (gate.clone(), gate.clone());
         let first = tokio::spawn(async move { first.pass().await });
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_released_gate_stays_open() {
+    async fn released_gate_stays_open() {
         let gate = Gate::new();
         gate.release();
         gate.pass().await;

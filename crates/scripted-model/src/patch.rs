@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_patch_holds_its_files_in_order() {
+    fn patch_keeps_file_order() {
         let patch = Patch::new()
             .add("new.txt", "one\n\ntwo\n")
             .update("old.txt", "before", "after")

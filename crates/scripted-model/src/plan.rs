@@ -1,4 +1,4 @@
-//! From a reply to what is sent: tools get the names this request offers.
+//! Turns a reply into the actions to send: tools get the names that the request offers.
 
 use crate::patch::Patch;
 use crate::reply::{Call, Pause, Reply, Step, Text, Usage};
@@ -45,7 +45,7 @@ pub(crate) enum ToolCall {
 
 /// Why a reply can't be given to a request.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub(crate) enum NoTool {
+pub(crate) enum ToolError {
     #[error(
         "the script wants to run a command, but the request has no shell tool: it offers {offered}"
     )]
@@ -61,8 +61,8 @@ pub(crate) enum NoTool {
     },
 }
 
-/// Works out how `reply` is given to `request`.
-pub(crate) fn plan(reply: Reply, request: &Request) -> Result<Plan, NoTool> {
+/// Plans how `request` is answered with `reply`.
+pub(crate) fn plan(reply: Reply, request: &Request) -> Result<Plan, ToolError> {
     let mut actions = Vec::with_capacity(reply.steps.len());
     let mut steps = reply.steps.into_iter().rev().collect::<Vec<_>>();
     while let Some(step) = steps.pop() {
@@ -105,7 +105,7 @@ fn pauses(actions: Vec<Action>) -> Vec<Pause> {
         .collect()
 }
 
-fn tool_call(call: Call, request: &Request) -> Result<ToolCall, NoTool> {
+fn tool_call(call: Call, request: &Request) -> Result<ToolCall, ToolError> {
     Ok(match call {
         Call::Function {
             namespace,
@@ -134,11 +134,11 @@ fn tool_call(call: Call, request: &Request) -> Result<ToolCall, NoTool> {
     })
 }
 
-fn shell_call(shell: &Shell, request: &Request) -> Result<ToolCall, NoTool> {
+fn shell_call(shell: &Shell, request: &Request) -> Result<ToolCall, ToolError> {
     let tool = SHELL_TOOLS
         .iter()
         .find_map(|name| request.tool(name))
-        .ok_or_else(|| NoTool::Shell {
+        .ok_or_else(|| ToolError::Shell {
             offered: offered(request),
         })?;
     Ok(ToolCall::Function {
@@ -148,7 +148,7 @@ fn shell_call(shell: &Shell, request: &Request) -> Result<ToolCall, NoTool> {
     })
 }
 
-fn patch_call(patch: &Patch, request: &Request) -> Result<ToolCall, NoTool> {
+fn patch_call(patch: &Patch, request: &Request) -> Result<ToolCall, ToolError> {
     match request.tool("apply_patch") {
         Some(tool) if tool.is_freeform() => Ok(ToolCall::Freeform {
             name: tool.name.to_owned(),
@@ -166,7 +166,7 @@ fn patch_call(patch: &Patch, request: &Request) -> Result<ToolCall, NoTool> {
 /// Finds an MCP server's tool: in the namespace `mcp__SERVER` (Codex 0.153.4 and
 /// 0.169.0) or `mcp__SERVER__` (0.130.0), where dashes in the server's name are
 /// underscores, or by the flat name `mcp__SERVER__TOOL` (0.104.0), where they stay.
-fn mcp_tool<'a>(server: &str, tool: &str, request: &'a Request) -> Result<Tool<'a>, NoTool> {
+fn mcp_tool<'a>(server: &str, tool: &str, request: &'a Request) -> Result<Tool<'a>, ToolError> {
     let namespace = underscored(&format!("mcp__{server}"));
     let flat = underscored(&format!("mcp__{server}__{tool}"));
     request
@@ -176,7 +176,7 @@ fn mcp_tool<'a>(server: &str, tool: &str, request: &'a Request) -> Result<Tool<'
             Some(name) => name.trim_end_matches('_') == namespace && offered.name == tool,
             None => underscored(offered.name) == flat,
         })
-        .ok_or_else(|| NoTool::Mcp {
+        .ok_or_else(|| ToolError::Mcp {
             server: server.to_owned(),
             tool: tool.to_owned(),
             offered: offered(request),
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_uses_the_shell_on_offer() {
+    fn command_uses_the_offered_shell() {
         let older = json!([{"type": "function", "name": "shell"}]);
         assert_eq!(
             call(Reply::shell("ls"), older),
@@ -237,19 +237,19 @@ mod tests {
     }
 
     #[test]
-    fn a_command_without_a_shell_names_what_there_is() {
+    fn command_without_a_shell_names_the_offered_tools() {
         let request = offering(json!([{"type": "web_search"}]));
         let problem = plan(Reply::shell("ls"), &request).unwrap_err();
         assert_eq!(
             problem,
-            NoTool::Shell {
+            ToolError::Shell {
                 offered: "web_search".into()
             }
         );
     }
 
     #[test]
-    fn a_patch_prefers_the_tool_to_the_shell() {
+    fn patch_prefers_the_tool_to_the_shell() {
         let patch = "*** Begin Patch\n*** Delete File: a\n*** End Patch\n";
         let tools = json!([
             {"type": "function", "name": "exec_command"},
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn an_mcp_tool_is_found_under_every_name() {
+    fn mcp_tool_is_found_under_every_name() {
         let reply = || Reply::mcp("our-server", "ask", json!({}));
         for namespace in ["mcp__our_server", "mcp__our_server__"] {
             let tools = json!([{"type": "namespace", "name": namespace, "tools": [
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_keeps_only_the_pauses_before_it() {
+    fn refusal_keeps_only_the_pauses_before_it() {
         let gate = crate::Gate::new();
         let reply = Reply::say("lost").then(Reply::fail(500, "no").behind(&gate));
         match plan(reply, &offering(json!([]))) {
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_is_asked_when_its_turn_comes() {
+    fn function_is_called_at_its_turn() {
         let request = Request::new(json!({"input": "hello"}));
         let reply = Reply::with(|request| Reply::say(request.prompt()));
         match plan(reply, &request) {

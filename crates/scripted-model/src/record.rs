@@ -1,4 +1,4 @@
-//! What the model was asked.
+//! The record of requests to the model.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ pub enum Recording {
 pub struct Unanswered {
     /// The request.
     pub request: Request,
-    /// What was wrong, as also told to the client.
+    /// The reason, which the client gets too.
     pub reason: String,
 }
 
@@ -51,7 +51,7 @@ impl Record {
         }
     }
 
-    /// Takes note of a request and says the how many-th it is, from 1 on.
+    /// Records a request and returns its number, from 1 on.
     pub(crate) fn note(&self, request: &Request) -> usize {
         match self.recording {
             Recording::All => lock(&self.requests).push_back(request.clone()),

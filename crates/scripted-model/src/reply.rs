@@ -1,4 +1,4 @@
-//! What the model answers to one request.
+//! The model's answer to one request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -252,7 +252,7 @@ impl Reply {
         }])
     }
 
-    /// A reply made when the request is there.
+    /// A reply that a function makes from the request.
     pub fn with(make: impl Fn(&Request) -> Self + Send + Sync + 'static) -> Self {
         Self::of([Step::With(Closure(Arc::new(make)))])
     }

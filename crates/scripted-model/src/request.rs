@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_come_by_kind() {
+    fn texts_are_grouped_by_kind() {
         let request = sample();
         assert_eq!(request.instructions(), "be brief");
         assert_eq!(request.developer_messages(), ["rules"]);

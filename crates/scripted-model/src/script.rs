@@ -41,7 +41,7 @@ enum Replies {
 
 /// Why the script has no reply to a request.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub(crate) enum NoReply {
+pub(crate) enum ReplyError {
     #[error("no rule of the script fits the prompt {prompt:?}: add a rule for it, or `otherwise`")]
     NoRule { prompt: String },
     #[error(
@@ -90,7 +90,7 @@ impl Script {
         self.rule(Condition::Always, Replies::of(replies))
     }
 
-    /// Which requests to keep. All of them unless told.
+    /// Which requests to keep. Default: all.
     #[must_use]
     pub fn recording(mut self, recording: Recording) -> Self {
         self.recording = recording;
@@ -110,12 +110,12 @@ impl Script {
     }
 
     /// The reply to `request`.
-    pub(crate) fn reply(&self, request: &Request) -> Result<Reply, NoReply> {
+    pub(crate) fn reply(&self, request: &Request) -> Result<Reply, ReplyError> {
         let rule = self
             .rules
             .iter()
             .find(|rule| rule.condition.fits(request))
-            .ok_or_else(|| NoReply::NoRule {
+            .ok_or_else(|| ReplyError::NoRule {
                 prompt: request.prompt().to_owned(),
             })?;
         match &rule.replies {
@@ -124,7 +124,7 @@ impl Script {
                 replies
                     .get(request.round())
                     .cloned()
-                    .ok_or_else(|| NoReply::NoneLeft {
+                    .ok_or_else(|| ReplyError::NoneLeft {
                         prompt: request.prompt().to_owned(),
                         replies: replies.len(),
                         request: request.round() + 1,
@@ -185,7 +185,7 @@ mod tests {
         Request::new(json!({ "input": Value::Array(input) }))
     }
 
-    fn said(reply: Result<Reply, NoReply>) -> String {
+    fn reply_text(reply: Result<Reply, ReplyError>) -> String {
         match reply.unwrap().steps.first() {
             Some(Step::Text(text)) => text.pieces.concat(),
             other => panic!("not a text: {other:?}"),
@@ -193,34 +193,34 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_fits_answers() {
+    fn first_matching_rule_answers() {
         let script = Script::new()
             .on("create a file", [Reply::say("one")])
             .when(|request| request.round() > 3, [])
             .on("create", [Reply::say("two")])
             .otherwise([Reply::say("three")]);
         assert_eq!(
-            said(script.reply(&request("create a file, please", 0))),
+            reply_text(script.reply(&request("create a file, please", 0))),
             "one"
         );
-        assert_eq!(said(script.reply(&request("create it", 0))), "two");
-        assert_eq!(said(script.reply(&request("hello", 0))), "three");
+        assert_eq!(reply_text(script.reply(&request("create it", 0))), "two");
+        assert_eq!(reply_text(script.reply(&request("hello", 0))), "three");
     }
 
     #[test]
-    fn the_round_picks_the_reply() {
+    fn round_picks_the_reply() {
         let script = Script::new().on("go", [Reply::say("first"), Reply::say("second")]);
-        assert_eq!(said(script.reply(&request("go", 0))), "first");
-        assert_eq!(said(script.reply(&request("go", 1))), "second");
-        assert_eq!(said(script.reply(&request("go", 0))), "first");
+        assert_eq!(reply_text(script.reply(&request("go", 0))), "first");
+        assert_eq!(reply_text(script.reply(&request("go", 1))), "second");
+        assert_eq!(reply_text(script.reply(&request("go", 0))), "first");
     }
 
     #[test]
-    fn a_rule_that_has_run_out_says_so() {
+    fn exhausted_rule_is_reported() {
         let script = Script::new().on("go", [Reply::say("first")]);
         assert_eq!(
             script.reply(&request("go", 1)).unwrap_err(),
-            NoReply::NoneLeft {
+            ReplyError::NoneLeft {
                 prompt: "go".into(),
                 replies: 1,
                 request: 2
@@ -229,19 +229,19 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_without_a_rule_is_named() {
+    fn prompt_without_a_rule_is_named() {
         let script = Script::new().on("go", [Reply::say("first")]);
         assert_eq!(
             script.reply(&request("stay", 0)).unwrap_err(),
-            NoReply::NoRule {
+            ReplyError::NoRule {
                 prompt: "stay".into()
             }
         );
     }
 
     #[test]
-    fn a_function_answers_every_round() {
+    fn function_answers_every_round() {
         let script = Script::by(|request| Reply::say(format!("round {}", request.round())));
-        assert_eq!(said(script.reply(&request("go", 2))), "round 2");
+        assert_eq!(reply_text(script.reply(&request("go", 2))), "round 2");
     }
 }

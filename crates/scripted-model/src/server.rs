@@ -17,12 +17,12 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::plan::{NoTool, Plan, plan};
+use crate::plan::{Plan, ToolError, plan};
 use crate::playback::{Playback, stopped};
 use crate::record::{Record, Unanswered};
 use crate::reply::Pause;
 use crate::request::Request;
-use crate::script::{NoReply, Script};
+use crate::script::{ReplyError, Script};
 
 /// The name of the model in [`ScriptedModel::codex_config`].
 const MODEL: &str = "mock-model";
@@ -51,9 +51,9 @@ pub struct StartError(#[from] io::Error);
 #[derive(Debug, thiserror::Error)]
 enum Problem {
     #[error(transparent)]
-    Reply(#[from] NoReply),
+    Reply(#[from] ReplyError),
     #[error(transparent)]
-    Tool(#[from] NoTool),
+    Tool(#[from] ToolError),
     #[error("the script answers with the HTTP status {0}, which does not exist: use 100 to 999")]
     Status(u16),
 }

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_opens_once_and_is_closed_by_a_call() {
+    fn message_opens_once_and_is_closed_by_a_call() {
         let mut writer = EventWriter::new("r".into());
         writer.delta("one ");
         writer.delta("two");

@@ -111,7 +111,7 @@ async fn ask(model: &ScriptedModel, text: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn a_message_is_streamed_whole() {
+async fn message_is_streamed_whole() {
     let usage = Usage {
         input: 7,
         output: 3,
@@ -172,7 +172,7 @@ async fn calls_of_one_reply_have_different_ids() {
 }
 
 #[tokio::test]
-async fn a_gate_holds_the_rest_of_a_message() {
+async fn gate_holds_the_rest_of_a_message() {
     let gate = Gate::new();
     let reply = Reply::stream(["before "]).then(Reply::stream(["after"]).behind(&gate));
     let model = ScriptedModel::start(Script::new().otherwise([reply]))
@@ -191,7 +191,7 @@ async fn a_gate_holds_the_rest_of_a_message() {
 }
 
 #[tokio::test]
-async fn pauses_and_pace_take_their_time() {
+async fn pauses_and_pace_delay_the_reply() {
     let step = Duration::from_millis(20);
     let script = Script::new().otherwise([Reply::deltas(5, "x").paced(step).after(step)]);
     let model = ScriptedModel::start(script).await.unwrap();
@@ -201,7 +201,7 @@ async fn pauses_and_pace_take_their_time() {
 }
 
 #[tokio::test]
-async fn a_hang_up_comes_after_the_deltas() {
+async fn hang_up_comes_after_the_deltas() {
     let script = Script::new().otherwise([Reply::deltas(3, "x").hang_up()]);
     let model = ScriptedModel::start(script).await.unwrap();
     let answer = ask(&model, "go").await;
@@ -232,7 +232,7 @@ async fn failures_come_as_scripted() {
 }
 
 #[tokio::test]
-async fn an_unscripted_prompt_is_refused_and_noted() {
+async fn unscripted_prompt_is_refused_and_noted() {
     let model = ScriptedModel::start(Script::new()).await.unwrap();
     let answer = ask(&model, "surprise").await;
     assert_eq!(answer.status, 400);
@@ -244,7 +244,7 @@ async fn an_unscripted_prompt_is_refused_and_noted() {
 }
 
 #[tokio::test]
-async fn other_addresses_and_bodies_are_refused() {
+async fn unknown_paths_and_invalid_bodies_are_refused() {
     let model = ScriptedModel::start(Script::new()).await.unwrap();
     let get = |path| send(&model, path, "");
     let models = receive(get("GET /v1/models").await).await;
@@ -259,7 +259,7 @@ async fn other_addresses_and_bodies_are_refused() {
 }
 
 #[tokio::test]
-async fn requests_are_counted_and_kept_as_told() {
+async fn requests_are_counted_and_recorded_as_configured() {
     let script = Script::new()
         .otherwise([Reply::say("ok")])
         .recording(Recording::Last(1));
@@ -307,7 +307,7 @@ async fn stopping_waits_for_the_end() {
 }
 
 #[tokio::test]
-async fn a_hundred_conversations_run_side_by_side() {
+async fn hundred_conversations_run_concurrently() {
     let gate = Gate::new();
     let script = Script::by({
         let gate = gate.clone();

@@ -1,10 +1,10 @@
-//! The settings of alerts: who is told that a session needs a person, and after which
-//! silence. They are the user's alone: a notifier can name a program.
+//! The settings of alerts: who is notified that a session needs a person, and after which
+//! silence. Only the user can set them, as a notifier can name a program.
 
 use std::time::Duration;
 
 use goal_run::logic::notifier::Notifier;
-use goal_run::order::MOST_NOTIFIERS;
+use goal_run::spec::MOST_NOTIFIERS;
 
 use crate::error::ConfigError;
 use crate::file::{File, Scope};
@@ -19,14 +19,14 @@ const DEFAULT_STALL: Duration = Duration::from_secs(300);
 /// The settings of alerts.
 #[derive(Debug)]
 pub struct AlertSettings {
-    /// Who is told that a session waits for an answer, or has stalled.
+    /// Who is notified that a session waits for an answer, or has stalled.
     pub notify: Option<Setting<Vec<Notifier>>>,
     /// After which silence a turn or job counts as stalled.
     pub stall_timeout: Setting<Duration>,
 }
 
 impl AlertSettings {
-    /// Who is told.
+    /// The notifiers; none if unset.
     #[must_use]
     pub fn notifiers(&self) -> Vec<Notifier> {
         let set = self.notify.as_ref();
@@ -41,7 +41,7 @@ impl Lookup<'_> {
         files: &[File],
         warnings: &mut Vec<Warning>,
     ) -> Result<AlertSettings, ConfigError> {
-        warn_of_a_repository(files, &self.set_it_yourself(), warnings);
+        warn_about_repository(files, &self.user_file_hint(), warnings);
         let mut notify = of_user(files, |file| file.section.notify.clone());
         if let Some(Setting { value, source }) = &mut notify {
             if value.len() > MOST_NOTIFIERS {
@@ -78,7 +78,7 @@ fn stall_timeout(files: &[File]) -> Result<Setting<Duration>, ConfigError> {
     within("stall_timeout_secs", value, source, &TIMEOUTS)
 }
 
-fn warn_of_a_repository(files: &[File], hint: &str, warnings: &mut Vec<Warning>) {
+fn warn_about_repository(files: &[File], hint: &str, warnings: &mut Vec<Warning>) {
     for file in files.iter().filter(|file| file.scope == Scope::Repository) {
         let section = &file.section;
         let set = [

@@ -1,5 +1,5 @@
-//! The settings that bound a client. They are the user's alone: a repository could widen
-//! them, and a client that is bounded must not.
+//! The settings that bound a client. Only the user can set them: a repository or a client could
+//! widen them.
 
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,7 @@ pub struct BoundSettings {
 }
 
 impl BoundSettings {
-    /// Whether commands may be without a sandbox.
+    /// Whether the bounds allow commands without a sandbox.
     pub(super) fn allow_full_access(&self) -> bool {
         let most = self.max_sandbox.as_ref().map(|set| set.value);
         most.is_none_or(|most| most == SandboxMode::DangerFullAccess)
@@ -55,12 +55,12 @@ impl Lookup<'_> {
         files: &[File],
         warnings: &mut Vec<Warning>,
     ) -> Result<BoundSettings, ConfigError> {
-        warn_of_a_repository(files, &self.set_it_yourself(), warnings);
-        let max_sandbox = self.given(MAX_SANDBOX, flags.max_sandbox)?;
+        warn_about_repository(files, &self.user_file_hint(), warnings);
+        let max_sandbox = self.flag_or_variable(MAX_SANDBOX, flags.max_sandbox)?;
         let of_file = || of_user(files, |file| file.section.max_sandbox);
         let user: Vec<File> = files
             .iter()
-            .filter(|file| is_the_users(file))
+            .filter(|file| belongs_to_user(file))
             .cloned()
             .collect();
         let allow_commands =
@@ -125,12 +125,12 @@ fn relative(path: &Path, from: &Source) -> ConfigError {
     }
 }
 
-fn is_the_users(file: &File) -> bool {
+fn belongs_to_user(file: &File) -> bool {
     file.scope == Scope::User
 }
 
-fn warn_of_a_repository(files: &[File], hint: &str, warnings: &mut Vec<Warning>) {
-    for file in files.iter().filter(|file| !is_the_users(file)) {
+fn warn_about_repository(files: &[File], hint: &str, warnings: &mut Vec<Warning>) {
+    for file in files.iter().filter(|file| !belongs_to_user(file)) {
         let section = &file.section;
         let set = [
             (MAX_SANDBOX.name, section.max_sandbox.is_some()),

@@ -32,10 +32,10 @@ pub use sandbox::sandbox_mode;
 /// Whether criteria and notifiers may name programs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Commands {
-    /// They may.
+    /// Programs are allowed.
     #[default]
     Allowed,
-    /// They may not.
+    /// Programs are refused.
     Refused,
 }
 
@@ -72,13 +72,13 @@ pub struct Bounds {
     pub max_sandbox: Option<SandboxMode>,
     /// Whether criteria and notifiers may name programs.
     pub commands: Commands,
-    /// The directories that work may be done in, with all below them; absolute and without
-    /// links, so that none of them comes to lead anywhere else.
+    /// The directories that work may be done in, with all below them; absolute and resolved, so
+    /// that a link cannot redirect them later.
     pub directories: Option<Vec<PathBuf>>,
-    /// The approval policy of the user's own settings, which goes before that of Codex's
+    /// The approval policy of the user's own settings, which takes precedence over Codex's
     /// configuration.
     pub approval_policy: Option<ApprovalPolicy>,
-    /// Where Codex's own configuration is.
+    /// The directory of Codex's own configuration.
     pub codex_home: PathBuf,
     /// The source of each bound.
     pub sources: Sources,
@@ -118,7 +118,7 @@ impl Bounds {
     /// The bound that keeps commands in the sandbox whatever the client answers, if there is
     /// one.
     #[must_use]
-    pub fn of_the_sandbox(&self) -> Option<Bound> {
+    pub fn sandbox_escape_bound(&self) -> Option<Bound> {
         let most = self.max_sandbox?;
         (most != SandboxMode::DangerFullAccess).then(|| self.sandbox_bound())
     }

@@ -21,7 +21,7 @@ use crate::key::{ROLE, SUMMARIES, TEAM_TOOLS};
 use crate::lookup::{Lookup, in_section, origin, user_file_below};
 use crate::presets::Presets;
 use crate::repository::{Narrowing, RepositoryFile};
-use crate::sandbox_warnings::warn_of_a_repository_without_a_sandbox;
+use crate::sandbox_warnings::warn_about_repository_without_sandbox;
 use crate::source::{Origin, Setting, Source};
 use crate::threads::ThreadDefaults;
 use crate::variables;
@@ -88,7 +88,7 @@ impl Lookup<'_> {
         let codex_home = self.codex_home();
         let atm_home = self.atm_home();
         let mut warnings = Vec::new();
-        let given_role = self.given(ROLE, flags.role.clone())?;
+        let given_role = self.flag_or_variable(ROLE, flags.role.clone())?;
         let (files, narrowing) = self.files(&atm_home, &codex_home, &mut warnings)?;
         let eyes = self.eyes(&flags, &files)?;
         let bounds = self.bounds(&flags, &files, &mut warnings)?;
@@ -107,8 +107,8 @@ impl Lookup<'_> {
             )?);
         }
         if bounds.allow_full_access() {
-            warn_of_a_repository_without_a_sandbox(&threads, &files, &mut warnings);
-            warnings.extend(self.warn_of_codex_without_a_sandbox(&threads, &codex_home));
+            warn_about_repository_without_sandbox(&threads, &files, &mut warnings);
+            warnings.extend(self.warn_about_codex_without_sandbox(&threads, &codex_home));
         }
         let identity = self.identity(flags.identity, &files)?;
         Ok(Config {

@@ -1,4 +1,4 @@
-//! The settings, for docs/.
+//! The table of settings in docs/.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -103,7 +103,7 @@ fn settings() -> String {
     table(head, rows)
 }
 
-/// The settings where nothing is set.
+/// The default values of the settings.
 fn defaults() -> Value {
     let directory = tempfile::tempdir().unwrap();
     let here: &Path = directory.path();
@@ -123,7 +123,7 @@ fn default(key: &str, defaults: &Value) -> String {
     }
 }
 
-/// When a repository's file may set it.
+/// When a repository's file may set a key.
 fn by_a_repository(key: &str) -> String {
     if NEVER.contains(&key) {
         return "never".to_owned();
@@ -205,7 +205,7 @@ fn meaning(key: &str) -> &'static str {
 fn every_variable_of_a_setting_is_in_the_table() {
     let table = settings();
     for name in crate::variables::KNOWN {
-        // What the log and the process are, and a mark of ours, are no settings.
+        // The log's filter, the framing and our mark of commands are no settings.
         if !["LOG", "STDIO_MODE", "TURN"].contains(&name) {
             assert!(table.contains(&format!("`CODEX_MCP_{name}`")), "{name}");
         }

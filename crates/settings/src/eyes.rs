@@ -1,4 +1,4 @@
-//! The settings of pictures that Codex asks for.
+//! The settings of pictures that Codex requests.
 
 use image_request::logic::picture::SizeLimit;
 
@@ -20,12 +20,12 @@ pub(super) const MAX_IMAGE_BYTES: Key = Key {
     variable: "CODEX_MCP_MAX_IMAGE_BYTES",
 };
 
-/// The settings of pictures that Codex asks for.
+/// The settings of pictures that Codex requests.
 #[derive(Debug)]
 pub struct EyesSettings {
     /// Whether Codex's threads get the tool `request_image`.
     pub request_image: Setting<bool>,
-    /// How large a picture may be.
+    /// The size limit of a picture.
     pub max_image_bytes: Setting<SizeLimit>,
 }
 

@@ -1,4 +1,4 @@
-//! A file with settings: `.atm.toml` in a repository, or the user's own.
+//! Parses a file with settings: `.atm.toml` in a repository, or the user's own.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,41 +19,41 @@ use crate::store_access::OthersJobs;
 use crate::store_location::Location;
 use crate::warning::Warning;
 
-/// Our table.
+/// The table of our settings.
 pub(super) const SECTION: &str = "plugins.codex-mcp";
 
-/// That of the `atm` program.
+/// The table of the `atm` program.
 pub(super) const CORE: &str = "core";
 
-/// The longest file of the user's that is read, in bytes.
+/// The limit of the user's file, in bytes.
 const LONGEST: u64 = 1024 * 1024;
 
-/// Whose file it is.
+/// The owner of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     Repository,
     User,
 }
 
-/// A file with settings, read.
+/// A parsed file with settings.
 #[derive(Debug, Clone)]
 pub(super) struct File {
     pub(super) path: PathBuf,
     pub(super) scope: Scope,
     pub(super) core: Core,
     pub(super) section: Section,
-    /// What of the section a role can set too.
+    /// The settings of the section that a role can set too.
     pub(super) preset: Preset,
 }
 
-/// What of `[core]` matters here.
+/// The settings of `[core]` that are used here.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Core {
     pub(super) identity: Option<AgentName>,
     pub(super) default_team: Option<TeamName>,
 }
 
-/// What of our section a role can't set.
+/// The settings of our section that a role cannot set.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Section {
@@ -79,7 +79,7 @@ pub(super) struct Section {
     pub(super) roles: BTreeMap<RoleName, Preset>,
 }
 
-/// What threads are begun with, unless a call says otherwise.
+/// The settings that threads begin with, unless a call sets others.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct Preset {
@@ -126,14 +126,14 @@ pub(super) const PRESET_KEYS: [&str; 6] = [
     "extra_instructions_file",
 ];
 
-/// How near a mistyped table has to be to ours for that to be what was meant, from 0 to 1:
-/// other programs have tables of their own.
+/// The least similarity of a table's name to ours for a warning, from 0 to 1: other programs
+/// have tables too.
 const TABLES_ALIKE: f64 = 0.8;
 
-/// How much is shown of a name that somebody has made up, in bytes.
+/// The limit of an unknown name in a warning, in bytes.
 const NAME_SHOWN: usize = 60;
 
-/// A file as a whole, with our section read as `T`.
+/// A whole file, with our section parsed as `T`.
 #[derive(Deserialize)]
 struct Document<T> {
     #[serde(default)]
@@ -149,11 +149,11 @@ struct Plugins<T> {
 }
 
 impl File {
-    /// Reads the user's file, if it is there.
+    /// Reads the user's file, if it exists.
     ///
     /// # Errors
     ///
-    /// When it can't be read, or is not as it should be.
+    /// When it cannot be read, or is malformed.
     pub(super) fn of_user(
         path: &Path,
         warnings: &mut Vec<Warning>,
@@ -165,11 +165,11 @@ impl File {
         }
     }
 
-    /// Reads the text of a file. What nobody knows in our section becomes a warning.
+    /// Parses the text of a file. Unknown keys of our section become warnings.
     ///
     /// # Errors
     ///
-    /// When it is not as it should be.
+    /// When the text is malformed.
     pub(super) fn parse(
         path: &Path,
         text: &str,
@@ -195,8 +195,8 @@ impl File {
         })
     }
 
-    /// A path in the file: one with directories in it is relative to the file, a bare
-    /// name is left as it is.
+    /// Resolves a program's path in the file: a relative path with directories starts at the
+    /// file's directory, a bare name stays.
     pub(super) fn beside(&self, path: &Path) -> PathBuf {
         match self.path.parent() {
             Some(directory) if path.is_relative() && path.components().count() > 1 => {
@@ -243,7 +243,7 @@ fn warn_of_unknown_keys(path: &Path, section: &toml::Table, warnings: &mut Vec<W
     }
 }
 
-/// A policy that Codex has no longer, in the section or in a role.
+/// Warns about a policy that Codex no longer has, in the section or in a role.
 fn warn_of_dropped_policies(path: &Path, section: &toml::Table, warnings: &mut Vec<Warning>) {
     let roles = section.get("roles").and_then(toml::Value::as_table);
     let roles = roles.into_iter().flatten();
@@ -258,7 +258,7 @@ fn warn_of_dropped_policies(path: &Path, section: &toml::Table, warnings: &mut V
     }
 }
 
-/// What the criteria of a run are called here that earlier programs had under this key.
+/// Our name of a run's criterion that earlier programs had under this key.
 fn of_a_run(key: &str) -> Option<&'static str> {
     let key = key.trim_start_matches(':').trim_end_matches('?');
     match key.replace('-', "_").as_str() {
@@ -270,7 +270,7 @@ fn of_a_run(key: &str) -> Option<&'static str> {
     }
 }
 
-/// Our table, mistyped: other tables are other programs'.
+/// Warns about tables whose names resemble ours. Other tables belong to other programs.
 fn warn_of_mistyped_tables(path: &Path, whole: &toml::Table, warnings: &mut Vec<Warning>) {
     let plugins = whole.get("plugins").and_then(toml::Value::as_table);
     let inner = plugins.into_iter().flat_map(toml::Table::keys);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_others_are_left_alone() {
+    fn settings_of_other_programs_are_ignored() {
         let text = "[core]\nidentity = \"a\"\nmade_up = 1\n[plugins.other]\nx = 1\n\
                     [plugins.codex-mcp]\ncodex_bin = \"c\"\nmodel = \"m\"\n";
         let (file, warnings) = read(text).unwrap();
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistyped_key_is_told_with_the_right_one() {
+    fn mistyped_key_is_reported_with_the_nearest_one() {
         let text = "[plugins.codex-mcp]\nsandbx = \"read-only\"\nxyz = 1\n\
                     [plugins.codex-mcp.roles.r]\nmodle = \"m\"\nidentity = \"i\"\n";
         let (_, warnings) = read(text).unwrap();
@@ -333,7 +333,7 @@ mod tests {
         );
         assert_eq!(told[1].0, "[plugins.codex-mcp] has no key `xyz`");
         assert!(told[1].1.starts_with("The keys are codex_bin, "));
-        // A role is no identity.
+        // A role cannot set the identity.
         assert_eq!(
             told[2].0,
             "[plugins.codex-mcp.roles.r] has no key `identity`"
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn key_of_a_run_is_told_where_it_belongs() {
+    fn key_of_a_run_is_reported_with_its_place() {
         let text =
             "[plugins.codex-mcp]\n\"pr-opened?\" = true\n[plugins.codex-mcp.exit-criteria]\n";
         let (_, warnings) = read(text).unwrap();
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistyped_table_is_told_too() {
+    fn mistyped_table_is_reported() {
         for (table, meant) in [
             ("plugins.codex_mcp", "codex-mcp"),
             ("plugin.codex-mcp", "plugins"),
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_file_is_an_error_with_its_place() {
+    fn malformed_file_is_an_error_with_its_position() {
         for (text, place) in [
             ("[plugins.codex-mcp]\ncodex_bin = 7\n", "line 2, column 13"),
             (
@@ -399,9 +399,9 @@ mod tests {
         }
     }
 
-    /// With a value that fits none, each key that is listed is refused.
+    /// A value of the wrong type is refused for each listed key, which shows that it is parsed.
     #[test]
-    fn every_key_that_is_listed_is_taken() {
+    fn every_listed_key_is_parsed() {
         for key in SECTION_KEYS.into_iter().chain(PRESET_KEYS) {
             let text = format!("[plugins.codex-mcp]\n{key} = 1.5\n");
             assert!(read(&text).is_err(), "{key}");

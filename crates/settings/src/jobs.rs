@@ -1,5 +1,5 @@
-//! The settings of jobs: where they are kept, and what works on them. They are the
-//! user's alone: a repository could have its jobs sent to a stranger.
+//! The settings of jobs: their store and their worker. Only the user can set them, as a
+//! repository could send the user's jobs to a stranger.
 
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
@@ -17,11 +17,11 @@ use crate::store_access::{Access, OthersJobs};
 use crate::store_location::Location;
 use crate::warning::Warning;
 
-/// The times that can be set: up to 30 days.
+/// The range of `worker_idle_secs`: up to 30 days.
 const IDLE_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30 * 86_400);
 
-/// How far the commands of a job may reach where neither the job nor any configuration
-/// says so: as `codex exec --full-auto` had it.
+/// The sandbox of a job where neither the job nor any configuration sets one: that of
+/// `codex exec --full-auto`.
 pub const DEFAULT_SANDBOX: SandboxMode = SandboxMode::WorkspaceWrite;
 
 /// How many jobs a worker runs at once unless set.
@@ -30,7 +30,7 @@ pub const CONCURRENCY: NonZeroU32 = NonZeroU32::new(4).unwrap();
 /// How long a worker that was started on demand stays without work, unless set.
 const IDLE: Duration = Duration::from_secs(600);
 
-/// The most jobs that can be set: each has processes of its own.
+/// The limit of `worker_concurrency`: each job has its own processes.
 const MOST_AT_ONCE: u32 = 1000;
 
 pub(super) const STORE: Key = Key {
@@ -42,7 +42,7 @@ pub(super) const STORE: Key = Key {
 /// The settings of jobs.
 #[derive(Debug)]
 pub struct JobSettings {
-    /// Where jobs are kept: `$XDG_STATE_HOME/codex-mcp/jobs.db` unless set.
+    /// The location of the store: `$XDG_STATE_HOME/codex-mcp/jobs.db` unless set.
     pub store: Setting<Location>,
     /// How many jobs a worker runs at once.
     pub concurrency: Setting<NonZeroU32>,
@@ -50,12 +50,12 @@ pub struct JobSettings {
     pub idle: Setting<Duration>,
     /// What this host does with the jobs of others.
     pub others: Setting<OthersJobs>,
-    /// The directory of the state of this machine: `$XDG_STATE_HOME/codex-mcp`.
+    /// The state directory of this host: `$XDG_STATE_HOME/codex-mcp`.
     pub state: PathBuf,
 }
 
 impl JobSettings {
-    /// As whom the store is opened.
+    /// The access with which the store is opened.
     #[must_use]
     pub fn access(&self) -> Access {
         Access {
@@ -72,9 +72,9 @@ impl Lookup<'_> {
         files: &[File],
         warnings: &mut Vec<Warning>,
     ) -> Result<JobSettings, ConfigError> {
-        warn_of_a_repository(files, &self.set_it_yourself(), warnings);
+        warn_about_repository(files, &self.user_file_hint(), warnings);
         let state = self.state_directory();
-        let given = self.given(STORE, store)?;
+        let given = self.flag_or_variable(STORE, store)?;
         let set = given.or_else(|| of_user(files, |file| file.section.store.clone()));
         let store = match set {
             Some(Setting { value, source }) => Setting::new(self.at_home(value), source),
@@ -93,8 +93,7 @@ impl Lookup<'_> {
         })
     }
 
-    /// A path that is relative or begins with `~` means a file of this user, wherever
-    /// we are.
+    /// Resolves a relative path, and one that begins with `~`, to an absolute path.
     fn at_home(&self, location: Location) -> Location {
         match location {
             Location::Sqlite(path) => {
@@ -108,7 +107,8 @@ impl Lookup<'_> {
         }
     }
 
-    /// Relative ones don't count (XDG Base Directory Specification 0.8).
+    /// The state directory. A relative `XDG_STATE_HOME` is ignored (XDG Base Directory
+    /// Specification 0.8).
     fn state_directory(&self) -> PathBuf {
         let directory = |name| self.variable(name).map(PathBuf::from);
         let set = directory("XDG_STATE_HOME").filter(|path| path.is_absolute());
@@ -144,7 +144,7 @@ fn idle(files: &[File]) -> Result<Setting<Duration>, ConfigError> {
     within("worker_idle_secs", value, source, &IDLE_TIMES)
 }
 
-fn warn_of_a_repository(files: &[File], hint: &str, warnings: &mut Vec<Warning>) {
+fn warn_about_repository(files: &[File], hint: &str, warnings: &mut Vec<Warning>) {
     for file in files.iter().filter(|file| file.scope == Scope::Repository) {
         let section = &file.section;
         let set = [

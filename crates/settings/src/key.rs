@@ -1,6 +1,6 @@
-//! The keys that a flag or a variable can set too.
+//! The keys that a flag or a variable can also set.
 
-/// A key that can be set from outside the files, and how.
+/// A key, with its flag and its variable.
 #[derive(Clone, Copy)]
 pub(super) struct Key {
     pub(super) name: &'static str,

@@ -53,7 +53,7 @@ pub(super) fn user_file_below(atm_home: &Path) -> PathBuf {
 
 impl Lookup<'_> {
     /// The remedy for a key that is never taken from a repository.
-    pub(super) fn set_it_yourself(&self) -> String {
+    pub(super) fn user_file_hint(&self) -> String {
         let file = user_file_below(&self.atm_home());
         format!("Set it in {}.", file.display())
     }
@@ -75,7 +75,7 @@ impl Lookup<'_> {
     }
 
     /// A setting from a flag or a variable.
-    pub(super) fn given<T: DeserializeOwned>(
+    pub(super) fn flag_or_variable<T: DeserializeOwned>(
         &self,
         key: Key,
         flag: Option<T>,

@@ -3,20 +3,20 @@
 use codex_protocol::codex::ApprovalPolicy;
 use serde::{Deserialize, Deserializer};
 
-/// The policy that Codex has no longer.
+/// The policy that Codex no longer has.
 pub(super) const DROPPED: &str = "on-failure";
 
-/// What its users are told.
+/// The warning for its users.
 pub const REPLACED: &str = "Codex no longer has the approval policy on-failure; on-request \
                                    is used instead";
 
-/// Approval policies by their names, one more than Codex has today.
+/// The names of approval policies, including the one that Codex no longer has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PolicyName {
     /// Asks before each command that is not known to be harmless.
     Untrusted,
-    /// Codex no longer has it: [`REPLACED`].
+    /// Codex no longer has this policy, see [`REPLACED`].
     OnFailure,
     /// Asks when the model wants to leave the sandbox.
     OnRequest,
@@ -25,7 +25,7 @@ pub enum PolicyName {
 }
 
 impl PolicyName {
-    /// The policy by the name that Codex has for it today.
+    /// The policy that Codex has today.
     pub fn today(self) -> ApprovalPolicy {
         match self {
             Self::Untrusted => ApprovalPolicy::Untrusted,

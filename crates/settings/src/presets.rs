@@ -1,4 +1,4 @@
-//! What a role sets, and what the files set for all roles.
+//! The presets of a role, and of the files for all roles.
 
 use std::path::{Path, PathBuf};
 
@@ -9,11 +9,11 @@ use crate::file::{File, Preset, SECTION, Scope};
 use crate::lookup::user_file;
 use crate::source::{Setting, Source};
 
-/// The presets that count, the first of them most.
+/// The effective presets, in their order of precedence.
 pub(super) struct Presets<'a>(Vec<(&'a Preset, Source, &'a File)>);
 
 impl<'a> Presets<'a> {
-    /// Those of the role in each file, and then what each file sets for all roles.
+    /// The presets of the role in each file, and then those of each file for all roles.
     pub(super) fn of(
         files: &'a [File],
         role: Option<&Setting<RoleName>>,
@@ -51,7 +51,7 @@ impl<'a> Presets<'a> {
         })
     }
 
-    /// A path to a prompt, which is relative to its file.
+    /// The path of a prompt file. A relative one starts at the directory of the settings file.
     pub(super) fn prompt_file(
         &self,
         key: &'static str,

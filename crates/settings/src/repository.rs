@@ -1,9 +1,8 @@
-//! The repository's `.atm.toml`: found, and narrowed unless the user trusts the
-//! repository.
+//! Finds the repository's `.atm.toml`, and narrows it unless the user trusts the repository.
 //!
 //! An untrusted file may lower the sandbox and the approval policy, choose a role that
-//! the user has defined, and switch tools and summaries off. All else that it sets is
-//! left out, with one warning.
+//! the user has defined, and switch tools and summaries off. All its other settings are
+//! ignored, with one warning.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -11,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use agent_team::logic::RoleName;
 use codex_config::layers::{CodexConfig, UserConfig};
-use codex_config::trust::brought::shown;
-use codex_config::trust::{Changes, Trust, directory_trust_with, top_of};
+use codex_config::trust::covered_files::shown;
+use codex_config::trust::{Trust, TrustChanges, directory_trust_with, top_of};
 use codex_protocol::codex::{ApprovalPolicy, SandboxMode};
 use common::text::shell_word;
 use rustix::process::geteuid;
@@ -34,7 +33,7 @@ const FILE: &str = ".atm.toml";
 /// The longest file that is read, in bytes.
 const LONGEST: u64 = 64 * 1024;
 
-/// How many mistakes in an untrusted file are told.
+/// The most warnings about unknown keys of an untrusted file.
 const UNKNOWN_TOLD: usize = 5;
 
 /// Keys that no repository sets, whether or not the user trusts it.
@@ -55,11 +54,11 @@ pub(super) const NEVER: [&str; 10] = [
 pub(super) enum RepositoryFile {
     /// The user trusts the repository.
     Trusted(File),
-    /// The user does not: what is left of the file, and what else it may say.
+    /// The user does not trust the repository: the rest of the file, and its narrowing settings.
     Narrowed(File, Narrowing),
 }
 
-/// What an untrusted file says of things that it may lower.
+/// The settings of an untrusted file that may narrow the user's own.
 #[derive(Debug, Default)]
 pub(super) struct Narrowing {
     path: PathBuf,
@@ -68,12 +67,12 @@ pub(super) struct Narrowing {
     sandbox: Option<SandboxMode>,
     approval_policy: Option<ApprovalPolicy>,
     left_out: Vec<&'static str>,
-    /// Why the user's trust does not count, if there was some.
-    changes: Option<Changes>,
+    /// The changes that have ended the user's trust, if there was trust.
+    changes: Option<TrustChanges>,
 }
 
 impl Lookup<'_> {
-    /// The nearest file that can be used, from here up to the top of the repository.
+    /// The nearest usable file, from the working directory up to the top of the repository.
     pub(super) fn repository_file(
         &self,
         codex_home: &Path,
@@ -107,7 +106,7 @@ impl Lookup<'_> {
     }
 }
 
-/// Reads a file, if it is there and nobody else can have written it.
+/// Reads a file, if it exists and nobody else can have written it.
 fn read(path: &Path) -> Result<Option<String>, Warning> {
     let text = match untrusted_file::read_text(path, LONGEST, Links::Refused) {
         Ok(text) => text,
@@ -122,7 +121,7 @@ fn read(path: &Path) -> Result<Option<String>, Warning> {
             });
         }
     };
-    match is_the_users(path) {
+    match belongs_to_user(path) {
         true => Ok(Some(text)),
         false => Err(Warning {
             message: format!(
@@ -137,7 +136,7 @@ fn read(path: &Path) -> Result<Option<String>, Warning> {
 
 /// Whether the user, or the administrator, owns a file that nobody else can write. A
 /// group with the user's own number is the user's private group.
-fn is_the_users(path: &Path) -> bool {
+fn belongs_to_user(path: &Path) -> bool {
     let user = geteuid().as_raw();
     fs::symlink_metadata(path).is_ok_and(|about| {
         let owned = about.uid() == user || about.uid() == 0;
@@ -146,18 +145,18 @@ fn is_the_users(path: &Path) -> bool {
     })
 }
 
-/// An untrusted file without what it may not say.
+/// An untrusted file without the settings that it may not change.
 fn narrowed(
     path: &Path,
     text: &str,
     user: Option<&File>,
-    changes: Option<Changes>,
+    changes: Option<TrustChanges>,
     warnings: &mut Vec<Warning>,
 ) -> Option<RepositoryFile> {
     let mut unknown = Vec::new();
     let mut file = match File::parse(path, text, Scope::Repository, &mut unknown) {
         Ok(file) => {
-            // The text is a stranger's, and the warnings go to the model too.
+            // A stranger has written the text, and the model sees the warnings too.
             unknown.truncate(UNKNOWN_TOLD);
             warnings.append(&mut unknown);
             file
@@ -202,7 +201,7 @@ fn without_core(core: &Core, left_out: &mut Vec<&'static str>) -> Core {
     Core::default()
 }
 
-/// What of our section is left: a role of the user's, and switches that are off.
+/// The rest of our section: a role that the user has defined, and switches that are off.
 fn narrowed_section(
     section: Section,
     knows: impl Fn(&RoleName) -> bool,
@@ -282,26 +281,26 @@ fn name_preset(preset: &Preset, left_out: &mut Vec<&'static str>) {
     left_out.extend(set.into_iter().filter(|(_, set)| *set).map(|(key, _)| key));
 }
 
-/// The user's own settings, which a repository only narrows.
-struct Allowed {
-    sandbox: Own<SandboxMode>,
-    approval_policy: Own<ApprovalPolicy>,
+/// The user's own settings, which a repository can only narrow.
+struct UserLimits {
+    sandbox: UserValue<SandboxMode>,
+    approval_policy: UserValue<ApprovalPolicy>,
 }
 
-/// A setting of the user's own.
+/// A setting of the user.
 #[derive(Debug, Clone, Copy)]
-enum Own<T> {
-    /// There is none, so that the narrowest value counts.
+enum UserValue<T> {
+    /// The user has not set it, so that only the narrowest value is allowed.
     Unset,
     Set(T),
-    /// One that is none of the values, such as a profile of permissions: no value is known
-    /// to be narrower.
+    /// The user has set something else, such as a profile of permissions: no value is known to be
+    /// narrower.
     Other,
 }
 
 impl Narrowing {
-    /// Lowers what threads are begun with, and says what was left out. `role` is the
-    /// one that a flag or a variable names.
+    /// Lowers the settings of new threads, and returns a warning about ignored settings. `role`
+    /// is the one that a flag or a variable names.
     pub(super) fn narrow(
         mut self,
         threads: &mut ThreadDefaults,
@@ -312,8 +311,8 @@ impl Narrowing {
     ) -> Result<Option<Warning>, ConfigError> {
         let allowed = allowed(files, role, codex_home)?;
         let source = Source::File(SECTION, self.path.clone());
-        let (sandbox, without_sandbox) = lowered(&threads.sandbox, self.sandbox, allowed.sandbox);
-        let (policy, without_policy) = lowered(
+        let (sandbox, without_sandbox) = adjusted(&threads.sandbox, self.sandbox, allowed.sandbox);
+        let (policy, without_policy) = adjusted(
             &threads.approval_policy,
             self.approval_policy,
             allowed.approval_policy,
@@ -321,10 +320,10 @@ impl Narrowing {
         self.left_out.extend(without_sandbox.then_some("sandbox"));
         self.left_out
             .extend(without_policy.then_some("approval_policy"));
-        if let Lowered::Changed(value) = sandbox {
+        if let Adjustment::Changed(value) = sandbox {
             threads.sandbox = value.map(|value| Setting::new(value, source.clone()));
         }
-        if let Lowered::Changed(value) = policy {
+        if let Adjustment::Changed(value) = policy {
             threads.approval_policy = value.map(|value| Setting::new(value, source));
         }
         Ok(self.warning(user_file))
@@ -368,7 +367,7 @@ impl Narrowing {
         })
     }
 
-    /// A key, with what the file sets it to.
+    /// A key, with its value in the file.
     fn shown(&self, key: &str) -> String {
         let table = |path: &[&str]| {
             let mut table = Some(&self.document);
@@ -413,14 +412,14 @@ impl Narrowable for SandboxMode {
 impl Narrowable for ApprovalPolicy {
     const NARROWEST: Self = Self::Untrusted;
 
-    /// No policy is within `never`: each other one asks for commands that leave the sandbox,
-    /// and a yes lets them.
+    /// No other policy is within `never`: each asks for commands that leave the sandbox, and an
+    /// approval permits them.
     fn is_within(self, own: Self) -> bool {
         self == own || (self == Self::Untrusted && own != Self::Never)
     }
 }
 
-impl<T: Narrowable> Own<T> {
+impl<T: Narrowable> UserValue<T> {
     fn allows(self, value: T) -> bool {
         match self {
             Self::Unset => value.is_within(T::NARROWEST),
@@ -429,8 +428,8 @@ impl<T: Narrowable> Own<T> {
         }
     }
 
-    /// The setting that takes the place of one that is not allowed.
-    fn instead(self) -> Option<T> {
+    /// The setting that replaces one that is not allowed.
+    fn replacement(self) -> Option<T> {
         match self {
             Self::Unset => Some(T::NARROWEST),
             Self::Set(own) => Some(own),
@@ -439,54 +438,54 @@ impl<T: Narrowable> Own<T> {
     }
 }
 
-/// What becomes of a setting.
-enum Lowered<T> {
+/// The adjustment of a setting.
+enum Adjustment<T> {
     Kept,
-    /// It is this from now on, or not set at all.
+    /// The setting has this value from now on, or is unset.
     Changed(Option<T>),
 }
 
-/// What becomes of a setting that the repository wants to be `wanted`, or that a role
-/// which it has chosen has set wider than the user's own, and whether something is left
-/// out. A variable of the user's stays.
-fn lowered<T: Narrowable>(
+/// The adjustment of a setting, and whether a value of the repository is ignored. The repository
+/// may set `wanted`, or its chosen role may have set a value wider than the user's own. A
+/// variable of the user takes precedence.
+fn adjusted<T: Narrowable>(
     set: &Option<Setting<T>>,
     wanted: Option<T>,
-    own: Own<T>,
-) -> (Lowered<T>, bool) {
+    own: UserValue<T>,
+) -> (Adjustment<T>, bool) {
     let too_wide = wanted.is_some_and(|wanted| !own.allows(wanted));
     let wanted = wanted.filter(|wanted| own.allows(*wanted));
     let Some(Setting { value, source }) = set else {
-        let lowered = wanted.map_or(Lowered::Kept, |wanted| Lowered::Changed(Some(wanted)));
-        return (lowered, too_wide);
+        let adjusted = wanted.map_or(Adjustment::Kept, |wanted| Adjustment::Changed(Some(wanted)));
+        return (adjusted, too_wide);
     };
     if matches!(source, Source::Variable(_) | Source::Flag(_)) {
-        return (Lowered::Kept, too_wide);
+        return (Adjustment::Kept, too_wide);
     }
     let is_allowed = own.allows(*value);
     let now = match is_allowed {
         true => Some(*value),
-        false => own.instead(),
+        false => own.replacement(),
     };
     let is_narrower = |wanted: &T| now.is_some_and(|now| *wanted != now && wanted.is_within(now));
     let narrower = wanted.filter(is_narrower);
-    let lowered = match (narrower, is_allowed) {
-        (Some(narrower), _) => Lowered::Changed(Some(narrower)),
-        (None, true) => Lowered::Kept,
-        (None, false) => Lowered::Changed(now),
+    let adjusted = match (narrower, is_allowed) {
+        (Some(narrower), _) => Adjustment::Changed(Some(narrower)),
+        (None, true) => Adjustment::Kept,
+        (None, false) => Adjustment::Changed(now),
     };
-    (lowered, too_wide || !is_allowed)
+    (adjusted, too_wide || !is_allowed)
 }
 
-/// The user's own settings without the repository's: of their file, else of Codex's
+/// The user's settings without the repository's: those of the user's file, else of Codex's
 /// configuration.
 fn allowed(
     files: &[File],
     role: Option<&Setting<RoleName>>,
     codex_home: &Path,
-) -> Result<Allowed, ConfigError> {
-    let is_the_users = |file: &&File| file.scope == Scope::User;
-    let user: Vec<File> = files.iter().filter(is_the_users).cloned().collect();
+) -> Result<UserLimits, ConfigError> {
+    let belongs_to_user = |file: &&File| file.scope == Scope::User;
+    let user: Vec<File> = files.iter().filter(belongs_to_user).cloned().collect();
     let role = role.cloned();
     let role = role.or_else(|| in_section(&user, |file| file.section.role.clone()));
     let presets = Presets::of(&user, role.as_ref())?;
@@ -494,27 +493,27 @@ fn allowed(
     let policy = presets.first(|preset| preset.approval_policy);
     let codex = UserConfig::read(codex_home).layers(None, None);
     let approval_policy = match policy {
-        Some(set) => Own::Set(set.value),
+        Some(set) => UserValue::Set(set.value),
         None => own(&codex, "approval_policy", PolicyName::today),
     };
     let has_permissions = codex.get("default_permissions").is_some();
     let sandbox = match (sandbox, approval_policy) {
-        (Some(set), _) => Own::Set(set.value),
-        (None, Own::Other) => Own::Other,
-        (None, _) if has_permissions => Own::Other,
+        (Some(set), _) => UserValue::Set(set.value),
+        (None, UserValue::Other) => UserValue::Other,
+        (None, _) if has_permissions => UserValue::Other,
         (None, _) => own(&codex, "sandbox_mode", |mode: SandboxMode| mode),
     };
-    Ok(Allowed {
+    Ok(UserLimits {
         sandbox,
         approval_policy,
     })
 }
 
-/// What Codex's configuration sets.
-fn own<N: DeserializeOwned, T>(codex: &CodexConfig, key: &str, value: fn(N) -> T) -> Own<T> {
+/// The user's setting in Codex's configuration.
+fn own<N: DeserializeOwned, T>(codex: &CodexConfig, key: &str, value: fn(N) -> T) -> UserValue<T> {
     match (codex.get(key), codex.value_of(key)) {
-        (None, _) => Own::Unset,
-        (Some(_), Some(named)) => Own::Set(value(named)),
-        (Some(_), None) => Own::Other,
+        (None, _) => UserValue::Unset,
+        (Some(_), Some(named)) => UserValue::Set(value(named)),
+        (Some(_), None) => UserValue::Other,
     }
 }

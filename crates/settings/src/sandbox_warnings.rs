@@ -1,9 +1,9 @@
-//! Warnings about a trusted repository that has commands run without a sandbox.
+//! Warnings about a trusted repository whose commands run without a sandbox.
 
 use std::path::Path;
 
 use codex_config::layers::{UserConfig, repository_layer};
-use codex_config::repository_files::OF_REPOSITORY;
+use codex_config::repository_files::CODEX_CONFIG_FILE;
 use codex_config::trust::{Trust, directory_trust_with, top_of};
 use codex_protocol::codex::SandboxMode;
 
@@ -17,9 +17,9 @@ use crate::warning::Warning;
 const OTHER_SANDBOX: &str = "It counts since you trust the repository. For another sandbox, set \
     CODEX_MCP_SANDBOX or name one in the call; `codex-mcp trust --revoke DIR` ends the trust.";
 
-/// Warns of a trusted repository's file that sets full access: the user may want it, but
+/// Warns about a trusted repository's file that sets full access: the user may want it, but
 /// should know.
-pub(super) fn warn_of_a_repository_without_a_sandbox(
+pub(super) fn warn_about_repository_without_sandbox(
     threads: &ThreadDefaults,
     files: &[File],
     warnings: &mut Vec<Warning>,
@@ -44,9 +44,9 @@ pub(super) fn warn_of_a_repository_without_a_sandbox(
 }
 
 impl Lookup<'_> {
-    /// The same for Codex's own file, which Codex uses where the user trusts the repository
-    /// and nothing else names a sandbox.
-    pub(super) fn warn_of_codex_without_a_sandbox(
+    /// Warns about Codex's own file in the repository, which counts if the user trusts the
+    /// repository and nothing else names a sandbox.
+    pub(super) fn warn_about_codex_without_sandbox(
         &self,
         threads: &ThreadDefaults,
         codex_home: &Path,
@@ -55,7 +55,7 @@ impl Lookup<'_> {
         let top = top_of(&here);
         let within = here.ancestors().take_while(|above| above.starts_with(&top));
         let (path, mode) = within
-            .map(|above| above.join(OF_REPOSITORY))
+            .map(|above| above.join(CODEX_CONFIG_FILE))
             .find_map(|path| {
                 let mode = repository_layer(&path)?.get("sandbox_mode")?.clone();
                 Some((path, mode))

@@ -1,4 +1,4 @@
-//! The settings of the server itself: its Codex, its name and team, its time-out.
+//! The settings of the server itself: its Codex, its name and team, its time limit.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -37,11 +37,11 @@ impl Lookup<'_> {
                         "codex_bin in {} is left aside: a repository may not choose the program",
                         file.path.display()
                     ),
-                    hint: format!("{} Or use --codex-bin.", self.set_it_yourself()),
+                    hint: format!("{} Or use --codex-bin.", self.user_file_hint()),
                 });
             }
         }
-        if let Some(given) = self.given(CODEX_BIN, flag)? {
+        if let Some(given) = self.flag_or_variable(CODEX_BIN, flag)? {
             return Ok(Some(given));
         }
         Ok(in_section(files, |file| match file.scope {
@@ -61,7 +61,7 @@ impl Lookup<'_> {
         flag: Option<Duration>,
         files: &[File],
     ) -> Result<Setting<Duration>, ConfigError> {
-        let given = self.given(TIMEOUT, flag.map(SetDuration))?;
+        let given = self.flag_or_variable(TIMEOUT, flag.map(SetDuration))?;
         let set = || in_section(files, |file| file.section.request_timeout_secs);
         let Some(Setting { value, source }) = given.or_else(set) else {
             return Ok(Setting::new(DEFAULT_TIMEOUT, Source::Default));
@@ -74,7 +74,7 @@ impl Lookup<'_> {
         flag: Option<AgentName>,
         files: &[File],
     ) -> Result<Setting<AgentName>, ConfigError> {
-        if let Some(given) = self.given(IDENTITY, flag)? {
+        if let Some(given) = self.flag_or_variable(IDENTITY, flag)? {
             return Ok(given);
         }
         let ours = |file: &File| file.section.identity.clone();
@@ -99,7 +99,7 @@ impl Lookup<'_> {
         flag: Option<TeamName>,
         files: &[File],
     ) -> Result<Option<Setting<TeamName>>, ConfigError> {
-        if let Some(given) = self.given(TEAM, flag)? {
+        if let Some(given) = self.flag_or_variable(TEAM, flag)? {
             return Ok(Some(given));
         }
         let ours = |file: &File| file.section.team.clone();

@@ -1,4 +1,4 @@
-//! The settings, for people and for programs.
+//! Shows the settings, as a table or as JSON.
 
 use std::io::{self, Write};
 
@@ -11,20 +11,20 @@ use crate::config::Config;
 use crate::source::{Setting, Source};
 
 /// A setting as it is shown.
-struct Shown {
+struct ShownSetting {
     key: &'static str,
     value: Value,
     source: Source,
 }
 
-fn shown<T: Serialize>(key: &'static str, setting: Option<&Setting<T>>) -> Shown {
+fn shown<T: Serialize>(key: &'static str, setting: Option<&Setting<T>>) -> ShownSetting {
     match setting {
-        Some(Setting { value, source }) => Shown {
+        Some(Setting { value, source }) => ShownSetting {
             key,
             value: json!(value),
             source: source.clone(),
         },
-        None => Shown {
+        None => ShownSetting {
             key,
             value: Value::Null,
             source: Source::Default,
@@ -32,7 +32,7 @@ fn shown<T: Serialize>(key: &'static str, setting: Option<&Setting<T>>) -> Shown
     }
 }
 
-fn all(config: &Config) -> Vec<Shown> {
+fn all(config: &Config) -> Vec<ShownSetting> {
     let threads = &config.threads;
     let timeout = &config.request_timeout;
     let seconds = Setting::new(timeout.value.as_secs(), timeout.source.clone());
@@ -75,10 +75,10 @@ fn all(config: &Config) -> Vec<Shown> {
     ]
 }
 
-/// One JSON object: `{key: {value, source}}`, null for what isn't set.
+/// The settings as one JSON object: `{key: {value, source}}`, with a null value if unset.
 #[must_use]
 pub fn as_json(config: &Config) -> Value {
-    let entry = |Shown { key, value, source }| {
+    let entry = |ShownSetting { key, value, source }| {
         let setting = json!({ "value": value, "source": source });
         (key.to_owned(), setting)
     };
@@ -86,15 +86,15 @@ pub fn as_json(config: &Config) -> Value {
     Value::Object(object)
 }
 
-/// A table.
+/// Writes the settings as a table.
 ///
 /// # Errors
 ///
-/// When it can't be written.
+/// Those of the writer.
 pub fn as_text(config: &Config, out: &mut impl Write) -> io::Result<()> {
     let rows: Vec<(&str, String, String)> = all(config)
         .into_iter()
-        .map(|Shown { key, value, source }| {
+        .map(|ShownSetting { key, value, source }| {
             let value = match value {
                 Value::Null => "-".to_owned(),
                 Value::String(text) => visible_line(&text).into_owned(),

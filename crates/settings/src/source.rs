@@ -1,4 +1,4 @@
-//! Where a setting came from.
+//! The source of a setting.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,18 +6,18 @@ use std::path::PathBuf;
 use agent_team::logic::RoleName;
 use serde::{Serialize, Serializer};
 
-/// Where a setting came from.
+/// The source of a setting.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Source {
-    /// This flag of the command line.
+    /// A flag of the command line.
     Flag(&'static str),
-    /// This variable of the environment.
+    /// A variable of the environment.
     Variable(&'static str),
     /// The preset of a role in a file.
     Role(RoleName, PathBuf),
-    /// This table of a file.
+    /// A table of a file.
     File(&'static str, PathBuf),
-    /// Nobody set it.
+    /// The setting is unset.
     #[default]
     Default,
 }
@@ -40,17 +40,17 @@ impl Serialize for Source {
     }
 }
 
-/// A value and where it came from.
+/// A value and its source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Setting<T> {
     /// The value.
     pub value: T,
-    /// Where it came from.
+    /// The source of the value.
     pub source: Source,
 }
 
 impl<T> Setting<T> {
-    /// A value from there.
+    /// A value with its source.
     pub fn new(value: T, source: Source) -> Self {
         Self { value, source }
     }

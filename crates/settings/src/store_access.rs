@@ -1,4 +1,4 @@
-//! Who opens the job store, and what may be done there with the jobs of others.
+//! The access to a job store: the key's directory, and the rights over the jobs of others.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OthersJobs {
-    /// It shows them.
+    /// It only shows them.
     #[default]
     Leave,
     /// It cancels and prunes them when asked to.
@@ -18,18 +18,17 @@ pub enum OthersJobs {
     Run,
 }
 
-/// As whom a store is opened.
+/// The access with which a store is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
-    /// The directory of this host's state, where its key is.
+    /// The state directory of this host, which has its key.
     pub state: PathBuf,
-    /// What it does with the jobs of others.
+    /// What this host does with the jobs of others.
     pub others: OthersJobs,
 }
 
 impl Access {
-    /// That of a host with its state in this directory, which leaves the jobs of others
-    /// alone.
+    /// The access of a host with this state directory, which does not touch the jobs of others.
     #[must_use]
     pub fn of(state: impl Into<PathBuf>) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Where a job store is.
+//! The location of a job store.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -9,16 +9,16 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
-/// Where a job store is.
+/// The location of a job store.
 #[derive(Clone)]
 pub enum Location {
-    /// A file, for the processes of one machine.
+    /// A file, for the processes of one host.
     Sqlite(PathBuf),
-    /// A server, for many machines.
+    /// A server, for many hosts.
     Postgres(PostgresUrl),
 }
 
-/// The URL of a database of PostgreSQL. It is never shown with its password.
+/// The URL of a PostgreSQL database. It is never shown with its password.
 #[derive(Clone)]
 pub struct PostgresUrl {
     text: String,
@@ -34,32 +34,32 @@ impl PostgresUrl {
     }
 }
 
-/// Why a text is not the location of a store.
+/// An error of parsing the location of a store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadLocation {
-    /// There is nothing.
+    /// The text is empty.
     #[error("a store is a path or a URL like postgres://user@host/database, and not empty")]
     Empty,
-    /// No store is reached in this way.
+    /// The scheme of the URL is unknown.
     #[error("there is no store at {0}://: use a path, or a URL that begins with postgres://")]
     Scheme(String),
-    /// A URL can't be read. Why is not said in the words of who reads it: they may
-    /// hold a part of the password.
+    /// The URL is malformed. The parser's own message is not shown, as it may have a part of the
+    /// password.
     #[error(
-        "{0} can't be read: it has the form postgres://user:password@host:port/database, and \
+        "{0} cannot be read: it has the form postgres://user:password@host:port/database, and \
          other characters than letters and digits in a name or password are written as %XX"
     )]
     Url(String),
-    /// The connection is to be encrypted, which it can't be. By default it isn't.
+    /// TLS is required, which this program does not support.
     #[error(
         "{url} is to be reached with TLS (sslmode={mode} in the URL or in PGSSLMODE), and this \
          program has none: reach the server through a tunnel, such as ssh -L, and leave sslmode \
          out or say sslmode=disable"
     )]
     Tls {
-        /// Where.
+        /// The URL without its password.
         url: String,
-        /// What was asked for.
+        /// The required mode.
         mode: &'static str,
     },
     /// The connection would leave this machine in plain text.
@@ -70,7 +70,7 @@ pub enum BadLocation {
          trusted, write sslmode=disable into the URL"
     )]
     PlainText {
-        /// Where.
+        /// The URL without its password.
         url: String,
     },
 }
@@ -122,7 +122,7 @@ impl FromStr for PostgresUrl {
     }
 }
 
-/// How TLS is asked for, where nothing else will do.
+/// The mode of the options that requires TLS, if it does.
 fn insists_on_tls(options: &PgConnectOptions) -> Option<&'static str> {
     match options.get_ssl_mode() {
         PgSslMode::Disable | PgSslMode::Allow | PgSslMode::Prefer => None,
@@ -158,8 +158,8 @@ fn accepts_plain_text(url: &str) -> bool {
 }
 
 impl PostgresUrl {
-    /// What tells one store from another, without passwords: also what the environment
-    /// says counts.
+    /// A text that identifies the store, without passwords. Settings of the environment count
+    /// too.
     pub fn target(&self) -> String {
         let options = &self.options;
         format!(
@@ -174,11 +174,11 @@ impl PostgresUrl {
     }
 }
 
-/// A URL without its password and its parameters, of which one can be a password.
+/// A URL without its password, and without its parameters, which may have a password too.
 fn without_secrets(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("postgres", url));
-    // A password with a `?`, `#` or `/` that is not written as %XX is not shown
-    // either: nothing before the last `@` is, but the name.
+    // A password may have a `?`, `#` or `/` that is not written as %XX: so only the name is shown
+    // of all that is before the last `@`.
     let (user, place) = match rest.rsplit_once('@') {
         Some((user, place)) => (user.split(':').next(), place),
         None => (None, rest),
@@ -191,7 +191,7 @@ fn without_secrets(url: &str) -> String {
 }
 
 impl Location {
-    /// The file, if it is one.
+    /// The path, if the store is a file.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match self {
@@ -200,8 +200,8 @@ impl Location {
         }
     }
 
-    /// It as it can be read again, with its password: not for a command line, which
-    /// others see.
+    /// The location with its password, as it can be parsed again. It is not for a command line,
+    /// which others can see.
     #[must_use]
     pub fn with_secrets(&self) -> OsString {
         match self {
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_location_is_a_path_or_a_url() {
+    fn location_is_a_path_or_a_url() {
         for (text, shown) in [
             ("jobs.db", "jobs.db"),
             ("/a b/jobs.db", "/a b/jobs.db"),
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn who_insists_on_tls_is_told_that_there_is_none() {
+    fn required_tls_is_refused() {
         let with = |mode: &str| {
             let url = format!("postgres://me:sesame@host/jobs?sslmode={mode}");
             url.parse::<Location>()
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_text_connection_leaves_the_machine_only_where_written_out() {
+    fn remote_plain_text_connection_requires_sslmode_disable() {
         for url in [
             "postgres://host/jobs",
             "postgres://me:sesame@db.example.org/jobs?sslmode=prefer",
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_never_shown() {
+    fn password_is_never_shown() {
         for text in [
             "postgres://me:sesame@host/jobs",
             "postgres://me:sesame%40@host:5432/jobs?sslmode=disable",

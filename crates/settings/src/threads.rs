@@ -21,7 +21,7 @@ pub struct ThreadDefaults {
     pub model: Option<Setting<String>>,
     /// The effort of the model's reasoning.
     pub reasoning_effort: Option<Setting<Effort>>,
-    /// What commands may touch.
+    /// The sandbox of commands.
     pub sandbox: Option<Setting<SandboxMode>>,
     /// When Codex asks for approval.
     pub approval_policy: Option<Setting<ApprovalPolicy>>,
@@ -38,9 +38,9 @@ impl Lookup<'_> {
         flags: &Flags,
         warnings: &mut Vec<Warning>,
     ) -> Result<ThreadDefaults, ConfigError> {
-        let model = self.given(MODEL, flags.model.clone())?;
-        let effort = self.given(EFFORT, flags.effort)?;
-        let sandbox = self.given(SANDBOX, flags.sandbox)?;
+        let model = self.flag_or_variable(MODEL, flags.model.clone())?;
+        let effort = self.flag_or_variable(EFFORT, flags.effort)?;
+        let sandbox = self.flag_or_variable(SANDBOX, flags.sandbox)?;
         let policy = self.policy(flags.approval_policy, warnings)?;
         let base = self.prompt_file("base_prompt_file", "CODEX_MCP_BASE_PROMPT_FILE")?;
         let extra = "CODEX_MCP_EXTRA_INSTRUCTIONS_FILE";

@@ -1,4 +1,4 @@
-//! Variables of ours that nothing reads, named as mistyped keys of a file are.
+//! Warns about variables that begin as ours do and that nothing reads.
 
 use std::ffi::OsString;
 
@@ -7,11 +7,10 @@ use common::text::one_line;
 
 use crate::warning::Warning;
 
-/// How the names of our variables begin.
+/// The prefix of our variables.
 const PREFIX: &str = "CODEX_MCP_";
 
-/// What follows it in the names of the variables that are read, or that commands of Codex
-/// are marked by.
+/// The rest of the names of the variables that are read, or that mark commands of Codex.
 pub(super) const KNOWN: [&str; 20] = [
     "ALLOW_COMMANDS",
     "ALLOW_DIRS",
@@ -35,10 +34,10 @@ pub(super) const KNOWN: [&str; 20] = [
     "TURN",
 ];
 
-/// How much of a name is shown, in bytes.
+/// The limit of a name in a warning, in bytes.
 const SHOWN: usize = 80;
 
-/// A warning for each of these variables that begins as ours do and is none.
+/// A warning for each of these variables that has our prefix and is unknown.
 pub(super) fn unknown(names: impl Iterator<Item = OsString>) -> Vec<Warning> {
     let mut unknown: Vec<String> = names
         .filter_map(|name| Some(name.to_string_lossy().strip_prefix(PREFIX)?.to_owned()))
@@ -115,7 +114,7 @@ mod tests {
                 .any(|file| file.ends_with("codex-mcp/src/cli/serve.rs"))
         );
         for file in files {
-            // This file has names that are wrong; the other has the tests' own.
+            // This file has mistyped names; the other has names of tests.
             if file.ends_with("settings/src/variables.rs") || file.ends_with("tests/opening.rs") {
                 continue;
             }

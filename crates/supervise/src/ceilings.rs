@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-/// git's variable with directories at and above which no repository is looked for.
+/// The variable with the directories at and above which git looks for no repository.
 pub const CEILINGS: &str = "GIT_CEILING_DIRECTORIES";
 
 /// The directories that a value of [`CEILINGS`] names, without links.

@@ -32,8 +32,8 @@ pub fn descendants(root: Pid) -> Vec<Pid> {
     below.into_iter().map(|process| process.pid).collect()
 }
 
-/// Whether any of these processes has not ended; one that waits for its parent has. The
-/// number of a thread is that of no process.
+/// Whether any of these processes is still running. A zombie is not, and neither is a
+/// thread: its number is no process ID.
 pub fn is_any_running(pids: &BTreeSet<Pid>) -> bool {
     let Processes(by_parent) = Processes::scan();
     let mut all = by_parent.values().flatten();
@@ -52,7 +52,7 @@ impl Processes {
                 .to_str()
                 .and_then(|name| name.parse().ok());
             let process = pid.and_then(|pid: i32| {
-                // The name in it is of any bytes.
+                // The name in the line can contain any bytes.
                 let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
                 Process::parse(pid, &String::from_utf8_lossy(&stat))
             });
@@ -74,8 +74,8 @@ impl Processes {
         found
     }
 
-    /// The child of a process that has lived longest: the one that the process has started
-    /// itself, and not adopted later.
+    /// The oldest child of a process: one that it started itself, not one that it adopted
+    /// later.
     pub fn first_child(&self, of: Pid) -> Option<Process> {
         let children = self.children(of).iter();
         children.min_by_key(|child| child.began).copied()
@@ -105,8 +105,8 @@ impl Process {
         })
     }
 
-    /// Whether it was started with this variable, `NAME=VALUE`. One whose variables cannot
-    /// be read was not.
+    /// Whether it was started with this variable, `NAME=VALUE`. `false` if its variables
+    /// cannot be read.
     pub fn has_variable(&self, variable: &str) -> bool {
         let environ = std::fs::read(format!("/proc/{}/environ", self.pid)).unwrap_or_default();
         environ
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn process_whose_name_is_not_utf8_is_seen() {
+    fn process_with_non_utf8_name_is_listed() {
         let directory = tempfile::tempdir().unwrap();
         let name = std::ffi::OsStr::from_bytes(b"\xff\xfe");
         let program = directory.path().join(name);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn thread_is_no_running_process() {
+    fn thread_id_is_no_running_process() {
         let thread = std::thread::spawn(|| {
             let thread = nix::unistd::gettid();
             is_any_running(&BTreeSet::from([thread]))
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_its_own_descendant() {
+    fn process_is_not_its_own_descendant() {
         assert!(!descendants(Pid::this()).contains(&Pid::this()));
     }
 }

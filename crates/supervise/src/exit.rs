@@ -17,7 +17,7 @@ pub enum Exit {
     Code(i32),
     /// By this signal.
     Signal(i32),
-    /// Nobody can tell.
+    /// The status is not known.
     Unknown,
 }
 
@@ -31,25 +31,25 @@ impl Exit {
     }
 }
 
-/// Who has ended a Codex.
+/// Who ended a Codex process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
-    /// We have, by the end of its input.
-    Asked,
-    /// Itself, or somebody else.
-    Itself,
+pub enum ExitCause {
+    /// We did, by closing its input.
+    Requested,
+    /// Codex itself, or another process.
+    Unrequested,
 }
 
-/// The end of a Codex that nobody had asked to end.
+/// The exit of a Codex process that we did not request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Death {
+pub struct UnexpectedExit {
     /// How it ended.
     pub exit: Exit,
-    /// When.
+    /// The time of the exit.
     pub at: SystemTime,
 }
 
-impl fmt::Display for Death {
+impl fmt::Display for UnexpectedExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Codex {} at {}", self.exit, timestamp(self.at))
     }
@@ -59,7 +59,7 @@ impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Code(code) => write!(f, "exited with code {code}"),
-            Self::Unknown => f.write_str("ended, nobody can tell how"),
+            Self::Unknown => f.write_str("ended with an unknown status"),
             Self::Signal(number) => match Signal::try_from(*number) {
                 Ok(signal) => write!(f, "was ended by signal {number} ({signal})"),
                 Err(_) => write!(f, "was ended by signal {number}"),

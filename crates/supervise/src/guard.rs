@@ -1,17 +1,17 @@
-//! A small process between us and Codex that takes Codex's tree down.
+//! A small process between us and Codex that ends Codex's whole process tree.
 //!
-//! Killing Codex is not enough: each command that it runs has a session of its
-//! own, and outlives both Codex and Codex's process group. The guard is the
-//! subreaper of everything below it, so that nothing can slip out of its sight
-//! by losing its parent. It ends the tree
+//! Killing Codex is not enough: each command that it runs has a session of its own, and
+//! outlives both Codex and Codex's process group. The guard is the subreaper of
+//! everything below it, so that no process can escape by losing its parent. It ends the
+//! tree
 //!
 //! - when Codex has ended,
 //! - on SIGTERM, SIGINT or SIGHUP,
 //! - when its owner has died, however: the system sends SIGTERM then.
 //!
-//! Ending is SIGTERM to every descendant, and SIGKILL a second later to those
-//! that are left, until none is. Should the guard itself be killed, Codex gets
-//! SIGKILL from the system. The guard exits as Codex did.
+//! To end the tree, the guard sends SIGTERM to every descendant, and SIGKILL a second
+//! later to those that are left, until none is. If the guard itself is killed, the system
+//! sends SIGKILL to Codex. The guard exits as Codex did.
 //!
 //! ```text
 //!   Watching ── Codex ended, told to, owner gone ──► Ending ── nothing left ──► exit
@@ -19,14 +19,14 @@
 //!                                                         └─┘ every second: SIGKILL to all
 //! ```
 //!
-//! Where the program's streams are a terminal, the guard is the leader of its session,
-//! as a shell is, and the program a job in the foreground. Without a shell above it
-//! the program couldn't be stopped (Ctrl-Z): the system lets nobody stop whom nobody
-//! would continue. When it is stopped, the guard stops too, so that its owner sees it,
-//! and continues the program when it is continued itself.
+//! Where the program's streams are a terminal, the guard is the leader of its session, as
+//! a shell is, and the program a job in the foreground. Without a session leader above it
+//! the program could not be stopped (Ctrl-Z): the system does not stop processes of an
+//! orphaned process group. When the program is stopped, the guard stops too, so that its
+//! owner notices, and continues the program when it is continued itself.
 //!
-//! Where the system knows no subreaper (outside Linux), Codex's process group
-//! is ended instead, and the owner is looked at every second.
+//! On systems without subreapers (outside Linux), the guard ends Codex's process group
+//! instead, and checks every second whether the owner lives.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -46,7 +46,7 @@ use super::exit::Exit;
 /// Seconds between SIGTERM and SIGKILL.
 const GRACE: u32 = 1;
 
-/// Whether the system tells us when our owner dies.
+/// Whether the system signals the death of our owner.
 const OWNER_DEATH_IS_SIGNALLED: bool = cfg!(target_os = "linux");
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,12 +55,12 @@ enum Phase {
     Ending,
 }
 
-/// What the program's streams are.
+/// The kind of the program's streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Streams {
-    /// Pipes, or whatever else they may be.
+    /// Pipes or files.
     Pipes,
-    /// One terminal, which nobody else uses.
+    /// One terminal, which no other process uses.
     Terminal,
 }
 
@@ -76,10 +76,10 @@ struct Guard {
 #[must_use]
 pub fn run(owner: i32, streams: Streams, program: &OsString, args: &[OsString]) -> ExitCode {
     match watch(Pid::from_raw(owner), streams, program, args) {
-        Ok(exit) => leave_as(exit),
+        Ok(exit) => exit_like(exit),
         Err(error) => {
-            // Our stderr is the program's: there is nobody else to tell, and
-            // the exit code tells too.
+            // Our stderr is the program's. A failed write changes nothing: the exit code
+            // also reports the error.
             let _ = writeln!(
                 output::stderr(),
                 "cannot start {}: {error}",
@@ -117,7 +117,7 @@ fn watch(owner: Pid, streams: Streams, program: &OsString, args: &[OsString]) ->
         codex_exit: None,
         phase: Phase::Watching,
     };
-    guard.look_at_owner();
+    guard.check_owner();
     loop {
         match signals.wait()? {
             Signal::SIGCHLD => {
@@ -125,7 +125,7 @@ fn watch(owner: Pid, streams: Streams, program: &OsString, args: &[OsString]) ->
                     return Ok(exit);
                 }
             }
-            Signal::SIGALRM => guard.second_passed(),
+            Signal::SIGALRM => guard.on_alarm(),
             _ => guard.end(),
         }
     }
@@ -143,8 +143,8 @@ fn tie_to_owner() -> io::Result<()> {
     Ok(())
 }
 
-/// Starts the program with our streams, and lets go of our own stdin and
-/// stdout, so that only the program holds them.
+/// Starts the program with our streams, and closes our own stdin and stdout, so that only
+/// the program holds them.
 #[expect(
     clippy::disallowed_methods,
     reason = "the second half of spawn: the guard starts what it guards"
@@ -172,7 +172,7 @@ fn start(streams: Streams, program: &OsString, args: &[OsString]) -> io::Result<
 /// SIGCHLD blocked Codex would not notice that a command of its has ended.
 fn before_exec(streams: Streams) -> io::Result<()> {
     if streams == Streams::Terminal {
-        // Who isn't in the foreground yet is stopped for this, unless it doesn't care.
+        // A process in the background is stopped for this call unless it blocks SIGTTOU.
         SigSet::from(Signal::SIGTTOU).thread_block()?;
         let this = rustix::process::getpid();
         rustix::termios::tcsetpgrp(rustix::stdio::stdin(), this)?;
@@ -184,8 +184,8 @@ fn before_exec(streams: Streams) -> io::Result<()> {
 }
 
 impl Guard {
-    /// Takes note of every child that has ended; says how Codex did once none
-    /// is left. Those that are left when Codex has ended are ended, too.
+    /// Reaps every child that has ended. Returns Codex's exit once no child is left.
+    /// Children that remain when Codex has ended are ended too.
     fn reap(&mut self) -> Option<Exit> {
         loop {
             let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
@@ -197,7 +197,7 @@ impl Guard {
                 Ok(WaitStatus::Exited(pid, code)) => (pid, Exit::Code(code)),
                 Ok(WaitStatus::Signaled(pid, signal, _)) => (pid, Exit::Signal(signal as i32)),
                 Ok(WaitStatus::StillAlive) => {
-                    // What Codex has left are children of ours by now.
+                    // Processes that Codex left are our children by now.
                     if self.codex_exit.is_some() {
                         self.end();
                     }
@@ -212,11 +212,11 @@ impl Guard {
         }
     }
 
-    /// Stops with Codex, and goes on with it.
+    /// Stops when Codex stops, and continues it when we are continued.
     fn stopped(&self, pid: Pid) {
         let with_it = self.streams == Streams::Terminal && self.phase == Phase::Watching;
         if with_it && pid == self.codex {
-            // Neither fails: we are there, and Codex has not been waited for.
+            // Neither call fails: both processes exist, as Codex has not been reaped.
             let _ = raise(Signal::SIGSTOP);
             let _ = killpg(self.codex, Signal::SIGCONT);
         }
@@ -230,9 +230,9 @@ impl Guard {
         }
     }
 
-    fn second_passed(&mut self) {
+    fn on_alarm(&mut self) {
         match self.phase {
-            Phase::Watching => self.look_at_owner(),
+            Phase::Watching => self.check_owner(),
             Phase::Ending => {
                 self.signal_all(Signal::SIGKILL);
                 alarm::set(GRACE);
@@ -240,8 +240,8 @@ impl Guard {
         }
     }
 
-    /// The owner may have died before the system was told to signal it.
-    fn look_at_owner(&mut self) {
+    /// The owner may have died before we asked the system to signal its death.
+    fn check_owner(&mut self) {
         if getppid() != self.owner {
             self.end();
         } else if !OWNER_DEATH_IS_SIGNALLED {
@@ -249,10 +249,9 @@ impl Guard {
         }
     }
 
-    /// Processes come and go while we look; what is missed now is found a
-    /// second later.
+    /// Processes start and end during the scan; a missed one is found a second later.
     fn signal_all(&self, signal: Signal) {
-        // Once it has been waited for, its number may be another's.
+        // Once Codex has been reaped, its number may belong to another process.
         if self.codex_exit.is_none() {
             let _ = killpg(self.codex, signal);
         }
@@ -264,7 +263,7 @@ impl Guard {
 
 /// Ends this process the way Codex ended, so that our owner sees it as if it
 /// had started Codex itself.
-fn leave_as(exit: Exit) -> ExitCode {
+fn exit_like(exit: Exit) -> ExitCode {
     match exit {
         Exit::Code(code) => ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
         Exit::Unknown => ExitCode::FAILURE,

@@ -1,10 +1,10 @@
 //! The directories in which programs and libraries are looked up for the processes that we
 //! start outside of Codex's sandbox.
 //!
-//! Codex's commands can write in the working directory and in temporary directories. A
-//! program `git` there, in an active `.venv/bin` for example, must not be found by git's
-//! name: not by us, and not by Codex, whose process runs git and `bwrap` outside of the
-//! sandbox. So search paths are passed on without
+//! Codex's commands can write in the working directory and in temporary directories.
+//! Neither we nor Codex, whose process runs git and `bwrap` outside of the sandbox, may
+//! find a program `git` there, in an active `.venv/bin` for example. So search paths are
+//! passed on without
 //!
 //! - entries that are relative or empty,
 //! - those in the working directory of the process and in the repository around it,
@@ -25,10 +25,10 @@ use std::path::{Path, PathBuf};
 
 use crate::ceilings::{CEILINGS, ceilings_in};
 
-/// The variable with the directories of programs.
+/// The variable that lists the directories of programs.
 pub const PATH: &str = "PATH";
 
-/// Further variables with places from which code is loaded, and what separates the places.
+/// Further variables that list paths from which code is loaded, each with its separators.
 const CODE: [(&str, &[u8]); 6] = [
     ("GIT_EXEC_PATH", b":"),
     ("LD_LIBRARY_PATH", b":;"),
@@ -38,13 +38,13 @@ const CODE: [(&str, &[u8]); 6] = [
     ("DYLD_INSERT_LIBRARIES", b":"),
 ];
 
-/// The PATH of which no entry is left: an empty one would stand for the working directory.
+/// The PATH used when no entry is left: an empty PATH would mean the working directory.
 const NOWHERE: &str = "/nonexistent";
 
 /// Directories that every sandbox with `workspace-write` can write.
 const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 
-/// Where programs are installed, whether or not by git.
+/// Directories in which programs are installed, also as git repositories.
 const INSTALLED: [&str; 3] = ["/usr", "/opt", "/home/linuxbrew/.linuxbrew"];
 
 /// Decides which entries of search paths count.
@@ -53,13 +53,13 @@ pub struct SearchPaths {
     /// Directories that Codex's commands can write, with and without links.
     writable: Vec<PathBuf>,
     home: Option<PathBuf>,
-    /// Where no repository is looked for, and above.
+    /// Directories at and above which no repository is looked for.
     ceilings: Vec<PathBuf>,
 }
 
 impl SearchPaths {
-    /// Those of a process in this directory, with these variables. Our own directory counts
-    /// as one of Codex's, too, unless HOME lies in it.
+    /// The search paths of a process in this directory, with these variables. Our own
+    /// directory counts as writable for Codex's commands too, unless HOME lies in it.
     pub fn of_process(cwd: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let home = variable("HOME").map(PathBuf::from);
         let home = home.filter(|home| home.is_absolute());
@@ -78,7 +78,7 @@ impl SearchPaths {
             .chain(set)
             .chain(workplaces.into_iter().flatten());
         for directory in directories.chain(top) {
-            // Nothing would be left in the root directory.
+            // With the root directory as writable, no entry would be left.
             if directory.is_absolute() && directory.parent().is_some() {
                 paths.writable.push(resolved(&directory));
                 paths.writable.push(directory);
@@ -87,21 +87,21 @@ impl SearchPaths {
         paths
     }
 
-    /// A PATH without the entries that do not count; `None` if all count.
+    /// A PATH without the entries that commands can write; `None` if it has none.
     pub fn without_writable(&self, path: &OsStr) -> Option<OsString> {
         let counts = |entry: &Path| entry.is_absolute() && !self.is_writable(entry);
         filtered(path, b":", counts).map(not_empty)
     }
 
-    /// The variables of [`CODE`] with entries that do not count, with the others; `None` for
-    /// one that has no others.
+    /// The variables of [`CODE`] that have entries which commands can write, each without
+    /// these entries; `None` for a variable of which nothing is left.
     pub(crate) fn code(
         &self,
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Vec<(&'static str, Option<OsString>)> {
         let changed = CODE.iter().filter_map(|(name, separators)| {
             let counts = |entry: &Path| {
-                // A library without a directory is looked for where it is installed.
+                // A library without a directory is looked up among the installed ones.
                 let is_name = separators.contains(&b' ') && is_bare(entry);
                 is_name || entry.is_absolute() && !self.is_writable(entry)
             };
@@ -190,8 +190,8 @@ pub fn without_relative(path: &OsStr) -> Option<OsString> {
     filtered(path, b":", Path::is_absolute).map(not_empty)
 }
 
-/// The user's PATH for Codex's commands in a directory, if Codex's process may have got
-/// another one.
+/// The user's PATH for Codex's commands in a directory, if Codex's process may have a
+/// different one.
 pub fn for_commands(directory: Option<&Path>) -> Option<String> {
     let path = env::var_os(PATH)?;
     let differs = |cwd| {
@@ -202,7 +202,7 @@ pub fn for_commands(directory: Option<&Path>) -> Option<String> {
     is_given.then(|| path.into_string().ok()).flatten()
 }
 
-/// A list of paths without the entries that do not count; `None` if all count.
+/// A list of paths without the entries that do not count; `None` if all of them count.
 fn filtered(value: &OsStr, separators: &[u8], counts: impl Fn(&Path) -> bool) -> Option<OsString> {
     let entries: Vec<&[u8]> = value
         .as_bytes()
@@ -237,13 +237,13 @@ mod tests {
 
     use super::*;
 
-    struct Stage {
+    struct Fixture {
         root: tempfile::TempDir,
         paths: SearchPaths,
     }
 
     /// HOME is `home` below the root, and `writable` is writable.
-    fn stage() -> Stage {
+    fn fixture() -> Fixture {
         let root = tempfile::tempdir().unwrap();
         let at = |name: &str| root.path().canonicalize().unwrap().join(name);
         for name in [
@@ -262,10 +262,10 @@ mod tests {
             home: Some(at("home")),
             ceilings: vec![at("")],
         };
-        Stage { root, paths }
+        Fixture { root, paths }
     }
 
-    impl Stage {
+    impl Fixture {
         fn at(&self, name: &str) -> PathBuf {
             self.root.path().canonicalize().unwrap().join(name)
         }
@@ -277,43 +277,43 @@ mod tests {
 
     #[test]
     fn path_keeps_only_entries_that_commands_cannot_write() {
-        let stage = stage();
-        let link = stage.at("plain/link");
-        std::os::unix::fs::symlink(stage.at("writable/bin"), link).unwrap();
+        let fixture = fixture();
+        let link = fixture.at("plain/link");
+        std::os::unix::fs::symlink(fixture.at("writable/bin"), link).unwrap();
         let kept = ["home/.local/bin", "home/.nvm/bin", "plain/bin"];
-        assert_eq!(stage.paths.without_writable(&stage.path(&kept)), None);
+        assert_eq!(fixture.paths.without_writable(&fixture.path(&kept)), None);
         for dropped in ["writable/bin", "home/project/.venv/bin", "plain/link"] {
-            let path = stage.path(&[&[dropped], &kept[..]].concat());
-            let rest = stage.paths.without_writable(&path);
-            assert_eq!(rest, Some(stage.path(&kept)), "{dropped}");
+            let path = fixture.path(&[&[dropped], &kept[..]].concat());
+            let rest = fixture.paths.without_writable(&path);
+            assert_eq!(rest, Some(fixture.path(&kept)), "{dropped}");
         }
         for dropped in ["bin:", ":", "./node_modules/.bin:"] {
             let mut path = OsString::from(dropped);
-            path.push(stage.path(&kept));
-            let rest = stage.paths.without_writable(&path);
-            assert_eq!(rest, Some(stage.path(&kept)), "{dropped}");
+            path.push(fixture.path(&kept));
+            let rest = fixture.paths.without_writable(&path);
+            assert_eq!(rest, Some(fixture.path(&kept)), "{dropped}");
         }
     }
 
     #[test]
-    fn path_of_which_nothing_is_left_does_not_stand_for_the_working_directory() {
-        let rest = stage().paths.without_writable(OsStr::new("bin"));
+    fn empty_path_does_not_name_the_working_directory() {
+        let rest = fixture().paths.without_writable(OsStr::new("bin"));
         assert_eq!(rest, Some(NOWHERE.into()));
     }
 
     #[test]
     fn repository_around_home_does_not_hide_programs_in_home() {
-        let stage = stage();
-        fs::create_dir(stage.at("home/.git")).unwrap();
-        let path = stage.path(&["home/.local/bin"]);
-        assert_eq!(stage.paths.without_writable(&path), None);
+        let fixture = fixture();
+        fs::create_dir(fixture.at("home/.git")).unwrap();
+        let path = fixture.path(&["home/.local/bin"]);
+        assert_eq!(fixture.paths.without_writable(&path), None);
     }
 
     #[test]
     fn libraries_are_loaded_only_from_where_commands_cannot_write() {
-        let stage = stage();
-        let safe = stage.at("plain/bin").display().to_string();
-        let evil = stage.at("writable").display().to_string();
+        let fixture = fixture();
+        let safe = fixture.at("plain/bin").display().to_string();
+        let evil = fixture.at("writable").display().to_string();
         let set = |name: &str| match name {
             "LD_LIBRARY_PATH" => Some(format!("{evil}/lib;{safe}:").into()),
             "LD_PRELOAD" => Some(format!("libfaketime.so {evil}/x.so").into()),
@@ -326,6 +326,6 @@ mod tests {
             ("LD_LIBRARY_PATH", Some(safe.clone().into())),
             ("LD_PRELOAD", Some("libfaketime.so".into())),
         ];
-        assert_eq!(stage.paths.code(set), expected);
+        assert_eq!(fixture.paths.code(set), expected);
     }
 }

@@ -1,15 +1,16 @@
 //! The one place where the program starts processes.
 //!
-//! What is started is not the program asked for but a [guard](super::guard):
-//! this executable once more, which starts the program, passes its streams
-//! through untouched, and takes the whole tree below it down when the program
-//! ends, when it is told to, or when we are gone, whatever way we went.
+//! A program is not started directly but by a [guard](super::guard): this executable
+//! again, which starts the program, passes its streams through untouched, and ends the
+//! whole process tree below it when the program ends, on a signal, or when we are gone,
+//! for whatever reason.
 //!
-//! On Linux a parent-death signal comes when the *thread* that spawned ends.
-//! The program runs on a single-threaded runtime, so the spawning thread lives
-//! as long as the process.
+//! On Linux the parent-death signal is sent when the *thread* that spawned ends. The
+//! program runs on a single-threaded runtime, so the spawning thread lives as long as the
+//! process.
 //!
-//! Only a worker stays when we go, see [`spawn_detached`]; what it starts has a guard.
+//! Only a worker outlives us, see [`spawn_detached`]; the programs that it starts have
+//! guards.
 #![expect(
     clippy::disallowed_methods,
     reason = "this is the module that everything else has to go through"
@@ -32,8 +33,8 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use super::exit::Exit;
 use super::search_path::{PATH, SearchPaths, without_relative};
 
-/// Variables that hold a password, or name a file that does, for the store of jobs.
-/// Nothing that is started here gets them but a worker. Source: libpq's environment
+/// Variables that hold a password, or name a file that does, for the store of jobs. Of
+/// all programs started here, only a worker gets them. Source: libpq's environment
 /// variables, PostgreSQL 18.
 pub const STORE_SECRETS: [&str; 8] = [
     "CODEX_MCP_STORE",
@@ -46,7 +47,7 @@ pub const STORE_SECRETS: [&str; 8] = [
     "PGSYSCONFDIR",
 ];
 
-/// What to start.
+/// A program to start, with its environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
     /// The executable, as a path.
@@ -57,19 +58,19 @@ pub struct Program {
     pub env: Vec<(OsString, OsString)>,
     /// Variables of our own environment that it doesn't get.
     pub without: &'static [&'static str],
-    /// Its working directory, if not ours.
+    /// Its working directory; `None` for ours.
     pub cwd: Option<PathBuf>,
-    /// Where it looks up programs.
+    /// The directories in which it looks up programs.
     pub lookup: Lookup,
 }
 
-/// The directories in which a program and what it starts are looked up.
+/// The directories in which a program and its child processes look up programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lookup {
-    /// Those of PATH that Codex's commands cannot write, see
-    /// `search_path`.
+    /// The directories of PATH that Codex's commands cannot write, see `search_path`.
     Protected,
-    /// Those of PATH, but for relative ones: what is run is the repository's in any case.
+    /// The absolute directories of PATH: the command itself comes from the repository
+    /// anyway.
     AsTheUser,
 }
 
@@ -99,11 +100,11 @@ pub struct Process {
 /// The streams of a program.
 #[derive(Debug)]
 pub struct Streams {
-    /// Closing it tells the program that there is nothing more to come.
+    /// The program's input; closing it signals its end.
     pub stdin: ChildStdin,
-    /// What the program answers.
+    /// The program's output.
     pub stdout: ChildStdout,
-    /// What the program complains about.
+    /// The program's error messages.
     pub stderr: ChildStderr,
 }
 
@@ -111,9 +112,8 @@ pub struct Streams {
 ///
 /// # Errors
 ///
-/// When this executable can't be started again. A program that can't be
-/// started shows as exit code 127 (not found) or 126, with the reason on its
-/// stderr, as in a shell.
+/// If this executable cannot be started again. A program that cannot be started shows as
+/// exit code 127 (not found) or 126, with the reason on its stderr, as in a shell.
 pub fn spawn(program: &Program) -> io::Result<(Process, Streams)> {
     let mut guard = guarded(program, &[])?
         .process_group(0)
@@ -130,12 +130,12 @@ pub fn spawn(program: &Program) -> io::Result<(Process, Streams)> {
     Ok((Process { guard }, streams))
 }
 
-/// Starts a program under a guard, in a terminal: the end of it that programs use. It
-/// becomes the controlling terminal of a session of their own.
+/// Starts a program under a guard in a terminal, given by the side that programs use. The
+/// terminal becomes the controlling terminal of a new session.
 ///
 /// # Errors
 ///
-/// As [`spawn`]; a program that can't be started says so in the terminal.
+/// As for [`spawn`]; a program that cannot be started is reported in the terminal.
 pub fn spawn_in_terminal(program: &Program, terminal: &impl AsFd) -> io::Result<Process> {
     let stream = || terminal.as_fd().try_clone_to_owned().map(Stdio::from);
     let guard = guarded(program, &["--terminal"])?
@@ -146,14 +146,15 @@ pub fn spawn_in_terminal(program: &Program, terminal: &impl AsFd) -> io::Result<
     Ok(Process { guard })
 }
 
-/// The command of the guard of a program.
+/// The command that starts the guard of a program.
 fn guarded(program: &Program, options: &[&str]) -> io::Result<Command> {
     let mut command = Command::new(own_executable()?);
     command
         .arg("guard")
         .args(options)
         .arg(std::process::id().to_string())
-        // What follows is the program's, also where it looks like an option of ours.
+        // The arguments after this belong to the program, even if they look like our
+        // options.
         .arg("--")
         .arg(&program.path)
         .args(&program.args)
@@ -170,7 +171,8 @@ fn guarded(program: &Program, options: &[&str]) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Takes from the program's search paths what Codex's commands can write.
+/// Removes from the program's search paths the directories that Codex's commands can
+/// write.
 fn protect_search_paths(command: &mut Command, program: &Program) {
     let variable = |name: &str| {
         let mut set = program.env.iter().rev();
@@ -196,16 +198,15 @@ fn protect_search_paths(command: &mut Command, program: &Program) {
     }
 }
 
-/// Starts this executable once more, with these arguments, as a process that stays
-/// when we go. It has nothing on its stdin, and complains into a file. Returns its
-/// stdout.
+/// Starts this executable again, with these arguments, as a process that outlives us. Its
+/// stdin is empty, and its stderr goes to a file. Returns its stdout.
 ///
-/// It is in our process group and session until it makes its own.
+/// It stays in our process group and session until it creates its own.
 ///
 /// # Errors
 ///
-/// When it can't be started.
-pub fn spawn_detached(program: &Detached, complaints: File) -> io::Result<ChildStdout> {
+/// If it cannot be started.
+pub fn spawn_detached(program: &DetachedProgram, complaints: File) -> io::Result<ChildStdout> {
     let mut child = Command::new(own_executable()?)
         .arg0("codex-mcp")
         .args(&program.args)
@@ -216,31 +217,31 @@ pub fn spawn_detached(program: &Detached, complaints: File) -> io::Result<ChildS
         .stderr(complaints)
         .spawn()?;
     let stdout = child.stdout.take();
-    // Dropped, it is still waited for when it ends.
+    // Tokio reaps the dropped child when it ends.
     stdout.ok_or_else(|| io::Error::other("a piped stream of the child is missing"))
 }
 
-/// A process that stays when we go.
+/// A process of this executable that outlives us.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Detached {
+pub struct DetachedProgram {
     /// The arguments of this executable.
     pub args: Vec<OsString>,
     /// Variables set on top of our own environment.
     pub env: Vec<(OsString, OsString)>,
 }
 
-/// What is started as the guard, where that isn't this executable.
+/// The executable started as the guard, if it is not this one.
 static GUARD: OnceLock<PathBuf> = OnceLock::new();
 
-/// Has another executable start the guards of this process, from now on: for
-/// programs that use the library and know no `guard`, such as tests. Only the first
-/// one named counts.
-pub fn guards_are(executable: &Path) {
+/// Makes another executable the guard of all processes started from now on: for programs
+/// without the verb `guard` that use this library, such as tests. Only the first call
+/// counts.
+pub fn set_guard_executable(executable: &Path) {
     let _ = GUARD.set(executable.to_owned());
 }
 
-/// On Linux by a name that stays right when the file is replaced while we run,
-/// as an upgrade does.
+/// The path of this executable; on Linux one that stays valid when an upgrade replaces
+/// the file while we run.
 fn own_executable() -> io::Result<PathBuf> {
     if let Some(executable) = GUARD.get() {
         return Ok(executable.clone());
@@ -257,18 +258,18 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// When the system can't tell.
+    /// If waiting fails.
     pub async fn wait(&mut self) -> io::Result<Exit> {
         Ok(Exit::from_status(self.guard.wait().await?))
     }
 
-    /// Waits for the program to end by itself, and ends it after `patience`.
+    /// Waits for the program to end by itself, and ends it after `timeout`.
     ///
     /// # Errors
     ///
-    /// When the system can't tell.
-    pub async fn end_after(&mut self, patience: Duration) -> io::Result<Exit> {
-        match tokio::time::timeout(patience, self.wait()).await {
+    /// If waiting fails.
+    pub async fn end_after(&mut self, timeout: Duration) -> io::Result<Exit> {
+        match tokio::time::timeout(timeout, self.wait()).await {
             Ok(exit) => exit,
             Err(_) => {
                 self.terminate();
@@ -277,42 +278,42 @@ impl Process {
         }
     }
 
-    /// Tells the guard to take everything down: politely first, with force a
-    /// second later.
+    /// Tells the guard to end the whole tree: with SIGTERM first, with SIGKILL a second
+    /// later.
     pub fn terminate(&self) {
         self.signal(Signal::SIGTERM);
-        // One that has stopped doesn't hear.
+        // A stopped process handles no signal until it is continued.
         self.signal(Signal::SIGCONT);
     }
 
-    /// Whether a program in a terminal has stopped since this was asked last. SIGCHLD
-    /// says when to ask.
+    /// Whether a program in a terminal has stopped since the last call. Call it on
+    /// SIGCHLD.
     #[must_use]
     pub fn has_stopped(&self) -> bool {
         let Some(guard) = self.pid() else {
             return false;
         };
         let guard = rustix::process::Pid::from_raw(guard.as_raw());
-        // Who has ended is left to be waited for.
+        // A program that has ended is not reaped here.
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
-        let told = guard.map(|guard| waitid(WaitId::Pid(guard), options));
-        matches!(told, Some(Ok(Some(status))) if status.stopped())
+        let result = guard.map(|guard| waitid(WaitId::Pid(guard), options));
+        matches!(result, Some(Ok(Some(status))) if status.stopped())
     }
 
-    /// Lets a program that has stopped go on.
-    pub fn go_on(&self) {
+    /// Continues a stopped program.
+    pub fn resume(&self) {
         self.signal(Signal::SIGCONT);
     }
 
     fn signal(&self, signal: Signal) {
         if let Some(guard) = self.pid() {
-            // The guard isn't reaped yet, so the id is still its own; that it
-            // has ended in the meantime is no error.
+            // The guard is not reaped yet, so the id is still its own. It is no error if
+            // it has ended meanwhile.
             let _ = kill(guard, signal);
         }
     }
 
-    /// The guard, while it has not been waited for.
+    /// The guard's process ID, until it has been reaped.
     #[must_use]
     pub fn pid(&self) -> Option<Pid> {
         let id = self.guard.id()?;

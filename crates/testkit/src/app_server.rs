@@ -1,5 +1,5 @@
-//! A direct client of `codex app-server`: what the same work costs and looks like
-//! without our program in between.
+//! A direct client of `codex app-server`, to compare the same work without our program in
+//! between.
 //!
 //! Newline-delimited JSON without a `jsonrpc` field. Many tasks may use one
 //! [`AppServer`] at the same time; it is cheap to clone.
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::codex;
 use crate::home::Home;
-use crate::launch::{Launch, Output, Running, Stdin};
+use crate::launch::{Launch, Output, RunningProgram, Stdin};
 
 /// How long one answer, or one turn, may take. Generous: a benchmark keeps a
 /// hundred threads busy at once.
@@ -31,7 +31,7 @@ const METHOD_NOT_FOUND: i64 = -32601;
 pub struct AppServer(Arc<Shared>);
 
 struct Shared {
-    process: Running,
+    process: RunningProgram,
     stdin: Stdin,
     handler: Handler,
     next_id: AtomicU64,
@@ -43,7 +43,7 @@ type Handler = Box<dyn Fn(&Value) -> Option<Value> + Send + Sync>;
 
 #[derive(Default)]
 struct State {
-    /// Why nothing more will come.
+    /// The reason why the output has ended.
     ended: Option<String>,
     waiting: HashMap<u64, oneshot::Sender<Value>>,
     threads: HashMap<String, Events>,
@@ -75,7 +75,7 @@ impl AppServer {
         launch: &Launch,
         handler: impl Fn(&Value) -> Option<Value> + Send + Sync + 'static,
     ) -> Self {
-        let (process, stdin, output) = Running::start(launch);
+        let (process, stdin, output) = RunningProgram::start(launch);
         let shared = Arc::new(Shared {
             process,
             stdin,
@@ -160,7 +160,7 @@ impl AppServer {
     /// The notifications of a thread, from its first on.
     ///
     /// # Panics
-    /// If they were asked for before: only one can have them.
+    /// If they were taken before: there is one receiver for each thread.
     #[must_use]
     pub fn notifications(&self, thread: &str) -> mpsc::UnboundedReceiver<Value> {
         self.0.state().events(thread).receiver.take().unwrap()
@@ -283,7 +283,7 @@ impl Shared {
         match (message.get("method"), message["id"].as_u64()) {
             (None, Some(id)) => {
                 if let Some(waiting) = self.state().waiting.remove(&id) {
-                    // Whoever asked may have given up.
+                    // The caller may have given up.
                     let _ = waiting.send(message);
                 }
             }
@@ -299,7 +299,7 @@ impl Shared {
             return;
         };
         if let Some(sender) = &self.state().events(&thread).sender {
-            // A receiver may be gone: its thread is of no interest any more.
+            // The receiver may have been dropped.
             let _ = sender.send(message);
         }
     }
@@ -327,13 +327,13 @@ impl Shared {
 
 impl State {
     fn wait(&mut self, id: u64, sender: oneshot::Sender<Value>) {
-        // After the end nobody would drop the sender, and the wait would go on.
+        // After the end nobody would drop the sender, and the wait would never end.
         if self.ended.is_none() {
             self.waiting.insert(id, sender);
         }
     }
 
-    /// Lets everybody who waits know that nothing more will come.
+    /// Ends all waits, as no more output will come.
     fn end(&mut self, reason: String) {
         self.ended = Some(reason);
         self.waiting.clear();

@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "Run `cargo xtask provision`.")]
-    fn a_version_that_is_not_there_is_an_error() {
+    fn missing_version_is_an_error() {
         let _ = binary("0.0.0");
     }
 }

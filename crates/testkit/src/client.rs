@@ -1,7 +1,7 @@
-//! A raw MCP client over stdio that holds the server to its word.
+//! A raw MCP client over stdio that checks what the server sends.
 //!
-//! It speaks plain JSON, so that a test sees what is on the wire and not what a
-//! library made of it. The test fails
+//! It speaks plain JSON, so that a test sees the bytes on the wire and not a library's view of
+//! them. The test fails
 //!
 //! - at once, when the server sends a line that is not a JSON-RPC message, a
 //!   response to a request that was never sent or was answered before;
@@ -27,7 +27,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use self::inbox::Inbox;
-use crate::launch::{Launch, Output, Running, Signal, Stdin};
+use crate::launch::{Launch, Output, RunningProgram, Signal, Stdin};
 use crate::transcript::{Direction, Transcript};
 
 /// How long a wait may take if the test says nothing else. Generous: a slow
@@ -48,13 +48,13 @@ type Handler = Box<dyn FnMut(&Value) -> Value + Send>;
 /// A server process and the client's end of its stdin and stdout. Dropping it
 /// kills the server's process group.
 pub struct McpClient {
-    server: Running,
+    server: RunningProgram,
     stdin: Stdin,
     output: mpsc::UnboundedReceiver<Output>,
     inbox: Inbox,
     handlers: Vec<(String, Handler)>,
     transcript: Transcript,
-    /// What was received, if that is wanted.
+    /// The received lines, if they are recorded.
     recorded: Option<Vec<Vec<u8>>>,
     limit: Duration,
     next_id: u64,
@@ -68,7 +68,7 @@ impl McpClient {
     /// If the program can't be started, or outside of a tokio runtime.
     #[must_use]
     pub fn start(launch: &Launch) -> Self {
-        let (server, stdin, output) = Running::start(launch);
+        let (server, stdin, output) = RunningProgram::start(launch);
         Self {
             server,
             stdin,
@@ -104,7 +104,7 @@ impl McpClient {
     ///
     /// # Panics
     ///
-    /// When it has not within the time limit.
+    /// When the server does not log it within the time limit.
     pub async fn logged(&self, words: &str) {
         let logged = async {
             while !self.stderr().contains(words) {
@@ -164,9 +164,9 @@ impl McpClient {
         self.request("tools/call", json!({"name": name, "arguments": arguments}))
     }
 
-    /// Sends a request again with the answers to what its first result asked for
-    /// (`resultType: "input_required"`, MCP 2026-07-28), by the names under which
-    /// it asked. Returns the id of the new request.
+    /// Sends a request again with the answers to the questions of its first result (`resultType:
+    /// "input_required"`, MCP 2026-07-28), by the names of the questions. Returns the id of the
+    /// new request.
     pub fn request_again(
         &mut self,
         method: &str,
@@ -188,16 +188,16 @@ impl McpClient {
         self.send(&message);
     }
 
-    /// Cancels a request. From here on it may stay without a response, and one
-    /// that comes all the same needs not be claimed.
+    /// Cancels a request. From here on it may stay without a response, and a late one need not be
+    /// claimed.
     pub fn cancel(&mut self, id: &Value, reason: &str) {
         self.abandon(id);
         let params = json!({"requestId": id, "reason": reason});
         self.notify("notifications/cancelled", params);
     }
 
-    /// Gives up on a request: the server may leave it without a response, and one
-    /// that comes all the same needs not be claimed.
+    /// Gives up on a request: the server may leave it without a response, and a late one need not
+    /// be claimed.
     pub fn abandon(&mut self, id: &Value) {
         self.inbox.abandon(id);
     }
@@ -223,8 +223,8 @@ impl McpClient {
         self.stdin.close();
     }
 
-    /// Reads no more of what the server writes and holds its stdout open all the
-    /// same, like a client that hangs. Waits for messages fail from here on.
+    /// Stops reading the server's stdout but keeps it open, like a client that hangs. Waits for
+    /// messages fail from here on.
     pub async fn stop_reading(&mut self) {
         self.server.stop_reading().await;
     }
@@ -251,8 +251,8 @@ impl McpClient {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "error": error}));
     }
 
-    /// Answers the server's later requests of this method with what the handler
-    /// makes of the whole request, as they arrive during a wait.
+    /// Answers the server's later requests of this method with the handler's result for the whole
+    /// request, as they arrive during a wait.
     pub fn on_request(
         &mut self,
         method: &str,
@@ -348,7 +348,7 @@ impl McpClient {
         .await
     }
 
-    /// Waits for the next message that nobody has claimed yet, whatever it is.
+    /// Waits for the next unclaimed message of any kind.
     pub async fn next_message(&mut self) -> Value {
         self.wait_for("any message", |_| true).await
     }
@@ -374,8 +374,7 @@ impl McpClient {
         }
     }
 
-    /// Waits until the server exits by itself, taking in all that it says until
-    /// then.
+    /// Waits until the server exits by itself, and takes in all its output.
     pub async fn exited(&mut self) -> ExitStatus {
         let limit = self.limit;
         let status = timeout(limit, async {

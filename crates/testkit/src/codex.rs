@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "Run `cargo xtask provision`.")]
-    fn a_release_that_is_not_there_is_an_error() {
+    fn missing_release_is_an_error() {
         let _ = native_binary("0.0.0");
     }
 }

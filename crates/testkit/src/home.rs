@@ -1,4 +1,4 @@
-//! The world of one test: directories, environment and a work directory of its own.
+//! The isolated home of one test: directories, environment and a work directory.
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
@@ -141,7 +141,7 @@ impl Home {
             ("LANG", "C.UTF-8"),
             ("TERM", "dumb"),
             ("GIT_CONFIG_NOSYSTEM", "1"),
-            // Each costs a turn more; the tests about them ask for them.
+            // Each summary costs one more turn; only the tests about summaries enable them.
             ("CODEX_MCP_SUMMARIES", "false"),
         ];
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -194,7 +194,7 @@ impl Home {
         self.git(&["init", "--quiet", "--initial-branch=main", "--template="]);
         self.git(&["config", "user.name", "Test"]);
         self.git(&["config", "user.email", "test@example.com"]);
-        // Or git would leave a process in the background.
+        // Otherwise git would leave a process in the background.
         self.git(&["config", "maintenance.auto", "false"]);
         self.git(&["add", "README.md"]);
         self.git(&["commit", "--quiet", "--message", "Start"]);
@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_a_world_of_its_own_and_leaves_nothing() {
+    fn home_is_isolated_and_leaves_nothing() {
         let home = Home::new("model = \"mock-model\"\n");
         let root = home.root().to_owned();
 
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_the_processes_that_carry_its_marker() {
+    fn home_ends_the_processes_with_its_marker() {
         let home = Home::new("");
         let mut child = Command::new("setsid")
             .args(["sleep", "600"])

@@ -1,5 +1,5 @@
-//! How a test starts a program, and the running program: a process group of its
-//! own that does not outlive its handle.
+//! Starts the programs of tests. Each runs in a process group of its own that does not outlive
+//! its handle.
 
 use std::ffi::OsString;
 use std::io;
@@ -96,23 +96,23 @@ impl Launch {
 
 /// A running program. Dropping it kills its process group.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct RunningProgram {
     child: Child,
     pid: u32,
     stderr: Arc<Mutex<Vec<u8>>>,
-    reading: Option<Reading>,
+    reading: Option<StdoutReader>,
     /// Held open and never read.
     unread: Option<BufReader<ChildStdout>>,
 }
 
 /// The task that reads stdout; when told to stop, it gives stdout back.
 #[derive(Debug)]
-struct Reading {
+struct StdoutReader {
     stop: Arc<Notify>,
     task: JoinHandle<Option<BufReader<ChildStdout>>>,
 }
 
-/// What the program wrote to stdout.
+/// A part of the program's stdout.
 #[derive(Debug)]
 pub(crate) enum Output {
     /// A line, without its newline.
@@ -121,7 +121,7 @@ pub(crate) enum Output {
     Rest(Vec<u8>),
 }
 
-/// What goes to the program's stdin.
+/// An operation on the program's stdin.
 #[derive(Debug)]
 enum Input {
     Bytes(Vec<u8>),
@@ -144,9 +144,9 @@ impl Stdin {
     }
 }
 
-impl Running {
-    /// Starts the program, with its stdin and what it writes as channels. The
-    /// output channel ends when its stdout does.
+impl RunningProgram {
+    /// Starts the program, with its stdin and output as channels. The output channel ends when
+    /// its stdout does.
     pub(crate) fn start(launch: &Launch) -> (Self, Stdin, mpsc::UnboundedReceiver<Output>) {
         let mut child = launch
             .command()
@@ -177,10 +177,9 @@ impl Running {
         kill(process_id(self.pid), signal).unwrap();
     }
 
-    /// Reads no more of the program's stdout and holds it open all the same. The
-    /// output channel ends.
+    /// Stops reading the program's stdout but keeps it open. The output channel ends.
     pub(crate) async fn stop_reading(&mut self) {
-        let Reading { stop, task } = self.reading.take().unwrap();
+        let StdoutReader { stop, task } = self.reading.take().unwrap();
         stop.notify_one();
         self.unread = task.await.unwrap();
     }
@@ -196,7 +195,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         // Once the leader is reaped, its number may belong to someone else.
         if self.child.id().is_some() {
@@ -224,7 +223,7 @@ fn write_stdin(mut stdin: ChildStdin) -> Stdin {
 fn read_stdout(
     stdout: ChildStdout,
     stderr: JoinHandle<()>,
-) -> (mpsc::UnboundedReceiver<Output>, Reading) {
+) -> (mpsc::UnboundedReceiver<Output>, StdoutReader) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let stop = Arc::new(Notify::new());
     let stopped = Arc::clone(&stop);
@@ -249,11 +248,11 @@ fn read_stdout(
                 break;
             }
         }
-        // What a dying program had to say is in the failure, if at all possible.
+        // The failure should contain the stderr of a dying program, if possible.
         let _ = timeout(STDERR_GRACE, stderr).await;
         None
     });
-    (receiver, Reading { stop, task })
+    (receiver, StdoutReader { stop, task })
 }
 
 fn collect_stderr(mut stderr: ChildStderr) -> (Arc<Mutex<Vec<u8>>>, JoinHandle<()>) {

@@ -1,21 +1,20 @@
-//! What the tests and benchmarks of `codex-mcp` stand on. Nothing here is part of
-//! the program.
+//! Shared parts of the tests and benchmarks of `codex-mcp`. Nothing here is part of the program.
 //!
 //! - [`codex`] finds the real Codex releases that the tests run against.
-//! - [`Home`] is the whole world of one test: its home, Codex home, work directory
-//!   and environment, gone when it is dropped.
+//! - [`Home`] is the isolated environment of one test: its home, Codex home, work directory and
+//!   variables, removed when it is dropped.
 //! - [`McpClient`] speaks raw MCP to a server and fails the test when the server
 //!   says anything that nobody waited for.
 //! - [`AppServer`] speaks directly to `codex app-server`, for comparisons.
 //! - [`atm`] finds the real programs that the tests exchange mail with.
-//! - [`postgres`] runs a server of PostgreSQL that nobody else knows.
-//! - [`ngircd`] runs a server of IRC that nobody else knows.
-//! - [`Tmux`] is a terminal that a test types in and looks at.
+//! - [`postgres`] runs a private server of PostgreSQL.
+//! - [`ngircd`] runs a private server of IRC.
+//! - [`Tmux`] is a terminal in which a test types and reads.
 //! - [`process`] looks at process trees, so that a test can prove that nothing is
 //!   left running.
 //! - [`worker_process`] starts the test itself once more, to work in parallel or be killed.
 //! - [`fake`] is a Codex that misbehaves on demand.
-//! - [`docs`] holds the tables in docs/ to the code.
+//! - [`docs`] compares the tables in docs/ with the code.
 //!
 //! Everything here panics when something is wrong: a missing release, a broken
 //! peer and a wait that took too long are failures of the test, never a reason to
@@ -58,9 +57,9 @@ pub use home::{Home, MARKER};
 pub use launch::{Launch, Signal};
 pub use tmux::Tmux;
 
-/// The directory that cargo builds into: `CARGO_TARGET_DIR` or `target` in the
-/// workspace. What tests leave for later runs (Codex releases) and what must not
-/// lie in the system's temporary directory (homes) is kept below it.
+/// The directory that cargo builds into: `CARGO_TARGET_DIR` or `target` in the workspace. It also
+/// holds the Codex releases, which later runs use again, and the homes of tests, which must not
+/// lie in the system's temporary directory.
 #[must_use]
 pub fn target_dir() -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -1,5 +1,4 @@
-//! A server of IRC for one test, of the system's package, and somebody who listens
-//! there.
+//! An IRC server for one test, from the system's package, and clients of it.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -13,16 +12,16 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid, User, chown};
 use tempfile::TempDir;
 
-/// How long somebody waits for a line that has to come.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a client waits for a line.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Who it is where we are root: it looks for no one else by itself.
+/// The user of the server if we are root.
 const USER: &str = "nobody";
 
-/// Where Debian has servers.
+/// The directory of servers on Debian.
 const DEBIAN: &str = "/usr/sbin";
 
-/// It asks nobody who comes, and lets clients be as quick as they can.
+/// The server does no lookups, and does not throttle clients.
 const CONFIGURATION: &str = "\
 [Global]
 Name = irc.test
@@ -40,12 +39,12 @@ Ident = no
 DNS = no
 ";
 
-/// Hands on the socket as systemd does (sd_listen_fds(3)): nobody else can have taken
-/// the port, and who connects early waits.
+/// Passes the listening socket as systemd does (sd_listen_fds(3)): no other program can take the
+/// port, and an early client waits.
 const START: &str = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" -n -f \"$1\"";
 
-/// A server that nobody else knows, without a message of the day. It ends when this
-/// is dropped, and when the thread that has started it ends, however it does.
+/// A private server, without a message of the day. It ends when this is dropped, and when the
+/// thread that has started it ends.
 #[derive(Debug)]
 pub struct Ngircd {
     directory: TempDir,
@@ -94,7 +93,7 @@ impl Ngircd {
         }
     }
 
-    /// Where it listens, on 127.0.0.1.
+    /// The port on 127.0.0.1.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
@@ -109,14 +108,14 @@ impl Ngircd {
         kill(pid, signal).unwrap();
     }
 
-    /// Somebody of that nickname.
+    /// Connects a client of that nickname.
     ///
     /// # Panics
-    /// If the server doesn't take them in.
+    /// If the server refuses the client.
     #[must_use]
     pub fn guest(&self, nickname: &str) -> Guest {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let mut guest = Guest {
             log: self.directory.path().join("log"),
             stream: BufReader::new(stream),
@@ -128,10 +127,10 @@ impl Ngircd {
         guest
     }
 
-    /// Somebody of that nickname who listens in a channel.
+    /// Connects a client of that nickname that joins a channel.
     ///
     /// # Panics
-    /// If they can't.
+    /// If the client cannot join.
     #[must_use]
     pub fn guest_in(&self, channel: &str, nickname: &str) -> Guest {
         let mut guest = self.guest(nickname);
@@ -143,13 +142,13 @@ impl Ngircd {
 
 impl Drop for Ngircd {
     fn drop(&mut self) {
-        // It may be gone.
+        // The process may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Somebody who is at the server.
+/// A client of the server.
 #[derive(Debug)]
 pub struct Guest {
     log: PathBuf,
@@ -180,7 +179,7 @@ impl Guest {
         }
     }
 
-    /// The next line with these words in it; those before it are forgotten.
+    /// The next line that contains these words; earlier lines are dropped.
     ///
     /// # Panics
     /// If none comes.
@@ -193,8 +192,7 @@ impl Guest {
         }
     }
 
-    /// The next lines with these words in them, all that come before the server answers
-    /// to what is asked now.
+    /// The lines that contain these words, up to the server's answer to a ping that is sent now.
     ///
     /// # Panics
     /// If it doesn't answer.
@@ -232,7 +230,7 @@ mod tests {
     use crate::process::wait_until_gone;
 
     #[test]
-    fn guests_hear_each_other() {
+    fn guests_receive_each_others_messages() {
         let server = Ngircd::start("");
         let mut listening = server.guest_in("#a", "one");
         let mut talking = server.guest_in("#a", "two");
@@ -243,13 +241,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_ends_with_the_thread_that_has_started_it() {
+    async fn server_ends_with_the_thread_that_started_it() {
         let thread = std::thread::spawn(|| {
             let server = Ngircd::start("");
             let _guest = server.guest("one");
             server
         });
         let server = thread.join().unwrap();
-        assert_eq!(wait_until_gone(&[server.child.id()], PATIENCE).await, []);
+        assert_eq!(wait_until_gone(&[server.child.id()], TIMEOUT).await, []);
     }
 }

@@ -1,4 +1,4 @@
-//! A server of PostgreSQL for one test, of the system's package.
+//! A PostgreSQL server for one test, from the system's package.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,26 +10,25 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid, User, chown};
 use tempfile::TempDir;
 
-/// How long it may take to start.
+/// How long the server may take to start.
 const STARTING: Duration = Duration::from_secs(60);
 
 /// The user of Debian's package: the server refuses to run as root.
 const USER: &str = "postgres";
 
-/// Where Debian has its programs, one directory for each version.
+/// Debian's directory for the programs, with one directory for each version.
 const DEBIAN: &str = "/usr/lib/postgresql";
 
-/// Whether what was written has to be on the disk.
+/// Whether writes wait for the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// As a server has it that somebody depends on.
+    /// Writes are durable, as on a production server.
     Synced,
-    /// Nothing is waited for: for tests that don't look at time.
+    /// Writes do not wait: for tests that do not measure time.
     Unsynced,
 }
 
-/// A server that nobody else knows. It ends when this is dropped, and when the
-/// thread that has started it ends, however it does.
+/// A private server. It ends when this is dropped, and when the thread that has started it ends.
 #[derive(Debug)]
 pub struct Postgres {
     directory: TempDir,
@@ -38,7 +37,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Makes one and starts it.
+    /// Creates a server and starts it.
     ///
     /// # Panics
     /// If it is not installed or doesn't start.
@@ -72,7 +71,7 @@ impl Postgres {
         server
     }
 
-    /// Starts it after [`Postgres::stop`].
+    /// Starts the server again after [`Postgres::stop`].
     ///
     /// # Panics
     /// If it doesn't start.
@@ -101,10 +100,10 @@ impl Postgres {
         }
     }
 
-    /// Stops it at once, as if the machine had crashed: no connection is told.
+    /// Stops the server at once, as if the machine had crashed: connections are not closed.
     ///
     /// # Panics
-    /// If it can't be.
+    /// If the server cannot be stopped.
     pub fn stop(&mut self) {
         if let Some(mut child) = self.child.take() {
             let pid = Pid::from_raw(child.id().try_into().unwrap());
@@ -124,7 +123,7 @@ impl Postgres {
         format!("postgres://{USER}@localhost/{name}?host={directory}")
     }
 
-    /// Has its own client run something in the database `postgres`.
+    /// Runs a statement in the database `postgres`, with psql.
     ///
     /// # Panics
     /// If that fails.
@@ -160,15 +159,15 @@ impl Drop for Postgres {
     }
 }
 
-/// A program of the server, not as root, which ends when we do.
+/// A program of the server, not run as root, which ends when we do.
 fn as_user(name: &str) -> Command {
     let mut command = Command::new("setpriv");
-    // It gets a quick end from this signal: SIGKILL would leave its children.
+    // This signal makes the server end fast: SIGKILL would leave its children.
     command.args(["--pdeathsig", "QUIT"]);
     if Uid::effective().is_root() {
         command.args(["--reuid", USER, "--regid", USER, "--init-groups"]);
     }
-    // It stays in its directory, which that user need not be allowed to see.
+    // The program keeps its working directory, which that user may not be allowed to enter.
     command.current_dir("/").arg(program(name));
     command
 }
@@ -201,7 +200,7 @@ mod tests {
     use crate::process::{Process, wait_until_gone};
 
     #[test]
-    fn it_can_be_stopped_and_started() {
+    fn server_can_be_stopped_and_started() {
         let mut server = Postgres::start(Durability::Unsynced);
         let _url = server.database("a");
         server.stop();
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_ends_with_the_thread_that_has_started_it() {
+    async fn server_ends_with_the_thread_that_started_it() {
         let thread = std::thread::spawn(|| {
             let mut server = Postgres::start(Durability::Unsynced);
             let child = server.child.take().unwrap();

@@ -6,8 +6,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
-/// How often a wait looks again. The kernel tells nobody but the parent that a
-/// process ended, so a wait for someone else's process has to look.
+/// The polling interval of waits. The kernel reports the end of a process to its parent only, so
+/// a wait for another process must poll.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// A process at the moment it was looked at.
@@ -28,7 +28,7 @@ impl Process {
     /// Looks at a process; `None` if there is none of that number.
     #[must_use]
     pub fn look(pid: u32) -> Option<Self> {
-        // The name in it is of any bytes.
+        // The process name in it may hold any bytes.
         let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
         let stat = String::from_utf8_lossy(&stat);
         // The name is in parentheses and may itself hold spaces and parentheses.
@@ -42,7 +42,7 @@ impl Process {
         })
     }
 
-    /// Whether it has ended and only waits for its parent to notice.
+    /// Whether the process has ended and waits to be reaped by its parent.
     #[must_use]
     pub fn is_zombie(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
@@ -105,7 +105,7 @@ pub fn tree_pss_kib(pid: u32) -> u64 {
 /// it is gone. In steps of 10 ms (USER_HZ is 100 on Linux, see proc(5)).
 #[must_use]
 pub fn cpu_time(pid: u32) -> Option<Duration> {
-    // The name in it is of any bytes.
+    // The process name in it may hold any bytes.
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);
     // The name, in parentheses, may hold anything.
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_found_parents_first() {
+    fn process_tree_lists_parents_first() {
         let mut shell = start("sh", &["-c", "sleep 600; true"], &unique("tree"));
         let is_sleep = |pid: &u32| Process::look(*pid).is_some_and(|p| p.command == "sleep 600");
         let sleep = loop {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_in_its_own_session_is_found_by_its_environment() {
+    async fn process_in_its_own_session_is_found_by_environment() {
         let marker = unique("session");
         let mut shell = start("sh", &["-c", "setsid sleep 600 & true"], &marker);
         shell.wait().unwrap();
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_was_not_waited_for_is_a_zombie() {
+    fn unreaped_process_is_a_zombie() {
         let mut child = start("true", &[], &unique("zombie"));
         while !Process::look(child.id()).unwrap().is_zombie() {
             std::thread::sleep(LOOK_AGAIN);

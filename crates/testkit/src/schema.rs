@@ -1,13 +1,13 @@
-//! Values beside a JSON Schema, as far as the schemas of tools go: `type`, `properties`,
-//! `required`, `anyOf`, `items` and `enum`. Other keywords are passed over.
+//! Checks values against a JSON Schema, as far as the schemas of tools go: `type`, `properties`,
+//! `required`, `anyOf`, `items` and `enum`. Other keywords are ignored.
 
 use serde_json::Value;
 
-/// Whether a value is as a schema has it.
+/// Checks a value against a schema.
 ///
 /// # Errors
 ///
-/// Where it is not, and how.
+/// The place and the kind of the first mismatch.
 pub fn check(value: &Value, schema: &Value) -> Result<(), String> {
     check_at("$", value, schema)
 }
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_of_several_schemas_has_to_fit() {
+    fn one_of_several_schemas_must_fit() {
         let schema = json!({ "anyOf": [{ "required": ["a"] }, { "required": ["b"] }] });
         assert_eq!(check(&json!({ "b": 1 }), &schema), Ok(()));
         let error = check(&json!({ "c": 1 }), &schema).unwrap_err();
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named() {
+    fn mismatch_is_named() {
         let schema = json!({
             "type": "object",
             "properties": {

@@ -1,4 +1,4 @@
-//! A terminal that a test types in and looks at: the real tmux, of the system's package.
+//! A terminal in which a test types and reads: the real tmux, from the system's package.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -11,21 +11,21 @@ use tokio::time::sleep;
 use crate::Home;
 use crate::process::Process;
 
-/// How long a terminal may take to show what it has to.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a terminal may take to show an expected text.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often a wait looks again: tmux tells nobody outside that something was drawn.
+/// The polling interval of waits: tmux does not report to others that something was drawn.
 const LOOK_AGAIN: Duration = Duration::from_millis(30);
 
-/// The shell's prompt: for which command it is, and how the one before has ended.
+/// The shell's prompt: the number of the command, and the exit code of the one before.
 const PROMPT: &str = "PS1=[\\#:$?]$ ";
 
-/// Without an editor of lines, the shell leaves the terminal as it finds it.
+/// Without line editing, the shell leaves the terminal settings as they are.
 const SHELL: [&str; 5] = ["bash", "--noprofile", "--norc", "--noediting", "-i"];
 
-/// A terminal with a shell in it, under a server of tmux that nobody else knows. The
-/// shell has the environment of a home, and begins in its work directory. All of it ends
-/// when this is dropped, and when the thread that has started it ends, however it does.
+/// A terminal with a shell in it, under a private tmux server. The shell has the environment of a
+/// home, and starts in its work directory. All of it ends when this is dropped, and when the
+/// thread that has started it ends.
 #[derive(Debug)]
 pub struct Tmux {
     directory: TempDir,
@@ -36,7 +36,7 @@ pub struct Tmux {
 }
 
 impl Tmux {
-    /// Starts one of so many columns and rows, and waits for the shell's prompt.
+    /// Starts a terminal of this size, and waits for the shell's prompt.
     ///
     /// # Panics
     /// If it is not installed or doesn't start.
@@ -75,14 +75,14 @@ impl Tmux {
         let session = ["new-session", "-d", "-x", &columns, "-y", &rows];
         let place = ["-c", directory.to_str().unwrap(), "-e", PROMPT];
         let begin = [&setting[..], &[";"], &session, &place, &SHELL].concat();
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while let Err(error) = self.ask(&begin).await {
             assert!(Instant::now() < until, "tmux does not start: {error}");
             sleep(LOOK_AGAIN).await;
         }
     }
 
-    /// Types this, letter by letter.
+    /// Types a text, letter by letter.
     ///
     /// # Panics
     /// If the terminal has gone.
@@ -109,7 +109,7 @@ impl Tmux {
             .await;
     }
 
-    /// Pastes this, in brackets if the program in the terminal has asked for them.
+    /// Pastes a text, bracketed if the program in the terminal has asked for that.
     ///
     /// # Panics
     /// If the terminal has gone.
@@ -120,7 +120,7 @@ impl Tmux {
             .await;
     }
 
-    /// Makes the terminal so large.
+    /// Resizes the terminal.
     ///
     /// # Panics
     /// If the terminal has gone.
@@ -130,7 +130,7 @@ impl Tmux {
             .await;
     }
 
-    /// What the terminal shows.
+    /// The text on the screen.
     ///
     /// # Panics
     /// If the terminal has gone.
@@ -138,7 +138,7 @@ impl Tmux {
         self.does(&["capture-pane", "-p"]).await
     }
 
-    /// What the terminal shows, with the sequences that make its colours.
+    /// The screen with its colour sequences.
     ///
     /// # Panics
     /// If the terminal has gone.
@@ -146,7 +146,7 @@ impl Tmux {
         self.does(&["capture-pane", "-p", "-e"]).await
     }
 
-    /// What tmux knows of the terminal: a format, see tmux(1).
+    /// A property of the terminal: a tmux format, see tmux(1).
     ///
     /// # Panics
     /// If the terminal has gone.
@@ -155,7 +155,7 @@ impl Tmux {
         told.trim_end().to_owned()
     }
 
-    /// Waits until the terminal shows this, and returns all that it shows then.
+    /// Waits until the screen shows this text, and returns the screen.
     ///
     /// # Panics
     /// If that takes too long.
@@ -164,12 +164,12 @@ impl Tmux {
         self.shows_such(&format!("{words:?}"), shown).await
     }
 
-    /// Waits until what the terminal shows is such, and returns it.
+    /// Waits until the screen satisfies a condition, and returns it.
     ///
     /// # Panics
     /// If that takes too long.
     pub async fn shows_such(&self, what: &str, such: impl Fn(&str) -> bool) -> String {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             let screen = self.screen().await;
             if such(&screen) {
@@ -180,8 +180,7 @@ impl Tmux {
         }
     }
 
-    /// Waits for the shell's next prompt below all else, and returns with which code the
-    /// command has ended.
+    /// Waits for the shell's next prompt at the bottom, and returns the exit code of the command.
     ///
     /// # Panics
     /// If that takes too long.
@@ -197,7 +196,7 @@ impl Tmux {
         code
     }
 
-    /// The processes of a home but those that make up this terminal.
+    /// The processes of a home, without those of this terminal.
     #[must_use]
     pub fn others(&self, home: &Home) -> Vec<Process> {
         let own = [self.server.id(), self.shell];
@@ -211,7 +210,7 @@ impl Tmux {
         answer.unwrap_or_else(|error| panic!("tmux {command:?}: {error}"))
     }
 
-    /// Has the server do something. It isn't started for that.
+    /// Sends a command to the running tmux server.
     async fn ask(&self, command: &[&str]) -> Result<String, String> {
         let asked = Command::new("tmux")
             .args(["-u", "-N", "-S"])
@@ -229,7 +228,7 @@ impl Tmux {
     }
 }
 
-/// An argument that is meant as it is: tmux takes a `;` at its end for its own.
+/// Escapes an argument: tmux takes a `;` at its end as a separator.
 fn literal(text: &str) -> String {
     match text.strip_suffix(';') {
         Some(before) => format!("{before}\\;"),
@@ -237,7 +236,7 @@ fn literal(text: &str) -> String {
     }
 }
 
-/// The prompt in the last row that has something in it.
+/// The prompt in the last row that is not empty.
 fn prompt_below(screen: &str) -> Option<(u32, u8)> {
     let last = screen.trim_end().lines().last()?;
     let inner = last.strip_prefix('[')?.strip_suffix("]$")?;
@@ -247,7 +246,7 @@ fn prompt_below(screen: &str) -> Option<(u32, u8)> {
 
 impl Drop for Tmux {
     fn drop(&mut self) {
-        // It may be gone.
+        // The process may have ended.
         let _ = self.server.kill();
         let _ = self.server.wait();
     }
@@ -259,7 +258,7 @@ mod tests {
     use crate::process::wait_until_gone;
 
     #[tokio::test]
-    async fn it_shows_what_is_typed_and_how_commands_end() {
+    async fn tmux_shows_typed_text_and_exit_codes() {
         let home = Home::new("");
         let mut tmux = Tmux::start(&home, 60, 10).await;
         tmux.enters("test -e README.md && echo \"$CODEX_HOME\"; false")
@@ -286,11 +285,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_ends_with_all_that_runs_in_it() {
+    async fn tmux_ends_with_its_processes() {
         let home = Home::new("");
         let tmux = Tmux::start(&home, 60, 10).await;
         let own = [tmux.server.id(), tmux.shell];
         drop(tmux);
-        assert_eq!(wait_until_gone(&own, PATIENCE).await, []);
+        assert_eq!(wait_until_gone(&own, TIMEOUT).await, []);
     }
 }

@@ -1,4 +1,4 @@
-//! What went over the wire, for the message of a failing test.
+//! The lines that went over the wire, for the message of a failing test.
 
 use std::fmt::{self, Write};
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Processes that a test starts to do its own work in parallel, or to be killed: its own
-//! executable again, with a test that is ignored otherwise.
+//! Worker processes of a test, which work in parallel or are killed: the test's own executable
+//! again, with a test that is ignored otherwise.
 
 use std::env;
 use std::ffi::OsStr;
@@ -7,13 +7,18 @@ use std::io::{self, BufRead, BufReader, Lines, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// What a process that does one thing after the other says after each.
+/// The prefix of the line that a worker prints after each step.
 const DONE: &str = "done: ";
 
-/// A process that works.
+/// The line with which the test harness begins when one test has the name.
+const ONE_TEST: &str = "running 1 test";
+
+/// A worker process.
 pub struct WorkerProcess {
     child: Child,
-    said: Lines<BufReader<ChildStdout>>,
+    stdout: Lines<BufReader<ChildStdout>>,
+    /// Whether the harness has said that it runs exactly one test.
+    is_one_test: bool,
 }
 
 impl WorkerProcess {
@@ -32,18 +37,27 @@ impl WorkerProcess {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { child, said }
+        let stdout = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self {
+            child,
+            stdout,
+            is_one_test: false,
+        }
     }
 
-    /// Waits until it has done so much; returns how much it has done, which is less
-    /// if it has ended.
+    /// Waits until the worker has done `wanted` steps; returns the number of steps, which is less
+    /// if it has ended. Fails if it has ended and has not run exactly one test.
     pub fn until(&mut self, wanted: u64) -> u64 {
         let mut done = 0;
         while done < wanted {
-            let Some(Ok(line)) = self.said.next() else {
+            let Some(Ok(line)) = self.stdout.next() else {
+                assert!(
+                    self.is_one_test,
+                    "no single test has the name of the process"
+                );
                 break;
             };
+            self.is_one_test |= line == ONE_TEST;
             if let Some((_, number)) = line.split_once(DONE) {
                 done = number.parse().unwrap();
             }
@@ -51,11 +65,12 @@ impl WorkerProcess {
         done
     }
 
-    /// Kills it, and returns how much more it has done, if anything.
+    /// Kills the worker, and returns the number of its last step since the last wait, if there
+    /// was one.
     pub fn kill(mut self) -> Option<u64> {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        let lines = self.said.map_while(Result::ok);
+        let lines = self.stdout.map_while(Result::ok);
         let numbers = lines.filter_map(|line| {
             let (_, number) = line.split_once(DONE)?;
             number.parse().ok()
@@ -63,14 +78,14 @@ impl WorkerProcess {
         numbers.last()
     }
 
-    /// Waits for its end, which must be a good one.
+    /// Waits until the worker exits, which must be with success.
     pub fn wait(mut self) {
         self.until(u64::MAX);
         assert!(self.child.wait().unwrap().success());
     }
 }
 
-/// Tells the test that has started this process how much is done.
+/// Reports the number of steps done to the test that has started this process.
 pub fn done(number: u64) {
     let mut out = io::stdout().lock();
     writeln!(out, "{DONE}{number}").unwrap();

@@ -119,7 +119,7 @@ async fn each_request_can_describe_the_client() {
 }
 
 #[tokio::test]
-async fn a_cancelled_request_may_stay_without_a_response() {
+async fn cancelled_request_may_lack_a_response() {
     let home = Home::new("");
     let mut client = client(&home, Plan::new().on("ping", [Action::Hang])).await;
     let ping = client.request("ping", json!({}));
@@ -129,7 +129,7 @@ async fn a_cancelled_request_may_stay_without_a_response() {
 
 #[tokio::test]
 #[should_panic(expected = "messages left unclaimed")]
-async fn an_unclaimed_message_fails_the_test() {
+async fn unclaimed_message_fails_the_test() {
     let home = Home::new("");
     let plan = Plan::new().on("ping", [notify("notifications/surprise"), Action::Answer]);
     let mut client = client(&home, plan).await;
@@ -138,7 +138,7 @@ async fn an_unclaimed_message_fails_the_test() {
 
 #[tokio::test]
 #[should_panic(expected = "requests left without a response: [\"2\"]")]
-async fn a_request_without_a_response_fails_the_test() {
+async fn request_without_a_response_fails_the_test() {
     let home = Home::new("");
     let mut client = client(&home, Plan::new().on("ping", [Action::Hang])).await;
     client.request("ping", json!({}));
@@ -147,7 +147,7 @@ async fn a_request_without_a_response_fails_the_test() {
 
 #[tokio::test]
 #[should_panic(expected = "the server answered 2 twice")]
-async fn a_second_response_fails_the_test() {
+async fn second_response_fails_the_test() {
     let home = Home::new("");
     let mut client = client(&home, Plan::new().on("ping", [Action::AnswerTwice])).await;
     client.call("ping", json!({})).await;
@@ -156,7 +156,7 @@ async fn a_second_response_fails_the_test() {
 
 #[tokio::test]
 #[should_panic(expected = "which was never asked")]
-async fn a_response_to_nothing_fails_the_test() {
+async fn unmatched_response_fails_the_test() {
     let home = Home::new("");
     let mut client = client(&home, Plan::new().on("ping", [Action::AnswerUnknownId])).await;
     client.call("ping", json!({})).await;
@@ -180,7 +180,7 @@ async fn half_a_line_fails_the_test() {
 }
 
 #[tokio::test]
-async fn a_failure_shows_what_was_said_and_stderr() {
+async fn failure_shows_the_transcript_and_stderr() {
     let home = Home::new("");
     let actions = [
         Action::WriteStderr {

@@ -118,7 +118,7 @@ fn app_server(home: &Home, fake: &FakeCodex) -> AppServer {
 }
 
 #[tokio::test]
-async fn says_which_version_it_is() {
+async fn fake_reports_its_version() {
     let home = Home::new("");
     for (variable, expected) in [
         (None, "codex-cli 0.169.0\n"),
@@ -137,7 +137,7 @@ async fn says_which_version_it_is() {
 }
 
 #[tokio::test]
-async fn without_a_plan_it_behaves() {
+async fn fake_without_a_plan_behaves() {
     let home = Home::new("");
     let fake = FakeCodex::new(&home, &Plan::new());
     let server = app_server(&home, &fake);
@@ -192,7 +192,7 @@ async fn turns_run_side_by_side_and_can_be_interrupted() {
 }
 
 #[tokio::test]
-async fn asks_and_notes_the_answer() {
+async fn fake_asks_and_logs_the_answer() {
     let home = Home::new("");
     let plan = Plan::new().on(
         "turn/start",
@@ -228,7 +228,7 @@ async fn asks_and_notes_the_answer() {
 
 #[tokio::test]
 #[should_panic(expected = "no answer to thread/start (it closed stdout)\n--- stderr\na hint\n")]
-async fn a_server_that_dies_fails_whoever_waits() {
+async fn dying_server_fails_waiting_requests() {
     let home = Home::new("");
     let plan = Plan::new().on(
         "thread/start",
@@ -245,7 +245,7 @@ async fn a_server_that_dies_fails_whoever_waits() {
 }
 
 #[tokio::test]
-async fn an_approval_names_thread_turn_and_item() {
+async fn approval_names_thread_turn_and_item() {
     let plan = Plan::new().on("turn/start", [Action::Answer, Action::ask_approval("true")]);
     let mut raw = Raw::start(&plan);
     let thread = raw.start_turn().await;
@@ -261,7 +261,7 @@ async fn an_approval_names_thread_turn_and_item() {
 }
 
 #[tokio::test]
-async fn answers_wrongly_as_planned() {
+async fn fake_answers_wrongly_as_planned() {
     let plan = Plan::new()
         .on("initialize", [Action::AnswerTwice, Action::AnswerUnknownId])
         .on("thread/start", [Action::overloaded()])
@@ -296,7 +296,7 @@ async fn answers_wrongly_as_planned() {
 }
 
 #[tokio::test]
-async fn floods_and_writes_giant_lines() {
+async fn fake_floods_and_writes_giant_lines() {
     let plan = Plan::new().on(
         "turn/start",
         [
@@ -325,7 +325,7 @@ async fn floods_and_writes_giant_lines() {
 }
 
 #[tokio::test]
-async fn ignores_the_end_of_stdin_and_sigterm() {
+async fn fake_ignores_eof_and_sigterm() {
     let plan = Plan::new().at_start([Action::IgnoreSigterm, Action::IgnoreEof]);
     let mut raw = Raw::start(&plan);
     raw.send(json!({"id": 1, "method": "initialize", "params": {}}))
@@ -347,7 +347,7 @@ async fn ignores_the_end_of_stdin_and_sigterm() {
 }
 
 #[tokio::test]
-async fn kills_itself_once_and_behaves_when_started_again() {
+async fn fake_kills_itself_once_and_behaves_afterwards() {
     let plan = Plan::new()
         .on(
             "turn/start",
@@ -368,7 +368,7 @@ async fn kills_itself_once_and_behaves_when_started_again() {
 }
 
 #[tokio::test]
-async fn leaves_processes_behind() {
+async fn fake_leaves_processes_behind() {
     let spawn = |session, stdio| Action::SpawnSleep {
         seconds: 600,
         session,
@@ -427,7 +427,7 @@ async fn leaves_processes_behind() {
 }
 
 #[tokio::test]
-async fn mcp_server_is_there_up_to_0_153() {
+async fn mcp_server_exists_up_to_0_153() {
     let home = Home::new("");
     let fake = FakeCodex::new(&home, &Plan::new());
     let launch = Launch::new(env!("CARGO_BIN_EXE_fake-codex"))

@@ -30,7 +30,7 @@ async fn each_release_starts_a_thread_and_ends_with_its_handle() {
 }
 
 #[test]
-fn the_binary_and_the_shim_are_of_the_release() {
+fn binary_and_shim_belong_to_the_release() {
     for version in codex::releases() {
         let home = Home::new("");
         for program in [codex::native_binary(version), codex::npm_shim(version)] {

@@ -1,4 +1,4 @@
-//! Whether every crate can be had under licences that `deny.toml` allows.
+//! Checks that each crate is available under licences that `deny.toml` allows.
 
 use anyhow::Context;
 use spdx::{Expression, Licensee, ParseMode};
@@ -7,8 +7,8 @@ use super::Report;
 use super::config::{Level, Licenses};
 use crate::metadata::{Metadata, Package};
 
-/// What authors of crates get away with, the same as in cargo-deny: the `/` of old
-/// manifests for `OR`, old names of licences, `GPL-2.0+`.
+/// The leniency of cargo-deny: the `/` of old manifests for `OR`, old names of licences,
+/// `GPL-2.0+`.
 const LENIENT: ParseMode = ParseMode {
     allow_slash_as_or_operator: true,
     allow_imprecise_license_names: true,
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_makes_another_licence() {
+    fn exception_makes_another_licence() {
         let with = "Apache-2.0 WITH LLVM-exception";
         assert!(!accepted(&["Apache-2.0"], with));
         assert!(accepted(&[with], with));
@@ -95,14 +95,14 @@ mod tests {
     }
 
     #[test]
-    fn a_slash_means_or() {
+    fn slash_means_or() {
         assert!(accepted(&["Apache-2.0"], "MIT/Apache-2.0"));
         assert!(accepted(&["Apache-2.0"], "MIT / Apache-2.0"));
         assert!(!accepted(&["ISC"], "MIT/Apache-2.0"));
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused() {
+    fn unreadable_expression_is_refused() {
         for license in ["", "MIT OR", "(MIT", "Our-Own-Terms", "MIT Apache-2.0"] {
             assert!(!accepted(&["MIT"], license), "{license:?}");
         }

@@ -50,7 +50,7 @@ fn check(packages: &[Value]) -> Report {
 }
 
 #[test]
-fn a_clean_graph_has_nothing_to_report() {
+fn clean_graph_has_no_findings() {
     let path = json!([{"name": "b", "req": "*", "kind": null, "source": null}]);
     let graph = [
         package("a", "0.1.0", None, &path),
@@ -80,7 +80,7 @@ fn banned_crates_and_wildcards_are_errors_and_duplicates_warnings() {
 }
 
 #[test]
-fn a_path_without_version_is_for_private_crates_and_tests() {
+fn path_without_version_is_for_private_crates_and_tests() {
     let mut public = package(
         "a",
         "0.1.0",
@@ -128,7 +128,7 @@ fn unknown_sources_are_reported_at_their_level() {
 }
 
 #[test]
-fn a_rule_that_is_not_checked_here_is_refused() {
+fn rule_that_is_not_checked_here_is_refused() {
     for (more, complaint) in [
         ("skip = []", "unknown field `skip`"),
         ("[bans.build]", "unknown field `build`"),
@@ -140,6 +140,6 @@ fn a_rule_that_is_not_checked_here_is_refused() {
 }
 
 #[test]
-fn our_own_rules_can_be_read() {
+fn own_rules_can_be_read() {
     Config::parse(include_str!("../../../deny.toml")).unwrap();
 }

@@ -23,12 +23,12 @@ fn audit(home: &Path, limit: u64) -> Audit {
 fn record(summary: &str) -> Record<'_> {
     Record {
         summary: Some(summary),
-        ..Record::new(Uuid::new_v4(), Event::Codex, Outcome::Begun)
+        ..Record::new(Uuid::new_v4(), Event::Codex, AuditOutcome::Started)
     }
 }
 
 /// The lines of a file; none if it isn't there.
-fn lines(path: &Path) -> Vec<Line> {
+fn lines(path: &Path) -> Vec<AuditLine> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
     lines.collect()
@@ -39,16 +39,16 @@ fn older(audit: &Audit, number: u32) -> PathBuf {
 }
 
 #[test]
-fn a_line_has_what_there_is_to_say() {
+fn line_has_all_given_fields_and_masks_credentials() {
     let home = tempfile::tempdir().unwrap();
-    let mut audit = audit(home.path(), LIMIT);
+    let mut audit = audit(home.path(), FILE_LIMIT);
     audit.write(&record("do\nit")).unwrap();
     let id = Uuid::new_v4();
     let failed = Record {
         recipient: Some("lead@builders"),
         summary: Some("password=hunter2"),
         error: Some("there is no token ghp_0123456789abcdefghij"),
-        ..Record::new(id, Event::AtmSend, Outcome::TimedOut)
+        ..Record::new(id, Event::AtmSend, AuditOutcome::TimedOut)
     };
     audit.write(&failed).unwrap();
     let text = fs::read_to_string(&audit.path).unwrap();
@@ -68,9 +68,9 @@ fn a_line_has_what_there_is_to_say() {
 }
 
 #[test]
-fn a_line_is_short_whatever_is_in_it() {
+fn line_length_is_bounded() {
     let home = tempfile::tempdir().unwrap();
-    let mut audit = audit(home.path(), LIMIT);
+    let mut audit = audit(home.path(), FILE_LIMIT);
     let long = "\u{1}".repeat(100_000);
     let record = Record {
         thread_id: Some(&long),
@@ -84,7 +84,7 @@ fn a_line_is_short_whatever_is_in_it() {
 }
 
 #[test]
-fn full_files_move_up_and_the_oldest_goes() {
+fn full_files_are_rotated_and_the_oldest_is_removed() {
     let home = tempfile::tempdir().unwrap();
     let mut audit = audit(home.path(), 1);
     for number in 0..8 {
@@ -99,9 +99,9 @@ fn full_files_move_up_and_the_oldest_goes() {
 }
 
 #[test]
-fn half_a_line_spoils_no_other() {
+fn partial_line_does_not_corrupt_later_lines() {
     let home = tempfile::tempdir().unwrap();
-    let mut audit = audit(home.path(), LIMIT);
+    let mut audit = audit(home.path(), FILE_LIMIT);
     fs::write(&audit.path, "{\"ts\":").unwrap();
     audit.write(&record("a")).unwrap();
     audit.write(&record("b")).unwrap();
@@ -112,9 +112,9 @@ fn half_a_line_spoils_no_other() {
 }
 
 #[test]
-fn nothing_is_written_through_a_link() {
+fn audit_file_that_is_a_link_is_refused() {
     let home = tempfile::tempdir().unwrap();
-    let mut audit = audit(home.path(), LIMIT);
+    let mut audit = audit(home.path(), FILE_LIMIT);
     let victim = home.path().join("victim");
     fs::write(&victim, "mine").unwrap();
     symlink(&victim, &audit.path).unwrap();
@@ -125,10 +125,10 @@ fn nothing_is_written_through_a_link() {
 const WRITERS: u64 = 8;
 const EACH: u64 = 200;
 
-/// Eight processes come to four files of this size.
+/// Eight processes write four files of this size.
 const SMALL: u64 = 80_000;
 
-/// Not a test, but the other processes of one.
+/// Not a test, but the program of another test's processes.
 #[test]
 #[ignore = "the other process of another test"]
 fn writer() {
@@ -140,7 +140,7 @@ fn writer() {
 }
 
 #[test]
-fn many_processes_lose_no_line_where_files_move_up() {
+fn concurrent_processes_lose_no_line_during_rotation() {
     let home = tempfile::tempdir().unwrap();
     let workers: Vec<WorkerProcess> = (0..WRITERS)
         .map(|number| {
@@ -154,9 +154,9 @@ fn many_processes_lose_no_line_where_files_move_up() {
         .collect();
     workers.into_iter().for_each(WorkerProcess::wait);
     let audit = audit(home.path(), SMALL);
-    assert!(older(&audit, 1).exists() && !older(&audit, OLDER).exists());
+    assert!(older(&audit, 1).exists() && !older(&audit, OLDER_FILES).exists());
     let mut found: HashMap<String, u32> = HashMap::new();
-    let older = (1..=OLDER).map(|number| older(&audit, number));
+    let older = (1..=OLDER_FILES).map(|number| older(&audit, number));
     for path in older.chain([audit.path.clone()]) {
         for line in lines(&path) {
             *found.entry(line.summary.unwrap()).or_default() += 1;

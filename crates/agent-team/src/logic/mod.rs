@@ -1,8 +1,7 @@
-//! Teams of agents: who is who, what they write each other, and what each has been
-//! working on.
+//! The formats of a team's files, without I/O: names, rosters, inboxes, and registries of threads.
 
 pub mod inbox;
-mod layout;
+mod json_edit;
 mod name;
 pub mod registry;
 pub mod roster;

@@ -5,28 +5,27 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest name, in bytes: with what is added to it, it has to be the name of
-/// a file (255 bytes at most on Linux and macOS).
+/// The longest name, in bytes: together with its additions, a name has to be a file name (255 bytes
+/// at most on Linux and macOS).
 const LONGEST: usize = 100;
 
 /// Why a text is not a name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadName {
-    /// There is nothing.
+    /// The text is empty.
     #[error("a name must not be empty")]
     Empty,
-    /// It is too long.
+    /// The text is too long.
     #[error("a name has at most {LONGEST} characters, not {0}")]
     TooLong(usize),
-    /// It has a character that names can't have, or begins with one that they
-    /// can't begin with.
+    /// The text has a character that names can't have, or can't begin with.
     #[error(
         "{0:?} is not a name: use letters, digits, `-`, `_` and `.`, and begin with a letter or a digit"
     )]
     Characters(String),
 }
 
-/// Names are plain ASCII and neither hidden files nor flags nor directories.
+/// Names are plain ASCII, and no name is a hidden file, a flag or a path.
 fn check(text: &str) -> Result<(), BadName> {
     if text.is_empty() {
         return Err(BadName::Empty);
@@ -53,7 +52,7 @@ macro_rules! names {
         pub struct $name(String);
 
         impl $name {
-            /// It as a text.
+            /// The name as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -103,7 +102,7 @@ names! {
     ThreadName;
 }
 
-/// Whom mail is for: `agent`, or `agent@team`.
+/// A recipient of mail: `agent`, or `agent@team`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     /// The agent.
@@ -141,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn usual_names_are_taken() {
+    fn usual_names_are_accepted() {
         for name in [
             "a",
             "team-lead",
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_leave_a_directory_is_refused() {
+    fn unsafe_path_components_are_refused() {
         let long = "x".repeat(300);
         for text in [
             "", ".", "..", "../x", "a/b", "a\\b", "a\0b", "-x", "_x", ".hidden", "a b", "a\n", "é",
@@ -166,12 +165,12 @@ mod tests {
             let json = serde_json::to_string(text).unwrap();
             assert!(serde_json::from_str::<TeamName>(&json).is_err(), "{text:?}");
         }
-        let told = long.parse::<AgentName>().unwrap_err().to_string();
-        assert!(!told.contains("xxx"), "{told}");
+        let message = long.parse::<AgentName>().unwrap_err().to_string();
+        assert!(!message.contains("xxx"), "{message}");
     }
 
     #[test]
-    fn an_address_may_name_the_team() {
+    fn address_may_name_the_team() {
         let address: Address = "a@t".parse().unwrap();
         assert_eq!(address.agent.as_str(), "a");
         assert_eq!(address.team.unwrap().as_str(), "t");

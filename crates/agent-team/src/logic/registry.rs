@@ -1,12 +1,11 @@
-//! The threads of one identity, as they are written down.
+//! The registry of an identity's threads, as it is stored.
 //!
-//! A [`Document`] is the whole, a [`Change`] what becomes of it, and a [`Line`] a
-//! change in a journal beside the document. Each change has the version of the
-//! document that it makes: where one is found both in the document and in the
-//! journal, because a process has died in between, it counts once.
+//! A [`Document`] holds all threads, a [`Change`] modifies it, and a [`JournalLine`] is a change in
+//! a journal beside the document. Each change has the version of the document that it produces: a
+//! change that is both in the document and in the journal, because a process has died in between,
+//! is applied once.
 //!
-//! What nobody here knows (a key, a status, an entry of another form) is kept: a
-//! newer program may have written it.
+//! Unknown keys, statuses and entries are kept: a newer program may have written them.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -17,14 +16,14 @@ use serde_json::{Map, Value};
 
 use super::{AgentName, RoleName, TeamName, ThreadName};
 
-/// How many threads are remembered. Then the one that was worked on longest ago
-/// gives way, of those that are not active.
-pub const MOST_THREADS: usize = 10_000;
+/// The most threads in a registry. When it is full, the inactive thread that was used longest ago
+/// is removed.
+pub const MAX_THREADS: usize = 10_000;
 
 /// The longest path in an entry, in bytes: Linux takes no longer ones.
 const LONGEST_PATH: usize = 4096;
 
-/// Why a thread has no summary that was active when its server ended.
+/// Why a thread that was active when its server ended has no summary.
 const NOT_ASKED: &str = "its session or its server ended before it was asked for one";
 
 /// The longest beginning of a prompt in an entry, in bytes.
@@ -33,16 +32,15 @@ const LONGEST_PROMPT: usize = 200;
 /// The longest other text in an entry, in bytes.
 const LONGEST_TEXT: usize = 512;
 
-/// What is known of a thread (FR-5.2), and how it was begun, so that it can be
-/// taken up as it was. Settings are in Codex's words, of which each release knows
-/// others.
+/// A thread (FR-5.2) and the settings that it was begun with, so that it can be resumed as it was.
+/// Settings are in the words of Codex, which differ between releases.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Codex's name of the thread.
+    /// Codex's ID of the thread.
     pub thread_id: ThreadName,
-    /// Who began it.
+    /// The identity that began it.
     pub identity: AgentName,
-    /// In which team.
+    /// The team of that identity.
     #[serde(default)]
     pub team: Option<TeamName>,
     /// The top directory of the repository that it works in, as of its last turn.
@@ -57,24 +55,24 @@ pub struct Entry {
     /// The directory that it works in.
     #[serde(default)]
     pub cwd: Option<String>,
-    /// When it was begun. RFC 3339.
+    /// The time of its beginning, in RFC 3339.
     #[serde(with = "moment")]
     pub started_at: SystemTime,
-    /// When it was last worked on. RFC 3339.
+    /// The time of its last use, in RFC 3339.
     #[serde(with = "moment")]
     pub last_active: SystemTime,
-    /// Whether somebody works on it.
+    /// The status of the thread.
     pub status: Status,
-    /// What the caller calls it.
+    /// The caller's name for it.
     #[serde(default)]
     pub tag: Option<String>,
     /// The preset that it was begun with.
     #[serde(default)]
     pub role: Option<RoleName>,
-    /// Which of Codex's interfaces it was begun through.
+    /// The interface of Codex that it was begun through.
     #[serde(default)]
     pub backend: Option<String>,
-    /// How many turns it has had.
+    /// The number of its turns.
     #[serde(default)]
     pub turns: u64,
     /// The first words of its first prompt.
@@ -86,48 +84,47 @@ pub struct Entry {
     /// Why an interrupted thread has no summary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_summary: Option<String>,
-    /// How it is to be resumed.
+    /// The settings for resuming it.
     #[serde(flatten)]
     pub settings: Settings,
-    /// What nobody here knows.
+    /// Unknown keys.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
-/// What a thread was begun with; `None` was left to Codex's configuration.
+/// The settings of a thread; `None` leaves a setting to Codex's configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
     /// The model.
     pub model: Option<String>,
-    /// What commands may touch.
+    /// The sandbox of commands.
     pub sandbox: Option<String>,
-    /// When Codex asks.
+    /// The approval policy.
     pub approval_policy: Option<String>,
-    /// How hard the model thinks.
+    /// The reasoning effort.
     pub reasoning_effort: Option<String>,
     /// Codex's profile.
     pub profile: Option<String>,
 }
 
-/// Whether somebody works on a thread.
+/// The status of a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// A server has it.
+    /// A server holds the thread.
     Active,
-    /// It was put away, with a summary.
+    /// The thread ended with a summary.
     Ended,
-    /// It was not put away, or without a summary: its server has died, or there was
-    /// no time.
+    /// The thread ended without a summary: its server died, or had no time for one.
     Interrupted,
-    /// Something that a newer program knows.
+    /// A value of a newer program.
     #[serde(untagged)]
     Other(String),
 }
 
 impl Status {
-    /// It in a word.
+    /// The name of the value in files.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -143,21 +140,21 @@ impl Status {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TurnState {
-    /// Codex works on it.
+    /// Codex works on the turn.
     Running,
-    /// Codex has ended it.
+    /// Codex completed the turn.
     Completed,
-    /// It was ended before Codex had.
+    /// The turn was interrupted.
     Interrupted,
-    /// It ended with an error, or Codex has died.
+    /// The turn failed, or Codex died.
     Failed,
-    /// Something that a newer program knows.
+    /// A value of a newer program.
     #[serde(untagged)]
     Other(String),
 }
 
 impl TurnState {
-    /// It in a word.
+    /// The name of the value in files.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -170,61 +167,61 @@ impl TurnState {
     }
 }
 
-/// What becomes of the threads.
+/// A change of the registry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
 pub enum Change {
-    /// A thread begins, or is taken up again: then it keeps its beginning, the
-    /// number of its turns, and what the new entry doesn't say.
+    /// A thread begins or is resumed. A resumed thread keeps its beginning, its turns, and each
+    /// value that the new entry lacks.
     Begin {
-        /// What is known of it.
+        /// The entry of the thread.
         entry: Box<Entry>,
     },
-    /// A thread is being worked on, and so active.
+    /// A thread is in use, and so active.
     Touch {
-        /// Which.
+        /// The thread.
         thread_id: ThreadName,
-        /// When.
+        /// The time of the use.
         #[serde(with = "moment")]
         at: SystemTime,
-        /// What is new.
-        #[serde(default)]
-        news: Box<News>,
+        /// The changed values.
+        #[serde(default, rename = "news")]
+        update: Box<ThreadUpdate>,
     },
     /// A turn of a thread has ended.
     TurnEnded {
-        /// Which thread's.
+        /// The thread.
         thread_id: ThreadName,
-        /// How.
+        /// The state of the turn.
         state: TurnState,
     },
-    /// A thread is put away, or taken up.
+    /// The status of a thread changes.
     SetStatus {
-        /// Which.
+        /// The thread.
         thread_id: ThreadName,
-        /// What it is from now on.
+        /// The new status.
         status: Status,
-        /// Why there is no summary, if it was to have one.
+        /// Why the thread has no summary, if it was to have one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         no_summary: Option<String>,
     },
-    /// A thread is forgotten.
+    /// A thread is removed.
     Remove {
-        /// Which.
+        /// The thread.
         thread_id: ThreadName,
-        /// Only if it has not been worked on since then.
+        /// Removes the thread only if it was not used after this time.
         #[serde(default, with = "moment::optional")]
         idle_since: Option<SystemTime>,
     },
-    /// Whoever had the active threads is gone.
+    /// All active threads are interrupted, as their server is gone.
     InterruptActive,
 }
 
-/// What is new about a thread; `None` is as it was.
+/// The changed values of a thread; `None` keeps a value.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct News {
-    /// How many turns were begun.
+pub struct ThreadUpdate {
+    /// The number of turns that were begun.
     pub turns: u64,
     /// The top directory of the repository.
     pub repo_root: Option<String>,
@@ -234,29 +231,29 @@ pub struct News {
     pub branch: Option<String>,
     /// The directory.
     pub cwd: Option<String>,
-    /// What the caller calls it.
+    /// The caller's name for it.
     pub tag: Option<String>,
     /// The prompt of a turn that has begun; the first one is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// How it is to be resumed.
+    /// The settings for resuming it.
     #[serde(flatten)]
     pub settings: Settings,
 }
 
-/// What has come of a change.
+/// The outcome of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// It was made.
+pub enum ChangeOutcome {
+    /// The registry was changed.
     Changed,
     /// There was nothing to change: no such thread, or none that is active.
-    Nothing,
+    Unchanged,
 }
 
 /// A change in a journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Line {
-    /// The version of the document that it makes.
+pub struct JournalLine {
+    /// The version of the document that the change produces.
     pub version: u64,
     /// The change.
     #[serde(flatten)]
@@ -266,18 +263,18 @@ pub struct Line {
 /// All threads of an identity.
 #[derive(Debug, Clone, Default)]
 pub struct Document {
-    /// How many changes there have been.
+    /// The number of changes so far.
     pub version: u64,
     threads: Vec<Item>,
-    /// What nobody here knows, as it was written.
+    /// Unknown keys, as they were written.
     rest: BTreeMap<String, Box<RawValue>>,
 }
 
 #[derive(Debug, Clone)]
 enum Item {
     Entry(Box<Entry>),
-    /// One that can't be read.
-    Kept(Box<RawValue>),
+    /// An entry that can't be read, kept as it is.
+    Unreadable(Box<RawValue>),
 }
 
 /// Why a text is not a registry.
@@ -285,9 +282,9 @@ enum Item {
 #[error("it is not the JSON of a registry: {0}")]
 pub struct Malformed(#[from] serde_json::Error);
 
-/// A document as it is written, for reading and for writing.
+/// A document as it is stored.
 #[derive(Serialize, Deserialize)]
-struct Written<T> {
+struct StoredDocument<T> {
     version: u64,
     threads: Vec<T>,
 }
@@ -297,14 +294,14 @@ impl Document {
     ///
     /// # Errors
     ///
-    /// [`Malformed`]; an entry that can't be read is none, but kept.
+    /// [`Malformed`]. An entry that can't be read is no error: it is kept.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let Written { version, threads } = serde_json::from_str(text)?;
+        let StoredDocument { version, threads } = serde_json::from_str(text)?;
         let mut rest: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text)?;
         rest.retain(|key, _| key != "version" && key != "threads");
         let item = |raw: Box<RawValue>| match serde_json::from_str(raw.get()) {
             Ok(entry) => Item::Entry(Box::new(entry)),
-            Err(_) => Item::Kept(raw),
+            Err(_) => Item::Unreadable(raw),
         };
         Ok(Self {
             version,
@@ -313,18 +310,18 @@ impl Document {
         })
     }
 
-    /// It as JSON, an entry a line.
+    /// The document as JSON, with a line per entry.
     ///
     /// # Errors
     ///
-    /// None that are known of: all keys are texts.
+    /// No error is known, as all keys are strings.
     pub fn to_json(&self) -> Result<String, Malformed> {
         let mut text = format!("{{\"version\":{},\"threads\":[", self.version);
         for (index, item) in self.threads.iter().enumerate() {
             text.push_str(if index == 0 { "\n" } else { ",\n" });
             match item {
                 Item::Entry(entry) => text.push_str(&serde_json::to_string(entry)?),
-                Item::Kept(raw) => text.push_str(raw.get()),
+                Item::Unreadable(raw) => text.push_str(raw.get()),
             }
         }
         text.push(']');
@@ -342,39 +339,39 @@ impl Document {
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.threads.iter().filter_map(|item| match item {
             Item::Entry(entry) => Some(&**entry),
-            Item::Kept(_) => None,
+            Item::Unreadable(_) => None,
         })
     }
 
-    /// A thread.
+    /// Finds a thread.
     #[must_use]
     pub fn find(&self, thread: &ThreadName) -> Option<&Entry> {
         self.entries().find(|entry| entry.thread_id == *thread)
     }
 
-    /// The thread that was worked on last.
+    /// The thread that was used last.
     #[must_use]
     pub fn latest(&self) -> Option<&Entry> {
         self.entries().max_by_key(|entry| entry.last_active)
     }
 
-    /// Makes a change. The version rises by one, unless nothing was changed.
-    pub fn apply(&mut self, change: &Change) -> Outcome {
+    /// Applies a change. The version rises by one, unless nothing was changed.
+    pub fn apply(&mut self, change: &Change) -> ChangeOutcome {
         let outcome = match change {
             Change::Begin { entry } => self.begin(entry),
             Change::Touch {
                 thread_id,
                 at,
-                news,
-            } => self.with(thread_id, |entry| entry.touch(*at, news)),
-            Change::TurnEnded { thread_id, state } => self.with(thread_id, |entry| {
+                update,
+            } => self.update_entry(thread_id, |entry| entry.touch(*at, update)),
+            Change::TurnEnded { thread_id, state } => self.update_entry(thread_id, |entry| {
                 entry.last_turn = Some(state.clone());
             }),
             Change::SetStatus {
                 thread_id,
                 status,
                 no_summary,
-            } => self.with(thread_id, |entry| {
+            } => self.update_entry(thread_id, |entry| {
                 entry.status = status.clone();
                 entry.no_summary.clone_from(no_summary);
             }),
@@ -384,59 +381,63 @@ impl Document {
             } => self.remove(thread_id, *idle_since),
             Change::InterruptActive => self.interrupt_active(),
         };
-        if outcome == Outcome::Changed {
+        if outcome == ChangeOutcome::Changed {
             self.version = self.version.saturating_add(1);
         }
         outcome
     }
 
-    /// Makes a change of the journal, unless it is in the document already.
-    pub fn fold(&mut self, line: &Line) {
+    /// Applies a change of the journal, unless the document already has it.
+    pub fn fold(&mut self, line: &JournalLine) {
         if line.version > self.version {
             self.apply(&line.change);
             self.version = line.version;
         }
     }
 
-    fn begin(&mut self, entry: &Entry) -> Outcome {
+    fn begin(&mut self, entry: &Entry) -> ChangeOutcome {
         let mut entry = entry.clone();
-        entry.bound();
-        let known = self.with(&entry.thread_id, |known| known.take_up(&entry));
-        if known == Outcome::Nothing {
+        entry.truncate_texts();
+        let known = self.update_entry(&entry.thread_id, |known| known.resume(&entry));
+        if known == ChangeOutcome::Unchanged {
             self.threads.push(Item::Entry(Box::new(entry)));
             self.make_room();
         }
-        Outcome::Changed
+        ChangeOutcome::Changed
     }
 
-    fn with(&mut self, thread: &ThreadName, change: impl FnOnce(&mut Entry)) -> Outcome {
+    fn update_entry(
+        &mut self,
+        thread: &ThreadName,
+        change: impl FnOnce(&mut Entry),
+    ) -> ChangeOutcome {
         let found = self.threads.iter_mut().find_map(|item| match item {
             Item::Entry(entry) if entry.thread_id == *thread => Some(entry),
             _ => None,
         });
         let Some(entry) = found else {
-            return Outcome::Nothing;
+            return ChangeOutcome::Unchanged;
         };
         change(entry);
-        entry.bound();
-        Outcome::Changed
+        entry.truncate_texts();
+        ChangeOutcome::Changed
     }
 
-    fn remove(&mut self, thread: &ThreadName, idle_since: Option<SystemTime>) -> Outcome {
+    fn remove(&mut self, thread: &ThreadName, idle_since: Option<SystemTime>) -> ChangeOutcome {
         let before = self.threads.len();
         let is_idle = |entry: &Entry| idle_since.is_none_or(|since| entry.last_active <= since);
         self.threads.retain(|item| match item {
             Item::Entry(entry) => entry.thread_id != *thread || !is_idle(entry),
-            Item::Kept(_) => true,
+            Item::Unreadable(_) => true,
         });
         match self.threads.len() == before {
-            true => Outcome::Nothing,
-            false => Outcome::Changed,
+            true => ChangeOutcome::Unchanged,
+            false => ChangeOutcome::Changed,
         }
     }
 
-    fn interrupt_active(&mut self) -> Outcome {
-        let mut outcome = Outcome::Nothing;
+    fn interrupt_active(&mut self) -> ChangeOutcome {
+        let mut outcome = ChangeOutcome::Unchanged;
         for item in &mut self.threads {
             if let Item::Entry(entry) = item
                 && entry.status == Status::Active
@@ -446,21 +447,20 @@ impl Document {
                 if entry.last_turn == Some(TurnState::Running) {
                     entry.last_turn = Some(TurnState::Interrupted);
                 }
-                outcome = Outcome::Changed;
+                outcome = ChangeOutcome::Changed;
             }
         }
         outcome
     }
 
-    /// Of active threads alone, the oldest gives way: there are no more of them
-    /// than one process may have.
+    /// Removes the oldest inactive thread, or the oldest thread if all are active.
     fn make_room(&mut self) {
-        if self.threads.len() <= MOST_THREADS {
+        if self.threads.len() <= MAX_THREADS {
             return;
         }
         let age = |item: &Item| match item {
             Item::Entry(entry) => Some((entry.status == Status::Active, entry.last_active)),
-            Item::Kept(_) => None,
+            Item::Unreadable(_) => None,
         };
         let aged = |(index, item)| Some((age(item)?, index));
         let oldest = self.threads.iter().enumerate().filter_map(aged).min();
@@ -471,28 +471,28 @@ impl Document {
 }
 
 impl Entry {
-    fn touch(&mut self, at: SystemTime, news: &News) {
+    fn touch(&mut self, at: SystemTime, update: &ThreadUpdate) {
         // Clocks are set back now and then.
         self.last_active = self.last_active.max(at);
         self.status = Status::Active;
         self.no_summary = None;
-        self.turns = self.turns.saturating_add(news.turns);
-        take(&mut self.repo_root, &news.repo_root);
-        take(&mut self.repo_name, &news.repo_name);
-        take(&mut self.branch, &news.branch);
-        take(&mut self.cwd, &news.cwd);
-        take(&mut self.tag, &news.tag);
+        self.turns = self.turns.saturating_add(update.turns);
+        overwrite(&mut self.repo_root, &update.repo_root);
+        overwrite(&mut self.repo_name, &update.repo_name);
+        overwrite(&mut self.branch, &update.branch);
+        overwrite(&mut self.cwd, &update.cwd);
+        overwrite(&mut self.tag, &update.tag);
         if self.prompt.is_none() {
-            self.prompt.clone_from(&news.prompt);
+            self.prompt.clone_from(&update.prompt);
         }
-        if news.turns > 0 {
+        if update.turns > 0 {
             self.last_turn = Some(TurnState::Running);
         }
-        self.settings.take(&news.settings);
+        self.settings.overwrite(&update.settings);
     }
 
-    fn take_up(&mut self, again: &Self) {
-        let news = News {
+    fn resume(&mut self, again: &Self) {
+        let update = ThreadUpdate {
             turns: again.turns,
             repo_root: again.repo_root.clone(),
             repo_name: again.repo_name.clone(),
@@ -502,21 +502,21 @@ impl Entry {
             prompt: again.prompt.clone(),
             settings: again.settings.clone(),
         };
-        self.touch(again.last_active, &news);
+        self.touch(again.last_active, &update);
         self.status = again.status.clone();
         self.identity = again.identity.clone();
-        take(&mut self.team, &again.team);
-        take(&mut self.role, &again.role);
-        take(&mut self.backend, &again.backend);
+        overwrite(&mut self.team, &again.team);
+        overwrite(&mut self.role, &again.role);
+        overwrite(&mut self.backend, &again.backend);
         self.rest.extend(again.rest.clone());
     }
 
-    /// Cuts what is longer than it may be.
-    fn bound(&mut self) {
+    /// Cuts texts that are too long.
+    fn truncate_texts(&mut self) {
         for path in [&mut self.repo_root, &mut self.cwd] {
-            cut(path, LONGEST_PATH);
+            truncate(path, LONGEST_PATH);
         }
-        cut(&mut self.prompt, LONGEST_PROMPT);
+        truncate(&mut self.prompt, LONGEST_PROMPT);
         let Settings {
             model,
             sandbox,
@@ -525,7 +525,7 @@ impl Entry {
             profile,
         } = &mut self.settings;
         for text in [model, sandbox, approval_policy, reasoning_effort, profile] {
-            cut(text, LONGEST_TEXT);
+            truncate(text, LONGEST_TEXT);
         }
         let Self {
             repo_name,
@@ -536,28 +536,28 @@ impl Entry {
             ..
         } = self;
         for text in [repo_name, branch, tag, backend, no_summary] {
-            cut(text, LONGEST_TEXT);
+            truncate(text, LONGEST_TEXT);
         }
     }
 }
 
 impl Settings {
-    fn take(&mut self, new: &Self) {
-        take(&mut self.model, &new.model);
-        take(&mut self.sandbox, &new.sandbox);
-        take(&mut self.approval_policy, &new.approval_policy);
-        take(&mut self.reasoning_effort, &new.reasoning_effort);
-        take(&mut self.profile, &new.profile);
+    fn overwrite(&mut self, new: &Self) {
+        overwrite(&mut self.model, &new.model);
+        overwrite(&mut self.sandbox, &new.sandbox);
+        overwrite(&mut self.approval_policy, &new.approval_policy);
+        overwrite(&mut self.reasoning_effort, &new.reasoning_effort);
+        overwrite(&mut self.profile, &new.profile);
     }
 }
 
-fn take<T: Clone>(old: &mut Option<T>, new: &Option<T>) {
+fn overwrite<T: Clone>(old: &mut Option<T>, new: &Option<T>) {
     if new.is_some() {
         old.clone_from(new);
     }
 }
 
-fn cut(text: &mut Option<String>, limit: usize) {
+fn truncate(text: &mut Option<String>, limit: usize) {
     if let Some(text) = text {
         text.truncate(text.floor_char_boundary(limit));
     }
@@ -580,7 +580,7 @@ mod moment {
         humantime::parse_rfc3339(&text).map_err(de::Error::custom)
     }
 
-    /// The same for one that there may be.
+    /// The same for an optional time.
     pub(super) mod optional {
         use std::time::SystemTime;
 

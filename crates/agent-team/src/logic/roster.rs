@@ -1,25 +1,28 @@
-//! The members of a team, as its `config.json` has them. Several programs write
-//! there; what isn't changed stays byte for byte.
+//! The members of a team, as its `config.json` has them. Several programs write the file; parts
+//! that are not changed stay byte for byte.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::layout::{Members, place, replaced, with_last, with_member, without, without_member};
+use super::json_edit::{
+    Members, range_of, replaced, with_appended, with_member, without, without_member,
+};
 use super::name::AgentName;
 
 /// The indent of a member in the file, as atm writes it.
 const INDENT: &str = "    ";
 
-/// Whether a member is there to read its mail. Without it, peers take it for there.
+/// The key that says whether a member is present to read its mail. Peers take a member without it
+/// for present.
 const ACTIVE: &str = "isActive";
 
-/// Why a text is no team's configuration.
+/// Why a text is not the configuration of a team.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadRoster {
-    /// It isn't an object.
+    /// The text is not an object.
     #[error("it is not a JSON object")]
     NoObject,
-    /// It has no list of members.
+    /// The object has no list of members.
     #[error("it has no array `members`")]
     NoMembers,
 }
@@ -32,26 +35,25 @@ pub struct Roster<'a> {
     entries: Vec<&'a RawValue>,
 }
 
-/// A member as it is entered. All that atm 0.9.0 and 0.45.2 can't do without is
-/// there.
+/// The entry of a new member, with all keys that atm 0.9.0 and 0.45.2 require.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NewMember {
     /// `name@team`.
     pub agent_id: String,
-    /// What it is called.
+    /// The name of the member.
     pub name: AgentName,
-    /// What kind of agent it is.
+    /// The kind of agent.
     pub agent_type: String,
     /// The model it works with.
     pub model: String,
-    /// When it joined, in milliseconds since 1970.
+    /// The time at which the member joined, in milliseconds since 1970.
     pub joined_at: u64,
     /// The directory it works in.
     pub cwd: String,
-    /// Whether it is there to read its mail.
+    /// Whether the member is present to read its mail.
     pub is_active: bool,
-    /// When it last did something, in milliseconds since 1970.
+    /// The time of the member's last activity, in milliseconds since 1970.
     pub last_active: u64,
 }
 
@@ -74,8 +76,8 @@ impl<'a> Roster<'a> {
         })
     }
 
-    /// The members, in the order of the file. A name that is none of ours is left
-    /// out: it can't be written to.
+    /// The members, in the order of the file. A member whose name is not valid is left out: nobody
+    /// can write to it.
     #[must_use]
     pub fn names(&self) -> Vec<AgentName> {
         self.entries
@@ -90,24 +92,24 @@ impl<'a> Roster<'a> {
         self.entry(agent).is_some()
     }
 
-    /// What a member's entry has for `isActive`, as JSON; `None` if nothing.
+    /// The value of `isActive` in a member's entry, as JSON.
     #[must_use]
     pub fn active(&self, agent: &AgentName) -> Option<&'a RawValue> {
         Members::of(self.entry(agent)?.1)?.get(ACTIVE)
     }
 
-    /// When a member joined, in milliseconds since 1970.
+    /// The time at which a member joined, in milliseconds since 1970.
     #[must_use]
     pub fn joined_at(&self, agent: &AgentName) -> Option<u64> {
         let joined = Members::of(self.entry(agent)?.1)?.get("joinedAt")?;
         serde_json::from_str(joined.get()).ok()
     }
 
-    /// The file with one member more.
+    /// The file with a member added.
     #[must_use]
     pub fn with(&self, member: &NewMember) -> Option<String> {
         let entry = serde_json::to_string(member).ok()?;
-        self.with_members(&with_last(self.members, &entry, INDENT)?)
+        self.with_members(&with_appended(self.members, &entry, INDENT)?)
     }
 
     /// The file with `isActive` of a member set to some JSON, or without it. `None`
@@ -119,7 +121,7 @@ impl<'a> Roster<'a> {
             Some(active) => with_member(entry, ACTIVE, active)?,
             None => without_member(entry, ACTIVE)?,
         };
-        replaced(self.text, &place(self.text, entry)?, &changed)
+        replaced(self.text, &range_of(self.text, entry)?, &changed)
     }
 
     /// The file without a member. `None` if there is no such member.
@@ -130,7 +132,7 @@ impl<'a> Roster<'a> {
     }
 
     fn with_members(&self, members: &str) -> Option<String> {
-        replaced(self.text, &place(self.text, self.members)?, members)
+        replaced(self.text, &range_of(self.text, self.members)?, members)
     }
 
     fn entry(&self, agent: &AgentName) -> Option<(usize, &'a str)> {
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_members_are_those_that_can_be_named() {
+    fn members_with_invalid_names_are_left_out() {
         let roster = roster(TEAM);
         assert_eq!(roster.names(), [agent("lead"), agent("codex")]);
         assert_eq!(roster.active(&agent("lead")).unwrap().get(), "false");
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_meant_is_changed() {
+    fn active_flag_is_changed_and_other_bytes_are_kept() {
         let active = roster(TEAM)
             .with_active(&agent("lead"), Some("true"))
             .unwrap();
@@ -201,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_comes_and_goes() {
+    fn member_is_added_and_removed() {
         let member = NewMember {
             agent_id: "new@t".into(),
             name: agent("new"),

@@ -1,9 +1,9 @@
-//! The times of messages: RFC 3339, written by some with `Z` and by others with
-//! `+00:00`, so that they are never compared as texts.
+//! The times of messages, in RFC 3339. Some programs write `Z` and others `+00:00`, so times are
+//! never compared as texts.
 
 use std::time::{Duration, SystemTime};
 
-/// When it was, if it is a time.
+/// Parses a time.
 pub(super) fn parse(text: &str) -> Option<SystemTime> {
     let (local, offset) = split(text)?;
     let time = humantime::parse_rfc3339(&format!("{local}Z")).ok()?;
@@ -20,7 +20,7 @@ pub(super) fn written(time: SystemTime) -> String {
     text.replace('Z', "+00:00")
 }
 
-/// How far a clock is from UTC.
+/// The distance of a local time from UTC.
 enum Offset {
     East(Duration),
     West(Duration),
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_time_has_many_texts() {
+    fn times_with_different_offsets_are_equal() {
         let noon = parse("2026-02-18T12:00:00Z").unwrap();
         for text in [
             "2026-02-18T12:00:00.000Z",
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_none() {
+    fn invalid_times_are_refused() {
         for text in [
             "",
             "Z",

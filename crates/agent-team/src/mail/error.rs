@@ -1,4 +1,4 @@
-//! What can go wrong with mail.
+//! The errors of mail.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub enum MailError {
         path.display()
     )]
     UnknownTeam {
-        /// Which.
+        /// The team.
         team: TeamName,
         /// The file that isn't there.
         path: PathBuf,
@@ -25,14 +25,14 @@ pub enum MailError {
     /// There is no such agent in the team.
     #[error(
         "team {team} has no member {agent}; its members are: {}",
-        list(members)
+        join_names(members)
     )]
     UnknownAgent {
-        /// Which.
+        /// The agent.
         agent: AgentName,
-        /// In which team.
+        /// The team.
         team: TeamName,
-        /// Who there is.
+        /// The members that the team has.
         members: Vec<AgentName>,
     },
     /// A link leads somewhere else.
@@ -44,57 +44,57 @@ pub enum MailError {
     /// The file of a team can't be used.
     #[error("{}: {error}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// There is something else than a file.
+    /// The path is not a regular file.
     #[error("{} is not a regular file", path.display())]
     NoFile {
-        /// Which.
+        /// The file.
         path: PathBuf,
     },
     /// An inbox can't be read, and so isn't written either.
     #[error("{}: {error}. It is left as it is: repair it, or move it away", path.display())]
     BadInbox {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: BadInbox,
     },
     /// The configuration of a team can't be read.
     #[error("{}: {error}. It is left as it is: repair it", path.display())]
     BadRoster {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: BadRoster,
     },
-    /// A file is larger than anything that is read.
+    /// A file is larger than the limit for reading.
     #[error(
         "{} has {bytes} bytes, and at most {limit} are read; remove old messages from it",
         path.display()
     )]
     TooLarge {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// How large it is.
+        /// Its size, in bytes.
         bytes: u64,
-        /// How large it may be.
+        /// The limit, in bytes.
         limit: u64,
     },
     /// A message is too long.
     #[error("a {part} has at most {limit} bytes, not {bytes}")]
     TooLong {
-        /// What of it: "message" or "summary".
+        /// The part that is too long: "message" or "summary".
         part: &'static str,
-        /// How long it is.
+        /// Its length, in bytes.
         bytes: usize,
-        /// How long it may be.
+        /// The limit, in bytes.
         limit: usize,
     },
-    /// Somebody else holds a lock.
+    /// Another program holds a lock.
     #[error(
         "{} has been locked by another program for {:.1} s; try again, or remove it if that program is gone",
         lock.display(), waited.as_secs_f64()
@@ -102,32 +102,32 @@ pub enum MailError {
     Busy {
         /// The lock.
         lock: PathBuf,
-        /// How long we waited.
+        /// The time that we waited.
         waited: Duration,
     },
-    /// Somebody writes a file again and again without locking it.
+    /// Another program rewrites a file again and again without locking it.
     #[error(
-        "{} is written by a program that doesn't lock it, faster than it can be changed; what was last in it is kept in {}",
+        "another program writes {} without locking it, faster than it can be changed; its last version is kept in {}",
         path.display(), kept.display()
     )]
     Unsettled {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Where the last version is that wasn't taken in.
+        /// The file that holds the last version that was not merged.
         kept: PathBuf,
     },
-    /// The note on what to restore can't be understood.
-    #[error("{}: {error}. It says what to restore in the team: look, and remove it", path.display())]
+    /// The note on the state to restore can't be parsed.
+    #[error("{}: {error}. The file notes what to restore in the team: check the configuration of the team, then remove the file", path.display())]
     BadNote {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: serde_json::Error,
     },
 }
 
 impl MailError {
-    /// An error of a file, to be mapped over.
+    /// Turns the I/O error of a file into a [`MailError`].
     pub(crate) fn of(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::File {
             path: path.to_owned(),
@@ -136,7 +136,7 @@ impl MailError {
     }
 }
 
-fn list(members: &[AgentName]) -> String {
+fn join_names(members: &[AgentName]) -> String {
     match members {
         [] => "nobody".to_owned(),
         _ => {

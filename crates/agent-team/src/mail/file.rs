@@ -9,11 +9,11 @@ use safe_files::untrusted_file::{self, Links, ReadError};
 
 use super::MailError;
 
-/// What a file holds, and what it is.
+/// The content and the mode of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Contents {
     pub(super) bytes: Vec<u8>,
-    /// Who may read it; kept when it is replaced.
+    /// The permission bits, which a replacement keeps.
     pub(super) mode: u32,
 }
 
@@ -32,7 +32,7 @@ pub(super) fn read(path: &Path, limit: u64) -> Result<Option<Contents>, MailErro
         }
     };
     let about = file.metadata().map_err(MailError::of(path))?;
-    let bytes = whole(&mut file, about.len(), limit).map_err(MailError::of(path))?;
+    let bytes = read_limited(&mut file, about.len(), limit).map_err(MailError::of(path))?;
     match u64::try_from(bytes.len()).unwrap_or(u64::MAX) {
         length if length > limit => Err(MailError::TooLarge {
             path: path.to_owned(),
@@ -46,8 +46,8 @@ pub(super) fn read(path: &Path, limit: u64) -> Result<Option<Contents>, MailErro
     }
 }
 
-/// At most one byte more than the limit, however the file grows.
-fn whole(file: &mut File, expected: u64, limit: u64) -> io::Result<Vec<u8>> {
+/// Reads at most one byte more than the limit, even if the file grows.
+fn read_limited(file: &mut File, expected: u64, limit: u64) -> io::Result<Vec<u8>> {
     let expected = usize::try_from(expected.min(limit)).unwrap_or_default();
     let mut bytes = Vec::with_capacity(expected.saturating_add(1));
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;

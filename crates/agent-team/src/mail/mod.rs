@@ -1,16 +1,16 @@
-//! Mail between the agents of teams, on the files that Claude Code and the program
-//! `atm` share: `teams/TEAM/config.json` says who there is, and
-//! `teams/TEAM/inboxes/AGENT.json` is the mail of one.
+//! Mail between the agents of teams, on the files that Claude Code and the program `atm` share:
+//! `teams/TEAM/config.json` lists the members, and `teams/TEAM/inboxes/AGENT.json` holds the mail
+//! of one.
 //!
-//! Everything here blocks, for some milliseconds as a rule and for seconds where a
-//! lock is held by somebody else. It belongs on a thread of its own.
+//! All functions block, usually for milliseconds, and for seconds where another program holds a
+//! lock. They belong on a thread of their own.
 
 mod error;
 mod file;
 mod lock;
-mod place;
 mod replace;
 mod roster;
+mod team;
 #[cfg(test)]
 mod tests;
 
@@ -20,16 +20,16 @@ use std::time::SystemTime;
 
 use uuid::Uuid;
 
-use crate::logic::inbox::{self, BadInbox, Envelope, Inbox, Mark, NewMessage, Pending};
+use crate::logic::inbox::{self, BadInbox, Envelope, Inbox, Mark, NewMessage, PendingMail};
 use crate::logic::{AgentName, TeamName};
 use lock::InboxLock;
-use place::Team;
-use replace::{Seen, replace, settled};
+use replace::{FileState, replace, retry_while_malformed};
+use team::Team;
 
-pub use crate::logic::inbox::Reading;
+pub use crate::logic::inbox::ReadLimits;
 pub use error::MailError;
-pub use place::Fingerprint;
-pub use roster::{Joined, Left, Membership};
+pub use roster::{JoinOutcome, LeaveOutcome, Membership};
+pub use team::Fingerprint;
 
 /// The longest text of a message, in bytes: more is a file, not a message, and each
 /// reader of the inbox reads it again and again until it is removed.
@@ -48,7 +48,7 @@ pub struct Mailroom {
     teams: PathBuf,
 }
 
-/// Who writes.
+/// The sender of mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sender {
     /// Its identity.
@@ -57,7 +57,7 @@ pub struct Sender {
     pub team: Option<TeamName>,
 }
 
-/// What is written.
+/// The content of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Letter {
     /// At most [`LONGEST_TEXT`] bytes.
@@ -66,7 +66,7 @@ pub struct Letter {
     pub summary: Option<String>,
 }
 
-/// What a message is called: a UUID.
+/// The ID of a message: a UUID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MessageId(Uuid);
 
@@ -76,19 +76,19 @@ impl fmt::Display for MessageId {
     }
 }
 
-/// Messages to be read.
+/// Unread messages.
 #[derive(Debug)]
 pub struct Unread {
-    /// The oldest.
+    /// The oldest messages.
     pub messages: Vec<Envelope>,
-    /// How many more there are.
+    /// The number of unread messages that are left.
     pub remaining: usize,
-    /// What marks them as read.
+    /// The receipts that mark them as read.
     pub receipts: Vec<Receipt>,
 }
 
-/// That a message was given to somebody. It finds the message also when the inbox
-/// has been written again since.
+/// The receipt of a delivered message. It identifies the message also after the inbox was
+/// rewritten.
 #[derive(Debug, Clone)]
 pub struct Receipt {
     /// The name of the inbox's file.
@@ -97,7 +97,7 @@ pub struct Receipt {
 }
 
 impl Mailroom {
-    /// The mail below a home directory: that which `ATM_HOME` names, or else the user's.
+    /// The mail below a home directory: `ATM_HOME`, or else the user's home.
     #[must_use]
     pub fn new(home: &Path) -> Self {
         Self {
@@ -109,17 +109,16 @@ impl Mailroom {
     ///
     /// # Errors
     ///
-    /// [`MailError`], for one if there is no such team.
+    /// [`MailError`], for example if there is no such team.
     pub fn members(&self, team: &TeamName) -> Result<Vec<AgentName>, MailError> {
         self.team(team)?.members()
     }
 
-    /// Whether a team has a member of that name who is said to be there, or of whom
-    /// nothing is said.
+    /// Whether a team has a member of that name that is not marked as absent.
     ///
     /// # Errors
     ///
-    /// [`MailError`], for one if there is no such team.
+    /// [`MailError`], for example if there is no such team.
     pub fn is_active(&self, team: &TeamName, agent: &AgentName) -> Result<bool, MailError> {
         self.team(team)?.is_active(agent)
     }
@@ -133,8 +132,8 @@ impl Mailroom {
         self.team(team)?.check(agent).map(drop)
     }
 
-    /// Sends a message to a member of a team. When this returns its name, the
-    /// message is on the disk.
+    /// Sends a message to a member of a team. When this returns the message's ID, the message is on
+    /// the disk.
     ///
     /// # Errors
     ///
@@ -152,8 +151,8 @@ impl Mailroom {
         deliver(&found, from, to, letter)
     }
 
-    /// Sends a message to every member of a team but the sender, in their order, and
-    /// says of each how it went.
+    /// Sends a message to every member of a team but the sender, in their order, and returns the
+    /// result for each.
     ///
     /// # Errors
     ///
@@ -178,8 +177,7 @@ impl Mailroom {
             .collect())
     }
 
-    /// The oldest messages that a member hasn't read. They stay unread until
-    /// [`Mailroom::mark_read`].
+    /// The oldest unread messages of a member. They stay unread until [`Mailroom::mark_read`].
     ///
     /// # Errors
     ///
@@ -188,29 +186,29 @@ impl Mailroom {
         &self,
         agent: &AgentName,
         team: &TeamName,
-        reading: Reading,
+        limits: ReadLimits,
     ) -> Result<Unread, MailError> {
-        self.look(agent, team, |files, inboxes| {
-            let taken = inbox::take(inboxes, reading);
-            let marks = taken.marks.into_iter();
+        self.with_inboxes(agent, team, |files, inboxes| {
+            let batch = inbox::oldest_unread(inboxes, limits);
+            let marks = batch.marks.into_iter();
             let receipts = marks.filter_map(|(inbox, mark)| {
                 let file = files.get(inbox)?.clone();
                 Some(Receipt { file, mark })
             });
             Unread {
-                messages: taken.messages,
-                remaining: taken.remaining,
+                messages: batch.messages,
+                remaining: batch.remaining,
                 receipts: receipts.collect(),
             }
         })
     }
 
-    /// Marks messages as read that were given to somebody, and says how many were
-    /// marked: not those that somebody else has marked or removed since.
+    /// Marks delivered messages as read, and returns how many were marked: not those that another
+    /// process has marked or removed since.
     ///
     /// # Errors
     ///
-    /// [`MailError`]. With mail from other hosts, some may be marked all the same.
+    /// [`MailError`]. With mail from other hosts, some messages may be marked nevertheless.
     pub fn mark_read(
         &self,
         agent: &AgentName,
@@ -229,17 +227,17 @@ impl Mailroom {
         Ok(count)
     }
 
-    /// How many messages a member hasn't read, and from whom.
+    /// The number of a member's unread messages, and their senders.
     ///
     /// # Errors
     ///
     /// [`MailError`].
-    pub fn pending(&self, agent: &AgentName, team: &TeamName) -> Result<Pending, MailError> {
-        self.look(agent, team, |_, inboxes| inbox::pending(inboxes))
+    pub fn pending(&self, agent: &AgentName, team: &TeamName) -> Result<PendingMail, MailError> {
+        self.with_inboxes(agent, team, |_, inboxes| inbox::pending(inboxes))
     }
 
-    /// Something that is different when a member's mail may have changed. It costs
-    /// a look at the directory, not at the mail.
+    /// A fingerprint that differs when a member's mail may have changed. It costs a look at the
+    /// directory, not at the mail.
     #[must_use]
     pub fn fingerprint(&self, agent: &AgentName, team: &TeamName) -> Fingerprint {
         let team = self.team(team);
@@ -251,7 +249,7 @@ impl Mailroom {
     }
 
     /// Reads all inboxes of a member; `find` is given their names too.
-    fn look<T>(
+    fn with_inboxes<T>(
         &self,
         agent: &AgentName,
         team: &TeamName,
@@ -259,7 +257,7 @@ impl Mailroom {
     ) -> Result<T, MailError> {
         let team = self.team(team)?;
         let files = team.inboxes_of(agent)?;
-        settled(|| {
+        retry_while_malformed(|| {
             let mut texts = Vec::new();
             for file in &files {
                 let path = team.inbox(file)?;
@@ -300,8 +298,8 @@ fn deliver(
     let _lock = InboxLock::take(&path)?;
     let id = MessageId(Uuid::new_v4());
     let other_team = from.team.clone().filter(|own| *own != team.name);
-    // The time is taken under the lock: `atm read` shows only what is later than
-    // what it has shown.
+    // The time is taken under the lock: `atm read` shows only messages that are later than those it
+    // has shown.
     let now = SystemTime::now();
     let message = NewMessage::new(
         from.identity.clone(),
@@ -311,10 +309,10 @@ fn deliver(
     )
     .summary(letter.summary.clone())
     .source_team(other_team);
-    replace(&path, LARGEST_INBOX, |seen| {
-        let text = match seen {
-            Seen::Now(now) => parse(&path, now)?.append(&message),
-            Seen::Collision {
+    replace(&path, LARGEST_INBOX, |state| {
+        let text = match state {
+            FileState::Current(now) => parse(&path, now)?.append(&message),
+            FileState::Collision {
                 before,
                 ours,
                 found,
@@ -336,13 +334,13 @@ fn deliver(
 fn mark(path: &Path, marks: &[&Mark]) -> Result<usize, MailError> {
     let _lock = InboxLock::take(path)?;
     let mut count = 0;
-    replace(path, LARGEST_INBOX, |seen| match seen {
-        Seen::Now(now) => {
+    replace(path, LARGEST_INBOX, |state| match state {
+        FileState::Current(now) => {
             let marked = parse(path, now)?.mark(marks.iter().copied());
             count = marked.count;
             Ok(marked.text.map(String::into_bytes))
         }
-        Seen::Collision {
+        FileState::Collision {
             before,
             ours,
             found,

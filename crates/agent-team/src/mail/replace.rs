@@ -1,13 +1,12 @@
-//! Replacing a file that others write too.
+//! Replaces a file that other programs write too.
 //!
-//! The new text goes into a draft beside the file, and the two change places in one
-//! step: whoever opens the file at any time finds all of the old or all of the new
-//! text, also after a crash. What was taken away is then compared with what the new
-//! text was made from. Where it is something else, somebody has written in spite of
-//! the locks; the two are merged, and the same is done again.
+//! The new text is written to a draft beside the file, and the two are exchanged in one step: a
+//! reader finds the whole old or the whole new text at any time, also after a crash. The replaced
+//! text is then compared with the text that the new one was made from. If they differ, another
+//! program has written in spite of the locks; the two are merged, and the exchange is repeated.
 //!
-//! Where places can't be changed in one step (not on Linux, or on a file system that
-//! can't), the file is read once more just before the draft is given its name.
+//! Where the system or the file system does not support the exchange, the file is read once more
+//! just before the draft is renamed to it.
 #![expect(
     clippy::disallowed_methods,
     reason = "new files beside the one that they replace, and directories"
@@ -24,62 +23,61 @@ use std::time::{Duration, Instant};
 use super::MailError;
 use super::file::{Contents, read};
 
-/// How often in a row somebody may write in spite of the locks.
-const ROUNDS: usize = 100;
+/// The most concurrent writes in a row that are merged.
+const MAX_ROUNDS: usize = 100;
 
-/// How long a file may be half written by somebody who doesn't replace it as a
-/// whole.
-const SETTLING: Duration = Duration::from_millis(500);
+/// The longest time for which a file may be incomplete while another program writes it in place.
+const SETTLE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Between two looks at such a file.
+/// The pause between two reads of such a file.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A file that is new.
-const MODE: u32 = 0o600;
+/// The mode of a new file.
+const NEW_FILE_MODE: u32 = 0o600;
 
-/// What a new text is made from.
-pub(super) enum Seen<'a> {
+/// The state of the file from which a new text is made.
+pub(super) enum FileState<'a> {
     /// The file as it is; empty if there is none.
-    Now(&'a [u8]),
-    /// Somebody wrote in spite of the locks.
+    Current(&'a [u8]),
+    /// Another program wrote in spite of the locks.
     Collision {
-        /// What we thought was there.
+        /// The text that we read.
         before: &'a [u8],
-        /// What we put in its place, and what is there now.
+        /// The text that we wrote, which is in the file now.
         ours: &'a [u8],
-        /// What we took away.
+        /// The text that we replaced.
         found: &'a [u8],
     },
 }
 
-/// What makes a new text from what was seen; `None` if nothing is to be written.
-pub(super) trait Change: FnMut(Seen<'_>) -> Result<Option<Vec<u8>>, MailError> {}
+/// Makes a new text from the state of the file; `None` writes nothing.
+pub(super) trait Change: FnMut(FileState<'_>) -> Result<Option<Vec<u8>>, MailError> {}
 
-impl<F: FnMut(Seen<'_>) -> Result<Option<Vec<u8>>, MailError>> Change for F {}
+impl<F: FnMut(FileState<'_>) -> Result<Option<Vec<u8>>, MailError>> Change for F {}
 
-/// Replaces a file, which the caller has locked, by what `change` makes of it. It is
-/// tried again for a moment if it can't be understood: somebody may be at it.
+/// Replaces a file, which the caller has locked, by the text that `change` makes of it. A file that
+/// can't be parsed is read again for a moment, as another program may be writing it.
 pub(super) fn replace(path: &Path, limit: u64, mut change: impl Change) -> Result<(), MailError> {
-    let file = Replaced { path, limit };
-    for _ in 0..ROUNDS {
-        let (before, ours) = settled(|| {
+    let file = Replacement { path, limit };
+    for _ in 0..MAX_ROUNDS {
+        let (before, ours) = retry_while_malformed(|| {
             let before = read(path, limit)?;
             let bytes = before.as_ref().map_or(&[][..], |before| &before.bytes);
-            let ours = change(Seen::Now(bytes))?;
+            let ours = change(FileState::Current(bytes))?;
             Ok((before, ours))
         })?;
         let Some(ours) = ours else { return Ok(()) };
-        let mode = before.as_ref().map_or(MODE, |before| before.mode);
+        let mode = before.as_ref().map_or(NEW_FILE_MODE, |before| before.mode);
         let draft = file.draft(0);
         file.write(&draft, &ours, mode)?;
-        match file.put(&draft, before.as_ref())? {
-            Put::Done => return sync_directory(path),
-            Put::Exchanged => {
+        match file.install(&draft, before.as_ref())? {
+            DraftOutcome::Installed => return sync_directory(path),
+            DraftOutcome::Exchanged => {
                 let before = before.map_or_else(Vec::new, |before| before.bytes);
-                file.settle(before, ours, mode, &mut change)?;
+                file.merge_collisions(before, ours, mode, &mut change)?;
                 return sync_directory(path);
             }
-            Put::Changed => {}
+            DraftOutcome::FileChanged => {}
         }
     }
     let _ = fs::remove_file(file.draft(0));
@@ -89,14 +87,16 @@ pub(super) fn replace(path: &Path, limit: u64, mut change: impl Change) -> Resul
     })
 }
 
-/// Tries again for a moment while a file can't be understood.
-pub(super) fn settled<T>(look: impl FnMut() -> Result<T, MailError>) -> Result<T, MailError> {
+/// Tries again for a moment while a file can't be parsed.
+pub(super) fn retry_while_malformed<T>(
+    look: impl FnMut() -> Result<T, MailError>,
+) -> Result<T, MailError> {
     let mut look = look;
     let begin = Instant::now();
     loop {
         match look() {
             Err(MailError::BadInbox { .. } | MailError::BadRoster { .. })
-                if begin.elapsed() < SETTLING =>
+                if begin.elapsed() < SETTLE_TIMEOUT =>
             {
                 thread::sleep(PAUSE);
             }
@@ -105,24 +105,24 @@ pub(super) fn settled<T>(look: impl FnMut() -> Result<T, MailError>) -> Result<T
     }
 }
 
-/// What became of a draft.
-enum Put {
-    /// It is the file.
-    Done,
-    /// It is the file, and what was the file is the draft.
+/// The result of installing a draft.
+enum DraftOutcome {
+    /// The draft is the file now.
+    Installed,
+    /// The draft and the file were exchanged.
     Exchanged,
-    /// Somebody has made, removed or changed the file.
-    Changed,
+    /// Another program has created, removed or changed the file.
+    FileChanged,
 }
 
-struct Replaced<'a> {
+struct Replacement<'a> {
     path: &'a Path,
     limit: u64,
 }
 
-impl Replaced<'_> {
-    /// A draft; there are two by turns. The names don't end as inboxes do, and are
-    /// always the same, so that the next writer clears up after one that died.
+impl Replacement<'_> {
+    /// The path of a draft; two alternate. The names do not have the extension of inboxes, and are
+    /// always the same, so that the next writer cleans up after one that died.
     fn draft(&self, round: usize) -> PathBuf {
         let mut name = OsString::from(".");
         name.push(self.path.file_name().unwrap_or_default());
@@ -134,7 +134,7 @@ impl Replaced<'_> {
         self.path.with_file_name(name)
     }
 
-    /// Writes a draft, unless nobody would read it afterwards.
+    /// Writes a draft, unless it is too large to be read afterwards.
     fn write(&self, draft: &Path, bytes: &[u8], mode: u32) -> Result<(), MailError> {
         let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         match length > self.limit {
@@ -147,45 +147,49 @@ impl Replaced<'_> {
         }
     }
 
-    fn put(&self, draft: &Path, before: Option<&Contents>) -> Result<Put, MailError> {
+    fn install(&self, draft: &Path, before: Option<&Contents>) -> Result<DraftOutcome, MailError> {
         let step = match before {
             Some(_) => step::exchange(draft, self.path),
             None => step::give_name(draft, self.path),
         };
         match (step, before) {
-            (Ok(()), Some(_)) => Ok(Put::Exchanged),
-            (Ok(()), None) => Ok(Put::Done),
-            (Err(step::Failure::Changed), _) => Ok(Put::Changed),
-            (Err(step::Failure::Unable), _) => self.put_carefully(draft, before),
-            (Err(step::Failure::Other(error)), _) => Err(MailError::of(self.path)(error)),
+            (Ok(()), Some(_)) => Ok(DraftOutcome::Exchanged),
+            (Ok(()), None) => Ok(DraftOutcome::Installed),
+            (Err(step::StepError::Changed), _) => Ok(DraftOutcome::FileChanged),
+            (Err(step::StepError::Unsupported), _) => self.install_by_rename(draft, before),
+            (Err(step::StepError::Other(error)), _) => Err(MailError::of(self.path)(error)),
         }
     }
 
-    fn put_carefully(&self, draft: &Path, before: Option<&Contents>) -> Result<Put, MailError> {
+    fn install_by_rename(
+        &self,
+        draft: &Path,
+        before: Option<&Contents>,
+    ) -> Result<DraftOutcome, MailError> {
         if read(self.path, self.limit)?.as_ref() != before {
-            return Ok(Put::Changed);
+            return Ok(DraftOutcome::FileChanged);
         }
         fs::rename(draft, self.path).map_err(MailError::of(self.path))?;
-        Ok(Put::Done)
+        Ok(DraftOutcome::Installed)
     }
 
-    /// Merges until what was taken away is what was thought to be there.
-    fn settle(
+    /// Merges until the replaced text is the one that was read.
+    fn merge_collisions(
         &self,
         mut before: Vec<u8>,
         mut ours: Vec<u8>,
         mode: u32,
         change: &mut impl Change,
     ) -> Result<(), MailError> {
-        for round in 0..ROUNDS {
-            let taken = self.draft(round);
-            let merged = settled(|| {
-                let found = read(&taken, self.limit)?.map_or_else(Vec::new, |found| found.bytes);
+        for round in 0..MAX_ROUNDS {
+            let previous = self.draft(round);
+            let merged = retry_while_malformed(|| {
+                let found = read(&previous, self.limit)?.map_or_else(Vec::new, |found| found.bytes);
                 if found == before {
                     return Ok(None);
                 }
                 let (before, ours, found) = (&before[..], &ours[..], &found[..]);
-                change(Seen::Collision {
+                change(FileState::Collision {
                     before,
                     ours,
                     found,
@@ -199,29 +203,29 @@ impl Replaced<'_> {
             });
             let merged = match merged {
                 Ok(Some(merged)) => merged,
-                Ok(None) => return fs::remove_file(&taken).map_err(MailError::of(&taken)),
+                Ok(None) => return fs::remove_file(&previous).map_err(MailError::of(&previous)),
                 Err(error) => {
-                    // It can't be merged, so it is put back as it was.
-                    let _ = step::exchange(&taken, self.path);
-                    let _ = fs::remove_file(&taken);
+                    // The text can't be merged, so it is restored.
+                    let _ = step::exchange(&previous, self.path);
+                    let _ = fs::remove_file(&previous);
                     return Err(error);
                 }
             };
             match step::exchange(&draft, self.path) {
                 Ok(()) => {}
-                // Somebody has removed the file with all that was in it.
-                Err(step::Failure::Changed) => {
+                // Another program has removed the file.
+                Err(step::StepError::Changed) => {
                     fs::rename(&draft, self.path).map_err(MailError::of(self.path))?;
-                    return fs::remove_file(&taken).map_err(MailError::of(&taken));
+                    return fs::remove_file(&previous).map_err(MailError::of(&previous));
                 }
-                Err(step::Failure::Unable) => return Err(self.unsettled(round)),
-                Err(step::Failure::Other(error)) => return Err(MailError::of(self.path)(error)),
+                Err(step::StepError::Unsupported) => return Err(self.unsettled(round)),
+                Err(step::StepError::Other(error)) => return Err(MailError::of(self.path)(error)),
             }
-            fs::remove_file(&taken).map_err(MailError::of(&taken))?;
+            fs::remove_file(&previous).map_err(MailError::of(&previous))?;
             before = ours;
             ours = merged;
         }
-        Err(self.unsettled(ROUNDS))
+        Err(self.unsettled(MAX_ROUNDS))
     }
 
     fn unsettled(&self, round: usize) -> MailError {
@@ -232,9 +236,9 @@ impl Replaced<'_> {
     }
 }
 
-/// Writes a draft down to the disk.
+/// Writes a draft and syncs it.
 fn write(draft: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    // What one who died has left may be of another mode, or a link.
+    // The draft of a writer that died may have another mode, or be a link.
     match fs::remove_file(draft) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -242,23 +246,23 @@ fn write(draft: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let file = OpenOptions::new()
         .write(true)
         .create_new(true)
-        .mode(MODE)
+        .mode(NEW_FILE_MODE)
         .open(draft)?;
-    fill(file, bytes, mode).inspect_err(|_| {
-        // On a full disk it is in the way; should it stay, the next one removes it.
+    write_content(file, bytes, mode).inspect_err(|_| {
+        // The draft takes space on a full disk. If it stays, the next writer removes it.
         let _ = fs::remove_file(draft);
     })
 }
 
-fn fill(mut file: File, bytes: &[u8], mode: u32) -> io::Result<()> {
+fn write_content(mut file: File, bytes: &[u8], mode: u32) -> io::Result<()> {
     file.write_all(bytes)?;
-    if mode != MODE {
+    if mode != NEW_FILE_MODE {
         file.set_permissions(fs::Permissions::from_mode(mode))?;
     }
     file.sync_data()
 }
 
-/// The names in a directory are on the disk only after this.
+/// Syncs the directory, so that the new name of the file is on the disk.
 fn sync_directory(path: &Path) -> Result<(), MailError> {
     let directory = path.parent().unwrap_or(path);
     let synced = File::open(directory).and_then(|directory| directory.sync_all());
@@ -273,11 +277,11 @@ mod step {
         not(all(target_os = "linux", target_env = "gnu")),
         expect(dead_code, reason = "nothing is tried there")
     )]
-    pub(super) enum Failure {
-        /// The file isn't there, or there already.
+    pub(super) enum StepError {
+        /// The file is missing, or exists already.
         Changed,
-        /// The system or the file system can't do that.
-        Unable,
+        /// The system or the file system does not support the step.
+        Unsupported,
         Other(io::Error),
     }
 
@@ -290,21 +294,21 @@ mod step {
         use nix::errno::Errno;
         use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
-        use super::Failure;
+        use super::StepError;
 
-        pub(in super::super) fn exchange(draft: &Path, file: &Path) -> Result<(), Failure> {
+        pub(in super::super) fn exchange(draft: &Path, file: &Path) -> Result<(), StepError> {
             rename(draft, file, RenameFlags::RENAME_EXCHANGE)
         }
 
-        pub(in super::super) fn give_name(draft: &Path, file: &Path) -> Result<(), Failure> {
+        pub(in super::super) fn give_name(draft: &Path, file: &Path) -> Result<(), StepError> {
             rename(draft, file, RenameFlags::RENAME_NOREPLACE)
         }
 
-        fn rename(draft: &Path, file: &Path, flags: RenameFlags) -> Result<(), Failure> {
+        fn rename(draft: &Path, file: &Path, flags: RenameFlags) -> Result<(), StepError> {
             renameat2(AT_FDCWD, draft, AT_FDCWD, file, flags).map_err(|errno| match errno {
-                Errno::ENOENT | Errno::EEXIST => Failure::Changed,
-                Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP => Failure::Unable,
-                errno => Failure::Other(errno.into()),
+                Errno::ENOENT | Errno::EEXIST => StepError::Changed,
+                Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP => StepError::Unsupported,
+                errno => StepError::Other(errno.into()),
             })
         }
     }
@@ -313,14 +317,14 @@ mod step {
     mod system {
         use std::path::Path;
 
-        use super::Failure;
+        use super::StepError;
 
-        pub(in super::super) fn exchange(_: &Path, _: &Path) -> Result<(), Failure> {
-            Err(Failure::Unable)
+        pub(in super::super) fn exchange(_: &Path, _: &Path) -> Result<(), StepError> {
+            Err(StepError::Unsupported)
         }
 
-        pub(in super::super) fn give_name(_: &Path, _: &Path) -> Result<(), Failure> {
-            Err(Failure::Unable)
+        pub(in super::super) fn give_name(_: &Path, _: &Path) -> Result<(), StepError> {
+            Err(StepError::Unsupported)
         }
     }
 }
@@ -341,10 +345,10 @@ mod tests {
     /// after the file has been read and each time it has been merged.
     fn run(path: &Path, mut meanwhile: impl FnMut(usize)) -> (usize, Result<(), MailError>) {
         let mut collisions = 0;
-        let replaced = replace(path, LIMIT, |seen| {
-            let text = match seen {
-                Seen::Now(now) => [now, b"o"].concat(),
-                Seen::Collision { found, .. } => {
+        let replaced = replace(path, LIMIT, |state| {
+            let text = match state {
+                FileState::Current(now) => [now, b"o"].concat(),
+                FileState::Collision { found, .. } => {
                     collisions += 1;
                     [found, b"m"].concat()
                 }
@@ -356,10 +360,10 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_made_and_changed() {
+    fn file_is_created_and_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("f");
-        // What one who died has left.
+        // Left behind by a writer that died.
         fs::write(directory.path().join(".f.new"), "half").unwrap();
         run(&path, |_| {}).1.unwrap();
         run(&path, |_| {}).1.unwrap();
@@ -370,7 +374,7 @@ mod tests {
 
     #[test]
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    fn what_somebody_wrote_in_between_is_merged() {
+    fn concurrent_write_is_merged() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("f");
         fs::write(&path, "").unwrap();
@@ -386,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_comes_or_goes_in_between_is_looked_at_again() {
+    fn file_created_or_removed_meanwhile_is_read_again() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("f");
         let mut first = true;
@@ -408,37 +412,37 @@ mod tests {
     }
 
     #[test]
-    fn without_an_exchange_the_file_is_looked_at_once_more() {
+    fn file_is_read_again_where_exchange_is_unsupported() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("f");
         let draft = directory.path().join("d");
         fs::write(&path, "before").unwrap();
         let before = read(&path, LIMIT).unwrap();
-        let file = Replaced {
+        let file = Replacement {
             path: &path,
             limit: LIMIT,
         };
         for (now, is_put) in [("they", false), ("before", true)] {
             fs::write(&path, now).unwrap();
             fs::write(&draft, "ours").unwrap();
-            let put = file.put_carefully(&draft, before.as_ref()).unwrap();
-            assert_eq!(matches!(put, Put::Done), is_put);
+            let install = file.install_by_rename(&draft, before.as_ref()).unwrap();
+            assert_eq!(matches!(install, DraftOutcome::Installed), is_put);
         }
         assert_eq!(fs::read_to_string(&path).unwrap(), "ours");
     }
 
     #[test]
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    fn what_cannot_be_merged_is_put_back() {
+    fn unmergeable_content_is_restored() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("f");
         fs::write(&path, "they").unwrap();
-        let replaced = replace(&path, LIMIT, |seen| match seen {
-            Seen::Now(_) => {
+        let replaced = replace(&path, LIMIT, |state| match state {
+            FileState::Current(_) => {
                 fs::write(&path, "odd").unwrap();
                 Ok(Some(b"ours".to_vec()))
             }
-            Seen::Collision { .. } => Err(MailError::NoFile { path: path.clone() }),
+            FileState::Collision { .. } => Err(MailError::NoFile { path: path.clone() }),
         });
         replaced.unwrap_err();
         assert_eq!(fs::read_to_string(&path).unwrap(), "odd");
@@ -446,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_that_is_too_large_to_be_read() {
+    fn content_over_the_read_limit_is_not_written() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("f");
         let replaced = replace(&path, LIMIT, |_| Ok(Some(vec![b'x'; 1001])));
@@ -459,7 +463,7 @@ mod tests {
 
     #[test]
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    fn who_never_stops_writing_is_told_of() {
+    fn endless_concurrent_writes_are_reported() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("f");
         fs::write(&path, "").unwrap();
@@ -471,6 +475,9 @@ mod tests {
         let Err(MailError::Unsettled { kept, .. }) = replaced else {
             panic!("{replaced:?}");
         };
-        assert_eq!(fs::read_to_string(kept).unwrap(), (ROUNDS + 1).to_string());
+        assert_eq!(
+            fs::read_to_string(kept).unwrap(),
+            (MAX_ROUNDS + 1).to_string()
+        );
     }
 }

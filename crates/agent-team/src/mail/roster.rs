@@ -1,7 +1,7 @@
-//! Joining a team and leaving it as it was.
+//! Joins a team, and leaves it as it was.
 //!
-//! What is to be restored is noted in a file before anything is changed, so that it
-//! is known also after a crash.
+//! A note of the state to restore is written before anything is changed, so that it survives a
+//! crash.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -11,22 +11,22 @@ use serde::{Deserialize, Serialize};
 
 use super::file::read;
 use super::lock::FileLock;
-use super::place::{LARGEST_ROSTER, Team};
-use super::replace::{self, Seen};
+use super::replace::{self, FileState};
+use super::team::{LARGEST_ROSTER, Team};
 use super::{MailError, Mailroom};
 use crate::logic::roster::{NewMember, Roster};
 use crate::logic::{AgentName, TeamName};
 
-/// What kind of agent we say that we are.
+/// The agent type of our members.
 const AGENT_TYPE: &str = "codex-mcp";
 
 /// The largest note, in bytes.
 const LARGEST_NOTE: u64 = 64 * 1024;
 
-/// Who joins.
+/// A member that joins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Membership<'a> {
-    /// Under which name.
+    /// The name of the member.
     pub agent: &'a AgentName,
     /// The model it works with, for others to see.
     pub model: &'a str,
@@ -34,64 +34,63 @@ pub struct Membership<'a> {
     pub cwd: &'a Path,
 }
 
-/// How somebody joined.
+/// The result of joining.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Joined {
+pub enum JoinOutcome {
     /// The team had no such member.
     Added,
-    /// It had, and the member is said to be there now.
+    /// The team had the member, which is marked as present now.
     Present,
-    /// It had, and somebody said already that the member is there.
+    /// The team had the member, which was marked as present already.
     Active,
 }
 
-/// How somebody left.
+/// The result of leaving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
-    /// The entry that was added is gone.
+pub enum LeaveOutcome {
+    /// The added entry was removed.
     Removed,
-    /// The entry is as it was.
+    /// The entry was restored.
     Restored,
     /// There was nothing to restore: no note, no team, or no such entry.
     Nothing,
 }
 
-/// What is to be restored.
+/// The note of the state to restore.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Note {
+struct RestoreNote {
     team: TeamName,
     agent: AgentName,
-    former: Former,
+    former: FormerEntry,
 }
 
-/// What there was before.
+/// The former entry of the member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-enum Former {
-    /// No entry. The one that we added says that it joined at this time, in
-    /// milliseconds since 1970.
+enum FormerEntry {
+    /// The member had no entry. The added one has this joining time, in milliseconds since 1970.
     Absent(u64),
-    /// One with this `isActive`, as JSON.
+    /// The member had an entry with this `isActive`, as JSON.
     Active(Option<String>),
 }
 
 impl Mailroom {
-    /// Enters a member into a team as one that is there. `note` is a file of the
-    /// member's own in a directory that is there; it is written first, and says what
-    /// [`Mailroom::leave`] is to restore, also if that is called by a later process.
+    /// Adds a member to a team, marked as present. `note` is a file of the member's own in an
+    /// existing directory; it is written first, and tells [`Mailroom::leave`] what to restore, also
+    /// in a later process.
     ///
     /// # Errors
     ///
-    /// [`MailError`], for one if there is no such team.
+    /// [`MailError`], for example if there is no such team.
     pub fn join(
         &self,
         team: &TeamName,
         member: &Membership<'_>,
         note: &Path,
-    ) -> Result<Joined, MailError> {
+    ) -> Result<JoinOutcome, MailError> {
         let known = read_note(note)?;
-        let is_same = |known: &Note| known.team == *team && known.agent == *member.agent;
+        let is_same = |known: &RestoreNote| known.team == *team && known.agent == *member.agent;
         let known = match known {
             Some(known) if !is_same(&known) => {
                 self.leave(note)?;
@@ -102,25 +101,25 @@ impl Mailroom {
         let found = self.team(team)?;
         let new = new_member(team, member);
         let _lock = FileLock::take(&found.config().with_extension("lock"))?;
-        let mut joined = Joined::Present;
-        change(&found, |roster, look| {
-            if let Look::First = look {
+        let mut joined = JoinOutcome::Present;
+        change(&found, |roster, attempt| {
+            if let Attempt::First = attempt {
                 let is_active = roster
                     .active(member.agent)
                     .is_some_and(|it| it.get() == "true");
                 if is_active && known.is_none() {
-                    joined = Joined::Active;
+                    joined = JoinOutcome::Active;
                 }
                 let former = former(roster, &new, known.as_ref());
                 let (team, agent) = (team.clone(), member.agent.clone());
-                let noted = Note {
+                let noted = RestoreNote {
                     team,
                     agent,
                     former,
                 };
                 write_note(note, &noted)?;
                 if !roster.has(member.agent) {
-                    joined = Joined::Added;
+                    joined = JoinOutcome::Added;
                 }
             }
             Ok(match roster.has(member.agent) {
@@ -131,18 +130,18 @@ impl Mailroom {
         Ok(joined)
     }
 
-    /// Takes back what [`Mailroom::join`] did, by its note, and removes the note.
+    /// Undoes [`Mailroom::join`] by its note, and removes the note.
     ///
     /// # Errors
     ///
     /// [`MailError`]; then the note is still there.
-    pub fn leave(&self, note: &Path) -> Result<Left, MailError> {
+    pub fn leave(&self, note: &Path) -> Result<LeaveOutcome, MailError> {
         let Some(known) = read_note(note)? else {
-            return Ok(Left::Nothing);
+            return Ok(LeaveOutcome::Nothing);
         };
         let left = match self.team(&known.team) {
             Ok(team) => restore(&team, &known)?,
-            Err(MailError::UnknownTeam { .. }) => Left::Nothing,
+            Err(MailError::UnknownTeam { .. }) => LeaveOutcome::Nothing,
             Err(error) => return Err(error),
         };
         fs::remove_file(note).map_err(MailError::of(note))?;
@@ -150,75 +149,80 @@ impl Mailroom {
     }
 }
 
-fn restore(team: &Team, note: &Note) -> Result<Left, MailError> {
+fn restore(team: &Team, note: &RestoreNote) -> Result<LeaveOutcome, MailError> {
     let _lock = FileLock::take(&team.config().with_extension("lock"))?;
-    let mut left = Left::Nothing;
+    let mut left = LeaveOutcome::Nothing;
     change(team, |roster, _| {
         let (now, text) = match &note.former {
-            // Unless it is somebody else's by now.
-            Former::Absent(joined) if roster.joined_at(&note.agent) == Some(*joined) => {
-                (Left::Removed, roster.without(&note.agent))
+            // Not an entry that another process has written since.
+            FormerEntry::Absent(joined) if roster.joined_at(&note.agent) == Some(*joined) => {
+                (LeaveOutcome::Removed, roster.without(&note.agent))
             }
-            Former::Absent(_) => (Left::Nothing, None),
-            Former::Active(active) => {
+            FormerEntry::Absent(_) => (LeaveOutcome::Nothing, None),
+            FormerEntry::Active(active) => {
                 let text = roster.with_active(&note.agent, active.as_deref());
-                (Left::Restored, text)
+                (LeaveOutcome::Restored, text)
             }
         };
-        left = if text.is_some() { now } else { Left::Nothing };
+        left = if text.is_some() {
+            now
+        } else {
+            LeaveOutcome::Nothing
+        };
         Ok(text)
     })?;
     Ok(left)
 }
 
-/// Whether the configuration is looked at for the first time.
-enum Look {
+/// Whether the configuration is changed for the first time.
+enum Attempt {
     First,
-    Again,
+    Retry,
 }
 
 /// Changes a team's configuration; the caller has locked it.
 fn change(
     team: &Team,
-    mut change: impl FnMut(&Roster<'_>, Look) -> Result<Option<String>, MailError>,
+    mut change: impl FnMut(&Roster<'_>, Attempt) -> Result<Option<String>, MailError>,
 ) -> Result<(), MailError> {
     let path = team.config();
-    replace::replace(&path, LARGEST_ROSTER, |seen| {
-        let (bytes, look) = match seen {
-            Seen::Now(now) => (now, Look::First),
-            // Who wrote without the lock didn't know of our change: it is made again.
-            Seen::Collision { found, .. } => (found, Look::Again),
+    replace::replace(&path, LARGEST_ROSTER, |state| {
+        let (bytes, attempt) = match state {
+            FileState::Current(now) => (now, Attempt::First),
+            // A program that wrote without the lock did not know of our change, so it is made
+            // again.
+            FileState::Collision { found, .. } => (found, Attempt::Retry),
         };
         let roster = Roster::parse(bytes).map_err(|error| MailError::BadRoster {
             path: path.clone(),
             error,
         })?;
-        let is_again = matches!(look, Look::Again);
-        Ok(match change(&roster, look)? {
-            Some(text) if is_again || text.as_bytes() != bytes.trim_ascii() => {
+        let is_retry = matches!(attempt, Attempt::Retry);
+        Ok(match change(&roster, attempt)? {
+            Some(text) if is_retry || text.as_bytes() != bytes.trim_ascii() => {
                 Some(text.into_bytes())
             }
-            // What was found has to go back into its place.
-            None if is_again => Some(bytes.to_owned()),
+            // The text that was replaced has to be restored.
+            None if is_retry => Some(bytes.to_owned()),
             _ => None,
         })
     })
 }
 
-/// What there was before us, given what an earlier process of ours noted that may
-/// not have come to restore it.
-fn former(roster: &Roster<'_>, new: &NewMember, known: Option<&Note>) -> Former {
+/// The former entry, from the roster and from the note of an earlier process that has not restored
+/// it.
+fn former(roster: &Roster<'_>, new: &NewMember, known: Option<&RestoreNote>) -> FormerEntry {
     if !roster.has(&new.name) {
-        return Former::Absent(new.joined_at);
+        return FormerEntry::Absent(new.joined_at);
     }
     match known.map(|known| &known.former) {
-        Some(Former::Absent(joined)) if roster.joined_at(&new.name) == Some(*joined) => {
-            Former::Absent(*joined)
+        Some(FormerEntry::Absent(joined)) if roster.joined_at(&new.name) == Some(*joined) => {
+            FormerEntry::Absent(*joined)
         }
-        Some(Former::Active(active)) => Former::Active(active.clone()),
+        Some(FormerEntry::Active(active)) => FormerEntry::Active(active.clone()),
         _ => {
             let active = roster.active(&new.name);
-            Former::Active(active.map(|active| active.get().to_owned()))
+            FormerEntry::Active(active.map(|active| active.get().to_owned()))
         }
     }
 }
@@ -238,7 +242,7 @@ fn new_member(team: &TeamName, member: &Membership<'_>) -> NewMember {
     }
 }
 
-fn read_note(path: &Path) -> Result<Option<Note>, MailError> {
+fn read_note(path: &Path) -> Result<Option<RestoreNote>, MailError> {
     let Some(file) = read(path, LARGEST_NOTE)? else {
         return Ok(None);
     };
@@ -249,11 +253,11 @@ fn read_note(path: &Path) -> Result<Option<Note>, MailError> {
     })
 }
 
-fn write_note(path: &Path, note: &Note) -> Result<(), MailError> {
+fn write_note(path: &Path, note: &RestoreNote) -> Result<(), MailError> {
     let written = serde_json::to_vec(note).map_err(io::Error::from);
     let bytes = written.map_err(MailError::of(path))?;
-    replace::replace(path, LARGEST_NOTE, |seen| match seen {
-        Seen::Now(now) if now == bytes => Ok(None),
+    replace::replace(path, LARGEST_NOTE, |state| match state {
+        FileState::Current(now) if now == bytes => Ok(None),
         _ => Ok(Some(bytes.clone())),
     })
 }

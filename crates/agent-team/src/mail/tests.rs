@@ -52,7 +52,7 @@ impl Stage {
     }
 
     fn unread(&self, agent_name: &str) -> Unread {
-        let reading = Reading {
+        let reading = ReadLimits {
             max_messages: 10,
             max_length: 4096,
         };
@@ -98,7 +98,7 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_message_goes_from_one_to_the_other_and_is_read_once() {
+fn message_is_delivered_and_read_once() {
     let stage = Stage::new();
     let empty = stage.room.fingerprint(&agent("lead"), &team("t"));
     let first = stage.send("lead", "one").unwrap();
@@ -134,7 +134,7 @@ fn a_message_goes_from_one_to_the_other_and_is_read_once() {
 }
 
 #[test]
-fn unknown_teams_and_agents_are_refused_and_nothing_is_made() {
+fn unknown_team_or_agent_is_refused_without_creating_files() {
     let stage = Stage::new();
     let refused = stage.send("nobody", "x").unwrap_err().to_string();
     assert_eq!(
@@ -167,7 +167,7 @@ fn unknown_teams_and_agents_are_refused_and_nothing_is_made() {
 }
 
 #[test]
-fn a_broadcast_goes_to_all_but_the_sender() {
+fn broadcast_reaches_all_but_the_sender() {
     let stage = Stage::new();
     let mut sender = codex();
     let sent = stage
@@ -177,7 +177,7 @@ fn a_broadcast_goes_to_all_but_the_sender() {
     let to: Vec<&str> = sent.iter().map(|(to, _)| to.as_str()).collect();
     assert_eq!(to, ["lead", "other"]);
     assert!(sent.iter().all(|(_, sent)| sent.is_ok()));
-    // There is one of that name in another team: it is somebody else.
+    // A member of that name in another team is another agent.
     sender.team = Some(team("u"));
     let sent = stage
         .room
@@ -189,7 +189,7 @@ fn a_broadcast_goes_to_all_but_the_sender() {
 }
 
 #[test]
-fn what_is_too_long_is_refused() {
+fn message_or_summary_over_the_limit_is_refused() {
     let stage = Stage::new();
     let long = "x".repeat(LONGEST_TEXT + 1);
     let refused = stage.send("lead", &long).unwrap_err();
@@ -227,7 +227,7 @@ fn what_is_too_long_is_refused() {
 }
 
 #[test]
-fn a_file_that_is_no_inbox_is_left_as_it_is() {
+fn malformed_inbox_is_left_unchanged() {
     let stage = Stage::new();
     for text in ["{}", "[{\"from\":", "\u{0}"] {
         stage.put("lead.json", text);
@@ -242,7 +242,7 @@ fn a_file_that_is_no_inbox_is_left_as_it_is() {
 }
 
 #[test]
-fn no_link_leads_out() {
+fn links_out_of_the_teams_directory_are_refused() {
     let outside = tempfile::tempdir().unwrap();
     let victim = outside.path().join("victim.json");
     fs::write(&victim, "[]").unwrap();
@@ -268,7 +268,7 @@ fn no_link_leads_out() {
 }
 
 #[test]
-fn a_pipe_is_not_waited_for() {
+fn pipe_in_place_of_an_inbox_is_refused() {
     let stage = Stage::new();
     stage.put("x.json", "[]");
     let mode = nix::sys::stat::Mode::S_IRWXU;
@@ -278,7 +278,7 @@ fn a_pipe_is_not_waited_for() {
 }
 
 #[test]
-fn the_mode_of_an_inbox_stays() {
+fn inbox_keeps_its_file_mode() {
     let stage = Stage::new();
     stage.put("lead.json", "[]");
     let path = stage.inbox("lead.json");
@@ -291,7 +291,7 @@ fn the_mode_of_an_inbox_stays() {
 }
 
 #[test]
-fn mail_from_other_hosts_is_read_and_marked_where_it_is() {
+fn mail_from_other_hosts_is_read_and_marked_in_its_own_file() {
     let stage = Stage::new();
     stage.team("t", &["lead", "codex", "lead.two"]);
     let from = |name: &str| json!([{"from": name, "text": name, "timestamp": "t"}]).to_string();
@@ -319,7 +319,7 @@ fn mail_from_other_hosts_is_read_and_marked_where_it_is() {
     assert_eq!(stage.unread("lead.two").messages.len(), 2);
 }
 
-fn join(stage: &Stage, name: &str) -> Joined {
+fn join(stage: &Stage, name: &str) -> JoinOutcome {
     let agent = agent(name);
     let membership = Membership {
         agent: &agent,
@@ -330,15 +330,15 @@ fn join(stage: &Stage, name: &str) -> Joined {
     stage.room.join(&team("t"), &membership, &note).unwrap()
 }
 
-fn leave(stage: &Stage) -> Left {
+fn leave(stage: &Stage) -> LeaveOutcome {
     stage.room.leave(&stage.home.path().join("note")).unwrap()
 }
 
 #[test]
-fn who_was_no_member_comes_and_goes_without_a_trace() {
+fn new_member_joins_and_leaves_without_a_trace() {
     let stage = Stage::new();
     let before = stage.config();
-    assert_eq!(join(&stage, "new"), Joined::Added);
+    assert_eq!(join(&stage, "new"), JoinOutcome::Added);
     let config: Value = serde_json::from_str(&stage.config()).unwrap();
     let entry = &config["members"][3];
     assert_eq!(entry["agentId"], "new@t");
@@ -347,15 +347,15 @@ fn who_was_no_member_comes_and_goes_without_a_trace() {
     assert_eq!(entry["cwd"], "/work");
     assert!(entry["joinedAt"].is_u64());
     // As after a crash.
-    assert_eq!(join(&stage, "new"), Joined::Present);
-    assert_eq!(leave(&stage), Left::Removed);
+    assert_eq!(join(&stage, "new"), JoinOutcome::Present);
+    assert_eq!(leave(&stage), LeaveOutcome::Removed);
     assert_eq!(stage.config(), before);
-    assert_eq!(leave(&stage), Left::Nothing);
+    assert_eq!(leave(&stage), LeaveOutcome::Nothing);
     assert_eq!(names(&stage.directory("t")), ["config.json", "config.lock"]);
 }
 
 #[test]
-fn who_was_a_member_is_left_as_it_was_also_after_crashes() {
+fn former_member_entry_is_restored_also_after_crashes() {
     let stage = Stage::new();
     let plain = stage.config();
     for active in [None, Some("false"), Some("true"), Some("null")] {
@@ -364,16 +364,16 @@ fn who_was_a_member_is_left_as_it_was_also_after_crashes() {
         let before = plain.replace(entry, with.as_deref().unwrap_or(entry));
         fs::write(stage.directory("t").join("config.json"), &before).unwrap();
         for round in 0..3 {
-            // After that we know that we said so ourselves.
+            // From then on the note says that we set the flag ourselves.
             let expected = match (round, active) {
-                (0, Some("true")) => Joined::Active,
-                _ => Joined::Present,
+                (0, Some("true")) => JoinOutcome::Active,
+                _ => JoinOutcome::Present,
             };
             assert_eq!(join(&stage, "codex"), expected);
             let config: Value = serde_json::from_str(&stage.config()).unwrap();
             assert_eq!(config["members"][1]["isActive"], true);
         }
-        assert_eq!(leave(&stage), Left::Restored);
+        assert_eq!(leave(&stage), LeaveOutcome::Restored);
         let values =
             [&before, &stage.config()].map(|text| -> Value { serde_json::from_str(text).unwrap() });
         assert_eq!(values[0], values[1]);
@@ -381,17 +381,17 @@ fn who_was_a_member_is_left_as_it_was_also_after_crashes() {
 }
 
 #[test]
-fn an_entry_that_is_somebody_elses_by_now_stays() {
+fn entry_that_another_process_replaced_is_kept() {
     let stage = Stage::new();
     join(&stage, "new");
     let other = stage.config().replace("\"joinedAt\":", "\"joinedAt\":1");
     fs::write(stage.directory("t").join("config.json"), &other).unwrap();
-    assert_eq!(leave(&stage), Left::Nothing);
+    assert_eq!(leave(&stage), LeaveOutcome::Nothing);
     assert_eq!(stage.config(), other);
-    // Under another name or in another team, the former is left first.
+    // A join under another name or in another team first leaves the former team.
     join(&stage, "first");
-    assert_eq!(join(&stage, "second"), Joined::Added);
+    assert_eq!(join(&stage, "second"), JoinOutcome::Added);
     assert!(!stage.config().contains("first"));
     fs::remove_dir_all(stage.directory("t")).unwrap();
-    assert_eq!(leave(&stage), Left::Nothing);
+    assert_eq!(leave(&stage), LeaveOutcome::Nothing);
 }

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use testkit::worker_process::{WorkerProcess, done, variable};
 
 use super::*;
-use crate::logic::registry::{News, Settings};
+use crate::logic::registry::{Settings, ThreadUpdate};
 
 const MODES: [Mode; 2] = [Mode::Document, Mode::Journal];
 
@@ -50,14 +50,14 @@ fn begin(thread: &str) -> Change {
 }
 
 fn touch(thread: &str) -> Change {
-    let news = News {
+    let update = ThreadUpdate {
         turns: 1,
-        ..News::default()
+        ..ThreadUpdate::default()
     };
     Change::Touch {
         thread_id: name(thread),
         at: SystemTime::now(),
-        news: Box::new(news),
+        update: Box::new(update),
     }
 }
 
@@ -67,7 +67,7 @@ fn turns(home: &Path, thread: &str) -> u64 {
 }
 
 #[test]
-fn whoever_takes_over_sets_a_broken_registry_aside() {
+fn malformed_registry_is_set_aside_at_takeover() {
     for broken in ["garbage", "{}", "", "{\"version\":1,\"threads\":[{"] {
         let home = tempfile::tempdir().unwrap();
         let mut registry = open(home.path(), Mode::Document);
@@ -81,12 +81,15 @@ fn whoever_takes_over_sets_a_broken_registry_aside() {
 }
 
 #[test]
-fn what_was_written_is_there_for_all() {
+fn changes_are_visible_to_other_readers() {
     for mode in MODES {
         let home = tempfile::tempdir().unwrap();
         let mut registry = open(home.path(), mode);
         assert_eq!(registry.load().unwrap(), []);
-        assert_eq!(registry.apply(&touch("t")).unwrap(), Outcome::Nothing);
+        assert_eq!(
+            registry.apply(&touch("t")).unwrap(),
+            ChangeOutcome::Unchanged
+        );
         registry.apply(&begin("u")).unwrap();
         registry.apply(&begin("t")).unwrap();
         registry.apply(&touch("t")).unwrap();
@@ -94,7 +97,7 @@ fn what_was_written_is_there_for_all() {
         let mut other = open(home.path(), mode);
         assert_eq!(other.latest().unwrap().unwrap().thread_id, name("t"));
         other.apply(&touch("t")).unwrap();
-        // Not what this one has in mind, but what there is now.
+        // The current state counts, not the cached one.
         registry.apply(&touch("t")).unwrap();
         assert_eq!(registry.find(&name("t")).unwrap().unwrap().turns, 3);
         assert_eq!(read(home.path(), &codex()).unwrap().version, 5);
@@ -114,7 +117,7 @@ fn what_was_written_is_there_for_all() {
 }
 
 #[test]
-fn both_ways_of_writing_go_together() {
+fn document_and_journal_writers_work_together() {
     let home = tempfile::tempdir().unwrap();
     let mut registries = MODES.map(|mode| open(home.path(), mode));
     registries[0].apply(&begin("t")).unwrap();
@@ -125,7 +128,7 @@ fn both_ways_of_writing_go_together() {
 }
 
 #[test]
-fn a_long_journal_becomes_a_part_of_the_document() {
+fn long_journal_is_folded_into_the_document() {
     let home = tempfile::tempdir().unwrap();
     let mut registry = open(home.path(), Mode::Journal);
     registry.apply(&begin("t")).unwrap();
@@ -145,7 +148,7 @@ fn a_long_journal_becomes_a_part_of_the_document() {
 }
 
 #[test]
-fn half_a_line_is_forgotten() {
+fn partial_journal_line_is_dropped() {
     for mode in MODES {
         let home = tempfile::tempdir().unwrap();
         let mut registry = open(home.path(), Mode::Journal);
@@ -163,7 +166,7 @@ fn half_a_line_is_forgotten() {
 }
 
 #[test]
-fn what_cannot_be_read_is_set_aside() {
+fn unreadable_document_is_set_aside() {
     let home = tempfile::tempdir().unwrap();
     let mut registry = open(home.path(), Mode::Document);
     let document = registry.paths.document.clone();
@@ -173,8 +176,11 @@ fn what_cannot_be_read_is_set_aside() {
     {
         registry.apply(&begin("t")).unwrap();
         fs::write(&document, text).unwrap();
-        let told = registry.load().unwrap_err().to_string();
-        assert!(told.contains("registry.codex.json: it is not"), "{told}");
+        let message = registry.load().unwrap_err().to_string();
+        assert!(
+            message.contains("registry.codex.json: it is not"),
+            "{message}"
+        );
         registry.apply(&begin("u")).unwrap();
         assert_eq!(registry.load().unwrap().len(), 1);
         let aside = state_file::with_suffix(&document, &format!(".broken-{}", number + 1));
@@ -183,7 +189,7 @@ fn what_cannot_be_read_is_set_aside() {
 }
 
 #[test]
-fn a_journal_with_strange_lines_is_set_aside() {
+fn journal_with_unknown_lines_is_set_aside() {
     let home = tempfile::tempdir().unwrap();
     let mut registry = open(home.path(), Mode::Journal);
     registry.apply(&begin("t")).unwrap();
@@ -198,7 +204,7 @@ fn a_journal_with_strange_lines_is_set_aside() {
 }
 
 #[test]
-fn an_older_file_that_is_put_back_does_not_turn_back_the_count() {
+fn restored_old_document_does_not_lower_the_version() {
     for mode in MODES {
         let home = tempfile::tempdir().unwrap();
         let mut registry = open(home.path(), mode);
@@ -212,7 +218,7 @@ fn an_older_file_that_is_put_back_does_not_turn_back_the_count() {
 }
 
 #[test]
-fn nothing_is_written_through_a_link() {
+fn registry_files_that_are_links_are_refused() {
     let home = tempfile::tempdir().unwrap();
     let victim = home.path().join("victim");
     fs::write(&victim, "mine").unwrap();
@@ -230,7 +236,7 @@ fn nothing_is_written_through_a_link() {
 }
 
 #[test]
-fn all_identities_are_found() {
+fn registries_of_all_identities_are_listed() {
     let home = tempfile::tempdir().unwrap();
     assert_eq!(all(home.path()).unwrap().count(), 0);
     for identity in ["b", "a"] {
@@ -253,7 +259,7 @@ fn all_identities_are_found() {
 
 const WRITER: &str = "registry::tests::writer";
 
-/// Not a test, but the other process of some.
+/// Not a test, but the program of other tests' processes.
 #[test]
 #[ignore = "the other process of another test"]
 fn writer() {
@@ -296,7 +302,7 @@ fn start(home: &Path, mode: Mode, thread: &str, times: u64) -> WorkerProcess {
 }
 
 #[test]
-fn two_processes_lose_nothing() {
+fn concurrent_processes_lose_no_change() {
     for modes in [MODES, [Mode::Document; 2], [Mode::Journal; 2]] {
         let home = tempfile::tempdir().unwrap();
         open(home.path(), modes[0]).apply(&begin("shared")).unwrap();
@@ -309,23 +315,23 @@ fn two_processes_lose_nothing() {
         for (thread, expected) in [(one, 500), (two, 500), ("shared", 1000)] {
             assert_eq!(turns(home.path(), thread), expected, "{modes:?} {thread}");
         }
-        // 1,000 updates by each of the two, and a beginning.
+        // 1,000 updates by each of the two processes, and three first entries.
         assert_eq!(read(home.path(), &codex()).unwrap().version, 2003);
     }
 }
 
 #[test]
-fn what_was_acknowledged_survives_a_kill_at_any_moment() {
+fn acknowledged_change_survives_a_kill() {
     for mode in MODES {
         let home = tempfile::tempdir().unwrap();
         open(home.path(), mode).apply(&begin("shared")).unwrap();
         let mut before = 0;
         for round in 0..20_u64 {
             let mut worker = start(home.path(), mode, "own", u64::MAX);
-            let seen = worker.until(1 + round * 7 % 11);
+            let acknowledged = worker.until(1 + round * 7 % 11);
             // Somewhere in the next update.
             std::thread::sleep(std::time::Duration::from_micros(round * 97));
-            let acknowledged = worker.kill().unwrap_or(seen);
+            let acknowledged = worker.kill().unwrap_or(acknowledged);
             for thread in ["own", "shared"] {
                 let found = turns(home.path(), thread) - before;
                 let expected = acknowledged..=acknowledged + 1;
@@ -334,7 +340,7 @@ fn what_was_acknowledged_survives_a_kill_at_any_moment() {
                     "{found} of {expected:?} {thread}"
                 );
             }
-            // As many of each again.
+            // The shared thread catches up with the other one.
             let mut registry = open(home.path(), mode);
             while turns(home.path(), "shared") < turns(home.path(), "own") {
                 registry.apply(&touch("shared")).unwrap();
@@ -369,10 +375,12 @@ fn time_of_an_update() {
         let touched = began.elapsed() - begun;
         let read_at = std::time::Instant::now();
         read(home.path(), &codex()).unwrap();
-        let told = format!(
+        let message = format!(
             "{mode:?}: 1000 beginnings {begun:?}, 1000 updates of 1000 {touched:?}, reading {:?}\n",
             read_at.elapsed()
         );
-        common::output::stderr().write_all(told.as_bytes()).unwrap();
+        common::output::stderr()
+            .write_all(message.as_bytes())
+            .unwrap();
     }
 }

@@ -1,9 +1,9 @@
 //! The content that the user's trust in a directory covers.
 //!
-//! Trust would otherwise last through whatever is written into the directory later: by the
-//! model in a run, or by a merge. So `codex-mcp trust` records a hash of each file that
-//! counts because of the trust, and a file that is new, changed or gone takes the effect of
-//! the trust away until the user looks and gives it again.
+//! Without a record, trust would extend to content that a model in a run, or a merge,
+//! writes into the directory later. So `codex-mcp trust` records a hash of each file that
+//! the trust covers. A file that is new, changed or removed suspends the trust until the
+//! user accepts the files again.
 //!
 //! The record covers the files themselves, not the programs and further files that they
 //! name for Codex.
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use toml::Table;
 
-use crate::repository_files::{FOR_CODEX, PROMPTS, SETTINGS};
+use crate::repository_files::{CODEX_FILES, PROMPTS, SETTINGS};
 use safe_files::untrusted_file;
 use safe_files::untrusted_file::Links;
 use safe_files::untrusted_file::ReadError;
@@ -27,20 +27,20 @@ use safe_files::untrusted_file::ReadError;
 /// The longest file that is hashed, in bytes.
 const LIMIT: u64 = 1024 * 1024;
 
-/// How much is hashed of one directory, in bytes.
+/// The most that is hashed of one directory, in bytes.
 const TOTAL: u64 = 16 * LIMIT;
 
-/// How many files are hashed of one directory.
+/// The most files of one directory that are hashed.
 const FILES: usize = 256;
 
-/// How deep directories of files for Codex are searched.
+/// The depth to which directories with files for Codex are searched.
 const DEPTH: usize = 8;
 
-/// How many entries of these directories are looked at. Links that lead to each other would
-/// otherwise make a search of any length out of a few directories.
+/// The most entries of these directories that are visited. Otherwise a few directories
+/// with links to each other could make the search endless.
 const ENTRIES: usize = 2000;
 
-/// How much of a change is shown, in bytes.
+/// The most that is shown of a change, in bytes.
 const SHOWN: usize = 200;
 
 /// Keys of `.atm.toml` that name prompt files.
@@ -49,8 +49,8 @@ const PROMPT_FILES: [&str; 2] = ["base_prompt_file", "extra_instructions_file"];
 /// The SHA-256 of each file, in hexadecimal digits, by its path in its directory.
 type Hashes = BTreeMap<String, String>;
 
-/// What is found of the files of a directory.
-type Found = BTreeMap<String, Result<String, ReadError>>;
+/// The hash of each file of a directory, or why it cannot be read.
+type HashResults = BTreeMap<String, Result<String, ReadError>>;
 
 /// The hashes by directory, each a path below the top of the repository.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,7 +77,8 @@ impl Record {
         Ok(())
     }
 
-    /// The files for work in a directory that are not as they were recorded.
+    /// The files for work in a directory that differ from the record, each with its kind
+    /// of change.
     pub(super) fn changes(&self, directory: &Path, top: &Path) -> Vec<String> {
         let none = Hashes::new();
         let mut changes = Vec::new();
@@ -118,19 +119,19 @@ fn shown(directory: &Path, top: &Path, file: &str) -> String {
     one_line(&below.to_string_lossy(), SHOWN)
 }
 
-fn found_in(directory: &Path, top: &Path) -> Found {
+fn found_in(directory: &Path, top: &Path) -> HashResults {
     let mut hashing = Hashing {
         directory,
         left: TOTAL,
         entries: 0,
-        found: Found::new(),
+        found: HashResults::new(),
     };
     if let Some(settings) = hashing.add(SETTINGS) {
         for named in prompt_files(&settings) {
             hashing.add(&named);
         }
     }
-    for name in FOR_CODEX {
+    for name in CODEX_FILES {
         hashing.add_tree(name, 0);
     }
     if directory == top {
@@ -158,18 +159,18 @@ fn prompt_files(settings: &[u8]) -> Vec<String> {
     named.flatten().map(str::to_owned).collect()
 }
 
-/// Files of a directory, as they are hashed. Links are followed, as Codex does.
+/// The hashing of a directory's files. Links are followed, as Codex does.
 struct Hashing<'a> {
     directory: &'a Path,
-    /// How much may still be read, in bytes.
+    /// The number of bytes that may still be read.
     left: u64,
-    /// How many entries of directories were looked at.
+    /// The number of directory entries visited.
     entries: usize,
-    found: Found,
+    found: HashResults,
 }
 
 impl Hashing<'_> {
-    /// A file, if it is there, and its content.
+    /// Hashes a file, if it exists, and returns its content.
     fn add(&mut self, name: &str) -> Option<Vec<u8>> {
         let path = self.directory.join(name);
         match untrusted_file::read(&path, LIMIT.min(self.left), Links::Followed) {
@@ -192,7 +193,7 @@ impl Hashing<'_> {
         }
     }
 
-    /// A file, or all files below a directory.
+    /// Hashes a file, or all files below a directory.
     fn add_tree(&mut self, name: &str, depth: usize) {
         let path = self.directory.join(name);
         let entries = match fs::read_dir(&path) {

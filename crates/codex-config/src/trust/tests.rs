@@ -36,10 +36,15 @@ impl World {
 
     /// Trust by the list of that name and these levels in Codex's configuration.
     fn trust(&self, directory: &str, listed: &[&str], codex: &[(&str, &str)]) -> Trust {
-        self.asked(directory, listed, codex).trust
+        self.directory_trust_of(directory, listed, codex).trust
     }
 
-    fn asked(&self, directory: &str, listed: &[&str], codex: &[(&str, &str)]) -> DirectoryTrust {
+    fn directory_trust_of(
+        &self,
+        directory: &str,
+        listed: &[&str],
+        codex: &[(&str, &str)],
+    ) -> DirectoryTrust {
         let listed = listed
             .iter()
             .map(|name| (self.root.join(name), Record::default()));
@@ -112,11 +117,11 @@ fn nested_repository_does_not_inherit_trust() {
 }
 
 #[test]
-fn codex_is_told_of_every_path_that_it_may_look_up() {
+fn untrusted_paths_are_all_that_codex_may_look_up() {
     let world = World::new();
     let untrusted = |directory: &str| {
-        let paths = world.asked(directory, &[], &[]).told;
-        // Above the test's own directory, others may have made one named .git.
+        let paths = world.directory_trust_of(directory, &[], &[]).codex_paths;
+        // Other programs may have created a `.git` above the test's own directory.
         let names = paths.iter().filter_map(|path| {
             let name = path.strip_prefix(&world.root).ok()?;
             Some(name.to_str().unwrap().to_owned())
@@ -128,10 +133,16 @@ fn codex_is_told_of_every_path_that_it_may_look_up() {
     assert!(untrusted("plain/sub").contains(&"plain/sub".to_owned()));
     symlink(world.root.join("repo/sub"), world.root.join("link")).unwrap();
     assert_eq!(untrusted("link"), ["link", "repo", "repo/sub"]);
-    // Git doesn't take this for a repository, and Codex does.
+    // Git does not recognise this as a repository; Codex does.
     fs::create_dir(world.root.join("plain/.git")).unwrap();
     assert_eq!(untrusted("plain/sub"), ["plain", "plain/sub"]);
-    assert_eq!(world.asked("repo", &["repo"], &[]).told.len(), 1);
+    assert_eq!(
+        world
+            .directory_trust_of("repo", &["repo"], &[])
+            .codex_paths
+            .len(),
+        1
+    );
 }
 
 #[test]
@@ -147,9 +158,9 @@ fn list_is_written_for_the_user_alone() {
     );
     let (one, other) = (Path::new("/a b"), Path::new("/c\"d"));
     let add = |directory| TrustedDirectories::add(&path, directory, directory).unwrap();
-    assert_eq!(add(one), Added::New);
-    assert_eq!(add(other), Added::New);
-    assert_eq!(add(one), Added::Nothing);
+    assert_eq!(add(one), AddOutcome::New);
+    assert_eq!(add(other), AddOutcome::New);
+    assert_eq!(add(one), AddOutcome::Unchanged);
     assert!(
         TrustedDirectories::read(&path)
             .unwrap()
@@ -202,7 +213,7 @@ fn list_that_others_can_write_is_an_error() {
 }
 
 #[test]
-fn list_lies_in_the_users_configuration() {
+fn list_is_stored_in_the_users_configuration_directory() {
     let path = |variables: &[(&str, &str)]| {
         let value = |name: &str| variables.iter().find(|(key, _)| *key == name);
         list_path(&|name| value(name).map(|(_, value)| value.into()))
@@ -217,7 +228,7 @@ fn list_lies_in_the_users_configuration() {
 }
 
 #[test]
-fn unreadable_configuration_of_codex_trusts_nothing() {
+fn unreadable_codex_configuration_trusts_nothing() {
     let world = World::new();
     let trust = |codex: &UserConfig| codex_trust(&world.root.join("repo"), codex).unwrap().trust;
     let config = format!(
@@ -235,7 +246,7 @@ fn unreadable_configuration_of_codex_trusts_nothing() {
     assert_eq!(trust(&nowhere), Trust::Untrusted);
 }
 
-/// The list of one repository, which counts as long as nothing of it changes.
+/// The entry of one repository counts as long as no covered file changes.
 #[test]
 fn trust_ends_with_any_change_of_a_recorded_file() {
     let world = World::new();
@@ -257,7 +268,7 @@ fn trust_ends_with_any_change_of_a_recorded_file() {
         found.changes.map_or_else(Vec::new, |changes| changes.files)
     };
     write("README.md", "x");
-    assert_eq!(accept("repo").unwrap(), Added::New);
+    assert_eq!(accept("repo").unwrap(), AddOutcome::New);
     assert_eq!(changes("repo"), [""; 0]);
 
     let roles = "[plugins.codex-mcp.roles.r]\nextra_instructions_file = \"r.md\"\n";
@@ -273,7 +284,7 @@ fn trust_ends_with_any_change_of_a_recorded_file() {
         write(name, text);
         assert_eq!(changes("repo"), [format!("{name} (new)")]);
         assert_eq!(changes("repo/sub"), [format!("{name} (new)")]);
-        assert_eq!(accept("repo").unwrap(), Added::Accepted);
+        assert_eq!(accept("repo").unwrap(), AddOutcome::Accepted);
         assert_eq!(changes("repo/sub"), [""; 0]);
         write(name, other);
         assert_eq!(changes("repo")[0], format!("{name} (changed)"));
@@ -282,7 +293,7 @@ fn trust_ends_with_any_change_of_a_recorded_file() {
         write(name, text);
         assert_eq!(changes("repo"), [""; 0]);
     }
-    assert_eq!(accept("repo").unwrap(), Added::Nothing);
+    assert_eq!(accept("repo").unwrap(), AddOutcome::Unchanged);
 
     write("sub/.codex/config.toml", "");
     assert_eq!(changes("repo"), [""; 0]);
@@ -303,7 +314,7 @@ fn trust_ends_with_any_change_of_a_recorded_file() {
 }
 
 #[test]
-fn file_that_cannot_be_recorded_ends_trust_and_cannot_be_trusted() {
+fn file_that_cannot_be_hashed_ends_trust_and_cannot_be_trusted() {
     let world = World::new();
     let top = world.root.join("repo");
     let add = || TrustedDirectories::add(&world.list(), &top, &top);
@@ -335,7 +346,7 @@ fn file_that_cannot_be_recorded_ends_trust_and_cannot_be_trusted() {
     }
     fs::remove_dir_all(&path).unwrap();
     assert_eq!(trust().trust, Trust::Trusted);
-    // A link is hashed by what it leads to.
+    // A link is hashed by the content of its target.
     fs::write(top.join("elsewhere"), "one").unwrap();
     symlink(top.join("elsewhere"), &path).unwrap();
     add().unwrap();
@@ -346,7 +357,7 @@ fn file_that_cannot_be_recorded_ends_trust_and_cannot_be_trusted() {
 
 /// Six levels of ten links each: more than 100,000 directories to visit.
 #[test]
-fn search_of_directories_that_link_to_each_other_ends() {
+fn search_through_circular_links_ends() {
     let world = World::new();
     let top = world.root.join("repo");
     let rules = top.join(".codex/rules");
@@ -365,7 +376,7 @@ fn search_of_directories_that_link_to_each_other_ends() {
     assert!(refused.to_string().contains("2000 entries"), "{refused}");
 }
 
-/// A list from before there were records: nothing in its directories is accepted.
+/// A list without records accepts no file of its directories.
 #[test]
 fn entry_without_a_record_needs_to_be_confirmed() {
     let world = World::new();

@@ -1,10 +1,9 @@
-//! What Codex asks, and how it may be answered.
+//! The questions of Codex and their answers.
 //!
-//! An [`Action`] is an open question. A [`Decision`] answers it; [`answer`]
-//! turns the two into what Codex wants to read, or refuses a decision that
-//! doesn't fit, in which case the question stays open. Declining and
-//! cancelling always fit, and so does allowing a command for the session: Codex
-//! honours the three also where it doesn't offer them.
+//! An [`Action`] is an open question. A [`Decision`] answers it; [`answer`] converts the
+//! two into Codex's form, or refuses a decision that does not fit, in which case the
+//! question stays open. Declining and cancelling always fit, and so does allowing a
+//! command for the session: Codex honours the three even where it does not offer them.
 
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime};
@@ -14,7 +13,7 @@ use codex_protocol::rpc::RequestId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// Our name for an open question, unique within a session.
+/// The ID of an open question, unique within a session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ActionId(pub String);
@@ -22,51 +21,51 @@ pub struct ActionId(pub String);
 /// An open question of Codex's.
 #[derive(Debug, Clone)]
 pub struct Action {
-    /// Our name for it.
+    /// Our ID of the question.
     pub id: ActionId,
-    /// Codex's name for it; the answer goes there.
+    /// Codex's ID of the request to answer.
     pub request: RequestId,
     /// The question.
     pub ask: Ask,
-    /// The question as it came.
+    /// The raw parameters of the question.
     pub params: Value,
-    /// When it came.
+    /// The time at which it was asked.
     pub created: SystemTime,
-    /// Who has been shown it.
+    /// The audience to which it was shown.
     pub audience: Audience,
-    /// When it is declined if nobody has answered.
+    /// The time at which it is declined if nobody has answered.
     pub deadline: Instant,
-    /// The same by the calendar.
+    /// The deadline by the wall clock.
     pub expires: SystemTime,
 }
 
-/// Who has been shown a question.
+/// The audience to which a question was shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Audience {
     /// Nobody yet.
     Nobody,
     /// A client, which may be asking its user.
     Client,
-    /// The client's user has dismissed it, so that the readers of the session decide.
+    /// The readers of the session, as the client's user has dismissed it.
     Readers,
 }
 
-/// What an action is about.
+/// The subject of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ActionKind {
-    /// A command wants to run.
+    /// Running a command.
     #[serde(rename = "command")]
     Command,
-    /// Files are to be changed.
+    /// Changing files.
     #[serde(rename = "fileChange")]
     FileChange,
-    /// Codex wants more permissions.
+    /// Further permissions.
     #[serde(rename = "permissions")]
     Permissions,
-    /// A tool of an MCP server wants to run, or its server asks something.
+    /// Calling a tool of an MCP server, or a question of the server.
     #[serde(rename = "mcp_tool")]
     McpTool,
-    /// The model asks the user.
+    /// A question of the model to the user.
     #[serde(rename = "user_input")]
     UserInput,
 }
@@ -83,18 +82,18 @@ impl From<&Ask> for ActionKind {
     }
 }
 
-/// By whom a question is decided.
+/// Who decided a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecidedBy {
     /// The client, by a call of a tool.
     Client,
-    /// The client, where the question was put to its user as an elicitation.
+    /// The client's user, in an elicitation.
     Elicitation,
     /// A person at a terminal.
     Terminal,
-    /// Settings that say so beforehand, as where there is nobody to be asked.
+    /// A setting, where nobody can be asked.
     Settings,
-    /// Nobody, in time.
+    /// Nobody, within the timeout.
     Nobody,
 }
 
@@ -116,43 +115,43 @@ impl DecidedBy {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Decision {
-    /// Yes, this once.
+    /// Allow it once.
     Accept,
-    /// Yes, and for the like of it until the thread ends.
+    /// Allow it, and similar requests until the thread ends.
     AcceptForSession,
-    /// Yes, and from now on for all commands that begin with these words.
+    /// Allow it, and from now on all commands that begin with these words.
     AcceptWithExecpolicyAmendment(Vec<String>),
-    /// Add this rule for a host to the policy, which may say yes or no.
+    /// Add this rule for a host, which may allow or deny, to the policy.
     ApplyNetworkPolicyAmendment(Map<String, Value>),
-    /// No; Codex goes on without it.
+    /// Decline; Codex continues without it.
     Decline,
-    /// No, and the turn ends.
+    /// Decline, and end the turn.
     Cancel,
-    /// What the user filled into a form, or answered to questions by their ids.
+    /// The content of a form, or the answers to questions by their IDs.
     Submit(Map<String, Value>),
 }
 
-/// Why a decision doesn't fit the question.
+/// Why a decision does not fit the question.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WrongDecision {
-    /// Codex doesn't offer it for this question.
+    /// Codex does not offer it for this question.
     #[error("Codex does not offer this decision here; possible are {}", .offered.join(", "))]
     NotOffered {
-        /// What it does offer, and what is always possible.
+        /// The offered decisions, and those that are always possible.
         offered: Vec<String>,
     },
     /// A rule for commands that allows more than Codex has proposed.
     #[error("the rule has to begin with the words of proposedExecpolicyAmendment")]
     OtherRule,
-    /// The question wants words, not a yes.
+    /// The question expects content, not an approval.
     #[error("this question wants an answer to each of its fields; decline it to go on without")]
     WantsContent,
-    /// An answer to another question.
+    /// The answer names an unknown question.
     #[error("there is no question {id:?}; there are {}", .known.join(", "))]
     NoSuchQuestion {
-        /// Its id, as it was given.
+        /// The ID that was given.
         id: String,
-        /// The ids that there are.
+        /// The IDs of the questions.
         known: Vec<String>,
     },
     /// A question has no answer.
@@ -161,18 +160,18 @@ pub enum WrongDecision {
         /// Its id.
         id: String,
     },
-    /// The question wants a yes or no, not words.
+    /// The question expects an approval or a refusal, not content.
     #[error("this question wants a decision, not a form")]
     WantsDecision,
 }
 
-/// What to do once a question is answered.
+/// The answer to a question, for Codex.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     /// The result for Codex's request.
     pub result: Value,
-    /// Whether the turn has to be interrupted besides: for questions that
-    /// Codex has no `cancel` for.
+    /// Whether the turn has to be interrupted too, for questions for which Codex has no
+    /// `cancel`.
     pub interrupt: bool,
 }
 
@@ -185,11 +184,11 @@ impl Answer {
     }
 }
 
-/// The answer to `ask` as Codex wants to read it.
+/// Converts a decision into the answer that Codex expects.
 ///
 /// # Errors
 ///
-/// [`WrongDecision`] where the decision doesn't fit the question.
+/// [`WrongDecision`] if the decision does not fit the question.
 pub fn answer(ask: &Ask, decision: &Decision) -> Result<Answer, WrongDecision> {
     match ask {
         Ask::Command(command) => command_answer(command, decision),
@@ -202,7 +201,7 @@ pub fn answer(ask: &Ask, decision: &Decision) -> Result<Answer, WrongDecision> {
     }
 }
 
-/// Codex's word for a decision about a command or a file change.
+/// Codex's name of a decision about a command or a file change.
 fn word(decision: &Decision) -> Result<&'static str, WrongDecision> {
     match decision {
         Decision::Accept => Ok("accept"),
@@ -216,7 +215,7 @@ fn word(decision: &Decision) -> Result<&'static str, WrongDecision> {
     }
 }
 
-/// The refusal of a decision where these are offered.
+/// The error for a decision that is not among the offered ones.
 fn not_offered(offered: &[&str]) -> WrongDecision {
     let always = ["decline", "cancel"];
     let besides = always.iter().filter(|word| !offered.contains(word));
@@ -229,8 +228,8 @@ fn not_offered(offered: &[&str]) -> WrongDecision {
     }
 }
 
-/// The decisions that a person can choose from, in the order in which they are
-/// shown. None for a question that wants words.
+/// The decisions that a person can choose from, in the order in which they are shown.
+/// Empty for a question that expects content.
 #[must_use]
 pub fn choices(ask: &Ask) -> Vec<Decision> {
     let rule = match ask {
@@ -250,8 +249,8 @@ pub fn choices(ask: &Ask) -> Vec<Decision> {
         .collect()
 }
 
-/// All decisions that Codex takes for an answer, but forms: those that it offers, with the
-/// rules that it proposes, and those that always fit.
+/// All decisions that Codex accepts, except forms: the offered ones, with the proposed
+/// rules, and those that always fit.
 #[must_use]
 pub fn offered(ask: &Ask) -> Vec<Decision> {
     let (rule, hosts) = match ask {
@@ -285,7 +284,7 @@ fn command_answer(asked: &CommandApproval, decision: &Decision) -> Result<Answer
     let (name, value) = match decision {
         Decision::AcceptWithExecpolicyAmendment(words) => {
             let name = "acceptWithExecpolicyAmendment";
-            // The question has shown the proposed rule; a shorter one would allow more.
+            // The question shows the proposed rule; a shorter one would allow more.
             if !proposed_rule(asked).is_some_and(|proposed| words.starts_with(&proposed)) {
                 return Err(WrongDecision::OtherRule);
             }
@@ -314,7 +313,7 @@ fn command_answer(asked: &CommandApproval, decision: &Decision) -> Result<Answer
     Err(not_offered(&offered))
 }
 
-/// The rule for commands that Codex proposes: by itself, or among the decisions.
+/// The rule for commands that Codex proposes, as a field or among the decisions.
 fn proposed_rule(asked: &CommandApproval) -> Option<Vec<String>> {
     let among_decisions = || {
         let offered = asked.available_decisions.iter().flatten();
@@ -330,18 +329,18 @@ fn proposed_rule(asked: &CommandApproval) -> Option<Vec<String>> {
         .or_else(among_decisions)
 }
 
-/// Codex's word for a yes that holds for the session.
+/// Codex's name of an approval for the session.
 const FOR_SESSION: &str = "acceptForSession";
 
-/// The decisions on a command that every release takes, besides those that are
-/// always possible.
+/// The decisions on a command that every release accepts, besides those that are always
+/// possible.
 const KNOWN_TO_ALL: [&str; 3] = [
     "accept",
     "acceptForSession",
     "acceptWithExecpolicyAmendment",
 ];
 
-/// The words of the decisions that Codex offers.
+/// The names of the decisions that Codex offers.
 fn words_of(asked: &CommandApproval) -> Vec<&str> {
     fn word(offered: &Value) -> Option<&str> {
         match offered {
@@ -355,8 +354,8 @@ fn words_of(asked: &CommandApproval) -> Vec<&str> {
     }
 }
 
-/// Whether Codex offers a decision: a word, or an object with the word as its
-/// only key. Releases before 0.130 list none and take all that they know.
+/// Whether Codex offers a decision: a word, or an object with the word as its only key.
+/// Releases before 0.130 list none and accept all that they know.
 fn offers(asked: &CommandApproval, name: &str) -> bool {
     let is_it = |offered: &Value| offered == name || offered.get(name).is_some();
     match &asked.available_decisions {
@@ -365,7 +364,7 @@ fn offers(asked: &CommandApproval, name: &str) -> bool {
     }
 }
 
-/// Codex's first protocol takes a rule for commands too.
+/// Answers a command of the first protocol, which accepts a rule for commands too.
 fn legacy_command_answer(
     refusal: LegacyRefusal,
     decision: &Decision,
@@ -467,8 +466,8 @@ fn user_input_answer(questions: &[Question], decision: &Decision) -> Result<Answ
     })
 }
 
-/// The answers to all questions. One answer too few, or one to something that
-/// was not asked, is a slip that could not be mended later.
+/// The answers to all questions. A missing answer, or one to an unknown question, is
+/// refused, since it could not be corrected later.
 fn answers<'a>(
     questions: &'a [Question],
     content: &Map<String, Value>,
@@ -491,8 +490,8 @@ fn answers<'a>(
     answered.collect()
 }
 
-/// The texts of an answer: Codex's `{"answers": […]}`, a list, or one text, as
-/// forms give it. `None` for anything else.
+/// The texts of an answer: Codex's `{"answers": […]}`, a list, or one text, as forms
+/// return it. `None` for anything else.
 fn texts(value: &Value) -> Option<Vec<String>> {
     match value {
         Value::Array(values) => {

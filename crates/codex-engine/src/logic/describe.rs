@@ -1,4 +1,4 @@
-//! What Codex does, in a line for people.
+//! One-line descriptions of Codex's steps, for people.
 
 use codex_protocol::codex::{Ask, FileChange, Item, StepStatus, TokenUsage};
 use common::text::one_line;
@@ -8,13 +8,13 @@ use crate::logic::progress::{THINKING, without_shell};
 /// The longest line, in bytes.
 const LIMIT: usize = 200;
 
-/// One line of at most `LIMIT` bytes. Hidden characters are shown: the words are the
-/// model's or the repository's.
+/// One line of at most `LIMIT` bytes. Hidden characters are made visible, as the text
+/// comes from the model or the repository.
 pub fn line(text: &str) -> String {
     one_line(text, LIMIT)
 }
 
-/// A step that has begun; `None` if it is of no interest.
+/// Describes a step that has begun; `None` if it is of no interest.
 pub(crate) fn item(item: &Item) -> Option<String> {
     let words = match item {
         Item::AgentMessage { .. } => "writing".to_owned(),
@@ -30,7 +30,7 @@ pub(crate) fn item(item: &Item) -> Option<String> {
     Some(line(&words))
 }
 
-/// A step that has ended; `None` if it is of no interest.
+/// Describes a step that has ended; `None` if it is of no interest.
 pub(crate) fn ended(item: &Item) -> Option<String> {
     let words = match item {
         Item::AgentMessage { .. } => "Codex wrote a message".to_owned(),
@@ -43,7 +43,8 @@ pub(crate) fn ended(item: &Item) -> Option<String> {
             let command = without_shell(command);
             let verbs = ["ran", "failed to run", "not allowed to run"];
             match exit_code {
-                // Behind the cut: it is what matters of a long command.
+                // The exit code follows the cut, so that it is shown for long commands
+                // too.
                 Some(code) => {
                     return Some(format!("{} (exit {code})", line(&format!("ran {command}"))));
                 }
@@ -77,7 +78,7 @@ pub(crate) fn ended(item: &Item) -> Option<String> {
     Some(line(&words))
 }
 
-/// What became of a step: it was done, went wrong, or was not allowed.
+/// Describes an ended step, with the verb for its status.
 fn after(status: StepStatus, [done, failed, declined]: [&str; 3], what: &str) -> String {
     let verb = match status {
         StepStatus::Completed | StepStatus::InProgress => done,
@@ -87,13 +88,13 @@ fn after(status: StepStatus, [done, failed, declined]: [&str; 3], what: &str) ->
     format!("{verb} {what}")
 }
 
-/// How many tokens were used.
+/// Describes the tokens used.
 pub(crate) fn usage(usage: &TokenUsage) -> String {
     let (last, total) = (usage.last.total_tokens, usage.total.total_tokens);
     format!("{last} tokens used by the last request, {total} by the thread")
 }
 
-/// A question that waits for an answer.
+/// Describes an open question.
 pub(crate) fn ask(ask: &Ask) -> String {
     let words = match ask {
         Ask::Command(asked) => {
@@ -130,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn title_of_an_ended_step_says_what_became_of_it() {
+    fn title_of_an_ended_step_states_its_outcome() {
         let long = "x".repeat(1000);
         for (step, title) in [
             (
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn command_is_told_without_its_shell() {
+    fn command_is_described_without_its_shell() {
         let run = serde_json::json!({ "type": "commandExecution",
             "command": "/bin/bash -lc 'cargo test'" });
         let told = item(&serde_json::from_value(run).unwrap()).unwrap();
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_command_becomes_one_short_line() {
+    fn long_command_is_cut_to_one_line() {
         let command = format!("cat <<EOF\n\u{1b}[31m{}\nEOF", "word \n".repeat(10_000));
         let run = serde_json::json!({ "type": "commandExecution", "command": command });
         let told = item(&serde_json::from_value(run).unwrap()).unwrap();

@@ -7,15 +7,15 @@ use codex_protocol::codex::{RateLimits, RateWindow};
 use common::timestamp::{minute, timestamp};
 use serde_json::{Value, json};
 
-/// How much of a limit is used, in percent, when it is used up. Codex rounds to whole
-/// percents (0.104.0 to 0.169.0): at 100 a little may be left, and above it nothing is.
+/// The percentage at which a limit counts as used up. Codex rounds to whole percents
+/// (0.104.0 to 0.169.0): at 100 a little may be left, and above it nothing is.
 const USED_UP: f64 = 100.0;
 
-/// The furthest reset that is believed: a little more than the longest window, a month.
+/// The furthest reset that is plausible: a little more than the longest window, a month.
 const FURTHEST_RESET: Duration = Duration::from_secs(32 * 24 * 60 * 60);
 
-/// Until when the account is used up; `None` if it is not, or no reset in the future is
-/// told. Credits lift its limits.
+/// The time until which the account is used up; `None` if it is not, or if no future
+/// reset is reported. Credits lift its limits.
 #[must_use]
 pub fn used_up_until(limits: &RateLimits, now: SystemTime) -> Option<SystemTime> {
     let credits = limits.credits();
@@ -25,8 +25,8 @@ pub fn used_up_until(limits: &RateLimits, now: SystemTime) -> Option<SystemTime>
     full_until(limits, now)
 }
 
-/// Until when a limit of the account is full, credits or not; `None` if none is, or no reset
-/// in the future is told.
+/// The time until which a limit of the account is full, regardless of credits; `None` if
+/// none is, or if no future reset is reported.
 #[must_use]
 pub fn full_until(limits: &RateLimits, now: SystemTime) -> Option<SystemTime> {
     let full = limits.windows().filter(is_full);
@@ -34,12 +34,12 @@ pub fn full_until(limits: &RateLimits, now: SystemTime) -> Option<SystemTime> {
     resets.filter(|&reset| reset > now).max()
 }
 
-/// How far two reports of the same reset are apart at most, with the margins that are added
+/// The largest difference between two reports of the same reset, with the margins added
 /// to it.
 const SAME_RESET: Duration = Duration::from_secs(61 * 60);
 
-/// Until when no turn can succeed. At 100 %, one can, unless a turn was refused until about
-/// the same reset.
+/// The time until which no turn can succeed. At 100 % one may, unless a turn was refused
+/// until about the same reset.
 #[must_use]
 pub fn unusable_until(
     limits: &RateLimits,
@@ -62,7 +62,7 @@ fn is_same_reset(one: SystemTime, other: SystemTime) -> bool {
         .is_ok_and(|apart| apart <= SAME_RESET)
 }
 
-/// Whether a limit that was used up has been reset since this was told.
+/// Whether a full limit has been reset since this report.
 #[must_use]
 pub fn is_outdated(limits: &RateLimits, now: SystemTime) -> bool {
     let mut full = limits.windows().filter(is_full);
@@ -73,13 +73,13 @@ fn is_full(window: &RateWindow) -> bool {
     window.used_percent >= USED_UP
 }
 
-/// When a limit is reset, if that can be believed.
+/// The reset of a limit, if it is plausible.
 fn reset(window: &RateWindow, now: SystemTime) -> Option<SystemTime> {
     let reset = UNIX_EPOCH.checked_add(Duration::from_secs(window.resets_at?))?;
     (reset <= now.checked_add(FURTHEST_RESET)?).then_some(reset)
 }
 
-/// The limits in words: `42 % of 5h used, until 2026-11-23 17:28 UTC; …`.
+/// The limits in words: `42 % of 5h used, reset at 2026-11-23 17:28 UTC; …`.
 #[must_use]
 pub fn in_words(limits: &RateLimits, now: SystemTime) -> String {
     let windows = limits.windows().map(|window| {
@@ -117,7 +117,7 @@ pub fn used(window: &RateWindow) -> String {
 }
 
 /// The limits for programs: `{"windows": [{"usedPercent", "windowMinutes", "resetsAt"}],
-/// "usedUpUntil"}`. What is not known is `null`.
+/// "usedUpUntil"}`. Unknown values are `null`.
 #[must_use]
 pub fn as_json(limits: &RateLimits, now: SystemTime) -> Value {
     let windows = limits.windows().map(|window| {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn turn_is_tried_at_100_percent_unless_one_was_refused_until_that_reset() {
+    fn turn_is_tried_at_100_percent_unless_one_was_refused() {
         let hours = |hours: u64| NOW + hours * 3600;
         let full = |used| json!({ "primary": window(used, hours(5)) });
         let both =
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_told_in_words_and_for_programs() {
+    fn limits_are_formatted_in_words_and_as_json() {
         let told = limits(&json!({
             "primary": window(100.0, NOW + 60),
             "secondary": { "usedPercent": 7.5 },

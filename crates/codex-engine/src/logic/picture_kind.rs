@@ -1,13 +1,14 @@
-//! The kinds of pictures that Codex can be shown, told by the extension or the first bytes.
+//! The kinds of pictures that Codex accepts, determined by the extension or the first
+//! bytes.
 
 use std::fmt;
 
-/// How many bytes at the beginning tell the kind of a picture.
+/// The number of leading bytes that determine the kind of a picture.
 pub const START: usize = 12;
 
-/// The kinds of pictures that Codex can be shown.
+/// The kinds of pictures that Codex accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum PictureKind {
     /// Portable Network Graphics.
     Png,
     /// JPEG.
@@ -16,7 +17,7 @@ pub enum Kind {
     WebP,
 }
 
-impl Kind {
+impl PictureKind {
     /// The kind of a file with this extension, in large or small letters, without the
     /// dot.
     #[must_use]
@@ -29,9 +30,9 @@ impl Kind {
         }
     }
 
-    /// The kind of a file that begins so; [`START`] bytes are enough. Source of the
-    /// signatures: PNG, 5.2; JPEG (ITU-T T.81), B.1.1.3, and the marker that follows;
-    /// RFC 9649, 2.4.
+    /// The kind of a file with this beginning; [`START`] bytes are enough. Source of the
+    /// signatures: PNG, 5.2; JPEG (ITU-T T.81), B.1.1.3, and the marker that follows; RFC
+    /// 9649, 2.4.
     #[must_use]
     pub fn of_bytes(start: &[u8]) -> Option<Self> {
         if start.starts_with(b"\x89PNG\r\n\x1a\n") {
@@ -55,7 +56,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for PictureKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Png => "PNG",

@@ -1,24 +1,24 @@
-//! The step that Codex is at, in the words that progress notifications, results and the
-//! line at a terminal use.
+//! The current step of Codex, in the words of progress notifications, results and the
+//! terminal's progress line.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The words for the time in which the model is at work and no step runs.
+/// The words for the time in which the model works and no step runs.
 pub const THINKING: &str = "thinking";
 
-/// The step that a turn is at.
+/// The current step of a turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CurrentStep {
-    /// How many steps have been told. It only ever rises, and does not change when a step
-    /// ends.
+    /// How many steps have been reported. The number only rises, and does not change when
+    /// a step ends.
     pub number: u64,
-    /// What is being done: one line without hidden characters, of at most some 200 bytes.
+    /// A description: one line without hidden characters, of at most about 200 bytes.
     /// Empty before the first step.
     pub words: String,
-    /// For how long.
+    /// How long the step has been running.
     pub took: Duration,
 }
 
@@ -59,16 +59,16 @@ fn is_shell(program: &str) -> bool {
     name.is_some_and(|name| ["sh", "bash", "zsh", "dash", "ksh", "ash", "fish"].contains(&name))
 }
 
-/// How many steps under way are told apart. Codex has a handful at a time.
+/// The most running steps that are tracked. Codex has a handful at a time.
 const OPEN_LIMIT: usize = 256;
 
-/// The steps of a turn that are under way, with the moments `T` at which they began.
+/// The running steps of a turn, with the times `T` at which they began.
 #[derive(Debug, Clone)]
 pub struct Activity<T> {
     number: u64,
     words: String,
     since: T,
-    /// Those whose end Codex tells, oldest first.
+    /// The steps whose end Codex reports, oldest first.
     open: Vec<OpenStep<T>>,
 }
 
@@ -80,7 +80,7 @@ struct OpenStep<T> {
 }
 
 impl<T: Copy> Activity<T> {
-    /// No step yet.
+    /// Creates an activity without a step.
     #[must_use]
     pub fn new(now: T) -> Self {
         Self {
@@ -91,7 +91,7 @@ impl<T: Copy> Activity<T> {
         }
     }
 
-    /// How many steps were told.
+    /// How many steps were reported.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
@@ -109,19 +109,19 @@ impl<T: Copy> Activity<T> {
         self.since
     }
 
-    /// Forgets the steps of the turn before.
+    /// Begins a turn, and forgets the steps of the previous one.
     pub fn turn_begins(&mut self, now: T) {
         self.open.clear();
         self.switch("starting the turn".to_owned(), now);
     }
 
-    /// Tells a step whose end Codex does not tell.
-    pub fn tell(&mut self, words: String, now: T) {
+    /// Reports a step whose end Codex does not report.
+    pub fn report(&mut self, words: String, now: T) {
         self.count();
         self.switch(words, now);
     }
 
-    /// A step begins; without an `id`, its end cannot be told apart.
+    /// Begins a step; without an `id`, its end is not tracked.
     pub fn begin(&mut self, id: &str, words: String, now: T) {
         if words == THINKING && self.words == THINKING {
             return;
@@ -133,16 +133,16 @@ impl<T: Copy> Activity<T> {
                 since: now,
             });
         }
-        self.tell(words, now);
+        self.report(words, now);
     }
 
-    /// A step has ended.
+    /// Ends a step.
     pub fn end(&mut self, id: &str, now: T) {
         self.open.retain(|open| open.id != id);
         self.resume(now);
     }
 
-    /// Returns to the newest step that has not ended; without one, the model is at work.
+    /// Returns to the newest running step; without one, to the model's work.
     pub fn resume(&mut self, now: T) {
         match self.open.last() {
             Some(open) => {
@@ -154,7 +154,7 @@ impl<T: Copy> Activity<T> {
         }
     }
 
-    /// Counts a step that changes nothing of what is being done.
+    /// Counts a step that does not change the current one.
     pub fn count(&mut self) {
         self.number += 1;
     }
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn step_is_told_with_its_time() {
+    fn step_is_formatted_with_its_time() {
         let told = |seconds| timed("running cargo test", Duration::from_secs(seconds));
         assert_eq!(told(0), "running cargo test, 0 s");
         assert_eq!(told(12), "running cargo test, 12 s");
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(seen, expected(0, "starting the turn", 1));
         let seen = shown(&|activity| activity.resume(2));
         assert_eq!(seen, expected(0, "thinking", 2));
-        // The model goes on thinking.
+        // The model is still thinking.
         let seen = shown(&|activity| activity.begin("", THINKING.to_owned(), 3));
         assert_eq!(seen, expected(0, "thinking", 2));
         let seen = shown(&|activity| activity.begin("a", "running a".to_owned(), 4));

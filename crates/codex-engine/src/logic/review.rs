@@ -1,7 +1,7 @@
-//! The text of a review, read.
+//! Parses the text of a review.
 //!
-//! A model answers a review with JSON, and Codex passes on a text that it makes of it
-//! (0.104.0 to 0.169.0):
+//! The model answers a review with JSON, which Codex converts into text (0.104.0 to
+//! 0.169.0):
 //!
 //! ```text
 //! The parser accepts dates that do not exist.
@@ -12,8 +12,8 @@
 //!   31 February is taken for 3 March.
 //! ```
 //!
-//! The heading is `Full review comments:` where there are several. An answer that is no such
-//! JSON is passed on as it is.
+//! The heading of several comments is `Full review comments:`. Codex passes on any other
+//! answer unchanged.
 
 use serde::Serialize;
 
@@ -23,7 +23,7 @@ const WITHOUT_ANSWER: &str = "Review was interrupted. Please re-run /review";
 /// The headings above comments.
 const HEADINGS: [&str; 2] = ["Review comment:", "Full review comments:"];
 
-/// What stands between the title of a comment and its place.
+/// The separator between the title of a comment and its location.
 const BEFORE_PLACE: &str = " — ";
 
 /// A review.
@@ -31,19 +31,19 @@ const BEFORE_PLACE: &str = " — ";
 pub struct Review {
     /// The reviewer's judgement as a whole.
     pub summary: String,
-    /// What the reviewer wants changed, the first thing first.
+    /// The requested changes, in the reviewer's order.
     pub comments: Vec<Comment>,
 }
 
-/// A change that the reviewer wants.
+/// A change that the reviewer requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Comment {
-    /// In a line, with the priority as the model writes it (`[P0]` to `[P3]`).
+    /// One line, with the priority as the model writes it (`[P0]` to `[P3]`).
     pub title: String,
     /// A file and its lines, as `PATH:FIRST-LAST`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
-    /// In full.
+    /// The full text.
     pub body: String,
 }
 
@@ -55,13 +55,13 @@ pub fn is_missing(text: &str) -> bool {
 }
 
 impl Review {
-    /// Reads the text that Codex makes of a review.
+    /// Parses Codex's text of a review.
     #[must_use]
     pub fn read(text: &str) -> Self {
         let heading = HEADINGS.iter().find_map(|heading| {
             let at = text.find(heading)?;
             let before = text.get(..at)?;
-            // A heading has a line to itself.
+            // A heading is a line of its own.
             let begins = before.is_empty() || before.ends_with('\n');
             let after = text.get(at + heading.len()..)?;
             (begins && (after.is_empty() || after.starts_with('\n'))).then_some((before, after))
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn other_text_is_the_summary() {
+    fn text_without_comments_is_the_summary() {
         for text in [
             "Fine.",
             "",

@@ -1,6 +1,6 @@
-//! Jobs of `call_codex` on the real Codex: one from the call to its end, with a worker
-//! that is up, beside a turn on an app-server that is as warm; and the memory of eight
-//! at once, beside eight `codex exec`, and what an app-server alone takes for eight turns.
+//! Jobs of `call_codex` on the real Codex: the time of one job with a running worker, beside a
+//! turn on an equally warm app-server; and the memory of eight jobs at once, beside eight `codex
+//! exec` and beside an app-server with eight turns.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -9,9 +9,9 @@ use scripted_model::{Gate, Reply, Script};
 use serde_json::{Value, json};
 
 use crate::crowd::crowd_direct;
+use crate::fixture::{Fixture, ServeClient, codex_binary, seconds};
 use crate::memory::tree_memory;
 use crate::model::{ANSWER, PROMPT};
-use crate::stage::{Ours, Stage, codex_binary, seconds};
 use crate::stats::Summary;
 use crate::table::{Row, Target, Unit};
 
@@ -36,16 +36,16 @@ pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
 }
 
 async fn ended(jobs: u16) -> Row {
-    let stage = Stage::new();
-    let mut client = stage.ours().await;
-    let server = stage.direct().await;
+    let fixture = Fixture::new();
+    let mut client = fixture.ours().await;
+    let server = fixture.direct().await;
     let (mut ours, mut direct) = (Vec::new(), Vec::new());
     for number in 0..WARM_UP + jobs {
         for turn in 0..2 {
             let (side, took) = if (number + turn) % 2 == 0 {
-                (&mut ours, seconds(stage.job(&mut client)).await)
+                (&mut ours, seconds(fixture.job(&mut client)).await)
             } else {
-                (&mut direct, seconds(stage.hello_direct(&server)).await)
+                (&mut direct, seconds(fixture.hello_direct(&server)).await)
             };
             if number >= WARM_UP {
                 side.push(took);
@@ -53,7 +53,7 @@ async fn ended(jobs: u16) -> Row {
         }
     }
     client.finish().await;
-    stage.end_worker();
+    fixture.end_worker();
     Row {
         figure: "a job, from `call_codex` to `completed`",
         unit: Unit::Seconds,
@@ -72,18 +72,18 @@ async fn at_once(rounds: u16) -> Row {
 
         let gate = Gate::new();
         let answer = Reply::say(ANSWER).behind(&gate);
-        let stage = Stage::with_script(Script::new().otherwise([answer]));
-        stage.configure(&format!("worker_concurrency = {AT_ONCE}"));
-        let mut client = Ours::start(&stage.serve_launch());
+        let fixture = Fixture::with_script(Script::new().otherwise([answer]));
+        fixture.configure(&format!("worker_concurrency = {AT_ONCE}"));
+        let mut client = ServeClient::start(&fixture.serve_launch());
         client.initialize().await;
         let mut jobs = Vec::new();
         for _ in 0..AT_ONCE {
-            jobs.push(stage.submit(&mut client).await);
+            jobs.push(fixture.submit(&mut client).await);
         }
         gate.reached(AT_ONCE).await;
-        ours.push(tree_memory(stage.worker()));
+        ours.push(tree_memory(fixture.worker()));
 
-        let execs: Vec<Exec> = (0..AT_ONCE).map(|_| stage.exec()).collect();
+        let execs: Vec<Exec> = (0..AT_ONCE).map(|_| fixture.exec()).collect();
         gate.reached(2 * AT_ONCE).await;
         direct.push(execs.iter().map(|exec| tree_memory(exec.0.id())).sum());
         gate.release();
@@ -92,7 +92,7 @@ async fn at_once(rounds: u16) -> Row {
             completed(&mut client, &job).await;
         }
         client.finish().await;
-        stage.end_worker();
+        fixture.end_worker();
     }
     let (direct, bare) = (Summary::of(direct), Summary::of(bare));
     let reference = format!(
@@ -118,20 +118,20 @@ async fn at_once(rounds: u16) -> Row {
 async fn turns_at_once() -> f64 {
     let gate = Gate::new();
     let answer = Reply::say(ANSWER).behind(&gate);
-    let stage = Stage::with_script(Script::new().otherwise([answer]));
-    let _idle = stage.fresh_direct().await;
-    let server = stage.fresh_direct().await;
+    let fixture = Fixture::with_script(Script::new().otherwise([answer]));
+    let _idle = fixture.fresh_direct().await;
+    let server = fixture.fresh_direct().await;
     let measuring = async {
         gate.reached(AT_ONCE).await;
         let memory = tree_memory(server.pid());
         gate.release();
         memory
     };
-    tokio::join!(measuring, crowd_direct(&stage, &server, AT_ONCE)).0
+    tokio::join!(measuring, crowd_direct(&fixture, &server, AT_ONCE)).0
 }
 
-impl Stage {
-    /// Puts this into our section of the configuration.
+impl Fixture {
+    /// Writes settings to our section of the configuration.
     fn configure(&self, settings: &str) {
         let directory = self.home().atm_home().join(".config/atm");
         fs::create_dir_all(&directory).unwrap();
@@ -139,13 +139,13 @@ impl Stage {
         fs::write(directory.join("config.toml"), config).unwrap();
     }
 
-    async fn job(&self, client: &mut Ours) {
+    async fn job(&self, client: &mut ServeClient) {
         let job = self.submit(client).await;
         completed(client, &job).await;
     }
 
-    /// Hands a job over and returns its id.
-    async fn submit(&self, client: &mut Ours) -> Value {
+    /// Submits a job and returns its ID.
+    async fn submit(&self, client: &mut ServeClient) -> Value {
         let arguments = json!({"prompt": PROMPT, "cwd": self.work()});
         client.call("call_codex", arguments).await["job_id"].take()
     }
@@ -186,7 +186,7 @@ impl Drop for Exec {
     }
 }
 
-async fn completed(client: &mut Ours, job: &Value) {
+async fn completed(client: &mut ServeClient, job: &Value) {
     let status = json!({"job_id": job, "wait_ms": WAIT});
     let ended = client.call("call_status", status).await;
     assert_eq!(ended["status"], "completed", "{ended:#}");

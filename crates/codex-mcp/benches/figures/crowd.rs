@@ -4,7 +4,7 @@
 use futures::future::join_all;
 use testkit::{AppServer, process};
 
-use crate::stage::{Ours, Stage, codex_binary, seconds};
+use crate::fixture::{Fixture, ServeClient, codex_binary, seconds};
 use crate::stats::Summary;
 use crate::table::{Row, Target, Unit};
 
@@ -27,18 +27,18 @@ pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
 async fn of(calls: usize, figure: &'static str, rounds: u16) -> Row {
     let (mut ours, mut direct) = (Vec::new(), Vec::new());
     for round in 0..rounds {
-        // All anew: Codex gets slower with every hundred threads that it holds, and
-        // the direct one, in a home with threads of earlier rounds, was seen to go on
-        // working for seconds after its crowd, in the time of ours.
-        let stage = Stage::new();
-        let mut client = stage.ours().await;
-        let server = stage.direct().await;
+        // Each round has a new fixture: Codex gets slower with every hundred threads that it
+        // holds, and in a home with earlier threads the direct one worked for seconds after its
+        // crowd, during the measurement of ours.
+        let fixture = Fixture::new();
+        let mut client = fixture.ours().await;
+        let server = fixture.direct().await;
         if round % 2 == 0 {
-            ours.push(seconds(crowd_ours(&stage, &mut client, calls)).await);
-            direct.push(seconds(crowd_direct(&stage, &server, calls)).await);
+            ours.push(seconds(crowd_ours(&fixture, &mut client, calls)).await);
+            direct.push(seconds(crowd_direct(&fixture, &server, calls)).await);
         } else {
-            direct.push(seconds(crowd_direct(&stage, &server, calls)).await);
-            ours.push(seconds(crowd_ours(&stage, &mut client, calls)).await);
+            direct.push(seconds(crowd_direct(&fixture, &server, calls)).await);
+            ours.push(seconds(crowd_ours(&fixture, &mut client, calls)).await);
         }
         let app_servers = app_servers_below(client.pid()).len();
         assert_eq!(app_servers, 1, "all threads are to share one app-server");
@@ -55,15 +55,15 @@ async fn of(calls: usize, figure: &'static str, rounds: u16) -> Row {
 }
 
 /// Returns when the last one is answered.
-pub(crate) async fn crowd_ours(stage: &Stage, client: &mut Ours, calls: usize) {
-    let calls: Vec<_> = (0..calls).map(|_| stage.request_hello(client)).collect();
+pub(crate) async fn crowd_ours(fixture: &Fixture, client: &mut ServeClient, calls: usize) {
+    let calls: Vec<_> = (0..calls).map(|_| fixture.request_hello(client)).collect();
     for call in &calls {
         client.take_hello(call).await;
     }
 }
 
-pub(crate) async fn crowd_direct(stage: &Stage, server: &AppServer, calls: usize) {
-    join_all((0..calls).map(|_| stage.hello_direct(server))).await;
+pub(crate) async fn crowd_direct(fixture: &Fixture, server: &AppServer, calls: usize) {
+    join_all((0..calls).map(|_| fixture.hello_direct(server))).await;
 }
 
 /// The process numbers of the app-servers that a server of ours has running.

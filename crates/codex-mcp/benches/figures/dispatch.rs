@@ -1,5 +1,5 @@
-//! Notifications on their way from Codex's output to the session that they are
-//! for: cut into lines, read, looked up and taken in by its machine.
+//! Notifications on their way from Codex's output to their session: split into lines, parsed,
+//! dispatched and taken in by the session's machine.
 //!
 //! A peer in memory plays the app-server, on the same core. It has written the
 //! whole of its turns beforehand, so that its share of the time is a copy of the
@@ -8,9 +8,9 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use codex_engine::command::{Prompt, Start, TurnRef};
+use codex_engine::command::{Prompt, StartThread, TurnRef};
 use codex_engine::in_memory::engine_over;
-use codex_engine::logic::session::Patience;
+use codex_engine::logic::session::Timeouts;
 use codex_engine::{Engine, Launch, Options};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use scripted_model::Reply;
@@ -20,7 +20,7 @@ use tokio::io::{
 };
 use tokio::sync::oneshot;
 
-use crate::stage::Stage;
+use crate::fixture::Fixture;
 use crate::stats::Summary;
 use crate::table::{Row, Target, Unit};
 
@@ -31,10 +31,10 @@ const TARGET: f64 = 500_000.0;
 /// unfinished message (1 MiB).
 const COUNT: u32 = 100_000;
 
-/// What each of them adds to the message.
+/// The text that each notification adds to the message.
 const DELTA: &str = " Hello";
 
-/// As much as a pipe holds on Linux, see pipe(7).
+/// The capacity of a pipe on Linux, see pipe(7).
 const PIPE: usize = 64 * 1024;
 
 /// How many a real Codex is made to send in a round.
@@ -72,13 +72,13 @@ pub(crate) fn measure(rounds: u16) -> Vec<Row> {
 
 /// Notifications per second that a real Codex sends.
 async fn real_codex(rounds: u16) -> Vec<f64> {
-    let stage = Stage::with_answer(Reply::deltas(REAL_COUNT, DELTA));
-    let server = stage.fresh_direct().await;
+    let fixture = Fixture::with_answer(Reply::deltas(REAL_COUNT, DELTA));
+    let server = fixture.fresh_direct().await;
     let mut rates = Vec::new();
     for _ in 0..rounds {
         let before = server.notifications_seen();
         let begin = Instant::now();
-        let text = stage.turn_direct(&server).await;
+        let text = fixture.turn_direct(&server).await;
         let took = begin.elapsed().as_secs_f64();
         assert_eq!(text.len(), REAL_COUNT * DELTA.len());
         let sent = u32::try_from(server.notifications_seen() - before).unwrap();
@@ -97,7 +97,7 @@ fn in_memory(sessions: u32) -> f64 {
         let engine = engine_over(options(), reader, writer).await.unwrap();
         let mut turns = Vec::new();
         for _ in 0..sessions {
-            let opened = engine.start(Start::default()).await.unwrap();
+            let opened = engine.start(StartThread::default()).await.unwrap();
             turns.push(
                 engine
                     .prompt(&opened.session, Prompt::text("Say hello."))
@@ -125,14 +125,14 @@ fn options() -> Options {
             line_limit: DEFAULT_LINE_LIMIT,
         },
         codex_home: PathBuf::new(),
-        patience: Patience {
+        timeouts: Timeouts {
             approval: Duration::from_secs(60),
             stall: Duration::from_secs(300),
         },
     }
 }
 
-/// What Codex said in a turn, once it has ended.
+/// The text of a turn, once it has ended.
 async fn text_of(engine: &Engine, turn: &TurnRef) -> String {
     loop {
         let view = engine.inspect(&turn.session).unwrap();

@@ -1,5 +1,5 @@
-//! The wrapper of the interactive Codex: what it adds to a key, and what it takes of a
-//! flood, beside the same program without it.
+//! The wrapper of the interactive Codex: the latency that it adds to a key, and the throughput of
+//! a flood, beside the same program without it.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -29,8 +29,7 @@ const PAUSE: Duration = Duration::from_micros(500);
 /// How much a program prints, in bytes.
 const FLOOD: usize = 50_000_000;
 
-/// How often that is printed by a program that prints more than is put aside to be read
-/// later: 200 MB.
+/// How often the flood is printed in the larger test, which exceeds the wrapper's buffer: 200 MB.
 const MORE: usize = 4;
 
 /// Prints files, and writes down how many nanoseconds that took.
@@ -50,14 +49,14 @@ exec sleep 60",
 const LINE: &str = "\x1b[2m•\x1b[0m Ran \x1b[1mcargo test\x1b[0m in \x1b[36mcrates/core\x1b[39m: 48 passed\x1b[K\r\n";
 
 pub(crate) fn measure(rounds: u16) -> Vec<Row> {
-    let stage = Stage::new();
-    vec![stage.keys(rounds), stage.floods(rounds)]
+    let fixture = EyesFixture::new();
+    vec![fixture.keys(rounds), fixture.floods(rounds)]
 }
 
 /// Which side is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
-    Ours,
+    ServeClient,
     Direct,
     /// Through `script`, a wrapper that does nothing but pass on.
     Script,
@@ -69,7 +68,7 @@ impl Side {
         let program = program.to_str().unwrap().to_owned();
         match self {
             Self::Direct => vec![program],
-            Self::Ours => {
+            Self::ServeClient => {
                 let ours = env!("CARGO_BIN_EXE_codex-mcp");
                 let args = [ours, "eyes", "--codex-bin"].map(str::to_owned);
                 args.into_iter().chain([program]).collect()
@@ -82,25 +81,25 @@ impl Side {
     }
 }
 
-struct Stage {
+struct EyesFixture {
     home: Home,
 }
 
-impl Stage {
+impl EyesFixture {
     fn new() -> Self {
-        let stage = Self {
+        let fixture = Self {
             home: Home::new(""),
         };
         let lines = LINE.repeat(FLOOD / LINE.len());
-        fs::write(stage.home.work().join("flood"), lines).unwrap();
-        stage
+        fs::write(fixture.home.work().join("flood"), lines).unwrap();
+        fixture
     }
 
     /// A program that answers each key with itself.
     fn keys(&self, rounds: u16) -> Row {
         let program = self.program("echo", "stty raw -echo; printf READY; exec cat");
         let (mut ours, mut direct) = (Vec::new(), Vec::new());
-        let mut wrapped = Running::start(self, Side::Ours, &program);
+        let mut wrapped = Running::start(self, Side::ServeClient, &program);
         let mut bare = Running::start(self, Side::Direct, &program);
         for running in [&mut wrapped, &mut bare] {
             running.until("READY");
@@ -121,19 +120,19 @@ impl Stage {
         }
     }
 
-    /// In tmux, as a terminal has work with what it is sent.
+    /// In tmux, as a terminal takes time to process its input.
     fn floods(&self, rounds: u16) -> Row {
         let program = self.program("flood", &floods(1));
         let more = self.program("more", &floods(MORE));
         let (mut ours, mut direct) = (Vec::new(), Vec::new());
         let (mut into_nothing, mut by_script) = (Vec::new(), Vec::new());
         for round in 0..rounds {
-            let mut sides = [Side::Ours, Side::Direct, Side::Script];
+            let mut sides = [Side::ServeClient, Side::Direct, Side::Script];
             sides.rotate_left(usize::from(round % 3));
             for side in sides {
                 let took = || self.took(&program, side);
                 match side {
-                    Side::Ours => {
+                    Side::ServeClient => {
                         ours.push(self.in_tmux(&program, side, round));
                         into_nothing.push(took());
                     }
@@ -145,7 +144,7 @@ impl Stage {
         let bare = (0..rounds).map(|_| self.took(&program, Side::Direct));
         let [nothing, script, bare] = [into_nothing, by_script, bare.collect()]
             .map(|all| Unit::Seconds.show(Summary::of(all).median));
-        let [more, more_bare] = [Side::Ours, Side::Direct]
+        let [more, more_bare] = [Side::ServeClient, Side::Direct]
             .map(|side| Unit::Seconds.show(self.in_tmux(&more, side, rounds)));
         Row {
             figure: "50 MB of coloured lines in tmux",
@@ -181,7 +180,7 @@ impl Stage {
         };
         let line = shlex::try_join(side.line(program).iter().map(String::as_str)).unwrap();
         tmux(&["new-session", "-d", "-x", "120", "-y", "40", &line]);
-        let took = self.told();
+        let took = self.recorded_time();
         tmux(&["kill-server"]);
         took
     }
@@ -194,14 +193,14 @@ impl Stage {
             let mut buffer = vec![0; 64 * 1024];
             while terminal.read(&mut buffer).is_ok_and(|read| read > 0) {}
         });
-        let took = self.told();
+        let took = self.recorded_time();
         drop(running);
         reader.join().unwrap();
         took
     }
 
-    /// What the program has written down about itself, in seconds.
-    fn told(&self) -> f64 {
+    /// The time that the program has recorded, in seconds.
+    fn recorded_time(&self) -> f64 {
         let path = self.home.work().join("took");
         let deadline = Instant::now() + Duration::from_secs(120);
         loop {
@@ -231,7 +230,7 @@ struct Running {
 }
 
 impl Running {
-    fn start(stage: &Stage, side: Side, program: &Path) -> Self {
+    fn start(fixture: &EyesFixture, side: Side, program: &Path) -> Self {
         let size = Winsize {
             ws_row: 40,
             ws_col: 120,
@@ -244,8 +243,8 @@ impl Running {
         let child = Command::new(&line[0])
             .args(&line[1..])
             .env_clear()
-            .envs(stage.home.env())
-            .current_dir(stage.home.work())
+            .envs(fixture.home.env())
+            .current_dir(fixture.home.work())
             .stdin(end())
             .stdout(end())
             .stderr(end())
@@ -266,7 +265,7 @@ impl Running {
         }
     }
 
-    /// What 99 of 100 keys take at most, in seconds.
+    /// The 99th percentile of key latencies, in seconds.
     fn slowest_keys(&mut self) -> f64 {
         let mut took: Vec<f64> = (0..KEYS).map(|key| self.key(key)).collect();
         took.sort_by(f64::total_cmp);

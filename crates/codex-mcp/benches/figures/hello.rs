@@ -1,7 +1,6 @@
-//! One call of `codex` that says hello, beside the same turn on an app-server
-//! that is as warm.
+//! One call of `codex` that says hello, beside the same turn on an equally warm app-server.
 
-use crate::stage::{Stage, seconds};
+use crate::fixture::{Fixture, seconds};
 use crate::stats::Summary;
 use crate::table::{Row, Target, Unit};
 
@@ -11,22 +10,22 @@ const TARGET: f64 = 1.02;
 const WARM_UP: u16 = 5;
 
 pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
-    let stage = Stage::new();
-    let mut client = stage.ours().await;
-    let server = stage.direct().await;
+    let fixture = Fixture::new();
+    let mut client = fixture.ours().await;
+    let server = fixture.direct().await;
     for _ in 0..WARM_UP {
-        stage.hello_ours(&mut client).await;
-        stage.hello_direct(&server).await;
+        fixture.hello_ours(&mut client).await;
+        fixture.hello_direct(&server).await;
     }
     let (mut ours, mut direct) = (Vec::new(), Vec::new());
     for round in 0..rounds {
         // Each side goes first as often as the other.
         if round % 2 == 0 {
-            ours.push(seconds(stage.hello_ours(&mut client)).await);
-            direct.push(seconds(stage.hello_direct(&server)).await);
+            ours.push(seconds(fixture.hello_ours(&mut client)).await);
+            direct.push(seconds(fixture.hello_direct(&server)).await);
         } else {
-            direct.push(seconds(stage.hello_direct(&server)).await);
-            ours.push(seconds(stage.hello_ours(&mut client)).await);
+            direct.push(seconds(fixture.hello_direct(&server)).await);
+            ours.push(seconds(fixture.hello_ours(&mut client)).await);
         }
     }
     client.finish().await;

@@ -1,6 +1,6 @@
-//! The job store on either database: 10,000 jobs that wait are claimed and finished
-//! by four workers, 100,000 are listed, and 10,000 events of one job are stored. What a
-//! real worker adds is in `worker`.
+//! The job store on either database: 10,000 jobs that wait are claimed and finished by four
+//! workers, 100,000 are listed, and 10,000 events of one job are stored. `worker` measures a real
+//! worker.
 //!
 //! A worker is a thread with a store of its own, as a process would have, and runs
 //! four jobs at once. PostgreSQL has its usual settings, and waits for the disk.
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use job_queue::logic::{Ending, JobId, JobState};
 use job_queue::store::{
-    Filter, Finished, JobStore, NewEvent, NewJob, Request, Written, new_worker_id,
+    FinishedJob, JobFilter, JobStore, NewEvent, NewJob, Request, WriteOutcome, new_worker_id,
 };
 use settings::store_access::Access;
 use sqlx::{Connection, PgConnection, SqliteConnection};
@@ -39,7 +39,7 @@ const POSTGRES: f64 = 1000.0;
 const LIST: f64 = 0.010;
 const STORE_EVENTS: f64 = 0.5;
 
-/// Where all the jobs are.
+/// The working directory of all the jobs.
 const DIRECTORY: &str = "/home/somebody/repository";
 
 /// How often a list is asked for in a round, and how many events come at once.
@@ -47,7 +47,7 @@ const LOOKS: u32 = 20;
 const BATCH: usize = 50;
 
 /// The path or URL of a store.
-type Place = String;
+type StoreUrl = String;
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -93,7 +93,7 @@ const WORKER_NAMES: [[&str; 2]; 2] = [
 ];
 
 fn of(
-    place: &mut dyn FnMut() -> Place,
+    store_url: &mut dyn FnMut() -> StoreUrl,
     rounds: u16,
     names: [&'static str; 3],
     claims: f64,
@@ -106,9 +106,9 @@ fn of(
         target,
         notes: vec![note],
     };
-    let claimed = (0..rounds).map(|_| claimed(&place())).collect();
-    let (listed, filtered) = listed(&place(), rounds);
-    let stored = (0..rounds).map(|_| stored(&place())).collect();
+    let claimed = (0..rounds).map(|_| claimed(&store_url())).collect();
+    let (listed, filtered) = listed(&store_url(), rounds);
+    let stored = (0..rounds).map(|_| stored(&store_url())).collect();
     let workers = format!("{WORKERS} workers, {AT_ONCE} jobs at once each; no job twice");
     let medians = filtered.into_iter().map(|of| Summary::of(of).median);
     let slowest = Unit::Seconds.show(medians.fold(0.0, f64::max));
@@ -140,12 +140,12 @@ fn of(
 }
 
 /// Jobs per second.
-fn claimed(place: &Place) -> f64 {
-    filled(place, WAITING);
+fn claimed(store_url: &StoreUrl) -> f64 {
+    filled(store_url, WAITING);
     let begin = Instant::now();
     let workers = (0..WORKERS).map(|_| {
-        let place = place.clone();
-        thread::spawn(move || block_on(work(&place)))
+        let store_url = store_url.clone();
+        thread::spawn(move || block_on(work(&store_url)))
     });
     let workers: Vec<_> = workers.collect();
     let done: Vec<JobId> = workers
@@ -159,14 +159,14 @@ fn claimed(place: &Place) -> f64 {
 }
 
 /// Takes jobs until there are none.
-async fn work(place: &Place) -> Vec<JobId> {
-    let store = open(place).await;
+async fn work(store_url: &StoreUrl) -> Vec<JobId> {
+    let store = open(store_url).await;
     let worker = new_worker_id();
     let one = async || {
         let mut done = Vec::new();
         while let Some(claimed) = store.claim(&worker, "here", LEASE).await.unwrap() {
             let written = store.finish(&claimed.claim, &completed()).await.unwrap();
-            assert_eq!(written, Written::Done);
+            assert_eq!(written, WriteOutcome::Done);
             done.push(claimed.claim.job);
         }
         done
@@ -174,8 +174,8 @@ async fn work(place: &Place) -> Vec<JobId> {
     join_all((0..AT_ONCE).map(|_| one())).await.concat()
 }
 
-fn completed() -> Finished {
-    Finished {
+fn completed() -> FinishedJob {
+    FinishedJob {
         ending: Ending::Completed,
         error: None,
         session_id: Some("01a1fc80-a9f5-7b73-ab58-0123456789ab".to_owned()),
@@ -186,10 +186,10 @@ fn completed() -> Finished {
 
 /// Seconds for the newest 20 of all jobs, and with each filter by state, tool and
 /// directory.
-fn listed(place: &Place, rounds: u16) -> (Vec<f64>, Vec<Vec<f64>>) {
-    filled(place, LISTED);
+fn listed(store_url: &StoreUrl, rounds: u16) -> (Vec<f64>, Vec<Vec<f64>>) {
+    filled(store_url, LISTED);
     block_on(async {
-        let store = open(place).await;
+        let store = open(store_url).await;
         let mut all = Vec::new();
         let mut filtered = vec![Vec::new(); 7];
         for _ in 0..u32::from(rounds) * LOOKS {
@@ -203,8 +203,8 @@ fn listed(place: &Place, rounds: u16) -> (Vec<f64>, Vec<Vec<f64>>) {
 }
 
 /// A filter by what the bits of a number say; all jobs fit.
-fn filter(number: u8) -> Filter {
-    Filter {
+fn filter(number: u8) -> JobFilter {
+    JobFilter {
         status: (number & 1 != 0).then_some(JobState::Queued),
         tool_name: (number & 2 != 0).then(|| "call_codex".to_owned()),
         cwd: (number & 4 != 0).then(|| DIRECTORY.to_owned()),
@@ -212,7 +212,7 @@ fn filter(number: u8) -> Filter {
 }
 
 /// Seconds for one list.
-async fn look(store: &JobStore, filter: &Filter) -> f64 {
+async fn look(store: &JobStore, filter: &JobFilter) -> f64 {
     let begin = Instant::now();
     let found = store.list(filter, 20).await.unwrap();
     let took = begin.elapsed().as_secs_f64();
@@ -221,10 +221,10 @@ async fn look(store: &JobStore, filter: &Filter) -> f64 {
 }
 
 /// Seconds for the events of one job.
-fn stored(place: &Place) -> f64 {
-    filled(place, 1);
+fn stored(store_url: &StoreUrl) -> f64 {
+    filled(store_url, 1);
     block_on(async {
-        let store = open(place).await;
+        let store = open(store_url).await;
         let claimed = store.claim(&new_worker_id(), "here", LEASE).await.unwrap();
         let claim = claimed.unwrap().claim;
         let event = NewEvent {
@@ -242,9 +242,9 @@ fn stored(place: &Place) -> f64 {
 
 /// Makes a store with so many jobs that wait. One is submitted; the others are
 /// copies of it, as each would wait for the disk.
-fn filled(place: &Place, jobs: usize) {
+fn filled(store_url: &StoreUrl, jobs: usize) {
     block_on(async {
-        let store = open(place).await;
+        let store = open(store_url).await;
         let request = Request::new("Say hello. ".repeat(20), DIRECTORY);
         store.submit(&NewJob::new(request)).await.unwrap();
     });
@@ -255,7 +255,7 @@ fn filled(place: &Place, jobs: usize) {
     let numbers = format!(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {copies})"
     );
-    let hex = match is_postgres(place) {
+    let hex = match is_postgres(store_url) {
         false => "printf('%08x', i)",
         true => "lpad(to_hex(i), 8, '0')",
     };
@@ -264,33 +264,33 @@ fn filled(place: &Place, jobs: usize) {
          SELECT {hex} || '-0000-4000-8000-000000000000', {columns} FROM codex_jobs, n \
          WHERE {copies} > 0"
     );
-    run(place, &sql);
+    run(store_url, &sql);
 }
 
-fn run(place: &Place, sql: &str) {
+fn run(store_url: &StoreUrl, sql: &str) {
     block_on(async {
         let sql = sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned()));
-        if is_postgres(place) {
-            let mut connection = PgConnection::connect(place).await.unwrap();
+        if is_postgres(store_url) {
+            let mut connection = PgConnection::connect(store_url).await.unwrap();
             sql.execute(&mut connection).await.unwrap();
             // As its own tidying up does after a while.
             let tidy = sqlx::raw_sql("VACUUM ANALYZE codex_jobs");
             tidy.execute(&mut connection).await.unwrap();
         } else {
-            let url = format!("sqlite://{place}");
+            let url = format!("sqlite://{store_url}");
             let mut connection = SqliteConnection::connect(&url).await.unwrap();
             sql.execute(&mut connection).await.unwrap();
         }
     });
 }
 
-fn is_postgres(place: &Place) -> bool {
-    place.starts_with("postgres:")
+fn is_postgres(store_url: &StoreUrl) -> bool {
+    store_url.starts_with("postgres:")
 }
 
-async fn open(place: &Place) -> JobStore {
+async fn open(store_url: &StoreUrl) -> JobStore {
     static STATE: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().unwrap());
-    JobStore::open(&place.parse().unwrap(), &Access::of(STATE.path()))
+    JobStore::open(&store_url.parse().unwrap(), &Access::of(STATE.path()))
         .await
         .unwrap()
 }

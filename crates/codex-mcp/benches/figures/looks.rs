@@ -1,5 +1,5 @@
-//! What a run looks at after a turn, in a repository of 50,000 files, beside what a
-//! person would ask: `git status --porcelain` and `git log --oneline -5`.
+//! The inspection after a turn of a run, in a repository of 50,000 files, beside the commands of
+//! a person: `git status --porcelain` and `git log --oneline -5`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::process::Command;
 use std::time::Instant;
 
 use goal_run::logic::criteria::Criteria;
-use goal_run::logic::findings::{Standing, judge};
+use goal_run::logic::findings::{VerdictStatus, judge};
 use goal_run::logic::snapshot::{Preexisting, Snapshot, Work};
 use goal_run::look::{InspectOptions, RepoInspector};
-use supervise::spawn::guards_are;
+use supervise::spawn::set_guard_executable;
 use testkit::Home;
 
 use crate::stats::Summary;
@@ -37,29 +37,29 @@ const CRITERIA: [&str; 7] = [
 ];
 
 pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
-    let stage = Stage::new();
+    let fixture = RepoFixture::new();
     let criteria = CRITERIA.map(|text| text.parse().unwrap());
     let criteria = Criteria::new(criteria).unwrap();
     let means = InspectOptions {
-        env: stage.home.env(),
+        env: fixture.home.env(),
         ..InspectOptions::default()
     };
     let begin = Instant::now();
-    let looker = RepoInspector::at(&stage.work(), &criteria, means).await;
+    let looker = RepoInspector::at(&fixture.work(), &criteria, means).await;
     let mut looker = looker.unwrap();
     let start = looker.start().await.unwrap();
     let first = begin.elapsed().as_secs_f64();
     let (mut ours, mut direct) = (Vec::new(), Vec::new());
     for round in 0..rounds {
-        stage.turn(round.into());
+        fixture.turn(round.into());
         if round % 2 == 0 {
             ours.push(look(&looker, &criteria, &start).await);
-            direct.push(stage.ask());
+            direct.push(fixture.ask());
         } else {
-            direct.push(stage.ask());
+            direct.push(fixture.ask());
             ours.push(look(&looker, &criteria, &start).await);
         }
-        stage.commit();
+        fixture.commit();
     }
     vec![Row {
         figure: "look and judge, 50,000 files, 20 changed",
@@ -81,32 +81,32 @@ async fn look(looker: &RepoInspector, criteria: &Criteria, start: &Snapshot) -> 
     let verdict = judge(criteria, start, &now, &work, Preexisting::Ignored);
     let took = begin.elapsed().as_secs_f64();
     // Some files are uncommitted, and nothing else is missing.
-    assert_eq!(verdict.standing(), Standing::Lacking, "{verdict:#?}");
+    assert_eq!(verdict.status(), VerdictStatus::Incomplete, "{verdict:#?}");
     assert_eq!(verdict.missing().len(), 1, "{verdict:#?}");
     took
 }
 
 /// A repository.
-struct Stage {
+struct RepoFixture {
     home: Home,
 }
 
-impl Stage {
+impl RepoFixture {
     fn new() -> Self {
-        guards_are(Path::new(env!("CARGO_BIN_EXE_codex-mcp")));
-        let stage = Self {
+        set_guard_executable(Path::new(env!("CARGO_BIN_EXE_codex-mcp")));
+        let fixture = Self {
             home: Home::new(""),
         };
         for directory in 0..DIRECTORIES {
-            let path = stage.work().join(format!("src/d{directory}"));
+            let path = fixture.work().join(format!("src/d{directory}"));
             fs::create_dir_all(&path).unwrap();
             for file in 0..FILES_EACH {
                 let text = format!("fn in_{directory}_{file}() {{}}\n").repeat(20);
                 fs::write(path.join(format!("{file}.rs")), text).unwrap();
             }
         }
-        stage.commit();
-        stage
+        fixture.commit();
+        fixture
     }
 
     fn work(&self) -> PathBuf {
@@ -126,7 +126,7 @@ impl Stage {
         }
     }
 
-    /// What the patterns ask for, new in the first turn.
+    /// The files that the patterns ask for, new in the first turn.
     fn make(&self, round: usize) {
         for path in ["docs/a/b.md", "src/d100/10.rs", "src/d0/0.rs"] {
             let path = self.work().join(path);
@@ -140,7 +140,7 @@ impl Stage {
         self.home.git(&["commit", "--quiet", "--message", "work"]);
     }
 
-    /// What a person would ask, in seconds.
+    /// The commands of a person, in seconds.
     fn ask(&self) -> f64 {
         let begin = Instant::now();
         for args in [&["status", "--porcelain"][..], &["log", "--oneline", "-5"]] {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use agent_team::logic::inbox::unread::Reading;
+use agent_team::logic::inbox::unread::ReadLimits;
 use agent_team::logic::{AgentName, TeamName};
 use agent_team::mail::{Letter, Mailroom, Sender, Unread};
 use serde_json::{Value, json};
@@ -22,12 +22,12 @@ const SEND: f64 = 0.025;
 const READ: f64 = 0.025;
 const PENDING: f64 = 0.010;
 
-/// Whose inboxes are full. Each side has one of its own.
+/// The agents with full inboxes, one for each side.
 const OURS: &str = "ours";
 const THEIRS: &str = "theirs";
 
 pub(crate) fn measure(rounds: u16) -> Vec<Row> {
-    let mail_client = MailClient::new();
+    let mail_client = MailFixture::new();
     let look = ["read", THEIRS, "--no-since-last-seen", "--no-mark"];
     let read = ["read", THEIRS, "--no-since-last-seen"];
     let send = ["send", THEIRS, "hello", "--summary", "hello"];
@@ -67,14 +67,14 @@ fn version() -> &'static str {
 }
 
 /// A home with the two inboxes.
-struct MailClient {
+struct MailFixture {
     home: tempfile::TempDir,
     room: Mailroom,
     team: TeamName,
     full: String,
 }
 
-impl MailClient {
+impl MailFixture {
     fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         let room = Mailroom::new(home.path());
@@ -156,11 +156,11 @@ impl MailClient {
     }
 
     fn unread(&self) -> Unread {
-        let reading = Reading {
+        let limits = ReadLimits {
             max_messages: UNREAD,
             max_length: 4096,
         };
-        let unread = self.room.unread(&agent(OURS), &self.team, reading);
+        let unread = self.room.unread(&agent(OURS), &self.team, limits);
         let unread = unread.unwrap();
         assert_eq!(unread.messages.len(), UNREAD);
         unread

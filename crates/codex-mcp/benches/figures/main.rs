@@ -1,5 +1,5 @@
-//! The figures that `codex-mcp` is to reach, measured in one run beside the same
-//! work on Codex's app-server spoken to directly: `cargo xtask bench`.
+//! The performance targets of `codex-mcp`, measured in one run beside the same work on Codex's
+//! app-server, spoken to directly: `cargo xtask bench`.
 //!
 //! Both sides get the newest real Codex, the same scripted model, the same directory
 //! and the same prompt, and take turns round by round, so that a busy machine is
@@ -18,6 +18,7 @@ mod called;
 mod crowd;
 mod dispatch;
 mod eyes;
+mod fixture;
 mod hello;
 mod jobs;
 mod looks;
@@ -27,7 +28,6 @@ mod model;
 mod pictures;
 mod proxy;
 mod sessions;
-mod stage;
 mod start;
 mod stats;
 mod table;
@@ -160,7 +160,7 @@ fn main() -> ExitCode {
         if options.only.is_empty() || options.only.contains(figure) {
             let rounds = options.rounds.unwrap_or(figure.rounds());
             eprintln!("measuring: {figure:?}, {rounds} × each side");
-            // One that breaks must not take the others' results with it.
+            // A figure that panics must not lose the results of the others.
             match std::panic::catch_unwind(|| figure.measure(rounds)) {
                 Ok(measured) => rows.extend(measured),
                 Err(_) => broken.push(figure),

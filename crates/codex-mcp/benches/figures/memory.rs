@@ -5,7 +5,7 @@
 use testkit::process;
 
 use crate::crowd::{app_servers_below, crowd_direct, crowd_ours};
-use crate::stage::Stage;
+use crate::fixture::Fixture;
 use crate::stats::Summary;
 use crate::table::{Row, Target, Unit};
 
@@ -26,23 +26,23 @@ pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
     let (mut serve, mut guard, mut codex) = (Vec::new(), Vec::new(), Vec::new());
     let (mut ours, mut direct) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        let stage = Stage::new();
-        let mut client = stage.ours().await;
-        crowd_ours(&stage, &mut client, CALLS).await;
+        let fixture = Fixture::new();
+        let mut client = fixture.ours().await;
+        crowd_ours(&fixture, &mut client, CALLS).await;
         let app_server = app_servers_below(client.pid())[0];
         let guarding = process::Process::look(app_server).unwrap().parent;
         serve.push(memory(client.pid()));
         guard.push(memory(guarding));
         codex.push(memory(app_server));
         for _ in 1..CROWDS {
-            crowd_ours(&stage, &mut client, CALLS).await;
+            crowd_ours(&fixture, &mut client, CALLS).await;
         }
         ours.push(tree_memory(client.pid()));
         client.finish().await;
 
-        let server = stage.direct().await;
+        let server = fixture.direct().await;
         for _ in 0..CROWDS {
-            crowd_direct(&stage, &server, CALLS).await;
+            crowd_direct(&fixture, &server, CALLS).await;
         }
         direct.push(tree_memory(server.pid()));
     }

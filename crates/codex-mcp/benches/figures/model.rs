@@ -7,10 +7,10 @@ use std::thread::{self, JoinHandle};
 use scripted_model::{Recording, Script, ScriptedModel};
 use tokio::sync::oneshot;
 
-/// What the model answers to everything.
+/// The model's answer to every prompt.
 pub(crate) const ANSWER: &str = "Hello.";
 
-/// What Codex is asked.
+/// The prompt for Codex.
 pub(crate) const PROMPT: &str = "Say hello.";
 
 /// A running model. Dropping it ends it.
@@ -52,7 +52,7 @@ impl Drop for Model {
     fn drop(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
-            // A panic of its own has been told on stderr.
+            // A panic of the thread has been printed on stderr.
             let _ = thread.join();
         }
     }

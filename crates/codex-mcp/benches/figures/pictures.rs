@@ -1,5 +1,5 @@
-//! A picture of 1 MB: from the model's call of the tool to its next request, beside a
-//! client that does nothing but read the file and answer with it.
+//! A picture of 1 MB: from the model's call of the tool to its next request, beside a client that
+//! only reads the file and answers with it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ use scripted_model::{Reply, Request, Script};
 use serde_json::{Value, json};
 use testkit::AppServer;
 
+use crate::fixture::{Fixture, ServeClient};
 use crate::model::ANSWER;
-use crate::stage::{Ours, Stage};
 use crate::stats::Summary;
 use crate::table::{Row, Target, Unit};
 
@@ -33,23 +33,23 @@ const WARM_UP: u16 = 2;
 
 pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
     let times = Times::default();
-    let stage = Stage::with_script(Script::by({
+    let fixture = Fixture::with_script(Script::by({
         let times = times.clone();
         move |request| times.answer(request)
     }));
-    let picture = stage.work().join(PICTURE);
+    let picture = fixture.work().join(PICTURE);
     fs::write(&picture, noise()).unwrap();
-    let mut client = stage.ours().await;
-    let server = AppServer::start(&stage.direct_launch(), answering(picture.clone()));
+    let mut client = fixture.ours().await;
+    let server = AppServer::start(&fixture.direct_launch(), answering(picture.clone()));
     server.initialize().await;
     let (mut ours, mut direct) = (Vec::new(), Vec::new());
     for round in 0..WARM_UP + rounds {
         for turn in 0..2 {
             let side = if (round + turn) % 2 == 0 {
-                stage.look_ours(&mut client).await;
+                fixture.look_ours(&mut client).await;
                 &mut ours
             } else {
-                stage.look_direct(&server).await;
+                fixture.look_direct(&server).await;
                 &mut direct
             };
             let took = times.take();
@@ -102,8 +102,8 @@ impl Times {
 
 const LOOK: &str = "Look at it.";
 
-impl Stage {
-    async fn look_ours(&self, client: &mut Ours) {
+impl Fixture {
+    async fn look_ours(&self, client: &mut ServeClient) {
         let arguments = json!({"prompt": LOOK, "cwd": self.work()});
         let said = client.call("codex", arguments).await;
         assert_eq!(said["content"], ANSWER, "{said:#}");

@@ -1,5 +1,5 @@
-//! What the proxy adds to a message on its way, beside `codex mcp-server` spoken to
-//! directly, and whether it grows with what passes.
+//! The latency that the proxy adds to a message, beside `codex mcp-server` spoken to directly,
+//! and the growth of its memory with the traffic.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use scripted_model::Reply;
 use serde_json::{Value, json};
 use testkit::{Launch, McpClient, codex, process};
 
-use crate::stage::{MCP_VERSION, Stage, TIME_LIMIT};
+use crate::fixture::{Fixture, MCP_VERSION, TIME_LIMIT};
 use crate::stats::Summary;
 use crate::table::{Row, Target, Unit};
 
@@ -39,20 +39,20 @@ const PIECES: usize = 10_000;
 const GROWTH_TARGET: f64 = 1024.0 * 1024.0;
 
 pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
-    let stage = Stage::with_answer(Reply::deltas(PIECES, " Hello"));
+    let fixture = Fixture::with_answer(Reply::deltas(PIECES, " Hello"));
     let codex = codex::native_binary(RELEASE);
-    let through = stage
+    let through = fixture
         .serve_launch()
         .args(["--backend", "mcp-server"])
         .env("CODEX_MCP_CODEX_BIN", &codex);
-    let direct = stage.direct_launch_of(&codex, "mcp-server");
+    let direct = fixture.direct_launch_of(&codex, "mcp-server");
     let (mut ours, mut theirs) = (client(&through).await, client(&direct).await);
-    let mut all = Both::default();
+    let mut all = PingTimes::default();
     for _ in 0..rounds {
         all.ours.append(&mut pings(&mut ours).await);
         all.direct.append(&mut pings(&mut theirs).await);
     }
-    let slowest = Both {
+    let slowest = PingTimes {
         ours: vec![p99(&all.ours)],
         direct: vec![p99(&all.direct)],
     };
@@ -73,14 +73,14 @@ pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
     ]
 }
 
-/// What was measured of each side.
+/// The measurements of each side.
 #[derive(Default)]
-struct Both {
+struct PingTimes {
     ours: Vec<f64>,
     direct: Vec<f64>,
 }
 
-fn row(figure: &'static str, times: Both, target: f64) -> Row {
+fn row(figure: &'static str, times: PingTimes, target: f64) -> Row {
     let (ours, direct) = (Summary::of(times.ours), Summary::of(times.direct));
     let added = (ours.median - direct.median) / DIRECTIONS;
     Row {
@@ -108,7 +108,7 @@ async fn client(launch: &Launch) -> McpClient {
     client.set_time_limit(TIME_LIMIT);
     client.ignore("codex/event");
     client.initialize(MCP_VERSION, json!({})).await;
-    // It waits until Codex is up.
+    // The ping waits until Codex is up.
     client.call("ping", Value::Null).await;
     client
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use testkit::AppServer;
 
-use crate::stage::{Ours, Stage};
+use crate::fixture::{Fixture, ServeClient};
 use crate::stats::Summary;
 use crate::table::{Row, Target, Unit};
 
@@ -12,14 +12,14 @@ use crate::table::{Row, Target, Unit};
 const TARGET: f64 = 0.015;
 
 pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
-    let stage = Stage::new();
+    let fixture = Fixture::new();
     // The first start reads the programs from the disk.
-    start_ours(&stage).await;
-    start_direct(&stage).await;
+    start_ours(&fixture).await;
+    start_direct(&fixture).await;
     let (mut ours, mut direct) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        ours.push(start_ours(&stage).await);
-        direct.push(start_direct(&stage).await);
+        ours.push(start_ours(&fixture).await);
+        direct.push(start_direct(&fixture).await);
     }
     vec![Row {
         figure: "process start to `initialize` answered",
@@ -31,18 +31,18 @@ pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
     }]
 }
 
-async fn start_ours(stage: &Stage) -> f64 {
-    let launch = stage.serve_launch();
+async fn start_ours(fixture: &Fixture) -> f64 {
+    let launch = fixture.serve_launch();
     let begin = Instant::now();
-    let mut ours = Ours::start(&launch);
+    let mut ours = ServeClient::start(&launch);
     ours.initialize().await;
     let took = begin.elapsed().as_secs_f64();
     ours.finish().await;
     took
 }
 
-async fn start_direct(stage: &Stage) -> f64 {
-    let launch = stage.direct_launch();
+async fn start_direct(fixture: &Fixture) -> f64 {
+    let launch = fixture.direct_launch();
     let begin = Instant::now();
     let direct = AppServer::start(&launch, |_| None);
     direct.initialize().await;

@@ -1,4 +1,4 @@
-//! What a handful of measurements comes to.
+//! Summaries of measurements.
 
 use serde::Serialize;
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::stats::Summary;
 
-/// What is measured, in the unit that [`Summary`] holds it in.
+/// The unit of the values in a [`Summary`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     Seconds,
@@ -31,7 +31,7 @@ impl Unit {
         format!("{median:.digits$} ({p10:.digits$} – {p90:.digits$}) {name}")
     }
 
-    /// What to divide by, how many digits to show, and what it then is.
+    /// The divisor, the number of digits, and the name of the scaled unit.
     fn scale(self, value: f64) -> (f64, usize, &'static str) {
         match self {
             Self::Seconds if value < 1e-3 => (1e-6, 0, "µs"),
@@ -53,7 +53,7 @@ impl Unit {
     }
 }
 
-/// What is to be reached.
+/// The target of a figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Target {
     AtMost(f64),
@@ -72,7 +72,7 @@ pub(crate) struct Row {
     pub(crate) ours: Summary,
     pub(crate) direct: Option<Summary>,
     pub(crate) target: Target,
-    /// What else is to be said.
+    /// Further notes.
     pub(crate) notes: Vec<String>,
 }
 
@@ -177,7 +177,7 @@ impl fmt::Display for Line<'_> {
     }
 }
 
-/// The same for programs: values in seconds, bytes or per second.
+/// The results as JSON: values in seconds, bytes or per second.
 pub(crate) fn json(rows: &[Row]) -> Value {
     rows.iter()
         .map(|row| {

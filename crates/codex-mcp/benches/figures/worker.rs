@@ -1,5 +1,5 @@
-//! A worker that is up, on either database: how long it takes until Codex works once a
-//! job is submitted, and what storing 10,000 events adds to a job.
+//! A running worker on either database: the time from submitting a job until Codex works, and the
+//! time that storing 10,000 events adds to a job.
 //!
 //! The worker is a process of its own. Codex is played by a fake one, as the real one
 //! would spend most of the time; the directory is a small repository, as git is asked
@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use codex_engine::binary::Source;
-use codex_engine::logic::session::Patience;
+use codex_engine::logic::session::Timeouts;
 use codex_engine::{Engine, Launch, Options};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use job_queue::call::{self, KeepStream};
@@ -24,7 +24,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 use serde_json::{Value, json};
 use settings::store_access::Access;
-use supervise::spawn::guards_are;
+use supervise::spawn::set_guard_executable;
 use testkit::Home;
 use testkit::fake::{Action, PLAN, Plan, fake_codex_path};
 use tokio::io::AsyncReadExt;
@@ -32,8 +32,8 @@ use tokio::net::unix::pipe::{OpenOptions, Receiver};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::fixture::TIME_LIMIT;
 use crate::model::PROMPT;
-use crate::stage::TIME_LIMIT;
 use crate::stats::Summary;
 use crate::table::{Row, Target, Unit};
 
@@ -53,7 +53,7 @@ const BURST: usize = 100;
 const PACE: &str = "0.012";
 const FRAME: usize = 4;
 
-/// How often is looked whether a job is done.
+/// The polling interval for the end of a job.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Its steps in a burst: two commands, a thought, a message.
@@ -61,9 +61,9 @@ const STEPS: usize = 4;
 
 /// Both figures on a fresh store.
 pub(crate) fn measure(place: &str, rounds: u16, names: [&'static str; 2]) -> Vec<Row> {
-    let stage = Stage::new(place);
-    let started = crate::block_on(started(&stage, rounds * SUBMITS));
-    let (stored, unstored) = crate::block_on(with_events(&stage, rounds * PAIRS));
+    let fixture = WorkerFixture::new(place);
+    let started = crate::block_on(started(&fixture, rounds * SUBMITS));
+    let (stored, unstored) = crate::block_on(with_events(&fixture, rounds * PAIRS));
     vec![
         Row {
             figure: names[0],
@@ -87,25 +87,25 @@ pub(crate) fn measure(place: &str, rounds: u16, names: [&'static str; 2]) -> Vec
 }
 
 /// Seconds from submitting a job to Codex saying that it runs.
-async fn started(stage: &Stage, jobs: u16) -> Vec<f64> {
-    let mut runs = stage.fifo("runs");
-    stage.play("echo >../runs");
-    let _worker = stage.worker();
-    let store = stage.open().await;
+async fn started(fixture: &WorkerFixture, jobs: u16) -> Vec<f64> {
+    let mut runs = fixture.fifo("runs");
+    fixture.play("echo >../runs");
+    let _worker = fixture.worker();
+    let store = fixture.open().await;
     // The first one waits for the worker, and that for Codex to tell its release.
-    start(stage, &store, &mut runs).await;
+    start(fixture, &store, &mut runs).await;
     let mut took = Vec::new();
     for number in 0..jobs {
-        // Nobody is to be in step with how often the worker looks.
+        // The varying pause keeps the submissions out of step with the worker's polling.
         sleep(LOOK + Duration::from_millis(u64::from(number % 10))).await;
-        took.push(start(stage, &store, &mut runs).await);
+        took.push(start(fixture, &store, &mut runs).await);
     }
     took
 }
 
-async fn start(stage: &Stage, store: &JobStore, runs: &mut Receiver) -> f64 {
+async fn start(fixture: &WorkerFixture, store: &JobStore, runs: &mut Receiver) -> f64 {
     let begin = Instant::now();
-    let id = stage.submit(store).await;
+    let id = fixture.submit(store).await;
     let told = timeout(TIME_LIMIT, runs.read_u8()).await;
     let took = begin.elapsed().as_secs_f64();
     told.unwrap().unwrap();
@@ -115,37 +115,37 @@ async fn start(stage: &Stage, store: &JobStore, runs: &mut Receiver) -> f64 {
 
 /// Seconds for a job with many events in the hands of the worker, and for the same
 /// run with nobody who listens.
-async fn with_events(stage: &Stage, pairs: u16) -> (Vec<f64>, Vec<f64>) {
-    guards_are(env!("CARGO_BIN_EXE_codex-mcp").as_ref());
-    stage.write_bursts();
+async fn with_events(fixture: &WorkerFixture, pairs: u16) -> (Vec<f64>, Vec<f64>) {
+    set_guard_executable(env!("CARGO_BIN_EXE_codex-mcp").as_ref());
+    fixture.write_bursts();
     let bursts = EVENTS / BURST;
-    stage.play(&format!(
+    fixture.play(&format!(
         "for i in $(seq {bursts}); do cat ../bursts/$i; sleep {PACE}; done"
     ));
-    let _worker = stage.worker();
-    let store = stage.open().await;
-    stage.stored(&store).await;
+    let _worker = fixture.worker();
+    let store = fixture.open().await;
+    fixture.stored(&store).await;
     let (mut stored, mut unstored) = (Vec::new(), Vec::new());
     for pair in 0..pairs {
         // Each side goes first as often as the other.
         if pair % 2 == 0 {
-            stored.push(stage.stored(&store).await);
-            unstored.push(stage.unstored().await);
+            stored.push(fixture.stored(&store).await);
+            unstored.push(fixture.unstored().await);
         } else {
-            unstored.push(stage.unstored().await);
-            stored.push(stage.stored(&store).await);
+            unstored.push(fixture.unstored().await);
+            stored.push(fixture.stored(&store).await);
         }
     }
     (stored, unstored)
 }
 
 /// A store, and a home whose repository the jobs work in.
-struct Stage {
+struct WorkerFixture {
     home: Home,
     place: String,
 }
 
-impl Stage {
+impl WorkerFixture {
     fn new(place: &str) -> Self {
         Self {
             home: Home::new(""),
@@ -233,7 +233,7 @@ impl Stage {
         // Cargo sets it for this bench and the worker doesn't have it: with it, each
         // command of the script would take longer to start on this side alone.
         env.push(("LD_LIBRARY_PATH".into(), "".into()));
-        let request = call::Request {
+        let request = call::CallRequest {
             codex_home: self.home.codex_home(),
             env: env.clone(),
             prompt: PROMPT.to_owned(),
@@ -258,7 +258,7 @@ impl Stage {
                 line_limit: DEFAULT_LINE_LIMIT,
             },
             codex_home: self.home.codex_home(),
-            patience: Patience {
+            timeouts: Timeouts {
                 approval: TIME_LIMIT,
                 stall: TIME_LIMIT,
             },
@@ -312,7 +312,7 @@ fn items_of(name: &str) -> [Value; STEPS] {
     ]
 }
 
-/// Waits until a job has done what it was to do.
+/// Waits until a job has completed.
 async fn completed(store: &JobStore, id: &JobId) -> Job {
     let until = Instant::now() + TIME_LIMIT;
     loop {

@@ -4,8 +4,8 @@ use std::env;
 use std::path::PathBuf;
 
 use codex_engine::Engine;
-use codex_engine::command::Alerted;
-use goal_run::notify::{Alerts, Lookup, Notice, Patience, Teller};
+use codex_engine::command::SessionAlert;
+use goal_run::notify::{Alerts, Notice, NotifierCheck, NotifierContext, Timeouts};
 use mcp_server::Warnings;
 use safe_files::off_runtime;
 use serde_json::json;
@@ -13,9 +13,10 @@ use settings::{Config, Setting};
 
 use super::services::Identity;
 
-/// The engine, with those whom the configuration names told of each session of its that
-/// waits for an answer or has stalled. One who cannot be told is warned of, a moment later.
-pub(super) fn of_sessions(
+/// Adds alerts to the engine: the notifiers of the configuration are told of each session that
+/// waits for an answer or has stalled. A notifier that cannot work becomes a warning a moment
+/// later.
+pub(super) fn with_session_alerts(
     engine: Engine,
     config: &Config,
     identity: &Identity,
@@ -28,7 +29,7 @@ pub(super) fn of_sessions(
         return engine;
     }
     let directory = env::current_dir().unwrap_or_default();
-    let lookup = Lookup {
+    let lookup = NotifierCheck {
         team: identity.member.team.clone(),
         atm_home: config.atm_home.clone(),
         directory: directory.clone(),
@@ -43,7 +44,7 @@ pub(super) fn of_sessions(
     });
     let alerts = Alerts::start(value.clone(), teller(config, identity, directory));
     engine.with_alerts(move |alerted| {
-        let Alerted {
+        let SessionAlert {
             session,
             thread,
             alert,
@@ -54,13 +55,13 @@ pub(super) fn of_sessions(
 }
 
 /// The sender of notices, which runs notifier commands in this directory.
-pub(super) fn teller(config: &Config, identity: &Identity, directory: PathBuf) -> Teller {
-    Teller {
+pub(super) fn teller(config: &Config, identity: &Identity, directory: PathBuf) -> NotifierContext {
+    NotifierContext {
         member: Some(identity.member.clone()),
         mail_client: identity.services.mail_client.clone(),
         atm_home: config.atm_home.clone(),
         directory,
         env: Vec::new(),
-        patience: Patience::default(),
+        timeouts: Timeouts::default(),
     }
 }

@@ -1,7 +1,7 @@
-//! Programs that are a verb of `codex-mcp` under a name of their own.
+//! Alias programs: each runs one verb of `codex-mcp`.
 //!
-//! They become `codex-mcp`, which is looked for beside them: so they are small, and what
-//! it starts of itself it finds as always.
+//! An alias replaces its process with the `codex-mcp` that lies beside it. So the alias is small,
+//! and `codex-mcp` finds its own executable as usual.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -14,12 +14,12 @@ use common::output;
 
 const PROGRAM: &str = "codex-mcp";
 
-/// Becomes `codex-mcp VERB` with our own arguments; returns if it can't.
+/// Replaces this process with `codex-mcp VERB` and the same arguments; returns on failure only.
 #[must_use]
 pub fn as_verb(verb: &str) -> ExitCode {
     let program = beside_us().unwrap_or_else(|| PROGRAM.into());
     let error = become_program(&program, verb);
-    // If stderr is gone too, the exit code has to tell.
+    // If stderr is closed too, the exit code reports the failure.
     let _ = writeln!(
         output::stderr(),
         "error: {} can't be run: {error}. Install {PROGRAM} beside this program, or on PATH.",

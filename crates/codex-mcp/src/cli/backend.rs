@@ -1,4 +1,4 @@
-//! Which of Codex's servers is used.
+//! The choice between Codex's app-server and its mcp-server.
 
 use codex_engine::binary::{self, CodexBinary, NoCodex};
 use codex_engine::{NoMcpServer, noted_release};
@@ -6,9 +6,9 @@ use codex_protocol::codex::Release;
 use mcp_server::Api;
 use settings::Config;
 
-/// How to talk to Codex, as the user wants it.
+/// The value of `--backend`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Wanted {
+pub(super) enum BackendChoice {
     /// The app-server, or `codex mcp-server` where npm has installed a Codex that is
     /// too old for that (before 0.72).
     Auto,
@@ -19,16 +19,16 @@ pub(super) enum Wanted {
     McpServer,
 }
 
-/// How to talk to Codex.
+/// The server of Codex that is used.
 #[derive(Debug)]
-pub(super) enum Chosen {
+pub(super) enum Backend {
     AppServer,
-    /// Of this Codex, whose release is known if npm notes it.
+    /// The binary, and its release if npm recorded one.
     McpServer(CodexBinary, Option<Release>),
 }
 
-impl Chosen {
-    /// As `--backend` takes it.
+impl Backend {
+    /// The value of `--backend` that selects it.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::AppServer => "app-server",
@@ -37,9 +37,9 @@ impl Chosen {
     }
 }
 
-/// Why it can't be had as the user wants it.
+/// Why the chosen backend cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NoBackend {
+pub(super) enum BackendError {
     #[error(
         "{0}. Install the last Codex with an mcp-server, `npm install -g @openai/codex@0.153.4`, or \
          name one with --codex-bin."
@@ -51,11 +51,11 @@ pub(super) enum NoBackend {
         "`--tools` without `sessions` needs the app-server: codex mcp-server has the tools codex and \
          codex-reply in any case. Add `sessions`, or use another --backend or Codex."
     )]
-    NoChoice,
+    ToolsNeedAppServer,
     #[error(
         "`--api sessions` needs the app-server. Leave out `--backend mcp-server`, or `--api sessions`."
     )]
-    NoSessions,
+    SessionsNeedAppServer,
     #[error(
         "`--api sessions` needs the app-server of Codex {} or newer, and this is Codex {release}. \
          Update it with `npm install -g @openai/codex`.",
@@ -64,27 +64,31 @@ pub(super) enum NoBackend {
     TooOldForSessions { release: Release },
 }
 
-/// Chooses what the user wants, or what the Codex at hand can do as npm notes its
-/// release. Codex itself is not asked: the client would wait for it. One that npm did not
-/// install is taken for new enough, and what it can't do is told when it is to start.
-pub(super) fn choose(wanted: Wanted, api: Api, config: &Config) -> Result<Chosen, NoBackend> {
-    if wanted == Wanted::AppServer {
-        return Ok(Chosen::AppServer);
+/// Chooses the backend that the user named, or else the one that the installed release supports.
+/// The release is read from npm's files, as asking Codex would make the client wait. A Codex that
+/// npm did not install counts as new enough; a missing server is reported when it is started.
+pub(super) fn choose(
+    choice: BackendChoice,
+    api: Api,
+    config: &Config,
+) -> Result<Backend, BackendError> {
+    if choice == BackendChoice::AppServer {
+        return Ok(Backend::AppServer);
     }
-    let codex = match (binary::find(config.chosen_codex()), wanted) {
+    let codex = match (binary::find(config.chosen_codex()), choice) {
         (Ok(codex), _) => codex,
-        // It may come while we run; calls tell that it isn't there.
-        (Err(_), Wanted::Auto) => return Ok(Chosen::AppServer),
+        // Codex may be installed while we run; until then, calls report that it is missing.
+        (Err(_), BackendChoice::Auto) => return Ok(Backend::AppServer),
         (Err(error), _) => return Err(error.into()),
     };
     let release = noted_release(&codex);
-    let server = server_of(wanted, api, release)?;
-    if let (Wanted::Auto, Server::Mcp, Some(release)) = (wanted, server, release) {
+    let server = server_of(choice, api, release)?;
+    if let (BackendChoice::Auto, Server::Mcp, Some(release)) = (choice, server, release) {
         tracing::info!("Codex {release} is too old for its app-server; using its mcp-server");
     }
     Ok(match server {
-        Server::App => Chosen::AppServer,
-        Server::Mcp => Chosen::McpServer(codex, release),
+        Server::App => Backend::AppServer,
+        Server::Mcp => Backend::McpServer(codex, release),
     })
 }
 
@@ -94,23 +98,29 @@ enum Server {
     Mcp,
 }
 
-/// A Codex that doesn't tell its release counts as having what is wanted.
-fn server_of(wanted: Wanted, api: Api, release: Option<Release>) -> Result<Server, NoBackend> {
-    match (wanted, release) {
-        (Wanted::Auto, Some(release)) if release < Release::FIRST_APP_SERVER => match api {
+/// A Codex of unknown release counts as supporting the choice.
+fn server_of(
+    choice: BackendChoice,
+    api: Api,
+    release: Option<Release>,
+) -> Result<Server, BackendError> {
+    match (choice, release) {
+        (BackendChoice::Auto, Some(release)) if release < Release::FIRST_APP_SERVER => match api {
             Api::Classic => Ok(Server::Mcp),
-            Api::Sessions => Err(NoBackend::TooOldForSessions { release }),
+            Api::Sessions => Err(BackendError::TooOldForSessions { release }),
         },
-        (Wanted::Auto | Wanted::AppServer, _) => Ok(Server::App),
-        (Wanted::McpServer, Some(release)) if release >= Release::FIRST_WITHOUT_MCP_SERVER => {
+        (BackendChoice::Auto | BackendChoice::AppServer, _) => Ok(Server::App),
+        (BackendChoice::McpServer, Some(release))
+            if release >= Release::FIRST_WITHOUT_MCP_SERVER =>
+        {
             Err(NoMcpServer {
                 release: Some(release),
             }
             .into())
         }
-        (Wanted::McpServer, _) => match api {
+        (BackendChoice::McpServer, _) => match api {
             Api::Classic => Ok(Server::Mcp),
-            Api::Sessions => Err(NoBackend::NoSessions),
+            Api::Sessions => Err(BackendError::SessionsNeedAppServer),
         },
     }
 }
@@ -120,14 +130,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_release_decides_where_the_user_does_not() {
-        use {Api::*, Wanted::*};
+    fn release_decides_the_backend_of_auto() {
+        use {Api::*, BackendChoice::*};
         let (old, both, new) = (
             Release::new(0, 66, 0),
             Release::new(0, 153, 4),
             Release::new(0, 154, 0),
         );
-        for (wanted, api, release, expected) in [
+        for (choice, api, release, expected) in [
             (Auto, Classic, Some(old), Some(Server::Mcp)),
             (Auto, Sessions, Some(old), None),
             (Auto, Classic, Some(both), Some(Server::App)),
@@ -140,8 +150,8 @@ mod tests {
             (McpServer, Sessions, Some(both), None),
             (McpServer, Classic, Some(new), None),
         ] {
-            let server = server_of(wanted, api, release).ok();
-            assert_eq!(server, expected, "{wanted:?} {api:?} {release:?}");
+            let server = server_of(choice, api, release).ok();
+            assert_eq!(server, expected, "{choice:?} {api:?} {release:?}");
         }
     }
 }

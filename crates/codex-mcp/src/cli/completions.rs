@@ -8,7 +8,7 @@ use common::output;
 
 use super::stored::{self, Failure};
 
-/// Where each shell looks for it.
+/// Where each shell looks for the script.
 const PLACES: &str = "\
 Where to put it:
   bash  codex-mcp completions bash > ~/.local/share/bash-completion/completions/codex-mcp
@@ -18,7 +18,7 @@ Where to put it:
 #[derive(Debug, clap::Args)]
 #[command(after_help = PLACES)]
 pub(super) struct Args {
-    /// Which shell.
+    /// The shell to complete for.
     shell: Shell,
 }
 

@@ -9,7 +9,7 @@ use settings::Warning;
 use super::settings::Settings;
 use super::stored::complain;
 
-/// Where settings are looked for.
+/// The sources of settings, highest precedence first.
 const SOURCES: &str = "\
 Each setting is taken from the first of these that has it: the command line, a variable,
 the preset of the role, `[plugins.codex-mcp]` in the nearest .atm.toml from here up to the
@@ -46,7 +46,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     };
     match printed {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever read it has read enough.
+        // The reader has closed the pipe.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => fail(&format!("cannot write the settings: {error}")),
     }

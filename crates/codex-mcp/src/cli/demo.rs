@@ -1,4 +1,4 @@
-//! `codex-mcp demo`: see it work, without an account.
+//! `codex-mcp demo`: shows the program at work, without an account.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::{exit, runtime};
-use crate::demo::{self, Afterwards, Cause, DemoError, Options};
+use crate::demo::{self, Cause, Cleanup, DemoError, Options};
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 
@@ -30,28 +30,28 @@ pub(super) struct Args {
     codex_bin: Option<PathBuf>,
 }
 
-/// Why the demo was not played to its end.
+/// Why the demo ended early.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
     Config(#[from] ConfigError),
-    #[error("the runtime can't be started: {0}")]
+    #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
     #[error(transparent)]
     Demo(#[from] DemoError),
 }
 
-/// Which signal asked for the end.
-type Asked = Arc<OnceLock<SignalKind>>;
+/// The first signal that asked for the end.
+type StopSignal = Arc<OnceLock<SignalKind>>;
 
 pub(super) fn run(args: &Args) -> ExitCode {
-    let asked = Asked::default();
-    match play(args, &asked) {
+    let stop_signal = StopSignal::default();
+    match play(args, &stop_signal) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Demo(error)) if error.cause() == Cause::Reader => ExitCode::SUCCESS,
-        Err(Failure::Demo(error)) if error.cause() == Cause::Signal => interrupted(&asked),
+        Err(Failure::Demo(error)) if error.cause() == Cause::Signal => interrupted(&stop_signal),
         Err(error) => {
-            // There is nobody left to tell if this fails.
+            // If stderr is closed, nothing can be reported.
             let _ = complain(&error);
             ExitCode::FAILURE
         }
@@ -65,28 +65,28 @@ fn complain(error: &Failure) -> io::Result<()> {
     writeln!(out, " {error}")
 }
 
-fn play(args: &Args, asked: &Asked) -> Result<(), Failure> {
+fn play(args: &Args, stop_signal: &StopSignal) -> Result<(), Failure> {
     let options = Options {
         codex_bin: settings::load(Flags {
             codex_bin: args.codex_bin.clone(),
             ..Flags::default()
         })?
         .chosen_codex(),
-        afterwards: if args.keep {
-            Afterwards::Keep
+        cleanup: if args.keep {
+            Cleanup::Keep
         } else {
-            Afterwards::Remove
+            Cleanup::Remove
         },
     };
     let played = runtime::block_on(async {
         let stop = CancellationToken::new();
-        stop_on_signals(&stop, asked).map_err(Failure::Runtime)?;
+        stop_on_signals(&stop, stop_signal).map_err(Failure::Runtime)?;
         Ok(demo::run(options, output::stdout(), &stop).await?)
     });
     played.map_err(Failure::Runtime)?
 }
 
-fn stop_on_signals(stop: &CancellationToken, asked: &Asked) -> io::Result<()> {
+fn stop_on_signals(stop: &CancellationToken, stop_signal: &StopSignal) -> io::Result<()> {
     for kind in [
         SignalKind::terminate(),
         SignalKind::interrupt(),
@@ -94,19 +94,22 @@ fn stop_on_signals(stop: &CancellationToken, asked: &Asked) -> io::Result<()> {
     ] {
         let mut signals = signal(kind)?;
         let stop = stop.clone();
-        let asked = Arc::clone(asked);
+        let stop_signal = Arc::clone(stop_signal);
         tokio::spawn(async move {
             signals.recv().await;
-            let _ = asked.set(kind);
+            let _ = stop_signal.set(kind);
             stop.cancel();
         });
     }
     Ok(())
 }
 
-/// The exit code of a shell's for a program that a signal has ended.
-fn interrupted(asked: &Asked) -> ExitCode {
-    asked.get().copied().map_or(ExitCode::FAILURE, |signal| {
-        ExitCode::from(exit::of_signal(signal))
-    })
+/// The exit code that shells use for a program ended by a signal.
+fn interrupted(stop_signal: &StopSignal) -> ExitCode {
+    stop_signal
+        .get()
+        .copied()
+        .map_or(ExitCode::FAILURE, |signal| {
+            ExitCode::from(exit::signal_code(signal))
+        })
 }

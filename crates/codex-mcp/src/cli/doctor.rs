@@ -1,4 +1,4 @@
-//! `codex-mcp doctor`: whether work can be done here.
+//! `codex-mcp doctor`: checks whether Codex can work here.
 
 use std::io::{self, Write};
 use std::ops::RangeInclusive;
@@ -12,7 +12,7 @@ use super::runtime;
 use super::times::duration_within;
 use crate::doctor::{Facts, Report, as_text, gather, judge};
 
-/// What `--timeout` may be.
+/// The limits of `--timeout`.
 const LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(600);
 
 #[derive(Debug, clap::Args)]
@@ -37,13 +37,13 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> ExitCode {
     let report = match facts(args) {
         Ok(facts) => judge(&facts),
-        Err(error) => return fail("the runtime can't be started", &error),
+        Err(error) => return fail("cannot start the runtime", &error),
     };
     match print(&report, args.json) {
         Ok(()) => {}
-        // Whoever read it has read enough.
+        // The reader has closed the pipe.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        Err(error) => return fail("the report can't be written", &error),
+        Err(error) => return fail("cannot write to stdout", &error),
     }
     if report.works() {
         ExitCode::SUCCESS
@@ -65,7 +65,7 @@ fn print(report: &Report, json: bool) -> io::Result<()> {
 }
 
 fn fail(what: &str, error: &io::Error) -> ExitCode {
-    // If stderr is gone too, the exit code has to tell.
+    // If stderr is closed too, the exit code reports the failure.
     let _ = writeln!(output::stderr(), "error: {what}: {error}");
     ExitCode::FAILURE
 }

@@ -1,4 +1,4 @@
-//! `codex-mcp eyes`: the interactive Codex, which gets the pictures that it asks for.
+//! `codex-mcp eyes`: runs the interactive Codex and attaches the pictures that it requests.
 
 use std::env;
 use std::ffi::OsString;
@@ -8,29 +8,29 @@ use std::process::ExitCode;
 
 use clap::builder::RangedU64ValueParser;
 use codex_engine::binary::{self, NoCodex};
-use codex_engine::own_mcp_server::NoServer;
+use codex_engine::own_mcp_server::ExecutablePathError;
 use common::output;
 use common::text::shell_word;
-use image_request::codex::Codex;
-use image_request::logic::arguments::{Added, Arguments, BadArguments};
+use image_request::codex::CodexLauncher;
+use image_request::logic::arguments::{AddedArguments, Arguments, BadArguments};
 use image_request::logic::contract;
 use image_request::logic::machine::MOST_RESTARTS;
 use image_request::logic::picture::SizeLimit;
 use image_request::logic::queue::WrapperId;
-use image_request::queue::{QueueError, Reader};
+use image_request::queue::{QueueError, QueueReader};
 use image_request::user_terminal::UserTerminal;
-use image_request::wrapper::{self, Ended, Parts};
+use image_request::wrapper::{self, WrapperConfig, WrapperResult};
 use image_request::{ImageRoot, codex_settings};
-use job_queue::thread_ids::{NoThread, ThreadPrefix};
+use job_queue::thread_ids::{ThreadPrefix, ThreadPrefixError};
 use settings::{ConfigError, Flags};
 use uuid::Uuid;
 
-use super::eyes_mcp::Kind;
+use super::eyes_mcp::AnswerKind;
 use super::stored::complain;
 use super::values::size_limit;
 use super::{exit, own_servers, runtime};
 
-/// For somebody who wants to know what happens to their Codex.
+/// Examples and explanations at the end of the help.
 const MORE: &str = "\
 Examples:
   codex-mcp eyes                          begin a conversation
@@ -64,7 +64,7 @@ pub(super) struct Args {
 
     /// How Codex gets the pictures that it asks for.
     #[arg(long, value_enum, default_value = "later")]
-    answer: Kind,
+    answer: AnswerKind,
 
     /// How often Codex is restarted with pictures in 5 minutes, from 1 to 1000.
     #[arg(long, value_name = "N", default_value_t = MOST_RESTARTS, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1000))]
@@ -96,7 +96,7 @@ enum EyesError {
     #[error(transparent)]
     Arguments(#[from] BadArguments),
     #[error(transparent)]
-    Thread(#[from] NoThread),
+    Thread(#[from] ThreadPrefixError),
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error("{error}. {}", install(error))]
@@ -110,7 +110,7 @@ enum EyesError {
         error: io::Error,
     },
     #[error("{0}; put it elsewhere")]
-    NoServer(#[from] NoServer),
+    ExecutablePathError(#[from] ExecutablePathError),
     #[error(transparent)]
     Queue(#[from] QueueError),
     #[error(
@@ -132,25 +132,25 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Err(error) => {
             complain("error", &error.to_string());
             match error {
-                EyesError::Arguments(_) => ExitCode::from(exit::of_usage(None)),
+                EyesError::Arguments(_) => ExitCode::from(exit::usage_code(None)),
                 _ => ExitCode::FAILURE,
             }
         }
     }
 }
 
-/// What Codex is told about pictures.
-fn rules(answer: Kind) -> String {
+/// The instructions for Codex about pictures.
+fn rules(answer: AnswerKind) -> String {
     match answer {
-        Kind::Picture => contract::instructions_for_answers(),
-        Kind::Later => contract::instructions(),
+        AnswerKind::Picture => contract::instructions_for_answers(),
+        AnswerKind::Later => contract::instructions(),
     }
 }
 
-/// What Codex itself advises for going on with a conversation does so without pictures.
-fn tell(ended: &Ended) -> ExitCode {
-    let Ended {
-        leave,
+/// Codex's own advice for continuing the conversation would continue it without pictures.
+fn tell(ended: &WrapperResult) -> ExitCode {
+    let WrapperResult {
+        shutdown,
         conversation,
         trouble,
     } = ended;
@@ -158,9 +158,9 @@ fn tell(ended: &Ended) -> ExitCode {
         let text = format!("requests of pictures were not read: {trouble}");
         complain("warning", &text);
     }
-    match (&leave.error, conversation) {
+    match (&shutdown.error, conversation) {
         (Some(error), _) => complain("error", &error.to_string()),
-        (None, Some(id)) if leave.code == 0 => {
+        (None, Some(id)) if shutdown.code == 0 => {
             let text = format!(
                 "to go on with pictures, run `codex-mcp eyes resume {}`",
                 shell_word(id.to_string())
@@ -169,10 +169,10 @@ fn tell(ended: &Ended) -> ExitCode {
         }
         (None, _) => {}
     }
-    ExitCode::from(leave.code)
+    ExitCode::from(shutdown.code)
 }
 
-fn wrap(args: &Args) -> Result<Ended, EyesError> {
+fn wrap(args: &Args) -> Result<WrapperResult, EyesError> {
     let mut arguments = Arguments::read(codex_args(args))?;
     let config = settings::load(Flags {
         codex_bin: args.codex_bin.clone(),
@@ -192,11 +192,11 @@ fn wrap(args: &Args) -> Result<Ended, EyesError> {
     let codex = codex_settings::config_for(&arguments, &config.codex_home, &place);
     let name = wrapper.to_string();
     let answers = match args.answer {
-        Kind::Picture => ["--answer", "picture"],
-        Kind::Later => ["--wrapper", &name],
+        AnswerKind::Picture => ["--answer", "picture"],
+        AnswerKind::Later => ["--wrapper", &name],
     };
     let tool = own_servers::pictures(limit, &answers)?;
-    let added = Added::new(
+    let added = AddedArguments::new(
         &tool.entry(Some(place.directory())),
         &codex_settings::instructions(&codex, &arguments, &rules(args.answer)),
         codex_settings::approval(&codex),
@@ -204,20 +204,20 @@ fn wrap(args: &Args) -> Result<Ended, EyesError> {
     );
     let most_restarts = args.max_restarts;
     runtime::block_on(async {
-        // Without one nothing is written.
+        // Nothing is written before a terminal is found.
         let terminal = UserTerminal::find().map_err(EyesError::NoTerminal)?;
         let requests = match args.answer {
-            Kind::Picture => None,
-            Kind::Later => Some(Reader::from_now_on(place.directory(), wrapper)?),
+            AnswerKind::Picture => None,
+            AnswerKind::Later => Some(QueueReader::from_now_on(place.directory(), wrapper)?),
         };
-        let parts = Parts {
+        let parts = WrapperConfig {
             terminal,
-            codex: Codex {
+            codex: CodexLauncher {
                 binary,
                 arguments,
                 added,
             },
-            place,
+            image_root: place,
             requests,
             most_restarts,
         };
@@ -225,13 +225,12 @@ fn wrap(args: &Args) -> Result<Ended, EyesError> {
     })?
 }
 
-/// Puts the whole id where the beginning of one was given. What else there is may be a name
-/// that Codex knows.
+/// Replaces the prefix of an ID by the whole ID. Any other text may be a name that Codex knows.
 fn name_conversation(
     arguments: &mut Arguments,
     codex_home: &Path,
     atm_home: &Path,
-) -> Result<(), NoThread> {
+) -> Result<(), ThreadPrefixError> {
     let Some(word) = arguments.conversation_mut() else {
         return Ok(());
     };
@@ -243,7 +242,7 @@ fn name_conversation(
     };
     match prefix.resolve(codex_home, atm_home) {
         Ok(thread) => *word = thread.to_string().into(),
-        Err(NoThread::Unknown { .. }) => {}
+        Err(ThreadPrefixError::Unknown { .. }) => {}
         Err(error) => return Err(error),
     }
     Ok(())
@@ -258,8 +257,8 @@ fn install(error: &NoCodex) -> &'static str {
     }
 }
 
-/// All that is Codex's. Of a `--` that stands before it clap makes the end of our own
-/// options, but it is the end of Codex's too.
+/// The arguments for Codex. clap takes a leading `--` as the end of our own options, but it must
+/// end Codex's options too.
 fn codex_args(args: &Args) -> Vec<OsString> {
     let all: Vec<OsString> = env::args_os().collect();
     let before = all.len().checked_sub(args.codex.len() + 1);
@@ -275,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conversation_is_resumed_by_the_beginning_of_its_id() {
+    fn conversation_is_resumed_by_id_prefix() {
         const ID: &str = "0199a213-81c0-7800-8aa1-bbab2a035a53";
         let home = tempfile::tempdir().unwrap();
         let sessions = home.path().join("sessions/2026/11/22");

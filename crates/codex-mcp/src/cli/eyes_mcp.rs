@@ -8,19 +8,19 @@ use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use image_request::ImageRoot;
 use image_request::logic::picture::SizeLimit;
 use image_request::logic::queue::WrapperId;
-use mcp_server::{Answer, Eyes, serve_eyes};
+use mcp_server::{Eyes, PictureDelivery, serve_eyes};
 use rmcp::transport::stdio_pipes;
 
-use super::ending::{self, Ending};
+use super::shutdown::{self, Shutdown};
 use super::stdio::Preflight;
 use super::values::size_limit;
 use super::{log, runtime};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// What a request is answered with.
+    /// How a request is answered.
     #[arg(long, value_enum, default_value = "later")]
-    answer: Kind,
+    answer: AnswerKind,
 
     /// The directory that Codex works in. Pictures are looked for there and in the git
     /// repository around it. Default: the current one.
@@ -32,14 +32,14 @@ pub(super) struct Args {
     #[arg(long, value_name = "BYTES", value_parser = size_limit, default_value_t)]
     max_image_bytes: SizeLimit,
 
-    /// The wrapper that the requests are for.
+    /// The wrapper that serves the requests.
     #[arg(long, value_name = "NAME", hide = true)]
     wrapper: Option<WrapperId>,
 }
 
-/// See [`Answer`].
+/// See [`PictureDelivery`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Kind {
+pub(super) enum AnswerKind {
     /// The picture itself: any Codex sees it at once
     Picture,
     /// That it will come: `codex-mcp eyes` restarts Codex with it
@@ -48,7 +48,7 @@ pub(super) enum Kind {
 
 pub(super) fn run(args: &Args) -> ExitCode {
     if args.wrapper.is_some() {
-        // Codex has started it, and nobody looks on.
+        // Codex has started it, so no person reads stderr.
         log::start();
         return log::exit(serve(args));
     }
@@ -77,17 +77,20 @@ fn serve(args: &Args) -> io::Result<ExitCode> {
     let place = ImageRoot::around(&directory, args.max_image_bytes);
     let place = place.map_err(|error| about(&directory, &error))?;
     let answer = match args.answer {
-        Kind::Picture => Answer::Picture,
-        Kind::Later => Answer::Later(args.wrapper.clone()),
+        AnswerKind::Picture => PictureDelivery::Inline,
+        AnswerKind::Later => PictureDelivery::Queued(args.wrapper.clone()),
     };
-    let eyes = Eyes { place, answer };
+    let eyes = Eyes {
+        root: place,
+        delivery: answer,
+    };
     runtime::block_on(async {
-        let ending = Ending::on_signals(ending::OF_A_TOOL);
-        let closing = ending.closing.clone();
+        let shutdown = Shutdown::on_signals(shutdown::TOOL_LIMIT);
+        let closing = shutdown.closing.clone();
         serve_eyes(eyes, stdio_pipes(), DEFAULT_LINE_LIMIT, closing)
             .await
             .map_err(io::Error::other)?;
-        Ok(ending.exit_code())
+        Ok(shutdown.exit_code())
     })?
 }
 

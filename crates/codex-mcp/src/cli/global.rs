@@ -1,4 +1,4 @@
-//! The options that all verbs have.
+//! The options of all verbs.
 
 use std::path::PathBuf;
 use std::{env, io};
@@ -27,12 +27,12 @@ pub(super) struct Global {
 
     /// When to use colours. auto: at a terminal, unless NO_COLOR is set.
     #[arg(long, value_name = "WHEN", value_enum, default_value = "auto", hide_possible_values = true, global = true, help_heading = HEADING)]
-    color: When,
+    color: ColourMode,
 }
 
 /// When to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum When {
+pub(super) enum ColourMode {
     /// At a terminal.
     Auto,
     /// Everywhere.
@@ -41,8 +41,8 @@ pub(super) enum When {
     Never,
 }
 
-impl When {
-    /// Applies it to all that is printed from now on.
+impl ColourMode {
+    /// Applies the mode to all later output.
     pub(super) fn apply(self) {
         let choice = match self {
             Self::Auto => ColorChoice::Auto,
@@ -53,21 +53,21 @@ impl When {
     }
 }
 
-/// Why they cannot be applied.
+/// Why the working directory cannot be entered.
 #[derive(Debug, thiserror::Error)]
 #[error("-C {}: {error}; name an existing directory", directory.display())]
-pub(super) struct NoDirectory {
+pub(super) struct DirectoryError {
     directory: PathBuf,
     error: io::Error,
 }
 
 impl Global {
-    /// Applies them to this process.
+    /// Applies the options to this process.
     ///
     /// # Errors
     ///
     /// If the directory cannot be entered.
-    pub(super) fn apply(&self) -> Result<(), NoDirectory> {
+    pub(super) fn apply(&self) -> Result<(), DirectoryError> {
         self.color.apply();
         output::set_verbosity(match (self.quiet, self.verbose) {
             (true, _) => Verbosity::Quiet,
@@ -77,7 +77,7 @@ impl Global {
         let Some(directory) = &self.working_directory else {
             return Ok(());
         };
-        env::set_current_dir(directory).map_err(|error| NoDirectory {
+        env::set_current_dir(directory).map_err(|error| DirectoryError {
             directory: directory.clone(),
             error,
         })

@@ -7,37 +7,37 @@ use clap::Parser;
 use supervise::guard;
 use supervise::guard::Streams;
 
-/// Its name.
+/// The name of the verb.
 const VERB: &str = "guard";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// What the program talks to is a terminal, which is to be its own.
+    /// The program's streams are a terminal, which becomes its own.
     #[arg(long)]
     terminal: bool,
     /// Process id of the owner.
     owner: i32,
-    /// What to run.
+    /// The program to run.
     program: OsString,
     /// Its arguments.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<OsString>,
 }
 
-/// The command line of a guard alone: one is started for each program that is run, and need
-/// not build the commands of all verbs first.
+/// The command line of the verb `guard` alone. A guard starts for each program that is run, and
+/// should not spend time on building the commands of all verbs.
 #[derive(Debug, Parser)]
-struct Alone {
+struct GuardCli {
     #[command(flatten)]
     args: Args,
 }
 
-/// Runs a guard, if that is what this process is to be.
-pub(super) fn run_alone(mut words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+/// Runs a guard if the command line says so.
+pub(super) fn run_if_guard(mut words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let name = words.next()?;
     words.next().filter(|verb| verb == VERB)?;
-    // Of what is wrong, the command line with all verbs tells.
-    let alone = Alone::try_parse_from([name].into_iter().chain(words)).ok()?;
+    // The parser of all verbs reports a wrong command line.
+    let alone = GuardCli::try_parse_from([name].into_iter().chain(words)).ok()?;
     Some(run(&alone.args))
 }
 

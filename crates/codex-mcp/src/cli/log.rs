@@ -12,13 +12,12 @@ const VARIABLE: &str = "CODEX_MCP_LOG";
 /// rmcp logs each message at `info`, and sqlx slow statements: too much for this log.
 const DEFAULT: &str = "info,rmcp=warn,sqlx=warn";
 
-/// Sees to it that nothing is written to stderr, which is stdout: the report of a
-/// panic neither.
+/// Suppresses the reports of panics, as stderr is stdout and must carry only the protocol.
 pub(super) fn silence() {
     std::panic::set_hook(Box::new(|_| {}));
 }
 
-/// What is logged where somebody looks on who wants to see something else.
+/// The level where a person reads other output.
 const QUIET: &str = "warn";
 
 /// What `--quiet` and `--verbose` log.
@@ -30,12 +29,12 @@ pub(super) fn start() {
     start_with(DEFAULT);
 }
 
-/// Starts logging what somebody has to know who looks on.
+/// Starts logging warnings and errors only, for verbs with other output.
 pub(super) fn start_quietly() {
     start_with(QUIET);
 }
 
-/// The exit code of a server that has ended so; what was wrong is logged.
+/// The exit code of a server's result; logs the error if there is one.
 pub(super) fn exit(served: io::Result<ExitCode>) -> ExitCode {
     match served {
         Ok(code) => code,
@@ -55,7 +54,7 @@ fn start_with(usual: &'static str) {
     };
     let asked = EnvFilter::try_from_env(VARIABLE);
     let wrong = std::env::var_os(VARIABLE).and(asked.as_ref().err().map(ToString::to_string));
-    // A flag goes before a variable.
+    // A flag takes precedence over the variable.
     let asked = asked.ok().filter(|_| verbosity == Verbosity::Usual);
     let styles = output::stderr_colours();
     tracing_subscriber::fmt()

@@ -8,12 +8,12 @@ use common::output;
 
 use super::stored::{self, Failure};
 
-/// How it is read.
+/// How to read the manual.
 const READING: &str = "\
 To read it:     codex-mcp man | man -l -
 To install it:  codex-mcp man > ~/.local/share/man/man1/codex-mcp.1";
 
-/// Whose pages they are.
+/// The source that each page names.
 const PROGRAM: &str = concat!("codex-mcp ", env!("CARGO_PKG_VERSION"));
 
 #[derive(Debug, clap::Args)]
@@ -40,7 +40,7 @@ fn print(verbs: &[String]) -> Result<ExitCode, Failure> {
         page = found.clone();
     }
     let mut text = Vec::new();
-    // A verb alone is no program that has a version.
+    // The page of a verb must not claim a program with a version.
     Man::new(page).source(PROGRAM).render(&mut text)?;
     output::stdout().write_all(&text)?;
     Ok(ExitCode::SUCCESS)

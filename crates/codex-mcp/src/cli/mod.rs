@@ -9,17 +9,17 @@ mod demo;
 #[cfg(test)]
 mod docs;
 mod doctor;
-mod ending;
 mod exit;
 mod eyes;
 mod eyes_mcp;
 mod global;
 mod guard;
+mod job_service;
 mod jobs;
-mod jobs_of;
 mod log;
 mod man;
 mod own_servers;
+mod progress;
 mod prompt;
 mod review;
 mod run;
@@ -27,12 +27,12 @@ mod runtime;
 mod serve;
 mod services;
 mod settings;
+mod shutdown;
 mod stdio;
 mod stored;
 mod summary;
 mod table;
 mod team_tools;
-mod teller;
 mod threads;
 mod times;
 mod trust;
@@ -45,12 +45,12 @@ use std::process::ExitCode;
 use clap::{ArgMatches, Command, CommandFactory, Parser, Subcommand};
 use common::output;
 
-use global::{Global, When};
+use global::{ColourMode, Global};
 use stored::complain;
 
 pub use alias::as_verb;
 
-/// What to do first, for somebody who has just met us.
+/// First steps for new users.
 const FIRST_STEPS: &str = "\
 First steps:
   codex-mcp demo     see it work; no account is needed
@@ -84,7 +84,7 @@ enum Verb {
     /// Serve MCP on stdin and stdout; MCP clients start this themselves.
     ///
     /// Offers the tools `codex`, which begins a thread with Codex and waits for
-    /// its final message, and `codex-reply`, which goes on with a thread. What
+    /// its final message, and `codex-reply`, which continues a thread. What
     /// Codex may do is up to Codex's own configuration, unless a call says
     /// otherwise. The log goes to stderr; CODEX_MCP_LOG=debug tells more.
     Serve(serve::Args),
@@ -99,11 +99,11 @@ enum Verb {
     Config(config::Args),
     /// Trust a repository's own settings and programs, or stop trusting it.
     Trust(trust::Args),
-    /// Have Codex work until the result is there: it is looked at, not believed.
+    /// Have Codex work until the criteria hold, which are checked in the repository.
     ///
-    /// Codex gets the task, and after each turn the repository is looked at. Where
-    /// something is missing that was asked for with `--until`, Codex is told what, and
-    /// goes on, until all of it holds or the limits are reached.
+    /// Codex gets the task, and after each turn the repository is inspected. Where a criterion of
+    /// `--until` is not met, Codex is told what is missing and continues, until all criteria hold
+    /// or a limit is reached.
     Run(Box<run::Args>),
     /// Have Codex review changes: nothing is changed, and nobody is asked.
     ///
@@ -111,34 +111,33 @@ enum Verb {
     /// others, in the repository of the current directory. A thread of its own reads them in
     /// a read-only sandbox, without MCP servers; `--json` prints its id.
     Review(review::Args),
-    /// Hand work to Codex that is done whether or not anybody waits for it.
+    /// Submit work that Codex does whether or not a client waits for it.
     ///
-    /// A job is a prompt that is kept until Codex has done it, also when this shell,
-    /// or the MCP client that has submitted it, is closed. It can be looked at, waited
-    /// for and called off from any other shell.
+    /// A job is a prompt that is stored until Codex has done it, also when this shell, or the MCP
+    /// client that has submitted it, is closed. It can be shown, waited for and cancelled from
+    /// any other shell.
     Jobs(jobs::Args),
     /// List the threads that Codex has worked on here, or forget old ones.
     ///
-    /// A thread is a conversation with Codex. Each server writes down its threads
-    /// under its identity (`codex`, if it was given no other), so that they can be
-    /// found and taken up again when it has ended. Those of all identities are
-    /// listed, the last one first.
+    /// A thread is a conversation with Codex. Each server writes down its threads under its
+    /// identity (`codex`, if it was given no other), so that they can be found and resumed when
+    /// it has ended. Those of all identities are listed, the last one first.
     Threads(threads::Args),
-    /// Print what a thread was about, as Codex summed it up when it was put away.
+    /// Print the summary that Codex wrote of a thread.
     ///
     /// A server that ends asks Codex for a summary of each of its threads, if there
     /// is time. `codex-mcp threads` lists the threads.
     Summary(summary::Args),
-    /// Run jobs: prompts that were handed over for good, and outlive who did so.
+    /// Run the jobs of a store.
     ///
     /// Takes jobs from a store, oldest first, and has Codex do them, each in a session of its
     /// own. The result of each is kept in the store. The log, on stderr,
     /// says when each begins and ends; CODEX_MCP_LOG=debug tells more.
     Worker(worker::Args),
-    /// Run the interactive Codex, and bring it the pictures that it asks for.
+    /// Run the interactive Codex, and attach the pictures that it asks for.
     ///
-    /// Codex decides by itself that it wants to look at a picture in this repository,
-    /// asks for it, and goes on with it. Nothing is attached by hand.
+    /// Codex decides by itself that it wants to look at a picture in this repository, asks for
+    /// it, and continues with it. Nothing is attached by hand.
     Eyes(eyes::Args),
     /// Serve Codex the tool `request_image`; Codex starts this itself.
     ///
@@ -158,7 +157,7 @@ enum Verb {
 }
 
 impl Verb {
-    /// The verb, if its exit codes differ from those of the others.
+    /// The name of a verb whose exit codes differ from those of the others.
     fn name(&self) -> Option<&'static str> {
         match self {
             Self::Run(_) => Some("run"),
@@ -172,7 +171,7 @@ impl Verb {
 /// Parses the command line and does what it says. Returns the exit code, see `exit`.
 #[must_use]
 pub fn run() -> ExitCode {
-    if let Some(exit) = guard::run_alone(std::env::args_os()) {
+    if let Some(exit) = guard::run_if_guard(std::env::args_os()) {
         return exit;
     }
     let cli = match Cli::try_parse() {
@@ -181,7 +180,7 @@ pub fn run() -> ExitCode {
     };
     if let Err(error) = cli.global.apply() {
         complain("error", &error.to_string());
-        return ExitCode::from(exit::of_usage(cli.verb.name()));
+        return ExitCode::from(exit::usage_code(cli.verb.name()));
     }
     match cli.verb {
         Verb::Serve(args) => serve::run(&args),
@@ -212,24 +211,26 @@ pub fn command_tree() -> Command {
 
 /// Prints what is wrong with the command line, or the help that was asked for.
 fn not_parsed(error: &clap::Error) -> ExitCode {
-    // What is right of the command line.
+    // The part of the command line that can be parsed.
     let read = Cli::command().ignore_errors(true).try_get_matches().ok();
-    if let Some(when) = read.as_ref().and_then(|read| read.get_one::<When>("color")) {
+    if let Some(when) = read
+        .as_ref()
+        .and_then(|read| read.get_one::<ColourMode>("color"))
+    {
         when.apply();
     }
-    // If it can't be written, the exit code has to tell.
+    // If it cannot be written, the exit code reports the error.
     let _ = output::command_line(error);
     match error.use_stderr() {
         false => ExitCode::SUCCESS,
         true => {
             let verb = read.as_ref().and_then(ArgMatches::subcommand_name);
-            ExitCode::from(exit::of_usage(verb))
+            ExitCode::from(exit::usage_code(verb))
         }
     }
 }
 
-/// The command line without what is for our own use only: completions and manuals
-/// would show that too.
+/// The command line without hidden verbs: completions and manuals would show them.
 fn shown() -> Command {
     let all = Cli::command();
     let verbs = all.get_subcommands().filter(|verb| !verb.is_hide_set());

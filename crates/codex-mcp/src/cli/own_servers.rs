@@ -1,27 +1,27 @@
-//! What Codex is given of ours, as the configuration wants it: tools for threads, and MCP
-//! servers for a Codex that is not driven by its app-server.
+//! The tools and MCP servers that Codex gets from us, by the configuration: tools for threads,
+//! and MCP servers for a Codex that is not driven by its app-server.
 
 use std::env;
 use std::sync::Arc;
 
 use agent_team::{MailClient, Member};
-use codex_engine::own_mcp_server::{NoServer, Server};
+use codex_engine::own_mcp_server::{ExecutablePathError, Server};
 use image_request::logic::contract;
 use image_request::logic::picture::SizeLimit;
 use job_queue::call_settings::ThreadMail;
-use job_queue::worker::{MailOf, ToolsOfJobs};
-use mcp_server::{Approval, OurTools};
+use job_queue::worker::{JobTools, MailAccess};
+use mcp_server::{Approval, OwnThreadTools};
 use settings::{Config, EyesSettings, Origin, Source};
 use supervise::ceilings::CEILINGS;
 
 use super::services::Identity;
 
-/// The name of the MCP server that has the mail.
+/// The name of the MCP server for mail.
 const TEAM: &str = "codex_mcp_team";
 
-/// The tools of a member's threads: pictures, and the mail where there is some.
-pub(super) fn tools_of_a_member(config: &Config, identity: &Identity) -> Arc<OurTools> {
-    let tools = pictures_if_wanted(config);
+/// The tools of a member's threads: pictures, and mail if the member has a team.
+pub(super) fn member_tools(config: &Config, identity: &Identity) -> Arc<OwnThreadTools> {
+    let tools = picture_tools(config);
     let mail_client = identity.services.mail_client.clone();
     Arc::new(match mail_client.filter(|_| config.team_tools.value) {
         Some(mail_client) => tools.with_mail(mail_client, approval(config)),
@@ -29,13 +29,13 @@ pub(super) fn tools_of_a_member(config: &Config, identity: &Identity) -> Arc<Our
     })
 }
 
-/// The tools of a job's threads: pictures, and the mail of who has submitted it, where
-/// that is given.
-pub(super) fn tools_of_jobs(config: &Config) -> ToolsOfJobs {
-    let pictures = pictures_if_wanted(config);
-    ToolsOfJobs::new(move |mail| {
+/// The tools of a job's threads: pictures, and the mail of its submitter if the configuration
+/// allows it.
+pub(super) fn job_tools(config: &Config) -> JobTools {
+    let pictures = picture_tools(config);
+    JobTools::new(move |mail| {
         let tools = pictures.clone();
-        let Some(MailOf { member, atm_home }) = mail else {
+        let Some(MailAccess { member, atm_home }) = mail else {
             return Arc::new(tools);
         };
         match MailClient::of(member, atm_home) {
@@ -49,25 +49,25 @@ pub(super) fn tools_of_jobs(config: &Config) -> ToolsOfJobs {
     })
 }
 
-/// Whether jobs get the mail of who submits them: nobody is there to approve each call, as
-/// is needed for a member whom a repository has chosen.
-pub(super) fn mail_of_jobs(config: &Config) -> ThreadMail {
+/// Whether jobs get the mail of their submitters. They do not where a repository has chosen the
+/// member: each call would need an approval, and a job has nobody to give it.
+pub(super) fn job_mail(config: &Config) -> ThreadMail {
     match (config.team_tools.value, approval(config)) {
         (true, Approval::Beforehand) => ThreadMail::Given,
         _ => ThreadMail::Withheld,
     }
 }
 
-fn pictures_if_wanted(config: &Config) -> OurTools {
-    let tools = OurTools::default();
+fn picture_tools(config: &Config) -> OwnThreadTools {
+    let tools = OwnThreadTools::default();
     match config.eyes.request_image.value {
         true => tools.with_pictures(config.eyes.max_image_bytes.value),
         false => tools,
     }
 }
 
-/// Calls of mail need no approval: they can do no more than the member itself. Where a
-/// repository has chosen the member, each does.
+/// The approval for calls of mail tools. None is needed, as they can do no more than the member
+/// itself; but each call needs one where a repository has chosen the member.
 fn approval(config: &Config) -> Approval {
     match config.identity_origin {
         Origin::User => Approval::Beforehand,
@@ -75,9 +75,9 @@ fn approval(config: &Config) -> Approval {
     }
 }
 
-/// The servers for `codex mcp-server`: the mail where there is some, and pictures if they
-/// are asked for. Without either, it gets none.
-pub(super) fn of_the_proxy(config: &Config, identity: &Identity) -> Vec<Server> {
+/// The servers for `codex mcp-server`: mail if the member has a team, and pictures if they are
+/// enabled.
+pub(super) fn proxy_servers(config: &Config, identity: &Identity) -> Vec<Server> {
     let mail = config.team_tools.value && identity.services.mail_client.is_some();
     let mail = mail.then(|| team(config, &identity.member)).flatten();
     let asked_for = config.eyes.request_image.source != Source::Default;
@@ -86,7 +86,7 @@ pub(super) fn of_the_proxy(config: &Config, identity: &Identity) -> Vec<Server> 
     pictures.into_iter().chain(mail).collect()
 }
 
-/// Whose mail it is, is said by how the server is started.
+/// The arguments of the server fix the owner of the mail.
 fn team(config: &Config, member: &Member) -> Option<Server> {
     let args = [
         "team-tools",
@@ -97,40 +97,40 @@ fn team(config: &Config, member: &Member) -> Option<Server> {
         "--atm-home",
         config.atm_home.to_str()?,
     ];
-    let server = made(TEAM, &args).map(|server| match approval(config) {
+    let server = new_server(TEAM, &args).map(|server| match approval(config) {
         Approval::Beforehand => server,
-        Approval::EachCall => server.asking_first(),
+        Approval::EachCall => server.without_preapproval(),
     });
-    told_if_not(server, "mail tools")
+    or_warn(server, "mail tools")
 }
 
 fn pictures_for(settings: &EyesSettings) -> Option<Server> {
     let limit = settings.max_image_bytes.value;
-    told_if_not(pictures(limit, &["--answer", "picture"]), contract::TOOL)
+    or_warn(pictures(limit, &["--answer", "picture"]), contract::TOOL)
 }
 
-/// The tool `request_image`, with these arguments beside the limit. It is approved
-/// beforehand: it only reads, and no more than the repository.
+/// The tool `request_image`, with these arguments beside the limit. It is approved beforehand, as
+/// it only reads, and only the repository.
 ///
 /// # Errors
 ///
-/// [`NoServer`].
-pub(super) fn pictures(limit: SizeLimit, args: &[&str]) -> Result<Server, NoServer> {
+/// [`ExecutablePathError`].
+pub(super) fn pictures(limit: SizeLimit, args: &[&str]) -> Result<Server, ExecutablePathError> {
     let most = limit.bytes().to_string();
     let args = [&["eyes-mcp", "--max-image-bytes", &most], args].concat();
-    let server = made(contract::SERVER, &args)?.told_the_directory();
-    // What is a repository to us is one to it.
+    let server = new_server(contract::SERVER, &args)?.with_root_argument();
+    // The server must see the same repositories as we do.
     Ok(match env::var(CEILINGS) {
         Ok(ceilings) => server.with_variable(CEILINGS, ceilings),
         Err(_) => server,
     })
 }
 
-fn made(name: &'static str, args: &[&str]) -> Result<Server, NoServer> {
+fn new_server(name: &'static str, args: &[&str]) -> Result<Server, ExecutablePathError> {
     Server::new(name, args.iter().map(|&arg| arg.to_owned()).collect())
 }
 
-fn told_if_not(server: Result<Server, NoServer>, what: &str) -> Option<Server> {
+fn or_warn(server: Result<Server, ExecutablePathError>, what: &str) -> Option<Server> {
     server
         .inspect_err(|error| tracing::warn!("Codex gets no {what}: {error}"))
         .ok()

@@ -1,10 +1,10 @@
-//! What Codex is to do, as it is given at a shell.
+//! Reads a prompt from the command line or stdin.
 
 use std::io::{self, IsTerminal, Read};
 
-/// Why there is nothing to do.
+/// Why there is no prompt.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NoPrompt {
+pub(super) enum PromptError {
     #[error(
         "say what Codex is to do: give a prompt, or `-` to type it here and end it with Ctrl-D"
     )]
@@ -15,27 +15,26 @@ pub(super) enum NoPrompt {
     Stdin(String),
 }
 
-/// What is to be done: as it was given, or else from stdin, where at most `longest`
-/// bytes are taken.
+/// Returns the given prompt, or else reads at most `longest` bytes from stdin.
 ///
 /// # Errors
 ///
-/// [`NoPrompt`], which says what to do.
-pub(super) fn read(given: Option<&str>, longest: usize) -> Result<String, NoPrompt> {
+/// [`PromptError`], which says what to do.
+pub(super) fn read(given: Option<&str>, longest: usize) -> Result<String, PromptError> {
     let text = match given {
         Some("-") => from_stdin(longest)?,
         Some(text) => text.to_owned(),
-        None if io::stdin().is_terminal() => return Err(NoPrompt::Missing),
+        None if io::stdin().is_terminal() => return Err(PromptError::Missing),
         None => from_stdin(longest)?,
     };
     match text.trim().is_empty() {
-        true => Err(NoPrompt::Empty),
+        true => Err(PromptError::Empty),
         false => Ok(text),
     }
 }
 
-fn from_stdin(longest: usize) -> Result<String, NoPrompt> {
-    let cannot = |why: String| NoPrompt::Stdin(why);
+fn from_stdin(longest: usize) -> Result<String, PromptError> {
+    let cannot = |why: String| PromptError::Stdin(why);
     let most = u64::try_from(longest).unwrap_or(u64::MAX);
     let mut bytes = Vec::new();
     io::stdin()

@@ -1,4 +1,4 @@
-//! `codex-mcp review`: another pair of eyes on changes.
+//! `codex-mcp review`: a review of changes by Codex.
 
 use std::cell::RefCell;
 use std::io;
@@ -12,27 +12,27 @@ use codex_config::profile::{NoProfile, ProfileName};
 use codex_engine::command::Settings;
 use codex_engine::logic::progress::CurrentStep;
 use codex_engine::logic::review::Review;
-use codex_engine::logic::session::Patience;
+use codex_engine::logic::session::Timeouts;
 use codex_engine::{Engine, Launch, Options};
 use codex_protocol::codex::Effort;
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use common::{duration, output};
-use goal_run::reviewer::{Asked, ReviewError, Reviewed, Subject, reviewed};
+use goal_run::reviewer::{ReviewError, ReviewRequest, ReviewResult, ReviewScope, run_review};
 use mcp_server::Defaults;
 use safe_files::directory::resolved;
 use serde_json::json;
 use settings::{Config, ConfigError, Flags, Warning};
 
-use super::ending::{self, Ending};
 use super::exit::{self, COULD_NOT, FAILED};
+use super::progress::ProgressLine;
+use super::shutdown::{self, Shutdown};
 use super::stored::complain;
-use super::teller::Teller;
 use super::values::{one_of, profile};
 use super::{log, runtime};
 
 const HELP: &str = "\
 Examples:
-  codex-mcp review                    what is not committed
+  codex-mcp review                    uncommitted changes
   codex-mcp review --base main        what this branch adds to main
   codex-mcp review --commit HEAD      the last commit
   codex-mcp review \"Only the error handling in src/parse.rs\"
@@ -109,22 +109,22 @@ enum Failure {
 
 pub(super) fn run(args: &Args) -> ExitCode {
     log::start_quietly();
-    let ending = OnceLock::new();
-    match act(args, &ending) {
+    let shutdown = OnceLock::new();
+    match act(args, &shutdown) {
         Ok(code) => code,
         Err(error) => {
             if args.json {
-                // If it can't be written, the exit code has to tell.
+                // If it cannot be written, the exit code reports the error.
                 let _ = output::json(&json!({ "ok": false, "error": error.to_string() }));
             }
             complain("error", &error.to_string());
-            let signal = ending.get().and_then(Ending::signal);
-            ExitCode::from(signal.map_or(COULD_NOT, exit::of_signal))
+            let signal = shutdown.get().and_then(Shutdown::signal);
+            ExitCode::from(signal.map_or(COULD_NOT, exit::signal_code))
         }
     }
 }
 
-fn act(args: &Args, ending: &OnceLock<Ending>) -> Result<ExitCode, Failure> {
+fn act(args: &Args, shutdown: &OnceLock<Shutdown>) -> Result<ExitCode, Failure> {
     let config = settings::load(Flags {
         codex_bin: args.codex_bin.clone(),
         ..Flags::default()
@@ -136,31 +136,35 @@ fn act(args: &Args, ending: &OnceLock<Ending>) -> Result<ExitCode, Failure> {
         profiles::check_exists(&config.codex_home, profile)?;
     }
     let reviewed = runtime::block_on(async {
-        let ending = ending.get_or_init(|| Ending::on_signals(ending::OF_A_TOOL));
-        review(args, &config, ending).await
+        let shutdown = shutdown.get_or_init(|| Shutdown::on_signals(shutdown::TOOL_LIMIT));
+        review(args, &config, shutdown).await
     });
     let reviewed = reviewed.map_err(Failure::Runtime)??;
     show(args, &reviewed).map_err(Failure::Write)
 }
 
-async fn review(args: &Args, config: &Config, ending: &Ending) -> Result<Reviewed, Failure> {
+async fn review(
+    args: &Args,
+    config: &Config,
+    shutdown: &Shutdown,
+) -> Result<ReviewResult, Failure> {
     let cwd = resolved(&args.cwd);
     let target = args.subject().target(&cwd).await?;
     let mut settings = Settings::default();
     settings.thread.cwd = Some(cwd);
     settings.thread.model.clone_from(&args.model);
-    settings.manner.effort = args.effort;
+    settings.model_options.effort = args.effort;
     settings.profile.clone_from(&args.profile);
-    let settings = Defaults::read(&config.threads)?.under(settings).await;
+    let settings = Defaults::read(&config.threads)?.apply(settings).await;
     let engine = engine(config, args.timeout);
-    let teller = RefCell::new(Teller::on_stderr());
-    let asked = Asked {
+    let progress = RefCell::new(ProgressLine::on_stderr());
+    let asked = ReviewRequest {
         target,
         limit: args.timeout,
-        stop: &ending.closing,
-        hears: &|step: &CurrentStep| teller.borrow_mut().draw(&format!("  {}", step.words)),
+        stop: &shutdown.closing,
+        on_step: &|step: &CurrentStep| progress.borrow_mut().draw(&format!("  {}", step.words)),
     };
-    let reviewed = reviewed(&engine, settings, asked).await;
+    let reviewed = run_review(&engine, settings, asked).await;
     engine.shut_down().await;
     Ok(reviewed?)
 }
@@ -172,8 +176,8 @@ fn engine(config: &Config, timeout: Duration) -> Engine {
             line_limit: DEFAULT_LINE_LIMIT,
         },
         codex_home: config.codex_home.clone(),
-        patience: Patience {
-            // Nothing is asked.
+        timeouts: Timeouts {
+            // Reviews ask no questions.
             approval: timeout,
             stall: config.alerts.stall_timeout.value,
         },
@@ -181,8 +185,8 @@ fn engine(config: &Config, timeout: Duration) -> Engine {
     engine.with_warnings(|warning| complain("warning", &warning))
 }
 
-/// Shows the review: to a person as the reviewer wrote it.
-fn show(args: &Args, reviewed: &Reviewed) -> io::Result<ExitCode> {
+/// Prints the review; for people, as the reviewer wrote it.
+fn show(args: &Args, reviewed: &ReviewResult) -> io::Result<ExitCode> {
     let review = Review::read(&reviewed.text);
     let ok = review.comments.is_empty();
     let shown = match args.json {
@@ -195,7 +199,7 @@ fn show(args: &Args, reviewed: &Reviewed) -> io::Result<ExitCode> {
         false => output::answer(reviewed.text.trim()),
     };
     match shown {
-        // Whoever read it has read enough.
+        // The reader has closed the pipe.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
         _ => {}
     }
@@ -206,12 +210,12 @@ fn show(args: &Args, reviewed: &Reviewed) -> io::Result<ExitCode> {
 }
 
 impl Args {
-    fn subject(&self) -> Subject {
+    fn subject(&self) -> ReviewScope {
         match (&self.base, &self.commit, &self.subject) {
-            (Some(branch), ..) => Subject::Since(branch.clone()),
-            (None, Some(commit), _) => Subject::Commit(commit.clone()),
-            (None, None, Some(words)) => Subject::Described(words.clone()),
-            (None, None, None) => Subject::Uncommitted,
+            (Some(branch), ..) => ReviewScope::Since(branch.clone()),
+            (None, Some(commit), _) => ReviewScope::Commit(commit.clone()),
+            (None, None, Some(words)) => ReviewScope::Described(words.clone()),
+            (None, None, None) => ReviewScope::Uncommitted,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The runtime that the verbs work in.
+//! The runtime of the verbs.
 
 use std::io;
 
@@ -7,13 +7,13 @@ use std::io;
 ///
 /// # Errors
 ///
-/// When the system has no means for a runtime.
+/// When the system cannot create a runtime.
 pub(super) fn block_on<F: Future>(future: F) -> io::Result<F::Output> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let output = runtime.block_on(future);
-    // A read of stdin that is a terminal can't be called off.
+    // A read from a terminal on stdin cannot be cancelled.
     runtime.shutdown_background();
     Ok(output)
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_team::logic::ThreadName;
-use agent_team::shutdown_summary::{self, LastWords};
+use agent_team::shutdown_summary::{self, ThreadSummary};
 use agent_team::{ShutdownSummary, TeamServices};
 use clap::builder::RangedU64ValueParser;
 use codex_engine::{Engine, InstalledCodex, Launch, Options};
@@ -22,16 +22,16 @@ use safe_files::off_runtime::{self, OffRuntimeError};
 use settings::{Config, ConfigError, TIMEOUTS, Warning};
 use tokio_util::sync::CancellationToken;
 
-use super::backend::{self, Chosen, NoBackend, Wanted};
-use super::ending::{self, Ending};
-use super::jobs_of::jobs_of;
+use super::backend::{self, Backend, BackendChoice, BackendError};
+use super::job_service::job_service;
 use super::services::Identity;
 use super::settings::Settings;
-use super::stdio::{Preflight, Unfit};
+use super::shutdown::{self, Shutdown};
+use super::stdio::{Preflight, StdioError};
 use super::times::duration_within;
 use super::{alerts, own_servers, runtime};
 
-/// What is set by a variable alone.
+/// The settings that only a variable can change.
 const VARIABLES: &str = "\
 CODEX_MCP_STDIO_MODE says what to do where stdin or stdout is a terminal, or stderr is
 stdout (`2>&1`): auto (the default) warns, strict refuses to start, off doesn't look.";
@@ -48,9 +48,9 @@ pub(super) struct Args {
     #[arg(long, value_enum, value_name = "GROUP", value_delimiter = ',')]
     tools: Vec<Group>,
 
-    /// How to talk to Codex.
+    /// The server of Codex to use.
     #[arg(long, value_enum, default_value = "auto")]
-    backend: Wanted,
+    backend: BackendChoice,
 
     #[command(flatten)]
     settings: Settings,
@@ -65,15 +65,14 @@ pub(super) struct Args {
     #[arg(long, value_name = "TIME", value_parser = duration_within(TIMEOUTS))]
     stall_timeout: Option<Duration>,
 
-    /// With `--api sessions`, put Codex's questions to the client's user at once,
-    /// where the client can ask (MCP elicitation), instead of leaving them to
-    /// whoever looks in.
+    /// With `--api sessions`, put Codex's questions to the client's user at once, where the
+    /// client can ask (MCP elicitation), instead of leaving them to pollers.
     #[arg(long)]
     elicit: bool,
 
-    /// Have the first new thread go on from one of this identity's before: from the
-    /// one that was worked on last, or from this one, by its id or how that begins. It
-    /// is told that thread's summary.
+    /// Continue an earlier thread of this identity with the first new one: the one that was
+    /// worked on last, or this one, by its id or the first characters of it. The new thread gets
+    /// the earlier one's summary.
     #[arg(long, value_name = "THREAD", num_args = 0..=1)]
     resume: Option<Option<ThreadName>>,
 
@@ -84,22 +83,22 @@ pub(super) struct Args {
     max_line: usize,
 }
 
-/// What `--max-line` may be. A shorter line holds no request, a longer one no
-/// memory of a usual machine.
+/// The limits of `--max-line`. No request fits into a shorter line, and a longer one would not
+/// fit into the memory of a usual machine.
 const LINE_LIMITS: RangeInclusive<u64> = 1024..=1 << 30;
 
-/// Why serving ended badly.
+/// Why serving failed.
 #[derive(Debug, thiserror::Error)]
 enum ServeError {
     #[error(transparent)]
-    Stdio(#[from] Unfit),
+    Stdio(#[from] StdioError),
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
-    Backend(#[from] NoBackend),
+    Backend(#[from] BackendError),
     #[error("cannot read the prompt files: {0}")]
     Files(#[from] OffRuntimeError),
-    #[error("the runtime can't be started: {0}")]
+    #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
     #[error("the client did not begin as an MCP client does: {0}")]
     Begin(Box<rmcp::service::ServerInitializeError>),
@@ -135,12 +134,12 @@ async fn serve_client(
     config: Config,
     preflight: Preflight,
 ) -> Result<ExitCode, ServeError> {
-    let ending = Ending::on_signals(ending::OF_A_SERVER);
-    let ended = ending.clone();
-    let chosen = backend::choose(args.backend, args.api, &config)?;
+    let shutdown = Shutdown::on_signals(shutdown::SERVER_LIMIT);
+    let ended = shutdown.clone();
+    let backend = backend::choose(args.backend, args.api, &config)?;
     let groups = Groups::of(args.tools.clone());
-    if let (Chosen::McpServer(..), false) = (&chosen, groups.has(Group::Sessions)) {
-        return Err(NoBackend::NoChoice.into());
+    if let (Backend::McpServer(..), false) = (&backend, groups.has(Group::Sessions)) {
+        return Err(BackendError::ToolsNeedAppServer.into());
     }
     let threads = config.threads.clone();
     let defaults = off_runtime::run(move || Defaults::read(&threads)).await??;
@@ -148,7 +147,7 @@ async fn serve_client(
     for warning in &config.warnings {
         warnings.push(warning.to_string());
     }
-    let identity = Identity::take(&config, chosen.name());
+    let identity = Identity::take(&config, backend.name());
     for warning in &identity.warnings {
         tracing::warn!("{warning}");
         warnings.push(warning.as_str());
@@ -158,15 +157,15 @@ async fn serve_client(
         Some(thread) => identity.recall(&config.atm_home, thread.as_ref(), defaults, &warnings),
         None => defaults,
     };
-    // From here on nothing fails before it is closed.
+    // From here on, no error may return before the identity is closed.
     identity.join(&config);
-    let hurry = ending.hurry.clone();
-    let jobs = jobs_of(&config, &identity.member, "codex-mcp serve", |error| {
+    let hurry = shutdown.hurry.clone();
+    let jobs = job_service(&config, &identity.member, "codex-mcp serve", |error| {
         tracing::warn!("jobs are not written into the audit: {error}");
     });
     let jobs = Arc::new(jobs);
-    let served = match chosen {
-        Chosen::AppServer => {
+    let served = match backend {
+        Backend::AppServer => {
             let setup = Setup {
                 config,
                 defaults,
@@ -174,16 +173,16 @@ async fn serve_client(
                 warnings,
                 groups,
             };
-            through_app_server(args, setup, &identity, preflight, ending).await
+            through_app_server(args, setup, &identity, preflight, shutdown).await
         }
-        Chosen::McpServer(codex, release) => {
+        Backend::McpServer(codex, release) => {
             let options = mcp_proxy::Options {
                 codex: InstalledCodex {
                     binary: codex,
                     home: config.codex_home.clone(),
                     release,
                 },
-                defaults: defaults.with_mcp_servers(own_servers::of_the_proxy(&config, &identity)),
+                defaults: defaults.with_mcp_servers(own_servers::proxy_servers(&config, &identity)),
                 warnings,
                 bounds: config.bounds(),
                 services: identity.services.clone(),
@@ -194,7 +193,7 @@ async fn serve_client(
                 line_limit: args.max_line,
             };
             preflight.report();
-            let Ending { closing, hurry, .. } = ending;
+            let Shutdown { closing, hurry, .. } = shutdown;
             mcp_proxy::serve(options, stdio_pipes(), closing, hurry).await;
             Ok(())
         }
@@ -213,7 +212,7 @@ fn timeouts(args: &Args, config: &Config) -> Timeouts {
     }
 }
 
-/// What a server is given to work with.
+/// The parts that a server is built from.
 struct Setup {
     config: Config,
     defaults: Defaults,
@@ -227,9 +226,9 @@ async fn through_app_server(
     setup: Setup,
     identity: &Identity,
     preflight: Preflight,
-    ending: Ending,
+    shutdown: Shutdown,
 ) -> Result<(), ServeError> {
-    let Ending { closing, hurry, .. } = ending;
+    let Shutdown { closing, hurry, .. } = shutdown;
     let Setup {
         config,
         defaults,
@@ -238,7 +237,7 @@ async fn through_app_server(
         groups,
     } = setup;
     let timeouts = timeouts(args, &config);
-    let told = warnings.clone();
+    let warning_sink = warnings.clone();
     let bounds = config.bounds();
     let engine = Engine::new(Options {
         launch: Launch {
@@ -246,21 +245,22 @@ async fn through_app_server(
             line_limit: args.max_line,
         },
         codex_home: config.codex_home.clone(),
-        patience: timeouts.session(),
+        timeouts: timeouts.session(),
     })
-    .with_tools(own_servers::tools_of_a_member(&config, identity))
-    .with_sandbox_bound(bounds.of_the_sandbox().map(|bound| bound.to_string()))
-    .with_warnings(move |warning| told.push(warning));
-    let engine = alerts::of_sessions(engine, &config, identity, &warnings);
+    .with_tools(own_servers::member_tools(&config, identity))
+    .with_sandbox_bound(bounds.sandbox_escape_bound().map(|bound| bound.to_string()))
+    .with_warnings(move |warning| warning_sink.push(warning));
+    let engine = alerts::with_session_alerts(engine, &config, identity, &warnings);
     let engine = Arc::new(match identity.services.records.clone() {
-        Some(records) => engine.with_witness(records),
+        Some(records) => engine.with_observer(records),
         None => engine,
     });
     engine.keep_tidy();
     if let (ShutdownSummary::Ask, Some(records)) =
         (identity.shutdown_summary, identity.services.records.clone())
     {
-        let keep = move |words: LastWords| records.summarised(words.thread.as_str(), words.summary);
+        let keep =
+            move |words: ThreadSummary| records.summarised(words.thread.as_str(), words.summary);
         tokio::spawn(shutdown_summary::ask_unused(Arc::downgrade(&engine), keep));
     }
     let warming = Arc::clone(&engine);
@@ -314,11 +314,11 @@ async fn serve_on_stdio(
     }
 }
 
-/// Has each thread asked for a summary, where there is somebody to keep it.
+/// Asks each thread for a summary, if there are records to store it.
 async fn ask_for_summaries(engine: &Engine, services: &TeamServices, hurry: &CancellationToken) {
     let Some(records) = &services.records else {
         return;
     };
-    let keep = |words: LastWords| records.summarised(words.thread.as_str(), words.summary);
+    let keep = |words: ThreadSummary| records.summarised(words.thread.as_str(), words.summary);
     shutdown_summary::ask_all(engine, hurry, keep).await;
 }

@@ -1,32 +1,32 @@
-//! What a server does as a member of a team, set up as the configuration wants it.
+//! The services of a server as a member of a team, set up from the configuration.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use agent_team::logic::{AgentName, ThreadName};
 use agent_team::{
-    Claim, MailClient, Member, Recollection, Records, ShutdownSummary, TeamServices,
-    is_somebody_elses,
+    Claim, MailClient, Member, PreviousThread, Records, ShutdownSummary, TeamServices,
+    is_foreign_member,
 };
 use job_queue::thread_ids::in_registry;
 use mcp_server::{Defaults, Warnings};
 use settings::{Config, DEFAULT_IDENTITY, Origin};
 use tokio_util::sync::CancellationToken;
 
-/// The identity of this process and what it does under it, until it is closed.
+/// The identity of this process with its services, until it is closed.
 pub(super) struct Identity {
     pub(super) member: Member,
     pub(super) services: TeamServices,
     pub(super) shutdown_summary: ShutdownSummary,
-    /// What the caller should know of it.
+    /// Warnings for the caller about the identity.
     pub(super) warnings: Vec<String>,
     /// Held until the end.
     _claim: Option<Claim>,
 }
 
 impl Identity {
-    /// Takes the identity that the configuration wants. Where nothing can be kept of
-    /// it, it is used all the same: work goes before names.
+    /// Claims the configured identity. If nothing can be recorded under it, it is used all the
+    /// same: work is more important than records.
     pub(super) fn take(config: &Config, backend: &'static str) -> Self {
         let (wanted, warning) = wanted(config);
         let claim = claim(config, &wanted);
@@ -54,13 +54,13 @@ impl Identity {
         }
     }
 
-    /// The same, where the result tells enough of a thread.
+    /// The same identity without summaries, where a result already describes the thread.
     pub(super) fn without_summaries(mut self) -> Self {
         self.shutdown_summary = ShutdownSummary::Skip;
         self
     }
 
-    /// Enters the team, if there is one. Those who died in it are put away.
+    /// Joins the team, if there is one, and removes its stale members.
     pub(super) fn join(&self, config: &Config) {
         let TeamServices {
             records,
@@ -71,14 +71,14 @@ impl Identity {
                 let model = config.threads.model.as_ref();
                 mail_client.join(model.map(|model| model.value.clone()));
             }
-            (None, Some(records)) => records.put_away_the_dead(),
+            (None, Some(records)) => records.remove_stale_members(),
             (None, None) => {}
         }
     }
 
-    /// What the first thread is told of one from before: of `thread`, or else of the
-    /// one that was worked on last. Where that is not possible, a warning says why, and
-    /// the first thread begins without it (FR-7).
+    /// Gives the first thread the summary of an earlier one: of `thread`, or else of the one that
+    /// was worked on last. If that is impossible, a warning says why, and the first thread begins
+    /// without it (FR-7).
     pub(super) fn recall(
         &self,
         atm_home: &Path,
@@ -87,7 +87,7 @@ impl Identity {
         warnings: &Warnings,
     ) -> Defaults {
         match self.recalled(atm_home, thread) {
-            Ok(summary) => defaults.recalling(summary),
+            Ok(summary) => defaults.with_previous_thread(summary),
             Err(why) => {
                 let warning = format!("the first new thread begins without a summary: {why}");
                 tracing::warn!("{warning}");
@@ -97,18 +97,18 @@ impl Identity {
         }
     }
 
-    /// What is told of a thread from before, or why nothing is.
+    /// The summary of an earlier thread, or why there is none.
     fn recalled(&self, atm_home: &Path, thread: Option<&ThreadName>) -> Result<String, String> {
         let records = self.services.records.as_ref();
         let records = records.ok_or("this server keeps no record of its threads")?;
         let thread = thread.map(|thread| in_registry(atm_home, thread));
         let thread = thread.transpose().map_err(|error| error.to_string())?;
         let found = records
-            .recollect(thread.as_ref())
+            .previous_thread(thread.as_ref())
             .map_err(|error| error.to_string())?;
         let identity = records.identity();
         let found = found.ok_or_else(|| format!("{identity} has no thread yet"))?;
-        let Recollection { thread, summary } = found;
+        let PreviousThread { thread, summary } = found;
         let summary = summary.ok_or_else(|| {
             format!("{thread} has none; codex-reply with this threadId continues {thread} itself")
         })?;
@@ -118,18 +118,18 @@ impl Identity {
         ))
     }
 
-    /// Leaves the team and puts everything away, unless `hurry` is cancelled.
+    /// Leaves the team and closes the services; at once if `hurry` is cancelled.
     pub(super) async fn close(self, hurry: &CancellationToken) {
         self.services.close(self.shutdown_summary, hurry).await;
     }
 }
 
-/// The identity to take. A repository cannot take that of a member who is at work.
+/// The identity to claim. A repository cannot choose that of a member who is at work.
 fn wanted(config: &Config) -> (AgentName, Option<String>) {
     let wanted = &config.identity.value;
     let team = config.team.as_ref().map(|team| &team.value);
     let taken = config.identity_origin == Origin::Repository
-        && team.is_some_and(|team| is_somebody_elses(&config.atm_home, team, wanted));
+        && team.is_some_and(|team| is_foreign_member(&config.atm_home, team, wanted));
     match (taken, DEFAULT_IDENTITY.parse()) {
         (true, Ok(usual)) => {
             let warning = format!(
@@ -153,8 +153,8 @@ fn claim(config: &Config, wanted: &AgentName) -> Option<Claim> {
         }
         Err(error) => {
             tracing::warn!(
-                "nobody can tell that {wanted} is taken, and threads and prompts are not written \
-                 down: {error}"
+                "cannot claim the identity {wanted}: others may use it too, and threads and prompts \
+                 are not recorded: {error}"
             );
             None
         }
@@ -171,13 +171,13 @@ fn records(
     let mode = config.registry_mode.value;
     let opened = Records::open(&config.atm_home, claim, member, mode);
     opened
-        .inspect_err(|error| tracing::warn!("threads and prompts are not written down: {error}"))
+        .inspect_err(|error| tracing::warn!("threads and prompts are not recorded: {error}"))
         .ok()
         .map(|records| records.for_threads_of(role, backend))
 }
 
 fn mail_client(config: &Config, member: &Member) -> Option<MailClient> {
     MailClient::of(member, &config.atm_home)
-        .inspect_err(|error| tracing::warn!("there is no mail: {error}"))
+        .inspect_err(|error| tracing::warn!("mail is not available: {error}"))
         .ok()?
 }

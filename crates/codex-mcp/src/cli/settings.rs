@@ -1,4 +1,4 @@
-//! Flags that say the same as the configuration.
+//! Flags that override the configuration.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,8 +24,8 @@ pub(super) struct Settings {
     #[arg(long, value_name = "TIME", value_parser = duration_within(TIMEOUTS))]
     timeout: Option<Duration>,
 
-    /// Who the server is among the agents of its team. Default: the variable
-    /// ATM_IDENTITY, `identity` in the configuration, else `codex`.
+    /// The server's name among the agents of its team. Default: the variable ATM_IDENTITY,
+    /// `identity` in the configuration, else `codex`.
     #[arg(long, value_name = "NAME")]
     identity: Option<AgentName>,
 
@@ -45,8 +45,8 @@ pub(super) struct Settings {
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
 
-    /// How far commands of new threads may reach. Default: as for --model, with
-    /// CODEX_MCP_SANDBOX and `sandbox`.
+    /// The sandbox of commands in new threads. Default: as for --model, with CODEX_MCP_SANDBOX
+    /// and `sandbox`.
     #[arg(long, value_parser = one_of::<SandboxMode>(&["read-only", "workspace-write", "danger-full-access"]))]
     sandbox: Option<SandboxMode>,
 

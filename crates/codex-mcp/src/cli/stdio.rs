@@ -1,8 +1,8 @@
-//! Whether stdin and stdout can carry the protocol, and what to do if not
-//! (`CODEX_MCP_STDIO_MODE`).
+//! Checks whether stdin and stdout can carry the protocol. `CODEX_MCP_STDIO_MODE` decides what
+//! happens if they cannot.
 //!
-//! A terminal means that somebody started by hand what an MCP client is meant to
-//! start. A stderr that is stdout (`2>&1`) would bring the log into the protocol.
+//! A terminal means that a person started the server by hand instead of an MCP client. A stderr
+//! that is stdout (`2>&1`) would mix the log with the protocol.
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
@@ -15,33 +15,33 @@ use nix::sys::stat::{SFlag, fstat};
 
 use super::log;
 
-/// Chooses what to do. A value that isn't known counts as `auto`.
+/// Selects the mode. An unknown value counts as `auto`.
 const VARIABLE: &str = "CODEX_MCP_STDIO_MODE";
 
-/// What one of our streams leads to.
+/// The kind of file behind a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum StreamKind {
     Terminal,
-    Else,
+    Other,
 }
 
-/// Where stderr leads.
+/// The target of stderr.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stderr {
     /// Into the same pipe, socket or file as stdout.
     IsStdout,
-    Apart,
+    Separate,
 }
 
 /// Our three streams.
 #[derive(Debug, Clone, Copy)]
 struct Streams {
-    stdin: End,
-    stdout: End,
+    stdin: StreamKind,
+    stdout: StreamKind,
     stderr: Stderr,
 }
 
-/// Something that is wrong with them.
+/// A problem of the streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Finding {
     StdinIsTerminal,
@@ -53,12 +53,12 @@ enum Finding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Logging {
     Possible,
-    /// It would get into the protocol.
+    /// The log would mix with the protocol.
     Impossible,
 }
 
 impl Logging {
-    /// Starts the log, if there can be one.
+    /// Starts the log, if it can be written.
     pub(super) fn start(self) {
         match self {
             Self::Possible => log::start(),
@@ -66,12 +66,12 @@ impl Logging {
         }
     }
 
-    /// Says why we end.
+    /// Reports the error that ends the process.
     pub(super) fn end(self, error: &impl fmt::Display) {
         match self {
             Self::Possible => tracing::error!("{error}"),
-            // There is no protocol any more that it could disturb. If this can't be
-            // written either, the exit code tells.
+            // The protocol has ended, so the text disturbs nothing. If it cannot be written, the
+            // exit code reports the error.
             Self::Impossible => {
                 let _ = writeln!(output::stderr(), "error: {error}");
             }
@@ -79,11 +79,11 @@ impl Logging {
     }
 }
 
-/// What was found when we were started.
+/// The mode and the problems found at the start.
 #[derive(Debug)]
 pub(super) struct Preflight {
     mode: StdioMode,
-    /// What stands in the variable, if that is no mode.
+    /// The value of the variable if it is no mode.
     unknown: Option<String>,
     findings: Vec<Finding>,
 }
@@ -91,10 +91,10 @@ pub(super) struct Preflight {
 /// Why we refuse to start.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{VARIABLE} is strict, and {0}")]
-pub(super) struct Unfit(String);
+pub(super) struct StdioError(String);
 
 impl Preflight {
-    /// Looks at the variable and at the streams.
+    /// Reads the variable and checks the streams.
     pub(super) fn new() -> Self {
         Self::of(env::var_os(VARIABLE).as_deref(), Streams::look)
     }
@@ -116,8 +116,8 @@ impl Preflight {
         }
     }
 
-    /// Under `strict` the log is for the reason why we don't start; no protocol
-    /// follows.
+    /// Under `strict` the log can be written: it holds the reason for the refusal, and no
+    /// protocol follows.
     pub(super) fn logging(&self) -> Logging {
         let in_protocol = self.findings.contains(&Finding::StderrIsStdout);
         match self.mode == StdioMode::Auto && in_protocol {
@@ -128,17 +128,16 @@ impl Preflight {
 
     /// # Errors
     ///
-    /// [`Unfit`] under `strict`, if anything was found.
-    pub(super) fn verdict(&self) -> Result<(), Unfit> {
+    /// [`StdioError`] under `strict`, if anything was found.
+    pub(super) fn verdict(&self) -> Result<(), StdioError> {
         if self.mode != StdioMode::Strict || self.findings.is_empty() {
             return Ok(());
         }
         let all: Vec<String> = self.findings.iter().map(|one| one.in_words()).collect();
-        Err(Unfit(all.join(" Also, ")))
+        Err(StdioError(all.join(" Also, ")))
     }
 
-    /// Says in the log what was found. Somebody at a terminal is just told what is
-    /// going on.
+    /// Logs the problems. A person at a terminal only gets a hint on what the server waits for.
     pub(super) fn report(&self) {
         if let Some(unknown) = &self.unknown {
             tracing::warn!("{}", not_a_mode(unknown));
@@ -156,7 +155,7 @@ impl Preflight {
         }
     }
 
-    /// The same for clients that ask.
+    /// The mode and the problems for clients that ask.
     pub(super) fn into_stdio(self) -> Stdio {
         let unknown = self.unknown.map(|unknown| not_a_mode(&unknown));
         let findings = self.findings.iter().map(|finding| finding.in_words());
@@ -172,36 +171,36 @@ impl Streams {
         Self {
             stdin: end(io::stdin().is_terminal()),
             stdout: end(output::stdout_is_terminal()),
-            stderr: where_stderr_leads(),
+            stderr: stderr_target(),
         }
     }
 }
 
-fn end(is_terminal: bool) -> End {
+fn end(is_terminal: bool) -> StreamKind {
     match is_terminal {
-        true => End::Terminal,
-        false => End::Else,
+        true => StreamKind::Terminal,
+        false => StreamKind::Other,
     }
 }
 
-/// Two descriptors of one pipe, socket or file have its device and number. So have
-/// all those of a terminal or of /dev/null, which are devices of characters: what
-/// is written there mixes with nothing that a program reads.
+/// Two descriptors of one pipe, socket or file share its device and inode number. So do all
+/// descriptors of a terminal or of /dev/null, but these are character devices: no program reads a
+/// protocol from them.
 #[expect(clippy::disallowed_methods, reason = "nothing is written to them")]
-fn where_stderr_leads() -> Stderr {
+fn stderr_target() -> Stderr {
     let (Ok(stdout), Ok(stderr)) = (fstat(io::stdout().as_fd()), fstat(io::stderr().as_fd()))
     else {
-        return Stderr::Apart;
+        return Stderr::Separate;
     };
     let kind = SFlag::from_bits_truncate(stdout.st_mode) & SFlag::S_IFMT;
     let same = (stdout.st_dev, stdout.st_ino) == (stderr.st_dev, stderr.st_ino);
     match same && kind != SFlag::S_IFCHR {
         true => Stderr::IsStdout,
-        false => Stderr::Apart,
+        false => Stderr::Separate,
     }
 }
 
-/// The mode that a value names; an empty one names none.
+/// Parses a mode; an empty value is no mode.
 fn mode(value: &OsStr) -> Result<StdioMode, String> {
     let text = value.to_string_lossy();
     match text.trim().to_ascii_lowercase().as_str() {
@@ -216,22 +215,22 @@ fn not_a_mode(value: &str) -> String {
     format!("{VARIABLE} is {value:?}, not auto, strict or off; auto is used")
 }
 
-/// What is wrong. A terminal at both ends is one finding: somebody sits there.
+/// The problems of the streams. A terminal at both ends is one finding: a person sits there.
 fn judge(streams: Streams) -> Vec<Finding> {
     let terminal = match (streams.stdin, streams.stdout) {
-        (End::Terminal, _) => Some(Finding::StdinIsTerminal),
-        (End::Else, End::Terminal) => Some(Finding::StdoutIsTerminal),
-        (End::Else, End::Else) => None,
+        (StreamKind::Terminal, _) => Some(Finding::StdinIsTerminal),
+        (StreamKind::Other, StreamKind::Terminal) => Some(Finding::StdoutIsTerminal),
+        (StreamKind::Other, StreamKind::Other) => None,
     };
     let log = match streams.stderr {
         Stderr::IsStdout => Some(Finding::StderrIsStdout),
-        Stderr::Apart => None,
+        Stderr::Separate => None,
     };
     terminal.into_iter().chain(log).collect()
 }
 
 impl Finding {
-    /// What is wrong, and what to do.
+    /// The problem and the remedy.
     fn in_words(self) -> String {
         let (what, to_do) = match self {
             Self::StdinIsTerminal => (
@@ -259,9 +258,9 @@ mod tests {
     use super::*;
 
     const PIPES: Streams = Streams {
-        stdin: End::Else,
-        stdout: End::Else,
-        stderr: Stderr::Apart,
+        stdin: StreamKind::Other,
+        stdout: StreamKind::Other,
+        stderr: Stderr::Separate,
     };
 
     fn preflight(value: &str, streams: Streams) -> Preflight {
@@ -269,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_trimmed_and_its_case_is_no_matter() {
+    fn value_is_trimmed_and_case_insensitive() {
         for (value, expected) in [
             ("", StdioMode::Auto),
             (" Auto\n", StdioMode::Auto),
@@ -284,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn another_value_is_auto_and_a_warning() {
+    fn unknown_value_means_auto_and_warns() {
         let preflight = preflight("paranoid", PIPES);
         assert_eq!(preflight.verdict(), Ok(()));
         let Stdio { mode, warnings } = preflight.into_stdio();
@@ -296,22 +295,32 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_is_found_and_a_terminal_once() {
-        use End::{Else, Terminal};
+    fn fault_is_found_and_terminal_is_reported_once() {
+        use StreamKind::{Other, Terminal};
         for (stdin, stdout, stderr, expected) in [
-            (Else, Else, Stderr::Apart, &[][..]),
-            (Terminal, Else, Stderr::Apart, &[Finding::StdinIsTerminal]),
+            (Other, Other, Stderr::Separate, &[][..]),
             (
                 Terminal,
-                Terminal,
-                Stderr::Apart,
+                Other,
+                Stderr::Separate,
                 &[Finding::StdinIsTerminal],
             ),
-            (Else, Terminal, Stderr::Apart, &[Finding::StdoutIsTerminal]),
-            (Else, Else, Stderr::IsStdout, &[Finding::StderrIsStdout]),
             (
                 Terminal,
-                Else,
+                Terminal,
+                Stderr::Separate,
+                &[Finding::StdinIsTerminal],
+            ),
+            (
+                Other,
+                Terminal,
+                Stderr::Separate,
+                &[Finding::StdoutIsTerminal],
+            ),
+            (Other, Other, Stderr::IsStdout, &[Finding::StderrIsStdout]),
+            (
+                Terminal,
+                Other,
                 Stderr::IsStdout,
                 &[Finding::StdinIsTerminal, Finding::StderrIsStdout],
             ),
@@ -326,9 +335,9 @@ mod tests {
     }
 
     #[test]
-    fn only_strict_refuses_and_says_what_to_do() {
+    fn strict_mode_refuses_and_names_the_remedy() {
         let shared = Streams {
-            stdin: End::Terminal,
+            stdin: StreamKind::Terminal,
             stderr: Stderr::IsStdout,
             ..PIPES
         };
@@ -347,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_logged_into_the_protocol_unless_one_wants_that() {
+    fn log_is_not_written_into_the_protocol() {
         let shared = Streams {
             stderr: Stderr::IsStdout,
             ..PIPES

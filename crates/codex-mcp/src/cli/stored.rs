@@ -1,4 +1,4 @@
-//! What the verbs share that show what servers have written down.
+//! Shared parts of the verbs that show the records of servers.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -8,11 +8,11 @@ use agent_team::ClaimError;
 use agent_team::logic::AgentName;
 use agent_team::registry::{Mode, RegistryError};
 use common::output::{self, Verbosity};
-use job_queue::thread_ids::NoThread;
+use job_queue::thread_ids::ThreadPrefixError;
 use safe_files::state_file::FileError;
 use settings::{Flags, JobSettings, Warning};
 
-/// Why nothing can be shown.
+/// Why the records cannot be shown.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     #[error(transparent)]
@@ -22,18 +22,18 @@ pub(super) enum Failure {
     #[error(transparent)]
     Registry(#[from] RegistryError),
     #[error(transparent)]
-    Thread(#[from] NoThread),
+    Thread(#[from] ThreadPrefixError),
     #[error("{}: {error}", path.display())]
     Lock { path: PathBuf, error: io::Error },
-    #[error("it can't be written: {0}")]
+    #[error("cannot write to stdout: {0}")]
     Write(#[from] io::Error),
-    /// What there is not, and what to do.
+    /// A missing record, with the remedy.
     #[error("{0}")]
     Missing(String),
 }
 
-/// What of the settings matters for what servers have written down.
-pub(super) struct Kept {
+/// The settings that locate the records of servers.
+pub(super) struct StorageSettings {
     pub(super) atm_home: PathBuf,
     pub(super) registry_mode: Mode,
     /// Where jobs are kept, and who submits those that name nobody; `None` where the
@@ -41,15 +41,15 @@ pub(super) struct Kept {
     pub(super) jobs: Option<(JobSettings, AgentName)>,
 }
 
-/// Where things are kept. Settings that are wrong are told, but what they are about
-/// doesn't matter here.
-pub(super) fn kept() -> Result<Kept, Failure> {
-    let kept = match settings::load(Flags::default()) {
+/// Loads the storage settings. Errors in the settings are printed as warnings, and the defaults
+/// are used.
+pub(super) fn storage() -> Result<StorageSettings, Failure> {
+    let storage = match settings::load(Flags::default()) {
         Ok(config) => {
             for Warning { message, hint } in &config.warnings {
                 complain("warning", &format!("{message}. {hint}"));
             }
-            Kept {
+            StorageSettings {
                 atm_home: config.atm_home,
                 registry_mode: config.registry_mode.value,
                 jobs: Some((config.jobs, config.identity.value)),
@@ -57,24 +57,24 @@ pub(super) fn kept() -> Result<Kept, Failure> {
         }
         Err(error) => {
             complain("warning", &error.to_string());
-            Kept {
+            StorageSettings {
                 atm_home: settings::atm_home(),
                 registry_mode: Mode::Document,
                 jobs: None,
             }
         }
     };
-    match kept.atm_home.is_absolute() {
-        true => Ok(kept),
+    match storage.atm_home.is_absolute() {
+        true => Ok(storage),
         false => Err(ClaimError::NoHome.into()),
     }
 }
 
-/// The exit code of what has come of a verb; tells what went wrong.
+/// The exit code of a verb's result; prints the error if there is one.
 pub(super) fn exit(result: Result<ExitCode, Failure>) -> ExitCode {
     match result {
         Ok(code) => code,
-        // Whoever read it has read enough.
+        // The reader has closed the pipe.
         Err(Failure::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
         }
@@ -85,11 +85,11 @@ pub(super) fn exit(result: Result<ExitCode, Failure>) -> ExitCode {
     }
 }
 
-/// Tells something on stderr; with `--quiet` only errors.
+/// Prints a message on stderr; with `--quiet` only errors.
 pub(super) fn complain(kind: &str, what: &str) {
     if output::verbosity() == Verbosity::Quiet && kind != "error" {
         return;
     }
-    // If stderr is gone too, the exit code has to tell.
+    // If stderr is closed too, the exit code reports the failure.
     let _ = writeln!(output::stderr(), "{kind}: {what}");
 }

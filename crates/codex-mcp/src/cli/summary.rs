@@ -1,4 +1,4 @@
-//! `codex-mcp summary`: what a thread was about.
+//! `codex-mcp summary`: prints the summary of a thread.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -10,12 +10,12 @@ use common::output;
 use job_queue::thread_ids::in_registry;
 use serde_json::Value;
 
-use super::stored::{self, Failure, Kept};
-use super::threads::of_jobs::of_jobs;
+use super::stored::{self, Failure, StorageSettings};
+use super::threads::job_threads::job_threads;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The thread, as `codex-mcp threads` names it, or how its id begins.
+    /// The thread, as `codex-mcp threads` names it, or the first characters of its id.
     thread_id: ThreadName,
 }
 
@@ -24,18 +24,18 @@ pub(super) fn run(args: &Args) -> ExitCode {
 }
 
 fn print(thread: &ThreadName) -> Result<ExitCode, Failure> {
-    let kept = stored::kept()?;
-    let thread = &in_registry(&kept.atm_home, thread)?;
-    let Some(text) = summary::find(&kept.atm_home, thread)? else {
-        return Err(Failure::Missing(missing(&kept, thread)?));
+    let storage = stored::storage()?;
+    let thread = &in_registry(&storage.atm_home, thread)?;
+    let Some(text) = summary::find(&storage.atm_home, thread)? else {
+        return Err(Failure::Missing(missing(&storage, thread)?));
     };
     writeln!(output::stdout(), "{}", text.trim_end())?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// What there is instead.
-fn missing(kept: &Kept, thread: &ThreadName) -> Result<String, Failure> {
-    let mut all = registry::all(&kept.atm_home)?;
+/// The explanation for a missing summary.
+fn missing(storage: &StorageSettings, thread: &ThreadName) -> Result<String, Failure> {
+    let mut all = registry::all(&storage.atm_home)?;
     let found = all.find_map(|(_, threads)| threads.ok()?.find(thread).cloned());
     Ok(match found {
         Some(entry) => {
@@ -49,15 +49,15 @@ fn missing(kept: &Kept, thread: &ThreadName) -> Result<String, Failure> {
                  itself, with this id as threadId"
             )
         }
-        None => of_a_job(kept, thread).unwrap_or_else(|| {
+        None => job_explanation(storage, thread).unwrap_or_else(|| {
             format!("no thread {thread} is known here; `codex-mcp threads` lists those that are")
         }),
     })
 }
 
-/// What there is of the thread of a job.
-fn of_a_job(kept: &Kept, thread: &ThreadName) -> Option<String> {
-    let entries = of_jobs(kept).into_iter();
+/// The explanation for the thread of a job.
+fn job_explanation(storage: &StorageSettings, thread: &ThreadName) -> Option<String> {
+    let entries = job_threads(storage).into_iter();
     let fitting = |entry: &Entry| entry.thread_id.as_str().starts_with(thread.as_str());
     let found: Vec<Entry> = entries.filter(fitting).collect();
     let exact = found.iter().find(|entry| entry.thread_id == *thread);

@@ -1,4 +1,4 @@
-//! Tables, for people.
+//! Tables for people.
 
 use std::io::{self, Write};
 
@@ -14,7 +14,7 @@ const WIDTH: usize = 80;
 /// The narrowest to which a column is cut, in characters.
 const NARROWEST: usize = 8;
 
-/// What is between two columns.
+/// The gap between two columns.
 const GAP: &str = "  ";
 
 /// Which end of a text is left out in a table that is too wide.
@@ -51,12 +51,12 @@ impl Cell {
         }
     }
 
-    /// The same, which may lose this end where the table is too wide.
+    /// The same cell, which may be cut at this end where the table is too wide.
     pub(super) fn losing(self, cut: Cut) -> Self {
         Self { cut, ..self }
     }
 
-    /// Its text within so many characters, as far as it may be cut.
+    /// The text, cut to `width` characters if it may be cut.
     fn within(&self, width: usize) -> String {
         let length = self.text.chars().count();
         if length <= width {
@@ -73,8 +73,7 @@ impl Cell {
         }
     }
 
-    /// A text that somebody has made up, as one line. At a terminal it has at most so many
-    /// characters.
+    /// A text of others, as one line. At a terminal it has at most `longest` characters.
     pub(super) fn foreign(text: &str, longest: usize) -> Self {
         Self {
             longest: Some(longest),
@@ -82,7 +81,7 @@ impl Cell {
         }
     }
 
-    /// It as a terminal shows it where there is room.
+    /// The cell as a terminal with enough room shows it.
     fn at_terminal(self) -> Self {
         match self.longest {
             Some(longest) => Self {
@@ -146,7 +145,7 @@ fn fit(widths: &mut [usize], can_be_cut: impl Fn(usize) -> bool, most: usize) {
 }
 
 fn line(cells: &[Cell], widths: &[usize], out: &mut Output<impl Write>) -> io::Result<()> {
-    // What follows the last cell that says something is left out.
+    // Empty cells at the end are left out.
     let last = cells.iter().rposition(|cell| !cell.text.is_empty());
     for (column, (cell, width)) in cells.iter().zip(widths).enumerate() {
         let text = cell.within(*width);
@@ -162,7 +161,7 @@ fn line(cells: &[Cell], widths: &[usize], out: &mut Output<impl Write>) -> io::R
     writeln!(out)
 }
 
-/// One line that does nothing to a terminal, of at most so many characters.
+/// One line without control characters, of at most `longest` characters.
 pub(super) fn shortened(text: &str, longest: usize) -> String {
     let line = text.replace(['\n', '\t'], " ");
     let line = visible_line(&line).into_owned();

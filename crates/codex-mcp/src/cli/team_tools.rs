@@ -11,10 +11,10 @@ use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use mcp_server::serve_team_tools;
 use rmcp::transport::stdio_pipes;
 
-use super::ending::{self, Ending};
+use super::shutdown::{self, Shutdown};
 use super::{log, runtime};
 
-/// Whose mail it is stands here alone: nothing that is said later changes it.
+/// The arguments alone decide whose mail it is; no later message can change it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The agent.
@@ -25,7 +25,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "TEAM")]
     team: TeamName,
 
-    /// The directory that the teams are below, absolute.
+    /// The directory above the teams; an absolute path.
     #[arg(long, value_name = "DIR", value_parser = absolute)]
     atm_home: PathBuf,
 }
@@ -53,11 +53,11 @@ fn serve(args: &Args) -> io::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     runtime::block_on(async {
-        let ending = Ending::on_signals(ending::OF_A_TOOL);
-        let closing = ending.closing.clone();
+        let shutdown = Shutdown::on_signals(shutdown::TOOL_LIMIT);
+        let closing = shutdown.closing.clone();
         serve_team_tools(mail_client, stdio_pipes(), DEFAULT_LINE_LIMIT, closing)
             .await
             .map_err(io::Error::other)?;
-        Ok(ending.exit_code())
+        Ok(shutdown.exit_code())
     })?
 }

@@ -1,18 +1,18 @@
-//! Times, as people say them.
+//! Durations for people.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use common::duration;
 
-/// A flag's duration within a range.
+/// Parses the duration of a flag within a range.
 pub(super) fn duration_within(
     range: RangeInclusive<Duration>,
 ) -> impl Fn(&str) -> Result<Duration, String> + Clone {
     move |text| duration::check(duration::parse(text)?, &range)
 }
 
-/// How long something took, in two units at most.
+/// A duration in at most two units.
 pub(super) fn took(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_times_are_told_finely_and_long_ones_are_not() {
+    fn short_durations_are_shown_finer_than_long_ones() {
         let told = |millis| took(Duration::from_millis(millis));
         let expected = ["0.0s", "9.9s", "10s", "1m01s", "59m59s", "30h05m"];
         let times = [49, 9_999, 10_999, 61_000, 3_599_000, 108_300_000];

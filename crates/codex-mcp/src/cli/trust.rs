@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use codex_config::layers::UserConfig;
-use codex_config::trust::brought::{brought, brought_below};
+use codex_config::trust::covered_files::{covered_below, covered_files};
 use codex_config::trust::{
-    Added, Entry, Trust, TrustError, TrustedDirectories, directory_trust, resolved_top,
+    AddOutcome, Trust, TrustEntry, TrustError, TrustedDirectories, directory_trust, resolved_top,
     trusting_entry,
 };
 use common::output;
@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::stored::complain;
 
-/// What trust is, for somebody who meets the question for the first time.
+/// The explanation of trust in the help.
 const MEANING: &str = "\
 A repository can bring settings of its own. They are used only where you trust it, since
 whoever wrote them can run programs as you, outside of Codex's sandbox. Trusted are:
@@ -53,7 +53,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = MEANING)]
 pub(super) struct Args {
-    /// The directory. The top of the repository around it is trusted, if it is in one.
+    /// The directory. If it lies in a repository, the top of that is trusted.
     #[arg(value_name = "DIR", default_value = ".", hide_default_value = true)]
     directory: PathBuf,
 
@@ -80,7 +80,7 @@ pub(super) struct Args {
 /// How many files are named that are not covered.
 const NAMED: usize = 10;
 
-/// Why it failed.
+/// Why trust could not be shown or changed.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
@@ -144,12 +144,12 @@ fn add(list: &Path, directory: &Path) -> Result<(), Failure> {
     if top.parent().is_none() || home.is_some_and(|home| home.starts_with(&top)) {
         return Err(Failure::TooWide(top));
     }
-    // That it can be resolved is known by now.
+    // The path was resolved before, so this does not fail.
     let directory = directory.canonicalize().unwrap_or_else(|_| top.clone());
     let what = match TrustedDirectories::add(list, &directory, &top)? {
-        Added::New => "is trusted now, and all below it but other repositories",
-        Added::Accepted => "is trusted with what has changed",
-        Added::Nothing => "is trusted already",
+        AddOutcome::New => "is trusted now, and all below it but other repositories",
+        AddOutcome::Accepted => "is trusted with what has changed",
+        AddOutcome::Unchanged => "is trusted already",
     };
     say(&format!("{} {what}", top.display()))?;
     say_what_it_brings(&directory, &top)
@@ -165,7 +165,7 @@ fn show(codex: &UserConfig, directory: &Path) -> Result<(), Failure> {
 }
 
 fn say_what_it_brings(directory: &Path, top: &Path) -> Result<(), Failure> {
-    let files = brought(directory, top);
+    let files = covered_files(directory, top);
     if files.is_empty() {
         let directory = directory.display();
         say(&format!(
@@ -181,7 +181,7 @@ fn say_what_it_brings(directory: &Path, top: &Path) -> Result<(), Failure> {
 }
 
 fn say_what_is_not_covered(directory: &Path, top: &Path) -> Result<(), Failure> {
-    let below = brought_below(directory, top);
+    let below = covered_below(directory, top);
     if !below.files.is_empty() {
         say(
             "Not covered are files in other directories of it. Work in one of these counts as \
@@ -224,7 +224,7 @@ fn revoke(list: &Path, codex: &UserConfig, directory: &Path) -> Result<(), Failu
         Err(_) => candidates
             .into_iter()
             .find(in_codex)
-            .map(|path| Entry::OfCodex(path.clone())),
+            .map(|path| TrustEntry::InCodexConfig(path.clone())),
     };
     if let (Some(path), Some(_)) = (&revoked, &left) {
         say(&format!(
@@ -234,12 +234,12 @@ fn revoke(list: &Path, codex: &UserConfig, directory: &Path) -> Result<(), Failu
         ))?;
     }
     match left {
-        Some(Entry::OfCodex(entry)) => Err(Failure::CodexTrusts {
+        Some(TrustEntry::InCodexConfig(entry)) => Err(Failure::CodexTrusts {
             directory,
             entry,
             file: codex.file(),
         }),
-        Some(Entry::Listed(entry)) => Err(Failure::Inherited { directory, entry }),
+        Some(TrustEntry::Listed(entry)) => Err(Failure::Inherited { directory, entry }),
         None if revoked.is_none() => Err(Failure::NotListed(directory)),
         None => say(&format!("{} is not trusted any more", directory.display())),
     }

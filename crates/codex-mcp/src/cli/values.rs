@@ -1,4 +1,4 @@
-//! Values on the command line, most of them Codex's.
+//! Parsers for values on the command line.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use codex_config::profile::ProfileName;
@@ -8,7 +8,7 @@ use image_request::logic::picture::SizeLimit;
 use serde::de::DeserializeOwned;
 use serde::de::value::{Error as ValueError, StrDeserializer};
 
-/// One of several words of Codex's.
+/// Parses one of several words of Codex's.
 pub(super) fn one_of<T>(all: &'static [&'static str]) -> impl TypedValueParser<Value = T>
 where
     T: DeserializeOwned + Clone + Send + Sync + 'static,
@@ -16,7 +16,7 @@ where
     PossibleValuesParser::new(all).try_map(|text| word::<T>(&text))
 }
 
-/// A value of Codex's by its word.
+/// Parses a value of Codex's.
 pub(super) fn word<T: DeserializeOwned>(text: &str) -> Result<T, ValueError> {
     T::deserialize(StrDeserializer::new(text))
 }
@@ -25,7 +25,7 @@ pub(super) fn profile(text: &str) -> Result<ProfileName, String> {
     ProfileName::try_from(text.to_owned()).map_err(|error| error.to_string())
 }
 
-/// A criterion of a run.
+/// Parses a criterion of a run.
 pub(super) fn criterion(text: &str) -> Result<Criterion, String> {
     text.parse().map_err(|error| match error {
         BadCriterion::Unknown(_) => match meant(text) {
@@ -50,7 +50,7 @@ const CRITERIA: [&str; 10] = [
     "diff_within",
 ];
 
-/// The kind of criterion that was meant. Earlier programs had `pr-opened?`.
+/// The nearest known kind of criterion. Earlier programs had `pr-opened?`.
 fn meant(text: &str) -> Option<&'static str> {
     let kind = text.split('=').next().unwrap_or_default();
     let kind = kind.trim_start_matches(':').trim_end_matches('?');
@@ -60,7 +60,7 @@ fn meant(text: &str) -> Option<&'static str> {
     }
 }
 
-/// How many bytes a picture may have.
+/// Parses the size limit of pictures.
 pub(super) fn size_limit(text: &str) -> Result<SizeLimit, String> {
     let bytes: u64 = text
         .parse()
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wrong_criterion_is_answered_with_the_nearest() {
+    fn wrong_criterion_suggests_the_nearest() {
         for (text, kind) in [
             ("pr-opened?", "pr"),
             (":pr-opened?", "pr"),

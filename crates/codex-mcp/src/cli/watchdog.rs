@@ -24,14 +24,14 @@ pub(super) const ENDING_SIGNALS: [SignalKind; 3] = [
     SignalKind::hangup(),
 ];
 
-/// How many looks in a row may find no pulse once a signal has come: those of 5 s.
-const MOST_SILENT: u32 = 20;
+/// How many checks in a row may find no pulse after a signal: those of 5 s.
+const MAX_SILENT_CHECKS: u32 = 20;
 
 /// How long the end may take after a second signal.
 const HURRY: Duration = Duration::from_secs(15);
 
-/// How often the pulse is felt.
-const LOOK: Duration = Duration::from_millis(250);
+/// How often the pulse is checked.
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Counts up as long as the runtime's thread gets to its tasks.
 #[derive(Debug, Clone, Default)]
@@ -43,7 +43,7 @@ impl Pulse {
         closing.cancelled().await;
         loop {
             self.0.fetch_add(1, Ordering::Relaxed);
-            sleep(LOOK).await;
+            sleep(CHECK_INTERVAL).await;
         }
     }
 
@@ -56,13 +56,13 @@ impl Pulse {
 ///
 /// # Errors
 ///
-/// When the system has no thread or no means for signals.
+/// When no thread can be spawned, or no signal handler installed.
 pub(super) fn start(pulse: Pulse, limit: Duration) -> io::Result<()> {
     // A runtime of its own gets the signals also while the other one is blocked.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let (ready, told) = std::sync::mpsc::sync_channel(1);
+    let (ready, started) = std::sync::mpsc::sync_channel(1);
     thread::Builder::new()
         .name("watchdog".to_owned())
         .spawn(move || {
@@ -74,23 +74,23 @@ pub(super) fn start(pulse: Pulse, limit: Duration) -> io::Result<()> {
                 process::exit(code);
             }
         })?;
-    told.recv().unwrap_or(Ok(()))
+    started.recv().unwrap_or(Ok(()))
 }
 
-/// The signals that have come, by when.
+/// The signals in the order of their arrival.
 struct Signals {
     arrivals: tokio::sync::mpsc::UnboundedReceiver<SignalKind>,
 }
 
 impl Signals {
-    /// `None` if there is nothing to listen to, which `ready` is told.
+    /// Installs the handlers and reports the outcome to `ready`; `None` if that failed.
     fn listen(ready: &std::sync::mpsc::SyncSender<io::Result<()>>) -> Option<Self> {
         let (arrived, arrivals) = tokio::sync::mpsc::unbounded_channel();
         for kind in ENDING_SIGNALS {
             let mut signals = match signal(kind) {
                 Ok(signals) => signals,
                 Err(error) => {
-                    // Whoever starts the watchdog waits for this.
+                    // `start` waits for this.
                     let _ = ready.send(Err(error));
                     return None;
                 }
@@ -112,12 +112,14 @@ impl Signals {
         let Some(first) = self.arrivals.recv().await else {
             return std::future::pending().await;
         };
-        // A limit of ages is none.
+        // A limit beyond the range of `Instant` is no limit.
         let mut deadline = Instant::now().checked_add(limit);
         let (mut count, mut silent) = (pulse.count(), 0);
-        // Looks are counted, not time: a process that was stopped is not blocked.
-        while silent < MOST_SILENT && deadline.is_none_or(|deadline| Instant::now() < deadline) {
-            sleep(LOOK).await;
+        // Checks are counted instead of time: a stopped process is not a blocked one.
+        while silent < MAX_SILENT_CHECKS
+            && deadline.is_none_or(|deadline| Instant::now() < deadline)
+        {
+            sleep(CHECK_INTERVAL).await;
             if self.arrivals.try_recv().is_ok() {
                 let hurry = Instant::now() + HURRY;
                 deadline = Some(deadline.map_or(hurry, |deadline| deadline.min(hurry)));

@@ -16,25 +16,24 @@ use settings::bounds::CurrentBounds;
 use settings::store_location::Location;
 use settings::{Config, ConfigError, Flags, Warning};
 
-use super::ending::{self, Ending};
+use super::shutdown::{self, Shutdown};
 use super::values::one_of;
 use super::{log, own_servers, runtime};
 
-/// What somebody has to know who starts one.
+/// The explanation of workers in the help.
 const HOW_IT_WORKS: &str = "\
-A worker is started by itself where jobs are submitted, and leaves when there have been
-none for a while: by hand you need one on other machines that share a PostgreSQL, or to
-watch it work. Any number of workers may share a store; each job is run by one of them.
+Submitting a job starts a worker, which exits when there have been no jobs for a while. Start one
+by hand on other machines that share a PostgreSQL, or to watch it work. Any number of workers
+may share a store; each job is run by one of them.
 
-A job is run with the Codex and the CODEX_HOME of who has submitted it, if that was this user
-on this machine, which its signature shows. Jobs of others are left alone, unless
+A job that this user submitted on this machine, as its signature proves, is run with the Codex
+and the CODEX_HOME of its submitter. Jobs of others are left alone, unless
 `jobs_of_others = \"run\"` is set in ~/.config/atm/config.toml (below ATM_HOME if that is
-set): then they are run with the Codex
-and the CODEX_HOME of this worker, and those that name programs fail. All other variables, such as API keys,
-are this worker's. When this worker ends (Ctrl-C, SIGTERM),
-it takes no more jobs, and lets those finish that it runs; a second signal ends them at once.
-The exit code is 130 after Ctrl-C.
-When it is killed, all that it has started ends with it.";
+set): then they are run with the Codex and the CODEX_HOME of this worker, and those that name
+programs fail. All other variables, such as API keys, are this worker's. When this worker is
+told to end (Ctrl-C, SIGTERM), it takes no more jobs, and finishes those that it runs; a
+second signal ends them at once. The exit code is 130 after Ctrl-C.
+When the worker is killed, all processes that it has started end with it.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = HOW_IT_WORKS)]
@@ -50,12 +49,12 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     concurrency: Option<NonZeroU32>,
 
-    /// After how long without work, or without its store, to leave, such as 90s or 10m,
-    /// or never. Default: never.
+    /// Exit after this long without work, or without the store, such as 90s or 10m, or never.
+    /// Default: never.
     #[arg(long, value_name = "TIME", value_parser = idle)]
-    idle: Option<Patience>,
+    idle: Option<IdleTimeout>,
 
-    /// How long jobs may go on when this worker is told to end, such as 90s or 5m.
+    /// How long running jobs may continue when this worker is told to end, such as 90s or 5m.
     /// Default: 30s.
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     grace: Option<Duration>,
@@ -82,44 +81,44 @@ pub(super) struct Args {
     #[arg(long, value_name = "DIR")]
     allow_dir: Vec<PathBuf>,
 
-    /// It was started because there are jobs.
+    /// The worker was started on demand, because jobs were submitted.
     #[arg(long, hide = true)]
     on_demand: bool,
 
-    /// How long a job is this worker's without renewal, in milliseconds.
+    /// The duration of a lease without renewal, in milliseconds.
     #[arg(long, value_name = "MS", hide = true, value_parser = millis)]
     lease_ms: Option<Duration>,
 
-    /// How often it says that it is there, in milliseconds.
+    /// The interval of the heartbeat, in milliseconds.
     #[arg(long, value_name = "MS", hide = true, value_parser = millis)]
     heartbeat_ms: Option<Duration>,
 }
 
-/// How long to stay without work.
+/// How long a worker stays without work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Patience {
+enum IdleTimeout {
     For(Duration),
     Forever,
 }
 
-/// Why there is no worker.
+/// Why the worker could not start or ended with an error.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error("{}: {error}", path.display())]
     WorkerLock { path: PathBuf, error: io::Error },
-    #[error("the runtime can't be started: {0}")]
+    #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
     #[error(transparent)]
     Worker(#[from] WorkerError),
 }
 
-fn idle(text: &str) -> Result<Patience, String> {
+fn idle(text: &str) -> Result<IdleTimeout, String> {
     match text {
-        "never" => Ok(Patience::Forever),
+        "never" => Ok(IdleTimeout::Forever),
         text => duration::parse(text)
-            .map(Patience::For)
+            .map(IdleTimeout::For)
             .map_err(|error| format!("{error}, or never")),
     }
 }
@@ -134,8 +133,8 @@ fn millis(text: &str) -> Result<Duration, String> {
 pub(super) fn run(args: &Args) -> ExitCode {
     log::start();
     if args.on_demand {
-        // Whatever ends whoever has started us is not to end us. It can't fail: nobody
-        // makes us the leader of a group.
+        // A signal to the group of the process that started us must not end us. This cannot fail,
+        // as a worker on demand is not a group leader.
         let _ = nix::unistd::setsid();
     }
     match work(args) {
@@ -143,7 +142,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Err(error) => {
             tracing::error!("{error}");
             if args.on_demand {
-                // If nobody listens, the log tells.
+                // If nobody reads it, the log has the error.
                 let _ = start::announce(&error.to_string());
             }
             ExitCode::FAILURE
@@ -155,10 +154,10 @@ fn work(args: &Args) -> Result<ExitCode, Failure> {
     let config = config(args)?;
     let options = options(args, &config);
     let place = WorkerLock::of(&options.location, &config.jobs.state);
-    let limit = options.grace.saturating_add(ending::OF_A_WORKER);
+    let limit = options.grace.saturating_add(shutdown::WORKER_LIMIT);
     let working = async {
-        let ending = Ending::on_signals(limit);
-        let Ending { closing, hurry, .. } = ending.clone();
+        let shutdown = Shutdown::on_signals(limit);
+        let Shutdown { closing, hurry, .. } = shutdown.clone();
         let held = place.take().await.map_err(|error| Failure::WorkerLock {
             path: place.file().to_owned(),
             error,
@@ -173,7 +172,7 @@ fn work(args: &Args) -> Result<ExitCode, Failure> {
         };
         let post = LockedSlot::new(place, held, announcement);
         worker::run(options, post, closing, hurry).await?;
-        Ok(ending.exit_code())
+        Ok(shutdown.exit_code())
     };
     runtime::block_on(working).map_err(Failure::Runtime)?
 }
@@ -193,7 +192,7 @@ fn options(args: &Args, config: &Config) -> Options {
         host: host::name(),
         codex: config.chosen_codex(),
         codex_home: config.codex_home.clone(),
-        tools: own_servers::tools_of_jobs(config),
+        tools: own_servers::job_tools(config),
         bounds: CurrentBounds::read_by(move || Ok(settings::load(flags.clone())?.bounds())),
         state: config.jobs.state.clone(),
         concurrency: args.concurrency.unwrap_or(config.jobs.concurrency.value),
@@ -219,9 +218,9 @@ impl Args {
 
     fn idle(&self, on_demand: Duration) -> Option<Duration> {
         match (self.idle, self.on_demand) {
-            (Some(Patience::For(limit)), _) => Some(limit),
+            (Some(IdleTimeout::For(limit)), _) => Some(limit),
             (None, true) => Some(on_demand),
-            (Some(Patience::Forever), _) | (None, false) => None,
+            (Some(IdleTimeout::Forever), _) | (None, false) => None,
         }
     }
 

@@ -1,4 +1,4 @@
-//! Temporary directories that are gone afterwards.
+//! Removal of temporary directories.
 
 use std::io;
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::sleep;
 
-/// How often and how long removing is tried while a process that is being ended
-/// may still write.
+/// How often removal is tried, and the pause between attempts, while a dying process may still
+/// write.
 const ATTEMPTS: u32 = 60;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Removes a directory and all that is in it. That it is gone already is no error.
+/// Removes a directory with its content. A missing directory is no error.
 ///
 /// # Errors
 ///
-/// When it can't be removed, also not by trying again for three seconds.
+/// When the directory cannot be removed within three seconds of retries.
 pub(super) async fn remove(directory: TempDir) -> io::Result<()> {
     let mut attempt = 1;
     loop {

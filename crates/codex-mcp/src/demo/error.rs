@@ -1,51 +1,51 @@
-//! Why a demo did not come to its end.
+//! The errors of the demo.
 
 use std::io;
 use std::path::PathBuf;
 
-use super::cast::CastError;
+use super::conversation::ConversationError;
+use super::demo_codex::CodexError;
 use super::install::InstallError;
-use super::stage::StageError;
-use super::talk::TalkError;
 use super::work::WorkError;
+use super::workspace::WorkspaceError;
 
-/// Why the demo did not come to its end.
+/// Why the demo ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
-    /// There is no Codex for it.
+    /// There is no Codex for the demo.
     #[error(transparent)]
-    Cast(#[from] CastError),
+    DemoCodex(#[from] CodexError),
     /// The scripted model can't start.
     #[error(transparent)]
     Model(#[from] scripted_model::StartError),
     /// The directory can't be set up or removed.
     #[error(transparent)]
-    Stage(#[from] StageError),
+    Workspace(#[from] WorkspaceError),
     /// The server can't be started.
-    #[error("codex-mcp serve can't be started: {0}")]
+    #[error("cannot start codex-mcp serve: {0}")]
     Server(io::Error),
-    /// The conversation did not go as it should.
+    /// The conversation failed.
     #[error(
         "{error}\nIf this Codex is old, update it with `npm install -g @openai/codex@latest`, or \
          name another one with --codex-bin.{}", logged(.words)
     )]
-    Talk {
-        /// Why.
-        error: TalkError,
-        /// The last that the server logged.
+    Conversation {
+        /// The error of the conversation.
+        error: ConversationError,
+        /// The last lines that the server logged.
         words: String,
     },
-    /// The run did not go as it should.
+    /// The run failed.
     #[error(
         "{0}\nIf this Codex is old, update it with `npm install -g @openai/codex@latest`, or \
          name another one with --codex-bin."
     )]
     Work(#[from] WorkError),
-    /// Codex says that it did what it did not do.
+    /// Codex reports success, but its file is missing or wrong.
     #[error("Codex reports success, but {} is not there as it should be", .0.display())]
     NoFile(PathBuf),
     /// The output can't be written.
-    #[error("the output can't be written: {0}")]
+    #[error("cannot write to stdout: {0}")]
     Output(#[from] io::Error),
 }
 
@@ -57,7 +57,7 @@ fn logged(words: &str) -> String {
     }
 }
 
-/// What a demo that ended early was ended by.
+/// Who or what ended a demo early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
     /// The user, with a signal.
@@ -69,21 +69,21 @@ pub enum Cause {
 }
 
 impl DemoError {
-    /// What ended the demo.
+    /// The cause of the early end.
     #[must_use]
     pub fn cause(&self) -> Cause {
         match self {
-            Self::Cast(CastError::Install(InstallError::Interrupted))
-            | Self::Talk {
-                error: TalkError::Interrupted,
+            Self::DemoCodex(CodexError::Install(InstallError::Interrupted))
+            | Self::Conversation {
+                error: ConversationError::Interrupted,
                 ..
             }
             | Self::Work(WorkError::Interrupted) => Cause::Signal,
             Self::Output(error)
-            | Self::Cast(CastError::Output(error))
+            | Self::DemoCodex(CodexError::Output(error))
             | Self::Work(WorkError::Output(error))
-            | Self::Talk {
-                error: TalkError::Output(error),
+            | Self::Conversation {
+                error: ConversationError::Output(error),
                 ..
             } if error.kind() == io::ErrorKind::BrokenPipe => Cause::Reader,
             _ => Cause::Failure,

@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::directory;
-use super::tail::{last_words, said};
+use super::tail::{last_words, quoted_output};
 
 /// The npm package of the Codex CLI. The native program comes as an optional
 /// dependency, a package for each platform.
@@ -27,16 +27,16 @@ const PACKAGE: &str = "@openai/codex";
 /// last line of `crates/testkit/codex-releases.txt`.
 pub(super) const RELEASE: &str = "0.169.0";
 
-/// How long npm may take. It fetches some 100 MB.
-const PATIENCE: Duration = Duration::from_mins(15);
+/// How long npm may take. It downloads some 100 MB.
+const TIMEOUT: Duration = Duration::from_mins(15);
 
-/// The exit code of a program that isn't there, from a shell or our guard.
+/// The exit code for a missing program, from a shell or our guard.
 const NOT_FOUND: Exit = Exit::Code(127);
 
-/// Why there is no Codex of our own.
+/// Why the demo's own Codex could not be installed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// There is no place for it.
+    /// There is no cache directory.
     #[error(
         "no `codex` found on PATH, and neither HOME nor XDG_CACHE_HOME says where one can be \
          installed. Set one of them, or name a Codex with --codex-bin."
@@ -51,15 +51,15 @@ pub enum InstallError {
     /// npm failed.
     #[error(
         "npm could not install {PACKAGE}@{RELEASE} ({how}). Try again, or name a Codex with \
-         --codex-bin.{}", said(.words)
+         --codex-bin.{}", quoted_output(.words)
     )]
     Npm {
-        /// How it ended.
+        /// How npm ended.
         how: String,
-        /// The last that it said.
+        /// The last output of npm.
         words: String,
     },
-    /// npm succeeded without the native program.
+    /// npm succeeded without installing the native program.
     #[error(
         "npm installed {PACKAGE}@{RELEASE} without the program for this machine: either there is \
          none, or npm is set to leave out optional dependencies (`npm config get omit`)"
@@ -68,19 +68,19 @@ pub enum InstallError {
     /// The cache can't be written.
     #[error("{} can't be used for Codex: {error}. Set XDG_CACHE_HOME to another directory, or name a Codex with --codex-bin.", path.display())]
     Directory {
-        /// Which directory.
+        /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The OS error.
         error: io::Error,
     },
-    /// The user has had enough.
+    /// The user interrupted the installation.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// The directory of our release, there or not: `$XDG_CACHE_HOME/codex-mcp/codex`
-/// and the version, by default in `~/.cache` (XDG Base Directory
-/// Specification 0.8: a relative path is to be ignored).
+/// The directory of our release, which may not exist yet: `$XDG_CACHE_HOME/codex-mcp/codex` and
+/// the version, by default in `~/.cache` (XDG Base Directory Specification 0.8: a relative path
+/// is to be ignored).
 ///
 /// # Errors
 ///
@@ -97,7 +97,7 @@ pub(super) fn place() -> Result<PathBuf, InstallError> {
         .ok_or(InstallError::NoCache)
 }
 
-/// The Codex in a directory that npm has filled.
+/// The Codex in an npm install directory, if it is complete.
 pub(super) fn installed(directory: &Path) -> Option<CodexBinary> {
     let script = directory.join("node_modules/.bin/codex");
     let found = binary::find(Some((script, Source::FlagOrVariable))).ok()?;
@@ -108,7 +108,7 @@ pub(super) fn installed(directory: &Path) -> Option<CodexBinary> {
 ///
 /// # Errors
 ///
-/// [`InstallError`]; nothing is left behind then.
+/// [`InstallError`]; a failed installation leaves nothing behind.
 pub(super) async fn install(
     place: &Path,
     stop: &CancellationToken,
@@ -125,8 +125,8 @@ pub(super) async fn install(
         .map_err(unusable)?;
     let npm = fill(&draft, stop).await.and_then(|()| {
         installed(draft.path()).ok_or(InstallError::NoProgram)?;
-        // Another demo may have been faster; its install is as good as ours. What
-        // else stands there is of no use.
+        // Another demo may have installed it meanwhile, which is as good. An incomplete install
+        // in its place is removed.
         if installed(place).is_none() {
             let _ = fs::remove_dir_all(place);
         }
@@ -142,11 +142,10 @@ pub(super) async fn install(
     npm
 }
 
-/// Removes our directories in the cache that hold nothing: `codex` and, above it,
-/// `codex-mcp`.
+/// Removes our empty directories in the cache: `codex` and, above it, `codex-mcp`.
 fn forget_empty(codex: &Path) {
     for directory in codex.ancestors().take(2) {
-        // Fails on a directory that is not empty, which is as it should be.
+        // Removal fails on a directory that is not empty, as intended.
         if fs::remove_dir(directory).is_err() {
             return;
         }
@@ -172,7 +171,7 @@ async fn fill(draft: &TempDir, stop: &CancellationToken) -> Result<(), InstallEr
             let _ = process.wait().await;
             return Err(InstallError::Interrupted);
         }
-        () = sleep(PATIENCE) => {
+        () = sleep(TIMEOUT) => {
             process.terminate();
             let _ = process.wait().await;
             Err(io::ErrorKind::TimedOut.into())
@@ -213,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_release_is_the_newest_that_is_tested() {
+    fn installed_release_is_the_newest_tested() {
         assert_eq!(RELEASE, testkit::codex::newest());
     }
 }

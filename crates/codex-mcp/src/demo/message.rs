@@ -1,13 +1,13 @@
-//! MCP messages in short: the method, and what a reader wants to know of it.
+//! Summaries of MCP messages: the method and the important members.
 
 use serde_json::{Map, Value};
 
-/// A message, ready to be shown.
+/// A message, summarised for display.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Summary {
     /// The method, or `result` or `error`.
     pub(super) title: String,
-    /// The id by which a request and its answer belong together.
+    /// The ID that links a request and its answer.
     pub(super) id: Option<String>,
     /// The most important part, if it is short.
     pub(super) about: Option<String>,
@@ -15,7 +15,7 @@ pub(super) struct Summary {
     pub(super) fields: Vec<(String, String)>,
 }
 
-/// Sums up a JSON-RPC message of MCP's.
+/// Summarises a JSON-RPC message of MCP.
 pub(super) fn summary(message: &Value) -> Summary {
     let id = message.get("id").map(plain);
     let mut summary = match message.get("method").and_then(Value::as_str) {
@@ -75,7 +75,7 @@ fn result(result: &Value) -> Summary {
     }
 }
 
-/// Both sides of `initialize` introduce themselves alike.
+/// The members by which each side of `initialize` introduces itself.
 fn introduction(params: &Value, who: &str) -> Vec<(String, String)> {
     let name = text(params, &format!("/{who}/name")).unwrap_or_default();
     let version = text(params, &format!("/{who}/version")).unwrap_or_default();
@@ -88,7 +88,7 @@ fn introduction(params: &Value, who: &str) -> Vec<(String, String)> {
     introduction
 }
 
-/// The arguments of a tool: what is to be done, then how.
+/// The arguments of a tool: the prompt first, then the options.
 fn prompt_first(arguments: &Value) -> Vec<(String, String)> {
     let mut arguments: Vec<(String, String)> = members(arguments)
         .map(|(name, value)| (name.clone(), plain(value)))
@@ -120,7 +120,7 @@ fn text(value: &Value, place: &str) -> Option<String> {
     Some(value.pointer(place)?.as_str()?.to_owned())
 }
 
-/// A text as it is, everything else as JSON.
+/// A string without quotes, any other value as JSON.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_told_by_what_they_ask() {
+    fn request_is_summarised_by_its_parameters() {
         assert_eq!(
             in_short(json!({
                 "id": 0, "method": "initialize",
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_told_by_what_they_hold() {
+    fn result_is_summarised_by_its_content() {
         assert_eq!(
             in_short(json!({
                 "id": 1,

@@ -1,36 +1,36 @@
 //! The demo: codex-mcp at work in a few seconds, without an account.
 //!
-//! Everything is real but the model: a Codex, a `codex-mcp serve`, an MCP
-//! client, a git repository. The model's part is read from a script, so that
-//! the demo costs nothing and always goes the same way.
+//! Everything is real except the model: Codex, `codex-mcp serve`, an MCP client
+//! and a git repository. The model follows a script, so the demo costs nothing and
+//! is the same each time.
 //!
 //! ```text
-//! talk ── wire ── codex-mcp serve ─┬─ codex app-server ── scripted model
-//! work ────────── codex-mcp run ───┘      └── on the stage: one directory
-//!  └── show: each message as it passes, each line as it comes
+//! conversation ── wire ── codex-mcp serve ─┬─ codex app-server ── scripted model
+//! work ────────────────── codex-mcp run ───┘      └── in the workspace: one directory
+//!  └── printer: each message as it passes, each line as it arrives
 //! ```
 //!
-//! Nothing is left running and, unless the user wants to keep it, nothing is
-//! left behind, however the demo ends.
+//! No process is left running, and no file is left unless the user keeps the
+//! directory, also if the demo fails or is interrupted.
 #![expect(
     clippy::disallowed_methods,
     reason = "files in a directory that is the demo's alone"
 )]
 
-mod cast;
+mod conversation;
+mod demo_codex;
 mod directory;
 mod error;
 mod install;
 mod message;
 mod next;
+mod printer;
 mod script;
 mod server;
-mod show;
-mod stage;
 mod tail;
-mod talk;
 mod wire;
 mod work;
+mod workspace;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -41,169 +41,166 @@ use common::output::Output;
 use scripted_model::ScriptedModel;
 use tokio_util::sync::CancellationToken;
 
-use cast::Cast;
+use conversation::Conversation;
+use demo_codex::DemoCodex;
+use printer::Printer;
 use server::Server;
-use show::Show;
-use stage::Stage;
-use talk::Talk;
+use workspace::Workspace;
 
-pub use cast::CastError;
+pub use conversation::ConversationError;
+pub use demo_codex::CodexError;
 pub use error::{Cause, DemoError};
 pub use install::InstallError;
-pub use stage::StageError;
-pub use talk::TalkError;
 pub use work::WorkError;
+pub use workspace::WorkspaceError;
 
 /// How long the server may take to end after a conversation that went well.
-const END_PATIENCE: Duration = Duration::from_secs(4);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// What becomes of the demo's directory.
+/// What happens to the demo's directory at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Afterwards {
+pub enum Cleanup {
     /// It is removed.
     Remove,
     /// It stays for the user to look at.
     Keep,
 }
 
-/// What the user can choose.
+/// The options of the demo.
 #[derive(Debug)]
 pub struct Options {
-    /// The Codex that was chosen, and where; else one is found or installed.
+    /// The Codex that the user chose, and the source of the choice; `None` finds or installs one.
     pub codex_bin: Option<(PathBuf, Source)>,
-    /// What becomes of the directory.
-    pub afterwards: Afterwards,
+    /// What happens to the directory at the end.
+    pub cleanup: Cleanup,
 }
 
-/// A demo that came to its end.
-struct Played {
-    cast: Cast,
-    /// Without the time that an installation took.
+/// A completed demo.
+struct FinishedDemo {
+    demo_codex: DemoCodex,
+    /// The duration without an installation.
     took: Duration,
 }
 
-/// Plays the demo and tells it to `out`. Cancelling `stop` ends it early, and
-/// cleanly.
+/// Plays the demo and prints it to `out`. Cancelling `stop` ends it early, and cleanly.
 ///
 /// # Errors
 ///
-/// [`DemoError`]. Nothing is left running then either.
+/// [`DemoError`]. No process is left running after an error either.
 pub async fn run<W: Write>(
     options: Options,
     out: Output<W>,
     stop: &CancellationToken,
 ) -> Result<(), DemoError> {
-    let Options {
-        codex_bin,
-        afterwards,
-    } = options;
-    let mut show = Show::new(out);
-    show.title(
+    let Options { codex_bin, cleanup } = options;
+    let mut printer = Printer::new(out);
+    printer.title(
         "codex-mcp demo",
         "Hands work to Codex, the coding agent: over MCP, and at a shell until the result is there. \
          Everything is real but the model, which is played from a script: no account is needed \
          and nothing is charged. It happens in one temporary directory; your ~/.codex is not touched.",
     )?;
     let model = ScriptedModel::start(script::script()).await?;
-    let stage = Stage::set(&model.codex_config())?;
-    let root = stage.root().display().to_string();
-    let played = play(&stage, &model, codex_bin, &mut show, stop).await;
-    let rest = match afterwards {
-        Afterwards::Remove => {
-            let cleared = stage.clear().await;
-            // Why it was not played to its end is more important.
+    let workspace = Workspace::set(&model.codex_config())?;
+    let root = workspace.root().display().to_string();
+    let played = play(&workspace, &model, codex_bin, &mut printer, stop).await;
+    let rest = match cleanup {
+        Cleanup::Remove => {
+            let cleared = workspace.clear().await;
+            // An error of the demo itself is more important.
             if played.is_ok() {
                 cleared?;
             }
             match &played {
-                Ok(Played { cast, .. }) if cast.is_ours() => {
+                Ok(FinishedDemo { demo_codex, .. }) if demo_codex.is_ours() => {
                     "Nothing is left running, and nothing but that Codex is left behind."
                 }
                 _ => "Nothing is left running, and nothing is left behind.",
             }
             .to_owned()
         }
-        Afterwards::Keep => {
-            stage.keep();
+        Cleanup::Keep => {
+            workspace.keep();
             if played.is_err() {
-                let _ = show.fact("Kept", &root);
+                let _ = printer.fact("Kept", &root);
             }
             format!("Nothing is left running. Kept: {root}")
         }
     };
-    let Played { cast, took } = played?;
-    show.done(took, &rest)?;
-    next::tell(&mut show, &cast)?;
+    let FinishedDemo { demo_codex, took } = played?;
+    printer.done(took, &rest)?;
+    next::tell(&mut printer, &demo_codex)?;
     Ok(())
 }
 
 async fn play<W: Write>(
-    stage: &Stage,
+    workspace: &Workspace,
     model: &ScriptedModel,
     codex_bin: Option<(PathBuf, Source)>,
-    show: &mut Show<W>,
+    printer: &mut Printer<W>,
     stop: &CancellationToken,
-) -> Result<Played, DemoError> {
-    show.step("Set the stage")?;
-    // First: without git there is no need to install anything.
-    stage.start_repository().await?;
-    let cast = Cast::find(codex_bin, show, stop).await?;
+) -> Result<FinishedDemo, DemoError> {
+    printer.step("Set the stage")?;
+    // The repository comes first: without git, installing Codex would be in vain.
+    workspace.start_repository().await?;
+    let demo_codex = DemoCodex::find(codex_bin, printer, stop).await?;
     let began = Instant::now();
-    show.fact("Codex", &cast.introduce(stage).await?)?;
-    show.fact("Model", &format!("a script at {}", model.base_url()))?;
-    show.fact("Directory", &stage.root().display().to_string())?;
-    let (server, line, passed) = Server::start(stage, &cast).map_err(DemoError::Server)?;
-    show.fact("Server", "codex-mcp serve, on stdin and stdout")?;
+    printer.fact("Codex", &demo_codex.introduce(workspace).await?)?;
+    printer.fact("Model", &format!("a script at {}", model.base_url()))?;
+    printer.fact("Directory", &workspace.root().display().to_string())?;
+    let (server, line, passed) =
+        Server::start(workspace, &demo_codex).map_err(DemoError::Server)?;
+    printer.fact("Server", "codex-mcp serve, on stdin and stdout")?;
 
-    let talked = Talk::new(show, passed, stop)
-        .hold(line, &stage.project())
+    let outcome = Conversation::new(printer, passed, stop)
+        .hold(line, &workspace.project())
         .await;
-    let patience = match talked {
-        Ok(()) => END_PATIENCE,
+    let patience = match outcome {
+        Ok(()) => SHUTDOWN_TIMEOUT,
         Err(_) => Duration::ZERO,
     };
     let words = server.end(patience).await;
-    talked.map_err(|error| DemoError::Talk { error, words })?;
+    outcome.map_err(|error| DemoError::Conversation { error, words })?;
 
-    hold_to_the_result(stage, &cast, show, stop).await?;
-    look(stage, show).await?;
+    show_run(workspace, &demo_codex, printer, stop).await?;
+    look(workspace, printer).await?;
     let took = began.elapsed();
-    Ok(Played { cast, took })
+    Ok(FinishedDemo { demo_codex, took })
 }
 
-/// The part at a shell.
-async fn hold_to_the_result<W: Write>(
-    stage: &Stage,
-    cast: &Cast,
-    show: &mut Show<W>,
+/// Shows `codex-mcp run` at a shell.
+async fn show_run<W: Write>(
+    workspace: &Workspace,
+    demo_codex: &DemoCodex,
+    printer: &mut Printer<W>,
     stop: &CancellationToken,
 ) -> Result<(), WorkError> {
-    show.step("Hold Codex to the result")?;
-    show.note(
+    printer.step("Hold Codex to the result")?;
+    printer.note(
         "Agents like to promise work and stop. A run looks at the repository after each turn, \
          and sends Codex back to work until what was asked for is there.",
     )?;
-    work::work(stage, cast, show, stop).await
+    work::work(workspace, demo_codex, printer, stop).await
 }
 
-/// What git sees of Codex's work.
-async fn look<W: Write>(stage: &Stage, show: &mut Show<W>) -> Result<(), DemoError> {
-    show.step("See what is there")?;
+/// Shows Codex's commit in git.
+async fn look<W: Write>(workspace: &Workspace, printer: &mut Printer<W>) -> Result<(), DemoError> {
+    printer.step("See what is there")?;
     let files = [
         (script::FILE, script::CONTENT),
         (script::SECOND_FILE, script::SECOND_CONTENT),
     ];
     for (name, content) in files {
-        let file = stage.project().join(name);
+        let file = workspace.project().join(name);
         if std::fs::read_to_string(&file).ok().as_deref() != Some(content) {
             return Err(DemoError::NoFile(file));
         }
     }
-    let log = stage.git(&["log", "--oneline"]).await?;
-    show.command("git log --oneline", &log)?;
-    let commit = stage
+    let log = workspace.git(&["log", "--oneline"]).await?;
+    printer.command("git log --oneline", &log)?;
+    let commit = workspace
         .git(&["show", "--stat", "--patch", "--format="])
         .await?;
-    show.command("git show --stat --patch --format=", &commit)?;
+    printer.command("git show --stat --patch --format=", &commit)?;
     Ok(())
 }

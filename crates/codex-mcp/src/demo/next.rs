@@ -1,4 +1,4 @@
-//! What somebody who has seen the demo can do next.
+//! Next steps after the demo.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -6,27 +6,27 @@ use std::path::PathBuf;
 use codex_engine::binary::{self, Source};
 use common::text::shell_word;
 
-use super::cast::Cast;
-use super::show::Show;
+use super::demo_codex::DemoCodex;
+use super::printer::Printer;
 
-/// Says how this program is added to a client, and how a run is begun, with the
-/// Codex of the demo unless that is found anyway.
-pub(super) fn tell<W: Write>(show: &mut Show<W>, cast: &Cast) -> io::Result<()> {
+/// Prints how to add this program to a client, and how to start a run. The commands name the
+/// demo's Codex if it would not be found otherwise.
+pub(super) fn tell<W: Write>(printer: &mut Printer<W>, demo_codex: &DemoCodex) -> io::Result<()> {
     let text = format!(
         "Next: log in to Codex with `{} login`, and add codex-mcp to your MCP client. In Claude \
          Code as follows; elsewhere, the command is what follows the two dashes.",
-        shell_word(cast.command())
+        shell_word(demo_codex.command())
     );
     let own = shell_word(own_command());
-    let codex = match cast.is_found_by_itself() {
+    let codex = match demo_codex.is_found_by_itself() {
         true => String::new(),
-        false => format!(" --codex-bin {}", shell_word(cast.path())),
+        false => format!(" --codex-bin {}", shell_word(demo_codex.path())),
     };
-    show.next(
+    printer.next(
         &text,
         &format!("claude mcp add codex -- {own} serve{codex}"),
     )?;
-    show.next(
+    printer.next(
         "Or, in a repository of yours, have Codex work until the result is there:",
         &format!(
             "{own} run \"Fix the failing test\" --sandbox workspace-write --until commits=1{codex}"
@@ -34,7 +34,7 @@ pub(super) fn tell<W: Write>(show: &mut Show<W>, cast: &Cast) -> io::Result<()> 
     )
 }
 
-/// What the user types to run this program: its name where that is enough.
+/// The command that runs this program: its name if it is on PATH.
 fn own_command() -> PathBuf {
     let name = PathBuf::from("codex-mcp");
     let Ok(path) = std::env::current_exe() else {

@@ -1,4 +1,4 @@
-//! What the stand-in for the model says and does.
+//! The script of the model.
 
 use scripted_model::{Reply, Request, Script, Shell};
 
@@ -19,26 +19,27 @@ pub(super) const FOLLOW_UP: &str = "What did I ask you for before, and how did i
 /// The task of the run.
 pub(super) const TASK: &str = "Put hello.txt into French as bonjour.txt, and commit both.";
 
-/// It shows what it writes, so that the model's last words can be checked ones.
+/// The command prints the text that it writes, so that the model's final message reports a
+/// checked fact.
 const WRITE: &str = "echo Hello from Codex. | tee hello.txt";
 
 const WRITE_REASON: &str = "May I write hello.txt? The sandbox is read-only.";
 
-/// What the model says to the task at first, and does nothing.
+/// The model's first answer to the task: a promise without work.
 const PROMISE: &str =
     "Understood. I will translate the greeting and commit both files when it is ready.";
 
 const SUBJECT: &str = "Say hello in French";
 
-/// git tells the subject of what it has committed.
+/// git prints the subject of the commit.
 const COMMIT: &str = "echo Bonjour de Codex. > bonjour.txt && \
                       git add hello.txt bonjour.txt && \
                       git commit --message 'Say hello in French'";
 
 const COMMIT_REASON: &str = "The sandbox of this machine does not let me commit. May I without it?";
 
-/// The whole script. What is said at the end of a turn is made from what Codex
-/// sends, so that it is true.
+/// The whole script. The final message of each turn is built from Codex's requests, so that it is
+/// true.
 pub(super) fn script() -> Script {
     Script::new()
         .on(
@@ -62,7 +63,7 @@ pub(super) fn script() -> Script {
                 Reply::shell(COMMIT),
                 Reply::with(|request| match has_committed(request) {
                     true => Reply::say(committed()),
-                    // Not every machine lets Codex set up its sandbox.
+                    // On some machines Codex cannot set up its sandbox.
                     false => Reply::shell(Shell::escalated(COMMIT, COMMIT_REASON)),
                 }),
                 Reply::with(|request| match has_committed(request) {
@@ -73,7 +74,7 @@ pub(super) fn script() -> Script {
         )
 }
 
-/// Each prompt of a run tells the task.
+/// Each prompt of a run contains the task.
 fn is_about_the_task(request: &Request) -> bool {
     request.prompt().contains(TASK)
 }
@@ -88,7 +89,7 @@ fn report(request: &Request) -> String {
     }
 }
 
-/// Quotes the turn before from the conversation that came with the request.
+/// Quotes the previous turn from the conversation in the request.
 fn recollection(request: &Request) -> String {
     let prompts = request.user_messages();
     let asked = prompts.iter().find(|prompt| prompt.contains(FILE));
@@ -101,7 +102,7 @@ fn recollection(request: &Request) -> String {
     }
 }
 
-/// Whether an answer shows that the turn before was known.
+/// Whether an answer quotes the previous turn.
 pub(super) fn remembers(answer: &str) -> bool {
     answer.contains(CALL)
 }

@@ -14,12 +14,12 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::cast::Cast;
-use super::stage::Stage;
+use super::demo_codex::DemoCodex;
 use super::tail::last_words;
-use super::wire::{Passed, Wire};
+use super::wire::{TappedMessage, Wire};
+use super::workspace::Workspace;
 
-/// The demo's line to its server.
+/// The demo's connection to its server.
 pub(super) type Line = Wire<ChildStdout, ChildStdin>;
 
 /// A running `codex-mcp serve`.
@@ -29,21 +29,21 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts one on the stage, with that Codex.
+    /// Starts a server in the workspace, with that Codex.
     ///
     /// # Errors
     ///
     /// When this executable can't be started again.
     pub(super) fn start(
-        stage: &Stage,
-        cast: &Cast,
-    ) -> io::Result<(Self, Line, mpsc::Receiver<Passed>)> {
+        workspace: &Workspace,
+        demo_codex: &DemoCodex,
+    ) -> io::Result<(Self, Line, mpsc::Receiver<TappedMessage>)> {
         let args = [
             "serve".as_ref(),
             "--codex-bin".as_ref(),
-            cast.path().as_os_str(),
+            demo_codex.path().as_os_str(),
         ];
-        let program = stage.program(&std::env::current_exe()?, args);
+        let program = workspace.program(&std::env::current_exe()?, args);
         let (process, streams) = spawn(&program)?;
         let Streams {
             stdin,
@@ -55,11 +55,10 @@ impl Server {
         Ok((Self { process, words }, wire, passed))
     }
 
-    /// Waits until the server is gone, and returns the last that it logged. It
-    /// ends by itself once the line has been dropped, but only so much time is
-    /// left to it.
-    pub(super) async fn end(mut self, patience: Duration) -> String {
-        if let Err(error) = self.process.end_after(patience).await {
+    /// Waits until the server has ended, and returns the last lines that it logged. The server
+    /// ends by itself once the connection has been dropped; after `limit` it is killed.
+    pub(super) async fn end(mut self, limit: Duration) -> String {
+        if let Err(error) = self.process.end_after(limit).await {
             return error.to_string();
         }
         self.words.await.unwrap_or_default()
@@ -75,7 +74,7 @@ impl ClientHandler for Client {
             ClientCapabilities::builder().enable_elicitation().build(),
             Implementation::new("codex-mcp-demo", env!("CARGO_PKG_VERSION")),
         )
-        // The newest version that begins with `initialize`.
+        // The newest version with a handshake.
         .with_protocol_version(ProtocolVersion::V_2025_11_25)
     }
 

@@ -1,11 +1,11 @@
-//! The last words of a program, for when it fails.
+//! The end of a program's output, for error messages.
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// How much is kept, in bytes.
 const KEPT: usize = 2048;
 
-/// Reads to the end and keeps the last of it.
+/// Reads to the end and keeps the last part.
 pub(super) async fn last_words(mut stream: impl AsyncRead + Unpin) -> String {
     let mut kept = Vec::new();
     let mut chunk = [0; 4096];
@@ -20,8 +20,8 @@ pub(super) async fn last_words(mut stream: impl AsyncRead + Unpin) -> String {
     }
 }
 
-/// Words of a program as the end of an error message.
-pub(super) fn said(words: &str) -> String {
+/// A program's output as the end of an error message.
+pub(super) fn quoted_output(words: &str) -> String {
     if words.is_empty() {
         String::new()
     } else {
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn only_the_end_of_much_is_kept() {
+    async fn long_output_keeps_its_end() {
         let text = format!("{}the end\n", "x".repeat(3 * KEPT));
         let words = last_words(text.as_bytes()).await;
         assert!(words.ends_with("xthe end"));

@@ -1,8 +1,7 @@
 //! The demo's end of the connection to `codex-mcp serve`, with a tap.
 //!
-//! What the demo shows is taken from the lines themselves, in the order in
-//! which they pass, and not from rmcp's types, which don't know the members
-//! that Codex adds to MCP's own.
+//! The demo shows the lines themselves, in the order in which they pass, and not rmcp's types,
+//! which lack the members that Codex adds to those of MCP.
 
 use std::io;
 use std::sync::Arc;
@@ -16,19 +15,19 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Mutex, mpsc};
 
-/// How many messages may wait to be shown; then the connection waits.
-const UNSEEN: usize = 64;
+/// How many messages may wait to be shown before the connection waits.
+const TAP_CAPACITY: usize = 64;
 
-/// Which way a message went.
+/// The direction of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
     Sent,
     Received,
 }
 
-/// A message that passed.
+/// A message as it passed the connection.
 #[derive(Debug, PartialEq)]
-pub(super) struct Passed {
+pub(super) struct TappedMessage {
     pub(super) direction: Direction,
     pub(super) message: Value,
 }
@@ -38,13 +37,13 @@ pub(super) struct Wire<R, W> {
     reader: R,
     decoder: LineDecoder,
     writer: Arc<Mutex<Option<W>>>,
-    tap: mpsc::Sender<Passed>,
+    tap: mpsc::Sender<TappedMessage>,
 }
 
 impl<R, W> Wire<R, W> {
-    /// A connection, and what passes on it.
-    pub(super) fn new(reader: R, writer: W) -> (Self, mpsc::Receiver<Passed>) {
-        let (tap, passed) = mpsc::channel(UNSEEN);
+    /// A connection, and the messages that pass on it.
+    pub(super) fn new(reader: R, writer: W) -> (Self, mpsc::Receiver<TappedMessage>) {
+        let (tap, passed) = mpsc::channel(TAP_CAPACITY);
         let wire = Self {
             reader,
             decoder: LineDecoder::new(DEFAULT_LINE_LIMIT),
@@ -71,11 +70,11 @@ where
         async move {
             let message = serde_json::to_value(&message)?;
             let line = format!("{message}\n");
-            let passed = Passed {
+            let passed = TappedMessage {
                 direction: Direction::Sent,
                 message,
             };
-            // Nobody looks any more once the demo is over.
+            // The receiver is gone once the demo is over.
             let _ = tap.send(passed).await;
             let mut writer = writer.lock().await;
             let writer = writer.as_mut().ok_or(io::ErrorKind::NotConnected)?;
@@ -84,13 +83,13 @@ where
         }
     }
 
-    /// Safe to drop half-way: room at the tap is taken before a line is.
+    /// Safe to cancel: capacity at the tap is reserved before a line is read.
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
             let place = self.tap.reserve().await;
             let message = next_message(&mut self.reader, &mut self.decoder).await?;
             if let Ok(place) = place {
-                place.send(Passed {
+                place.send(TappedMessage {
                     direction: Direction::Received,
                     message: message.clone(),
                 });
@@ -107,8 +106,8 @@ where
     }
 }
 
-/// The next line, `None` when there is none to come or it is not JSON: our own
-/// server writes nothing else.
+/// The next message; `None` at the end, or for a line that is not JSON, which our own server
+/// never writes.
 async fn next_message(
     reader: &mut (impl AsyncRead + Unpin),
     decoder: &mut LineDecoder,
@@ -134,7 +133,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_passes_is_seen_as_it_is_and_in_order() {
+    async fn messages_are_tapped_unchanged_and_in_order() {
         let (ours, theirs) = tokio::io::duplex(4096);
         let (reader, writer) = tokio::io::split(ours);
         let (mut wire, mut seen) = Wire::new(reader, writer);
@@ -163,7 +162,7 @@ mod tests {
             first.message.get("method"),
             Some(&json!("notifications/initialized"))
         );
-        let second = Passed {
+        let second = TappedMessage {
             direction: Direction::Received,
             message: asked,
         };

@@ -1,4 +1,4 @@
-//! A real `codex-mcp run`: what it says is shown as it comes.
+//! A real `codex-mcp run`, with its output shown as it arrives.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -11,85 +11,85 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::cast::Cast;
+use super::demo_codex::DemoCodex;
+use super::printer::Printer;
 use super::script;
-use super::show::Show;
-use super::stage::Stage;
+use super::workspace::Workspace;
 
 /// How long the run may take. It takes a second.
-const PATIENCE: Duration = Duration::from_mins(3);
+const TIMEOUT: Duration = Duration::from_mins(3);
 
 /// How much is shown of the result, in bytes.
 const LONGEST_RESULT: u64 = 64 * 1024;
 
-/// A user who says yes, more often than there are turns with a question.
+/// The input of a user who always accepts; more answers than the run has questions.
 const YES: &[u8] = b"y\ny\ny\ny\ny\ny\ny\ny\ny\ny\n";
 
-/// How a run's question ends. There is one where Codex's sandbox doesn't work.
+/// The end of a run's question. The run asks where Codex's sandbox does not work.
 const QUESTION: &str = "Allow it?";
 
-/// What the reader sees of the command line, line by line. In a terminal nothing
-/// more is needed; the demo also names the Codex, and says that there is a user.
+/// The part of the command line that the reader sees, line by line. In a terminal nothing more is
+/// needed; the demo adds [`HIDDEN_FLAGS`], as its run has no terminal.
 const FLAGS: [&[&str]; 2] = [
     &["--sandbox", "workspace-write"],
     &["--until", "files=bonjour.txt", "--until", "commits=1"],
 ];
 
-/// The same for a Codex with which no run can commit.
+/// The flags for a Codex with which no run can commit.
 const FLAGS_WITHOUT_COMMITS: [&[&str]; 2] = [
     &["--sandbox", "workspace-write"],
     &["--until", "files=bonjour.txt"],
 ];
-const UNSEEN: &[&str] = &["--approve", "ask", "--codex-bin"];
+const HIDDEN_FLAGS: &[&str] = &["--approve", "ask", "--codex-bin"];
 
-/// Why the run did not go as it should.
+/// Why the run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkError {
-    /// It can't be started, or watched.
-    #[error("codex-mcp run can't be started: {0}")]
+    /// The run cannot be started or watched.
+    #[error("cannot start codex-mcp run: {0}")]
     Start(io::Error),
-    /// It has not come to its end.
-    #[error("codex-mcp run has not ended for {} s", PATIENCE.as_secs())]
+    /// The run did not end in time.
+    #[error("codex-mcp run has not ended for {} s", TIMEOUT.as_secs())]
     Silent,
-    /// What was asked for is not there.
-    #[error("codex-mcp run {0}; what it told stands above")]
+    /// The run did not meet its criteria.
+    #[error("codex-mcp run {0}; its output is shown above")]
     NotDone(Exit),
-    /// What it says can't be shown.
-    #[error("the output can't be written: {0}")]
+    /// The output of the run cannot be printed.
+    #[error("cannot write to stdout: {0}")]
     Output(#[from] io::Error),
-    /// The user has had enough.
+    /// The user interrupted the demo.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Runs the task on the stage, to its end.
+/// Runs the task in the workspace, to its end.
 ///
 /// # Errors
 ///
 /// [`WorkError`].
 pub(super) async fn work<W: Write>(
-    stage: &Stage,
-    cast: &Cast,
-    show: &mut Show<W>,
+    workspace: &Workspace,
+    demo_codex: &DemoCodex,
+    printer: &mut Printer<W>,
     stop: &CancellationToken,
 ) -> Result<(), WorkError> {
-    let flags = match cast.can_commit(stage).await {
+    let flags = match demo_codex.can_commit(workspace).await {
         true => FLAGS,
         false => FLAGS_WITHOUT_COMMITS,
     };
-    show.prompt(&command_line(flags))?;
-    let program = program(stage, cast, flags).map_err(WorkError::Start)?;
+    printer.prompt(&command_line(flags))?;
+    let program = program(workspace, demo_codex, flags).map_err(WorkError::Start)?;
     let (mut process, streams) = spawn(&program).map_err(WorkError::Start)?;
     let shown = tokio::select! {
         biased;
         () = stop.cancelled() => Err(WorkError::Interrupted),
-        shown = listen(streams, show) => shown,
-        () = sleep(PATIENCE) => Err(WorkError::Silent),
+        shown = listen(streams, printer) => shown,
+        () = sleep(TIMEOUT) => Err(WorkError::Silent),
     };
     if shown.is_err() {
         process.terminate();
     }
-    // A guard is gone when all that it guards is.
+    // The guard ends after all the processes that it guards.
     let exit = process.wait().await.map_err(WorkError::Start);
     shown?;
     match exit? {
@@ -98,7 +98,7 @@ pub(super) async fn work<W: Write>(
     }
 }
 
-/// What the reader could type.
+/// The command line as the reader could type it.
 fn command_line(flags: [&[&str]; 2]) -> String {
     let lines: Vec<String> = flags.iter().map(|flags| flags.join(" ")).collect();
     format!(
@@ -108,39 +108,43 @@ fn command_line(flags: [&[&str]; 2]) -> String {
     )
 }
 
-fn program(stage: &Stage, cast: &Cast, flags: [&[&str]; 2]) -> io::Result<Program> {
+fn program(
+    workspace: &Workspace,
+    demo_codex: &DemoCodex,
+    flags: [&[&str]; 2],
+) -> io::Result<Program> {
     let words = ["run", script::TASK].into_iter();
     let args = words
         .chain(flags.concat())
-        .chain(UNSEEN.iter().copied())
+        .chain(HIDDEN_FLAGS.iter().copied())
         .map(OsString::from)
-        .chain([cast.path().into()]);
-    Ok(stage.program(&std::env::current_exe()?, args))
+        .chain([demo_codex.path().into()]);
+    Ok(workspace.program(&std::env::current_exe()?, args))
 }
 
-/// Shows what the run tells, and then its result, which is on another stream.
-async fn listen<W: Write>(streams: Streams, show: &mut Show<W>) -> Result<(), WorkError> {
+/// Prints the progress of the run from stderr, then its result from stdout.
+async fn listen<W: Write>(streams: Streams, printer: &mut Printer<W>) -> Result<(), WorkError> {
     let Streams {
         stdin,
         stdout,
         stderr,
     } = streams;
-    let told = told(BufReader::new(stderr).lines(), show);
-    let (result, (), ()) = tokio::try_join!(result(stdout), told, say_yes(stdin))?;
+    let run_line = run_line(BufReader::new(stderr).lines(), printer);
+    let (result, (), ()) = tokio::try_join!(result(stdout), run_line, say_yes(stdin))?;
     for line in result.lines() {
-        show.told(line)?;
+        printer.run_line(line)?;
     }
     Ok(())
 }
 
-async fn told<W: Write>(
+async fn run_line<W: Write>(
     mut lines: Lines<BufReader<ChildStderr>>,
-    show: &mut Show<W>,
+    printer: &mut Printer<W>,
 ) -> io::Result<()> {
     while let Some(line) = lines.next_line().await? {
-        show.told(&line)?;
+        printer.run_line(&line)?;
         if line.trim_start().starts_with(QUESTION) {
-            show.note("  y (the demo stands in for you)")?;
+            printer.note("  y (the demo stands in for you)")?;
         }
     }
     Ok(())
@@ -155,7 +159,7 @@ async fn result(stdout: ChildStdout) -> io::Result<String> {
     Ok(result)
 }
 
-/// A run that asks nothing doesn't listen, which is no error.
+/// A run without questions does not read its stdin, which is no error.
 async fn say_yes(mut stdin: ChildStdin) -> io::Result<()> {
     let _ = stdin.write_all(YES).await;
     Ok(())

@@ -1,27 +1,26 @@
-//! What was found on the machine, before anyone judges it.
+//! The facts about the machine, before they are judged.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use codex_config::rules::GitRules;
-use codex_config::trust::brought::Brought;
-use codex_config::trust::{Changes, Trust};
+use codex_config::trust::covered_files::CoveredFile;
+use codex_config::trust::{Trust, TrustChanges};
 use codex_engine::LimitsUnknown;
 use codex_engine::binary::{CodexBinary, NoCodex};
 use codex_protocol::codex::RateLimits;
 use git_probe::private::Leftover;
 use settings::{ConfigError, Warning};
-use supervise::converse::Finished;
+use supervise::short_lived::TextOutput;
 
 use super::settings::{Malformed, Settings};
 
-/// All that was found.
+/// The gathered facts.
 #[derive(Debug)]
 pub struct Facts {
-    /// Everything about Codex, or why our own settings, which say where to
-    /// look, can't be used.
-    pub codex: Result<Place, ConfigError>,
-    /// Other programs.
+    /// The facts about Codex, or the error in our own settings, which locate it.
+    pub codex: Result<CodexSetup, ConfigError>,
+    /// The facts about other programs.
     pub tools: Tools,
     /// The private git directories of runs, or why they cannot be listed.
     pub(crate) leftovers: Result<Vec<Leftover>, String>,
@@ -29,115 +28,113 @@ pub struct Facts {
 
 /// A Codex and its home.
 #[derive(Debug)]
-pub struct Place {
+pub struct CodexSetup {
     /// The program.
     pub program: Result<Codex, NoCodex>,
     /// Its home directory.
     pub home: Home,
-    /// What of our own settings was not taken.
+    /// The settings of ours that were ignored.
     pub warnings: Vec<Warning>,
-    /// What the repository around the working directory brings.
+    /// The files that the repository around the working directory brings.
     pub repository: Option<RepositoryFiles>,
 }
 
 /// Files of a repository that count once the user trusts it.
 #[derive(Debug)]
 pub struct RepositoryFiles {
-    /// Its top.
+    /// The top directory of the repository.
     pub top: PathBuf,
-    /// Whether the user trusts it.
+    /// Whether the user trusts the repository.
     pub trust: Trust,
-    /// Why the user's trust does not count, if there was some.
-    pub changes: Option<Changes>,
-    /// At least one.
-    pub files: Vec<Brought>,
+    /// The changes that revoked the user's trust, if there were any.
+    pub changes: Option<TrustChanges>,
+    /// The files; at least one.
+    pub files: Vec<CoveredFile>,
 }
 
-/// What came of running a program.
+/// The outcome of running a program.
 #[derive(Debug, Clone)]
-pub enum Asked {
-    /// It ended by itself.
-    Ended(Finished),
-    /// It was ended, because it took longer than this.
-    Silent(Duration),
-    /// The system couldn't run it, for this reason.
+pub enum CommandOutcome {
+    /// The program ended by itself.
+    Ended(TextOutput),
+    /// The program was killed after this time.
+    TimedOut(Duration),
+    /// The program could not be run, for this reason.
     Failed(String),
 }
 
 /// A program that claims to be Codex.
 #[derive(Debug)]
 pub struct Codex {
-    /// Where it is.
+    /// The path.
     pub binary: CodexBinary,
     /// `codex --version`.
-    pub version: Asked,
-    /// What else it was asked; nothing, if its version shows that it isn't
-    /// Codex.
+    pub version: CommandOutcome,
+    /// The further probes; `None` if the version shows that the program is not Codex.
     pub probes: Option<Probes>,
 }
 
-/// What a Codex was asked.
+/// The outcomes of the probes of a Codex.
 #[derive(Debug)]
 pub struct Probes {
-    /// Which commands it has.
+    /// The commands that it has.
     pub commands: Commands,
-    /// Whether its app-server answers.
-    pub app_server: Introduction,
+    /// Whether the app-server answers.
+    pub app_server: InitializeOutcome,
     /// `codex login status`.
-    pub login: Asked,
+    pub login: CommandOutcome,
     /// How much of the account's usage limits is used.
     pub limits: Result<RateLimits, LimitsUnknown>,
-    /// When all that was asked.
+    /// The time of the probes.
     pub asked_at: SystemTime,
-    /// A command that does nothing, in the sandbox.
-    pub sandbox: Asked,
+    /// `true`, run in the sandbox.
+    pub sandbox: CommandOutcome,
 }
 
 /// `codex help COMMAND` for each command that matters here.
 #[derive(Debug)]
 pub struct Commands {
     /// `app-server`.
-    pub app_server: Asked,
+    pub app_server: CommandOutcome,
     /// `exec`.
-    pub exec: Asked,
+    pub exec: CommandOutcome,
     /// `mcp-server`.
-    pub mcp_server: Asked,
+    pub mcp_server: CommandOutcome,
 }
 
-/// What an app-server did with `initialize`.
+/// The outcome of `initialize` at an app-server.
 #[derive(Debug, Clone)]
-pub enum Introduction {
-    /// It answered after so long.
+pub enum InitializeOutcome {
+    /// The app-server answered after this time.
     Answered(Duration),
-    /// It didn't answer for so long.
-    Silent(Duration),
-    /// It failed in this way.
+    /// The app-server did not answer within this time.
+    TimedOut(Duration),
+    /// The app-server failed, for this reason.
     Failed(String),
 }
 
 /// Codex's home directory.
 #[derive(Debug)]
 pub struct Home {
-    /// Where it is.
+    /// The path.
     pub path: PathBuf,
-    /// Who said so.
+    /// The source of the path.
     pub chosen_by: HomeSource,
-    /// What is there.
+    /// The state of the directory.
     pub directory: Directory,
     /// Its `config.toml`.
     pub config: ConfigFile,
-    /// What Codex's configuration as a whole says.
+    /// The settings of Codex's whole configuration.
     pub settings: Settings,
     /// The user's rules by which git leaves the sandbox, if there are any.
     pub git_rules: Option<GitRules>,
-    /// Whether the variable is set that holds the provider's key; `false` if
-    /// there is none.
+    /// Whether the variable with the provider's key is set; `false` if the provider has none.
     pub key_is_set: bool,
 }
 
 impl Home {
-    /// Whether Codex can work with the directory. It makes the default one itself,
-    /// but none that CODEX_HOME names.
+    /// Whether Codex can use the directory. Codex creates the default one itself, but not one
+    /// that CODEX_HOME names.
     #[must_use]
     pub fn is_fit(&self) -> bool {
         match self.directory {
@@ -148,16 +145,16 @@ impl Home {
     }
 }
 
-/// Who says where Codex's home is.
+/// The source of the path of Codex's home.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HomeSource {
     /// The CODEX_HOME variable.
     Variable,
-    /// Nobody, so it is `~/.codex`.
+    /// The default, `~/.codex`.
     Default,
 }
 
-/// What is where a directory should be.
+/// The state of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Directory {
     /// A directory that we may write to.
@@ -166,22 +163,22 @@ pub enum Directory {
     ReadOnly,
     /// Nothing.
     Missing,
-    /// Something else.
+    /// A file of another type.
     Other,
-    /// The system doesn't say, for this reason.
+    /// The state cannot be determined, for this reason.
     Unknown(String),
 }
 
-/// What a `config.toml` holds.
+/// The state of a `config.toml`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigFile {
-    /// There is none.
+    /// The file does not exist.
     Absent,
-    /// It can't be read, for this reason.
+    /// The file cannot be read, for this reason.
     Unreadable(String),
-    /// It isn't TOML.
+    /// The file is not TOML.
     Malformed(Malformed),
-    /// It is TOML.
+    /// The file is TOML.
     Valid,
 }
 
@@ -189,9 +186,9 @@ pub enum ConfigFile {
 #[derive(Debug)]
 pub struct Tools {
     /// `git --version`.
-    pub git: Asked,
+    pub git: CommandOutcome,
     /// `gh --version`.
-    pub gh: Asked,
+    pub gh: CommandOutcome,
     /// `gh auth token`, without the token.
-    pub gh_login: Asked,
+    pub gh_login: CommandOutcome,
 }

@@ -1,4 +1,4 @@
-//! Whether work can be done here, and what to do where it can't.
+//! Checks whether Codex can work here, and suggests remedies.
 //!
 //! Three steps that know little of each other: [`gather`] looks at the machine
 //! and puts down plain [`Facts`], [`judge`] makes a [`Report`] of them

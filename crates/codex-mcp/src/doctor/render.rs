@@ -1,4 +1,4 @@
-//! The report, written down.
+//! The report as text.
 
 use std::io::{self, Write};
 
@@ -20,10 +20,10 @@ pub fn as_text(report: &Report, out: &mut Output<impl Write>) -> io::Result<()> 
     writeln!(out, "{}", verdict(report))
 }
 
-/// The width of the longest status and its distance to the name.
+/// The width of the longest status and of the gap before the name.
 const STATUS_WIDTH: usize = Status::Problem.name().len() + 2;
 
-/// The width of the longest name and its distance to the message.
+/// The width of the longest name and of the gap before the message.
 const NAME_WIDTH: usize = Check::PrivateGit.name().len() + 2;
 
 fn write_finding(finding: &Finding, out: &mut Output<impl Write>) -> io::Result<()> {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_as_documented() {
+    fn json_matches_its_documentation() {
         let json = serde_json::to_string_pretty(&report()).unwrap() + "\n";
         insta::assert_snapshot!(json.replace(env!("CARGO_PKG_VERSION"), "VERSION"));
     }

@@ -1,33 +1,33 @@
-//! What is reported.
+//! The report and its findings.
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-/// What is looked at, in the order of the report.
+/// The checks, in the order of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Check {
     /// Our own settings.
     Settings,
-    /// What the repository brings.
+    /// The files of the repository that count once it is trusted.
     Repository,
     /// Which Codex is run.
     Codex,
-    /// Its version.
+    /// The version of Codex.
     Version,
-    /// What it can do.
+    /// The commands of this Codex.
     Commands,
-    /// Whether its app-server answers.
+    /// Whether the app-server answers.
     AppServer,
-    /// Whether it may use its model provider.
+    /// The login at the model provider.
     Login,
-    /// How much of its account's usage limits is used.
+    /// The usage limits of the account.
     Limits,
-    /// Its home directory.
+    /// Codex's home directory.
     CodexHome,
-    /// Its `config.toml`.
+    /// Codex's `config.toml`.
     Config,
-    /// Whether a command runs in its sandbox.
+    /// Whether a command runs in Codex's sandbox.
     Sandbox,
     /// Git.
     Git,
@@ -87,20 +87,20 @@ impl Status {
     }
 }
 
-/// What came of a check.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
-    /// Which check.
+    /// The check.
     #[serde(rename = "name")]
     pub check: Check,
-    /// What it means.
+    /// The status.
     pub status: Status,
     /// The finding, in one line; an excerpt of a file has lines of its own.
     pub message: String,
     /// The finding for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
-    /// What to do, in one line.
+    /// The remedy, in one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_the_same_in_both_forms() {
+    fn names_are_equal_in_text_and_json() {
         for check in [
             Check::Settings,
             Check::Codex,

@@ -9,7 +9,7 @@ use codex_config::layers::CodexConfig;
 use serde_json::Value;
 use toml::Table;
 
-/// What is shown of the settings.
+/// The settings that are shown.
 const SHOWN: [&str; 5] = [
     "model",
     "model_provider",
@@ -22,18 +22,18 @@ const SHOWN: [&str; 5] = [
 /// an OpenAI login.
 const OPENAI: &str = "openai";
 
-/// The settings that Codex has outside of any repository.
+/// Codex's settings outside of any repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Those that are set and worth showing, as text.
+    /// The settings that are set and worth showing, as text.
     pub shown: BTreeMap<&'static str, String>,
-    /// What the model provider asks for.
-    pub need: Need,
+    /// The credential that the model provider needs.
+    pub credential: Credential,
 }
 
-/// What a model provider asks for before it works.
+/// The credential that a model provider needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Need {
+pub enum Credential {
     /// A login at OpenAI.
     Login,
     /// A key in an environment variable.
@@ -42,10 +42,10 @@ pub enum Need {
         provider: String,
         /// The variable.
         variable: String,
-        /// What the provider's table says about getting a key.
+        /// The provider's instructions for getting a key.
         instructions: Option<String>,
     },
-    /// Nothing that Codex knows of.
+    /// None that Codex knows of.
     Nothing {
         /// The provider.
         provider: String,
@@ -60,13 +60,13 @@ pub struct Malformed {
     pub line: usize,
     /// The column, counted from 1 in characters.
     pub column: usize,
-    /// What is wrong.
+    /// The error.
     pub message: String,
 }
 
 impl Settings {
-    /// Those of a configuration. A value of the wrong type is shown as it is: Codex knows
-    /// its settings better and says itself what is wrong.
+    /// Reads the settings of a configuration. A value of the wrong type is shown as it is: Codex
+    /// reports such errors itself.
     #[must_use]
     pub fn of(config: &CodexConfig) -> Self {
         let shown = SHOWN
@@ -75,7 +75,7 @@ impl Settings {
             .collect();
         Self {
             shown,
-            need: need(config),
+            credential: credential(config),
         }
     }
 }
@@ -112,26 +112,26 @@ fn in_words(value: &Value) -> String {
     }
 }
 
-/// A key goes before a login where a provider names both.
-fn need(config: &CodexConfig) -> Need {
+/// The credential of the model provider; a key takes precedence over a login.
+fn credential(config: &CodexConfig) -> Credential {
     let provider = config.get("model_provider").and_then(Value::as_str);
     let provider = provider.unwrap_or(OPENAI);
     if provider == OPENAI {
-        return Need::Login;
+        return Credential::Login;
     }
     let own = |name: &str| config.get(&format!("model_providers.{provider}.{name}"));
     let text = |name| own(name)?.as_str().map(str::to_owned);
     let wants_login = own("requires_openai_auth");
     if let Some(variable) = text("env_key") {
-        Need::Key {
+        Credential::Key {
             provider: provider.to_owned(),
             variable,
             instructions: text("env_key_instructions"),
         }
     } else if wants_login.and_then(Value::as_bool) == Some(true) {
-        Need::Login
+        Credential::Login
     } else {
-        Need::Nothing {
+        Credential::Nothing {
             provider: provider.to_owned(),
         }
     }
@@ -148,14 +148,14 @@ mod tests {
         Settings::of(&UserConfig::read(home.path()).layers(None, None))
     }
 
-    fn nothing(provider: &str) -> Need {
-        Need::Nothing {
+    fn nothing(provider: &str) -> Credential {
+        Credential::Nothing {
             provider: provider.to_owned(),
         }
     }
 
     #[test]
-    fn settings_are_shown_as_they_are_and_those_of_the_profile_first() {
+    fn settings_are_shown_and_profile_wins() {
         let text = "model = \"m\"\nsandbox_mode = 7\nprofile = \"p\"\nother = 1\n\
                     approval_policy = { granular = { rules = true } }\n\
                     [profiles.p]\nmodel = \"n\"\n[profiles.q]\nmodel = \"o\"\n";
@@ -172,23 +172,29 @@ mod tests {
     }
 
     #[test]
-    fn only_openai_and_those_that_say_so_want_a_login() {
+    fn login_is_required_by_openai_and_by_providers_that_say_so() {
         let provider = |more: &str| {
             parse(&format!(
                 "model_provider = \"x\"\n[model_providers.x]\n{more}"
             ))
-            .need
+            .credential
         };
-        assert_eq!(parse("").need, Need::Login);
-        assert_eq!(parse("model = \"m\"").need, Need::Login);
-        assert_eq!(parse("model_provider = \"openai\"").need, Need::Login);
-        assert_eq!(parse("model_provider = \"ollama\"").need, nothing("ollama"));
+        assert_eq!(parse("").credential, Credential::Login);
+        assert_eq!(parse("model = \"m\"").credential, Credential::Login);
+        assert_eq!(
+            parse("model_provider = \"openai\"").credential,
+            Credential::Login
+        );
+        assert_eq!(
+            parse("model_provider = \"ollama\"").credential,
+            nothing("ollama")
+        );
         assert_eq!(provider(""), nothing("x"));
         assert_eq!(provider("requires_openai_auth = false"), nothing("x"));
-        assert_eq!(provider("requires_openai_auth = true"), Need::Login);
+        assert_eq!(provider("requires_openai_auth = true"), Credential::Login);
         assert_eq!(
             provider("requires_openai_auth = true\nenv_key = \"K\"\nenv_key_instructions = \"I\""),
-            Need::Key {
+            Credential::Key {
                 provider: "x".to_owned(),
                 variable: "K".to_owned(),
                 instructions: Some("I".to_owned()),
@@ -197,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_has_its_place_in_characters() {
+    fn fault_position_is_counted_in_characters() {
         let place = |text: &str| {
             let malformed = check(text).unwrap_err();
             (malformed.line, malformed.column)

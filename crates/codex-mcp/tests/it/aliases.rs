@@ -1,4 +1,4 @@
-//! `codex-eyes` and `codex-eyes-mcp`: verbs of `codex-mcp` under names of their own.
+//! `codex-eyes` and `codex-eyes-mcp`: alias programs of verbs of `codex-mcp`.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -15,7 +15,7 @@ fn run(program: impl AsRef<Path>, args: &[&str]) -> Output {
         .args(args)
         .env_clear()
         .envs(home.env())
-        // Where nothing is, whatever is installed here.
+        // An empty directory hides all installed programs.
         .env("PATH", home.tmp())
         .current_dir(home.work())
         .output()
@@ -23,7 +23,7 @@ fn run(program: impl AsRef<Path>, args: &[&str]) -> Output {
 }
 
 #[test]
-fn they_are_what_they_stand_for() {
+fn alias_runs_its_verb() {
     for (alias, verb, arg) in [
         (EYES, "eyes", "--print-contract"),
         (EYES, "eyes", "exec"),
@@ -38,7 +38,7 @@ fn they_are_what_they_stand_for() {
 }
 
 #[test]
-fn one_that_stands_alone_says_what_is_missing() {
+fn alias_without_codex_mcp_names_the_missing_program() {
     let directory = tempfile::tempdir().unwrap();
     let alone = directory.path().join("codex-eyes");
     std::fs::copy(EYES, &alone).unwrap();
@@ -51,9 +51,9 @@ fn one_that_stands_alone_says_what_is_missing() {
     );
 }
 
-/// clap would take the dashes for the end of our own options.
+/// clap would take the `--` as the end of our own options.
 #[test]
-fn a_prompt_of_one_word_is_told_by_dashes() {
+fn one_word_prompt_needs_dashes() {
     let refused = |args: &[&str]| {
         let said = run(PROGRAM, &[&["eyes"], args].concat());
         let words = String::from_utf8(said.stderr).unwrap();

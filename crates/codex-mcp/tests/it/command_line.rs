@@ -1,17 +1,17 @@
-//! What all verbs have in common: global options and the exit codes of wrong command lines.
+//! Global options of all verbs, and the exit codes of wrong command lines.
 
 use std::fs;
 use std::process::{Command, Stdio};
 
 use testkit::Home;
 
-struct Said {
+struct CommandOutput {
     code: Option<i32>,
     stdout: String,
     stderr: String,
 }
 
-fn say(home: &Home, args: &[&str], variables: &[(&str, &str)]) -> Said {
+fn say(home: &Home, args: &[&str], variables: &[(&str, &str)]) -> CommandOutput {
     let output = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
         .args(args)
         .env_clear()
@@ -21,7 +21,7 @@ fn say(home: &Home, args: &[&str], variables: &[(&str, &str)]) -> Said {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    Said {
+    CommandOutput {
         code: output.status.code(),
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
@@ -29,7 +29,7 @@ fn say(home: &Home, args: &[&str], variables: &[(&str, &str)]) -> Said {
 }
 
 #[test]
-fn wrong_command_line_is_2_and_3_where_2_tells_an_outcome() {
+fn wrong_command_line_exits_with_2_or_3() {
     let home = Home::new("");
     for (args, code) in [
         (&["threads", "--no-such"][..], 2),
@@ -72,7 +72,7 @@ fn directory_of_trust_is_not_the_global_one() {
 
 /// `--repo` is the same as `--cwd`, as it is in the tools.
 #[test]
-fn repo_is_taken_for_cwd() {
+fn repo_is_an_alias_of_cwd() {
     let home = Home::new("");
     for verb in [&["review"][..], &["run", "x"], &["jobs", "submit", "x"]] {
         let args = [verb, &["--repo", "/no/such/directory"]].concat();
@@ -86,7 +86,7 @@ fn repo_is_taken_for_cwd() {
 }
 
 #[test]
-fn limit_that_cannot_be_is_named_by_its_option() {
+fn invalid_limit_is_named_by_its_option() {
     let home = Home::new("");
     for (option, value) in [
         ("--turn-timeout", "0"),
@@ -103,7 +103,7 @@ fn limit_that_cannot_be_is_named_by_its_option() {
 }
 
 #[test]
-fn mistyped_variable_is_a_warning_with_the_right_one() {
+fn mistyped_variable_warns_and_suggests_the_right_one() {
     let home = Home::new("");
     let hint = "Did you mean `CODEX_MCP_SANDBOX`?";
     let said = say(&home, &["threads"], &[("CODEX_MCP_SANDBX", "read-only")]);
@@ -116,7 +116,7 @@ fn mistyped_variable_is_a_warning_with_the_right_one() {
 }
 
 #[test]
-fn directory_option_is_where_settings_are_looked_for() {
+fn directory_option_selects_the_settings() {
     let home = Home::new("");
     let below = home.work().join("below");
     fs::create_dir(&below).unwrap();
@@ -134,7 +134,7 @@ fn directory_option_is_where_settings_are_looked_for() {
 }
 
 #[test]
-fn quiet_leaves_out_warnings_but_no_errors() {
+fn quiet_hides_warnings_but_not_errors() {
     let home = Home::new("");
     let file = home.work().join(".atm.toml");
     fs::write(&file, "[plugins.codex-mcp]\nsandbx = 1\n").unwrap();
@@ -151,7 +151,7 @@ fn quiet_leaves_out_warnings_but_no_errors() {
 }
 
 #[test]
-fn colours_are_as_asked_for() {
+fn color_option_decides_colours() {
     let home = Home::new("");
     let coloured = |args: &[&str], variables: &[(&str, &str)]| {
         let said = say(

@@ -1,4 +1,4 @@
-//! `codex-mcp config`: what is set, and where that was said.
+//! `codex-mcp config`: the settings and their sources.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -12,13 +12,13 @@ const FILE: &str = "[core]\nidentity = \"arch\"\ndefault_team = \"builders\"\n\
     [plugins.codex-mcp]\nmodel = \"m\"\nsandbx = \"read-only\"\n\
     [plugins.codex-mcp.roles.reviewer]\nmodel = \"r\"\nsandbox = \"read-only\"\n";
 
-struct Said {
+struct CommandOutput {
     code: i32,
     stdout: String,
     stderr: String,
 }
 
-fn config(home: &Home, args: &[&str], variables: &[(&str, &str)]) -> Said {
+fn config(home: &Home, args: &[&str], variables: &[(&str, &str)]) -> CommandOutput {
     let output = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
         .arg("config")
         .args(args)
@@ -29,7 +29,7 @@ fn config(home: &Home, args: &[&str], variables: &[(&str, &str)]) -> Said {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    Said {
+    CommandOutput {
         code: output.status.code().unwrap(),
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
@@ -44,7 +44,7 @@ fn home_with(file: &str) -> Home {
 }
 
 #[test]
-fn each_setting_is_told_with_its_source_and_a_typing_error_with_the_right_name() {
+fn setting_shows_its_source_and_typo_suggests_the_name() {
     let home = home_with(FILE);
     let said = config(
         &home,
@@ -79,7 +79,7 @@ fn each_setting_is_told_with_its_source_and_a_typing_error_with_the_right_name()
 }
 
 #[test]
-fn the_table_is_plain_in_a_pipe() {
+fn table_is_plain_in_a_pipe() {
     let said = config(&home_with(FILE), &[], &[]);
     assert_eq!(said.code, 0, "{}", said.stderr);
     assert!(!said.stdout.contains('\u{1b}'));
@@ -92,7 +92,7 @@ fn the_table_is_plain_in_a_pipe() {
 }
 
 #[test]
-fn what_cannot_be_used_says_where_it_stands() {
+fn unusable_setting_names_its_file_and_line() {
     for (file, args, code, words) in [
         (
             "[plugins.codex-mcp]\nsandbox = \"none\"\n",

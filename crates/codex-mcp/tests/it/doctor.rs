@@ -1,4 +1,4 @@
-//! `codex-mcp doctor`, rings 3 and 4: on real Codexes and on things that aren't.
+//! `codex-mcp doctor`, rings 3 and 4: with real Codexes and with programs that are not Codex.
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
@@ -14,16 +14,16 @@ use testkit::{Home, codex};
 
 use crate::trust;
 
-/// A provider that wants neither a login nor a key. Nothing listens there.
+/// A provider that needs neither a login nor a key. Nothing listens at its address.
 const LOCAL: &str = "model = \"mock-model\"\nmodel_provider = \"mock\"\n\
                      [model_providers.mock]\nname = \"mock\"\n\
                      base_url = \"http://127.0.0.1:1/v1\"\nwire_api = \"responses\"\n\
                      requires_openai_auth = false\n";
 
-/// What a machine in order may take, with much to spare for a busy one.
+/// The longest duration on a healthy machine, with a large margin for a busy one.
 const HEALTHY: Duration = Duration::from_secs(10);
 
-/// How long Codex may live on after doctor: the guard's grace and some more.
+/// How long Codex may outlive doctor: the guard's grace period and a margin.
 const GONE: Duration = Duration::from_secs(5);
 
 /// A run of doctor.
@@ -35,14 +35,14 @@ struct Doctor<'a> {
 
 #[derive(Clone, Copy)]
 enum Privileges {
-    /// Those of the test.
+    /// The privileges of the test.
     Kept,
-    /// Without root's right to write everywhere.
+    /// No write access as root.
     Dropped,
 }
 
-/// What doctor said.
-struct Said {
+/// The output of doctor.
+struct CommandOutput {
     code: i32,
     stdout: String,
     stderr: String,
@@ -66,7 +66,7 @@ impl<'a> Doctor<'a> {
         self
     }
 
-    fn run(&self, args: &[&str]) -> Said {
+    fn run(&self, args: &[&str]) -> CommandOutput {
         let program = env!("CARGO_BIN_EXE_codex-mcp");
         let mut command = match self.privileges {
             Privileges::Kept => Command::new(program),
@@ -86,14 +86,14 @@ impl<'a> Doctor<'a> {
             .stdin(Stdio::null())
             .output()
             .unwrap();
-        Said {
+        CommandOutput {
             code: output.status.code().unwrap(),
             stdout: String::from_utf8(output.stdout).unwrap(),
             stderr: String::from_utf8(output.stderr).unwrap(),
         }
     }
 
-    /// The report of `doctor --json`, which tells the same as the exit code.
+    /// The report of `doctor --json`, checked against the exit code.
     fn report(&self, args: &[&str]) -> Report {
         let said = self.run(&[&["--json"], args].concat());
         assert_eq!(said.stderr, "");
@@ -142,7 +142,7 @@ async fn assert_nothing_left(home: &Home) {
 }
 
 #[tokio::test]
-async fn each_release_is_found_fit_and_left_alone() {
+async fn healthy_release_passes_and_is_left_unchanged() {
     for release in codex::releases() {
         let home = Home::new(LOCAL);
         let start = Instant::now();
@@ -171,7 +171,7 @@ async fn each_release_is_found_fit_and_left_alone() {
 }
 
 #[tokio::test]
-async fn on_each_release_a_login_is_missed_and_its_key_not_shown() {
+async fn missing_login_is_reported_and_key_is_hidden_on_each_release() {
     for release in codex::releases() {
         let home = Home::new("");
         let report = Doctor::real(&home, release).report(&[]);
@@ -188,7 +188,7 @@ async fn on_each_release_a_login_is_missed_and_its_key_not_shown() {
 }
 
 #[tokio::test]
-async fn on_each_release_a_broken_configuration_is_told_with_its_place() {
+async fn broken_config_is_located_on_each_release() {
     for release in codex::releases() {
         for (config, words) in [
             (
@@ -210,7 +210,7 @@ async fn on_each_release_a_broken_configuration_is_told_with_its_place() {
 }
 
 #[tokio::test]
-async fn on_each_release_a_home_that_cannot_be_used_is_told() {
+async fn unusable_home_is_reported_on_each_release() {
     for release in codex::releases() {
         let home = Home::new(LOCAL);
         let missing = home.root().join("missing");
@@ -232,7 +232,7 @@ async fn on_each_release_a_home_that_cannot_be_used_is_told() {
 }
 
 #[tokio::test]
-async fn the_script_of_npm_on_the_path_is_seen_through() {
+async fn npm_script_resolves_to_the_native_program() {
     let home = Home::new(LOCAL);
     let bin = home.root().join("bin");
     fs::create_dir(&bin).unwrap();
@@ -260,7 +260,7 @@ async fn the_script_of_npm_on_the_path_is_seen_through() {
 }
 
 #[tokio::test]
-async fn what_is_no_codex_is_told_and_not_asked_for_more() {
+async fn program_that_is_not_codex_is_reported_and_not_probed() {
     let home = Home::new(LOCAL);
     let text = home.root().join("text");
     fs::write(&text, "not a program\n").unwrap();
@@ -293,7 +293,7 @@ async fn what_is_no_codex_is_told_and_not_asked_for_more() {
 }
 
 #[tokio::test]
-async fn a_codex_that_hangs_is_given_up_and_ended() {
+async fn hanging_codex_is_given_up_and_ended() {
     let home = Home::new(LOCAL);
     let silent = program(&home, "silent", "#!/bin/sh\nexec sleep 600\n");
     let report = Doctor::new(&home, &silent).report(&["--timeout", "1"]);
@@ -306,13 +306,14 @@ async fn a_codex_that_hangs_is_given_up_and_ended() {
 }
 
 #[tokio::test]
-async fn an_app_server_that_ends_or_talks_nonsense_is_told() {
+async fn app_server_that_ends_or_garbles_is_reported() {
     let home = Home::new(LOCAL);
     let complaint = Action::WriteStderr {
         text: "\u{1b}[31mout of cheese\u{1b}[0m".to_owned(),
     };
     let ends = Plan::new().at_start([complaint, Action::Exit { code: 3 }]);
-    let report = fake(&home, &ends);
+    // Codex is started three times.
+    let report = fake_within(&home, &ends, "10");
     let words = "exited with code 3 before it answered; it said: out of cheese";
     report.assert_says("app-server", "problem", words);
 
@@ -329,19 +330,24 @@ async fn an_app_server_that_ends_or_talks_nonsense_is_told() {
     assert_nothing_left(&home).await;
 }
 
-/// What doctor says of a fake Codex with this plan. The fake has no `help`, no
-/// `login` and no `sandbox`.
+/// The report of doctor on a fake Codex with this plan. The fake has no `help`, no `login` and no
+/// `sandbox`.
 fn fake(home: &Home, plan: &Plan) -> Report {
+    fake_within(home, plan, "1")
+}
+
+/// The same, with this limit of each check in seconds.
+fn fake_within(home: &Home, plan: &Plan, seconds: &str) -> Report {
     let fake = FakeCodex::new(home, plan);
     let mut doctor = Doctor::new(home, &fake_codex_path());
     for (name, path) in fake.env() {
         doctor = doctor.env(name, path);
     }
-    doctor.report(&["--timeout", "1"])
+    doctor.report(&["--timeout", seconds])
 }
 
 #[tokio::test]
-async fn settings_that_cannot_be_used_are_told() {
+async fn unusable_settings_are_reported() {
     let home = Home::new(LOCAL);
     let settings = "[plugins.codex-mcp]\ncodex_bin = 7\n";
     fs::write(home.work().join(".atm.toml"), settings).unwrap();
@@ -349,7 +355,7 @@ async fn settings_that_cannot_be_used_are_told() {
     let report = Doctor::real(&home, codex::newest()).report(&[]);
     assert_eq!(report.with("problem"), ["settings"]);
     report.assert_says("settings", "problem", "line 2, column 13");
-    // The mark stands below the value.
+    // The mark is below the value.
     report.assert_says(
         "settings",
         "problem",
@@ -367,7 +373,7 @@ async fn settings_that_cannot_be_used_are_told() {
 }
 
 #[tokio::test]
-async fn text_is_plain_in_a_pipe_and_a_closed_pipe_is_no_error() {
+async fn text_is_plain_in_a_pipe_and_closed_pipe_is_no_error() {
     let home = Home::new(LOCAL);
     let doctor = Doctor::real(&home, codex::newest());
     let said = doctor.run(&[]);

@@ -1,4 +1,4 @@
-//! `codex-mcp eyes-mcp` as any MCP client meets it.
+//! `codex-mcp eyes-mcp` with an MCP client.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,11 +14,11 @@ fn picture() -> Vec<u8> {
     png("error")
 }
 
-struct Stage {
+struct Fixture {
     home: Home,
 }
 
-impl Stage {
+impl Fixture {
     fn new() -> Self {
         let home = Home::new("");
         fs::create_dir(home.work().join("screens")).unwrap();
@@ -47,7 +47,7 @@ async fn asked(client: &mut McpClient, arguments: Value) -> Value {
     client.call_tool("request_image", arguments).await
 }
 
-/// Why a call is refused.
+/// The text of a refusal.
 async fn refused(client: &mut McpClient, arguments: Value) -> String {
     let id = client.request_tool("request_image", arguments);
     let error = client.error(&id).await;
@@ -56,10 +56,10 @@ async fn refused(client: &mut McpClient, arguments: Value) -> String {
 }
 
 #[tokio::test]
-async fn the_tool_is_described() {
-    let stage = Stage::new();
+async fn tool_is_described() {
+    let fixture = Fixture::new();
     for answer in ["picture", "later"] {
-        let mut client = stage.client(&["--answer", answer]).await;
+        let mut client = fixture.client(&["--answer", answer]).await;
         let listed = client.call("tools/list", json!({})).await;
         let [tool] = listed["tools"].as_array().unwrap().as_slice() else {
             panic!("{listed}")
@@ -76,11 +76,13 @@ async fn the_tool_is_described() {
 }
 
 #[tokio::test]
-async fn the_answer_is_the_picture() {
-    let stage = Stage::new();
-    let root = stage.home.work().join("screens");
+async fn answer_is_the_picture() {
+    let fixture = Fixture::new();
+    let root = fixture.home.work().join("screens");
     let root = root.to_str().unwrap();
-    let mut client = stage.client(&["--answer", "picture", "--root", root]).await;
+    let mut client = fixture
+        .client(&["--answer", "picture", "--root", root])
+        .await;
     for path in ["error.png", "./screens/error.png"] {
         let shown = asked(&mut client, json!({ "path": path })).await;
         assert_eq!(
@@ -88,14 +90,14 @@ async fn the_answer_is_the_picture() {
             json!([{ "type": "image", "mimeType": "image/png", "data": STANDARD.encode(picture()) }])
         );
     }
-    assert_eq!(stage.queue(), "");
+    assert_eq!(fixture.queue(), "");
     assert!(client.finish().await.success());
 }
 
 #[tokio::test]
-async fn a_request_is_written_down_and_codex_told_to_wait() {
-    let stage = Stage::new();
-    let mut client = stage.client(&["--answer", "later"]).await;
+async fn request_is_queued_and_codex_told_to_wait() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client(&["--answer", "later"]).await;
     let before = epoch_millis();
     for _ in 0..2 {
         let told = asked(&mut client, json!({ "path": "screens/error.png" })).await;
@@ -109,7 +111,7 @@ async fn a_request_is_written_down_and_codex_told_to_wait() {
             "{words}"
         );
     }
-    let queue = stage.queue();
+    let queue = fixture.queue();
     let lines: Vec<&str> = queue.split_inclusive('\n').collect();
     assert_eq!(lines.len(), 2);
     for line in lines {
@@ -128,15 +130,15 @@ fn epoch_millis() -> u64 {
 }
 
 #[tokio::test]
-async fn whatever_is_no_picture_of_the_repository_is_refused() {
-    let stage = Stage::new();
-    let work = stage.home.work();
+async fn file_that_is_no_picture_of_the_repository_is_refused() {
+    let fixture = Fixture::new();
+    let work = fixture.home.work();
     symlink("/etc/passwd", work.join("passwd.png")).unwrap();
     fs::write(work.join("words.png"), "words").unwrap();
     let directory = work.display();
     let missing = format!("file does not exist: ./nothing.png, counted from {directory} on");
     for answer in ["picture", "later"] {
-        let mut client = stage.client(&["--answer", answer]).await;
+        let mut client = fixture.client(&["--answer", answer]).await;
         for (arguments, why) in [
             (json!({ "path": "" }), "path must be a non-empty string"),
             (json!({ "path": 7 }), "path must be a non-empty string"),
@@ -176,17 +178,17 @@ async fn whatever_is_no_picture_of_the_repository_is_refused() {
         let id = client.request_tool("another", json!({}));
         let error = client.error(&id).await;
         assert_eq!(error["code"], -32602, "{error}");
-        // It goes on all the same.
+        // The server still answers.
         asked(&mut client, json!({ "path": "screens/error.png" })).await;
         assert!(client.finish().await.success());
     }
-    assert_eq!(stage.queue().lines().count(), 1);
+    assert_eq!(fixture.queue().lines().count(), 1);
 }
 
 #[tokio::test]
-async fn pictures_are_bounded_and_so_is_the_bound() {
-    let stage = Stage::new();
-    let mut client = stage
+async fn picture_size_is_bounded_and_the_bound_too() {
+    let fixture = Fixture::new();
+    let mut client = fixture
         .client(&["--answer", "picture", "--max-image-bytes", "10"])
         .await;
     let told = refused(&mut client, json!({ "path": "screens/error.png" })).await;
@@ -198,7 +200,7 @@ async fn pictures_are_bounded_and_so_is_the_bound() {
     assert!(client.finish().await.success());
     let launch = Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
         .args(["eyes-mcp", "--max-image-bytes", "100000001"])
-        .envs(stage.home.env());
+        .envs(fixture.home.env());
     let mut wrong = McpClient::start(&launch);
     assert_eq!(wrong.exited().await.code(), Some(2));
 }

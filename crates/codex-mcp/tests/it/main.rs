@@ -1,4 +1,4 @@
-//! The program as its users meet it: real processes, real Codex.
+//! Integration tests of the program: real processes, real Codex.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -27,7 +27,7 @@ mod runs;
 mod stored;
 mod terminal;
 
-/// Has the user trust a directory with the files that it has now.
+/// Marks a directory as trusted by the user, with its current files.
 fn trust(home: &testkit::Home, directory: &std::path::Path) {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
         .arg("trust")
@@ -39,7 +39,7 @@ fn trust(home: &testkit::Home, directory: &std::path::Path) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Makes a test of each release out of `async fn name(release: &str)`.
+/// Defines a test for each release from `async fn name(release: &str)`.
 macro_rules! on_each_release {
     ($($name:ident),* $(,)?) => {
         mod on_0_104_0 { $(#[tokio::test] async fn $name() { super::$name("0.104.0").await; })* }

@@ -1,6 +1,6 @@
-//! Small pictures, as any program writes them.
+//! Small PNG pictures.
 
-/// A PNG of 2 by 2 pixels with this text in it, as any program writes one.
+/// A PNG of 2 by 2 pixels with a text chunk.
 pub(crate) fn png(text: &str) -> Vec<u8> {
     let mut png = b"\x89PNG\r\n\x1a\n".to_vec();
     chunk(&mut png, b"IHDR", &[0, 0, 0, 2, 0, 0, 0, 2, 8, 0, 0, 0, 0]);
@@ -24,7 +24,7 @@ fn chunk(png: &mut Vec<u8>, kind: &[u8; 4], data: &[u8]) {
     png.extend(crc(&checked).to_be_bytes());
 }
 
-/// As PNG has it, 5.5.
+/// CRC of a chunk, PNG 5.5.
 fn crc(bytes: &[u8]) -> u32 {
     let step = |sum: u32, byte: &u8| {
         (0..8).fold(sum ^ u32::from(*byte), |sum, _| match sum & 1 {
@@ -35,7 +35,7 @@ fn crc(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, step)
 }
 
-/// As RFC 1950 has it, 8.2.
+/// Adler-32, RFC 1950, 8.2.
 fn adler(bytes: &[u8]) -> u32 {
     let step = |(a, b): (u32, u32), byte: &u8| {
         let a = (a + u32::from(*byte)) % 65_521;
@@ -45,14 +45,14 @@ fn adler(bytes: &[u8]) -> u32 {
     b << 16 | a
 }
 
-/// A PNG that says that it has so many pixels, and has four.
+/// A PNG that declares this size but holds four pixels.
 pub(crate) fn declared(width: u32, height: u32) -> Vec<u8> {
     let png = png("declared");
     let mut declared = png[..8].to_vec();
     let size = [width.to_be_bytes(), height.to_be_bytes()].concat();
     let rest = &[8, 0, 0, 0, 0];
     chunk(&mut declared, b"IHDR", &[&size, rest.as_slice()].concat());
-    // Behind the signature and the header.
+    // The rest, after the signature and the header.
     declared.extend(&png[8 + 25..]);
     declared
 }

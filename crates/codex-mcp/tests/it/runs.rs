@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use codex_engine::binary::Source;
-use codex_engine::logic::session::Patience;
+use codex_engine::logic::session::Timeouts;
 use codex_engine::logic::work::FailureClass;
 use codex_engine::{Engine, Launch, Options};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
-use job_queue::call::{KeepStream, News, Outcome, Request, run};
-use supervise::spawn::guards_are;
+use job_queue::call::{CallOutcome, CallRequest, CallUpdate, KeepStream, run};
+use supervise::spawn::set_guard_executable;
 use testkit::Home;
 use tokio_util::sync::CancellationToken;
 
@@ -18,14 +18,14 @@ const LONG: Duration = Duration::from_secs(120);
 
 /// An engine for the Codex at this path.
 pub(crate) fn engine_of(home: &Home, codex: PathBuf) -> Engine {
-    guards_are(Path::new(env!("CARGO_BIN_EXE_codex-mcp")));
+    set_guard_executable(Path::new(env!("CARGO_BIN_EXE_codex-mcp")));
     let options = Options {
         launch: Launch {
             codex: Some((codex, Source::FlagOrVariable)),
             line_limit: DEFAULT_LINE_LIMIT,
         },
         codex_home: home.codex_home(),
-        patience: Patience {
+        timeouts: Timeouts {
             approval: LONG,
             stall: LONG,
         },
@@ -33,8 +33,8 @@ pub(crate) fn engine_of(home: &Home, codex: PathBuf) -> Engine {
     Engine::new(options).with_env(home.env())
 }
 
-pub(crate) fn request(home: &Home, prompt: &str) -> Request {
-    Request {
+pub(crate) fn request(home: &Home, prompt: &str) -> CallRequest {
+    CallRequest {
         codex_home: home.codex_home(),
         env: home.env(),
         prompt: prompt.to_owned(),
@@ -55,18 +55,18 @@ pub(crate) fn request(home: &Home, prompt: &str) -> Request {
     }
 }
 
-/// Has it done, and holds the program to its promise that nothing is left of it.
-pub(crate) async fn outcome_of(home: &Home, engine: &Engine, request: &Request) -> Outcome {
+/// Executes a request, and checks that no process is left of it.
+pub(crate) async fn outcome_of(home: &Home, engine: &Engine, request: &CallRequest) -> CallOutcome {
     outcome_with(home, engine, request, |_| (), CancellationToken::new()).await
 }
 
 pub(crate) async fn outcome_with(
     home: &Home,
     engine: &Engine,
-    request: &Request,
-    on_news: impl FnMut(News<'_>),
+    request: &CallRequest,
+    on_news: impl FnMut(CallUpdate<'_>),
     cancel: CancellationToken,
-) -> Outcome {
+) -> CallOutcome {
     let outcome = run(engine, request, on_news, cancel).await;
     let processes = home.processes();
     let left = processes.iter().find(|one| one.command.contains("sleep"));
@@ -75,14 +75,14 @@ pub(crate) async fn outcome_with(
 }
 
 #[track_caller]
-pub(crate) fn assert_said(outcome: &Outcome, message: &str) {
+pub(crate) fn assert_said(outcome: &CallOutcome, message: &str) {
     assert_eq!(outcome.failure, None, "{outcome:#?}");
     let said = outcome.digest.message.as_deref();
     assert_eq!(said, Some(message), "{outcome:#?}");
 }
 
 #[track_caller]
-pub(crate) fn assert_failed(outcome: &Outcome, class: FailureClass) -> String {
+pub(crate) fn assert_failed(outcome: &CallOutcome, class: FailureClass) -> String {
     let failure = outcome.failure.as_ref().unwrap();
     assert_eq!(failure.class, class, "{outcome:#?}");
     failure.message.clone()

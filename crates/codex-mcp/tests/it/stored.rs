@@ -1,4 +1,4 @@
-//! What servers have written down, as the verbs show it.
+//! The records of servers, as the verbs show them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use agent_team::Claim;
 use agent_team::logic::ThreadName;
-use agent_team::logic::registry::{Change, Entry, News, TurnState};
+use agent_team::logic::registry::{Change, Entry, ThreadUpdate, TurnState};
 use agent_team::registry::{Mode, Registry};
 use agent_team::summary::Summaries;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use testkit::Home;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Runs the program in the home, and nowhere else.
+/// Runs the program in the home.
 fn run(home: &Home, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
         .args(args)
@@ -28,22 +28,22 @@ fn run(home: &Home, args: &[&str]) -> Output {
         .unwrap()
 }
 
-struct Said {
+struct CommandOutput {
     code: i32,
     stdout: String,
     stderr: String,
 }
 
-fn say(home: &Home, args: &[&str]) -> Said {
+fn say(home: &Home, args: &[&str]) -> CommandOutput {
     let output = run(home, args);
-    Said {
+    CommandOutput {
         code: output.status.code().unwrap(),
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
     }
 }
 
-/// The names of the threads in what `threads --json` says.
+/// The names of the threads in the output of `threads --json`.
 fn threads(home: &Home, args: &[&str]) -> Vec<String> {
     let said = say(home, &[&["threads", "--json"], args].concat());
     assert_eq!(said.code, 0, "{}", said.stderr);
@@ -53,7 +53,7 @@ fn threads(home: &Home, args: &[&str]) -> Vec<String> {
     all.iter().map(name).collect()
 }
 
-/// Writes a thread down, with a summary.
+/// Records a thread with a summary.
 fn keep(home: &Home, identity: &str, thread: &str, days: u32, status: &str) {
     let at = SystemTime::now() - DAY * days;
     let at = humantime(at);
@@ -81,7 +81,7 @@ fn directory(home: &Home, identity: &str) -> PathBuf {
 }
 
 #[test]
-fn without_threads_there_is_a_word_of_how_to_get_some() {
+fn empty_thread_list_says_how_to_get_threads() {
     let home = Home::new("");
     let said = say(&home, &["threads"]);
     assert_eq!((said.code, said.stderr.as_str()), (0, ""));
@@ -93,7 +93,7 @@ fn without_threads_there_is_a_word_of_how_to_get_some() {
 }
 
 #[test]
-fn threads_of_all_identities_are_listed_and_can_be_chosen() {
+fn threads_of_all_identities_are_listed_and_filtered() {
     let home = Home::new("");
     keep(&home, "codex", "one", 3, "ended");
     keep(&home, "codex", "two", 1, "active");
@@ -102,13 +102,13 @@ fn threads_of_all_identities_are_listed_and_can_be_chosen() {
     assert_eq!(threads(&home, &["--identity", "arch"]), ["three"]);
     assert_eq!(threads(&home, &["--identity", "nobody"]), [""; 0]);
     assert_eq!(threads(&home, &["--repo", "other"]), [""; 0]);
-    // No server has it.
+    // No server holds the thread.
     assert_eq!(threads(&home, &["--status", "active"]), [""; 0]);
     assert_eq!(
         threads(&home, &["--status", "interrupted"]),
         ["two", "three"]
     );
-    // As the table has it, in which all three have ended.
+    // As in the table, all three have ended.
     assert_eq!(
         threads(&home, &["--status", "ended"]),
         ["two", "three", "one"]
@@ -134,7 +134,7 @@ fn threads_of_all_identities_are_listed_and_can_be_chosen() {
 }
 
 #[test]
-fn old_threads_are_removed_and_said() {
+fn old_threads_are_removed_and_listed() {
     let home = Home::new("");
     keep(&home, "codex", "new", 29, "ended");
     keep(&home, "codex", "old", 31, "ended");
@@ -166,7 +166,7 @@ fn old_threads_are_removed_and_said() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_and_the_rest_listed() {
+fn unreadable_registry_is_reported_and_the_rest_listed() {
     let home = Home::new("");
     keep(&home, "codex", "one", 3, "ended");
     let broken = directory(&home, "broken");
@@ -183,7 +183,7 @@ fn what_cannot_be_read_is_told_and_the_rest_listed() {
 }
 
 #[test]
-fn a_summary_is_printed_or_there_is_a_word_of_what_to_do() {
+fn summary_is_printed_or_its_absence_explained() {
     let home = Home::new("");
     keep(&home, "codex", "one", 3, "ended");
     let said = say(&home, &["summary", "one"]);
@@ -205,7 +205,7 @@ fn a_summary_is_printed_or_there_is_a_word_of_what_to_do() {
 }
 
 #[test]
-fn summary_is_found_by_the_beginning_of_an_id() {
+fn summary_is_found_by_id_prefix() {
     let home = Home::new("");
     keep(&home, "codex", "0199a213-one", 3, "ended");
     keep(&home, "arch", "0199a213-two", 2, "ended");
@@ -232,19 +232,19 @@ fn last_turn_and_prompt_of_a_thread_are_shown() {
     keep(&home, "codex", "one", 3, "active");
     let identity = "codex".parse().unwrap();
     let mut registry = Registry::open(&home.atm_home(), &identity, Mode::Document).unwrap();
-    let news = News {
+    let update = ThreadUpdate {
         turns: 1,
         prompt: Some("Fix the failing test".to_owned()),
-        ..News::default()
+        ..ThreadUpdate::default()
     };
     let thread_id: ThreadName = "one".parse().unwrap();
     let touched = Change::Touch {
         thread_id: thread_id.clone(),
         at: SystemTime::now(),
-        news: Box::new(news),
+        update: Box::new(update),
     };
     registry.apply(&touched).unwrap();
-    // No server has it, so nobody works on the turn.
+    // No server holds the thread, so its turn is not running.
     let row = |home: &Home| {
         say(home, &["threads"])
             .stdout
@@ -281,7 +281,7 @@ fn last_turn_and_prompt_of_a_thread_are_shown() {
 }
 
 #[test]
-fn a_wrong_command_line_says_what_is_right() {
+fn wrong_command_line_suggests_the_right_one() {
     let home = Home::new("");
     for (args, words) in [
         (&["threads", "--older-than", "1d"][..], "--prune"),
@@ -301,7 +301,7 @@ fn a_wrong_command_line_says_what_is_right() {
 }
 
 #[test]
-fn without_a_home_directory_that_is_said() {
+fn missing_home_directory_is_reported() {
     let home = Home::new("");
     let output = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
         .arg("threads")
@@ -317,9 +317,9 @@ fn without_a_home_directory_that_is_said() {
     );
 }
 
-/// In bash itself, what is offered after a verb and after a flag.
+/// Checks in bash itself what is completed after a verb and after a flag.
 #[test]
-fn bash_completes_what_comes_after_a_verb() {
+fn bash_completes_arguments_of_a_verb() {
     let home = Home::new("");
     let script = home.home().join("codex-mcp.bash");
     fs::write(&script, say(&home, &["completions", "bash"]).stdout).unwrap();
@@ -355,7 +355,7 @@ fn bash_completes_what_comes_after_a_verb() {
 }
 
 #[test]
-fn completions_and_manuals_know_each_verb_but_the_hidden_one() {
+fn completions_and_manuals_list_every_visible_verb() {
     let home = Home::new("");
     let mut lengths = BTreeSet::new();
     for args in [
@@ -402,9 +402,9 @@ fn completions_and_manuals_know_each_verb_but_the_hidden_one() {
     }
 }
 
-/// More than a pipe holds, to a reader that is gone.
+/// Writes more than a pipe holds, to a closed pipe.
 #[test]
-fn a_reader_that_has_read_enough_is_no_failure() {
+fn closed_stdout_is_no_failure() {
     let home = Home::new("");
     for number in 0..200 {
         keep(&home, "codex", &format!("thread-{number}"), 1, "ended");

@@ -1,4 +1,4 @@
-//! A program that is run in a terminal of its own.
+//! Programs that run in a terminal of their own.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use nix::pty::openpty;
 use tokio::process::{Child, Command};
 use tokio::task::spawn_blocking;
 
-/// A program whose streams are a terminal, and what it has shown there.
+/// A program whose streams are a terminal, and its output there.
 pub(crate) struct Terminal {
     child: Child,
     screen: File,
@@ -35,8 +35,7 @@ impl Terminal {
         }
     }
 
-    /// Reads until this was shown; on a thread of its own, as the model answers on this
-    /// one.
+    /// Reads until this text was shown; on a thread of its own, as the model answers on this one.
     pub(crate) async fn shows(mut self, words: &'static str) -> Self {
         let read = move || {
             while !self.seen.contains(words) {
@@ -51,7 +50,7 @@ impl Terminal {
         self.screen.write_all(line.as_bytes()).unwrap();
     }
 
-    /// All that was shown, and the exit code.
+    /// The whole output, and the exit code.
     pub(crate) async fn ends(mut self) -> (String, Option<i32>) {
         let read = move || {
             while self.read() {}
@@ -63,7 +62,7 @@ impl Terminal {
 
     fn read(&mut self) -> bool {
         let mut bytes = [0; 4096];
-        // Linux answers EIO when nobody has the other end any more.
+        // Linux returns EIO once the other end is closed.
         let length = self.screen.read(&mut bytes).unwrap_or(0);
         self.seen
             .push_str(&String::from_utf8_lossy(&bytes[..length]));

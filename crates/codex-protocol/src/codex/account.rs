@@ -1,10 +1,10 @@
-//! Whether Codex can use its model provider.
+//! The login with which Codex uses its model provider: `account/read`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Parameters of `account/read`: Codex's own defaults, with which it asks nobody. Those of
-/// `account/rateLimits/read`, too.
+/// Parameters of `account/read` and `account/rateLimits/read`: Codex's defaults, with
+/// which `account/read` makes no request.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct AccountReadParams {}
 
@@ -12,10 +12,10 @@ pub struct AccountReadParams {}
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AccountReadResponse {
-    /// Who is logged in, or with what: an account at OpenAI or an API key.
+    /// The account at OpenAI or the API key in use.
     #[serde(default)]
     pub account: Option<Map<String, Value>>,
-    /// Whether the provider that the configuration selects wants a login at OpenAI.
+    /// Whether the configured provider requires a login at OpenAI.
     #[serde(default)]
     pub requires_openai_auth: bool,
 }

@@ -1,4 +1,4 @@
-//! What Codex asks.
+//! Requests of the app-server that wait for a decision of the user.
 
 use std::borrow::Cow;
 
@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 use super::{FileChange, Release};
 
-/// Something that Codex asks and waits for. A question left unanswered hangs
-/// its turn for ever.
+/// A question of Codex's that its turn waits for. An unanswered question blocks its turn
+/// for ever.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Ask {
@@ -19,13 +19,13 @@ pub enum Ask {
     FileChange(FileChangeApproval),
     /// May Codex have these permissions?
     Permissions(PermissionsApproval),
-    /// A tool of an MCP server: may it be called, or a form that it shows.
+    /// May this tool of an MCP server be called? Or a form of an MCP server.
     McpElicitation(McpElicitation),
     /// Questions of the model to the user.
     UserInput(UserInputRequest),
-    /// May this command run? As clients of the first protocol are asked.
+    /// May this command run? In the form of the first protocol.
     LegacyCommand(LegacyCommandApproval),
-    /// May these files be changed? As clients of the first protocol are asked.
+    /// May these files be changed? In the form of the first protocol.
     LegacyPatch(LegacyPatchApproval),
 }
 
@@ -39,13 +39,13 @@ pub struct CommandApproval {
     /// The command line, quoted for a shell.
     #[serde(default)]
     pub command: Option<String>,
-    /// Where it would run.
+    /// The directory in which it would run.
     #[serde(default)]
     pub cwd: Option<String>,
-    /// Why Codex wants it.
+    /// The reason that Codex gives.
     #[serde(default)]
     pub reason: Option<String>,
-    /// What Codex takes the command to do.
+    /// The actions that Codex recognises in the command.
     #[serde(default)]
     pub command_actions: Option<Vec<Map<String, Value>>>,
     /// The rule that `acceptWithExecpolicyAmendment` would add.
@@ -54,16 +54,16 @@ pub struct CommandApproval {
     /// The decisions that Codex offers. It honours `decline` besides.
     #[serde(default)]
     pub available_decisions: Option<Vec<Value>>,
-    /// Tells several questions about one step apart.
+    /// Distinguishes several questions about one step.
     #[serde(default)]
     pub approval_id: Option<String>,
     /// The rules that `applyNetworkPolicyAmendment` could add.
     #[serde(default)]
     pub proposed_network_policy_amendments: Option<Vec<Value>>,
-    /// What the command would be allowed besides.
+    /// Further permissions that the command would get.
     #[serde(default)]
     pub additional_permissions: Option<Value>,
-    /// The host that the command wants to talk to.
+    /// The host to which the command wants to connect.
     #[serde(default)]
     pub network_approval_context: Option<Value>,
     /// `command`, `writeStdin` (input for a command that runs already) or `humanCommand`.
@@ -82,14 +82,13 @@ pub struct FileChangeApproval {
     /// The step that waits.
     #[serde(default)]
     pub item_id: String,
-    /// Why Codex wants it.
+    /// The reason that Codex gives.
     #[serde(default)]
     pub reason: Option<String>,
     /// A directory that would become writable for the rest of the thread.
     #[serde(default)]
     pub grant_root: Option<String>,
-    /// What would be changed. Codex tells it with the step, not with the
-    /// question.
+    /// The changes. Codex sends them with the step, not with the question.
     #[serde(default)]
     pub changes: Vec<FileChange>,
 }
@@ -101,13 +100,13 @@ pub struct PermissionsApproval {
     /// The step that waits.
     #[serde(default)]
     pub item_id: String,
-    /// Why Codex wants it.
+    /// The reason that Codex gives.
     #[serde(default)]
     pub reason: Option<String>,
-    /// What it wants: file system and network.
+    /// The permissions requested: file system and network.
     #[serde(default)]
     pub permissions: Value,
-    /// Where the turn works: relative paths count from there.
+    /// The working directory of the turn, from which relative paths are resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// The environment that the permissions are for, if it is not this machine.
@@ -122,7 +121,7 @@ pub struct McpElicitation {
     /// The MCP server that asks, or whose tool is to be called.
     #[serde(default)]
     pub server_name: String,
-    /// The question.
+    /// The question's text.
     #[serde(default)]
     pub message: String,
     /// The form to fill in, if any.
@@ -172,31 +171,31 @@ pub struct UserInputRequest {
 /// A question of the model to the user.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Question {
-    /// The key of its answer.
+    /// The key of the answer.
     pub id: String,
-    /// A word or two.
+    /// A heading of a word or two.
     #[serde(default)]
     pub header: String,
-    /// The question.
+    /// The question's text.
     #[serde(default)]
     pub question: String,
     /// Answers to choose from.
     #[serde(default)]
     pub options: Option<Vec<QuestionOption>>,
-    /// Whether an answer of one's own will do as well.
+    /// Whether a free-form answer is possible too.
     #[serde(default, rename = "isOther")]
     pub is_other: bool,
-    /// Whether the answer is not to be shown.
+    /// Whether the answer must not be displayed.
     #[serde(default, rename = "isSecret")]
     pub is_secret: bool,
 }
 
-/// An answer to choose.
+/// An answer to choose from.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct QuestionOption {
     /// The answer.
     pub label: String,
-    /// What it means.
+    /// The meaning of the answer.
     #[serde(default)]
     pub description: String,
 }
@@ -211,13 +210,13 @@ pub struct LegacyCommandApproval {
     /// The program and its arguments.
     #[serde(default)]
     pub command: Vec<String>,
-    /// Where it would run.
+    /// The directory in which it would run.
     #[serde(default)]
     pub cwd: Option<String>,
-    /// Why Codex wants it.
+    /// The reason that Codex gives.
     #[serde(default)]
     pub reason: Option<String>,
-    /// How to say no.
+    /// The form of a refusal.
     #[serde(skip)]
     pub refusal: LegacyRefusal,
 }
@@ -229,21 +228,21 @@ pub struct LegacyPatchApproval {
     /// The step that waits.
     #[serde(default)]
     pub call_id: String,
-    /// What would be changed, by path.
+    /// The changes, by path.
     #[serde(default)]
     pub file_changes: Map<String, Value>,
-    /// Why Codex wants it.
+    /// The reason that Codex gives.
     #[serde(default)]
     pub reason: Option<String>,
     /// A directory that would become writable for the rest of the thread.
     #[serde(default)]
     pub grant_root: Option<String>,
-    /// How to say no.
+    /// The form of a refusal.
     #[serde(skip)]
     pub refusal: LegacyRefusal,
 }
 
-/// How Codex wants to read the no to a question of the first protocol.
+/// The form of the refusal of a question of the first protocol.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LegacyRefusal {
     /// `"denied"`: up to 0.144.
@@ -254,7 +253,7 @@ pub enum LegacyRefusal {
 }
 
 impl LegacyRefusal {
-    /// What a release wants; one whose version isn't known counts as new.
+    /// The form for a version of Codex. An unknown version counts as new.
     #[must_use]
     pub fn of(version: Option<&str>) -> Self {
         match version.and_then(Release::parse) {
@@ -272,7 +271,7 @@ struct OfThread<'a> {
 }
 
 impl Ask {
-    /// Sets how the release of Codex that asks wants to read a no.
+    /// Sets the form of the refusal for the release of Codex that asks.
     pub fn set_legacy_refusal(&mut self, wanted: LegacyRefusal) {
         match self {
             Self::LegacyCommand(asked) => asked.refusal = wanted,
@@ -281,12 +280,12 @@ impl Ask {
         }
     }
 
-    /// Reads a request of the app-server and the thread that it is about.
-    /// `Ok(None)` for a method that codex-mcp can't answer.
+    /// Reads a request of the app-server, and the thread that it is about. `Ok(None)` for
+    /// a method that codex-mcp cannot answer.
     ///
     /// # Errors
     ///
-    /// When the parameters of a known method don't have its shape.
+    /// If the parameters of a known method do not have its shape.
     pub fn read<'a>(
         method: &str,
         params: &'a RawValue,
@@ -312,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_no_of_the_first_protocol_changed_with_0_145() {
+    fn legacy_refusal_is_an_object_from_0_145_on() {
         for (version, refusal) in [
             (Some("0.104.0"), LegacyRefusal::Word),
             (Some("0.144.9"), LegacyRefusal::Word),
@@ -326,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_protocol_names_the_thread_a_conversation() {
+    fn legacy_request_names_its_thread_by_conversation_id() {
         let params = RawValue::from_string(
             r#"{"conversationId":"t","callId":"c","command":["ls"],"cwd":"/","parsedCmd":[]}"#
                 .into(),

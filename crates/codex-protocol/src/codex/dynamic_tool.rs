@@ -1,7 +1,7 @@
-//! Tools of the client's that a thread is given, and calls of them.
+//! The client's tools for a thread, and calls of them.
 //!
-//! Codex keeps the tools with the thread: they are there again when it is resumed or
-//! forked, and can't be changed (0.104.0 to 0.169.0).
+//! Codex stores the tools with the thread: a resumed or forked thread has them again, and
+//! they cannot be changed (0.104.0 to 0.169.0).
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use crate::json_values;
 pub struct DynamicTool {
     /// Its name: letters, digits, `_` and `-`.
     pub name: String,
-    /// What it is for, as the model is told.
+    /// Its description for the model.
     pub description: String,
     /// The JSON schema of its arguments. The model sees less of it (no `default`, no
     /// limits), and Codex checks no arguments.
@@ -28,9 +28,9 @@ pub struct DynamicTool {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolCall {
-    /// The thread in which the model calls it: also that of a sub-agent.
+    /// The thread in which the model calls it, possibly that of a sub-agent.
     pub thread_id: String,
-    /// The name of the call, and of its step where Codex tells of one (from 0.106 on).
+    /// The ID of the call, and of its step if Codex reports one (from 0.106 on).
     #[serde(default)]
     pub call_id: String,
     /// The name of the tool.
@@ -78,7 +78,7 @@ impl ToolCall {
 pub struct ToolAnswer {
     /// Whether the call has succeeded.
     pub success: bool,
-    /// What the model is shown.
+    /// The content for the model.
     pub content_items: Vec<ToolContent>,
 }
 
@@ -90,14 +90,14 @@ pub struct ToolAnswer {
     rename_all_fields = "camelCase"
 )]
 pub enum ToolContent {
-    /// Words. Codex passes on some 12,000 characters of an answer.
+    /// Text. Codex passes on about 12,000 characters of an answer.
     InputText {
-        /// The words.
+        /// The text.
         text: String,
     },
     /// A picture.
     InputImage {
-        /// It as a data URL.
+        /// The picture as a data URL.
         image_url: String,
     },
 }
@@ -114,7 +114,7 @@ impl fmt::Debug for ToolContent {
 }
 
 impl ToolAnswer {
-    /// The answer to a call that could not be done: the model reads why.
+    /// The answer to a call that failed, with the reason for the model.
     #[must_use]
     pub fn refusal(why: impl Into<String>) -> Self {
         Self {
@@ -132,7 +132,7 @@ impl ToolAnswer {
         }
     }
 
-    /// The first words of the answer.
+    /// The first text of the answer.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         self.content_items.iter().find_map(|content| match content {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn call_is_read_whatever_else_it_has() {
+    fn tool_call_with_unknown_fields_is_read() {
         let params = r#"{"threadId":"t","turnId":"u","callId":"c","namespace":null,"tool":"x",
             "arguments":{"a":1},"more":[]}"#;
         let call = ToolCall::read(&RawValue::from_string(params.to_owned()).unwrap()).unwrap();

@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A step of a turn, as far as codex-mcp tells it on.
+/// A step of a turn, with the fields that codex-mcp uses.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum Item {
-    /// Codex says something.
+    /// A message of Codex.
     AgentMessage {
-        /// Its name.
+        /// Its ID.
         id: String,
         /// The whole text, when completed.
         #[serde(default)]
@@ -17,37 +17,37 @@ pub enum Item {
     /// Codex runs a command.
     #[serde(rename_all = "camelCase")]
     CommandExecution {
-        /// Its name.
+        /// Its ID.
         #[serde(default)]
         id: String,
         /// The command line.
         #[serde(default)]
         command: String,
-        /// How far it has come.
+        /// Its status.
         #[serde(default)]
         status: StepStatus,
         /// Its exit code, once it has one.
         #[serde(default)]
         exit_code: Option<i32>,
-        /// What it wrote to stdout and stderr, when it has ended.
+        /// Its output to stdout and stderr, when it has ended.
         #[serde(default)]
         aggregated_output: Option<String>,
     },
     /// Codex changes files.
     FileChange {
-        /// Its name.
+        /// Its ID.
         #[serde(default)]
         id: String,
-        /// Which ones.
+        /// The changes.
         #[serde(default)]
         changes: Vec<FileChange>,
-        /// How far it has come.
+        /// Its status.
         #[serde(default)]
         status: StepStatus,
     },
     /// Codex calls a tool of an MCP server.
     McpToolCall {
-        /// Its name.
+        /// Its ID.
         #[serde(default)]
         id: String,
         /// The server.
@@ -56,47 +56,47 @@ pub enum Item {
         /// The tool.
         #[serde(default)]
         tool: String,
-        /// How far it has come.
+        /// Its status.
         #[serde(default)]
         status: StepStatus,
-        /// What went wrong.
+        /// The error of a failed call.
         #[serde(default)]
         error: Option<StepError>,
     },
     /// Codex calls a tool of the client's.
     #[serde(rename_all = "camelCase")]
     DynamicToolCall {
-        /// Its name.
+        /// Its ID.
         #[serde(default)]
         id: String,
         /// The tool.
         #[serde(default)]
         tool: String,
-        /// How far it has come.
+        /// Its status.
         #[serde(default)]
         status: StepStatus,
-        /// What the client has answered.
+        /// The client's answer.
         #[serde(default)]
         content_items: Option<Vec<ToolText>>,
     },
     /// Codex searches the web.
     WebSearch {
-        /// Its name.
+        /// Its ID.
         #[serde(default)]
         id: String,
-        /// For what.
+        /// The query.
         #[serde(default)]
         query: String,
     },
-    /// Codex has to do with other agents, which it may have begun itself.
+    /// Codex works with other agents, which it may have started.
     CollabAgentToolCall {
         /// Their threads.
         #[serde(default, rename = "receiverThreadIds")]
         children: Vec<String>,
     },
-    /// Codex thinks.
+    /// Codex's reasoning.
     Reasoning,
-    /// What the user has said.
+    /// A message of the user.
     UserMessage,
     /// Anything else.
     #[serde(other)]
@@ -107,30 +107,30 @@ pub enum Item {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StepStatus {
-    /// It is done.
+    /// It completed.
     Completed,
-    /// It went wrong.
+    /// It failed.
     Failed,
-    /// It was not allowed.
+    /// It was not allowed to run.
     Declined,
-    /// It is under way, or a value of a newer Codex.
+    /// It is running, or has a status of a newer Codex.
     #[default]
     #[serde(other)]
     InProgress,
 }
 
-/// Why a step went wrong.
+/// Why a step failed.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct StepError {
-    /// In words.
+    /// The message.
     #[serde(default)]
     pub message: String,
 }
 
-/// A part of the answer to a call: its words, if it has some.
+/// A part of the answer to a call, with its text if it has one.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct ToolText {
-    /// The words.
+    /// The text.
     #[serde(default)]
     pub text: Option<String>,
 }
@@ -138,10 +138,10 @@ pub struct ToolText {
 /// A file that Codex changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChange {
-    /// Where it is.
+    /// Its path.
     #[serde(default)]
     pub path: String,
-    /// What becomes of it.
+    /// The kind of change.
     #[serde(default)]
     pub kind: FileChangeKind,
     /// The new contents of a file that is added, the old ones of a file that is
@@ -150,17 +150,17 @@ pub struct FileChange {
     pub diff: String,
 }
 
-/// What becomes of a file.
+/// The kind of change of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum FileChangeKind {
-    /// It is new.
+    /// The file is added.
     Add,
-    /// It goes.
+    /// The file is deleted.
     Delete,
-    /// It changes.
+    /// The file is changed or moved.
     Update {
-        /// Its new name, if it gets one.
+        /// Its new path, if it is moved.
         #[serde(default)]
         move_path: Option<String>,
     },

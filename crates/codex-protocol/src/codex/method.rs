@@ -1,23 +1,23 @@
-//! What we ask of the app-server.
+//! The requests that codex-mcp makes to the app-server.
 
 use std::fmt;
 
-/// A request that codex-mcp makes of the app-server.
+/// The method of a request to the app-server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// Introduces the client; once per connection, before all else.
     Initialize,
     /// Begins a thread.
     ThreadStart,
-    /// Takes up a thread again from its rollout.
+    /// Resumes a thread from its rollout.
     ThreadResume,
-    /// Begins a thread that goes on from where another one stands.
+    /// Begins a thread that continues from the current state of another one.
     ThreadFork,
-    /// Lets go of a thread, which Codex may unload then; 0.104.0 does not know it.
+    /// Unsubscribes from a thread, which Codex may then unload; 0.104.0 does not know it.
     ThreadUnsubscribe,
-    /// Put a thread away, and unload it.
+    /// Archives and unloads a thread.
     ThreadArchive,
-    /// Bring one back that was put away.
+    /// Restores an archived thread.
     ThreadUnarchive,
     /// Gives a thread its next prompt.
     TurnStart,
@@ -33,15 +33,15 @@ pub enum Method {
     BackgroundTerminalsList,
     /// Ends one of them; 0.104.0 does not know it.
     BackgroundTerminalsTerminate,
-    /// Tells whether there is a login, and whether one is needed.
+    /// Reads the account, and whether a login is required.
     AccountRead,
-    /// Tells how much of the account's limits is used. Codex asks its backend, and older
-    /// releases answer nothing else until that has answered.
+    /// Reads how much of the account's limits is used. Codex asks its backend; older
+    /// releases answer no other request until the backend has answered.
     AccountRateLimitsRead,
 }
 
 impl Method {
-    /// The method as it stands on the wire.
+    /// The method's name on the wire.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,9 +1,9 @@
 //! The part of the Codex app-server protocol (v2) that codex-mcp uses.
 //!
-//! Source: `codex app-server generate-json-schema --out DIR` of the releases
-//! 0.104.0, 0.153.4 and 0.169.0, and what those releases send. Types that are
-//! read take unknown fields and values; types that are written leave out what
-//! is not set, so that Codex's own configuration decides.
+//! Source: `codex app-server generate-json-schema --out DIR` of the releases 0.104.0,
+//! 0.153.4 and 0.169.0, and what those releases send. Types that are read accept unknown
+//! fields and values; types that are written leave out unset fields, so that Codex's own
+//! configuration decides.
 
 mod account;
 mod ask;
@@ -30,7 +30,7 @@ pub use dynamic_tool::{BadToolCall, DynamicTool, ToolAnswer, ToolCall, ToolConte
 pub use item::{FileChange, FileChangeKind, Item, StepError, StepStatus, ToolText};
 pub use method::Method;
 pub use notification::{
-    Delta, DeltaSource, Heard, Notification, Plan, PlanStep, TokenCount, TokenUsage,
+    Delta, DeltaSource, Notification, Plan, PlanStep, ThreadNotification, TokenCount, TokenUsage,
 };
 pub use rate_limits::{Credits, RateLimits, RateWindow};
 pub use raw_item::RawItem;
@@ -41,9 +41,9 @@ pub use terminal::{
     TerminalsPage,
 };
 pub use thread::{
-    ClientInfo, InitializeCapabilities, InitializeParams, InitializeResponse, Keeping, Thread,
-    ThreadForkParams, ThreadResponse, ThreadResumeParams, ThreadSettings, ThreadStartParams,
-    ToldSandbox, WorkspaceWrite,
+    ClientInfo, InitializeCapabilities, InitializeParams, InitializeResponse, Persistence,
+    ReportedSandbox, Thread, ThreadForkParams, ThreadResponse, ThreadResumeParams, ThreadSettings,
+    ThreadStartParams, WorkspaceWrite,
 };
 pub use turn::{
     Effort, ErrorInfo, ErrorKind, ModelOptions, Personality, ReasoningSummary, SandboxPolicy,
@@ -51,7 +51,7 @@ pub use turn::{
     TurnStartParams, TurnStatus, TurnSteerParams, UserInput,
 };
 
-/// Codex's name for a conversation: a UUID, as text.
+/// The ID of a Codex thread: a UUID, as text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ThreadId(String);
@@ -64,7 +64,7 @@ pub struct ThreadId(String);
 pub struct NotAThreadId;
 
 impl ThreadId {
-    /// Takes what a caller says is a thread id.
+    /// Parses the thread ID that a caller gave.
     ///
     /// # Errors
     ///
@@ -99,7 +99,7 @@ impl std::borrow::Borrow<str> for ThreadId {
     }
 }
 
-/// Codex's name for one turn of a thread.
+/// Codex's ID of one turn of a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TurnId(pub String);

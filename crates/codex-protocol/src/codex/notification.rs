@@ -1,4 +1,4 @@
-//! What Codex tells without being asked.
+//! The notifications of the app-server.
 
 use std::borrow::Cow;
 
@@ -9,16 +9,16 @@ use crate::rpc::RequestId;
 
 use super::{Item, RawItem, Turn, TurnError};
 
-/// What a piece of text is a piece of.
+/// The kind of text that a delta belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeltaSource {
     /// A message of Codex's.
     AgentMessage,
-    /// What a command prints.
+    /// The output of a command.
     CommandOutput,
-    /// What a change of files prints.
+    /// The output of a change of files.
     FileChangeOutput,
-    /// A plan that is written as a text.
+    /// A plan that is written as text.
     Plan,
     /// Codex's thoughts.
     Reasoning,
@@ -27,7 +27,7 @@ pub enum DeltaSource {
 }
 
 impl DeltaSource {
-    /// Codex's method for it.
+    /// The method of its notification.
     #[must_use]
     pub fn method(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl DeltaSource {
     }
 }
 
-/// A piece of text of an item that Codex is at.
+/// A piece of the text of an item that is in progress.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Delta<'a> {
@@ -64,20 +64,20 @@ pub struct Delta<'a> {
     /// The turn.
     #[serde(borrow, default)]
     pub turn_id: Cow<'a, str>,
-    /// The text that is new.
+    /// The new text.
     #[serde(borrow)]
     pub delta: Cow<'a, str>,
 }
 
-/// How many tokens were used, and how many fit: `thread/tokenUsage/updated`.
+/// The tokens used, and the size of the model's context: `thread/tokenUsage/updated`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenUsage {
-    /// By the last request to the model.
+    /// The tokens of the last request to the model.
     pub last: TokenCount,
-    /// By the thread as a whole.
+    /// The tokens of the thread as a whole.
     pub total: TokenCount,
-    /// How many fit the model.
+    /// The size of the model's context, in tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_context_window: Option<i64>,
 }
@@ -86,20 +86,20 @@ pub struct TokenUsage {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TokenCount {
-    /// All.
+    /// All tokens.
     pub total_tokens: i64,
-    /// Read by the model.
+    /// Tokens read by the model.
     pub input_tokens: i64,
-    /// Of these, known from an earlier request.
+    /// Tokens read from the cache, included in the input.
     pub cached_input_tokens: i64,
-    /// Written by the model.
+    /// Tokens written by the model.
     pub output_tokens: i64,
-    /// Of these, thoughts.
+    /// Tokens of reasoning, included in the output.
     pub reasoning_output_tokens: i64,
 }
 
 impl TokenCount {
-    /// How much more this is than an earlier count.
+    /// The difference from an earlier count; no member is negative.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         let more = |now: i64, before: i64| now.saturating_sub(before).max(0);
@@ -116,10 +116,10 @@ impl TokenCount {
     }
 }
 
-/// What Codex means to do: `turn/plan/updated`.
+/// Codex's plan: `turn/plan/updated`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Why it is what it is.
+    /// The reasons for the plan or its changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explanation: Option<String>,
     /// The steps, in order.
@@ -130,13 +130,13 @@ pub struct Plan {
 /// A step of a [`Plan`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanStep {
-    /// What is to be done.
+    /// The task of the step.
     pub step: String,
     /// `pending`, `inProgress` or `completed`.
     pub status: String,
 }
 
-/// What the app-server tells without being asked, as far as codex-mcp uses it.
+/// A notification of the app-server, with the fields that codex-mcp uses.
 #[derive(Debug)]
 pub enum Notification<'a> {
     /// A turn runs now and can be interrupted.
@@ -147,42 +147,43 @@ pub enum Notification<'a> {
     ItemStarted(Item),
     /// A step has ended.
     ItemCompleted(Item),
-    /// What went to or from the model, where that was asked for.
+    /// An item sent to or by the model, if the thread was begun with
+    /// `experimentalRawEvents`.
     Raw(RawItem),
-    /// A piece of what an item says or prints.
+    /// A piece of the text of an item.
     Delta(DeltaSource, Delta<'a>),
-    /// Codex has a plan, or another one.
+    /// A new or changed plan.
     Plan(Plan),
-    /// All that the turn has changed in files so far, as a unified diff.
+    /// All changes of files by the turn so far, as a unified diff.
     Diff(Cow<'a, str>),
-    /// How many tokens were used.
+    /// The tokens used.
     TokenUsage(TokenUsage),
-    /// Something went wrong in a turn.
+    /// An error in a turn.
     Error {
-        /// What.
+        /// The error.
         error: TurnError,
-        /// Whether Codex tries again by itself; if so, the turn goes on.
+        /// Whether Codex retries by itself, in which case the turn continues.
         will_retry: bool,
     },
-    /// A question of Codex's needs no answer any more.
+    /// A question of Codex's that no longer needs an answer.
     RequestResolved(RequestId),
-    /// Codex warns of something, and goes on.
+    /// A warning; the turn continues.
     Warning(String),
-    /// Something else that is about a turn.
+    /// Another notification about a turn.
     Other,
 }
 
-/// A [`Notification`], what it is about, and how it came.
+/// A [`Notification`] with its thread, method and parameters.
 #[derive(Debug)]
-pub struct Heard<'a> {
+pub struct ThreadNotification<'a> {
     /// The thread that it is about.
     pub thread: Cow<'a, str>,
-    /// Codex's name for this kind of news.
+    /// The method.
     pub method: &'a str,
-    /// The parameters as they came.
+    /// The parameters as they were received.
     pub params: &'a RawValue,
-    /// What is known of them.
-    pub news: Notification<'a>,
+    /// The parsed parameters.
+    pub notification: Notification<'a>,
 }
 
 #[derive(Deserialize)]
@@ -245,7 +246,7 @@ struct WithWarning {
     message: String,
 }
 
-/// As 0.104.0 tells it.
+/// The form of a warning of 0.104.0.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WithOldWarning {
@@ -264,15 +265,15 @@ struct WithRequest {
     request_id: RequestId,
 }
 
-impl<'a> Heard<'a> {
+impl<'a> ThreadNotification<'a> {
     /// Reads a notification. `Ok(None)` for one that is not about a thread's turn.
     ///
     /// # Errors
     ///
-    /// When the parameters of a known method don't have its shape.
+    /// If the parameters of a known method do not have its shape.
     pub fn read(method: &'a str, params: &'a RawValue) -> Result<Option<Self>, serde_json::Error> {
         let json = params.get();
-        let news = match method {
+        let notification = match method {
             "turn/started" => {
                 Notification::TurnStarted(serde_json::from_str::<WithTurn>(json)?.turn)
             }
@@ -324,7 +325,7 @@ impl<'a> Heard<'a> {
             thread,
             method,
             params,
-            news,
+            notification,
         }))
     }
 
@@ -333,11 +334,11 @@ impl<'a> Heard<'a> {
             thread: thread.into(),
             method,
             params,
-            news: Notification::Warning(message),
+            notification: Notification::Warning(message),
         }
     }
 
-    /// What isn't known is news only if it names a thread and a turn.
+    /// An unknown method counts only if its parameters name a thread and a turn.
     fn other(method: &'a str, params: &'a RawValue) -> Option<Self> {
         let about: OfTurn<'a> = serde_json::from_str(params.get()).ok()?;
         about.turn_id?;
@@ -345,7 +346,7 @@ impl<'a> Heard<'a> {
             thread: about.thread_id?,
             method,
             params,
-            news: Notification::Other,
+            notification: Notification::Other,
         })
     }
 }
@@ -354,8 +355,8 @@ impl<'a> Heard<'a> {
 mod tests {
     use super::*;
 
-    fn read<'a>(method: &'a str, params: &'a RawValue) -> Option<Heard<'a>> {
-        Heard::read(method, params).unwrap()
+    fn read<'a>(method: &'a str, params: &'a RawValue) -> Option<ThreadNotification<'a>> {
+        ThreadNotification::read(method, params).unwrap()
     }
 
     fn raw(json: &str) -> Box<RawValue> {
@@ -363,11 +364,11 @@ mod tests {
     }
 
     #[test]
-    fn a_delta_is_borrowed_from_the_line() {
+    fn delta_is_borrowed_from_the_line() {
         let params = raw(r#"{"threadId":"t","turnId":"u","itemId":"i","delta":"x"}"#);
         let heard = read("item/agentMessage/delta", &params).unwrap();
         assert!(matches!(heard.thread, Cow::Borrowed("t")));
-        let Notification::Delta(DeltaSource::AgentMessage, delta) = heard.news else {
+        let Notification::Delta(DeltaSource::AgentMessage, delta) = heard.notification else {
             panic!("a delta");
         };
         assert!(matches!(delta.delta, Cow::Borrowed("x")));
@@ -375,16 +376,16 @@ mod tests {
     }
 
     #[test]
-    fn unknown_methods_and_items_are_taken() {
+    fn unknown_methods_and_items_are_accepted() {
         assert!(read("brand/new", &raw("[]")).is_none());
         assert!(read("brand/new", &raw(r#"{"threadId":"t","turnId":null}"#)).is_none());
         let about_a_turn = raw(r#"{"threadId":"t","turnId":"u","more":[1]}"#);
         let heard = read("brand/new", &about_a_turn).unwrap();
-        assert!(matches!(heard.news, Notification::Other));
+        assert!(matches!(heard.notification, Notification::Other));
         assert_eq!((heard.method, &*heard.thread), ("brand/new", "t"));
         let params = raw(r#"{"threadId":"t","turnId":"u","item":{"type":"hologram","id":"i"}}"#);
         assert!(matches!(
-            read("item/started", &params).unwrap().news,
+            read("item/started", &params).unwrap().notification,
             Notification::ItemStarted(Item::Other)
         ));
     }
@@ -401,18 +402,18 @@ mod tests {
             let params = raw(params);
             let heard = read(method, &params).unwrap();
             assert_eq!(heard.thread, "t");
-            assert!(matches!(heard.news, Notification::Warning(words) if words == "w"));
+            assert!(matches!(heard.notification, Notification::Warning(words) if words == "w"));
         }
         assert!(read("warning", &raw(r#"{"message":"w"}"#)).is_none());
     }
 
     #[test]
-    fn a_known_method_with_other_parameters_is_an_error() {
-        assert!(Heard::read("turn/completed", &raw(r#"{"threadId":"t"}"#)).is_err());
+    fn known_method_with_wrong_parameters_is_an_error() {
+        assert!(ThreadNotification::read("turn/completed", &raw(r#"{"threadId":"t"}"#)).is_err());
     }
 
     #[test]
-    fn every_source_of_deltas_is_known_by_its_method() {
+    fn delta_source_is_derived_from_its_method() {
         let params =
             raw(r#"{"threadId":"t","turnId":"u","itemId":"i","delta":"x","summaryIndex":0}"#);
         for method in [
@@ -423,7 +424,7 @@ mod tests {
             "item/reasoning/textDelta",
             "item/reasoning/summaryTextDelta",
         ] {
-            let news = read(method, &params).unwrap().news;
+            let news = read(method, &params).unwrap().notification;
             let Notification::Delta(source, _) = news else {
                 panic!("{method} is a delta");
             };

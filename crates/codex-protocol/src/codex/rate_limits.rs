@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-/// The most that is kept of it, in bytes.
+/// The most JSON that is kept, in bytes.
 const LIMIT: usize = 16 * 1024;
 
 /// The ID of the limit of the account as a whole. Models may have limits of their own.
@@ -14,30 +14,30 @@ const GENERAL: &str = "codex";
 /// The keys of the limits, the one over the shorter time first.
 const WINDOWS: [&str; 2] = ["primary", "secondary"];
 
-/// The key of what may be used beyond them.
+/// The key of the credits, which may be used beyond the limits.
 const CREDITS: &str = "credits";
 
-/// The state of the limits, as Codex tells it: `primary` and `secondary`, each with
+/// The state of the limits, as Codex reports it: `primary` and `secondary`, each with
 /// `usedPercent`, `windowDurationMins` and `resetsAt` (seconds since 1970), and more.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct RateLimits(Map<String, Value>);
 
-/// One of the limits.
+/// One of the limits, over a window of time.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RateWindow {
-    /// How much of it is used, in percent.
+    /// The used part of the limit, in percent.
     pub used_percent: f64,
-    /// For how long it counts, in minutes.
+    /// The length of the window, in minutes.
     #[serde(default)]
     pub window_duration_mins: Option<u64>,
-    /// When it counts anew, in seconds since 1970.
+    /// When the limit is reset, in seconds since 1970.
     #[serde(default)]
     pub resets_at: Option<u64>,
 }
 
-/// What an account may use beyond its limits.
+/// The credits that an account may use beyond its limits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Credits {
@@ -48,41 +48,42 @@ pub struct Credits {
 }
 
 impl RateLimits {
-    /// Codex's name for the news.
+    /// The method of the notification.
     pub const METHOD: &'static str = "account/rateLimits/updated";
 
     /// Reads the parameters of the notification, or the answer to the request.
     ///
     /// # Errors
     ///
-    /// When they have another shape. Of limits that are too long to be kept nothing is.
-    pub fn read(told: &RawValue) -> Result<Self, serde_json::Error> {
+    /// If they have another shape. Limits that are too long are read as none.
+    pub fn read(reported: &RawValue) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Told<'a> {
+        struct Params<'a> {
             #[serde(borrow)]
             rate_limits: &'a RawValue,
         }
-        let Told { rate_limits } = serde_json::from_str(told.get())?;
+        let Params { rate_limits } = serde_json::from_str(reported.get())?;
         match rate_limits.get().len() > LIMIT {
             true => Ok(Self::default()),
             false => Ok(Self(serde_json::from_str(rate_limits.get())?)),
         }
     }
 
-    /// Takes in newer news of Codex's, which tell no more than one answer of the model did:
-    /// credits and the plan are `null` in them, and keep their values. Both windows are `null`
-    /// after an answer that told nothing of the limits, and keep theirs, too; if one is there,
-    /// an account without the other has no such limit. News of a model's own limit are left
-    /// out, and so are windows that cannot be read, and news that would make it too long.
+    /// Merges a newer notification, which contains only what one response of the model
+    /// reported: credits and the plan are `null` in it, and keep their values. Both
+    /// windows are `null` after a response without limits, and keep their values too; if
+    /// only one is `null`, the account has no such limit. Notifications of a model's own
+    /// limit are ignored, and so are windows that cannot be read and notifications that
+    /// would exceed the size limit.
     ///
-    /// Returns whether the news told of the account's windows.
+    /// Returns whether the notification reported the account's windows.
     pub fn update(&mut self, newer: Self) -> bool {
         if !newer.is_of_the_account() {
             return false;
         }
         let has_windows = newer.windows().next().is_some();
-        let told = newer.0.into_iter().filter(|(name, value)| {
+        let reported = newer.0.into_iter().filter(|(name, value)| {
             match (WINDOWS.contains(&name.as_str()), value.is_null()) {
                 (true, true) => has_windows,
                 (true, false) => RateWindow::deserialize(value).is_ok(),
@@ -90,7 +91,7 @@ impl RateLimits {
             }
         });
         let mut merged = self.0.clone();
-        merged.extend(told);
+        merged.extend(reported);
         let length = serde_json::to_string(&merged).map_or(usize::MAX, |text| text.len());
         if length > LIMIT {
             return false;
@@ -99,13 +100,13 @@ impl RateLimits {
         has_windows
     }
 
-    /// Takes in an answer to `account/rateLimits/read`, which tells all of the account's
-    /// limits. Credits that it does not tell keep their value.
+    /// Takes over a response to `account/rateLimits/read`, which contains all of the
+    /// account's limits. Credits that it does not contain keep their value.
     pub fn replace(&mut self, mut read: Self) {
         if !read.is_of_the_account() {
             read.0.retain(|name, _| !WINDOWS.contains(&name.as_str()));
         }
-        let credits = self.0.remove(CREDITS).filter(|_| !read.tells(CREDITS));
+        let credits = self.0.remove(CREDITS).filter(|_| !read.contains(CREDITS));
         read.0
             .extend(credits.map(|known| (CREDITS.to_owned(), known)));
         *self = read;
@@ -116,15 +117,15 @@ impl RateLimits {
         limit.is_none_or(|limit| limit == GENERAL)
     }
 
-    fn tells(&self, name: &str) -> bool {
+    fn contains(&self, name: &str) -> bool {
         self.0.get(name).is_some_and(|value| !value.is_null())
     }
 
-    /// What may be used beyond them, if Codex has told.
+    /// The credits; none if Codex has not reported them.
     #[must_use]
     pub fn credits(&self) -> Credits {
-        let told = self.0.get(CREDITS).cloned();
-        let read = told.map(serde_json::from_value);
+        let reported = self.0.get(CREDITS).cloned();
+        let read = reported.map(serde_json::from_value);
         read.and_then(Result::ok).unwrap_or_default()
     }
 
@@ -148,16 +149,16 @@ mod tests {
         limits.windows().map(|window| window.used_percent).collect()
     }
 
-    /// As 0.104.0, 0.153.4 and 0.169.0 tell them.
+    /// The notifications of 0.104.0, 0.153.4 and 0.169.0.
     #[test]
-    fn update_changes_the_windows_that_it_tells() {
+    fn update_changes_only_the_reported_windows() {
         let mut limits = read(
             r#"{"rateLimits":{"limitId":"codex","primary":{"usedPercent":40,"windowDurationMins":300},
                 "secondary":{"usedPercent":7.5},"credits":{"hasCredits":true,"unlimited":false},
                 "planType":"plus"}}"#,
         );
         let known = limits.clone();
-        // An answer without a word about the limits.
+        // A response without limits.
         let nothing = r#"{"rateLimits":{"limitId":"codex","limitName":null,"primary":null,
             "secondary":null,"credits":null,"planType":null}}"#;
         assert!(!limits.update(read(nothing)));
@@ -171,13 +172,13 @@ mod tests {
                 "windowDurationMins":300},"secondary":null,"credits":null,"planType":null}}"#,
         )));
         assert_eq!(used(&limits), [41.0]);
-        assert!(limits.credits().has_credits && limits.tells("planType"));
+        assert!(limits.credits().has_credits && limits.contains("planType"));
         let long = format!(r#"{{"rateLimits":{{"x":"{}"}}}}"#, "x".repeat(LIMIT));
         assert_eq!(read(&long), RateLimits::default());
     }
 
     #[test]
-    fn flood_of_updates_stays_within_the_bound_and_keeps_the_windows() {
+    fn many_updates_stay_within_the_size_limit() {
         let mut limits = read(r#"{"rateLimits":{"primary":{"usedPercent":40}}}"#);
         for number in 0..100 {
             let filler = "x".repeat(LIMIT / 2);
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn read_replaces_all_but_credits_that_it_does_not_tell() {
+    fn response_replaces_everything_but_missing_credits() {
         let mut limits = read(
             r#"{"rateLimits":{"primary":{"usedPercent":100},"secondary":{"usedPercent":7},
                 "credits":{"hasCredits":true}}}"#,
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn answer_of_each_release_is_read() {
+    fn rate_limits_response_is_read() {
         let limits = read(
             r#"{"rateLimits":{"limitId":"codex","limitName":null,"primary":{"usedPercent":42,
                 "windowDurationMins":300,"resetsAt":1795411687},"secondary":null,

@@ -1,28 +1,27 @@
-//! What the model said and was told, as it went to and from the provider:
-//! `rawResponseItem/completed`, which a thread tells that was begun with
-//! `experimentalRawEvents` (0.104.0 to 0.169.0).
+//! The items exchanged with the model provider: `rawResponseItem/completed`, which Codex
+//! sends for threads begun with `experimentalRawEvents` (0.104.0 to 0.169.0).
 //!
-//! A call that Codex doesn't allow leaves no other trace.
+//! They are the only trace of a call that Codex does not allow.
 
 use serde::Deserialize;
 use serde_json::Value;
 
-/// An item, as far as it is used.
+/// An item, with the fields that codex-mcp uses.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum RawItem {
     /// The model calls a tool.
     #[serde(alias = "custom_tool_call")]
     FunctionCall {
-        /// Its name. A step that comes of it has the same.
+        /// The ID of the call, and of the step that results from it.
         call_id: String,
         /// The tool.
         name: String,
     },
-    /// The model is told what came of it.
+    /// The output of a call, for the model.
     #[serde(alias = "custom_tool_call_output")]
     FunctionCallOutput {
-        /// The name of the call.
+        /// The ID of the call.
         call_id: String,
         /// A text, or an object or a list with texts in it.
         #[serde(default)]
@@ -34,9 +33,9 @@ pub enum RawItem {
 }
 
 impl RawItem {
-    /// Whether this is a call of a tool that runs commands or changes files.
+    /// Whether a tool of this name runs commands or changes files.
     #[must_use]
-    pub fn wants_to_act(name: &str) -> bool {
+    pub fn is_acting_tool(name: &str) -> bool {
         let tools = [
             "exec_command",
             "shell_command",
@@ -48,13 +47,13 @@ impl RawItem {
     }
 }
 
-/// The text that the model is told of a call.
+/// The text of the output of a call, without its preamble.
 #[must_use]
-pub fn told(output: &Value) -> &str {
+pub fn output_text(output: &Value) -> &str {
     match output {
         Value::String(text) => without_preamble(text),
         Value::Array(parts) => {
-            let texts = parts.iter().map(told);
+            let texts = parts.iter().map(output_text);
             texts
                 .into_iter()
                 .find(|text| !text.is_empty())
@@ -68,26 +67,25 @@ pub fn told(output: &Value) -> &str {
     }
 }
 
-/// Whether something was run, by what the model is told of it: of what is not allowed
-/// it is told no more than that.
+/// Whether a call was executed, judged by its output: the output of a refused call has no
+/// preamble.
 #[must_use]
 pub fn was_run(output: &Value) -> bool {
     let text = match output {
         Value::String(text) => text.as_str(),
-        other => told(other),
+        other => output_text(other),
     };
     ["Chunk ID:", "Exit code:", "exit code:"]
         .iter()
         .any(|beginning| text.starts_with(beginning))
 }
 
-/// The exit code of a command that was run, by what the model is told of it; `None` while
-/// it runs.
+/// The exit code in the output of an executed command; `None` while the command runs.
 #[must_use]
 pub fn exit_code(output: &Value) -> Option<i32> {
     let text = match output {
         Value::String(text) => text.as_str(),
-        other => told(other),
+        other => output_text(other),
     };
     let mut preamble = text.lines().take_while(|line| *line != "Output:");
     preamble.find_map(|line| {
@@ -97,7 +95,7 @@ pub fn exit_code(output: &Value) -> Option<i32> {
     })
 }
 
-/// Newer releases begin with the id and the time of what was run.
+/// Newer releases begin an output with the ID and the duration of the command.
 fn without_preamble(text: &str) -> &str {
     match text.split_once("\nOutput:\n") {
         Some((preamble, output)) if preamble.starts_with("Chunk ID:") => output,
@@ -112,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_and_what_came_of_them_are_read() {
+    fn calls_and_their_outputs_are_read() {
         let read = |value: Value| serde_json::from_value::<RawItem>(value).unwrap();
         let call = read(json!({
             "type": "custom_tool_call", "call_id": "c", "name": "apply_patch", "input": "…",
@@ -128,9 +126,9 @@ mod tests {
             json!({ "content": "no", "success": false }),
             json!([{ "type": "input_image" }, { "type": "input_text", "text": "no" }]),
         ] {
-            assert_eq!(told(&output), "no");
+            assert_eq!(output_text(&output), "no");
         }
-        assert_eq!(told(&json!(7)), "");
+        assert_eq!(output_text(&json!(7)), "");
         assert!(was_run(&json!(
             "Chunk ID: 5\nProcess exited with code 1\nOutput:\nno"
         )));

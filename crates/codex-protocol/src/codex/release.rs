@@ -1,4 +1,4 @@
-//! Codex's releases, and what they have.
+//! Codex's releases and their features.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub struct Release {
 }
 
 impl Release {
-    /// The oldest whose app-server is understood: before it, `thread/start` takes
+    /// The oldest release whose app-server is supported: before it, `thread/start` takes
     /// other names for the sandboxes (0.66.0).
     pub const FIRST_APP_SERVER: Self = Self::new(0, 72, 0);
 
@@ -22,26 +22,26 @@ impl Release {
     /// `workspace-write`; 0.104.0 does not.
     pub const FIRST_WITH_PROTECTED_GIT: Self = Self::new(0, 130, 0);
 
-    /// The first that is known to answer other requests while it asks its backend how much of
-    /// the account's limits is used; 0.117.0 does not.
-    pub const FIRST_TO_READ_LIMITS_ASIDE: Self = Self::new(0, 130, 0);
+    /// The first that is known to answer other requests while it asks its backend about
+    /// the account's limits; 0.117.0 does not.
+    pub const FIRST_WITH_CONCURRENT_LIMITS: Self = Self::new(0, 130, 0);
 
-    /// The first that counts the tokens of a picture and not its letters, for when a
-    /// conversation fills the model's context.
-    pub const FIRST_TO_WEIGH_PICTURES: Self = Self::new(0, 105, 0);
+    /// The first that counts a picture by its tokens, and not by the letters of its data,
+    /// against the model's context.
+    pub const FIRST_WITH_PICTURE_TOKENS: Self = Self::new(0, 105, 0);
 
     /// The first whose `codex exec resume` answers a call of a tool that the thread has
     /// from another client; before it, the turn waits until it is interrupted.
     pub const FIRST_EXEC_WITH_DYNAMIC_TOOLS: Self = Self::new(0, 113, 0);
 
-    /// The same for the interactive program.
+    /// The first interactive program with the same behaviour.
     pub const FIRST_TUI_WITH_DYNAMIC_TOOLS: Self = Self::new(0, 117, 0);
 
-    /// The first that wants to read reasons in refusals, see
+    /// The first that expects reasons in refusals, see
     /// [`LegacyRefusal`](super::LegacyRefusal).
     pub(super) const FIRST_REASONED_REFUSAL: Self = Self::new(0, 145, 0);
 
-    /// What a Codex calls itself that was built from source.
+    /// The version of a Codex built from source.
     const BUILT_FROM_SOURCE: Self = Self::new(0, 0, 0);
 
     /// The release of this number.
@@ -54,11 +54,11 @@ impl Release {
         }
     }
 
-    /// Reads `0.153.4`, also with something behind it: `0.153.4-linux-x64` as in
-    /// npm's packages, `0.146.0-alpha.3`.
+    /// Parses `0.153.4`, also with a suffix: `0.153.4-linux-x64` as in npm's packages,
+    /// `0.146.0-alpha.3`.
     ///
-    /// `0.0.0` is no release: a Codex built from source calls itself that, whatever
-    /// it can do. Callers take an unknown release for the newest.
+    /// `0.0.0` is no release: every Codex built from source reports it. Callers treat an
+    /// unknown release as the newest.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::number(text).filter(|release| *release != Self::BUILT_FROM_SOURCE)
@@ -72,9 +72,9 @@ impl Release {
         parts.next().is_none().then_some(release)
     }
 
-    /// The version in what `codex --version` says, `codex-cli 0.169.0` for
-    /// example, as it is written there, and its release if it has one, see
-    /// [`parse`](Self::parse); nothing if that isn't Codex's way to answer.
+    /// The version in the output of `codex --version`, `codex-cli 0.169.0` for example,
+    /// as written there, and its release if it has one, see [`parse`](Self::parse).
+    /// `None` if the output is not that of a Codex.
     #[must_use]
     pub fn announced(said: &str) -> Option<(&str, Option<Self>)> {
         said.lines().find_map(|line| {
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_read_with_what_stands_behind_them() {
+    fn release_is_parsed_with_its_suffix() {
         for (text, release) in [
             ("0.153.4", Some(Release::new(0, 153, 4))),
             ("0.153.4-linux-x64", Some(Release::new(0, 153, 4))),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn only_codex_announces_codex() {
+    fn version_output_of_codex_is_recognised() {
         for (said, version) in [
             ("codex-cli 0.169.0\n", Some("0.169.0")),
             (

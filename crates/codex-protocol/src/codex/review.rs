@@ -10,28 +10,28 @@ use super::ThreadId;
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReviewStartParams<'a> {
-    /// The thread that reviews. It is begun for the review, as it has its sandbox.
+    /// The thread that reviews. It is begun for the review, with the review's sandbox.
     pub thread_id: &'a ThreadId,
     /// The changes to review.
     pub target: &'a ReviewTarget,
 }
 
-/// The changes that a review looks at. Codex knows `baseBranch` too, and asks git itself for
-/// the merge base, outside of its sandbox. It can't do so here, as its `GIT_DIR` leads
-/// nowhere, so such a review is asked for in words.
+/// The changes that a review looks at. Codex knows `baseBranch` too, and asks git itself
+/// for the merge base, outside of its sandbox. It cannot do so here, as its `GIT_DIR`
+/// leads nowhere, so such a review is requested by instructions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum ReviewTarget {
     /// Staged, unstaged and untracked changes.
     UncommittedChanges,
-    /// What a commit changed. Codex does not refuse one that does not exist.
+    /// What a commit changed. Codex does not refuse a commit that does not exist.
     Commit {
         /// Its id.
         sha: String,
     },
-    /// What the instructions say.
+    /// A review by instructions.
     Custom {
-        /// They; not empty.
+        /// The instructions; not empty.
         instructions: String,
     },
 }

@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use super::ThreadId;
 
-/// A command that runs on after its turn.
+/// A command that continues to run after its turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BackgroundTerminal {
-    /// Codex's name for it, which is no process id of the system's.
+    /// Codex's ID of the terminal, which is not a process ID of the system.
     pub process_id: String,
     /// The command line.
     pub command: String,
@@ -24,7 +24,7 @@ pub struct BackgroundTerminal {
 pub struct TerminalsListParams<'a> {
     /// The thread.
     pub thread_id: &'a ThreadId,
-    /// Where the page before has ended.
+    /// The end of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<&'a str>,
 }

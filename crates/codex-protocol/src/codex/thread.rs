@@ -1,4 +1,4 @@
-//! Introduction, and beginning and resuming threads.
+//! Initialising the connection; beginning, resuming and forking threads.
 
 use std::path::PathBuf;
 
@@ -11,9 +11,9 @@ use super::{ApprovalPolicy, DynamicTool, SandboxMode, ThreadId};
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InitializeParams {
-    /// Who is asking.
+    /// The client.
     pub client_info: ClientInfo,
-    /// What the client can take.
+    /// The client's capabilities.
     pub capabilities: InitializeCapabilities,
 }
 
@@ -28,7 +28,7 @@ pub struct ClientInfo {
     pub version: &'static str,
 }
 
-/// What the client can take.
+/// The client's capabilities.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InitializeCapabilities {
@@ -45,7 +45,7 @@ pub struct InitializeResponse {
 }
 
 impl InitializeResponse {
-    /// Codex's version, where the user agent has the usual form.
+    /// Codex's version, if the user agent has the usual form.
     #[must_use]
     pub fn codex_version(&self) -> Option<&str> {
         let (_, rest) = self.user_agent.split_once('/')?;
@@ -53,7 +53,7 @@ impl InitializeResponse {
     }
 }
 
-/// What a caller may set for a thread. What is `None` is left to Codex's own
+/// The settings of a thread. Fields that are `None` are left to Codex's own
 /// configuration.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -67,16 +67,16 @@ pub struct ThreadSettings {
     /// Sandbox for commands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxMode>,
-    /// When to ask.
+    /// When Codex asks for approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_policy: Option<ApprovalPolicy>,
     /// Overrides of `config.toml`, by its own keys.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub config: Map<String, Value>,
-    /// Replaces Codex's own instructions.
+    /// Instructions that replace Codex's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_instructions: Option<String>,
-    /// Added as a developer message.
+    /// Instructions that are added as a developer message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub developer_instructions: Option<String>,
 }
@@ -84,11 +84,12 @@ pub struct ThreadSettings {
 /// Whether Codex writes a thread to its rollout.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Keeping {
-    /// It does, so that the thread can be resumed later.
+pub enum Persistence {
+    /// It does: the thread can be resumed later.
     #[default]
-    Kept,
-    /// It doesn't; the thread is gone with its app-server.
+    #[serde(rename = "kept")]
+    Persistent,
+    /// It does not: the thread ends with its app-server.
     Ephemeral,
 }
 
@@ -98,18 +99,18 @@ pub struct ThreadStartParams<'a> {
     /// The caller's settings.
     #[serde(flatten)]
     pub settings: &'a ThreadSettings,
-    /// Whether the thread is written down.
+    /// Whether Codex writes the thread to a rollout.
     #[serde(
         rename = "ephemeral",
         serialize_with = "is_ephemeral",
         skip_serializing_if = "is_kept"
     )]
-    pub keeping: Keeping,
-    /// Whether what goes to and from the model is told, see
+    pub persistence: Persistence,
+    /// Whether Codex sends the items exchanged with the model, see
     /// [`raw_item`](super::raw_item).
     #[serde(rename = "experimentalRawEvents", skip_serializing_if = "is_false")]
     pub raw_events: bool,
-    /// Tools of ours that the thread has for good.
+    /// Our tools, which the thread keeps.
     #[serde(rename = "dynamicTools", skip_serializing_if = "<[_]>::is_empty")]
     pub dynamic_tools: &'a [DynamicTool],
 }
@@ -119,29 +120,32 @@ fn is_false(value: &bool) -> bool {
     !*value
 }
 
-fn is_kept(keeping: &Keeping) -> bool {
-    *keeping == Keeping::Kept
+fn is_kept(persistence: &Persistence) -> bool {
+    *persistence == Persistence::Persistent
 }
 
-fn is_ephemeral<S: Serializer>(keeping: &Keeping, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_bool(*keeping == Keeping::Ephemeral)
+fn is_ephemeral<S: Serializer>(
+    persistence: &Persistence,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bool(*persistence == Persistence::Ephemeral)
 }
 
 /// Parameters of `thread/resume`.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ThreadResumeParams<'a> {
-    /// The thread to take up again.
+    /// The thread to resume.
     pub thread_id: &'a ThreadId,
     /// Asks for the thread without its history, which can be large. Releases
     /// that don't know the field send the history.
     pub exclude_turns: bool,
-    /// Settings to hold on to: a resumed thread otherwise gets those of
-    /// `config.toml` back (0.104.0 all, 0.153.4 the sandbox).
+    /// The thread's settings: without them, a resumed thread gets those of `config.toml`
+    /// (0.104.0 all, 0.153.4 the sandbox).
     #[serde(flatten)]
     pub settings: &'a ThreadSettings,
-    /// The directories that the thread works in, in place of those that it had, which newer
-    /// releases remember (0.169.0); others don't know the field.
+    /// The directories in which the thread works, in place of its earlier ones, which
+    /// newer releases remember (0.169.0); older releases do not know the field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime_workspace_roots: Option<&'a [PathBuf]>,
 }
@@ -150,7 +154,7 @@ pub struct ThreadResumeParams<'a> {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ThreadForkParams<'a> {
-    /// The thread to go on from.
+    /// The thread to continue from.
     pub thread_id: &'a ThreadId,
     /// As in [`ThreadResumeParams`].
     pub exclude_turns: bool,
@@ -185,9 +189,9 @@ pub struct ThreadResponse {
     /// The approval policy in effect: a word, or an object of a newer Codex.
     #[serde(default)]
     pub approval_policy: Option<Value>,
-    /// How far its commands may reach.
+    /// The sandbox of its commands.
     #[serde(default)]
-    pub sandbox: ToldSandbox,
+    pub sandbox: ReportedSandbox,
     /// The name of its model provider in Codex's configuration; that of OpenAI is
     /// `openai`.
     #[serde(default)]
@@ -197,24 +201,24 @@ pub struct ThreadResponse {
     pub cwd: Option<PathBuf>,
 }
 
-/// A sandbox as Codex tells it (0.104.0 to 0.169.0).
+/// A sandbox as Codex reports it (0.104.0 to 0.169.0).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
-pub enum ToldSandbox {
+pub enum ReportedSandbox {
     /// Commands may read everything and write nothing.
     ReadOnly,
     /// Commands may write in the working directory.
     WorkspaceWrite,
     /// No sandbox at all.
     DangerFullAccess,
-    /// Nothing is told, or a sandbox of a newer Codex.
+    /// None is reported, or a sandbox of a newer Codex.
     #[default]
     #[serde(other)]
     Unknown,
 }
 
-impl ToldSandbox {
-    /// The mode that it comes from, if it is known.
+impl ReportedSandbox {
+    /// The mode that selects this sandbox, if it is known.
     #[must_use]
     pub fn mode(self) -> Option<SandboxMode> {
         match self {
@@ -231,7 +235,7 @@ impl ToldSandbox {
 pub struct Thread {
     /// Its name.
     pub id: ThreadId,
-    /// Its rollout, where Codex tells.
+    /// The path of its rollout, if Codex reports it.
     #[serde(default)]
     pub path: Option<PathBuf>,
 }
@@ -241,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_stands_in_the_user_agent() {
+    fn version_is_read_from_the_user_agent() {
         let response = InitializeResponse {
             user_agent: "codex-mcp/0.169.0 (Debian 12.0.0; x86_64) unknown".into(),
         };
@@ -249,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sandbox_is_read_whatever_else_it_has() {
+    fn sandbox_with_unknown_fields_is_read() {
         let sandbox = |told: &str| {
             let text =
                 format!(r#"{{"thread":{{"id":"0199a213-81c0-7800-8aa1-bbab2a035a53"}}{told}}}"#);
@@ -258,18 +262,18 @@ mod tests {
                 .sandbox
         };
         let read_only = r#","sandbox":{"type":"readOnly","access":{"type":"fullAccess"}}"#;
-        assert_eq!(sandbox(read_only), ToldSandbox::ReadOnly);
+        assert_eq!(sandbox(read_only), ReportedSandbox::ReadOnly);
         let newer = r#","sandbox":{"type":"somewhere","roots":[]}"#;
-        assert_eq!(sandbox(newer), ToldSandbox::Unknown);
-        assert_eq!(sandbox(""), ToldSandbox::Unknown);
+        assert_eq!(sandbox(newer), ReportedSandbox::Unknown);
+        assert_eq!(sandbox(""), ReportedSandbox::Unknown);
     }
 
     #[test]
-    fn what_is_not_set_is_not_sent() {
+    fn unset_settings_are_not_sent() {
         let settings = ThreadSettings::default();
         let params = ThreadStartParams {
             settings: &settings,
-            keeping: Keeping::Kept,
+            persistence: Persistence::Persistent,
             raw_events: false,
             dynamic_tools: &[],
         };
@@ -287,7 +291,7 @@ mod tests {
         };
         let params = ThreadStartParams {
             settings: &settings,
-            keeping: Keeping::Ephemeral,
+            persistence: Persistence::Ephemeral,
             raw_events: false,
             dynamic_tools: &[],
         };

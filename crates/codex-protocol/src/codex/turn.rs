@@ -1,4 +1,4 @@
-//! Turns: starting, interrupting, how they end.
+//! Turns: starting, steering and interrupting them, and how they end.
 
 use std::path::{Path, PathBuf};
 
@@ -11,13 +11,13 @@ use super::{ApprovalPolicy, SandboxMode, ThreadId, TurnId, WorkspaceWrite};
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnStartParams<'a> {
-    /// The thread to go on with.
+    /// The thread to continue.
     pub thread_id: &'a ThreadId,
     /// The prompt.
     pub input: Vec<UserInput<'a>>,
-    /// How the model is to work, from this turn on.
+    /// The model's options, from this turn on.
     #[serde(flatten)]
-    pub manner: ModelOptions,
+    pub model_options: ModelOptions,
     /// Changes of the thread's settings, from this turn on.
     #[serde(flatten)]
     pub overrides: TurnOverrides,
@@ -26,14 +26,14 @@ pub struct TurnStartParams<'a> {
     pub output_schema: Option<&'a Map<String, Value>>,
 }
 
-/// How the model is to work. What is `None` is left as it is.
+/// Options of the model. Fields that are `None` are left unchanged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelOptions {
-    /// How hard it thinks.
+    /// The reasoning effort.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effort: Option<Effort>,
-    /// How its thoughts are summed up.
+    /// How its reasoning is summarised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<ReasoningSummary>,
     /// Its tone.
@@ -41,7 +41,7 @@ pub struct ModelOptions {
     pub personality: Option<Personality>,
 }
 
-/// Changes of a thread's settings. What is `None` is left as it is.
+/// Changes of a thread's settings. Fields that are `None` are left unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnOverrides {
@@ -51,7 +51,7 @@ pub struct TurnOverrides {
     /// Model name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// When to ask.
+    /// When Codex asks for approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approval_policy: Option<ApprovalPolicy>,
     /// Sandbox for commands.
@@ -59,8 +59,8 @@ pub struct TurnOverrides {
     pub sandbox_policy: Option<SandboxPolicy>,
 }
 
-/// How far Codex's commands may reach, with particulars: what `turn/start`
-/// wants where `thread/start` takes a [`SandboxMode`].
+/// A sandbox with its details, as `turn/start` takes it, where `thread/start` takes a
+/// [`SandboxMode`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum SandboxPolicy {
@@ -100,7 +100,7 @@ impl SandboxPolicy {
     }
 }
 
-/// How hard the model thinks. Not every model takes every value.
+/// The reasoning effort. Not every model accepts every value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "Codex's own words, from least to most")]
@@ -113,7 +113,7 @@ pub enum Effort {
     Xhigh,
 }
 
-/// How the model's thoughts are summed up.
+/// How the model's reasoning is summarised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "Codex's own words")]
@@ -124,7 +124,7 @@ pub enum ReasoningSummary {
     None,
 }
 
-/// The model's tone; 0.169.0 takes the words and heeds none.
+/// The model's tone; 0.169.0 accepts the values and ignores them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "Codex's own words")]
@@ -138,9 +138,9 @@ pub enum Personality {
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum UserInput<'a> {
-    /// Words.
+    /// Text.
     Text {
-        /// The words.
+        /// The text.
         text: &'a str,
     },
     /// A picture in a file that Codex reads.
@@ -163,7 +163,7 @@ pub struct TurnSteerParams<'a> {
     pub thread_id: &'a ThreadId,
     /// Its running turn; Codex refuses if another one runs.
     pub expected_turn_id: &'a TurnId,
-    /// What is added.
+    /// The added prompt.
     pub input: Vec<UserInput<'a>>,
 }
 
@@ -177,7 +177,7 @@ pub struct TurnInterruptParams<'a> {
     pub turn_id: &'a TurnId,
 }
 
-/// Parameters of what is about a thread as a whole.
+/// Parameters of requests about a thread as a whole.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ThreadParams<'a> {
@@ -192,36 +192,36 @@ pub struct TurnResponse {
     pub turn: Turn,
 }
 
-/// One prompt and all that Codex does for it.
+/// A prompt and Codex's work for it.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Turn {
     /// Its name.
     pub id: TurnId,
-    /// How it stands.
+    /// Its status.
     pub status: TurnStatus,
     /// Why it failed.
     #[serde(default)]
     pub error: Option<TurnError>,
 }
 
-/// How a turn stands.
+/// The status of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum TurnStatus {
-    /// Ended as it should.
+    /// The turn ended by itself.
     Completed,
-    /// Ended early, on request.
+    /// The turn was interrupted.
     Interrupted,
-    /// Ended by an error.
+    /// The turn ended with an error.
     Failed,
-    /// Still running.
+    /// The turn is running.
     InProgress,
     /// A value of a newer Codex.
     #[serde(other)]
     Unknown,
 }
 
-/// Why a turn failed, or what Codex is about to try again.
+/// Why a turn failed, or the error after which Codex retries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnError {
@@ -230,13 +230,13 @@ pub struct TurnError {
     /// The kind of error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub codex_error_info: Option<ErrorInfo>,
-    /// More, for people.
+    /// Details, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub additional_details: Option<String>,
 }
 
 impl TurnError {
-    /// The kind of error; HTTP status 401, 403, 429 and 503 count as what they mean.
+    /// The kind of error; HTTP statuses 401, 403, 429 and 503 select the matching kind.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         let Some(info) = &self.codex_error_info else {
@@ -269,8 +269,8 @@ impl TurnError {
     }
 }
 
-/// Codex's name for a kind of error: a word, or an object with the word as its
-/// only key and particulars such as `httpStatusCode` in it.
+/// Codex's name of a kind of error: a word, or an object with the word as its only key
+/// and details such as `httpStatusCode` as its value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ErrorInfo(Value);
@@ -290,16 +290,16 @@ impl ErrorInfo {
     }
 }
 
-/// The kinds of error that call for something different of the caller.
+/// The kinds of error that callers handle differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The conversation no longer fits the model.
     ContextWindowExceeded,
-    /// The account has used up what it may use for now.
+    /// The account has reached its usage limit.
     UsageLimitExceeded,
     /// Too many requests in a short time.
     RateLimited,
-    /// The model's service has too much to do.
+    /// The model's service is overloaded.
     ServerOverloaded,
     /// Not logged in, or no longer.
     Unauthorized,
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_come_from_the_word_or_the_http_status() {
+    fn error_kind_is_derived_from_the_name_or_the_http_status() {
         for (info, kind) in [
             (r#""usageLimitExceeded""#, ErrorKind::UsageLimitExceeded),
             (
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_status_is_taken() {
+    fn unknown_turn_status_is_accepted() {
         let turn: Turn =
             serde_json::from_str(r#"{"id":"t","status":"paused","items":[],"new":1}"#).unwrap();
         assert_eq!(turn.status, TurnStatus::Unknown);

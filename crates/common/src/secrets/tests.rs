@@ -8,7 +8,7 @@ fn each_rule_has_a_pattern() {
 }
 
 #[test]
-fn what_stands_around_a_credential_stays() {
+fn text_around_a_credential_is_kept() {
     for (text, expected) in [
         ("use sk-proj-abcDEF0123456789xyz now", "use [masked] now"),
         (
@@ -50,9 +50,9 @@ fn what_stands_around_a_credential_stays() {
     }
 }
 
-/// What people write to Codex, and what there is in its work.
+/// Prompts that people write to Codex, and code that it works on.
 #[test]
-fn prose_and_code_stay_as_they_are() {
+fn prose_and_code_are_not_masked() {
     for text in [
         "Fix the token refresh: the token is never renewed, see auth.rs line 20.",
         "The password field must not be empty. Ask for a password, then for the key.",
@@ -76,7 +76,7 @@ fn prose_and_code_stay_as_they_are() {
 }
 
 #[test]
-fn an_excerpt_has_no_half_of_a_credential() {
+fn excerpt_cuts_no_credential_in_half() {
     let key = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
     let text = format!("{}{key} and so on", "x ".repeat(98));
     assert_eq!(excerpt(&text, 200), format!("{}[mas…", "x ".repeat(98)));
@@ -93,9 +93,9 @@ fn an_excerpt_has_no_half_of_a_credential() {
     assert_eq!(excerpt(&"ß".repeat(200), 200), "ß".repeat(200));
 }
 
-/// What is masked is shorter, so that more of the text is shown.
+/// A mask is shorter than the credential, so the excerpt reaches further into the text.
 #[test]
-fn the_end_of_what_was_looked_at_is_not_shown() {
+fn excerpt_omits_the_last_word_of_its_window() {
     let begin = "-----BEGIN PRIVATE KEY-----";
     let end = "-----END PRIVATE KEY-----";
     for length in 2700..2800 {
@@ -155,21 +155,21 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_credential_is_left(
+    fn credential_is_masked_wherever_it_stands(
         before in "[a-z ,.(]{0,250}[ \n\"]",
         (text, secret) in credential(),
         after in "[ \n\"][a-z ,.]{0,50}",
     ) {
         let whole = format!("{before}{text}{after}");
         for shown in [mask(&whole).into_owned(), excerpt(&whole, 200)] {
-            // Not even its beginning, as far as one can tell it from other words.
+            // Nor the beginning of the credential.
             let beginning: String = secret.chars().take(12).collect();
             prop_assert!(!shown.contains(&beginning), "{beginning:?} in {shown:?}");
         }
     }
 
     #[test]
-    fn masking_takes_any_text(text in "(?s).{0,300}", characters in 0..250_usize) {
+    fn masking_any_text_is_idempotent(text in "(?s).{0,300}", characters in 0..250_usize) {
         let once = mask(&text).into_owned();
         prop_assert!(excerpt(&text, characters).chars().count() <= characters + 1);
         prop_assert_eq!(mask(&once), once.as_str());

@@ -17,13 +17,13 @@ pub struct GitState {
 /// A file that differs from the commit that is checked out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileState {
-    /// How it differs.
+    /// The kind of the file's change.
     pub kind: ChangeKind,
-    /// What git reports of the file, with its size and times. Two stamps are only compared.
+    /// Git's status of the file, with its size and times. Stamps are only compared.
     pub stamp: String,
 }
 
-/// How a file was changed.
+/// The kind of change of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeKind {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_from_the_start_is_changed() {
+    fn changes_are_differences_from_the_start() {
         let before = state(&[
             ("as-it-was", Modified, "1"),
             ("reverted", Modified, "1"),

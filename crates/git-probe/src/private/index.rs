@@ -45,7 +45,7 @@ const FILTERS: &[&str] = &["check-attr", "-z", "--stdin", "filter"];
 
 /// How long git may take to compare the working tree with a new index (5 s). It saves the
 /// next git the work.
-const REFRESH_PATIENCE: Duration = Duration::from_secs(5);
+const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The paths whose files differ from an index. Git is not run in submodules.
 const DIFFERING: &[&str] = &[
@@ -65,7 +65,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The entries by their paths: mode, object and stage of each.
 type Entries = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
 
-/// What differs when an index is written to.
+/// A fingerprint that changes when an index is written.
 pub(super) fn stamp(path: &Path) -> Option<String> {
     let about = fs::symlink_metadata(path).ok()?;
     Some(format!(
@@ -77,7 +77,7 @@ pub(super) fn stamp(path: &Path) -> Option<String> {
     ))
 }
 
-/// What has to be changed in the repository's index.
+/// The changes to make in the repository's index.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Difference {
     /// The stamp of the repository's index that this was determined from.
@@ -109,16 +109,16 @@ pub(super) struct IndexLock {
 
 /// All entries of the private index, as git lists them.
 #[derive(Debug, Default)]
-pub(super) struct Listed(pub(super) Vec<u8>);
+pub(super) struct IndexListing(pub(super) Vec<u8>);
 
 /// The digits of an object's name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IdLength(pub(super) usize);
 
-impl Listed {
-    /// Those of the repository.
+impl IndexListing {
+    /// The entries of the repository's index.
     pub(super) async fn of_repository(git: &Git) -> Result<Self, GitError> {
-        Ok(Self(git.told(LIST, &[]).await?))
+        Ok(Self(git.output(LIST, &[]).await?))
     }
 
     /// Those of the private index, which is copied to `copy` first. `quarantine` is git
@@ -135,20 +135,20 @@ impl Listed {
         }
         let mut quarantine = quarantine.clone();
         quarantine.set("GIT_INDEX_FILE", copy);
-        Ok(Self(quarantine.told(LIST, &[]).await?))
+        Ok(Self(quarantine.output(LIST, &[]).await?))
     }
 }
 
 impl Difference {
-    /// What the private index has changed since `base`, and the repository's has not.
+    /// The changes of the private index since `base` that the repository's index lacks.
     pub(super) async fn read(
-        theirs: &Listed,
-        base: &Listed,
+        theirs: &IndexListing,
+        base: &IndexListing,
         git: &Git,
         id: IdLength,
     ) -> Result<Self, GitError> {
         let stamp = stamp(&git.layout().git_dir.join("index"));
-        let ours = git.told(LIST, &[]).await?;
+        let ours = git.output(LIST, &[]).await?;
         let (base, theirs) = (entries(&base.0), entries(&theirs.0));
         Ok(Self {
             stamp,
@@ -156,7 +156,7 @@ impl Difference {
         })
     }
 
-    /// What the user has to know.
+    /// The warning for the user, if any.
     pub(super) fn warning(&self) -> Option<String> {
         (self.conflicts > 0).then(|| {
             format!(
@@ -250,7 +250,7 @@ impl Difference {
         remove_file(&new.with_extension("new.lock"))?;
         let mut preparing = git.clone();
         preparing.set("GIT_INDEX_FILE", new);
-        preparing.told(PUT, &self.lines).await?;
+        preparing.output(PUT, &self.lines).await?;
         // It costs the next git time, and nothing else.
         let _ = self.refresh(&preparing).await;
         Ok(fs::read(new)?)
@@ -270,14 +270,14 @@ impl Difference {
         let plain: Vec<Vec<u8>> = plain.collect();
         match plain.is_empty() {
             true => Ok(()),
-            false => git.told(REFRESH_SOME, &joined(&plain)).await.map(drop),
+            false => git.output(REFRESH_SOME, &joined(&plain)).await.map(drop),
         }
     }
 }
 
 /// The same for comparisons with the working tree.
 fn without_haste(git: &Git) -> Git {
-    let mut git = git.patient(REFRESH_PATIENCE);
+    let mut git = git.with_timeout(REFRESH_TIMEOUT);
     // A slow comparison says nothing about other questions.
     git.invocation.has_timed_out = None;
     git
@@ -285,8 +285,8 @@ fn without_haste(git: &Git) -> Git {
 
 /// Those of the paths whose files git compares by a filter.
 async fn filtered(git: &Git, paths: &[Vec<u8>]) -> Result<BTreeSet<Vec<u8>>, GitError> {
-    let told = git.told(FILTERS, &joined(paths)).await?;
-    let fields: Vec<&[u8]> = told.split(|byte| *byte == 0).collect();
+    let output = git.output(FILTERS, &joined(paths)).await?;
+    let fields: Vec<&[u8]> = output.split(|byte| *byte == 0).collect();
     // PATH NUL ATTRIBUTE NUL VALUE NUL
     let filtered = fields.chunks_exact(3).filter_map(|fields| match fields {
         [_, _, b"unspecified" | b"unset"] => None,
@@ -308,8 +308,8 @@ fn joined(paths: &[Vec<u8>]) -> Vec<u8> {
 pub(super) async fn has_working_tree(
     git: &Git,
     copy: &Path,
-    base: &Listed,
-    theirs: &Listed,
+    base: &IndexListing,
+    theirs: &IndexListing,
 ) -> Result<bool, GitError> {
     let (base, theirs) = (entries(&base.0), entries(&theirs.0));
     let paths = theirs.keys().chain(base.keys());
@@ -319,9 +319,9 @@ pub(super) async fn has_working_tree(
     let mut git = git.clone();
     git.set("GIT_INDEX_FILE", copy);
     // Without it, git reads the files.
-    let _ = without_haste(&git).hear(REFRESH, &[]).await;
-    let told = git.told(DIFFERING, &[]).await?;
-    let differing: BTreeSet<&[u8]> = told.split(|byte| *byte == 0).collect();
+    let _ = without_haste(&git).run(REFRESH, &[]).await;
+    let output = git.output(DIFFERING, &[]).await?;
+    let differing: BTreeSet<&[u8]> = output.split(|byte| *byte == 0).collect();
     let there = changed.iter().filter(|path| theirs.contains_key(**path));
     let there: Vec<Vec<u8>> = there.map(|path| path.to_vec()).collect();
     if !filtered(&git, &there).await?.is_empty() {
@@ -337,7 +337,7 @@ pub(super) async fn has_working_tree(
     }))
 }
 
-/// Where a run puts the index that the repository is to get.
+/// The path for the new index of the repository.
 fn own_index(git_dir: &Path, run: &OsStr) -> PathBuf {
     let mut name = OsStr::new("codex-mcp-index-").to_owned();
     name.push(run);
@@ -361,9 +361,9 @@ fn is_submodule(entries: Option<&Vec<Vec<u8>>>) -> bool {
 }
 
 /// Reads `MODE ID STAGE TAB PATH NUL`.
-fn entries(told: &[u8]) -> Entries {
+fn entries(output: &[u8]) -> Entries {
     let mut entries = Entries::new();
-    for record in told.split(|byte| *byte == 0) {
+    for record in output.split(|byte| *byte == 0) {
         let Some(tab) = record.iter().position(|byte| *byte == b'\t') else {
             continue;
         };
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lock_of_a_killed_run_is_told_from_that_of_a_live_git() {
+    async fn index_lock_of_a_killed_run_is_recognized() {
         let directory = tempfile::tempdir().unwrap();
         let git_dir = directory.path();
         let lock = git_dir.join("index.lock");

@@ -1,4 +1,4 @@
-//! What a takeover is about to do to the repository, noted before it changes anything.
+//! The journal of a takeover, written before it changes anything in the repository.
 //!
 //! A run that is killed leaves the note behind. By it the next run tells a takeover that
 //! has to be finished from commits that nobody has begun to import, and the lock of the
@@ -16,7 +16,7 @@ use super::{INDEX_LIMIT, remove_file};
 /// The file, below the directory of the run.
 pub(super) const JOURNAL: &str = "takeover.json";
 
-/// What a takeover is about to do.
+/// The steps of a takeover.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Journal {
     /// The refs and `HEAD` that the repository is to get.

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::remove::remove_tree;
 use super::takeover::{AFTER_STOP, Source, Takeover};
-use super::{ALL, KEPT, PrivateGit, RETRY, SYNCED, Synced};
+use super::{ALL, KEPT, PrivateGit, RETRY, SYNCED, SyncedState};
 use crate::invocation::Invocation;
 use crate::{Bounds, Git, GitError, until_stopped};
 
@@ -31,11 +31,11 @@ pub struct Leftover {
     pub path: PathBuf,
     /// The top of the repository that it belongs to, if that is known.
     pub repository: Option<PathBuf>,
-    /// What is known of it.
+    /// The state of the leftover.
     pub state: LeftoverState,
 }
 
-/// What is known of the directory of a run.
+/// The state of the directory of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeftoverState {
     /// A run is using it.
@@ -49,7 +49,7 @@ pub enum LeftoverState {
     Kept(PathBuf),
     /// Nothing in it counts, but it could not be removed.
     Unfinished,
-    /// It cannot be read, for this reason.
+    /// The directory cannot be read, for this reason.
     Unreadable(String),
 }
 
@@ -57,7 +57,7 @@ pub enum LeftoverState {
 ///
 /// # Errors
 ///
-/// Those of the file system.
+/// The errors of the file system.
 pub fn leftovers() -> io::Result<Vec<Leftover>> {
     let Some(state) = state_directory(|name| std::env::var_os(name)) else {
         return Ok(Vec::new());
@@ -75,8 +75,8 @@ pub fn leftovers() -> io::Result<Vec<Leftover>> {
 
 /// `None` for what a run is just making or removing.
 fn leftover(path: PathBuf) -> Option<Leftover> {
-    let synced = Synced::load(&path);
-    let is_there = |synced: &Synced| synced.common_dir.is_there();
+    let synced = SyncedState::load(&path);
+    let is_there = |synced: &SyncedState| synced.common_dir.is_there();
     let repository = synced.as_ref().ok().and_then(|synced| synced.as_ref());
     let repository = repository.map(|synced| PathBuf::from(&synced.top));
     let state = match (DirectoryLock::is_held(&path), synced) {
@@ -132,7 +132,7 @@ fn directories(all: &Path) -> io::Result<(Vec<PathBuf>, Option<String>)> {
 
 /// Imports what interrupted runs have left of this repository, all but the run of this
 /// name, and removes what nobody needs. Returns what the caller has to know, a line each.
-/// It is given up soon after `stop` is cancelled.
+/// Cancelled soon after `stop` was.
 pub async fn recover(git: &Git, run: &str, stop: &CancellationToken) -> Vec<String> {
     let all = match super::all(git) {
         Ok(all) => all,
@@ -176,7 +176,7 @@ async fn recover_one(
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    let Some(synced) = Synced::load(directory)? else {
+    let Some(synced) = SyncedState::load(directory)? else {
         // Codex gets a directory only after this file is there.
         remove(directory)?;
         return Ok(Vec::new());
@@ -212,7 +212,7 @@ async fn recover_one(
 /// Git in the working tree of a run, if it is one of the repository's.
 async fn working_tree(
     git: &Git,
-    synced: &Synced,
+    synced: &SyncedState,
     stop: &CancellationToken,
 ) -> Option<(Git, Source)> {
     let layout = git.layout();

@@ -28,7 +28,7 @@
 //! - `tracking`: whether remote-tracking refs are as the remote has them.
 //! - `trees`: what the trees of new commits have.
 //! - `takeover`: what is taken over, and what is not; `journal` notes it beforehand.
-//! - `place`: tells a directory from another one at its path.
+//! - `directory_identity`: tells a directory from another one at its path.
 //! - `remove`: removes what Codex could write to.
 //! - `leftovers`: what interrupted runs have left.
 //!
@@ -38,12 +38,12 @@
 //!
 //! Source: gitrepository-layout(5), git-config(1), git-update-ref(1).
 
+mod directory_identity;
 mod index;
 mod journal;
 mod leftovers;
 mod names;
 mod objects;
-mod place;
 mod plan;
 mod refs;
 mod remove;
@@ -68,24 +68,24 @@ use super::setting::{self, Scope, Setting};
 use super::submodules::shown;
 use super::view::in_file;
 use super::{Git, GitError};
+use directory_identity::DirectoryIdentity;
 use objects::Transfer;
-use place::Place;
 use refs::Refs;
 use remove::remove_tree;
 
 pub use leftovers::{Leftover, LeftoverState, leftovers, recover};
 pub use takeover::Takeover;
 
-/// Where private git directories are, below the state directory.
+/// The directory of private git directories, below the state directory.
 const ALL: &str = "git-private";
 
-/// What Codex may write to, below the directory of the run.
+/// The directory that Codex may write to, below that of the run.
 const PRIVATE: &str = "private";
 
-/// What Codex may only read, below the directory of the run: git's settings.
+/// The directory that Codex may only read, below that of the run: git's settings.
 const COMMON: &str = "common";
 
-/// What git writes in the common directory, which leads to the private one.
+/// Entries that git writes. In the common directory they are links into the private one.
 const WRITTEN: [&str; 8] = [
     "objects",
     "refs",
@@ -97,10 +97,10 @@ const WRITTEN: [&str; 8] = [
     "lfs",
 ];
 
-/// What was taken over last, below the directory of the run: out of Codex's reach.
+/// The record of the last takeover, below the directory of the run: out of Codex's reach.
 const SYNCED: &str = "synced.json";
 
-/// What was staged then, as git lists it.
+/// The index at the last takeover, as git lists it.
 const BASE: &str = "index.base";
 
 /// A copy of a private directory that stays, without what Codex may have planted in it.
@@ -138,7 +138,7 @@ pub struct PrivateGit {
     directory: PathBuf,
     /// The repository's.
     git: Git,
-    synced: Synced,
+    synced: SyncedState,
     /// The repository's refs when the run began, if it is still the same process.
     first: Refs,
     /// Whether a takeover was begun and has not come to its end.
@@ -149,15 +149,15 @@ pub struct PrivateGit {
     _lock: DirectoryLock,
 }
 
-/// How the repository and the private directory were when they were last the same.
+/// The state of the repository and the private directory when they were last the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Synced {
+struct SyncedState {
     /// The top of the repository.
     top: OsString,
     /// The repository's git directory.
-    git_dir: Place,
-    /// What all of the repository's working trees share.
-    common_dir: Place,
+    git_dir: DirectoryIdentity,
+    /// The common directory of the repository's working trees.
+    common_dir: DirectoryIdentity,
     refs: Refs,
     /// The stamp of the private index.
     index: Option<String>,
@@ -173,7 +173,7 @@ impl PrivateGit {
         let directory = all(git)?.join(run);
         let lock = DirectoryLock::create(&directory).await;
         let mut private = Self::at(directory, lock.map_err(GitError::View)?, git)?;
-        let synced = Synced::load(&private.directory).map_err(GitError::View)?;
+        let synced = SyncedState::load(&private.directory).map_err(GitError::View)?;
         if let Some(synced) = synced {
             private.synced = synced;
         }
@@ -194,13 +194,13 @@ impl PrivateGit {
         let mut git = git.clone();
         git.invocation.bounds.limit = INDEX_LIMIT;
         git.invocation.bounds.halt = git.invocation.bounds.halt.child_token();
-        // What holds up a look at the working tree need not hold up this.
+        // Timeouts of questions about the working tree must not shorten those here.
         git.invocation.has_timed_out = Some(Arc::default());
         let layout = git.layout();
-        let synced = Synced {
+        let synced = SyncedState {
             top: layout.top.clone().into(),
-            git_dir: Place::of(&layout.git_dir)?,
-            common_dir: Place::of(&layout.common_dir)?,
+            git_dir: DirectoryIdentity::of(&layout.git_dir)?,
+            common_dir: DirectoryIdentity::of(&layout.common_dir)?,
             refs: Refs::default(),
             index: None,
         };
@@ -256,7 +256,7 @@ impl PrivateGit {
         Some(warning + &what_to_do)
     }
 
-    /// What the user has to do before commits that were refused are merged.
+    /// Advice for the user before merging refused commits.
     fn advice_on_refused(&self) -> String {
         let names: Vec<String> = self.refused.iter().map(|path| shown(path)).collect();
         match names.is_empty() {
@@ -298,7 +298,7 @@ impl PrivateGit {
         transfer.copy(&self.path(), &self.directory.join(KEPT))
     }
 
-    /// What the repository does not have.
+    /// The contents that the repository lacks, for which the directory is kept.
     fn retention_reason(&self) -> Option<String> {
         if !self.directory.join(SYNCED).is_file() {
             return None;
@@ -327,7 +327,7 @@ impl PrivateGit {
         self.git.refresh()?;
         let refs = Refs::of_repository(&self.git).await?;
         self.fill(&refs).map_err(GitError::View)?;
-        let base = index::Listed::of_repository(&self.git).await?;
+        let base = index::IndexListing::of_repository(&self.git).await?;
         fs::write(self.directory.join(BASE), base.0)?;
         self.synced.index = index::stamp(&self.path().join("index"));
         self.synced.refs = refs;
@@ -428,7 +428,7 @@ impl PrivateGit {
         for (name, value) in self.variables() {
             git.set(name, value);
         }
-        let there = setting::read(&git.told(setting::LIST, &[]).await?);
+        let there = setting::read(&git.output(setting::LIST, &[]).await?);
         let missing = self
             .git
             .settings
@@ -498,7 +498,7 @@ impl PrivateGit {
     }
 }
 
-impl Synced {
+impl SyncedState {
     /// Reads that of a run's directory; `None` if there is none.
     fn load(directory: &Path) -> io::Result<Option<Self>> {
         match read(&directory.join(SYNCED), INDEX_LIMIT, Links::Refused) {
@@ -509,7 +509,7 @@ impl Synced {
     }
 }
 
-/// Where private git directories are.
+/// The directory of private git directories.
 fn all(git: &Git) -> Result<PathBuf, GitError> {
     let no_home = || io::Error::other("neither HOME nor XDG_STATE_HOME is set");
     let state = state_directory(|name| git.variable(name));
@@ -534,7 +534,7 @@ fn remove_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// What Codex has begun and not finished, by the files that tell.
+/// Entries for which a git directory is kept, each with the reason in words.
 const UNFINISHED: [(&str, &str); 9] = [
     ("modules", "git directories of submodules are in it"),
     ("worktrees", "worktrees belong to it"),
@@ -550,7 +550,7 @@ const UNFINISHED: [(&str, &str); 9] = [
 impl Drop for PrivateGit {
     fn drop(&mut self) {
         if self.retention_reason().is_none() {
-            // What cannot be removed is of no use to anybody.
+            // Files that cannot be removed do no harm.
             let _ = leftovers::remove(&self.directory);
         }
     }

@@ -28,18 +28,18 @@ const PSEUDO_REFS: [&str; 10] = [
     "REVERT_HEAD",
 ];
 
-/// The names that are taken in a repository.
+/// The names that are in use in a repository.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Names {
+pub(super) struct TakenNames {
     /// Refs by their short and whole names.
     taken: BTreeMap<String, String>,
     remotes: BTreeSet<String>,
 }
 
-impl Names {
-    /// Those of a repository: its refs of all kinds, and its remotes.
+impl TakenNames {
+    /// The names of a repository: its refs of all kinds, and its remotes.
     pub(super) async fn of_repository(git: &Git) -> Result<Self, GitError> {
-        let told = git
+        let output = git
             .text(&["for-each-ref", "--format=%(refname)"], &[])
             .await?;
         let keys = git.settings.iter().filter_map(|one| one.key.to_str());
@@ -47,7 +47,7 @@ impl Names {
             let (name, _) = key.strip_prefix("remote.")?.rsplit_once('.')?;
             Some(name.to_owned())
         });
-        Ok(Self::new(told.lines(), remotes))
+        Ok(Self::new(output.lines(), remotes))
     }
 
     /// Of these refs and remotes.
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn names_by_which_git_finds_another_ref_are_refused() {
-        let names = Names::new(THERE.into_iter(), ["up/stream".to_owned()].into_iter());
+        let names = TakenNames::new(THERE.into_iter(), ["up/stream".to_owned()].into_iter());
         for name in [
             "refs/tags/main",
             "refs/tags/heads/main",
@@ -168,8 +168,8 @@ mod tests {
     }
 
     #[test]
-    fn ref_that_was_added_is_taken_too() {
-        let mut names = Names::default();
+    fn name_of_an_added_ref_is_taken() {
+        let mut names = TakenNames::default();
         assert_eq!(names.refusal("refs/tags/new"), None);
         names.add("refs/heads/new");
         assert!(names.refusal("refs/tags/new").is_some());

@@ -26,7 +26,7 @@ use crate::{Git, GitError, Layout};
 /// The most files of objects that are taken at once.
 const FILES_LIMIT: usize = 1_000_000;
 
-/// Where the wanted objects have names in the quarantine.
+/// The prefix of the quarantine's refs for wanted objects.
 const WANTED: &str = "refs/wanted";
 
 /// The reflog that has the stashes, in a git directory.
@@ -117,7 +117,7 @@ impl<'a> Transfer<'a> {
         let refspec = format!("+{WANTED}/*:{WANTED}/*").into();
         let fetch = FETCH.iter().map(Into::into);
         let question: Vec<_> = fetch.chain([source, refspec]).collect();
-        git.told(&question, &[]).await.map(drop)
+        git.output(&question, &[]).await.map(drop)
     }
 
     fn fill_quarantine(&self, private: &Path) -> io::Result<()> {
@@ -202,7 +202,7 @@ impl<'a> Transfer<'a> {
 
 impl Drop for Transfer<'_> {
     fn drop(&mut self) {
-        // What stays is removed when the next one begins.
+        // Remaining files are removed when the next quarantine is made.
         let _ = remove_tree(&self.directory);
     }
 }
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_objects_and_packs_are_taken() {
+    fn objects_and_packs_are_copied_and_nothing_else() {
         let id = "0123456789012345678901234567890123456789";
         assert!(is_object(&id[2..]) && !is_object(id) && !is_object("../x"));
         assert!(is_fan_out("0a") && !is_fan_out("..") && !is_fan_out("info"));

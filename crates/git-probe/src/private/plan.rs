@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use super::names::Names;
+use super::names::TakenNames;
 use super::refs::{Head, Refs, TRACKING};
 
 /// How many refs of a kind are named in warnings.
 pub(super) const NAMED: usize = 20;
 
-/// What is to be done to the repository's refs.
+/// The changes to the repository's refs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     /// As `git update-ref` reads them.
@@ -22,32 +22,32 @@ pub(super) struct Plan {
     pub(super) why_aside: &'static str,
     /// New refs with names that the repository must not have, which are kept aside by
     /// themselves.
-    pub(super) refused: Vec<Refused>,
+    pub(super) refused: Vec<RefusedRef>,
     /// Remote-tracking refs that are not as the remote has them, and stay as they are here.
     pub(super) unconfirmed: BTreeSet<String>,
-    /// What is checked out now, if that is to change.
+    /// The new HEAD, if it is to change.
     pub(super) head: Option<String>,
     /// Whether `HEAD` and the index stay as they are.
     pub(super) keeps_checkout: bool,
-    /// What the user is told.
+    /// Warnings for the user.
     pub(super) warnings: Vec<String>,
 }
 
-/// A new ref whose name git would take for something else.
+/// A new ref with a name that git would take for something else.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Refused {
+pub(super) struct RefusedRef {
     pub(super) name: String,
     pub(super) id: String,
     pub(super) why: String,
 }
 
-/// What the plan depends on besides the refs of the three moments.
+/// The facts that the plan depends on besides the refs of the three moments.
 #[derive(Debug, Default)]
-pub(super) struct Surroundings {
+pub(super) struct PlanContext {
     /// Branches that other working trees have checked out.
     pub(super) elsewhere: BTreeSet<String>,
-    /// The names that are taken.
-    pub(super) names: Names,
+    /// The names that are in use.
+    pub(super) names: TakenNames,
     /// Remote-tracking refs that are as the remote has them.
     pub(super) confirmed: BTreeSet<String>,
 }
@@ -120,7 +120,7 @@ impl Plan {
     }
 
     /// `before` is what both had when they were last the same.
-    pub(super) fn of(before: &Refs, now: &Refs, theirs: &Refs, around: &Surroundings) -> Self {
+    pub(super) fn of(before: &Refs, now: &Refs, theirs: &Refs, around: &PlanContext) -> Self {
         let mut plan = Self::default();
         let mut taken = around.names.clone();
         let (mut deleted, mut moved) = (Vec::new(), Vec::new());
@@ -143,7 +143,7 @@ impl Plan {
                 }
             } else if let (None, Some(why)) = (here, taken.refusal(name)) {
                 let (name, id) = (name.clone(), id.clone());
-                plan.refused.push(Refused { name, id, why });
+                plan.refused.push(RefusedRef { name, id, why });
             } else if old.is_some() && name.starts_with("refs/tags/") {
                 moved.push(format!(
                     "{name} was there before and is not moved; Codex has moved it to {id}"
@@ -167,7 +167,7 @@ impl Plan {
         plan
     }
 
-    fn check_out(&mut self, before: &Refs, now: &Refs, theirs: &Refs, around: &Surroundings) {
+    fn check_out(&mut self, before: &Refs, now: &Refs, theirs: &Refs, around: &PlanContext) {
         match theirs.head() {
             Some(Head::Branch(name))
                 if !now.all.contains_key(name) && around.names.refusal(name).is_some() =>
@@ -243,21 +243,21 @@ mod tests {
         }
     }
 
-    fn none() -> Surroundings {
-        Surroundings::default()
+    fn none() -> PlanContext {
+        PlanContext::default()
     }
 
     /// The names that these refs take.
-    fn names_of(refs: &Refs) -> Surroundings {
+    fn names_of(refs: &Refs) -> PlanContext {
         let remotes = ["origin".to_owned()].into_iter();
-        Surroundings {
-            names: Names::new(refs.all.keys().map(String::as_str), remotes),
-            ..Surroundings::default()
+        PlanContext {
+            names: TakenNames::new(refs.all.keys().map(String::as_str), remotes),
+            ..PlanContext::default()
         }
     }
 
     #[test]
-    fn what_only_codex_has_changed_is_taken_over() {
+    fn refs_changed_only_by_codex_are_taken_over() {
         let before = refs("main", &[("main", "1"), ("old", "1"), ("kept", "1")]);
         let theirs = refs("new", &[("main", "2"), ("new", "3"), ("kept", "1")]);
         let plan = Plan::of(&before, &before, &theirs, &none());
@@ -267,8 +267,8 @@ mod tests {
         );
         assert_eq!(plan.head.as_deref(), Some("refs/heads/new"));
         assert_eq!(plan.aside, vec![]);
-        let told = ["refs/heads/old, which Codex has deleted, is still here"];
-        assert_eq!(plan.warnings, told);
+        let output = ["refs/heads/old, which Codex has deleted, is still here"];
+        assert_eq!(plan.warnings, output);
     }
 
     #[test]
@@ -291,13 +291,13 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_has_changed_or_checked_out_is_kept_aside() {
+    fn refs_changed_or_checked_out_elsewhere_are_kept_aside() {
         let before = refs("main", &[("main", "1"), ("side", "1"), ("gone", "1")]);
         let now = refs("main", &[("main", "9"), ("side", "1"), ("gone", "9")]);
         let theirs = refs("main", &[("main", "2"), ("side", "2")]);
-        let side = Surroundings {
+        let side = PlanContext {
             elsewhere: BTreeSet::from(["refs/heads/side".to_owned()]),
-            ..Surroundings::default()
+            ..PlanContext::default()
         };
         let plan = Plan::of(&before, &now, &theirs, &side);
         assert_eq!(plan.updates, [] as [&str; 0]);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn checkout_of_somebody_else_stays() {
+    fn checkout_of_the_user_stays() {
         let before = refs("main", &[]);
         let plan = Plan::of(&before, &refs("other", &[]), &refs("new", &[]), &none());
         assert_eq!(plan.head, None);
@@ -332,12 +332,12 @@ mod tests {
     fn change_of_head_is_reported() {
         let before = refs("main", &[("main", "1")]);
         let moved = Plan::of(&before, &before, &refs("main", &[("main", "2")]), &none());
-        let told = "HEAD (refs/heads/main) has moved on from 1";
-        assert_eq!(moved.head_change(&before).as_deref(), Some(told));
+        let output = "HEAD (refs/heads/main) has moved on from 1";
+        assert_eq!(moved.head_change(&before).as_deref(), Some(output));
         let switched = refs("new", &[("main", "1"), ("new", "1")]);
         let switched = Plan::of(&before, &before, &switched, &none());
-        let told = "HEAD is refs/heads/new now, it was refs/heads/main";
-        assert_eq!(switched.head_change(&before).as_deref(), Some(told));
+        let output = "HEAD is refs/heads/new now, it was refs/heads/main";
+        assert_eq!(switched.head_change(&before).as_deref(), Some(output));
     }
 
     #[test]
@@ -380,9 +380,9 @@ mod tests {
             ..refs("main", &[])
         };
         let (before, theirs) = (all("1", "1"), all("2", "2"));
-        let around = Surroundings {
+        let around = PlanContext {
             confirmed: [name("a")].into(),
-            ..Surroundings::default()
+            ..PlanContext::default()
         };
         let plan = Plan::of(&before, &before, &theirs, &around);
         assert_eq!(plan.updates, [format!("update {} 2 1\n", name("a"))]);

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Git, GitError};
 
-/// What is checked out, in a git directory.
+/// The file of HEAD in a git directory.
 const HEAD: &str = "HEAD";
 
 /// The longest file of one ref, in bytes.
@@ -25,13 +25,13 @@ const LOOSE_LIMIT: usize = 100_000;
 /// How deep directories of refs are.
 const DEPTH_LIMIT: usize = 32;
 
-/// What the names of remote-tracking refs begin with.
+/// The prefix of remote-tracking refs.
 pub(super) const TRACKING: &str = "refs/remotes/";
 
-/// Where the refs are that are taken over.
+/// The prefixes of the refs that are taken over.
 const TAKEN: [&str; 4] = ["refs/heads/", "refs/tags/", TRACKING, "refs/notes/"];
 
-/// What is checked out, and where refs lead.
+/// HEAD and the targets of refs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Refs {
     /// The text of `HEAD`, with one newline.
@@ -43,7 +43,7 @@ pub(super) struct Refs {
     pub(super) others: usize,
 }
 
-/// What `HEAD` says.
+/// The content of `HEAD`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Head<'a> {
     Branch(&'a str),
@@ -51,14 +51,14 @@ pub(super) enum Head<'a> {
 }
 
 impl Refs {
-    /// Those of a repository.
+    /// The refs of a repository.
     pub(super) async fn of_repository(git: &Git) -> Result<Self, GitError> {
         let question = ["for-each-ref", "--format=%(objectname) %(refname)"];
-        let told = git.text(&question, &[]).await?;
+        let output = git.text(&question, &[]).await?;
         let head = git.layout().head().map_err(io::Error::other)?;
         Ok(Self {
             head: one_line(&head),
-            all: told
+            all: output
                 .lines()
                 .filter_map(entry)
                 .filter(|(name, _)| is_taken(name))
@@ -67,7 +67,7 @@ impl Refs {
         })
     }
 
-    /// Those of a directory that somebody else writes to.
+    /// The refs of a git directory that another process writes to.
     pub(super) fn of_directory(path: &Path) -> io::Result<Self> {
         let head = read_text(&path.join(HEAD), REF_LIMIT, Links::Refused);
         let head = one_line(&head.map_err(io::Error::other)?);
@@ -98,7 +98,7 @@ impl Refs {
         if path.join("refs").is_symlink() {
             return Err(io::Error::other("refs is a symbolic link"));
         }
-        let mut loose = Loose {
+        let mut loose = LooseRefs {
             is_wanted,
             left: LOOSE_LIMIT,
             all,
@@ -137,7 +137,7 @@ impl Refs {
         }
     }
 
-    /// What is checked out; `None` if that is nonsense.
+    /// The checked-out branch or commit; `None` if `HEAD` is malformed.
     pub(super) fn head(&self) -> Option<Head<'_>> {
         let head = self.head.trim_end();
         match head.strip_prefix("ref:") {
@@ -183,15 +183,15 @@ fn is_plain(name: &str) -> bool {
         && !name.split('/').any(is_bad_part)
 }
 
-/// The refs that have a file each, which count more than packed ones.
-struct Loose {
+/// The loose refs, one file each, which override packed ones.
+struct LooseRefs {
     is_wanted: fn(&str) -> bool,
     left: usize,
     all: BTreeMap<String, String>,
     others: usize,
 }
 
-impl Loose {
+impl LooseRefs {
     fn read(&mut self, path: &Path, name: &str, depth: usize) -> io::Result<()> {
         for entry in fs::read_dir(path.join(name))? {
             let entry = entry?;
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_no_head() {
+    fn malformed_head_is_not_read() {
         for (text, expected) in [
             (ID, Some(Head::Commit(ID))),
             ("ref: refs/heads/x", Some(Head::Branch("refs/heads/x"))),

@@ -27,7 +27,7 @@ const READ: OFlags = OFlags::RDONLY
 ///
 /// # Errors
 ///
-/// Those of the file system; an error after 60 s. What is left can be removed later.
+/// The errors of the file system, and one after 60 s. The rest can be removed later.
 pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -40,7 +40,7 @@ pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
         Err(Errno::NOENT) => return Ok(()),
         root => root?,
     };
-    let mut flattened = Flattened {
+    let mut flattened = RemovalRoot {
         root,
         prefix: Uuid::new_v4().simple().to_string(),
         moved: 0,
@@ -50,16 +50,16 @@ pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
     Ok(unlinkat(&above, name, AtFlags::REMOVEDIR)?)
 }
 
-/// The directory to be removed, into which those below it are renamed.
-struct Flattened {
+/// The directory to be removed, into which the directories below it are renamed.
+struct RemovalRoot {
     root: OwnedFd,
-    /// Of the new names, which nobody can know.
+    /// The prefix of the new names, which nobody can guess.
     prefix: String,
     moved: u64,
     until: Instant,
 }
 
-impl Flattened {
+impl RemovalRoot {
     fn empty(&mut self) -> io::Result<()> {
         loop {
             let mut directories = Vec::new();

@@ -18,12 +18,12 @@ use supervise::exit::Exit;
 use tokio_util::sync::CancellationToken;
 
 use super::index::{
-    Difference, IndexLock, Listed, NewIndex, has_working_tree, remove_stale_lock, stamp,
+    Difference, IndexListing, IndexLock, NewIndex, has_working_tree, remove_stale_lock, stamp,
 };
 use super::journal::{JOURNAL, Journal};
-use super::names::Names;
+use super::names::TakenNames;
 use super::objects::Transfer;
-use super::plan::{ABANDONED, NO_WORKTREE, Plan, Refused, Surroundings};
+use super::plan::{ABANDONED, NO_WORKTREE, Plan, PlanContext, RefusedRef};
 use super::refs::{Head, Refs};
 use super::remove::remove_tree;
 use super::tracking::confirmed;
@@ -32,10 +32,10 @@ use super::{BASE, LOG_LIMIT, PrivateGit};
 use crate::submodules::move_aside;
 use crate::{Git, GitError, until_stopped};
 
-/// What the reflogs of the repository say.
+/// The message in the reflogs of the repository.
 const MESSAGE: &str = "codex-mcp: taken over from Codex";
 
-/// Where tips are kept that the repository's own refs do not get.
+/// The prefix of refs that keep tips that are not taken over.
 const ASIDE: &str = "refs/codex-mcp";
 
 /// How many reflogs there are at the most.
@@ -59,12 +59,12 @@ pub(super) const AFTER_STOP: Duration = Duration::from_secs(10);
 
 /// How long each git command may take that moves refs or `HEAD` (10 s). It is not given
 /// up: the index follows at once.
-const MOVE_PATIENCE: Duration = Duration::from_secs(10);
+const MOVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What was taken over.
+/// The result of a takeover.
 #[derive(Debug)]
 pub struct Takeover {
-    /// What the user has to know.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
     /// Whether the repository has all of Codex's commits on its branches.
     pub complete: bool,
@@ -74,14 +74,14 @@ pub struct Takeover {
     pub(crate) head: Option<String>,
 }
 
-/// Whose work is taken over.
+/// The run whose work is taken over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
-    /// That of a run that works.
+    /// A running run.
     LiveRun,
-    /// That of a run that was interrupted, perhaps long ago.
+    /// A run that was interrupted, perhaps long ago.
     InterruptedRun,
-    /// The same, and its working tree is gone.
+    /// An interrupted run whose working tree is gone.
     RemovedWorktree,
 }
 
@@ -154,12 +154,12 @@ impl PrivateGit {
         let (staged, difference) = self.bring_objects(&theirs, &now, index.as_deref()).await?;
         self.check_submodules(source, &theirs, &now, &difference)
             .await?;
-        let side = Side {
+        let private_state = PrivateState {
             refs: &theirs,
             index: index.as_deref(),
             staged: &staged,
         };
-        let mut plan = self.plan(source, &now, &side).await?;
+        let mut plan = self.plan(source, &now, &private_state).await?;
         let mut takeover = Takeover {
             warnings: Vec::new(),
             complete: !plan.keeps_checkout,
@@ -171,7 +171,7 @@ impl PrivateGit {
             self.keep_aside(&mut plan, &theirs).await?;
             Journal::remove(&self.directory)?;
         } else {
-            let Some(lock) = self.lock_index(&difference, &side).await? else {
+            let Some(lock) = self.lock_index(&difference, &private_state).await? else {
                 return Ok(None);
             };
             self.move_refs(&mut plan).await?;
@@ -186,28 +186,34 @@ impl PrivateGit {
 
     /// What is to be done. The checkout of an interrupted run is taken over only where the
     /// working tree is still the one that its index belongs to.
-    async fn plan(&self, source: Source, now: &Refs, side: &Side<'_>) -> Result<Plan, GitError> {
+    async fn plan(
+        &self,
+        source: Source,
+        now: &Refs,
+        private_state: &PrivateState<'_>,
+    ) -> Result<Plan, GitError> {
         let before = &self.synced.refs;
         let is_current = match source {
             Source::LiveRun => true,
             Source::InterruptedRun => {
-                self.has_begun(now, side)? || self.is_still_checked_out(now, side).await?
+                self.has_begun(now, private_state)?
+                    || self.is_still_checked_out(now, private_state).await?
             }
             Source::RemovedWorktree => false,
         };
         match source {
             _ if is_current => {
-                let around = Surroundings {
+                let around = PlanContext {
                     elsewhere: self.checked_out_elsewhere().await?,
-                    names: Names::of_repository(&self.git).await?,
-                    confirmed: confirmed(&self.git, now, side.refs).await?,
+                    names: TakenNames::of_repository(&self.git).await?,
+                    confirmed: confirmed(&self.git, now, private_state.refs).await?,
                 };
-                let mut plan = Plan::of(before, now, side.refs, &around);
-                self.note_rewritten(&mut plan, side.refs).await?;
+                let mut plan = Plan::of(before, now, private_state.refs, &around);
+                self.note_rewritten(&mut plan, private_state.refs).await?;
                 Ok(plan)
             }
-            Source::RemovedWorktree => Ok(Plan::aside(before, side.refs, NO_WORKTREE)),
-            _ => Ok(Plan::aside(before, side.refs, ABANDONED)),
+            Source::RemovedWorktree => Ok(Plan::aside(before, private_state.refs, NO_WORKTREE)),
+            _ => Ok(Plan::aside(before, private_state.refs, ABANDONED)),
         }
     }
 
@@ -217,7 +223,7 @@ impl PrivateGit {
         for name in moved.iter().filter(|name| name.starts_with("refs/heads/")) {
             if let (Some(old), Some(new)) = (self.first.all.get(name), theirs.all.get(name)) {
                 let question = ["merge-base", "--is-ancestor", old, new];
-                if self.git.hear(&question, &[]).await?.exit != Exit::Code(0) {
+                if self.git.run(&question, &[]).await?.exit != Exit::Code(0) {
                     plan.rewritten.push((name.clone(), old.clone()));
                 }
             }
@@ -225,25 +231,31 @@ impl PrivateGit {
         Ok(())
     }
 
-    fn has_begun(&self, now: &Refs, side: &Side<'_>) -> io::Result<bool> {
+    fn has_begun(&self, now: &Refs, private_state: &PrivateState<'_>) -> io::Result<bool> {
         let journal = Journal::load(&self.directory)?;
         let before = &self.synced.refs;
-        Ok(journal.is_some_and(|journal| journal.has_begun(before, now, side.refs, side.index)))
+        Ok(journal.is_some_and(|journal| {
+            journal.has_begun(before, now, private_state.refs, private_state.index)
+        }))
     }
 
     /// Whether the working tree has what Codex has staged and committed there.
-    async fn is_still_checked_out(&self, now: &Refs, side: &Side<'_>) -> Result<bool, GitError> {
+    async fn is_still_checked_out(
+        &self,
+        now: &Refs,
+        private_state: &PrivateState<'_>,
+    ) -> Result<bool, GitError> {
         if now.head != self.synced.refs.head {
             return Ok(false);
         }
-        if side.index == self.synced.index.as_deref() {
+        if private_state.index == self.synced.index.as_deref() {
             // Commits that were made without the index.
-            return Ok(side.refs.tip() == self.synced.refs.tip());
+            return Ok(private_state.refs.tip() == self.synced.refs.tip());
         }
-        let base = Listed(fs::read(self.directory.join(BASE))?);
+        let base = IndexListing(fs::read(self.directory.join(BASE))?);
         let copy = self.directory.join(INDEX_COPY);
-        match has_working_tree(&self.git, &copy, &base, side.staged).await {
-            Err(GitError::GivenUp) => Err(GitError::GivenUp),
+        match has_working_tree(&self.git, &copy, &base, private_state.staged).await {
+            Err(GitError::Cancelled) => Err(GitError::Cancelled),
             compared => Ok(compared.unwrap_or(false)),
         }
     }
@@ -253,12 +265,12 @@ impl PrivateGit {
     async fn lock_index(
         &self,
         difference: &Difference,
-        side: &Side<'_>,
+        private_state: &PrivateState<'_>,
     ) -> Result<Option<Option<IndexLock>>, GitError> {
         let new = self.directory.join("index.new");
         let new = difference.stage(&self.git, &new, self.run()).await?;
         let stamp = new.as_ref().and_then(NewIndex::stamp);
-        let journal = Journal::new(side.refs, side.index, stamp);
+        let journal = Journal::new(private_state.refs, private_state.index, stamp);
         let journal = serde_json::to_vec(&journal).map_err(io::Error::from)?;
         self.replace(JOURNAL, &journal)?;
         match new {
@@ -283,7 +295,7 @@ impl PrivateGit {
     fn publish(
         &mut self,
         lock: Option<IndexLock>,
-        staged: &Listed,
+        staged: &IndexListing,
         theirs: Refs,
         index: Option<String>,
     ) -> io::Result<()> {
@@ -307,16 +319,16 @@ impl PrivateGit {
         theirs: &Refs,
         now: &Refs,
         index: Option<&str>,
-    ) -> Result<(Listed, Difference), GitError> {
+    ) -> Result<(IndexListing, Difference), GitError> {
         let has_moved = now.head != self.synced.refs.head && now.head != theirs.head;
         let private = self.path();
         let transfer = Transfer::new(&self.git, &self.directory)?;
         let quarantine = transfer.quarantine(&private)?;
         let copy = self.directory.join(INDEX_COPY);
-        let base = Listed(fs::read(self.directory.join(BASE))?);
+        let base = IndexListing(fs::read(self.directory.join(BASE))?);
         let staged = match index == self.synced.index.as_deref() || has_moved {
-            true => Listed(base.0.clone()),
-            false => Listed::of_private(&quarantine, &private, &copy).await?,
+            true => IndexListing(base.0.clone()),
+            false => IndexListing::of_private(&quarantine, &private, &copy).await?,
         };
         let difference = Difference::read(&staged, &base, &self.git, self.id_length()).await?;
         let wanted = wanted(&self.synced.refs, theirs, &difference);
@@ -385,7 +397,7 @@ impl PrivateGit {
 
     /// Git for changes of the repository that are not given up halfway.
     fn git_for_moves(&self) -> Result<Git, GitError> {
-        let mut git = self.git.in_repository()?.patient(MOVE_PATIENCE);
+        let mut git = self.git.in_repository()?.with_timeout(MOVE_TIMEOUT);
         git.invocation.bounds.halt = CancellationToken::new();
         Ok(git)
     }
@@ -403,7 +415,7 @@ impl PrivateGit {
                  {kept}"
             ));
         }
-        for Refused { name, id, why } in &plan.refused {
+        for RefusedRef { name, id, why } in &plan.refused {
             let kept = self.aside(name);
             lines.push_str(&format!("update {kept} {id}\n"));
             refused.push(format!(
@@ -419,7 +431,7 @@ impl PrivateGit {
         }
     }
 
-    /// Where the tip of a ref is kept that the repository does not get.
+    /// The ref that keeps a tip that is not taken over.
     fn aside(&self, name: &str) -> String {
         let own = name.strip_prefix("refs/").unwrap_or(name);
         format!("{ASIDE}/{}/{own}", self.run().to_string_lossy())
@@ -433,7 +445,7 @@ impl PrivateGit {
             Some(_) => vec!["symbolic-ref", "-m", MESSAGE, "HEAD", head],
             None => vec!["update-ref", "-m", MESSAGE, "--no-deref", "HEAD", head],
         };
-        self.git_for_moves()?.told(&question, &[]).await.map(drop)
+        self.git_for_moves()?.output(&question, &[]).await.map(drop)
     }
 
     /// Puts tips below [`ASIDE`].
@@ -444,7 +456,7 @@ impl PrivateGit {
                 .push(format!("what Codex has staged was not imported: {why}"));
             return Ok(());
         }
-        let place = format!("{ASIDE}/{}", self.run().to_string_lossy());
+        let directory_identity = format!("{ASIDE}/{}", self.run().to_string_lossy());
         let lines = plan.aside.iter();
         let lines = lines.map(|(name, id)| format!("update {} {id}\n", self.aside(name)));
         update(&self.git_for_moves()?, &lines.collect::<String>()).await?;
@@ -453,7 +465,7 @@ impl PrivateGit {
         let first = aside.clone().next().unwrap_or_default();
         let wanted = aside.find(|name| is_checked_out(name)).unwrap_or(first);
         plan.warnings.push(format!(
-            "Codex's commits of {} are kept below {place}: {}; to get them, run `git merge {}`",
+            "Codex's commits of {} are kept below {directory_identity}: {}; to get them, run `git merge {}`",
             names(&plan.aside),
             plan.why_aside,
             shell_word(self.aside(wanted))
@@ -468,9 +480,9 @@ impl PrivateGit {
             return Ok(BTreeSet::new());
         }
         let git = self.git.in_repository()?;
-        let told = git.text(&["worktree", "list", "--porcelain"], &[]).await?;
+        let output = git.text(&["worktree", "list", "--porcelain"], &[]).await?;
         let mut branches = BTreeSet::new();
-        for (number, block) in told.split("\n\n").enumerate() {
+        for (number, block) in output.split("\n\n").enumerate() {
             let line = |key: &str| block.lines().find_map(|line| line.strip_prefix(key));
             let path = line("worktree ").map(PathBuf::from);
             let is_here = |path: PathBuf| path.canonicalize().is_ok_and(|it| it == layout.top);
@@ -500,19 +512,19 @@ impl PrivateGit {
         fs::rename(new, to)
     }
 
-    /// Where they are copied to.
+    /// The directory for copies of reflogs.
     pub(super) fn logs(&self) -> PathBuf {
         self.directory.join("logs")
     }
 }
 
-/// What the private directory has.
-struct Side<'a> {
+/// The state of the private directory.
+struct PrivateState<'a> {
     refs: &'a Refs,
     /// The stamp of its index.
     index: Option<&'a str>,
-    /// What is staged in it, where that is to be taken over.
-    staged: &'a Listed,
+    /// The entries staged in it, if they are to be taken over.
+    staged: &'a IndexListing,
 }
 
 impl Takeover {
@@ -547,7 +559,7 @@ fn names(aside: &[(String, String)]) -> String {
 
 async fn update(git: &Git, input: &str) -> Result<(), GitError> {
     let question = ["update-ref", "--create-reflog", "-m", MESSAGE, "--stdin"];
-    git.told(&question, input.as_bytes()).await.map(drop)
+    git.output(&question, input.as_bytes()).await.map(drop)
 }
 
 /// How much may still be copied.

@@ -14,13 +14,13 @@ use crate::{Git, GitError, remote};
 
 /// How many remotes are asked, and how long each has to answer.
 const REMOTES_LIMIT: usize = 5;
-const PATIENCE: Duration = Duration::from_secs(30);
+const REMOTE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The most that is read of an answer, in bytes.
 const ANSWER_LIMIT: u64 = 64 * 1024 * 1024;
 
 /// A ref of a remote, by the names that both sides have for it.
-struct Tracked<'a> {
+struct TrackingRef<'a> {
     source: String,
     name: &'a str,
     id: &'a str,
@@ -33,7 +33,7 @@ pub(super) async fn confirmed(
     now: &Refs,
     theirs: &Refs,
 ) -> Result<BTreeSet<String>, GitError> {
-    let mut git = git.patient(PATIENCE);
+    let mut git = git.with_timeout(REMOTE_TIMEOUT);
     git.invocation.bounds.limit = ANSWER_LIMIT;
     let mut confirmed = BTreeSet::new();
     let by_remote = by_remote(&git, now, theirs);
@@ -43,23 +43,27 @@ pub(super) async fn confirmed(
         sources.dedup();
         let there = match remote::refs(&git, remote, &sources).await {
             Ok(there) => there,
-            Err(GitError::GivenUp) => return Err(GitError::GivenUp),
+            Err(GitError::Cancelled) => return Err(GitError::Cancelled),
             Err(_) => continue,
         };
-        let is_there = |one: &&Tracked| there.get(&one.source).is_some_and(|id| id == one.id);
+        let is_there = |one: &&TrackingRef| there.get(&one.source).is_some_and(|id| id == one.id);
         let found = tracked.iter().filter(is_there);
         confirmed.extend(found.map(|one| one.name.to_owned()));
     }
     Ok(confirmed)
 }
 
-fn by_remote<'a>(git: &Git, now: &Refs, theirs: &'a Refs) -> BTreeMap<String, Vec<Tracked<'a>>> {
+fn by_remote<'a>(
+    git: &Git,
+    now: &Refs,
+    theirs: &'a Refs,
+) -> BTreeMap<String, Vec<TrackingRef<'a>>> {
     let changed = theirs
         .all
         .iter()
         .filter(|(name, id)| name.starts_with(TRACKING) && now.all.get(*name) != Some(*id));
     let changed: Vec<(&String, &String)> = changed.collect();
-    let mut remotes: BTreeMap<String, Vec<Tracked>> = BTreeMap::new();
+    let mut remotes: BTreeMap<String, Vec<TrackingRef>> = BTreeMap::new();
     if changed.is_empty() {
         return remotes;
     }
@@ -73,9 +77,9 @@ fn by_remote<'a>(git: &Git, now: &Refs, theirs: &'a Refs) -> BTreeMap<String, Ve
         };
         let tracked = changed.iter().filter_map(|(name, id)| {
             let source = source(refspec, name)?;
-            Some(Tracked { source, name, id })
+            Some(TrackingRef { source, name, id })
         });
-        let tracked: Vec<Tracked> = tracked.collect();
+        let tracked: Vec<TrackingRef> = tracked.collect();
         if !tracked.is_empty() {
             remotes
                 .entry(remote.to_owned())

@@ -1,4 +1,4 @@
-//! What the trees of new commits have: submodules, and how many paths.
+//! The trees of new commits: their submodules and the number of their paths.
 //!
 //! Each distinct tree is read once. A tree can name the same subtree many times, so that it
 //! has more paths than git can list in any time and memory; such commits are refused.
@@ -87,9 +87,9 @@ struct Trees<'a> {
 pub(super) struct NewCommits<'a> {
     /// They, and all that lead to them.
     pub(super) tips: BTreeSet<&'a str>,
-    /// What the repository has already.
+    /// The refs that the repository has already.
     pub(super) known: &'a Refs,
-    /// What it had before the run.
+    /// The refs of the repository before the run.
     pub(super) before: &'a Refs,
 }
 
@@ -103,8 +103,8 @@ pub(super) async fn added_submodules(
     id: IdLength,
     new: &NewCommits<'_>,
 ) -> Result<BTreeSet<PathBuf>, GitError> {
-    let told = git.text(COMMITS, new.since(new.known).as_bytes()).await?;
-    let commits: BTreeMap<&str, Commit> = told.lines().filter_map(commit).collect();
+    let output = git.text(COMMITS, new.since(new.known).as_bytes()).await?;
+    let commits: BTreeMap<&str, Commit> = output.lines().filter_map(commit).collect();
     let before = commits_before(git, new).await?;
     let mut trees = Trees {
         git,
@@ -145,16 +145,16 @@ impl NewCommits<'_> {
 /// What was checked out before the run, and the commits from before it that new ones have
 /// as parents.
 async fn commits_before(git: &Git, new: &NewCommits<'_>) -> Result<Vec<Commit>, GitError> {
-    // What was there before may have been removed since.
+    // Commits from before the run may have been pruned since.
     let question = [COMMITS, &["--ignore-missing"]].concat();
-    let told = git
+    let output = git
         .text(&question, new.since(new.before).as_bytes())
         .await?;
-    let commits = told.lines().filter_map(commit).map(|(_, commit)| commit);
+    let commits = output.lines().filter_map(commit).map(|(_, commit)| commit);
     let mut before: Vec<Commit> = commits.filter(|commit| !commit.is_new).collect();
     if let Some(tip) = new.before.tip() {
-        let told = git.text(KNOWN, format!("{tip}\n").as_bytes()).await?;
-        before.extend(told.lines().filter_map(commit).map(|(_, commit)| commit));
+        let output = git.text(KNOWN, format!("{tip}\n").as_bytes()).await?;
+        before.extend(output.lines().filter_map(commit).map(|(_, commit)| commit));
     }
     Ok(before)
 }
@@ -186,8 +186,8 @@ impl Trees<'_> {
                 return Err(refused("the commits have too many directories").into());
             }
             let input: String = wanted.iter().map(|id| format!("{id}\n")).collect();
-            let told = self.git.told(READ, input.as_bytes()).await?;
-            let found = parse_batch(&told, self.id.0 / 2);
+            let output = self.git.output(READ, input.as_bytes()).await?;
+            let found = parse_batch(&output, self.id.0 / 2);
             let found = found.ok_or_else(|| refused("git cannot read the trees of the commits"))?;
             let mut next = BTreeSet::new();
             for (id, tree) in found {
@@ -271,17 +271,17 @@ impl Trees<'_> {
 }
 
 /// Reads `ID tree SIZE NEWLINE CONTENT NEWLINE` of each tree. `None` for anything else.
-fn parse_batch(mut told: &[u8], id_bytes: usize) -> Option<Vec<(String, Tree)>> {
+fn parse_batch(mut output: &[u8], id_bytes: usize) -> Option<Vec<(String, Tree)>> {
     let mut trees = Vec::new();
-    while !told.is_empty() {
-        let end = told.iter().position(|byte| *byte == b'\n')?;
-        let (line, rest) = told.split_at(end);
+    while !output.is_empty() {
+        let end = output.iter().position(|byte| *byte == b'\n')?;
+        let (line, rest) = output.split_at(end);
         let mut words = std::str::from_utf8(line).ok()?.split(' ');
         let (id, kind, size) = (words.next()?, words.next()?, words.next()?);
         let size: usize = size.parse().ok().filter(|_| kind == "tree")?;
         let content = rest.get(1..=size)?;
         trees.push((id.to_owned(), parse_tree(content, id_bytes)?));
-        told = rest.get(size + 2..)?;
+        output = rest.get(size + 2..)?;
     }
     Some(trees)
 }
@@ -334,13 +334,13 @@ mod tests {
         }
         let name = hex(&id);
         let head = format!("{name} tree {}\n", content.len());
-        let mut told = [head.as_bytes(), &content, b"\n"].concat();
-        let trees = parse_batch(&told, 20).unwrap();
+        let mut output = [head.as_bytes(), &content, b"\n"].concat();
+        let trees = parse_batch(&output, 20).unwrap();
         let (read, tree) = &trees[0];
         assert_eq!((read, trees.len(), tree.others), (&name, 1, 1));
         assert_eq!(tree.directories, [("d".into(), name.clone())]);
         assert_eq!(tree.submodules, [PathBuf::from("sub")]);
-        told.extend(format!("{name} missing\n").as_bytes());
-        assert!(parse_batch(&told, 20).is_none());
+        output.extend(format!("{name} missing\n").as_bytes());
+        assert!(parse_batch(&output, 20).is_none());
     }
 }

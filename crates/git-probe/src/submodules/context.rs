@@ -12,7 +12,7 @@ use safe_files::untrusted_file::{Links, read};
 use tokio_util::sync::CancellationToken;
 
 use super::DOT_GIT;
-use super::directory::{Directory, NoEntry};
+use super::directory::{Directory, DirectoryError};
 use super::state::{
     Bytes, Entry, GitDirState, GitdirTarget, HOOKS, SENSITIVE_ENTRIES, SubmoduleState,
 };
@@ -24,7 +24,7 @@ use crate::{Git, GitError};
 const INDEX_LIMIT: u64 = 256 * 1024 * 1024;
 
 /// How long git may take to list an index.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest file whose contents are kept, in bytes. Git reads no longer `.git` file.
 pub(super) const FILE_LIMIT: u64 = 1024 * 1024;
@@ -58,7 +58,7 @@ impl RepoContext {
         let mut own = git.clone();
         // It is needed also where the run is not wanted any more.
         own.invocation.bounds.halt = CancellationToken::new();
-        own.invocation.bounds.patience = PATIENCE;
+        own.invocation.bounds.timeout = TIMEOUT;
         own.invocation.bounds.limit = INDEX_LIMIT;
         own.invocation.has_timed_out = Some(Arc::default());
         Self {
@@ -87,16 +87,16 @@ impl RepoContext {
         fs::write(&copy, index)?;
         let mut git = self.git.clone();
         git.set("GIT_INDEX_FILE", &copy);
-        let told = git.told(&["ls-files", "-z", "--stage"], &[]).await;
+        let output = git.output(&["ls-files", "-z", "--stage"], &[]).await;
         fs::remove_file(&copy)?;
-        Ok(submodules_in(&told?))
+        Ok(submodules_in(&output?))
     }
 
     /// The files that the index of the top lists, each with a NUL behind its path.
     pub(super) async fn files(&self) -> Result<Vec<u8>, GitError> {
         let mut git = self.git.clone();
         git.set("GIT_INDEX_FILE", self.git_dir.join("index"));
-        git.told(&["ls-files", "-z"], &[]).await
+        git.output(&["ls-files", "-z"], &[]).await
     }
 
     pub(super) fn top(&self) -> &Path {
@@ -108,9 +108,9 @@ impl RepoContext {
         let mut visit = VisitResult::default();
         let state = match self.reach(path) {
             Ok(directory) => self.state(path, &directory, &mut visit),
-            Err(NoEntry::Gone) => Ok(SubmoduleState::ABSENT),
-            Err(NoEntry::Link(_)) => Ok(SubmoduleState::BehindLink),
-            Err(NoEntry::Refused(error)) => Err(error),
+            Err(DirectoryError::Gone) => Ok(SubmoduleState::ABSENT),
+            Err(DirectoryError::Link(_)) => Ok(SubmoduleState::BehindLink),
+            Err(DirectoryError::Refused(error)) => Err(error),
         };
         match state {
             Ok(state) => {
@@ -155,7 +155,7 @@ impl RepoContext {
     }
 
     /// The directory of a submodule.
-    pub(super) fn reach(&self, path: &Path) -> Result<Directory, NoEntry> {
+    pub(super) fn reach(&self, path: &Path) -> Result<Directory, DirectoryError> {
         Directory::open(&self.top)?.below(path)
     }
 
@@ -164,7 +164,7 @@ impl RepoContext {
     ///
     /// # Errors
     ///
-    /// Those of reading `commondir`.
+    /// The errors of reading `commondir`.
     pub(super) fn git_dirs(&self, path: &Path, dot_git: &Entry) -> io::Result<Vec<PathBuf>> {
         let submodule = self.top.join(path);
         let named = |text: &[u8]| submodule.join(gitdir_in(text)?).canonicalize().ok();
@@ -234,7 +234,7 @@ fn git_dir_state(path: &Path) -> io::Result<GitDirState> {
             None => git_dir.entry(name, Some(FILE_LIMIT)),
             Some(below) => match git_dir.enter(OsStr::new(below)) {
                 Ok(below) => below.entry(name, Some(FILE_LIMIT)),
-                Err(NoEntry::Gone) => Ok(Entry::Missing),
+                Err(DirectoryError::Gone) => Ok(Entry::Missing),
                 Err(error) => Err(refused(&error)),
             },
         }
@@ -254,9 +254,9 @@ fn hooks(git_dir: &Directory) -> Option<BTreeMap<Bytes, Entry>> {
     };
     match git_dir.enter(OsStr::new(HOOKS)) {
         Ok(hooks) => recorded.add(&hooks, Path::new(""), HOOK_DEPTH).ok()?,
-        // What a link leads to is not compared, but that it is the same link.
-        Err(NoEntry::Gone | NoEntry::Link(_)) => {}
-        Err(NoEntry::Refused(_)) => return None,
+        // The target of a link is not compared, only the link itself.
+        Err(DirectoryError::Gone | DirectoryError::Link(_)) => {}
+        Err(DirectoryError::Refused(_)) => return None,
     }
     Some(recorded.entries)
 }
@@ -293,7 +293,7 @@ impl Hooks {
     }
 }
 
-pub(super) fn refused(error: &NoEntry) -> io::Error {
+pub(super) fn refused(error: &DirectoryError) -> io::Error {
     io::Error::other(error.to_string())
 }
 
@@ -309,8 +309,8 @@ fn index_of_submodules(path: &Path) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// Reads `MODE ID STAGE TAB PATH NUL`. A path that leads elsewhere is none.
-fn submodules_in(told: &[u8]) -> Vec<PathBuf> {
-    let records = told.split(|byte| *byte == 0);
+fn submodules_in(output: &[u8]) -> Vec<PathBuf> {
+    let records = output.split(|byte| *byte == 0);
     let submodules = records.filter(|record| record.starts_with(b"160000 "));
     let paths = submodules.filter_map(|record| {
         let tab = record.iter().position(|byte| *byte == b'\t')?;
@@ -325,8 +325,8 @@ mod tests {
 
     #[test]
     fn submodules_are_read_from_the_list_of_an_index() {
-        let told = b"100644 1 0\ta\x00160000 2 0\tsub\x00160000 3 1\tx\ty\n\0";
-        assert_eq!(submodules_in(told), ["sub", "x\ty\n"].map(PathBuf::from));
+        let output = b"100644 1 0\ta\x00160000 2 0\tsub\x00160000 3 1\tx\ty\n\0";
+        assert_eq!(submodules_in(output), ["sub", "x\ty\n"].map(PathBuf::from));
     }
 
     #[test]

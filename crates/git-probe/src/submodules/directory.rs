@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use uuid::Uuid;
 
 use super::shown;
-use super::state::{Bytes, Entry, Stamp};
+use super::state::{Bytes, Entry, FileStamp};
 
 /// The most entries that are read of a directory.
 const NAMES_LIMIT: usize = 1_000_000;
@@ -49,10 +49,10 @@ pub(super) struct Directory {
     path: PathBuf,
 }
 
-/// Why a directory is not entered.
+/// Why a directory is not opened.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NoEntry {
-    /// There is none: no submodule to git either.
+pub(super) enum DirectoryError {
+    /// The directory does not exist, so git sees no submodule either.
     #[error("there is no such directory")]
     Gone,
     /// A component of its path is a symbolic link.
@@ -85,25 +85,25 @@ pub(super) struct ReplaceError {
 
 impl Directory {
     /// The directory of an absolute path, none of whose components may be a link.
-    pub(super) fn open(path: &Path) -> Result<Self, NoEntry> {
-        let path = path.strip_prefix("/").map_err(|_| NoEntry::Gone)?;
+    pub(super) fn open(path: &Path) -> Result<Self, DirectoryError> {
+        let path = path.strip_prefix("/").map_err(|_| DirectoryError::Gone)?;
         let fd = openat(CWD, "/", ENTER, Mode::empty());
         let root = Self {
-            fd: fd.map_err(|error| NoEntry::Refused(error.into()))?,
+            fd: fd.map_err(|error| DirectoryError::Refused(error.into()))?,
             path: PathBuf::from("/"),
         };
         root.below(path)
     }
 
     /// The directory below this one by a relative path.
-    pub(super) fn below(&self, path: &Path) -> Result<Self, NoEntry> {
+    pub(super) fn below(&self, path: &Path) -> Result<Self, DirectoryError> {
         let mut directory = Self {
-            fd: self.fd.try_clone().map_err(NoEntry::Refused)?,
+            fd: self.fd.try_clone().map_err(DirectoryError::Refused)?,
             path: self.path.clone(),
         };
         for component in path.components() {
             let Component::Normal(name) = component else {
-                return Err(NoEntry::Gone);
+                return Err(DirectoryError::Gone);
             };
             directory = directory.enter(name)?;
         }
@@ -111,20 +111,20 @@ impl Directory {
     }
 
     /// The directory of this name in this one.
-    pub(super) fn enter(&self, name: &OsStr) -> Result<Self, NoEntry> {
+    pub(super) fn enter(&self, name: &OsStr) -> Result<Self, DirectoryError> {
         let path = self.path.join(name);
         match self.stat(name) {
             Ok(Some(stat)) => match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Directory => {}
-                FileType::Symlink => return Err(NoEntry::Link(path)),
-                _ => return Err(NoEntry::Gone),
+                FileType::Symlink => return Err(DirectoryError::Link(path)),
+                _ => return Err(DirectoryError::Gone),
             },
-            Ok(None) => return Err(NoEntry::Gone),
-            Err(error) => return Err(NoEntry::Refused(error)),
+            Ok(None) => return Err(DirectoryError::Gone),
+            Err(error) => return Err(DirectoryError::Refused(error)),
         }
         match openat(&self.fd, name, ENTER, Mode::empty()) {
             Ok(fd) => Ok(Self { fd, path }),
-            Err(error) => Err(NoEntry::Refused(error.into())),
+            Err(error) => Err(DirectoryError::Refused(error.into())),
         }
     }
 
@@ -136,7 +136,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// Those of the system, and one for more than [`NAMES_LIMIT`] names.
+    /// The errors of the system, and one for more than [`NAMES_LIMIT`] names.
     pub(super) fn names(&self) -> io::Result<Vec<OsString>> {
         let open = || openat(&self.fd, ".", READ_DIRECTORY, Mode::empty());
         let fd = self.with_permission(open)?;
@@ -282,8 +282,8 @@ impl Directory {
         };
         let moved = match self.enter(name) {
             Ok(moved) => moved,
-            Err(NoEntry::Gone | NoEntry::Link(_)) => return aside,
-            Err(NoEntry::Refused(error)) => {
+            Err(DirectoryError::Gone | DirectoryError::Link(_)) => return aside,
+            Err(DirectoryError::Refused(error)) => {
                 aside.failure = Some(error.to_string());
                 return aside;
             }
@@ -348,8 +348,8 @@ fn permissions(stat: &Stat) -> u32 {
     stat.st_mode & 0o7777
 }
 
-fn stamp(stat: &Stat) -> Stamp {
-    Stamp {
+fn stamp(stat: &Stat) -> FileStamp {
+    FileStamp {
         inode: stat.st_ino,
         size: stat.st_size,
         mode: stat.st_mode,

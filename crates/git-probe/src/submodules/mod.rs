@@ -51,9 +51,9 @@ use tokio::time::{Instant, sleep};
 
 use self::context::RepoContext;
 use self::nested::PlainDirectories;
-use self::notes::{Begin, Notes, NotesDirectory, PATIENCE, PAUSE, SharedLock};
+use self::notes::{Notes, NotesDirectory, PAUSE, RunStart, SharedLock, TIMEOUT};
 use self::programs::ProgramFiles;
-use self::search::{Found, repositories_below};
+use self::search::{SearchResult, repositories_below};
 use self::state::{Bytes, SubmoduleState};
 use self::visit::VisitResult;
 use super::{Git, GitError, written};
@@ -75,15 +75,15 @@ pub struct Submodules {
     watch: Option<Watch>,
     plain: Option<(RepoContext, Arc<PlainDirectories>)>,
     /// The repositories in the working tree.
-    found: Found,
+    found: SearchResult,
     programs: Option<Arc<ProgramFiles>>,
 }
 
-/// Submodules that are watched.
+/// Submodules under protection.
 #[derive(Debug)]
 struct Watch {
     context: RepoContext,
-    /// What the index of the top lists.
+    /// The submodules that the index of the top lists.
     top: Vec<PathBuf>,
     notes: Arc<Notes>,
     lock: SharedLock,
@@ -95,7 +95,7 @@ impl Submodules {
         Self {
             watch: None,
             plain: None,
-            found: Found::default(),
+            found: SearchResult::default(),
             programs: None,
         }
     }
@@ -252,24 +252,24 @@ const NAMED: usize = 10;
 async fn begin(
     context: &RepoContext,
     top: &[PathBuf],
-    found: &Found,
+    found: &SearchResult,
     directory: &NotesDirectory,
 ) -> Result<(Arc<Notes>, SharedLock, Vec<String>), GitError> {
     let mut restored = Vec::new();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         let place = directory.clone();
         let (lock, left) = match on_disk(move || place.try_begin()).await? {
-            Begin::Beside(lock, notes) => return Ok((Arc::new(notes), lock, restored)),
-            Begin::Wait if Instant::now() >= until => {
+            RunStart::Shared(lock, notes) => return Ok((Arc::new(notes), lock, restored)),
+            RunStart::Wait if Instant::now() >= until => {
                 let error = io::Error::other("another run does not release its lock");
                 return Err(GitError::Submodules(error));
             }
-            Begin::Wait => {
+            RunStart::Wait => {
                 sleep(PAUSE).await;
                 continue;
             }
-            Begin::Alone(lock, left) => (lock, left),
+            RunStart::Alone(lock, left) => (lock, left),
         };
         if let Some(left) = left {
             restored.extend(restore_left(context, top, left).await);

@@ -16,14 +16,14 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use super::context::RepoContext;
-use super::directory::{Directory, MovedAside, NoEntry};
+use super::directory::{Directory, DirectoryError, MovedAside};
 use super::search::is_bare;
 use super::{DOT_GIT, shown};
 
 /// How many directories are watched.
 const LIMIT: usize = 100_000;
 
-/// What makes a directory a repository that has no `.git`.
+/// The file that makes a directory without `.git` a repository.
 const HEAD: &str = "HEAD";
 
 /// How many are named.
@@ -91,8 +91,8 @@ fn move_entry_aside(top: &Path, path: &Path, entry: &str) -> Option<String> {
     let aside = match directory {
         Ok(directory) => directory.move_aside(OsStr::new(entry), &directory),
         // What a link leads to is no directory of the repository.
-        Err(NoEntry::Gone | NoEntry::Link(_)) => return None,
-        Err(NoEntry::Refused(error)) => Err(error),
+        Err(DirectoryError::Gone | DirectoryError::Link(_)) => return None,
+        Err(DirectoryError::Refused(error)) => Err(error),
     };
     let name = shown(path);
     Some(match aside {
@@ -115,9 +115,9 @@ fn move_entry_aside(top: &Path, path: &Path, entry: &str) -> Option<String> {
 }
 
 /// The directories above paths that each end with a NUL, but for the top.
-fn directories_in(told: &[u8]) -> BTreeSet<PathBuf> {
+fn directories_in(output: &[u8]) -> BTreeSet<PathBuf> {
     let mut directories = BTreeSet::new();
-    for path in told.split(|byte| *byte == 0) {
+    for path in output.split(|byte| *byte == 0) {
         let path = PathBuf::from(OsString::from_vec(path.to_owned()));
         let above = path.ancestors().skip(1);
         for directory in above.filter(|above| !above.as_os_str().is_empty()) {
@@ -135,8 +135,8 @@ mod tests {
 
     #[test]
     fn directories_are_those_above_the_files_of_an_index() {
-        let told = b"a\0b/c/d\0b/e\0f/g\0";
-        let listed: Vec<PathBuf> = directories_in(told).into_iter().collect();
+        let output = b"a\0b/c/d\0b/e\0f/g\0";
+        let listed: Vec<PathBuf> = directories_in(output).into_iter().collect();
         assert_eq!(listed, ["b", "b/c", "f"].map(PathBuf::from));
     }
 }

@@ -24,14 +24,14 @@ use super::state::{Bytes, SubmoduleState};
 use safe_files::state_directory::make_directory;
 use safe_files::state_file::open_to_lock;
 
-/// Where they are, below the state directory.
+/// The directory of all notes, below the state directory.
 const DIRECTORY: &str = "git-submodules";
 const LOCK: &str = "lock";
 const NOTES: &str = "notes.json";
 
 /// How long a run waits for another one that restores and records (3 min, more than both
 /// may take), and the pause between two attempts.
-pub(super) const PATIENCE: Duration = Duration::from_secs(3 * 60);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(3 * 60);
 pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
 /// The submodules before Codex began.
@@ -43,17 +43,17 @@ pub(super) struct Notes {
     pub(super) unwritten: Vec<Bytes>,
 }
 
-/// Where the notes of a repository are.
+/// The directory of a repository's notes.
 #[derive(Debug, Clone)]
 pub(super) struct NotesDirectory(PathBuf);
 
-/// What a run begins with.
+/// The start of a run's protection.
 #[derive(Debug)]
-pub(super) enum Begin {
-    /// No other run lives. The notes are those of one that was killed.
+pub(super) enum RunStart {
+    /// No other run lives. The notes are those of a killed run.
     Alone(ExclusiveLock, Option<io::Result<Notes>>),
     /// Another run lives, and these are its notes.
-    Beside(SharedLock, Notes),
+    Shared(SharedLock, Notes),
     /// Another run is recording or restoring.
     Wait,
 }
@@ -83,13 +83,13 @@ impl NotesDirectory {
 
     /// # Errors
     ///
-    /// Those of the file system.
-    pub(super) fn try_begin(&self) -> io::Result<Begin> {
+    /// The errors of the file system.
+    pub(super) fn try_begin(&self) -> io::Result<RunStart> {
         make_directory(&self.0)?;
         let path = self.0.join(LOCK);
         let file = match open_to_lock(&path) {
             // The last run has removed the directory in between.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Begin::Wait),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(RunStart::Wait),
             file => file?,
         };
         let is_alone = match file.try_lock() {
@@ -98,7 +98,7 @@ impl NotesDirectory {
             Err(TryLockError::Error(error)) => return Err(error),
         };
         if !is_alone && !is_shared(&file)? {
-            return Ok(Begin::Wait);
+            return Ok(RunStart::Wait);
         }
         let is_same = match fs::symlink_metadata(&path) {
             Ok(there) => {
@@ -108,7 +108,7 @@ impl NotesDirectory {
             Err(_) => false,
         };
         if !is_same {
-            return Ok(Begin::Wait);
+            return Ok(RunStart::Wait);
         }
         let lock = SharedLock {
             directory: self.0.clone(),
@@ -116,10 +116,10 @@ impl NotesDirectory {
         };
         let notes = lock.read();
         match (is_alone, notes) {
-            (true, notes) => Ok(Begin::Alone(ExclusiveLock(lock), notes)),
-            (false, Some(notes)) => Ok(Begin::Beside(lock, notes?)),
+            (true, notes) => Ok(RunStart::Alone(ExclusiveLock(lock), notes)),
+            (false, Some(notes)) => Ok(RunStart::Shared(lock, notes?)),
             // The other run has not begun.
-            (false, None) => Ok(Begin::Wait),
+            (false, None) => Ok(RunStart::Wait),
         }
     }
 }
@@ -130,7 +130,7 @@ impl ExclusiveLock {
     ///
     /// # Errors
     ///
-    /// Those of the file system.
+    /// The errors of the file system.
     pub(super) fn write(self, notes: &Notes) -> io::Result<Option<SharedLock>> {
         let Self(lock) = self;
         lock.write(notes)?;
@@ -141,7 +141,7 @@ impl ExclusiveLock {
     ///
     /// # Errors
     ///
-    /// Those of the file system.
+    /// The errors of the file system.
     pub(super) fn remove(self) -> io::Result<()> {
         let directory = &self.0.directory;
         fs::remove_file(directory.join(NOTES))?;
@@ -157,7 +157,7 @@ impl SharedLock {
     ///
     /// # Errors
     ///
-    /// Those of the file system.
+    /// The errors of the file system.
     pub(super) fn release(self, unwritten: Vec<Bytes>) -> io::Result<()> {
         match self.file.try_lock() {
             Ok(()) => {}
@@ -209,7 +209,7 @@ mod tests {
 
     fn alone(directory: &NotesDirectory) -> (ExclusiveLock, Option<Notes>) {
         match directory.try_begin().unwrap() {
-            Begin::Alone(lock, notes) => (lock, notes.map(Result::unwrap)),
+            RunStart::Alone(lock, notes) => (lock, notes.map(Result::unwrap)),
             other => panic!("{other:?}"),
         }
     }
@@ -220,9 +220,9 @@ mod tests {
         let directory = NotesDirectory::of(Path::new("/x/.git"), state.path());
         let (lock, left) = alone(&directory);
         assert!(left.is_none());
-        assert!(matches!(directory.try_begin().unwrap(), Begin::Wait));
+        assert!(matches!(directory.try_begin().unwrap(), RunStart::Wait));
         let first = lock.write(&notes("sub")).unwrap().unwrap();
-        let Begin::Beside(second, shared) = directory.try_begin().unwrap() else {
+        let RunStart::Shared(second, shared) = directory.try_begin().unwrap() else {
             panic!("the first run lives");
         };
         assert_eq!(shared.submodules, notes("sub").submodules);

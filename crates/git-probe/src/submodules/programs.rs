@@ -121,12 +121,12 @@ impl ProgramFiles {
         }
     }
 
-    /// What is not compared, for the user.
+    /// The parts that are not compared, in words for the user.
     pub(super) fn warning(&self) -> Option<String> {
         self.before.has_more.then(|| incomplete(&self.places))
     }
 
-    /// What has changed since, for the user.
+    /// The changes since then, in words for the user.
     pub(super) fn changes(&self) -> Vec<String> {
         let now = self.hashes_now();
         let mut changed: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -197,7 +197,7 @@ fn message(key: &str, names: &[String]) -> String {
     )
 }
 
-/// Where a setting leads. A relative path counts from where git takes it from.
+/// The paths in a setting. Relative ones are resolved as git does.
 fn places(git: &Git, setting: &Setting) -> Vec<PathBuf> {
     let layout = git.layout();
     let Some(key) = setting.key.to_str() else {
@@ -344,13 +344,13 @@ mod tests {
         for number in 0..FILES {
             fs::write(hooks.join(format!("a{number}")), "").unwrap();
         }
-        let told = programs.changes().join("\n");
+        let output = programs.changes().join("\n");
         for words in [
             "tools/missing changed during the run",
             "and 990 more changed during the run",
             "lead to more than 1000 files",
         ] {
-            assert!(told.contains(words), "{words}: {told}");
+            assert!(output.contains(words), "{words}: {output}");
         }
         programs.before = programs.hashes();
         assert!(programs.before.has_more && programs.warning().is_some());

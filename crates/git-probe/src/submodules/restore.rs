@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::context::{FILE_LIMIT, RepoContext};
-use super::directory::{Directory, NoEntry};
+use super::directory::{Directory, DirectoryError};
 use super::state::{
     Bytes, Entry, GitDirState, GitdirTarget, HOOKS, RestoreAction, SENSITIVE_ENTRIES,
     SubmoduleState, restore_action,
@@ -38,11 +38,11 @@ impl RepoContext {
         }
         let directory = match self.reach(path) {
             Ok(directory) => directory,
-            Err(NoEntry::Gone) => return VisitResult::default(),
-            Err(NoEntry::Link(_)) if *before == SubmoduleState::BehindLink => {
+            Err(DirectoryError::Gone) => return VisitResult::default(),
+            Err(DirectoryError::Link(_)) if *before == SubmoduleState::BehindLink => {
                 return VisitResult::default();
             }
-            Err(NoEntry::Link(link)) => {
+            Err(DirectoryError::Link(link)) => {
                 return VisitResult::failed(&format!(
                     "{} has become a symbolic link; remove it before you run git",
                     shown(&link)
@@ -101,7 +101,7 @@ impl RepoContext {
         let git_dir = match Directory::open(before.path.as_path()) {
             Ok(git_dir) => git_dir,
             // Git runs nothing because of what is not there.
-            Err(NoEntry::Gone) => return,
+            Err(DirectoryError::Gone) => return,
             Err(error) => return visit.failures.push(error.to_string()),
         };
         for ((below, name), entry) in SENSITIVE_ENTRIES.iter().zip(&before.entries) {
@@ -111,7 +111,7 @@ impl RepoContext {
             };
             let directory = match directory {
                 Ok(directory) => directory,
-                Err(NoEntry::Gone) => continue,
+                Err(DirectoryError::Gone) => continue,
                 Err(error) => {
                     visit.failures.push(error.to_string());
                     continue;
@@ -132,7 +132,7 @@ impl RepoContext {
                 self.restore_hooks(visit, &git_dir, &directory, Path::new(""), hooks);
             }
             // A link is the one from before now.
-            Err(NoEntry::Gone | NoEntry::Link(_)) => {}
+            Err(DirectoryError::Gone | DirectoryError::Link(_)) => {}
             Err(error) => visit.failures.push(error.to_string()),
         }
     }
@@ -174,7 +174,7 @@ impl RepoContext {
             }
             match directory.enter(&name) {
                 Ok(directory) => self.restore_hooks(visit, git_dir, &directory, &below, before),
-                Err(NoEntry::Gone) => {}
+                Err(DirectoryError::Gone) => {}
                 Err(error) => visit.failures.push(error.to_string()),
             }
         }

@@ -19,9 +19,9 @@ const NAMED: usize = 3;
 const BARE: [&str; 2] = ["objects", "refs"];
 const COMMON_DIR: &str = "commondir";
 
-/// The repositories in a working tree: paths from the top, which is none of them.
+/// The repositories in a working tree without the top one, as paths from the top.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Found {
+pub(super) struct SearchResult {
     pub(super) repositories: BTreeSet<PathBuf>,
     /// The first directories that were not searched, and how many there are.
     unsearched: Vec<PathBuf>,
@@ -29,9 +29,9 @@ pub(super) struct Found {
 }
 
 /// Searches breadth first. Links are not followed.
-pub(super) fn repositories_below(top: &Path) -> Found {
+pub(super) fn repositories_below(top: &Path) -> SearchResult {
     let until = Instant::now() + BUDGET;
-    let mut found = Found::default();
+    let mut found = SearchResult::default();
     let mut queue = VecDeque::from([PathBuf::new()]);
     let mut left = ENTRIES;
     while let Some(directory) = queue.pop_front() {
@@ -50,7 +50,7 @@ pub(super) fn is_bare(path: &Path) -> bool {
     has("HEAD") && (BARE.into_iter().all(has) || has(COMMON_DIR))
 }
 
-impl Found {
+impl SearchResult {
     fn search(
         &mut self,
         top: &Path,
@@ -92,7 +92,7 @@ impl Found {
         }
     }
 
-    /// What was not searched.
+    /// The warning about directories that were not searched, if any.
     pub(super) fn warning(&self) -> Option<String> {
         if self.unsearched.is_empty() {
             return None;

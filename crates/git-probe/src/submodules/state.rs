@@ -61,7 +61,7 @@ impl<'de> Deserialize<'de> for Bytes {
 /// One submodule before Codex began.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum SubmoduleState {
-    /// It could not be recorded, so it is left as it is.
+    /// The state could not be recorded, so the submodule stays unchanged.
     Unknown,
     /// Its path leads through a symbolic link, where git does not follow.
     BehindLink,
@@ -71,7 +71,7 @@ pub(super) enum SubmoduleState {
         dot_git: Entry,
         /// Its git directory, and the one that `commondir` in it names, without links.
         git_dirs: Vec<Bytes>,
-        /// Those of them that are not below the repository's own common directory.
+        /// The directories that are not below the repository's own common directory.
         exposed: Vec<GitDirState>,
     },
 }
@@ -97,7 +97,7 @@ pub(super) struct GitDirState {
     pub(super) hooks: Option<BTreeMap<Bytes, Entry>>,
 }
 
-/// What lies under a name.
+/// The entry of a name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Entry {
     /// Nothing.
@@ -114,16 +114,16 @@ pub(super) enum Entry {
     /// A link, a pipe, or a file that is too long to be kept or cannot be read.
     Other {
         /// Tells it from another one.
-        stamp: Stamp,
+        stamp: FileStamp,
         /// The target of a link, empty for all else.
         target: Bytes,
     },
 }
 
-/// What differs when a file is another one, or was written to. A program cannot choose
-/// the time of the last change.
+/// A fingerprint that changes when a file is replaced or written. A program cannot choose the
+/// time of the last change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Stamp {
+pub(super) struct FileStamp {
     pub(super) inode: u64,
     pub(super) size: i64,
     pub(super) mode: u32,
@@ -131,7 +131,7 @@ pub(super) struct Stamp {
     pub(super) changed: (i64, i128),
 }
 
-/// Where a `.git` file leads.
+/// The target of a `.git` file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GitdirTarget {
     /// To a git directory of this submodule that Codex cannot write: it lies in `modules`
@@ -142,12 +142,12 @@ pub(super) enum GitdirTarget {
     Elsewhere,
 }
 
-/// What is to be done about an entry.
+/// The action for an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RestoreAction<'a> {
     /// Nothing.
     Leave,
-    /// It is moved aside.
+    /// The entry is moved aside.
     MoveAside,
     /// A file with these contents and permissions takes its place, and it is moved aside.
     WriteBack(&'a [u8], u32),
@@ -188,7 +188,7 @@ mod tests {
 
     fn link(target: &str) -> Entry {
         Entry::Other {
-            stamp: Stamp {
+            stamp: FileStamp {
                 inode: 1,
                 size: 1,
                 mode: 0o100_644,
@@ -222,9 +222,9 @@ mod tests {
             (file("a"), Missing, leave()),
             (file("a"), link("x"), written()),
         ] {
-            let told = format!("{before:?} {now:?}");
+            let output = format!("{before:?} {now:?}");
             let action = restore_action(&before, &now, GitdirTarget::Elsewhere, false);
-            assert_eq!(action, expected, "{told}");
+            assert_eq!(action, expected, "{output}");
         }
     }
 

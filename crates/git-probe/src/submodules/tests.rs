@@ -3,9 +3,9 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
-use supervise::spawn::guards_are;
+use supervise::spawn::set_guard_executable;
 
-use super::directory::{Directory, NoEntry};
+use super::directory::{Directory, DirectoryError};
 use super::state::Entry;
 use super::*;
 use crate::Bounds;
@@ -35,9 +35,9 @@ impl Repository {
         // The binary of the workspace lies above the one of these tests.
         let tests = std::env::current_exe().unwrap();
         let directory = tests.parent().and_then(Path::parent).unwrap();
-        guards_are(&directory.join("codex-mcp"));
+        set_guard_executable(&directory.join("codex-mcp"));
         let bounds = Bounds {
-            patience: Duration::from_secs(30),
+            timeout: Duration::from_secs(30),
             limit: 1024 * 1024,
             halt: tokio_util::sync::CancellationToken::new(),
         };
@@ -199,7 +199,7 @@ async fn git_directories_behind_a_link_and_commondir_are_restored() {
 }
 
 #[tokio::test]
-async fn git_file_with_other_white_space_leads_elsewhere() {
+async fn git_file_with_changed_white_space_is_restored() {
     let repository = Repository::with(&["sub", "other"]).await;
     repository.write("empty/x", "");
     let modules = repository.top.join(".git/modules");
@@ -288,7 +288,7 @@ fn entry_moved_aside_is_no_repository_and_file_is_written_with_its_mode() {
 
 /// Otherwise the user's file would be lost.
 #[test]
-fn nothing_is_moved_before_the_file_is_written() {
+fn entry_is_moved_aside_only_once_its_replacement_is_written() {
     let temporary = tempfile::tempdir().unwrap();
     let top = temporary.path().canonicalize().unwrap();
     let removed = top.join("removed");
@@ -333,9 +333,9 @@ fn link_in_the_path_is_not_followed() {
     let below = |path: &str| directory.below(Path::new(path));
     assert!(below("real/sub").is_ok());
     let refused = below("link/sub").unwrap_err();
-    assert!(matches!(refused, NoEntry::Link(path) if path == top.join("link")));
-    assert!(matches!(below("real/none"), Err(NoEntry::Gone)));
-    assert!(matches!(below("../x"), Err(NoEntry::Gone)));
+    assert!(matches!(refused, DirectoryError::Link(path) if path == top.join("link")));
+    assert!(matches!(below("real/none"), Err(DirectoryError::Gone)));
+    assert!(matches!(below("../x"), Err(DirectoryError::Gone)));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a visit found and did at one submodule.
+//! The result of a visit to one submodule.
 
 use std::fmt::Write as _;
 use std::io;
@@ -11,7 +11,7 @@ use super::state::SubmoduleState;
 /// How many actions a warning names.
 const ACTIONS_SHOWN: usize = 20;
 
-/// What was found and done at one submodule.
+/// The result of a visit to one submodule.
 #[derive(Debug, Default)]
 pub(super) struct VisitResult {
     /// `None` where it could not be recorded, or the submodules below could not.

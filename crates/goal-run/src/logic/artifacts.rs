@@ -1,4 +1,4 @@
-//! What a run has made, and whether a turn has added to it.
+//! The artifacts of a run, and whether a turn has added any.
 
 use std::collections::HashSet;
 use std::collections::hash_map::DefaultHasher;
@@ -8,37 +8,37 @@ use git_probe::logic::git_state::ChangeKind;
 use serde::{Deserialize, Serialize};
 
 use super::names::Issue;
-use super::snapshot::{CommandEnd, Line, Probe, Snapshot, Tree};
+use super::snapshot::{CommandEnd, History, Probe, Snapshot, Tree};
 
-/// Something that can be looked at without believing anybody.
+/// A result of a run that anyone can check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Artifact {
     /// A pull request.
     #[serde(rename = "pr")]
     PullRequest {
-        /// Where it is.
+        /// Its address.
         url: String,
         /// Its number.
         number: u64,
     },
     /// A comment.
     IssueComment {
-        /// Where it is.
+        /// Its address.
         url: String,
-        /// On which issue.
+        /// The issue.
         issue: Issue,
     },
-    /// A branch of the remote has become what is checked out.
+    /// A branch of the remote that is now at the checked-out commit.
     Push {
-        /// The branch, by its name there.
+        /// The branch, by its name at the remote.
         branch: String,
         /// The commit.
         commit: String,
     },
     /// A commit.
     Commit {
-        /// Its whole hash.
+        /// Its full id.
         id: String,
         /// The first line of its message.
         subject: String,
@@ -47,26 +47,26 @@ pub enum Artifact {
     Branch {
         /// Its name.
         name: String,
-        /// The commit that it is at.
+        /// Its last commit.
         commit: String,
     },
-    /// A file that was changed.
+    /// A changed file.
     File {
-        /// Its path from the top of the repository on.
+        /// Its path from the top of the repository.
         path: String,
-        /// What became of it.
+        /// The kind of change.
         change: ChangeKind,
     },
     /// A command that exits with 0.
     Command {
-        /// It as it was written.
+        /// The command as it was written.
         command: String,
     },
 }
 
-/// What is new `now`, of a run that began with `start`: what weighs most comes first.
+/// The artifacts that are new `now` compared with `start`, the most important ones first.
 #[must_use]
-pub fn found(start: &Snapshot, now: &Snapshot) -> Vec<Artifact> {
+pub fn new_artifacts(start: &Snapshot, now: &Snapshot) -> Vec<Artifact> {
     let requests = now.new_pull_requests(start).into_iter();
     let mut found: Vec<Artifact> = requests
         .map(|request| Artifact::PullRequest {
@@ -92,22 +92,22 @@ pub fn found(start: &Snapshot, now: &Snapshot) -> Vec<Artifact> {
     found
 }
 
-/// What is new, and after it the commands that exit with 0, new or not.
+/// The new artifacts, followed by all commands that exit with 0.
 #[must_use]
-pub fn listed(start: &Snapshot, now: &Snapshot) -> Vec<Artifact> {
-    let mut listed = found(start, now);
+pub fn all_artifacts(start: &Snapshot, now: &Snapshot) -> Vec<Artifact> {
+    let mut artifacts = new_artifacts(start, now);
     let good =
         |end: &Probe<CommandEnd>| matches!(end.found(), Some(CommandEnd::Exited { code: 0, .. }));
     let commands = now.commands.iter().filter(|(_, end)| good(end));
-    listed.extend(commands.map(|(command, _)| Artifact::Command {
+    artifacts.extend(commands.map(|(command, _)| Artifact::Command {
         command: command.to_string(),
     }));
-    listed
+    artifacts
 }
 
-/// The commits that lead to what is checked out, and to the branches.
-fn lines(now: &Snapshot) -> impl Iterator<Item = &Line> {
-    let head = now.head.found().map(|head| &head.line);
+/// The histories of HEAD and of the branches.
+fn histories(now: &Snapshot) -> impl Iterator<Item = &History> {
+    let head = now.head.found().map(|head| &head.history);
     let branches = now
         .branches
         .values()
@@ -117,7 +117,7 @@ fn lines(now: &Snapshot) -> impl Iterator<Item = &Line> {
 
 fn commits(now: &Snapshot) -> Vec<Artifact> {
     let mut known = HashSet::new();
-    let commits = lines(now).flat_map(|line| &line.newest);
+    let commits = histories(now).flat_map(|line| &line.newest);
     commits
         .filter(|commit| known.insert(&commit.id))
         .map(|commit| Artifact::Commit {
@@ -128,7 +128,7 @@ fn commits(now: &Snapshot) -> Vec<Artifact> {
 }
 
 fn branches(start: &Snapshot, now: &Snapshot) -> Vec<Artifact> {
-    let branch = |(name, probe): (_, &Probe<Option<Line>>)| {
+    let branch = |(name, probe): (_, &Probe<Option<History>>)| {
         let line = probe.found()?.as_ref()?;
         let is_new = start.branches.get(name)?.found()?.is_none();
         (is_new || line.new > 0).then(|| Artifact::Branch {
@@ -159,79 +159,79 @@ fn files(start: &Snapshot, now: &Snapshot) -> Vec<Artifact> {
         .collect()
 }
 
-/// Whether a turn has made something.
+/// Whether a turn has made something new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Gain {
-    /// There is something that was not there after any turn before.
+    /// There is something that did not exist after any earlier turn.
     Something,
-    /// All was there before, at the start or later.
+    /// Everything existed before, at the start or later.
     Nothing,
 }
 
-/// What a run has had to show so far. Going back to what was there once is no gain,
-/// so that changing something to and fro is none.
+/// Everything that a run has made so far. Returning to an earlier state is no gain, so
+/// changing something back and forth is none.
 #[derive(Debug, Clone, Default)]
-pub struct Shown {
-    marks: HashSet<u64>,
+pub struct SeenArtifacts {
+    fingerprints: HashSet<u64>,
 }
 
-impl Shown {
-    /// Takes in what there is after a turn.
-    pub fn take(&mut self, start: &Snapshot, now: &Snapshot) -> Gain {
-        let before = self.marks.len();
-        self.marks.extend(marks(start, now));
-        match self.marks.len() > before {
+impl SeenArtifacts {
+    /// Records the state after a turn, and returns whether it has something new.
+    pub fn record(&mut self, start: &Snapshot, now: &Snapshot) -> Gain {
+        let before = self.fingerprints.len();
+        self.fingerprints.extend(fingerprints(start, now));
+        match self.fingerprints.len() > before {
             true => Gain::Something,
             false => Gain::Nothing,
         }
     }
 }
 
-/// What is new, each with what changes when it does.
-fn marks(start: &Snapshot, now: &Snapshot) -> HashSet<u64> {
-    let mut marks = HashSet::new();
-    for artifact in found(start, now) {
-        // Files have a mark below that changes with what is in them.
+/// The fingerprints of all that is new.
+fn fingerprints(start: &Snapshot, now: &Snapshot) -> HashSet<u64> {
+    let mut fingerprints = HashSet::new();
+    for artifact in new_artifacts(start, now) {
+        // Files have a fingerprint of their content below.
         match artifact {
             Artifact::PullRequest { url, .. } | Artifact::IssueComment { url, .. } => {
-                marks.insert(mark(&("url", url)));
+                fingerprints.insert(fingerprint(&("url", url)));
             }
             Artifact::Push { branch, commit } => {
-                marks.insert(mark(&("push", branch, commit)));
+                fingerprints.insert(fingerprint(&("push", branch, commit)));
             }
             Artifact::Branch { name, commit } => {
-                marks.insert(mark(&("branch", name, commit)));
+                fingerprints.insert(fingerprint(&("branch", name, commit)));
             }
             Artifact::Commit { .. } | Artifact::File { .. } | Artifact::Command { .. } => {}
         }
     }
-    for line in lines(now).filter(|line| line.new > 0) {
-        marks.insert(mark(&("tip", &line.tip)));
+    for line in histories(now).filter(|line| line.new > 0) {
+        fingerprints.insert(fingerprint(&("tip", &line.tip)));
     }
     if let (Some(now), Some(start)) = (now.tree.found(), start.tree.found()) {
-        marks.extend(tree_marks(start, now));
+        fingerprints.extend(tree_fingerprints(start, now));
     }
     for path in now.new_files(start) {
         let stamp = now.files.found().and_then(|files| files.get(path));
-        marks.insert(mark(&("file", path, stamp)));
+        fingerprints.insert(fingerprint(&("file", path, stamp)));
     }
-    marks
+    fingerprints
 }
 
-/// What has been committed is known by its commit.
-fn tree_marks(start: &Tree, now: &Tree) -> Vec<u64> {
+/// The fingerprints of uncommitted changes. Committed ones have that of their commit.
+fn tree_fingerprints(start: &Tree, now: &Tree) -> Vec<u64> {
     let changed = now.changed_since(start).into_keys();
     let uncommitted = changed.filter(|path| !now.committed.contains_key(path));
     uncommitted
         .map(|path| {
             let look = now.state.dirty.get(&path);
-            mark(&("tree", &path, look.map(|look| &look.stamp)))
+            fingerprint(&("tree", &path, look.map(|look| &look.stamp)))
         })
         .collect()
 }
 
-fn mark(of: &impl Hash) -> u64 {
+fn fingerprint(of: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     of.hash(&mut hasher);
     hasher.finish()

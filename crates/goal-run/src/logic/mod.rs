@@ -1,21 +1,21 @@
 //! Decisions about runs without I/O.
 //!
-//! A run looks at the repository, not at what Codex says. The shell takes a
-//! [`snapshot`] when it begins and after each turn, has it judged ([`findings`]) by
-//! the [`criteria`], asks whether anything was added ([`artifacts`]), and is told by
-//! the [`machine`] what comes next: a prompt, an interrupt, or the end.
+//! A run is judged by the repository, not by Codex's words. The shell takes a [`snapshot`]
+//! when the run begins and after each turn, has it judged ([`findings`]) by the
+//! [`criteria`], compares the [`artifacts`] with earlier ones, and asks the [`machine`] for
+//! the next step: a prompt, an interrupt, or the end.
 //!
-//! - [`criteria`]: what must hold, as a person or a program asks for it; with [`glob`],
-//!   patterns for paths, and [`names`], what else can be named.
-//! - [`snapshot`]: how things stand at one moment.
+//! - [`criteria`]: the conditions of a run, as a person or a program writes them; with
+//!   [`glob`], patterns for paths, and [`names`] of branches, issues and commands.
+//! - [`snapshot`]: the state of the repository at one moment.
 //! - [`findings`]: which criteria hold, and what is missing.
-//! - [`artifacts`]: what was made, and whether a turn has added to it.
-//! - [`machine`]: which turn comes next, and when it is over.
+//! - [`artifacts`]: the results of a run, and whether a turn has added any.
+//! - [`machine`]: the next turn, and the end of the run.
 //! - [`promises`]: words by which Codex announces work instead of doing it.
-//! - [`prompts`]: what Codex is told.
-//! - [`review`]: the review of what was made.
-//! - [`outcome`]: what a run answers, and in which line others are told.
-//! - [`notifier`]: who is told; with [`irc`], how a channel is.
+//! - [`prompts`]: the texts for Codex.
+//! - [`review`]: the review of the changes.
+//! - [`outcome`]: the answer of a run, and the line for notifiers.
+//! - [`notifier`]: the receivers of notifications; with [`irc`], the protocol of a channel.
 
 pub mod artifacts;
 pub mod criteria;

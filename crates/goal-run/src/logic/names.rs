@@ -1,39 +1,39 @@
-//! What criteria name: branches, issues and commands.
+//! Names in criteria: branches, issues and commands.
 //!
-//! These are given to `git`, to `gh` and to the programs that are named, always as
-//! arguments and never through a shell: so quotes, `$(…)` and the like mean nothing.
-//! What could be taken for a flag, or leads elsewhere, is refused.
+//! `git`, `gh` and the named programs get them as arguments, never through a shell, so
+//! quotes, `$(…)` and the like mean nothing. Names that could be taken for a flag, or that
+//! lead elsewhere, are refused.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest name of a branch, in bytes. It becomes a path below `.git/refs`.
+/// The longest name of a branch, in bytes. The name becomes a path below `.git/refs`.
 const BRANCH_LIMIT: usize = 200;
 
-/// The longest name of an owner at GitHub, with the suffix of a company's.
+/// The longest name of an owner at GitHub, with a company's suffix, in bytes.
 const OWNER_LIMIT: usize = 60;
 
-/// The longest name of a repository at GitHub.
+/// The longest name of a repository at GitHub, in bytes.
 const REPOSITORY_LIMIT: usize = 100;
 
 /// The longest command line, in bytes.
 const COMMAND_LIMIT: usize = 4096;
 
-/// What means something to a shell and nothing to us.
+/// Operators of a shell, which mean nothing here.
 const OPERATORS: [&str; 10] = ["&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1", "2>"];
 
 /// Why a text is not the name of a branch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadBranch {
-    /// There is nothing.
+    /// The name is empty.
     #[error("the name of the branch is empty; write one, such as feature/x")]
     Empty,
     /// It is too long.
     #[error("the name of the branch has more than {BRANCH_LIMIT} bytes; choose a shorter one")]
     TooLong,
-    /// Git doesn't take it, or would take it for something else.
+    /// Git refuses the name, or would take it for something else.
     #[error(
         "{0:?} is not a name for a branch; write it as git takes it, such as feature/x, without refs/heads/ in front"
     )]
@@ -48,22 +48,22 @@ pub struct BadIssue(pub String);
 /// Why a text is not a command.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadCommand {
-    /// There is nothing.
+    /// The command is empty.
     #[error("the command is empty; write a program and its arguments, such as cargo test")]
     Empty,
     /// It is too long.
     #[error("the command has more than {COMMAND_LIMIT} bytes; put it into a script")]
     TooLong,
-    /// It has a NUL, an escape or the like.
+    /// The command has a NUL, an escape or the like.
     #[error("{0:?} has a control character; put the command into a script")]
     ControlCharacter(String),
     /// A quote is not closed.
     #[error("a quote of {0:?} is not closed; close it")]
     Quotes(String),
-    /// It begins with what is no program.
+    /// The first word is not a program.
     #[error("{0:?} is no program; begin with one, and set variables by `env NAME=value program …`")]
     Program(String),
-    /// It is meant for a shell.
+    /// The command is meant for a shell.
     #[error(
         "{0} means something to a shell only, and none is started; write several criteria, or sh -c '…'"
     )]
@@ -76,7 +76,7 @@ pub enum BadCommand {
 pub struct BranchName(String);
 
 impl BranchName {
-    /// It as a text. It begins with neither a dash nor a slash.
+    /// The name as a text, which begins with neither a dash nor a slash.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -123,13 +123,13 @@ pub struct Issue {
 }
 
 impl Issue {
-    /// Whose repository.
+    /// The owner of the repository.
     #[must_use]
     pub fn owner(&self) -> &str {
         &self.owner
     }
 
-    /// Which repository. Neither `.` nor `..`.
+    /// The name of the repository, neither `.` nor `..`.
     #[must_use]
     pub fn repository(&self) -> &str {
         &self.repository
@@ -147,8 +147,8 @@ impl FromStr for Issue {
 
     fn from_str(text: &str) -> Result<Self, BadIssue> {
         let bad = || BadIssue(text.chars().take(BRANCH_LIMIT).collect());
-        let (place, number) = text.split_once('#').ok_or_else(bad)?;
-        let (owner, repository) = place.split_once('/').ok_or_else(bad)?;
+        let (repo_path, number) = text.split_once('#').ok_or_else(bad)?;
+        let (owner, repository) = repo_path.split_once('/').ok_or_else(bad)?;
         let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
         let number: u64 = number.parse().map_err(|_| bad())?;
         let fine = is_number
@@ -183,8 +183,8 @@ impl fmt::Display for Issue {
     }
 }
 
-/// A program and its arguments, as they are written on a command line. No shell
-/// reads it: quotes and backslashes are as in `sh`, and all else is taken as it is.
+/// A program and its arguments, written as a command line. No shell reads it: quotes and
+/// backslashes work as in `sh`, all other characters are literal.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CommandLine {
@@ -193,13 +193,13 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
-    /// The program, and after it its arguments: at least the one.
+    /// The program and its arguments: at least one word.
     #[must_use]
     pub fn words(&self) -> &[String] {
         &self.words
     }
 
-    /// It as it was written.
+    /// The command as it was written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
@@ -222,7 +222,7 @@ impl FromStr for CommandLine {
         if program.is_empty() || program.starts_with('-') || program.contains('=') {
             return Err(BadCommand::Program(program.clone()));
         }
-        // One in quotes is a plain argument.
+        // An operator in quotes is a plain argument.
         let stands_alone = |sign: &str| text.split_whitespace().any(|word| word == sign);
         let mut operators = OPERATORS.into_iter();
         let operator =
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn branches_are_named_as_git_takes_them() {
+    fn branch_names_follow_the_rules_of_git() {
         for name in [
             "main",
             "feature/x",
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_refused_with_what_to_write() {
+    fn malformed_command_is_refused_with_advice() {
         let long = "x".repeat(COMMAND_LIMIT + 1);
         let mut table = String::new();
         for text in [

@@ -1,4 +1,4 @@
-//! Who is told when a run ends, as a person or a program names it.
+//! Notifiers, as a person or a program writes them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use super::irc::address::{BadIrcAddress, IrcAddress};
 use super::names::{BadCommand, CommandLine};
 
-/// How much of a text is shown that is refused, in characters.
+/// How much of a refused text is shown, in characters.
 const SHOWN: usize = 100;
 
-/// Why a text names nobody to tell.
+/// Why a text is not a notifier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadNotifier {
-    /// It begins with none of the known ways.
+    /// The text begins with none of the known schemes.
     #[error(
         "{0:?} is no way to tell anybody; write mail:AGENT@TEAM, irc://HOST:PORT/CHANNEL or command:PROGRAM ARGUMENTS"
     )]
@@ -25,13 +25,13 @@ pub enum BadNotifier {
         "IRC is spoken without encryption only, so {0:?} can't be reached; write irc:// with a server on this machine or in a trusted network, or command:PROGRAM with one that can"
     )]
     Encrypted(String),
-    /// The agent or its team is no name.
+    /// The name of the agent or its team is invalid.
     #[error("mail goes to mail:AGENT or mail:AGENT@TEAM: {0}")]
     Mail(BadName),
-    /// The channel of IRC is none.
+    /// The IRC address is invalid.
     #[error(transparent)]
     Irc(#[from] BadIrcAddress),
-    /// The command is none.
+    /// The command is invalid.
     #[error("after command: comes a program with its arguments: {0}")]
     Command(BadCommand),
     /// The command is meant for a shell.
@@ -50,20 +50,20 @@ impl From<BadCommand> for BadNotifier {
     }
 }
 
-/// Who is told when a run ends, and how.
+/// A receiver of notifications.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Notifier {
-    /// An agent, by mail. Without a team it is one of our own team.
+    /// An agent, by mail. Without a team, it is an agent of the sender's team.
     Mail(Address),
-    /// A channel of IRC. What is said goes over the network in plain text.
+    /// An IRC channel. The text goes over the network unencrypted.
     Irc(IrcAddress),
     /// A program, which gets the line as one more argument.
     Command(CommandLine),
 }
 
 impl Notifier {
-    /// Whether it has us run a program.
+    /// Whether the notifier runs a program.
     #[must_use]
     pub fn runs_program(&self) -> bool {
         match self {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_is_read_and_written_again() {
+    fn notifiers_survive_parsing_and_display() {
         for (text, expected) in [
             ("mail:lead@team-1", "mail:lead@team-1"),
             ("mail:lead", "mail:lead"),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_words_and_a_channel_is_one_name() {
+    fn command_is_split_and_channel_is_one_name() {
         let Notifier::Command(command) = "command:say 'a b' \"$(c)\"".parse().unwrap() else {
             panic!("it is a command");
         };
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_nobody_is_refused_with_what_to_write() {
+    fn malformed_notifier_is_refused_with_advice() {
         let long = format!("irc://h/{}", "x".repeat(50));
         let long_host = format!("irc://{}a/x", "a.".repeat(200));
         let mut table = String::new();

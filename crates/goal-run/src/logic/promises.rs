@@ -1,9 +1,8 @@
 //! Words by which Codex announces work instead of doing it.
 //!
-//! They are noted and decide nothing: a turn in which something was executed is one
-//! whatever it says, and so is one in which nothing was.
+//! They are recorded and decide nothing: only executed steps make a turn one of work.
 
-/// The words, in lower case. Source: what futon3c's peripheral takes for planning (`I
+/// The phrases, in lower case. Source: the words that futon3c's peripheral takes for planning (`I
 /// will`, `about to`, `kicking off`), and other ways to say it.
 const PHRASES: [&str; 14] = [
     "i will",
@@ -22,10 +21,10 @@ const PHRASES: [&str; 14] = [
     "when ready",
 ];
 
-/// How much of a text is looked at, in bytes: promises come first.
+/// How much of a text is searched, in bytes: promises come first.
 const LOOKED_AT: usize = 4096;
 
-/// The phrases of that kind in a text, each once.
+/// The phrases in a text, each once.
 #[must_use]
 pub fn promises(text: &str) -> Vec<&'static str> {
     let begin = text.get(..text.floor_char_boundary(LOOKED_AT));
@@ -36,7 +35,7 @@ pub fn promises(text: &str) -> Vec<&'static str> {
     found.collect()
 }
 
-/// Whether it is there in words of its own.
+/// Whether a text has the phrase as whole words.
 fn stands_in(text: &str, phrase: &str) -> bool {
     text.match_indices(phrase).any(|(at, _)| {
         let before = text.get(..at).and_then(|before| before.chars().next_back());

@@ -1,7 +1,7 @@
-//! What Codex is told: templates that a project can replace.
+//! Templates of the prompts, which a project can replace.
 //!
-//! In a template, `{name}` stands for a text, and `{{` and `}}` for plain braces. A
-//! text that is put in stays as it is, whatever braces it has.
+//! In a template, `{name}` is a placeholder, and `{{` and `}}` are plain braces. Braces in
+//! inserted texts mean nothing.
 
 use codex_config::prompt_kind::PromptKind;
 use common::text::BoundedText;
@@ -9,7 +9,7 @@ use common::text::BoundedText;
 /// The longest template, in bytes.
 pub const TEMPLATE_LIMIT: usize = 16 * 1024;
 
-/// The longest text that is put in, but for the task, in bytes.
+/// The longest inserted text, but for the task, in bytes.
 pub const INSERT_LIMIT: usize = 4 * 1024;
 
 const INITIAL: &str = "\
@@ -58,7 +58,7 @@ fn default_text(kind: PromptKind) -> &'static str {
     }
 }
 
-/// What can be put in.
+/// A placeholder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Placeholder {
     Task,
@@ -86,45 +86,45 @@ pub enum BadTemplate {
     /// It is longer than [`TEMPLATE_LIMIT`].
     #[error("the template has more than {TEMPLATE_LIMIT} bytes; write a shorter one")]
     TooLong,
-    /// Nothing is put in for that name.
+    /// The template has an unknown placeholder.
     #[error(
         "there is no placeholder {0:?}; known are {{task}}, {{repo}}, {{criteria}}, {{missing}}, {{errors}}, {{turn}} and {{max_turns}}; write {{{{ and }}}} for plain braces"
     )]
     Unknown(String),
-    /// A brace stands alone.
+    /// A brace is unbalanced.
     #[error("a brace stands alone in the template; write {{{{ and }}}} for plain braces")]
     Brace,
-    /// Codex would never learn what to do.
+    /// The initial prompt lacks the task, so Codex would never learn it.
     #[error("the template of the initial prompt has no {{task}}; put it where the task belongs")]
     WithoutTask,
 }
 
-/// The text of a prompt, with places for what is put in.
+/// The text of a prompt with placeholders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template(Vec<Piece>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
     Text(String),
-    Place(Placeholder),
+    Placeholder(Placeholder),
 }
 
-/// What is put in.
+/// The texts for the placeholders.
 #[derive(Debug, Clone, Copy)]
 pub struct Inserts<'a> {
-    /// `{task}`: what is to be done, as it was given.
+    /// `{task}`: the task, as it was given.
     pub task: &'a str,
-    /// `{repo}`: where, an absolute path.
+    /// `{repo}`: the directory of the work, an absolute path.
     pub repo: &'a str,
-    /// `{criteria}`: what must hold, a line each.
+    /// `{criteria}`: the criteria, a line each.
     pub criteria: &'a [String],
-    /// `{missing}`: what doesn't hold yet, a line each.
+    /// `{missing}`: the criteria that do not hold yet, a line each.
     pub missing: &'a [String],
-    /// `{errors}`: what went wrong or was denied in the last turn, a line each.
+    /// `{errors}`: errors and refusals of the last turn, a line each.
     pub errors: &'a [String],
     /// `{turn}`: the number of the turn that this prompt begins.
     pub turn: u32,
-    /// `{max_turns}`: how many there can be.
+    /// `{max_turns}`: the limit of turns.
     pub max_turns: u32,
 }
 
@@ -133,33 +133,33 @@ impl Template {
     ///
     /// # Errors
     ///
-    /// [`BadTemplate`], which says what to write.
+    /// [`BadTemplate`], with advice.
     pub fn read(kind: PromptKind, text: &str) -> Result<Self, BadTemplate> {
         if text.len() > TEMPLATE_LIMIT {
             return Err(BadTemplate::TooLong);
         }
         let template = Self(pieces(text)?);
-        let has_task = template.0.contains(&Piece::Place(Placeholder::Task));
+        let has_task = template.0.contains(&Piece::Placeholder(Placeholder::Task));
         match kind {
             PromptKind::Initial if !has_task => Err(BadTemplate::WithoutTask),
             _ => Ok(template),
         }
     }
 
-    /// The prompt.
+    /// The prompt with the texts inserted.
     #[must_use]
     pub fn fill(&self, inserts: &Inserts<'_>) -> String {
         let pieces = self.0.iter().map(|piece| match piece {
             Piece::Text(text) => text.clone(),
-            Piece::Place(place) => inserts.get(*place),
+            Piece::Placeholder(placeholder) => inserts.get(*placeholder),
         });
         pieces.collect()
     }
 }
 
 impl Inserts<'_> {
-    fn get(&self, place: Placeholder) -> String {
-        match place {
+    fn get(&self, placeholder: Placeholder) -> String {
+        match placeholder {
             Placeholder::Task => self.task.to_owned(),
             Placeholder::Repo => self.repo.to_owned(),
             Placeholder::Criteria => listed(self.criteria),
@@ -199,7 +199,7 @@ fn pieces(mut rest: &str) -> Result<Vec<Piece>, BadTemplate> {
             ('{', None) => {
                 let (name, after) = after.split_once('}').ok_or(BadTemplate::Brace)?;
                 pieces.push(Piece::Text(std::mem::take(&mut text)));
-                pieces.push(Piece::Place(placeholder(name)?));
+                pieces.push(Piece::Placeholder(placeholder(name)?));
                 after
             }
             (_, None) => return Err(BadTemplate::Brace),
@@ -221,7 +221,9 @@ fn placeholder(name: &str) -> Result<Placeholder, BadTemplate> {
     let mut known = PLACEHOLDERS.into_iter();
     let found = known.find(|(known, _)| *known == name);
     let unknown = || BadTemplate::Unknown(name.chars().take(50).collect());
-    found.map(|(_, place)| place).ok_or_else(unknown)
+    found
+        .map(|(_, placeholder)| placeholder)
+        .ok_or_else(unknown)
 }
 
 /// The templates of a run.
@@ -229,11 +231,11 @@ fn placeholder(name: &str) -> Result<Placeholder, BadTemplate> {
 pub struct Templates([Template; 4]);
 
 impl Templates {
-    /// Ours, but for those that `replaced` has.
+    /// The default templates, except those that `replaced` returns.
     ///
     /// # Errors
     ///
-    /// Which one is not a template, and why.
+    /// The kind of the invalid template, and why it is invalid.
     pub fn new(
         replaced: impl Fn(PromptKind) -> Option<String>,
     ) -> Result<Self, (PromptKind, BadTemplate)> {
@@ -251,7 +253,7 @@ impl Templates {
         ]))
     }
 
-    /// One of them.
+    /// The template of a kind of prompt.
     #[must_use]
     pub fn get(&self, kind: PromptKind) -> &Template {
         let Self([initial, nudge, recovery, continuation]) = self;
@@ -276,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn every_prompt() {
+    fn default_prompts_are_filled() {
         let list = |lines: [&str; 2]| lines.map(str::to_owned).to_vec();
         let inserts = Inserts {
             task: "Write a.tex; {missing} $(reboot) {{",
@@ -308,14 +310,14 @@ mod tests {
     }
 
     #[test]
-    fn a_project_can_replace_them() {
+    fn project_template_replaces_the_default() {
         let text = "{{{turn}/{max_turns}}} {task}{missing}";
         let filled = fill(PromptKind::Initial, Some(text), &only("T"));
         assert_eq!(filled, "{3/9} T- nothing in particular");
     }
 
     #[test]
-    fn what_is_no_template_is_refused_with_what_to_write() {
+    fn malformed_template_is_refused_with_advice() {
         let read = |text: &str| Template::read(PromptKind::Initial, text);
         let unknown = read("{task} {branch}").unwrap_err();
         assert_eq!(unknown, BadTemplate::Unknown("branch".to_owned()));
@@ -344,7 +346,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_put_in_stays_as_it_is(task in any::<String>(), braces in r"[{}a-z]{0,20}") {
+        fn inserted_text_is_not_expanded(task in any::<String>(), braces in r"[{}a-z]{0,20}") {
             for task in [task, braces] {
                 let filled = fill(PromptKind::Initial, Some("<{task}>"), &only(&task));
                 prop_assert_eq!(filled, format!("<{task}>"));
@@ -352,7 +354,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_reading_panic(text in any::<String>(), braces in r"[{}task]{0,20}") {
+        fn arbitrary_template_does_not_panic(text in any::<String>(), braces in r"[{}task]{0,20}") {
             for text in [text, braces] {
                 if let Ok(template) = Template::read(PromptKind::Nudge, &text) {
                     prop_assert!(template.fill(&only("")).len() <= 4 * text.len() + 100);

@@ -1,8 +1,8 @@
-//! The review of what a run has made.
+//! The review of the changes of a run.
 //!
-//! The reviewer is a thread of its own that can change nothing. It answers with comments, or
+//! The reviewer is a separate thread that can change nothing. It answers with comments, or
 //! with a summary whose first word says whether it wants any change: Codex passes on nothing
-//! else by which that could be told.
+//! else that could show this.
 
 use codex_engine::logic::review::Review;
 use common::text::BoundedText;
@@ -10,14 +10,14 @@ use common::text::BoundedText;
 /// The first word of a summary where nothing has to be changed.
 const PASS: &str = "PASS";
 
-/// The first word of a summary where something has to be.
+/// The first word of a summary where something has to be changed.
 const FAIL: &str = "FAIL";
 
-/// How much of a review Codex is told, in bytes.
-const TOLD: usize = 8 * 1024;
+/// How much of a review is given to Codex, in bytes.
+const TEXT_LIMIT: usize = 8 * 1024;
 
-/// How much of the task the reviewer is told, in bytes.
-const TASK: usize = 64 * 1024;
+/// How much of the task is given to the reviewer, in bytes.
+const TASK_LIMIT: usize = 64 * 1024;
 
 /// The end of a review.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,14 +26,14 @@ pub enum ReviewEnd {
     Passed(String),
     /// The reviewer wants something changed.
     Failed {
-        /// The first thing, in a line.
+        /// The first comment, in a line.
         first: String,
-        /// All of it, as the reviewer wrote it, within bounds.
+        /// The whole review, as the reviewer wrote it, within bounds.
         text: String,
     },
 }
 
-/// What the reviewer is told. `start` is the commit that was checked out when the run began.
+/// The instructions for the reviewer. `start` is the commit of HEAD when the run began.
 #[must_use]
 pub fn instructions(start: Option<&str>, task: &str) -> String {
     let changes = match start {
@@ -51,16 +51,16 @@ pub fn instructions(start: Option<&str>, task: &str) -> String {
          Begin overall_explanation with the word {PASS} if nothing has to be changed before this \
          is merged, and with {FAIL} otherwise. Comment on each thing that has to be changed, and \
          on nothing else.\n\nThe task:\n{}",
-        within(task, TASK)
+        within(task, TASK_LIMIT)
     )
 }
 
-/// How a review ended, by its text.
+/// Reads the end of a review from its text.
 ///
 /// # Errors
 ///
-/// In words why nobody can tell.
-pub fn end(text: &str) -> Result<ReviewEnd, String> {
+/// The reason, in words, why the text shows no end.
+pub fn parse(text: &str) -> Result<ReviewEnd, String> {
     let review = Review::read(text);
     let summary = review.summary.trim();
     let first = review
@@ -85,7 +85,7 @@ pub fn end(text: &str) -> Result<ReviewEnd, String> {
 fn failed(first: String, text: &str) -> ReviewEnd {
     ReviewEnd::Failed {
         first,
-        text: within(text.trim(), TOLD),
+        text: within(text.trim(), TEXT_LIMIT),
     }
 }
 
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     fn passes(text: &str) -> Option<bool> {
-        match end(text) {
+        match parse(text) {
             Ok(ReviewEnd::Passed(_)) => Some(true),
             Ok(ReviewEnd::Failed { .. }) => Some(false),
             Err(_) => None,
@@ -132,10 +132,10 @@ mod tests {
     #[test]
     fn text_for_codex_is_bounded() {
         let long = format!("FAIL {}", "x".repeat(100_000));
-        match end(&long) {
-            Ok(ReviewEnd::Failed { text, .. }) => assert!(text.len() < TOLD + 100),
+        match parse(&long) {
+            Ok(ReviewEnd::Failed { text, .. }) => assert!(text.len() < TEXT_LIMIT + 100),
             other => panic!("{other:?}"),
         }
-        assert!(instructions(Some("abc"), &"y".repeat(1 << 20)).len() < TASK + 2000);
+        assert!(instructions(Some("abc"), &"y".repeat(1 << 20)).len() < TASK_LIMIT + 2000);
     }
 }

@@ -1,8 +1,8 @@
-//! How the repository and what belongs to it stand, as the shell has found them.
+//! The state of a repository and its remotes, as the shell has found it.
 //!
-//! One is taken when a run begins and one after each turn, always of the repository
-//! that the run is for, wherever Codex has been at work. The shell looks only at
-//! what the criteria ask for; what it could not find out, it says.
+//! A snapshot is taken when a run begins and after each turn, always of the run's own
+//! repository, wherever Codex has worked. The shell collects only the facts that the criteria
+//! need, and notes why a fact could not be found out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,12 +18,12 @@ use super::review::ReviewEnd;
 /// How many commits are named; all are counted.
 pub const COMMITS_NAMED: usize = 100;
 
-/// What somebody has found out.
+/// A fact, or why it is unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Probe<T> {
-    /// This is how it is.
+    /// The fact.
     Found(T),
-    /// It could not be found out, for this reason: a line for people.
+    /// The reason why the fact could not be found out: a line for people.
     Failed(String),
 }
 
@@ -34,11 +34,11 @@ impl<T> Default for Probe<T> {
 }
 
 impl<T> Probe<T> {
-    /// What was found.
+    /// The fact.
     ///
     /// # Errors
     ///
-    /// Why nothing was.
+    /// The reason why the fact is unknown.
     pub fn get(&self) -> Result<&T, &str> {
         match self {
             Self::Found(found) => Ok(found),
@@ -46,102 +46,100 @@ impl<T> Probe<T> {
         }
     }
 
-    /// What was found, if anything.
+    /// The fact, if it is known.
     #[must_use]
     pub fn found(&self) -> Option<&T> {
         self.get().ok()
     }
 }
 
-/// How things stand at one moment.
+/// The state of a repository at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// The working tree.
     pub tree: Probe<Tree>,
-    /// What is checked out.
+    /// The checked-out branch or commit.
     pub head: Probe<Head>,
-    /// The branches that criteria name; `None` where there is none of that name.
-    pub branches: BTreeMap<BranchName, Probe<Option<Line>>>,
-    /// The branches of the remote, by their names there: what it says itself, not
-    /// what was fetched.
+    /// The branches that criteria name; `None` if a branch does not exist.
+    pub branches: BTreeMap<BranchName, Probe<Option<History>>>,
+    /// The branches of the remote by their names there, as it lists them itself; not those
+    /// that were fetched.
     pub remote: Probe<BTreeMap<String, String>>,
-    /// The files that fit patterns of criteria, by their paths from the top, ignored
-    /// ones too; and what differs when what is in one does (a hash of it), so that
-    /// touching a file is not changing it.
+    /// The files that match patterns of criteria, ignored ones too: paths from the top, each
+    /// with a fingerprint of the content, so that touching a file does not change it.
     pub files: Probe<BTreeMap<String, String>>,
-    /// The open pull requests from the branch that is checked out.
+    /// The open pull requests from the checked-out branch.
     pub pull_requests: Probe<Vec<PullRequest>>,
-    /// Our own comments on the issues that criteria name.
+    /// The user's comments on the issues that criteria name.
     pub comments: BTreeMap<Issue, Probe<Vec<Comment>>>,
-    /// What came of the commands that criteria name. At the start none is run.
+    /// The ends of the commands that criteria name. None is run at the start.
     pub commands: BTreeMap<CommandLine, Probe<CommandEnd>>,
-    /// The review of what the run has made; `None` while there is none of this state.
+    /// The review of the changes; `None` if this state was not reviewed.
     pub review: Option<Probe<ReviewEnd>>,
 }
 
 /// The working tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tree {
-    /// What git says of it. New files are told one by one, ignored ones not at all.
+    /// The status by git, which lists new files one by one, and no ignored ones.
     pub state: GitState,
-    /// The files that differ between the commit that was checked out at the start and
-    /// the one that is now.
+    /// The files that differ between HEAD at the start and HEAD now.
     pub committed: BTreeMap<String, ChangeKind>,
 }
 
 impl Tree {
-    /// What has changed since `start`.
+    /// The files that have changed since `start`.
     #[must_use]
     pub fn changed_since(&self, start: &Self) -> BTreeMap<String, ChangeKind> {
         start.state.changed_until(&self.state, &self.committed)
     }
 }
 
-/// What is checked out.
+/// The checked-out branch or commit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Head {
-    /// The branch; `None` if it is a mere commit.
+    /// The branch; `None` for a detached HEAD.
     pub branch: Option<String>,
     /// Its commits.
-    pub line: Line,
+    pub history: History,
 }
 
-/// The commits that lead to somewhere.
+/// The commits that lead to a ref.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Line {
-    /// The last one; `None` before the first.
+pub struct History {
+    /// The last commit; `None` before the first one.
     pub tip: Option<String>,
-    /// How many there are.
+    /// The number of commits.
     pub total: u64,
-    /// How many of them no branch, tag or remote branch led to at the start.
+    /// The number of commits to which no branch, tag or remote branch led at the start.
     pub new: u64,
-    /// The latest of the new ones, the last one first, see [`COMMITS_NAMED`].
+    /// The latest new commits, newest first, see [`COMMITS_NAMED`].
     pub newest: Vec<Commit>,
 }
 
 /// A commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Commit {
-    /// Its whole hash.
+    /// Its full id.
     pub id: String,
     /// The first line of its message.
     pub subject: String,
 }
 
-/// Whether something at GitHub is older than the run, by GitHub's own clock: what is
-/// asked for at the start may not show all that there was.
+/// Whether something at GitHub is older than the run, by GitHub's own clock: the first query
+/// may not list everything that existed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Age {
-    /// It was made since.
+    /// Made during the run.
     New,
-    /// It was there before.
+    /// Made before the run.
     Old,
 }
 
 /// An open pull request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PullRequest {
-    /// Where it is.
+    /// Its address.
     pub url: String,
     /// Its number.
     pub number: u64,
@@ -149,47 +147,46 @@ pub struct PullRequest {
     pub age: Age,
 }
 
-/// A comment of ours.
+/// A comment of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Comment {
-    /// Where it is.
+    /// Its address.
     pub url: String,
     /// Whether it is older than the run.
     pub age: Age,
 }
 
-/// What came of a command.
+/// The end of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandEnd {
-    /// It exited by itself.
+    /// The command exited by itself.
     Exited {
-        /// The code.
+        /// The exit code.
         code: i32,
-        /// The end of what it wrote.
+        /// The end of its output.
         tail: String,
     },
-    /// A signal ended it.
+    /// A signal ended the command.
     Signalled(i32),
-    /// It took longer than this, and was ended.
+    /// The command took longer than this limit, and was ended.
     TimedOut(Duration),
 }
 
-/// What Codex has done since the run began.
+/// Codex's work since the run began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Work {
-    /// In all turns together.
+    /// The steps of all turns.
     pub evidence: Evidence,
-    /// Steps that have succeeded, in all turns together.
+    /// The number of steps that succeeded, in all turns.
     pub succeeded: u64,
-    /// Whether steps were refused in the last turn that had any that succeeded or were
-    /// refused.
+    /// The refusal in the last turn that had a successful or a refused step.
     pub refusal: Refusal,
-    /// Whether the last turn came to an answer.
+    /// Whether the last turn ended with an answer.
     pub answer: Answer,
 }
 
 impl Work {
-    /// Adds the steps of a turn, and whether Codex was refused anything in it.
+    /// Adds the steps of a turn and its refusal.
     pub fn add(&mut self, steps: &Steps, refusal: Refusal) {
         self.evidence += steps.evidence;
         self.succeeded += steps.succeeded;
@@ -199,29 +196,29 @@ impl Work {
     }
 }
 
-/// Whether a turn came to an answer.
+/// Whether a turn ended with an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Answer {
-    /// It did not, or didn't complete: what was said on the way doesn't count.
+    /// The turn has no final message, or did not complete. Earlier messages do not count.
     #[default]
     Missing,
-    /// It completed with a final message.
-    Given,
+    /// The turn completed with a final message.
+    Present,
 }
 
-/// Whether what was there at the start counts as done.
+/// Whether state from before the run meets criteria.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Preexisting {
-    /// Only what is new counts.
+    /// Only new things count.
     #[default]
     Ignored,
-    /// It does (`--allow-preexisting`).
+    /// Old things count too (`--allow-preexisting`).
     Counts,
 }
 
 impl Snapshot {
-    /// The files that fit patterns and are other than they were.
+    /// The matching files that are new or changed.
     pub(super) fn new_files<'a>(&'a self, start: &'a Self) -> BTreeSet<&'a str> {
         let (Some(now), Some(before)) = (self.files.found(), start.files.found()) else {
             return BTreeSet::new();
@@ -231,9 +228,9 @@ impl Snapshot {
         new.map(|(path, _)| path.as_str()).collect()
     }
 
-    /// The branches of the remote that have become what is checked out.
+    /// The branches of the remote that are now at the checked-out commit, and were not before.
     pub(super) fn pushed<'a>(&'a self, start: &Self) -> Vec<(&'a str, &'a str)> {
-        let tip = self.head.found().and_then(|head| head.line.tip.as_ref());
+        let tip = self.head.found().and_then(|head| head.history.tip.as_ref());
         let (Some(tip), Some(remote), Some(before)) =
             (tip, self.remote.found(), start.remote.found())
         else {
@@ -247,7 +244,7 @@ impl Snapshot {
             .collect()
     }
 
-    /// The pull requests that were not there before.
+    /// The new pull requests.
     pub(super) fn new_pull_requests<'a>(&'a self, start: &Self) -> Vec<&'a PullRequest> {
         let before = start.pull_requests.found().map_or(&[][..], Vec::as_slice);
         let was_there = |url: &str| before.iter().any(|request| request.url == url);
@@ -257,7 +254,7 @@ impl Snapshot {
             .collect()
     }
 
-    /// Our comments on an issue that were not there before.
+    /// The user's new comments on an issue.
     pub(super) fn new_comments<'a>(&'a self, issue: &Issue, start: &Self) -> Vec<&'a Comment> {
         let before = start.comments.get(issue).and_then(Probe::found);
         let was_there = |url: &str| before.is_some_and(|all| all.iter().any(|one| one.url == url));

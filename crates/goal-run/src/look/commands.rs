@@ -1,4 +1,4 @@
-//! Commands that criteria name.
+//! Runs the commands of criteria.
 
 use std::future::pending;
 use std::path::Path;
@@ -13,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 use crate::logic::names::CommandLine;
 use crate::logic::snapshot::{CommandEnd, Probe};
 
-/// How much is kept of what a command wrote last, on each of its streams, in bytes.
+/// How much of the end of each output stream is kept, in bytes.
 const TAIL_LIMIT: usize = 2048;
 
-/// How much is read at once.
+/// How much is read at once, in bytes.
 const CHUNK: usize = 8192;
 
 /// The first word as the program and the rest as its arguments.
@@ -30,9 +30,9 @@ pub(super) fn program(command: &CommandLine, directory: &Path) -> Program {
     program
 }
 
-/// What comes of a program that has nothing on its stdin. At the limit, and when
-/// `halt` is cancelled, it is ended with all that it has started, and gone on return.
-pub(super) async fn end_of(
+/// Runs a program with an empty stdin. At the limit, and when `halt` is cancelled, it is ended
+/// with all that it has started, before this returns.
+pub(super) async fn run_command(
     program: &Program,
     limit: Duration,
     halt: &CancellationToken,
@@ -50,15 +50,15 @@ pub(super) async fn end_of(
     let mut tails = Tails::default();
     let ended = tokio::select! {
         exit = async {
-            tails.listen(stdout, stderr).await;
+            tails.collect(stdout, stderr).await;
             process.wait().await
         } => Some(exit),
         () = tokio::time::sleep(limit) => None,
         () = halt.cancelled() => {
             process.terminate();
-            // Whatever it says now, nobody wants to know.
+            // Its exit is of no interest any more.
             let _ = process.wait().await;
-            return given_up();
+            return cancelled();
         }
     };
     let Some(exit) = ended else {
@@ -79,30 +79,30 @@ pub(super) async fn end_of(
     }
 }
 
-/// What is told of a command that isn't wanted any more.
-pub(super) fn given_up() -> Probe<CommandEnd> {
-    Probe::Failed("it was given up".to_owned())
+/// The result for a command that was cancelled.
+pub(super) fn cancelled() -> Probe<CommandEnd> {
+    Probe::Failed("it was cancelled".to_owned())
 }
 
-/// What is told of a command that could not be begun in time.
-pub(super) fn too_late() -> Probe<CommandEnd> {
+/// The result for a command that could not begin in time.
+pub(super) fn no_time_left() -> Probe<CommandEnd> {
     Probe::Failed("there was no time left to run it".to_owned())
 }
 
-/// The end of what a command writes: a flood on one stream leaves the other its part.
+/// The ends of both output streams, each bounded by itself.
 #[derive(Debug, Default)]
 struct Tails {
     out: Tail,
     err: Tail,
 }
 
-/// The end of what it writes to one of its streams.
+/// The end of one output stream.
 #[derive(Debug, Default)]
 struct Tail(Vec<u8>);
 
 impl Tails {
-    /// Takes in both streams as they come, until both have ended.
-    async fn listen(
+    /// Reads both streams until both have ended.
+    async fn collect(
         &mut self,
         mut stdout: impl AsyncRead + Unpin,
         mut stderr: impl AsyncRead + Unpin,
@@ -121,14 +121,14 @@ impl Tails {
         }
     }
 
-    /// What it complained comes last.
+    /// Both ends as a text, stderr last.
     fn text(&self) -> String {
         self.out.text() + &self.err.text()
     }
 }
 
 impl Tail {
-    /// Whether that was the end.
+    /// Adds a chunk, and returns whether the stream has ended.
     fn take(&mut self, chunk: &[u8], count: usize) -> bool {
         self.0.extend(chunk.get(..count).unwrap_or_default());
         let over = self.0.len().saturating_sub(TAIL_LIMIT);
@@ -136,7 +136,7 @@ impl Tail {
         count == 0
     }
 
-    /// As a text, without what moves a terminal's cursor.
+    /// The text without control characters, which could move a terminal's cursor.
     fn text(&self) -> String {
         let is_inner = |byte: &u8| byte & 0b1100_0000 == 0b1000_0000;
         let from = match self.0.len() {
@@ -151,7 +151,7 @@ impl Tail {
     }
 }
 
-/// What is read; 0 at the end. Of what has ended nothing more comes.
+/// Reads a chunk; 0 at the end. Never returns for a stream that has ended.
 async fn read(stream: &mut (impl AsyncRead + Unpin), chunk: &mut [u8], ended: bool) -> usize {
     match ended {
         true => pending().await,
@@ -164,10 +164,10 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_end_is_kept_and_no_character_is_cut() {
+    async fn end_of_output_is_kept_without_cutting_a_character() {
         let mut tail = Tails::default();
         let long = "ü".repeat(TAIL_LIMIT) + "x\x1b[0m\u{7}";
-        tail.listen(long.as_bytes(), &b""[..]).await;
+        tail.collect(long.as_bytes(), &b""[..]).await;
         let text = tail.text();
         assert!(text.starts_with('ü') && text.ends_with("üx[0m"), "{text}");
         assert!(text.len() < TAIL_LIMIT);

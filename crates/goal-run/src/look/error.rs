@@ -1,28 +1,28 @@
-//! Why a run can't be judged.
+//! Errors of the first inspection.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::logic::names::CommandLine;
 
-/// Why what is asked for could never be judged here: said before Codex does anything.
+/// Why a criterion could never be judged here. Found before Codex does anything.
 #[derive(Debug, thiserror::Error)]
 pub enum LookError {
-    /// The directory can't be used.
+    /// The directory cannot be used.
     #[error("{}: {source}; name a directory that is there", directory.display())]
     Directory {
-        /// Which.
+        /// The directory.
         directory: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// Git is needed, and the directory isn't in a working tree.
+    /// A criterion needs git, and the directory is in no working tree.
     #[error(
         "`{criterion}` needs a git repository, and {} is in none; name a directory in one, or run git init there",
         directory.display()
     )]
     NoRepository {
-        /// What needs it.
+        /// The criterion.
         criterion: String,
         /// The directory.
         directory: PathBuf,
@@ -30,16 +30,16 @@ pub enum LookError {
     /// There is no git program.
     #[error("`{criterion}` needs the program git, which is not on the PATH; install it")]
     NoGit {
-        /// What needs it.
+        /// The criterion.
         criterion: String,
     },
     /// There is no gh program.
     #[error("`{criterion}` needs GitHub's program gh, which is not on the PATH; install it")]
     NoGh {
-        /// What needs it.
+        /// The criterion.
         criterion: String,
     },
-    /// The program of a command is not there.
+    /// The program of a command does not exist.
     #[error(
         "`command={command}` needs the program {}, which is not there; install it, or write another command",
         program.display()
@@ -50,28 +50,28 @@ pub enum LookError {
         /// Its program.
         program: PathBuf,
     },
-    /// There is nothing to push to.
+    /// There is no remote to push to.
     #[error(
         "`{criterion}` needs the remote {remote:?}, which this repository doesn't have; add it with git remote add"
     )]
     NoRemote {
-        /// What needs it.
+        /// The criterion.
         criterion: String,
         /// Its name.
         remote: String,
     },
-    /// GitHub doesn't know us.
+    /// The user is not logged in to GitHub.
     #[error("gh is not logged in: {0}; run gh auth login")]
     NotLoggedIn(String),
-    /// How it is now can't be told, so that nobody could tell later what is new.
+    /// The state at the start cannot be found out, so nobody could tell later what is new.
     #[error("`{criterion}` can't be judged here: {why}")]
     Start {
-        /// What could not be.
+        /// The criterion.
         criterion: String,
-        /// Why not.
+        /// The cause.
         why: String,
     },
-    /// The system has no thread to give.
-    #[error("no thread to read files on: {0}")]
+    /// A thread for reading files cannot be spawned.
+    #[error("cannot spawn a thread to read files: {0}")]
     Thread(io::Error),
 }

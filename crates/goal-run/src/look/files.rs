@@ -1,9 +1,9 @@
-//! The files that fit patterns, whatever git thinks of them.
+//! The files that match patterns, whether or not git tracks or ignores them.
 //!
-//! Only directories are walked in which something can fit, never git's own, and none
-//! through a link. A link counts as a file if it leads to one in the repository; a
-//! path without wildcards may go through links as long as it stays there. Directories
-//! that can't be read are passed over.
+//! Only directories that can hold a match are walked, never git's own, and none through a
+//! link. A link counts as a file if it leads to a file in the repository; a path without
+//! wildcards may go through links as long as it stays in the repository. Unreadable
+//! directories are skipped.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -18,14 +18,14 @@ use supervise::io_thread::IoThread;
 use tokio_util::sync::CancellationToken;
 
 use super::InspectOptions;
-use super::stamp::Stamps;
+use super::fingerprint::Fingerprints;
 use crate::logic::glob::Glob;
 use crate::logic::snapshot::Probe;
 
-/// How many files may fit.
+/// How many files may match.
 const FILES_LIMIT: usize = 100_000;
 
-/// How many names are looked at.
+/// How many names are examined.
 const NAMES_LIMIT: usize = 5_000_000;
 
 /// How deep directories may be nested.
@@ -34,94 +34,94 @@ const DEPTH_LIMIT: usize = 500;
 /// Git's own directory, or the file in its place.
 const GIT: &str = ".git";
 
-/// Looks for files that fit. What was read stays known.
+/// Finds matching files. Fingerprints of unchanged files are reused.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(super) struct FileScanner {
     io_thread: IoThread,
     top: PathBuf,
     globs: Arc<[Glob]>,
-    stamps: Arc<Mutex<Stamps>>,
-    patience: Duration,
+    fingerprints: Arc<Mutex<Fingerprints>>,
+    timeout: Duration,
     halt: CancellationToken,
 }
 
-impl Files {
+impl FileScanner {
     pub(super) fn new(
         io_thread: IoThread,
         top: &Path,
         globs: &[Glob],
-        means: &InspectOptions,
+        options: &InspectOptions,
     ) -> Self {
         Self {
             io_thread,
             top: top.to_owned(),
             globs: globs.into(),
-            stamps: Arc::default(),
-            patience: means.patience,
-            halt: means.halt.clone(),
+            fingerprints: Arc::default(),
+            timeout: options.timeout,
+            halt: options.halt.clone(),
         }
     }
 
-    pub(super) async fn look(&self) -> Probe<BTreeMap<String, String>> {
+    pub(super) async fn scan(&self) -> Probe<BTreeMap<String, String>> {
         if self.globs.is_empty() {
             return Probe::Found(BTreeMap::new());
         }
         let (top, globs) = (self.top.clone(), Arc::clone(&self.globs));
-        let stamps = Arc::clone(&self.stamps);
-        let bounds = Bounds {
-            deadline: Instant::now() + self.patience,
+        let fingerprints = Arc::clone(&self.fingerprints);
+        let bounds = ScanBounds {
+            deadline: Instant::now() + self.timeout,
             halt: self.halt.clone(),
         };
         let task = move || {
-            let mut stamps = stamps.lock().unwrap_or_else(PoisonError::into_inner);
-            stamps.begin();
-            Walk::new(&top, &globs, &mut stamps, bounds).whole()
+            let mut fingerprints = fingerprints.lock().unwrap_or_else(PoisonError::into_inner);
+            fingerprints.begin();
+            Walk::new(&top, &globs, &mut fingerprints, bounds).whole()
         };
-        // A disk that hangs is not waited for.
+        // Cancelling does not wait for a disk that hangs.
         let walked = self
             .halt
-            .run_until_cancelled(self.io_thread.ask(task))
+            .run_until_cancelled(self.io_thread.run(task))
             .await;
         match walked {
             Some(Ok(Ok(found))) => Probe::Found(found),
             Some(Ok(Err(refusal))) => Probe::Failed(refusal.to_string()),
             Some(Err(ended)) => Probe::Failed(ended.to_string()),
-            None => Probe::Failed(GivenUp::Halted.to_string()),
+            None => Probe::Failed(ScanError::Halted.to_string()),
         }
     }
 }
 
-/// Why a walk was given up.
+/// Why a scan was ended early.
 #[derive(Debug, thiserror::Error)]
-enum GivenUp {
+enum ScanError {
     #[error("more than {FILES_LIMIT} files match; write narrower patterns")]
     Matches,
     #[error("there are too many files to look through; write narrower patterns")]
     Names,
     #[error("looking through the files took too long; write narrower patterns")]
     Time,
-    #[error("looking through the files was given up")]
+    #[error("the search of the files was cancelled")]
     Halted,
 }
 
-/// What a walk may take.
-struct Bounds {
+/// The bounds of a scan.
+struct ScanBounds {
     deadline: Instant,
     pub halt: CancellationToken,
 }
 
 struct Walk<'a> {
     top: &'a Path,
-    /// Those with wildcards.
+    /// Patterns with wildcards.
     globs: Vec<&'a Glob>,
     plain: Vec<String>,
-    stamps: &'a mut Stamps,
-    bounds: Bounds,
+    fingerprints: &'a mut Fingerprints,
+    bounds: ScanBounds,
     names: usize,
     found: BTreeMap<String, String>,
 }
 
-/// A directory below the top, as it is and as a text.
+/// A directory below the top, as a path and as a text.
 struct Directory {
     path: PathBuf,
     text: String,
@@ -129,19 +129,24 @@ struct Directory {
 }
 
 impl<'a> Walk<'a> {
-    fn new(top: &'a Path, globs: &'a [Glob], stamps: &'a mut Stamps, bounds: Bounds) -> Self {
+    fn new(
+        top: &'a Path,
+        globs: &'a [Glob],
+        fingerprints: &'a mut Fingerprints,
+        bounds: ScanBounds,
+    ) -> Self {
         Self {
             top,
             globs: globs.iter().filter(|glob| glob.plain().is_none()).collect(),
             plain: globs.iter().filter_map(Glob::plain).collect(),
-            stamps,
+            fingerprints,
             bounds,
             names: 0,
             found: BTreeMap::new(),
         }
     }
 
-    fn whole(mut self) -> Result<BTreeMap<String, String>, GivenUp> {
+    fn whole(mut self) -> Result<BTreeMap<String, String>, ScanError> {
         for path in std::mem::take(&mut self.plain) {
             self.take(&self.top.join(&path), path)?;
         }
@@ -162,7 +167,7 @@ impl<'a> Walk<'a> {
         &mut self,
         directory: &Directory,
         directories: &mut Vec<Directory>,
-    ) -> Result<(), GivenUp> {
+    ) -> Result<(), ScanError> {
         let Ok(entries) = fs::read_dir(&directory.path) else {
             return Ok(());
         };
@@ -181,32 +186,32 @@ impl<'a> Walk<'a> {
                         depth: directory.depth + 1,
                     });
                 }
-            } else if self.globs.iter().any(|glob| glob.fits(&text)) {
+            } else if self.globs.iter().any(|glob| glob.matches(&text)) {
                 self.take(&entry.path(), text)?;
             }
         }
         Ok(())
     }
 
-    fn count(&mut self) -> Result<(), GivenUp> {
+    fn count(&mut self) -> Result<(), ScanError> {
         self.names += 1;
         match self.names {
-            NAMES_LIMIT.. => Err(GivenUp::Names),
-            _ => self.look_at_the_clock(),
+            NAMES_LIMIT.. => Err(ScanError::Names),
+            _ => self.check_deadline(),
         }
     }
 
-    fn look_at_the_clock(&self) -> Result<(), GivenUp> {
+    fn check_deadline(&self) -> Result<(), ScanError> {
         match Instant::now() >= self.bounds.deadline {
-            _ if self.bounds.halt.is_cancelled() => Err(GivenUp::Halted),
-            true => Err(GivenUp::Time),
+            _ if self.bounds.halt.is_cancelled() => Err(ScanError::Halted),
+            true => Err(ScanError::Time),
             false => Ok(()),
         }
     }
 
-    /// Takes in what fits, if it is a file here.
-    fn take(&mut self, path: &Path, text: String) -> Result<(), GivenUp> {
-        self.look_at_the_clock()?;
+    /// Adds a match, if it is a file in the repository.
+    fn take(&mut self, path: &Path, text: String) -> Result<(), ScanError> {
+        self.check_deadline()?;
         let Some(file) = self.within(path) else {
             return Ok(());
         };
@@ -214,20 +219,20 @@ impl<'a> Walk<'a> {
             return Ok(());
         };
         if metadata.is_file() {
-            let stamp = self.stamps.of(&file, &metadata);
-            self.found.insert(text, stamp);
+            let fingerprint = self.fingerprints.of(&file, &metadata);
+            self.found.insert(text, fingerprint);
         }
         match self.found.len() {
-            count if count > FILES_LIMIT => Err(GivenUp::Matches),
+            count if count > FILES_LIMIT => Err(ScanError::Matches),
             _ => Ok(()),
         }
     }
 
-    /// Where a path leads to, if that is in the repository.
+    /// The target of a path, if it is in the repository.
     fn within(&self, path: &Path) -> Option<PathBuf> {
         let parent = path.parent()?;
         let is_link = path.is_symlink();
-        // Directories of a walk are no links; those of a plain path may be.
+        // A walk enters no links, but a plain path may go through some.
         if !is_link && (parent == self.top || !self.goes_through_links(parent)) {
             return Some(path.to_owned());
         }

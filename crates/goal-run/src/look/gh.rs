@@ -10,8 +10,8 @@ use std::time::Duration;
 use git_probe::ELSEWHERE;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use supervise::converse::{Extent, Heard, Talk, converse};
 use supervise::exit::Exit;
+use supervise::short_lived::{Extent, ProgramOutput, RunOptions, run_with_input};
 use supervise::spawn::Program;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -20,22 +20,22 @@ use super::moment::{Moment, date_of};
 use crate::logic::names::Issue;
 use crate::logic::snapshot::{Age, Comment, PullRequest};
 
-/// The most that is read of one answer, in bytes: 100 long comments.
+/// How much of one answer is read, in bytes: 100 long comments.
 const LIMIT: u64 = 16 * 1024 * 1024;
 
 /// How many pages of comments are read, of [`PAGE`] each.
 const PAGES: usize = 10;
 
-/// How many comments GitHub tells at once.
+/// The number of comments on a page.
 const PAGE: usize = 100;
 
-/// The exit code where nobody is logged in.
+/// gh's exit code without a login.
 const NOT_LOGGED_IN: Exit = Exit::Code(4);
 
 /// The exit code of a guard that finds no program, see [`supervise::spawn`].
 const NOT_FOUND: Exit = Exit::Code(127);
 
-/// So that it asks nothing and decorates nothing.
+/// Variables that keep gh from asking questions and from decorating its output.
 const PLAIN: [(&str, &str); 6] = [
     ("GH_PROMPT_DISABLED", "1"),
     ("GH_NO_UPDATE_NOTIFIER", "1"),
@@ -45,40 +45,40 @@ const PLAIN: [(&str, &str); 6] = [
     ("NO_COLOR", "1"),
 ];
 
-/// Why gh doesn't tell.
+/// Why gh gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum GhError {
     #[error("there is no program gh on the PATH")]
     Missing,
-    #[error("nobody is logged in: {0}")]
+    #[error("gh is not logged in: {0}")]
     NotLoggedIn(String),
     #[error("gh can't be run: {0}")]
     Unusable(#[from] io::Error),
     #[error("gh took longer than {}", humantime::format_duration(*.0))]
     Silent(Duration),
-    #[error("asking gh was given up")]
-    GivenUp,
+    #[error("asking gh was cancelled")]
+    Cancelled,
     #[error("gh {exit}: {words}")]
     Failed { exit: Exit, words: String },
     #[error("gh's answer can't be read: {0}")]
     Garbage(String),
 }
 
-/// The program, in one directory.
+/// The program gh, run in one directory.
 #[derive(Debug, Clone)]
 pub(super) struct Gh {
     pub(super) directory: PathBuf,
     pub(super) env: Vec<(OsString, OsString)>,
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
     pub(super) halt: CancellationToken,
 }
 
-/// What GitHub says of itself and of us when a run begins.
+/// GitHub's time and the user's login when a run begins.
 #[derive(Debug, Clone)]
-pub(super) struct Greeting {
-    /// Its clock.
+pub(super) struct GithubIdentity {
+    /// The time by GitHub's clock.
     pub(super) at: Moment,
-    /// Who we are; `None` if it doesn't say, as to those who have no account.
+    /// The user's login; `None` for a token without an account.
     pub(super) login: Option<String>,
 }
 
@@ -89,7 +89,7 @@ struct User {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Request {
+struct ApiPullRequest {
     number: u64,
     url: String,
     created_at: String,
@@ -98,41 +98,41 @@ struct Request {
 }
 
 #[derive(Deserialize)]
-struct Remark {
+struct ApiComment {
     html_url: String,
     created_at: String,
     user: Option<User>,
 }
 
 impl Gh {
-    /// Whether it is there.
-    pub(super) async fn is_there(&self) -> Result<(), GhError> {
-        answered(self.run(&["--version".to_owned()]).await?).map(drop)
+    /// Checks that gh can be run.
+    pub(super) async fn check_installed(&self) -> Result<(), GhError> {
+        stdout_of(self.run(&["--version".to_owned()]).await?).map(drop)
     }
 
-    /// Asks GitHub who we are and what time it is.
-    pub(super) async fn greet(&self) -> Result<Greeting, GhError> {
+    /// Asks GitHub for the user's login and the time.
+    pub(super) async fn identify(&self) -> Result<GithubIdentity, GhError> {
         let heard = self.run(&["api", "-i", "user"].map(str::to_owned)).await?;
-        let told = String::from_utf8_lossy(&heard.stdout).replace("\r\n", "\n");
-        let (head, body) = told.split_once("\n\n").unwrap_or((&told, ""));
+        let output = String::from_utf8_lossy(&heard.stdout).replace("\r\n", "\n");
+        let (head, body) = output.split_once("\n\n").unwrap_or((&output, ""));
         let status = head.lines().next().and_then(|line| line.split(' ').nth(1));
         let login = match (status, &heard.exit) {
-            (Some("401"), _) => return Err(GhError::NotLoggedIn(complaint(&heard))),
-            // A program's token is nobody's account.
+            (Some("401"), _) => return Err(GhError::NotLoggedIn(first_error_line(&heard))),
+            // The token of an app has no account.
             (Some("403"), _) => None,
             _ => {
-                answered(heard)?;
+                stdout_of(heard)?;
                 let user: User = read(body.as_bytes())?;
                 Some(user.login)
             }
         };
         let at = date_of(head).ok_or_else(|| GhError::Garbage("there is no date".to_owned()))?;
-        Ok(Greeting { at, login })
+        Ok(GithubIdentity { at, login })
     }
 
-    /// The open pull requests from a branch that have all up to this commit, its tip.
-    /// One whose last commits have not been pushed is none, and neither is anybody's
-    /// from a fork that has a branch of that name.
+    /// The open pull requests from a branch whose head is its `tip`. Pull requests that lack
+    /// the last commits are left out, and so are those from a fork with a branch of that
+    /// name.
     pub(super) async fn pull_requests(
         &self,
         branch: &str,
@@ -147,11 +147,11 @@ impl Gh {
             "--limit=100".to_owned(),
             "--json=number,url,createdAt,headRefName,headRefOid".to_owned(),
         ];
-        let requests: Vec<Request> = read(&answered(self.run(&args).await?)?)?;
+        let requests: Vec<ApiPullRequest> = read(&stdout_of(self.run(&args).await?)?)?;
         let ours = requests
             .into_iter()
             .filter(|request| request.head_ref_name == branch && request.head_ref_oid == tip);
-        let request = |request: Request| {
+        let request = |request: ApiPullRequest| {
             Ok(PullRequest {
                 age: start.age(&request.created_at)?,
                 url: request.url,
@@ -161,15 +161,15 @@ impl Gh {
         ours.map(request).collect()
     }
 
-    /// Our comments on an issue: all of the first [`PAGES`] pages, or those that were
-    /// written or changed since.
+    /// The user's comments on an issue: all of the first [`PAGES`] pages, or those written or
+    /// changed since the start.
     pub(super) async fn comments(
         &self,
         issue: &Issue,
-        greeting: &Greeting,
+        identity: &GithubIdentity,
         since: Since,
     ) -> Result<Vec<Comment>, GhError> {
-        let place = format!(
+        let path = format!(
             "repos/{}/{}/issues/{}/comments?per_page={PAGE}",
             issue.owner(),
             issue.repository(),
@@ -177,18 +177,18 @@ impl Gh {
         );
         let since = match since {
             Since::Ever => String::new(),
-            Since::Start => format!("&since={}", greeting.at),
+            Since::Start => format!("&since={}", identity.at),
         };
         let mut comments = Vec::new();
         for page in 1..=PAGES {
-            let place = format!("{place}{since}&page={page}");
-            let told = self.run(&["api".to_owned(), place]).await?;
-            let remarks: Vec<Remark> = read(&answered(told)?)?;
-            let count = remarks.len();
-            for remark in remarks {
-                if is_by(&remark, greeting.login.as_deref()) {
-                    let age = greeting.at.age(&remark.created_at)?;
-                    let url = remark.html_url;
+            let path = format!("{path}{since}&page={page}");
+            let output = self.run(&["api".to_owned(), path]).await?;
+            let api_comments: Vec<ApiComment> = read(&stdout_of(output)?)?;
+            let count = api_comments.len();
+            for comment in api_comments {
+                if is_by(&comment, identity.login.as_deref()) {
+                    let age = identity.at.age(&comment.created_at)?;
+                    let url = comment.html_url;
                     comments.push(Comment { url, age });
                 }
             }
@@ -199,63 +199,63 @@ impl Gh {
         Ok(comments)
     }
 
-    async fn run(&self, args: &[String]) -> Result<Heard, GhError> {
+    async fn run(&self, args: &[String]) -> Result<ProgramOutput, GhError> {
         let mut program = Program::new(std::path::Path::new("gh"), args);
         program.cwd = Some(self.directory.clone());
         program.env.clone_from(&self.env);
         let plain = PLAIN.map(|(name, value)| (name.into(), value.into()));
         program.env.extend(plain);
         program.without = ELSEWHERE;
-        let talk = Talk {
+        let talk = RunOptions {
             input: &[],
             limit: LIMIT,
         };
         let end = async {
-            let _ = timeout(self.patience, self.halt.cancelled()).await;
+            let _ = timeout(self.timeout, self.halt.cancelled()).await;
         };
-        match converse(&program, &talk, end).await {
+        match run_with_input(&program, &talk, end).await {
             Ok(heard) if heard.exit == NOT_FOUND => Err(GhError::Missing),
             Ok(heard) if heard.exit == NOT_LOGGED_IN => {
-                Err(GhError::NotLoggedIn(complaint(&heard)))
+                Err(GhError::NotLoggedIn(first_error_line(&heard)))
             }
             Ok(heard) => Ok(heard),
-            Err(_) if self.halt.is_cancelled() => Err(GhError::GivenUp),
+            Err(_) if self.halt.is_cancelled() => Err(GhError::Cancelled),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                Err(GhError::Silent(self.patience))
+                Err(GhError::Silent(self.timeout))
             }
             Err(error) => Err(error.into()),
         }
     }
 }
 
-/// From when on comments are asked for.
+/// The age of the comments to ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Since {
     Ever,
     Start,
 }
 
-fn is_by(remark: &Remark, login: Option<&str>) -> bool {
-    match (&remark.user, login) {
+fn is_by(comment: &ApiComment, login: Option<&str>) -> bool {
+    match (&comment.user, login) {
         (Some(user), Some(login)) => user.login.eq_ignore_ascii_case(login),
         _ => false,
     }
 }
 
-fn answered(heard: Heard) -> Result<Vec<u8>, GhError> {
+fn stdout_of(heard: ProgramOutput) -> Result<Vec<u8>, GhError> {
     match (heard.exit, heard.extent) {
         (Exit::Code(0), Extent::Whole) => Ok(heard.stdout),
         (Exit::Code(0), Extent::Cut) => Err(GhError::Garbage("it is too long".to_owned())),
         (exit, _) => Err(GhError::Failed {
             exit,
-            words: complaint(&heard),
+            words: first_error_line(&heard),
         }),
     }
 }
 
-fn complaint(heard: &Heard) -> String {
+fn first_error_line(heard: &ProgramOutput) -> String {
     let words = String::from_utf8_lossy(&heard.stderr);
-    words.lines().next().unwrap_or("it says nothing").to_owned()
+    words.lines().next().unwrap_or("no message").to_owned()
 }
 
 fn read<T: DeserializeOwned>(answer: &[u8]) -> Result<T, GhError> {
@@ -265,8 +265,9 @@ fn read<T: DeserializeOwned>(answer: &[u8]) -> Result<T, GhError> {
 impl Moment {
     fn age(&self, made: &str) -> Result<Age, GhError> {
         let made = Self::parse(made);
-        let made = made.ok_or_else(|| GhError::Garbage("a time is none".to_owned()))?;
-        // What was made in the second of the start, before it, was seen then.
+        let made = made.ok_or_else(|| GhError::Garbage("a malformed time".to_owned()))?;
+        // Times have whole seconds: a thing made in the second of the start, but before it,
+        // is in the snapshot of the start.
         match made >= *self {
             true => Ok(Age::New),
             false => Ok(Age::Old),

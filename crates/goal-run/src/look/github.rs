@@ -1,14 +1,14 @@
-//! What GitHub says of a run.
+//! Facts from GitHub for a snapshot.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use futures::stream::{self, StreamExt};
 
-use super::gh::{Gh, GhError, Greeting, Since};
+use super::gh::{Gh, GhError, GithubIdentity, Since};
 use super::refs::Refs;
-use super::repository::Place;
-use super::{Begin, LookError, RepoInspector};
+use super::repository::RepoLocation;
+use super::{LookError, RepoInspector, StartState};
 use crate::logic::names::Issue;
 use crate::logic::snapshot::{Comment, Probe, PullRequest};
 
@@ -16,52 +16,55 @@ use crate::logic::snapshot::{Comment, Probe, PullRequest};
 const AT_ONCE: usize = 4;
 
 impl RepoInspector {
-    /// What GitHub has at the start.
-    pub(super) async fn greet(
+    /// The facts from GitHub at the start.
+    pub(super) async fn identify(
         &self,
-    ) -> Result<(Option<Greeting>, BTreeMap<Issue, Vec<Comment>>), LookError> {
+    ) -> Result<(Option<GithubIdentity>, BTreeMap<Issue, Vec<Comment>>), LookError> {
         let Some(criterion) = &self.needs.gh else {
             return Ok((None, BTreeMap::new()));
         };
-        let told = |error| told(error, criterion);
+        let look_error = |error| look_error(error, criterion);
         let gh = self.gh();
-        let greeting = gh.greet().await.map_err(told)?;
-        if greeting.login.is_none() && !self.needs.issues.is_empty() {
+        let identity = gh.identify().await.map_err(look_error)?;
+        if identity.login.is_none() && !self.needs.issues.is_empty() {
             return Err(LookError::NotLoggedIn(
                 "GitHub doesn't say whose comments are yours".to_owned(),
             ));
         }
         let mut comments = BTreeMap::new();
-        for (issue, written) in self.all_comments(&greeting, Since::Ever).await {
-            comments.insert(issue, written.map_err(told)?);
+        for (issue, written) in self.all_comments(&identity, Since::Ever).await {
+            comments.insert(issue, written.map_err(look_error)?);
         }
-        Ok((Some(greeting), comments))
+        Ok((Some(identity), comments))
     }
 
     pub(super) async fn pull_requests(
         &self,
         refs: &Refs,
-        begin: &Begin,
+        at_start: &StartState,
     ) -> Probe<Vec<PullRequest>> {
-        let (Some(_), Some(greeting)) = (&self.needs.pull_requests, &begin.greeting) else {
+        let (Some(_), Some(identity)) = (&self.needs.pull_requests, &at_start.identity) else {
             return Probe::default();
         };
         let (Some(branch), Some(tip)) = (&refs.branch, &refs.tip) else {
             return Probe::Found(Vec::new());
         };
-        match self.gh().pull_requests(branch, tip, &greeting.at).await {
+        match self.gh().pull_requests(branch, tip, &identity.at).await {
             Ok(requests) => Probe::Found(requests),
             Err(error) => Probe::Failed(error.to_string()),
         }
     }
 
-    pub(super) async fn comments(&self, begin: &Begin) -> BTreeMap<Issue, Probe<Vec<Comment>>> {
-        let Some(greeting) = &begin.greeting else {
+    pub(super) async fn comments(
+        &self,
+        at_start: &StartState,
+    ) -> BTreeMap<Issue, Probe<Vec<Comment>>> {
+        let Some(identity) = &at_start.identity else {
             return BTreeMap::new();
         };
         let mut comments = BTreeMap::new();
-        for (issue, written) in self.all_comments(greeting, Since::Start).await {
-            let before = begin.comments.get(&issue);
+        for (issue, written) in self.all_comments(identity, Since::Start).await {
+            let before = at_start.comments.get(&issue);
             let before = before.map(Vec::as_slice).unwrap_or_default();
             let found = match written {
                 Ok(mut written) => {
@@ -75,24 +78,25 @@ impl RepoInspector {
         comments
     }
 
-    /// Our comments on each of the issues.
+    /// The user's comments on each issue.
     async fn all_comments(
         &self,
-        greeting: &Greeting,
+        identity: &GithubIdentity,
         since: Since,
     ) -> Vec<(Issue, Result<Vec<Comment>, GhError>)> {
         let gh = &self.gh();
         let each = self.needs.issues.iter().map(|issue| async move {
-            let written = gh.comments(issue, greeting, since).await;
+            let written = gh.comments(issue, identity, since).await;
             (issue.clone(), written)
         });
         stream::iter(each).buffered(AT_ONCE).collect().await
     }
 
-    /// Gh asks git, which is to read none of the repository's own configuration.
+    /// The environment of gh, which runs git: git must not read the repository's own
+    /// configuration.
     fn env_of_gh(&self) -> Vec<(OsString, OsString)> {
-        let mut env = self.means.env.clone();
-        if let Place::Tree { git } = &self.place {
+        let mut env = self.options.env.clone();
+        if let RepoLocation::Tree { git } = &self.location {
             env.push(("GIT_DIR".into(), git.view().into()));
             env.push(("GIT_WORK_TREE".into(), git.root().into()));
         }
@@ -103,14 +107,14 @@ impl RepoInspector {
         Gh {
             directory: self.top().to_owned(),
             env: self.env_of_gh(),
-            patience: self.means.network_patience,
-            halt: self.means.halt.clone(),
+            timeout: self.options.network_timeout,
+            halt: self.options.halt.clone(),
         }
     }
 }
 
-/// Why GitHub can't be asked when a run begins.
-pub(super) fn told(error: GhError, criterion: &str) -> LookError {
+/// The error for a criterion, where GitHub cannot be asked at the start.
+pub(super) fn look_error(error: GhError, criterion: &str) -> LookError {
     let criterion = criterion.to_owned();
     match error {
         GhError::Missing => LookError::NoGh { criterion },

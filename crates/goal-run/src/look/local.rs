@@ -1,4 +1,4 @@
-//! The local state that a verdict rests on, to find out later whether it still is so.
+//! The local state that a verdict rests on, for a later comparison.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,13 +6,13 @@ use git_probe::logic::git_state::GitState;
 
 use super::refs::Refs;
 use crate::logic::names::BranchName;
-use crate::logic::snapshot::{Head, Line, Snapshot};
+use crate::logic::snapshot::{Head, History, Snapshot};
 
 /// How many changed files are named.
 const FILES_NAMED: usize = 3;
 
-/// The working tree, what is checked out, the branches that criteria name, and the files
-/// that fit their patterns. What could not be read is `None`.
+/// The working tree, HEAD, the branches that criteria name, and the files that match their
+/// patterns. Parts that could not be read are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LocalState {
     pub(super) tree: Option<GitState>,
@@ -20,7 +20,7 @@ pub(crate) struct LocalState {
     pub(super) files: Option<BTreeMap<String, String>>,
 }
 
-/// Where the refs lead that criteria are about.
+/// The targets of the refs that criteria name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LocalRefs {
     /// The branch that is checked out.
@@ -41,13 +41,13 @@ impl LocalRefs {
     }
 
     fn of(snapshot: &Snapshot) -> Option<Self> {
-        let Head { branch, line } = snapshot.head.found()?;
-        let tip = |line: &Option<Line>| line.as_ref().and_then(|line| line.tip.clone());
+        let Head { branch, history } = snapshot.head.found()?;
+        let tip = |line: &Option<History>| line.as_ref().and_then(|line| line.tip.clone());
         let branches = snapshot.branches.iter();
         let branches = branches.map(|(name, line)| Some((name.clone(), tip(line.found()?))));
         Some(Self {
             branch: branch.clone(),
-            tip: line.tip.clone(),
+            tip: history.tip.clone(),
             branches: branches.collect::<Option<_>>()?,
         })
     }
@@ -64,8 +64,8 @@ impl From<&Snapshot> for LocalState {
 }
 
 impl LocalState {
-    /// What is no longer as it was `before`, in words; `None` if all of it is. What could
-    /// not be read before is not compared.
+    /// The differences from `before` in words; `None` if there are none. Parts that could not
+    /// be read before are not compared.
     pub(crate) fn difference(&self, before: &Self) -> Option<String> {
         if before.refs.is_some() && before.refs != self.refs {
             return Some("what is checked out, or a branch that was asked for".to_owned());

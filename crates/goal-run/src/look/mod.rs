@@ -1,34 +1,33 @@
-//! How the repository of a run stands: fills the
-//! [`Snapshot`] that the run is judged by.
+//! Inspection of the repository of a run: fills the [`Snapshot`] by which the run is judged.
 //!
-//! Only what the criteria ask for is looked at, and the working tree and what is
-//! checked out wherever there is a repository. Git is asked as `git_probe` does,
-//! always about the directory and the repository that there were at the start.
+//! Only facts that the criteria need are collected, and the working tree and HEAD wherever
+//! there is a repository. Git is asked by `git_probe`, always about the directory and the
+//! repository of the start.
 //!
-//! - `needs`: what the criteria ask for.
-//! - `tree`, `refs`, `known`, `lines`, `brought`: what git knows.
-//! - `remote`: what the remote says.
-//! - `github`, `gh`, `moment`: what GitHub says, through its program.
-//! - `files`, `stamp`: the files themselves.
-//! - `commands`: commands that are to succeed.
-//! - `local`: what a later moment is compared with.
+//! - `needs`: the facts that the criteria need.
+//! - `tree`, `refs`, `initial`, `histories`, `foreign_commits`: facts from git.
+//! - `remote`: the branches of the remote.
+//! - `github`, `gh`, `moment`: facts from GitHub, through its program.
+//! - `files`, `fingerprint`: the files themselves.
+//! - `commands`: commands of criteria.
+//! - `local`: the local state, for a comparison with a later one.
 
-mod brought;
 mod commands;
 mod error;
 mod files;
+mod fingerprint;
+mod foreign_commits;
 mod gh;
 mod github;
-mod known;
-mod lines;
+mod histories;
+mod initial;
 mod local;
-mod means;
 mod moment;
 mod needs;
+mod options;
 mod refs;
 mod remote;
 mod repository;
-mod stamp;
 mod tree;
 
 use std::collections::BTreeMap;
@@ -44,16 +43,16 @@ use supervise::spawn;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use self::commands::{end_of, given_up, too_late};
-use self::files::Files;
-use self::gh::Greeting;
-use self::github::told;
-use self::known::Known;
-use self::lines::Lines;
+use self::commands::{cancelled, no_time_left, run_command};
+use self::files::FileScanner;
+use self::gh::GithubIdentity;
+use self::github::look_error;
+use self::histories::Histories;
+use self::initial::InitialRefs;
 use self::local::LocalRefs;
 use self::needs::Needs;
 use self::refs::Refs;
-use self::repository::Place;
+use self::repository::RepoLocation;
 use crate::logic::criteria::Criteria;
 use crate::logic::names::{CommandLine, Issue};
 use crate::logic::snapshot::{CommandEnd, Comment, Probe, Snapshot};
@@ -61,78 +60,78 @@ use crate::programs;
 
 pub use error::LookError;
 pub(crate) use local::LocalState;
-pub use means::InspectOptions;
+pub use options::InspectOptions;
 
-/// How long the first of the commands may take at least.
+/// The time that the first command gets at least (10 s).
 pub const LEAST_LIMIT: Duration = Duration::from_secs(10);
 
-/// Looks at one repository for one run.
+/// Inspects one repository for one run.
 #[derive(Debug)]
 pub struct RepoInspector {
-    place: Place,
+    location: RepoLocation,
     needs: Needs,
-    means: InspectOptions,
-    files: Files,
+    options: InspectOptions,
+    files: FileScanner,
     io_thread: IoThread,
-    begin: Option<Begin>,
+    at_start: Option<StartState>,
     _guard: DropGuard,
 }
 
-/// What is remembered of the start.
+/// The state at the start of the run.
 #[derive(Debug)]
-struct Begin {
-    known: Known,
-    /// `None` if git did not tell.
+struct StartState {
+    initial: InitialRefs,
+    /// `None` if git could not be asked.
     flags: Option<Flags>,
-    greeting: Option<Greeting>,
-    /// All that there were, as later only new ones are asked for.
+    identity: Option<GithubIdentity>,
+    /// All comments; later only new ones are asked for.
     comments: BTreeMap<Issue, Vec<Comment>>,
 }
 
 impl RepoInspector {
-    /// For these criteria, in the repository around `directory`, or in the mere directory if
-    /// there is none.
+    /// An inspector for these criteria, of the repository around `directory`, or of the
+    /// directory alone if there is none.
     ///
     /// # Errors
     ///
-    /// [`LookError`] if what is asked for can never be judged here.
+    /// [`LookError`] if a criterion can never be judged here.
     pub async fn at(
         directory: &Path,
         criteria: &Criteria,
-        mut means: InspectOptions,
+        mut options: InspectOptions,
     ) -> Result<Self, LookError> {
-        means.halt = means.halt.child_token();
-        let bounds = means.clone();
+        options.halt = options.halt.child_token();
+        let bounds = options.clone();
         bounds
-            .until_stopped(Self::here(directory, criteria, means))
+            .until_stopped(Self::open(directory, criteria, options))
             .await
     }
 
-    async fn here(
+    async fn open(
         directory: &Path,
         criteria: &Criteria,
-        means: InspectOptions,
+        options: InspectOptions,
     ) -> Result<Self, LookError> {
-        // Dropped half-way, it leaves nothing to go on.
-        let guard = means.halt.clone().drop_guard();
+        // When this future is dropped, everything that it has started is cancelled.
+        let guard = options.halt.clone().drop_guard();
         let needs = Needs::of(criteria);
-        let place = Place::at(directory, &needs, &means).await?;
+        let location = RepoLocation::at(directory, &needs, &options).await?;
         let walker = IoThread::start().map_err(LookError::Thread)?;
-        let files = Files::new(walker, place.top(), &needs.globs, &means);
-        let looker = Self {
+        let files = FileScanner::new(walker, location.top(), &needs.globs, &options);
+        let inspector = Self {
             io_thread: IoThread::start().map_err(LookError::Thread)?,
-            place,
+            location,
             needs,
-            means,
+            options,
             files,
-            begin: None,
+            at_start: None,
             _guard: guard,
         };
-        for command in &looker.needs.commands {
+        for command in &inspector.needs.commands {
             let missing = programs::missing(
                 command,
-                looker.top(),
-                &looker.means.env,
+                inspector.top(),
+                &inspector.options.env,
                 spawn::Lookup::AsTheUser,
             );
             if let Some(program) = missing {
@@ -140,39 +139,38 @@ impl RepoInspector {
                 return Err(LookError::NoProgram { command, program });
             }
         }
-        if let Some(criterion) = &looker.needs.gh {
-            let there = looker.gh().is_there().await;
-            there.map_err(|error| told(error, criterion))?;
+        if let Some(criterion) = &inspector.needs.gh {
+            let there = inspector.gh().check_installed().await;
+            there.map_err(|error| look_error(error, criterion))?;
         }
-        if let Place::Tree { git } = &looker.place {
-            remote::check(git, &looker.needs).await?;
+        if let RepoLocation::Tree { git } = &inspector.location {
+            remote::check(git, &inspector.needs).await?;
         }
-        Ok(looker)
+        Ok(inspector)
     }
 
-    /// The top of the working tree, or the directory.
+    /// The top of the working tree, or the directory without one.
     #[must_use]
     pub fn top(&self) -> &Path {
-        self.place.top()
+        self.location.top()
     }
 
     /// Git, where there is a repository.
     pub(crate) fn git(&self) -> Option<&Git> {
-        match &self.place {
-            Place::Tree { git } => Some(git),
-            Place::Directory { .. } => None,
+        match &self.location {
+            RepoLocation::Tree { git } => Some(git),
+            RepoLocation::Directory { .. } => None,
         }
     }
 
-    /// The submodules as they are before Codex does anything, and what the caller has to
-    /// know of them.
+    /// The submodules before Codex does anything, and warnings about them.
     pub async fn submodules(&self) -> (Submodules, Vec<String>) {
-        let why = match &self.place {
-            Place::Tree { git } => match Submodules::note(git).await {
+        let why = match &self.location {
+            RepoLocation::Tree { git } => match Submodules::note(git).await {
                 Ok(noted) => return noted,
                 Err(error) => error.to_string(),
             },
-            Place::Directory { path, why } => {
+            RepoLocation::Directory { path, why } => {
                 let ceilings = ceilings_in(&env::var_os(CEILINGS).unwrap_or_default());
                 if matches!(Layout::around(path, &ceilings), Ok(None)) {
                     return (Submodules::none(), Vec::new());
@@ -187,25 +185,27 @@ impl RepoInspector {
         (Submodules::none(), vec![warning])
     }
 
-    /// How it stands before Codex does anything, which is remembered.
+    /// Takes and remembers the snapshot before Codex does anything.
     ///
     /// # Errors
     ///
-    /// [`LookError`] if something that criteria ask for can't be found out: then it
-    /// could not be told later what is new.
+    /// [`LookError`] if a fact that criteria need cannot be found out: nobody could tell later
+    /// what is new.
     pub async fn start(&mut self) -> Result<Snapshot, LookError> {
-        let bounds = self.means.clone();
-        bounds.until_stopped(self.begun()).await
+        let bounds = self.options.clone();
+        bounds.until_stopped(self.record_start()).await
     }
 
-    async fn begun(&mut self) -> Result<Snapshot, LookError> {
-        let (known, flags) = match &self.place {
-            Place::Tree { git } => futures::join!(Known::now(git), git.flags()),
-            Place::Directory { .. } => (Ok(Known::default()), Err(GitError::GivenUp)),
+    async fn record_start(&mut self) -> Result<Snapshot, LookError> {
+        let (initial, flags) = match &self.location {
+            RepoLocation::Tree { git } => futures::join!(InitialRefs::read(git), git.flags()),
+            RepoLocation::Directory { .. } => {
+                (Ok(InitialRefs::default()), Err(GitError::Cancelled))
+            }
         };
-        let known = match (known, &self.needs.git) {
-            (Ok(known), _) => known,
-            (Err(_), None) => Known::default(),
+        let initial = match (initial, &self.needs.git) {
+            (Ok(initial), _) => initial,
+            (Err(_), None) => InitialRefs::default(),
             (Err(error), Some(criterion)) => {
                 return Err(LookError::Start {
                     criterion: criterion.clone(),
@@ -213,11 +213,11 @@ impl RepoInspector {
                 });
             }
         };
-        let (greeting, comments) = self.greet().await?;
-        self.begin = Some(Begin {
-            known,
+        let (identity, comments) = self.identify().await?;
+        self.at_start = Some(StartState {
+            initial,
             flags: flags.ok(),
-            greeting,
+            identity,
             comments,
         });
         let snapshot = self.snapshot().await;
@@ -225,7 +225,7 @@ impl RepoInspector {
         Ok(snapshot)
     }
 
-    /// Whether all that is needed was found out.
+    /// Checks that every fact that criteria need was found out.
     fn check(&self, snapshot: &Snapshot) -> Result<(), LookError> {
         let tree = snapshot.tree.get().map(drop);
         let head = snapshot.head.get().map(drop);
@@ -250,15 +250,15 @@ impl RepoInspector {
         Ok(())
     }
 
-    /// How it stands now. No command is run.
+    /// The snapshot of now. No command is run.
     pub async fn now(&self) -> Snapshot {
-        self.means.until_stopped(self.snapshot()).await
+        self.options.until_stopped(self.snapshot()).await
     }
 
-    /// The local state alone, which takes fewer questions to git than all of it.
+    /// The local state alone, which needs fewer questions to git than a snapshot.
     pub(crate) async fn local(&self) -> LocalState {
         let state = async {
-            let (git, files) = futures::join!(self.local_git(), self.files.look());
+            let (git, files) = futures::join!(self.local_git(), self.files.scan());
             let (tree, refs) = git.unwrap_or_default();
             LocalState {
                 tree,
@@ -266,14 +266,14 @@ impl RepoInspector {
                 files: files.found().cloned(),
             }
         };
-        self.means.until_stopped(state).await
+        self.options.until_stopped(state).await
     }
 
     async fn local_git(&self) -> Option<(Option<GitState>, Option<LocalRefs>)> {
-        let (Place::Tree { git }, Some(begin)) = (&self.place, &self.begin) else {
+        let (RepoLocation::Tree { git }, Some(at_start)) = (&self.location, &self.at_start) else {
             return None;
         };
-        let git = self.as_it_is(git, begin).await.ok()?;
+        let git = self.refreshed_git(git, at_start).await.ok()?;
         let (tree, refs) = futures::join!(tree::state(&git, &self.io_thread), Refs::read(&git));
         let refs = refs
             .ok()
@@ -282,96 +282,97 @@ impl RepoInspector {
     }
 
     async fn snapshot(&self) -> Snapshot {
-        let Some(begin) = &self.begin else {
+        let Some(at_start) = &self.at_start else {
             return Snapshot::default();
         };
         let (mut snapshot, files, comments) = futures::join!(
-            self.repository(begin),
-            self.files.look(),
-            self.comments(begin)
+            self.repository(at_start),
+            self.files.scan(),
+            self.comments(at_start)
         );
         snapshot.files = files;
         snapshot.comments = comments;
         snapshot
     }
 
-    /// What git, the remote and GitHub know of the repository.
-    async fn repository(&self, begin: &Begin) -> Snapshot {
-        let git = match &self.place {
-            Place::Tree { git } => git,
-            Place::Directory { why, .. } => return self.unknown(why),
+    /// The facts from git, the remote and GitHub.
+    async fn repository(&self, at_start: &StartState) -> Snapshot {
+        let git = match &self.location {
+            RepoLocation::Tree { git } => git,
+            RepoLocation::Directory { why, .. } => return self.failed_git_snapshot(why),
         };
-        let git = match self.as_it_is(git, begin).await {
+        let git = match self.refreshed_git(git, at_start).await {
             Ok(git) => git,
-            Err(error) => return self.unknown(&error.to_string()),
+            Err(error) => return self.failed_git_snapshot(&error.to_string()),
         };
-        let before = begin.known.refs.tip.as_deref();
+        let before = at_start.initial.refs.tip.as_deref();
         let (tree, mut snapshot) = futures::join!(
             tree::look(&git, before, &self.io_thread),
-            self.history(&git, begin)
+            self.history(&git, at_start)
         );
         snapshot.tree = tree;
         snapshot
     }
 
-    /// Git for a look at what there is now, whatever has been marked as unchanged since.
-    async fn as_it_is(&self, git: &Git, begin: &Begin) -> Result<Git, GitError> {
+    /// Git for an inspection of the current state, seeing through marks of files as unchanged
+    /// that were set since the start.
+    async fn refreshed_git(&self, git: &Git, at_start: &StartState) -> Result<Git, GitError> {
         git.refresh()?;
         git.check_pipes()?;
-        match &begin.flags {
+        match &at_start.flags {
             Some(flags) => git.seeing_through(flags).await,
             None => Ok(git.clone()),
         }
     }
 
-    async fn history(&self, git: &Git, begin: &Begin) -> Snapshot {
+    async fn history(&self, git: &Git, at_start: &StartState) -> Snapshot {
         let refs = match Refs::read(git).await {
             Ok(refs) => refs,
-            Err(error) => return self.unknown(&error.to_string()),
+            Err(error) => return self.failed_git_snapshot(&error.to_string()),
         };
         let branch = refs.branch.as_deref();
-        let (lines, remote, pull_requests) = futures::join!(
-            Lines::look(git, &begin.known, &refs, &self.needs.branches),
+        let (histories, remote, pull_requests) = futures::join!(
+            Histories::look(git, &at_start.initial, &refs, &self.needs.branches),
             self.remote(git, branch),
-            self.pull_requests(&refs, begin)
+            self.pull_requests(&refs, at_start)
         );
         Snapshot {
-            head: lines.head,
-            branches: lines.branches,
+            head: histories.head,
+            branches: histories.branches,
             remote,
             pull_requests,
             ..Snapshot::default()
         }
     }
 
-    /// A snapshot in which what git knows counts for nothing, for this reason.
+    /// The snapshot with all facts from git replaced by a failure for this reason.
     pub(crate) fn without_git(&self, now: Snapshot, why: &str) -> Snapshot {
         Snapshot {
             files: now.files,
             comments: now.comments,
-            ..self.unknown(why)
+            ..self.failed_git_snapshot(why)
         }
     }
 
-    /// A snapshot for which nothing could be looked at, for this reason.
-    pub(crate) fn nothing(&self, why: &str) -> Snapshot {
+    /// A snapshot in which every fact has failed for this reason.
+    pub(crate) fn failed_snapshot(&self, why: &str) -> Snapshot {
         let failed = |issue: &Issue| (issue.clone(), Probe::Failed(why.to_owned()));
         let command = |command: &CommandLine| (command.clone(), Probe::Failed(why.to_owned()));
         Snapshot {
             files: Probe::Failed(why.to_owned()),
             comments: self.needs.issues.iter().map(failed).collect(),
             commands: self.needs.commands.iter().map(command).collect(),
-            ..self.unknown(why)
+            ..self.failed_git_snapshot(why)
         }
     }
 
-    /// What is known when git doesn't tell.
-    fn unknown(&self, why: &str) -> Snapshot {
-        let lines = Lines::failed(why, &self.needs.branches);
+    /// A snapshot in which every fact from git has failed for this reason.
+    fn failed_git_snapshot(&self, why: &str) -> Snapshot {
+        let histories = Histories::failed(why, &self.needs.branches);
         Snapshot {
             tree: Probe::Failed(why.to_owned()),
-            head: lines.head,
-            branches: lines.branches,
+            head: histories.head,
+            branches: histories.branches,
             remote: Probe::Failed(why.to_owned()),
             pull_requests: Probe::Failed(why.to_owned()),
             ..Snapshot::default()
@@ -380,7 +381,7 @@ impl RepoInspector {
 
     async fn remote(&self, git: &Git, branch: Option<&str>) -> Probe<BTreeMap<String, String>> {
         match self.needs.pushed {
-            Some(_) => remote::look(&git.patient(self.means.network_patience), branch).await,
+            Some(_) => remote::look(&git.with_timeout(self.options.network_timeout), branch).await,
             None => Probe::default(),
         }
     }
@@ -390,10 +391,10 @@ impl RepoInspector {
         !self.needs.commands.is_empty()
     }
 
-    /// Runs the commands, one after the other, in the top directory: each may take
-    /// `limit`, and none longer than `until`, but that the first may take
-    /// [`LEAST_LIMIT`] however late it is. Then it is ended with all that it has
-    /// started. None is begun after `until`, nor once `halt` is cancelled.
+    /// Runs the commands one after the other in the top directory. Each may take `limit`, and
+    /// none may run beyond `until`, but the first gets at least [`LEAST_LIMIT`]. At its limit
+    /// a command is ended with all that it has started. No command begins after `until`, nor
+    /// once `halt` is cancelled.
     pub async fn commands(
         &self,
         limit: Duration,
@@ -406,11 +407,11 @@ impl RepoInspector {
             let left = until.saturating_duration_since(Instant::now()).max(least);
             least = Duration::ZERO;
             let mut program = commands::program(command, self.top());
-            program.env.clone_from(&self.means.env);
+            program.env.clone_from(&self.options.env);
             let end = match halt.is_cancelled() {
-                true => given_up(),
-                false if left.is_zero() => too_late(),
-                false => end_of(&program, limit.min(left), halt).await,
+                true => cancelled(),
+                false if left.is_zero() => no_time_left(),
+                false => run_command(&program, limit.min(left), halt).await,
             };
             ends.insert(command.clone(), end);
         }

@@ -1,4 +1,4 @@
-//! Moments by GitHub's clock, to the second.
+//! Times by GitHub's clock, to the second.
 //!
 //! Source: RFC 9110 5.6.7 (`Sun, 06 Nov 1994 08:49:37 GMT`), RFC 3339.
 
@@ -9,7 +9,7 @@ const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
-/// A moment.
+/// A time by GitHub's clock.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Moment(SystemTime);
 
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_date_is_read_from_headers() {
+    fn date_is_read_from_headers() {
         let head = "HTTP/2.0 200 OK\nContent-Type: x\ndate: Sun, 06 Nov 1994 08:49:37 GMT\nX: y";
         let moment = date_of(head).unwrap();
         assert_eq!(moment.to_string(), "1994-11-06T08:49:37Z");

@@ -1,4 +1,4 @@
-//! What has to be looked at.
+//! The facts that criteria need.
 
 use std::collections::BTreeSet;
 
@@ -6,15 +6,14 @@ use crate::logic::criteria::{Criteria, Criterion};
 use crate::logic::glob::Glob;
 use crate::logic::names::{BranchName, CommandLine, Issue};
 
-/// What criteria ask about.
+/// The facts that the criteria of a run need.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Needs {
     pub(super) globs: Vec<Glob>,
     pub(super) branches: BTreeSet<BranchName>,
     pub(super) issues: BTreeSet<Issue>,
     pub(super) commands: Vec<CommandLine>,
-    /// Criteria for which something must be there, as they were written: the first
-    /// of each kind.
+    /// The first criterion that needs git, a remote, and so on, as it was written.
     pub(super) git: Option<String>,
     pub(super) pushed: Option<String>,
     pub(super) pull_requests: Option<String>,

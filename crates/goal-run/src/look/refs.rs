@@ -1,4 +1,4 @@
-//! What is checked out, and where refs lead.
+//! HEAD and the targets of all refs.
 //!
 //! Source: git-for-each-ref(1), git-symbolic-ref(1), git-rev-parse(1).
 
@@ -9,29 +9,29 @@ use supervise::exit::Exit;
 
 use crate::logic::names::BranchName;
 
-/// What is before a branch's name.
+/// The prefix of a branch's ref.
 pub(super) const BRANCHES: &str = "refs/heads/";
 
-/// What is before the names of branches of remotes.
+/// The prefix of refs of remote branches.
 pub(super) const REMOTES: &str = "refs/remotes/";
 
-/// All refs of a repository: more than git tells in what is read of it (about
-/// 200,000) is a refusal.
+/// All refs of a repository. Reading fails for more than about 200,000, at the limit of git's
+/// output.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Refs {
-    /// The branch that is checked out; `None` if it is a mere commit.
+    /// The branch that is checked out; `None` for a detached HEAD.
     pub(super) branch: Option<String>,
-    /// The commit that is; `None` before the first.
+    /// The commit of HEAD; `None` before the first commit.
     pub(super) tip: Option<String>,
-    /// What each leads to, by its whole name.
+    /// The target of each ref by its full name.
     pub(super) all: BTreeMap<String, String>,
 }
 
 impl Refs {
     pub(super) async fn read(git: &Git) -> Result<Self, GitError> {
         let (head, tip, all) = futures::join!(
-            maybe(git, &["symbolic-ref", "--quiet", "HEAD"]),
-            maybe(git, &["rev-parse", "--quiet", "--verify", "HEAD"]),
+            optional_line(git, &["symbolic-ref", "--quiet", "HEAD"]),
+            optional_line(git, &["rev-parse", "--quiet", "--verify", "HEAD"]),
             git.text(&["for-each-ref", "--format=%(objectname) %(refname)"], &[]),
         );
         let all = all?;
@@ -46,14 +46,14 @@ impl Refs {
         })
     }
 
-    /// The last commit of a branch; `None` where there is none of that name.
+    /// The last commit of a branch; `None` if the branch does not exist.
     pub(super) fn branch_tip(&self, branch: &BranchName) -> Option<&String> {
         self.all.get(&format!("{BRANCHES}{branch}"))
     }
 }
 
-/// A line that git tells, or nothing if there is none.
-async fn maybe(git: &Git, question: &[&str]) -> Result<Option<String>, GitError> {
+/// A line of git's output; `None` if git exits with 1.
+async fn optional_line(git: &Git, question: &[&str]) -> Result<Option<String>, GitError> {
     match git.text(question, &[]).await {
         Ok(text) => Ok(Some(text.trim_end_matches('\n').to_owned())),
         Err(GitError::Failed {

@@ -1,7 +1,7 @@
-//! The remote to which the branch that is checked out is pushed, and its branches.
+//! The remote to which the current branch is pushed, and its branches.
 //!
-//! Which remote it is and where, counts as it was when the run began; see
-//! [`git::remote`](git_probe::remote) for how it is asked.
+//! The settings of remotes count as they were when the run began.
+//! [`git::remote`](git_probe::remote) asks the remote.
 //!
 //! Source: git-config(1), git-push(1).
 
@@ -18,39 +18,39 @@ use crate::logic::snapshot::Probe;
 const REMOTES: &str =
     r"^(branch\..*\.(pushremote|remote)|remote\.(pushdefault|.*\.(url|pushurl)))$";
 
-/// The remote that git takes where nothing is set.
+/// The remote that git uses by default.
 const DEFAULT: &str = "origin";
 
-/// Where a branch is pushed to.
+/// The push target of a branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Remote {
-    /// To this remote or address.
-    Known(String),
-    /// To a remote that there isn't.
+    /// A remote or an address.
+    InitialRefs(String),
+    /// A remote that does not exist.
     Missing(String),
 }
 
 impl Remote {
-    /// Where the branch that is checked out is pushed to, if it is one.
+    /// The push target of the current branch, if HEAD is on one.
     pub(super) async fn of(git: &Git, branch: Option<&str>) -> Result<Self, GitError> {
         let question = ["config", "--null", "--get-regexp", REMOTES];
-        let heard = git.hear(&question, &[]).await?;
+        let heard = git.run(&question, &[]).await?;
         let settings = settings(&heard.stdout);
         Ok(remote(&settings, branch))
     }
 }
 
-/// Whether there is what criteria need.
+/// Checks that the remote that criteria need exists.
 pub(super) async fn check(git: &Git, needs: &Needs) -> Result<(), LookError> {
     let (criterion, remote) = match (&needs.pushed, &needs.pull_requests) {
         (Some(criterion), _) => (criterion, of_branch(git).await),
-        // Which one it is, gh asks or is told.
+        // gh chooses among several remotes by itself.
         (None, Some(criterion)) => (criterion, any(git).await),
         (None, None) => return Ok(()),
     };
     let criterion = criterion.clone();
     match remote {
-        Ok(Remote::Known(_)) => Ok(()),
+        Ok(Remote::InitialRefs(_)) => Ok(()),
         Ok(Remote::Missing(remote)) => Err(LookError::NoRemote { criterion, remote }),
         Err(error) => Err(LookError::Start {
             criterion,
@@ -68,15 +68,15 @@ async fn any(git: &Git) -> Result<Remote, GitError> {
     let remotes = git.text(&["remote"], &[]).await?;
     let first = remotes.lines().next();
     Ok(match first {
-        Some(name) => Remote::Known(name.to_owned()),
+        Some(name) => Remote::InitialRefs(name.to_owned()),
         None => Remote::Missing(DEFAULT.to_owned()),
     })
 }
 
-/// The branches that the remote has.
+/// The branches of the remote.
 pub(super) async fn look(git: &Git, branch: Option<&str>) -> Probe<BTreeMap<String, String>> {
     let remote = match Remote::of(git, branch).await {
-        Ok(Remote::Known(remote)) => remote,
+        Ok(Remote::InitialRefs(remote)) => remote,
         Ok(Remote::Missing(name)) => {
             return Probe::Failed(format!("there is no remote {name:?}"));
         }
@@ -84,11 +84,11 @@ pub(super) async fn look(git: &Git, branch: Option<&str>) -> Probe<BTreeMap<Stri
     };
     match git::remote::branches(git, &remote).await {
         Ok(branches) => Probe::Found(branches),
-        Err(error) => Probe::Failed(format!("the remote doesn't answer: {error}")),
+        Err(error) => Probe::Failed(format!("cannot list the branches of the remote: {error}")),
     }
 }
 
-/// Settings, by their keys; of several values the last one.
+/// Settings by their keys, the last of several values.
 fn settings(told: &[u8]) -> BTreeMap<String, String> {
     let text = String::from_utf8_lossy(told);
     let records = text.split_terminator('\0');
@@ -98,29 +98,29 @@ fn settings(told: &[u8]) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// As git chooses it for `git push`.
+/// Chooses the remote as `git push` does.
 fn remote(settings: &BTreeMap<String, String>, branch: Option<&str>) -> Remote {
     let of_branch = |key: &str| settings.get(&format!("branch.{}.{key}", branch?));
     let chosen = of_branch("pushremote")
         .or_else(|| settings.get("remote.pushdefault"))
         .or_else(|| of_branch("remote"))
-        // A dot is this repository.
+        // A dot means this repository.
         .filter(|name| *name != ".");
     let name = match chosen {
         Some(name) => name.clone(),
         None => only_one(settings).unwrap_or_else(|| DEFAULT.to_owned()),
     };
     if let Some(address) = settings.get(&format!("remote.{name}.pushurl")) {
-        return Remote::Known(address.clone());
+        return Remote::InitialRefs(address.clone());
     }
     let is_address = name.contains(['/', ':']);
     match is_address || settings.contains_key(&format!("remote.{name}.url")) {
-        true => Remote::Known(name),
+        true => Remote::InitialRefs(name),
         false => Remote::Missing(name),
     }
 }
 
-/// The remote that there is, if there is but one.
+/// The only remote, if there is exactly one.
 fn only_one(settings: &BTreeMap<String, String>) -> Option<String> {
     let mut remotes = settings
         .keys()
@@ -134,22 +134,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_branch_is_pushed_where_git_pushes_it() {
+    fn push_remote_is_chosen_as_git_chooses_it() {
         let both = ["remote.origin.url", "remote.fork.url"];
         for (keys, expected) in [
             (
                 &[("remote.fork.url", "u")][..],
-                Remote::Known("fork".into()),
+                Remote::InitialRefs("fork".into()),
             ),
             (&[], Remote::Missing("origin".into())),
-            (&both.map(|key| (key, "u")), Remote::Known("origin".into())),
+            (
+                &both.map(|key| (key, "u")),
+                Remote::InitialRefs("origin".into()),
+            ),
             (
                 &[("branch.a.b.remote", "gone"), ("remote.origin.url", "u")],
                 Remote::Missing("gone".into()),
             ),
             (
                 &[("branch.a.b.remote", "."), ("remote.origin.url", "u")],
-                Remote::Known("origin".into()),
+                Remote::InitialRefs("origin".into()),
             ),
             (
                 &[
@@ -158,11 +161,11 @@ mod tests {
                     ("remote.fork.url", "u"),
                     ("remote.fork.pushurl", "/p"),
                 ],
-                Remote::Known("/p".into()),
+                Remote::InitialRefs("/p".into()),
             ),
             (
                 &[("remote.pushdefault", "/srv/x.git")],
-                Remote::Known("/srv/x.git".into()),
+                Remote::InitialRefs("/srv/x.git".into()),
             ),
         ] {
             let keys = keys.iter();

@@ -1,4 +1,4 @@
-//! Where a run takes place.
+//! The location of a run: a repository or a plain directory.
 
 use std::path::{Path, PathBuf};
 
@@ -7,31 +7,31 @@ use git_probe::{Bounds, Git, GitError};
 use super::needs::Needs;
 use super::{InspectOptions, LookError};
 
-/// How much of one answer of git's is read, in bytes.
+/// How much of git's output is read, in bytes.
 const LIMIT: u64 = 16 * 1024 * 1024;
 
-/// Where a run takes place.
+/// The location of a run.
 #[derive(Debug)]
-pub(super) enum Place {
-    /// In the working tree of a repository.
+pub(super) enum RepoLocation {
+    /// The working tree of a repository.
     Tree {
-        /// Asked there, whatever becomes of the repository's configuration.
+        /// Git for it, with the repository's settings of the start.
         git: Git,
     },
-    /// In a mere directory.
+    /// A directory without a repository.
     Directory {
-        /// Which.
+        /// The directory.
         path: PathBuf,
-        /// Why git can't tell.
+        /// Why git found no repository.
         why: String,
     },
 }
 
-impl Place {
+impl RepoLocation {
     pub(super) async fn at(
         directory: &Path,
         needs: &Needs,
-        means: &InspectOptions,
+        options: &InspectOptions,
     ) -> Result<Self, LookError> {
         let unusable = |source| LookError::Directory {
             directory: directory.to_owned(),
@@ -39,8 +39,8 @@ impl Place {
         };
         let path = directory.canonicalize().map_err(unusable)?;
         path.read_dir().map_err(unusable)?;
-        let error = match Self::around(&path, means).await {
-            Ok(place) => return Ok(place),
+        let error = match Self::around(&path, options).await {
+            Ok(location) => return Ok(location),
             Err(error) => error,
         };
         match (&needs.git, error) {
@@ -62,13 +62,13 @@ impl Place {
         }
     }
 
-    async fn around(directory: &Path, means: &InspectOptions) -> Result<Self, GitError> {
+    async fn around(directory: &Path, options: &InspectOptions) -> Result<Self, GitError> {
         let bounds = Bounds {
-            patience: means.patience,
+            timeout: options.timeout,
             limit: LIMIT,
-            halt: means.halt.clone(),
+            halt: options.halt.clone(),
         };
-        let git = Git::begin(directory, &means.env, bounds).await?;
+        let git = Git::begin(directory, &options.env, bounds).await?;
         Ok(Self::Tree { git })
     }
 

@@ -1,8 +1,7 @@
-//! Telling others while work is under way: that Codex waits for an answer, or that no
-//! event of it comes.
+//! Notifications during the work: Codex waits for an answer, or has sent no event for long.
 //!
-//! Notices wait in a bounded queue for a task of their own, which tells one after the
-//! other: whoever gives one never waits for a notifier.
+//! Notices wait in a bounded queue for a task that delivers one after the other, so that the
+//! sender never waits for a notifier.
 
 use codex_engine::logic::session::Alert;
 use common::secrets::mask;
@@ -11,14 +10,14 @@ use common::timestamp::timestamp;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
-use super::{Teller, Telling, tell_all};
+use super::{Notification, NotifierContext, notify_all};
 use crate::logic::notifier::Notifier;
 use crate::logic::outcome::NOTICE_LIMIT;
 
-/// How many notices wait. More are left out, and logged.
+/// The length of the queue. Notices beyond it are dropped and logged.
 const QUEUE: usize = 64;
 
-/// What is told: a line, and the object that programs get.
+/// An alert as a line, and as the object that programs get.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Notice {
     line: String,
@@ -26,8 +25,8 @@ pub struct Notice {
 }
 
 impl Notice {
-    /// The notice of an alert about `subject`, such as `session ID`, with `names` of it.
-    /// Credentials in it are masked.
+    /// The notice of an alert about `subject`, such as `session ID`. `names` are members with
+    /// its ids for the object. Credentials are masked.
     #[must_use]
     pub fn of(subject: &str, names: &Value, alert: &Alert) -> Self {
         let (what, words, particulars) = match alert {
@@ -72,25 +71,25 @@ impl Notice {
     }
 }
 
-/// Tells notifiers. Clones share the queue; what still waits in it when the last is
-/// dropped is told all the same, as long as the program runs.
+/// A handle on the queue of notices. Clones share the queue. Notices that wait when the last
+/// handle is dropped are still delivered while the program runs.
 #[derive(Debug, Clone)]
 pub struct Alerts(mpsc::Sender<Notice>);
 
 impl Alerts {
-    /// Begins to tell these. Must be called in a tokio runtime.
+    /// Starts the task that delivers to `notifiers`. Must be called in a tokio runtime.
     #[must_use]
-    pub fn start(notifiers: Vec<Notifier>, teller: Teller) -> Self {
+    pub fn start(notifiers: Vec<Notifier>, context: NotifierContext) -> Self {
         let (queue, mut notices) = mpsc::channel::<Notice>(QUEUE);
         tokio::spawn(async move {
             while let Some(Notice { line, result }) = notices.recv().await {
-                let telling = Telling {
+                let notification = Notification {
                     line: &line,
                     result: &result,
                 };
-                for told in tell_all(&notifiers, telling, &teller).await {
-                    if let Err(error) = told.came {
-                        tracing::warn!("{} was not told: {error}", told.to);
+                for delivery in notify_all(&notifiers, notification, &context).await {
+                    if let Err(error) = delivery.result {
+                        tracing::warn!("notification to {} failed: {error}", delivery.to);
                     }
                 }
             }
@@ -98,10 +97,10 @@ impl Alerts {
         Self(queue)
     }
 
-    /// Has a notice told, without waiting for that.
+    /// Queues a notice without waiting for its delivery.
     pub fn give(&self, notice: Notice) {
         if let Err(error) = self.0.try_send(notice) {
-            tracing::warn!("notifiers are too slow, and a notice is left out: {error}");
+            tracing::warn!("a notice was dropped, as notifiers are too slow: {error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Whether notifiers can work, as far as that is known without telling anybody.
+//! Checks of notifiers, as far as possible without delivering anything.
 
 use std::path::{Path, PathBuf};
 
@@ -16,48 +16,48 @@ use crate::{Caller, programs};
 pub struct UnusableNotifier {
     /// The notifier.
     pub notifier: Box<Notifier>,
-    /// Why it can't.
+    /// The reason.
     #[source]
-    pub why: Box<Unusable>,
-    /// Who has named it.
+    pub why: Box<UnusableReason>,
+    /// The caller, for how the message names the option.
     pub caller: Caller,
 }
 
 /// Why a notifier can't work.
 #[derive(Debug, thiserror::Error)]
-pub enum Unusable {
-    /// Its program is not there.
+pub enum UnusableReason {
+    /// Its program does not exist.
     #[error("there is no program {}; install it, or write its path", .0.display())]
     Program(PathBuf),
     /// Mail needs a home directory.
     #[error("neither ATM_HOME nor HOME is set to an absolute path")]
     NoHome,
-    /// Mail without a team, by somebody in none.
+    /// The mail names no team, and the sender is in none.
     #[error("you are in no team: write mail:AGENT@TEAM, or name yours with --team")]
     NoTeam,
-    /// The team or the agent can't be found.
+    /// The team or the agent cannot be found.
     #[error(transparent)]
     Mail(#[from] MailError),
 }
 
-/// What notifiers are looked up with.
+/// The surroundings in which notifiers are checked.
 #[derive(Debug, Clone)]
-pub struct Lookup {
+pub struct NotifierCheck {
     /// The team of the sender.
     pub team: Option<TeamName>,
-    /// The home directory that teams are below.
+    /// The home directory with the teams.
     pub atm_home: PathBuf,
-    /// Where commands are run.
+    /// The directory in which commands are run.
     pub directory: PathBuf,
 }
 
-impl Lookup {
-    /// Looks each of them up. Blocks for some milliseconds. A channel of IRC is not
-    /// looked for: that would be seen there.
+impl NotifierCheck {
+    /// Checks each notifier. Blocks for some milliseconds. IRC channels are not checked, as
+    /// others in the channel would notice.
     ///
     /// # Errors
     ///
-    /// [`UnusableNotifier`]: the first that can't work.
+    /// [`UnusableNotifier`]: the first that cannot work.
     pub fn check(&self, notifiers: &[Notifier]) -> Result<(), UnusableNotifier> {
         for notifier in notifiers {
             let checked = match notifier {
@@ -74,20 +74,20 @@ impl Lookup {
         Ok(())
     }
 
-    fn check_mail(&self, address: &Address) -> Result<(), Unusable> {
+    fn check_mail(&self, address: &Address) -> Result<(), UnusableReason> {
         if !self.atm_home.is_absolute() {
-            return Err(Unusable::NoHome);
+            return Err(UnusableReason::NoHome);
         }
         let team = address.team.as_ref().or(self.team.as_ref());
-        let team = team.ok_or(Unusable::NoTeam)?;
+        let team = team.ok_or(UnusableReason::NoTeam)?;
         Ok(Mailroom::new(&self.atm_home).check(&address.agent, team)?)
     }
 }
 
-fn check_command(command: &CommandLine, directory: &Path) -> Result<(), Unusable> {
+fn check_command(command: &CommandLine, directory: &Path) -> Result<(), UnusableReason> {
     match programs::missing(command, directory, &[], spawn::Lookup::Protected) {
         None => Ok(()),
-        Some(program) => Err(Unusable::Program(program)),
+        Some(program) => Err(UnusableReason::Program(program)),
     }
 }
 
@@ -95,8 +95,8 @@ fn check_command(command: &CommandLine, directory: &Path) -> Result<(), Unusable
 mod tests {
     use super::*;
 
-    fn lookup(home: &Path) -> Lookup {
-        Lookup {
+    fn lookup(home: &Path) -> NotifierCheck {
+        NotifierCheck {
             team: None,
             atm_home: home.to_owned(),
             directory: home.to_owned(),

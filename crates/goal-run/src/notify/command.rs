@@ -1,6 +1,6 @@
-//! By a program: the line is its last argument, and the result as JSON on its stdin.
+//! Delivery to a program: the line is its last argument, the result as JSON is its stdin.
 //!
-//! No shell reads any of it. When the program has ended, so does what it has started.
+//! No shell reads any of it. When the program has ended, so do the processes that it started.
 
 use std::io;
 use std::path::Path;
@@ -16,65 +16,65 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::{sleep, timeout};
 
-use super::{Teller, Telling};
+use super::{Notification, NotifierContext};
 use crate::logic::names::CommandLine;
 
 /// How much of the end of stderr is shown, in bytes.
 const SHOWN: usize = 400;
 
-/// How long to wait for the end of stderr when the program has ended: it may be in the
-/// hands of a process elsewhere.
-const LAST_WORDS_PATIENCE: Duration = Duration::from_millis(200);
+/// How long to wait for the end of stderr when the program has ended: another process may
+/// still hold it open.
+const STDERR_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Why a program has not done its work.
+/// Why the delivery to a program failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// It can't be started.
+    /// The program cannot be started.
     #[error("{program} can't be started: {error}")]
     Start {
-        /// Which.
+        /// The program.
         program: String,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// It has failed.
-    #[error("{program} {exit}{said}")]
+    /// The program failed.
+    #[error("{program} {exit}{stderr}")]
     Failed {
-        /// Which.
+        /// The program.
         program: String,
-        /// How it has ended.
+        /// How it ended.
         exit: Exit,
-        /// The end of what it has complained.
-        said: String,
+        /// The end of its stderr.
+        stderr: String,
     },
-    /// It took too long.
-    #[error("{program} took longer than {} s and was ended{said}", after.as_secs_f64())]
+    /// The program took too long.
+    #[error("{program} took longer than {} s and was ended{stderr}", after.as_secs_f64())]
     TimedOut {
-        /// Which.
+        /// The program.
         program: String,
-        /// How long it was given.
+        /// The time limit.
         after: Duration,
-        /// The end of what it has complained.
-        said: String,
+        /// The end of its stderr.
+        stderr: String,
     },
 }
 
-pub(super) async fn tell(
+pub(super) async fn send(
     command: &CommandLine,
-    telling: Telling<'_>,
-    teller: &Teller,
+    notification: Notification<'_>,
+    context: &NotifierContext,
 ) -> Result<(), CommandError> {
     let words = command.words();
     let program = words.first().cloned().unwrap_or_default();
     let arguments = words.iter().skip(1).map(String::as_str);
     let started = Program {
-        env: teller.env.clone(),
-        cwd: Some(teller.directory.clone()),
-        ..Program::new(Path::new(&program), arguments.chain([telling.line]))
+        env: context.env.clone(),
+        cwd: Some(context.directory.clone()),
+        ..Program::new(Path::new(&program), arguments.chain([notification.line]))
     };
-    let after = teller.patience.command;
-    let ended = run(&started, telling.result, after).await;
-    let (exit, said) = match ended {
+    let after = context.timeouts.command;
+    let ended = run(&started, notification.result, after).await;
+    let (exit, stderr) = match ended {
         Ok(ended) => ended,
         Err(error) => return Err(CommandError::Start { program, error }),
     };
@@ -83,18 +83,18 @@ pub(super) async fn tell(
         Some(exit) => Err(CommandError::Failed {
             program,
             exit,
-            said,
+            stderr,
         }),
         None => Err(CommandError::TimedOut {
             program,
             after,
-            said,
+            stderr,
         }),
     }
 }
 
-/// Runs it, and says how it ended, or nothing if it had to be ended, and the last of
-/// its complaints.
+/// Runs the program. Returns how it exited, or `None` if it had to be ended, and the end of
+/// its stderr.
 async fn run(
     program: &Program,
     result: &Value,
@@ -126,15 +126,15 @@ async fn run(
             process.wait().await?;
         }
         if !has_talked {
-            // What is missing then was said by nobody who was asked.
-            let _ = timeout(LAST_WORDS_PATIENCE, talk).await;
+            // Anything later would come from another process.
+            let _ = timeout(STDERR_TIMEOUT, talk).await;
         }
         exit
     };
     Ok((exit, tail.shown()))
 }
 
-/// Writes the result. It need not be read.
+/// Writes the result. The program need not read it.
 async fn feed(mut stdin: ChildStdin, result: &Value) {
     let text = format!("{result}\n");
     if let Err(error) = stdin.write_all(text.as_bytes()).await {
@@ -142,12 +142,12 @@ async fn feed(mut stdin: ChildStdin, result: &Value) {
     }
 }
 
-/// What it has to say is of no interest, but it must get rid of it.
+/// Discards stdout, so that the program does not block on it.
 async fn drain(mut stdout: ChildStdout) {
     let _ = copy(&mut stdout, &mut sink()).await;
 }
 
-/// The last of what a program writes.
+/// The end of a program's stderr.
 #[derive(Default)]
 struct Tail(Vec<u8>);
 
@@ -162,7 +162,7 @@ impl Tail {
         }
     }
 
-    /// It in one line, as what follows a sentence.
+    /// The text in one line, to be appended to a sentence.
     fn shown(&self) -> String {
         let text = String::from_utf8_lossy(&self.0);
         // The first character may be cut.

@@ -1,6 +1,7 @@
-//! By IRC, over plain TCP: whoever is on the way can read the line and change it.
+//! Delivery to an IRC channel over plain TCP: anyone on the network path can read and change
+//! the line.
 //!
-//! What is said and understood is decided by [`Speaker`]; here bytes are moved.
+//! [`Speaker`] decides the protocol; this module moves bytes.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -13,23 +14,23 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::logic::irc::address::IrcAddress;
-use crate::logic::irc::{IrcError, Silence, Speaker};
+use crate::logic::irc::{IrcError, ReadEnd, Speaker};
 
-/// The longest line that is listened to, in bytes. They have 512, and up to 8191 of
-/// tags before that (IRCv3, message tags); longer ones say nothing to us.
+/// The longest line that is read, in bytes: 512, and up to 8191 of tags before that (IRCv3,
+/// message tags). Longer lines are skipped.
 const LONGEST_LINE: usize = 8191 + 512;
 
-/// How much is listened to in all, in bytes: a long message of the day, and the names
-/// of a channel of many thousands.
+/// How much is read in all, in bytes: a long message of the day, and the names in a channel
+/// of many thousands.
 const LONGEST_TALK: usize = 1024 * 1024;
 
 /// How many addresses of a host are tried.
 const ADDRESSES: usize = 4;
 
-/// How long each of them may take.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a connection to each address may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a line was not said in a channel.
+/// Why a line was not sent to a channel.
 #[derive(Debug, thiserror::Error)]
 pub enum IrcFailure {
     /// There is no connection.
@@ -39,27 +40,27 @@ pub enum IrcFailure {
         host: String,
         /// The port.
         port: u16,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// It was not said.
+    /// The line was not sent.
     #[error("{host}, port {port}: {error}")]
-    Unsaid {
+    NotSent {
         /// The host.
         host: String,
         /// The port.
         port: u16,
-        /// Why.
+        /// The cause.
         error: IrcError,
     },
 }
 
-pub(super) async fn tell(
+pub(super) async fn send(
     address: &IrcAddress,
     line: &str,
-    patience: Duration,
+    limit: Duration,
 ) -> Result<(), IrcFailure> {
-    let until = Instant::now() + patience;
+    let until = Instant::now() + limit;
     let (host, port) = (address.host.to_string(), address.port);
     let connected = timeout_at(until, connect(address)).await;
     let connected = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
@@ -70,15 +71,15 @@ pub(super) async fn tell(
     let mut speaker = Speaker::new(address.channel.clone(), line);
     let talked = timeout_at(until, talk(&mut stream, &mut speaker)).await;
     let said = talked
-        .unwrap_or(Ok(Silence::TimedOut))
-        .and_then(|silence| speaker.end(silence));
-    said.map_err(|error| IrcFailure::Unsaid { host, port, error })
+        .unwrap_or(Ok(ReadEnd::TimedOut))
+        .and_then(|read_end| speaker.end(read_end));
+    said.map_err(|error| IrcFailure::NotSent { host, port, error })
 }
 
 async fn connect(address: &IrcAddress) -> io::Result<TcpStream> {
     let mut last = io::Error::other("its name has no address");
     for found in resolve(address).await? {
-        last = match timeout(CONNECT_PATIENCE, TcpStream::connect(found)).await {
+        last = match timeout(CONNECT_TIMEOUT, TcpStream::connect(found)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) => error,
             Err(_) => io::ErrorKind::TimedOut.into(),
@@ -94,29 +95,29 @@ async fn resolve(address: &IrcAddress) -> io::Result<Vec<SocketAddr>> {
         let found = (host.as_str(), port).to_socket_addrs()?;
         Ok(found.take(ADDRESSES).collect())
     };
-    let asked = IoThread::start()?.ask(look).await;
+    let asked = IoThread::start()?.run(look).await;
     asked.map_err(io::Error::other)?
 }
 
-/// Talks until the server has said all that it will.
-async fn talk(stream: &mut TcpStream, speaker: &mut Speaker) -> Result<Silence, IrcError> {
+/// Talks to the server until nothing more is to be read.
+async fn talk(stream: &mut TcpStream, speaker: &mut Speaker) -> Result<ReadEnd, IrcError> {
     let mut decoder = LineDecoder::new(LONGEST_LINE);
-    let mut heard = 0;
-    let mut answer = speaker.greeting();
+    let mut received = 0;
+    let mut answer = speaker.registration();
     loop {
-        // That it can't be written shows when it is read on, perhaps with a reason.
+        // A failed write shows at the next read, perhaps with a reason.
         let _ = stream.write_all(answer.as_bytes()).await;
         answer.clear();
         let count = stream.read(decoder.space()).await.unwrap_or(0);
-        heard += count;
+        received += count;
         match count {
-            0 => return Ok(Silence::Closed),
-            _ if heard > LONGEST_TALK => return Ok(Silence::Flood),
+            0 => return Ok(ReadEnd::Closed),
+            _ if received > LONGEST_TALK => return Ok(ReadEnd::Flood),
             count => decoder.filled(count),
         }
         while let Some(frame) = decoder.next_frame() {
             if let Frame::Line(line) = frame {
-                answer += &speaker.hear(line)?;
+                answer += &speaker.receive(line)?;
             }
         }
     }

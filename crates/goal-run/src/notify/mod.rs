@@ -1,8 +1,8 @@
-//! Telling others that a run has ended, or that a session, a run or a job needs a person
-//! (`alerts`): an agent by mail, a channel of IRC, a program.
+//! Notifications of the end of a run, and of a session, a run or a job that needs a person
+//! (`alerts`): to an agent by mail, to an IRC channel, or to a program.
 //!
-//! What fails here is told to whoever began the run, and is no failure of the run.
-//! All are told at the same time, and none is waited for beyond its [`Patience`].
+//! A failed delivery is reported to the caller and is no failure of the run. All deliveries
+//! run at the same time, each within its own limit of [`Timeouts`].
 
 mod alerts;
 mod check;
@@ -23,51 +23,51 @@ use serde_json::Value;
 use crate::logic::notifier::Notifier;
 
 pub use alerts::{Alerts, Notice};
-pub use check::{Lookup, Unusable, UnusableNotifier};
+pub use check::{NotifierCheck, UnusableNotifier, UnusableReason};
 pub use command::CommandError;
 pub use irc::IrcFailure;
 pub use mail::LetterError;
 
-/// What is told.
+/// A notification.
 #[derive(Debug, Clone, Copy)]
-pub struct Telling<'a> {
-    /// The line, as [`Outcome::notice`](crate::logic::outcome::Outcome::notice) and
+pub struct Notification<'a> {
+    /// The line, as [`RunOutcome::notice`](crate::logic::outcome::RunOutcome::notice) and
     /// [`Notice`] make it.
     pub line: &'a str,
-    /// The whole [`Outcome`](crate::logic::outcome::Outcome), or what an alert says.
+    /// The whole [`RunOutcome`](crate::logic::outcome::RunOutcome), or what an alert says.
     pub result: &'a Value,
 }
 
-/// Who tells it.
+/// The sender and the surroundings of deliveries.
 #[derive(Clone)]
-pub struct Teller {
-    /// In whose name mail is sent; without one, it is `codex-mcp`'s, who is in no team.
+pub struct NotifierContext {
+    /// The sender of mail; without one, it is `codex-mcp`, who is in no team.
     pub member: Option<Member>,
-    /// The mail of this member, where it is open already.
+    /// The mail client of this member, if it is open already.
     pub mail_client: Option<MailClient>,
-    /// The home directory that teams are below, as the configuration has it.
+    /// The home directory with the teams, as configured.
     pub atm_home: PathBuf,
-    /// Where commands are run: the directory that was named, or that of the worktree.
+    /// The directory in which commands are run: the one that was named, or the worktree's.
     pub directory: PathBuf,
-    /// Variables that commands get on top of our own.
+    /// Variables for commands in addition to our own environment.
     pub env: Vec<(OsString, OsString)>,
-    /// How long each is waited for.
-    pub patience: Patience,
+    /// The time limits of deliveries.
+    pub timeouts: Timeouts,
 }
 
-/// How long each kind of notifier is waited for, to the end.
+/// The time limit of a delivery, for each kind of notifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
-    /// Mail. The locks of an inbox are waited for 5 s each.
+pub struct Timeouts {
+    /// For mail. Each lock of an inbox may take 5 s.
     pub mail: Duration,
-    /// A channel. An ngircd as it is installed takes 3 s, and 2 s more for each
-    /// nickname that is taken; servers that look up who comes take longer.
+    /// For an IRC channel. An ngircd with its default settings takes 3 s, and 2 s more for
+    /// each nickname in use; servers that look up clients take longer.
     pub irc: Duration,
-    /// A command. One that takes longer is ended, which may take a second more.
+    /// For a command. Ending one that takes longer may take a second more.
     pub command: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
         Self {
             mail: Duration::from_secs(10),
@@ -77,9 +77,9 @@ impl Default for Patience {
     }
 }
 
-/// Why somebody was not told.
+/// Why a notification was not delivered.
 #[derive(Debug, thiserror::Error)]
-pub enum TellError {
+pub enum NotifyError {
     /// By mail.
     #[error(transparent)]
     Mail(#[from] LetterError),
@@ -91,18 +91,18 @@ pub enum TellError {
     Command(#[from] CommandError),
 }
 
-/// What became of telling one. As JSON: `{to, error?}`.
+/// The result of one delivery. As JSON: `{to, error?}`.
 #[derive(Debug)]
-pub struct Told {
-    /// Who was to be told.
+pub struct Delivery {
+    /// The receiver.
     pub to: Notifier,
-    /// Whether they were.
-    pub came: Result<(), TellError>,
+    /// Whether the delivery succeeded.
+    pub result: Result<(), NotifyError>,
 }
 
-impl Serialize for Told {
+impl Serialize for Delivery {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let error = self.came.as_ref().err().map(ToString::to_string);
+        let error = self.result.as_ref().err().map(ToString::to_string);
         let fields = 1 + usize::from(error.is_some());
         let mut object = serializer.serialize_struct("Told", fields)?;
         object.serialize_field("to", &self.to)?;
@@ -114,23 +114,33 @@ impl Serialize for Told {
     }
 }
 
-/// Tells them all, and says of each how it went, in their order. Dropped half-way, the
-/// commands are ended.
-pub async fn tell_all(notifiers: &[Notifier], telling: Telling<'_>, teller: &Teller) -> Vec<Told> {
+/// Delivers to all notifiers at once, and returns the results in their order. Dropping the
+/// future ends the commands.
+pub async fn notify_all(
+    notifiers: &[Notifier],
+    notification: Notification<'_>,
+    context: &NotifierContext,
+) -> Vec<Delivery> {
     let each = notifiers.iter().map(|notifier| async move {
-        Told {
+        Delivery {
             to: notifier.clone(),
-            came: tell(notifier, telling, teller).await,
+            result: send(notifier, notification, context).await,
         }
     });
     join_all(each).await
 }
 
-async fn tell(notifier: &Notifier, telling: Telling<'_>, teller: &Teller) -> Result<(), TellError> {
+async fn send(
+    notifier: &Notifier,
+    notification: Notification<'_>,
+    context: &NotifierContext,
+) -> Result<(), NotifyError> {
     match notifier {
-        Notifier::Mail(address) => mail::tell(address, telling, teller).await?,
-        Notifier::Irc(address) => irc::tell(address, telling.line, teller.patience.irc).await?,
-        Notifier::Command(command) => command::tell(command, telling, teller).await?,
+        Notifier::Mail(address) => mail::send(address, notification, context).await?,
+        Notifier::Irc(address) => {
+            irc::send(address, notification.line, context.timeouts.irc).await?;
+        }
+        Notifier::Command(command) => command::send(command, notification, context).await?,
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What Codex is told, and the words that both sides know.
+//! The texts for Codex, and the names that both sides know.
 //!
 //! Source of the names and of the rules: the specification of Codex Eyes.
 
@@ -6,21 +6,21 @@ use common::text::one_line;
 
 use super::path::{PicturePath, SHOWN_PATH};
 use super::picture::BadPicture;
-use super::wanted::{MOST_PICTURES, Wanted};
+use super::requested::{MOST_PICTURES, RequestedPictures};
 
-/// What Codex prints when it waits for a picture.
+/// The marker that Codex prints when it waits for a picture.
 pub const MARKER: &str = "<<WAITING_FOR_IMAGE>>";
 
-/// The tool that asks for one.
+/// The name of the tool.
 pub const TOOL: &str = "request_image";
 
-/// The MCP server that has the tool.
+/// The name of the tool's MCP server.
 pub const SERVER: &str = "image-request-mcp";
 
-/// Where requests are written, from the directory that Codex works in on.
+/// The file of requests, relative to Codex's working directory.
 pub const QUEUE: &str = ".codex-eyes/requests.jsonl";
 
-/// The words that come with the picture.
+/// The text that comes with the picture.
 pub const ATTACHED: &str = "Requested image attached";
 
 /// The rule for a tool that answers with the picture, for Codex's developer instructions.
@@ -55,8 +55,8 @@ line: ask for another picture, or go on without one.
     )
 }
 
-/// What the tool answers. It has the marker in it, so wherever this is drawn there are
-/// other words on the same line or Codex's sign of a tool's result before it.
+/// The answer of the tool. It contains the marker, always with other words on the same line,
+/// or after Codex's sign of a tool's result, so that it is not taken for Codex's own message.
 #[must_use]
 pub fn acknowledgement(path: &PicturePath) -> String {
     let path = one_line(path.as_str(), SHOWN_PATH);
@@ -66,7 +66,7 @@ pub fn acknowledgement(path: &PicturePath) -> String {
     )
 }
 
-/// What the resumed Codex is told where there is no picture any more.
+/// The text for the resumed Codex where a picture cannot be attached.
 #[must_use]
 pub fn not_attached(why: &BadPicture) -> String {
     let path = one_line(why.path.as_str(), SHOWN_PATH);
@@ -76,12 +76,12 @@ pub fn not_attached(why: &BadPicture) -> String {
     )
 }
 
-/// What the resumed Codex is told: which pictures it has, which of those that it asked for
-/// it has not, and why.
+/// The text for the resumed Codex: the attached pictures, the missing ones, and why they are
+/// missing.
 #[must_use]
-pub fn resumed(wanted: &Wanted, bad: &[BadPicture]) -> String {
+pub fn resumed(requested: &RequestedPictures, bad: &[BadPicture]) -> String {
     let is_bad = |path: &&PicturePath| bad.iter().any(|bad| bad.path == **path);
-    let good: Vec<&PicturePath> = wanted
+    let good: Vec<&PicturePath> = requested
         .pictures
         .iter()
         .filter(|path| !is_bad(path))
@@ -91,51 +91,51 @@ pub fn resumed(wanted: &Wanted, bad: &[BadPicture]) -> String {
         [_] => vec![ATTACHED.to_owned()],
         several => vec![format!("{ATTACHED}: {}, in this order.", names(several))],
     };
-    if !bad.is_empty() || !wanted.left_out.is_empty() {
-        // It stands alone otherwise, as the specification has it.
+    if !bad.is_empty() || !requested.left_out.is_empty() {
+        // Without further text it has no full stop, as in the specification.
         told.iter_mut()
             .filter(|told| *told == ATTACHED)
             .for_each(|told| told.push('.'));
     }
     told.extend(bad.iter().map(not_attached));
-    if !wanted.left_out.is_empty() {
+    if !requested.left_out.is_empty() {
         told.push(format!(
             "No more than {MOST_PICTURES} images are attached at once, so these were left out: \
              {}. Ask again for those that you need.",
-            left_out(wanted)
+            left_out(requested)
         ));
     }
     told.join(" ")
 }
 
-/// What the resumed Codex is told where it was restarted too often.
+/// The text for the resumed Codex after too many restarts.
 #[must_use]
-pub fn over_limit(wanted: &Wanted, restarts: usize) -> String {
+pub fn over_limit(requested: &RequestedPictures, restarts: usize) -> String {
     format!(
         "Not attached: {}. You were given images {restarts} times in 5 minutes, and that is the \
          limit. Do not ask for more now: go on without, or say what you need to see.",
-        all(wanted)
+        all(requested)
     )
 }
 
-/// The pictures that are left out, as many as are named.
+/// The names of the omitted pictures, within bounds.
 #[must_use]
-pub fn left_out(wanted: &Wanted) -> String {
-    let paths: Vec<&PicturePath> = wanted.left_out.iter().collect();
+pub fn left_out(requested: &RequestedPictures) -> String {
+    let paths: Vec<&PicturePath> = requested.left_out.iter().collect();
     let named = names(&paths);
-    match wanted.unnamed {
+    match requested.unnamed {
         0 => named,
         more => format!("{named} and {more} more"),
     }
 }
 
-/// All that is wanted, as many as are named.
+/// The names of all requested pictures, within bounds.
 #[must_use]
-pub fn all(wanted: &Wanted) -> String {
-    let paths: Vec<&PicturePath> = wanted.pictures.iter().collect();
-    match wanted.left_out.is_empty() {
+pub fn all(requested: &RequestedPictures) -> String {
+    let paths: Vec<&PicturePath> = requested.pictures.iter().collect();
+    match requested.left_out.is_empty() {
         true => names(&paths),
-        false => format!("{}, {}", names(&paths), left_out(wanted)),
+        false => format!("{}, {}", names(&paths), left_out(requested)),
     }
 }
 
@@ -147,14 +147,14 @@ fn names(paths: &[&PicturePath]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::logic::picture::Why;
+    use crate::logic::picture::BadPictureReason;
 
     #[test]
-    fn what_codex_is_told() {
+    fn rules_and_answers_for_codex_are_stable() {
         let path: PicturePath = "screens/error.png".parse().unwrap();
         let gone = BadPicture {
             path: path.clone(),
-            why: Why::Missing {
+            why: BadPictureReason::Missing {
                 directory: "/home/me/parser".to_owned(),
             },
         };
@@ -167,36 +167,36 @@ mod tests {
     }
 
     #[test]
-    fn resumed_codex_is_told_what_it_has_and_what_it_has_not() {
+    fn resume_text_names_attached_and_missing_pictures() {
         let path = |number: u32| format!("{number}.png").parse::<PicturePath>().unwrap();
         let gone = BadPicture {
             path: path(2),
-            why: Why::Unreadable("it is locked".to_owned()),
+            why: BadPictureReason::Unreadable("it is locked".to_owned()),
         };
-        let mut wanted = Wanted::one(path(1));
-        assert_eq!(resumed(&wanted, &[]), ATTACHED);
+        let mut requested = RequestedPictures::one(path(1));
+        assert_eq!(resumed(&requested, &[]), ATTACHED);
         let mut told = Vec::new();
-        wanted.add(path(2));
-        told.push(resumed(&wanted, &[]));
-        told.push(resumed(&wanted, std::slice::from_ref(&gone)));
+        requested.add(path(2));
+        told.push(resumed(&requested, &[]));
+        told.push(resumed(&requested, std::slice::from_ref(&gone)));
         for number in 3..=9 {
-            wanted.add(path(number));
+            requested.add(path(number));
         }
-        told.push(resumed(&wanted, &[]));
-        told.push(over_limit(&wanted, 5));
+        told.push(resumed(&requested, &[]));
+        told.push(over_limit(&requested, 5));
         told.push(instructions_for_answers());
         insta::assert_snapshot!(told.join("\n"));
     }
 
     #[test]
-    fn what_codex_is_told_is_bounded_and_without_control_characters() {
+    fn texts_for_codex_are_bounded_and_without_control_characters() {
         let path: PicturePath = format!("{}.png", "x".repeat(4000)).parse().unwrap();
         let because = |why| BadPicture {
             path: path.clone(),
             why,
         };
-        let unreadable = because(Why::Unreadable("y\n".repeat(4000)));
-        let missing = because(Why::Missing {
+        let unreadable = because(BadPictureReason::Unreadable("y\n".repeat(4000)));
+        let missing = because(BadPictureReason::Missing {
             directory: "z\n".repeat(4000),
         });
         for told in [

@@ -1,34 +1,34 @@
-//! What may be asked for: the path of a picture in the repository.
+//! The path of a requested picture in the repository.
 //!
-//! Only the text is looked at. Whether it leads out of the repository by a link, and
-//! what is there, is found out by who opens it.
+//! Only the text is checked here. Links out of the repository, and the content of the file,
+//! are checked when the file is opened.
 
 use std::fmt;
 use std::str::FromStr;
 
-use codex_engine::logic::picture_kind::Kind;
+use codex_engine::logic::picture_kind::PictureKind;
 use serde::{Deserialize, Serialize};
 
-/// The longest path, in bytes: Linux takes no longer ones.
+/// The longest path, in bytes, as on Linux.
 pub const LONGEST_PATH: usize = 4096;
 
 /// How much of a path is shown to Codex and to its user, in bytes.
 pub const SHOWN_PATH: usize = 300;
 
-/// Why a path may not be asked for, in words for Codex. The texts of the first four begin
-/// as those of the program that this one replaces.
+/// Why a path is refused, in words for Codex. The texts of the first four begin as those of
+/// the program that this one replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum BadPath {
-    /// There is nothing.
+    /// The path is empty.
     #[error("path must be a non-empty string: write it as ./directory/name.png")]
     Empty,
-    /// It says where from the root of the file system on.
+    /// The path is absolute.
     #[error("path must be relative to repository root: write it as ./directory/name.png")]
     Absolute,
     /// It has a `..`.
     #[error("path traversal is not allowed: write it from the repository root on, without ..")]
     Traversal,
-    /// Its name doesn't end like a picture's.
+    /// The path has no extension of a picture.
     #[error("unsupported extension, allowed .png, .jpg, .jpeg, .webp: ask for such a file")]
     Extension,
     /// It is too long.
@@ -39,26 +39,26 @@ pub enum BadPath {
     ControlCharacter,
 }
 
-/// The path of a picture from the root of the repository on, as `./directory/name.png`:
-/// without `..`, and without empty parts and `.` but for the first. Nothing else about
-/// it is changed: spaces, quotes and commas are part of a name.
+/// The path of a picture from the root of the repository, as `./directory/name.png`: without
+/// `..`, and without empty parts and `.` but for the first. Nothing else is changed: spaces,
+/// quotes and commas are part of a name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PicturePath {
     text: String,
-    kind: Kind,
+    kind: PictureKind,
 }
 
 impl PicturePath {
-    /// It as a text. It begins with `./`.
+    /// The path as a text, which begins with `./`.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The kind of picture that has such a name.
+    /// The kind of picture by the extension.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> PictureKind {
         self.kind
     }
 }
@@ -93,13 +93,14 @@ impl FromStr for PicturePath {
     }
 }
 
-/// By the extension of the last part; a name that begins with its only dot has none.
-fn kind(path: &str) -> Option<Kind> {
+/// The kind by the extension of the last part. A name that begins with its only dot has no
+/// extension.
+fn kind(path: &str) -> Option<PictureKind> {
     let (_, name) = path.rsplit_once('/').unwrap_or(("", path));
     let (stem, extension) = name.rsplit_once('.')?;
     match stem {
         "" => None,
-        _ => Kind::of_extension(extension),
+        _ => PictureKind::of_extension(extension),
     }
 }
 
@@ -132,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_path_and_what_is_made_of_it() {
+    fn paths_are_normalized_or_refused() {
         let paths = [
             "a.png",
             "./screens/error.PNG",
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_refused_and_what_just_fits_is_not() {
+    fn path_longer_than_the_limit_is_refused() {
         let long = |length: usize| format!("./{}.png", "a".repeat(length - 6));
         assert!(long(LONGEST_PATH).parse::<PicturePath>().is_ok());
         let error = long(LONGEST_PATH + 1).parse::<PicturePath>();
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_held_to_the_same() {
+    fn paths_in_json_are_checked() {
         let path: PicturePath = serde_json::from_str(r#""a.png""#).unwrap();
         assert_eq!(serde_json::to_string(&path).unwrap(), r#""./a.png""#);
         let error = serde_json::from_str::<PicturePath>(r#""../a.png""#).unwrap_err();
@@ -196,7 +197,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_taken_stays_in_the_repository_and_is_its_own_form(
+        fn accepted_path_stays_in_the_repository_and_is_normalized(
             any in any::<String>(),
             signs in r"([./a\\ ,]{0,6}/){0,4}[./a]{0,3}\.(png|jpg)",
         ) {

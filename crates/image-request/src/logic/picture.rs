@@ -1,62 +1,62 @@
-//! Whether what is found under a path is a picture, by its first bytes and its size.
+//! Checks that a file is a picture, by its first bytes and its size.
 
 use std::fmt;
 
-use codex_engine::logic::picture_kind::Kind;
+use codex_engine::logic::picture_kind::PictureKind;
 use codex_protocol::codex::Release;
 use common::text::one_line;
 use serde::{Deserialize, Serialize};
 
 use super::path::{PicturePath, SHOWN_PATH};
 
-/// How many bytes a picture can be allowed to have (100 MB): Codex holds all of it in
+/// The largest size limit of a picture, in bytes (100 MB): Codex holds the whole picture in
 /// memory, more than once.
 const LARGEST: u64 = 100_000_000;
 
-/// How many bytes a picture can have that a tool answers with. Codex tells of the answer in
-/// one line, of which we read 16 MiB, and 0.169.0 throws away what an MCP server says in
-/// more than that; base64 makes four bytes of three.
+/// The largest picture in the answer of a tool, in bytes. Codex reports the answer in one line,
+/// of which we read 16 MiB, and 0.169.0 drops longer messages of an MCP server; base64 makes
+/// four bytes of three.
 const LARGEST_ANSWER: u64 = 12_500_000;
 
-/// The same before [`Release::FIRST_TO_WEIGH_PICTURES`]: all pictures of a conversation
-/// together fill the context with 740,000 bytes there, so that Codex sums it up, without
-/// the pictures. The model asks for them again then, and again.
+/// The same before [`Release::FIRST_WITH_PICTURE_TOKENS`]: there, 740,000 bytes of pictures fill
+/// the context of a conversation, so that Codex summarizes it without the pictures, and the
+/// model asks for them again and again.
 const LARGEST_OLD_ANSWER: u64 = 150_000;
 
-/// The longest side of a picture that models see as it is, in pixels.
+/// The longest side of a picture that models see unscaled, in pixels.
 const LONGEST_SIDE: u32 = 2048;
 
 /// Models see pictures in patches of this side, in pixels, and this many of them.
 const PATCH: u32 = 32;
 const MOST_PATCHES: u64 = 2500;
 
-/// How much of a reason of the system's is shown, in bytes.
+/// How much of an error text is shown, in bytes.
 const SHOWN_REASON: usize = 200;
 
-/// How many bytes a picture may have: from 1 to 100 MB.
+/// The size limit of pictures, from 1 byte to 100 MB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "u64", into = "u64")]
 pub struct SizeLimit(u64);
 
-/// Why there can't be such a limit.
+/// The size limit is out of range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("pictures can be limited to 1 to {LARGEST} bytes, not to {0}")]
 pub struct BadLimit(pub u64);
 
 impl SizeLimit {
-    /// It in bytes.
+    /// The limit in bytes.
     #[must_use]
     pub fn bytes(self) -> u64 {
         self.0
     }
 }
 
-/// How many bytes a picture can have that a tool answers with, to a client that is this
-/// Codex, if it is one.
+/// The largest picture in the answer of a tool to this release of Codex, or to another client,
+/// in bytes.
 #[must_use]
 pub fn answer_limit(to: Option<Release>) -> u64 {
     match to {
-        Some(release) if release < Release::FIRST_TO_WEIGH_PICTURES => LARGEST_OLD_ANSWER,
+        Some(release) if release < Release::FIRST_WITH_PICTURE_TOKENS => LARGEST_OLD_ANSWER,
         _ => LARGEST_ANSWER,
     }
 }
@@ -116,53 +116,53 @@ impl From<SizeLimit> for u64 {
     }
 }
 
-/// Why Codex doesn't get a picture, in words for Codex.
+/// A picture that Codex does not get. Displayed in words for Codex.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadPicture {
-    /// What it asked for.
+    /// The requested path.
     pub path: PicturePath,
-    /// Why not.
-    pub why: Why,
+    /// The reason.
+    pub why: BadPictureReason,
 }
 
-/// Why there is no picture.
+/// Why Codex does not get a picture.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Why {
-    /// There is nothing of that name.
+pub enum BadPictureReason {
+    /// The file does not exist.
     Missing {
-        /// The directory that was looked in first.
+        /// The directory that was searched first.
         directory: String,
     },
     /// A link leads out of the repository.
     Outside,
-    /// It is a directory, a pipe or the like.
+    /// The path is a directory, a pipe or the like.
     NotAFile,
-    /// It can't be read, for this reason of the system's.
+    /// The file cannot be read, with the system's error.
     Unreadable(String),
-    /// It can't be given to Codex under this name, for this reason.
+    /// The picture cannot be given to Codex under this name, for this reason.
     Unfit(String),
-    /// It has more bytes than it may have.
+    /// The file is too large.
     TooLarge {
-        /// How many it has.
+        /// Its size, in bytes.
         size: u64,
-        /// How many it may have.
+        /// The size limit.
         limit: SizeLimit,
     },
-    /// There is something else in it.
+    /// The content is not the expected kind of picture.
     Content(Content),
-    /// It can't be decoded, for this reason.
+    /// The picture cannot be decoded, for this reason.
     Damaged(String),
     /// Decoding it would take too much memory.
     TooManyPixels,
 }
 
-/// What is in a file that is not the picture that its name says.
+/// The content of a file that does not match its extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Content {
     /// Nothing.
     Nothing,
     /// A picture of another kind.
-    Other(Kind),
+    Other(PictureKind),
     /// Something else.
     Unknown,
 }
@@ -177,33 +177,33 @@ impl fmt::Display for BadPicture {
         let ask = "ask for another file";
         match why {
             // It begins as in the program that this one replaces.
-            Why::Missing { directory } => {
+            BadPictureReason::Missing { directory } => {
                 let directory = one_line(directory, SHOWN_PATH);
                 write!(
                     f,
                     "file does not exist: {path}, counted from {directory} on"
                 )
             }
-            Why::Outside => write!(f, "{path} leads out of the repository, {ask}"),
-            Why::NotAFile => write!(f, "{path} is not a regular file, {ask}"),
-            Why::Unreadable(reason) | Why::Unfit(reason) => {
+            BadPictureReason::Outside => write!(f, "{path} leads out of the repository, {ask}"),
+            BadPictureReason::NotAFile => write!(f, "{path} is not a regular file, {ask}"),
+            BadPictureReason::Unreadable(reason) | BadPictureReason::Unfit(reason) => {
                 let reason = one_line(reason, SHOWN_REASON);
                 write!(f, "{path} can't be attached: {reason}, {ask}")
             }
-            Why::TooLarge { size, limit } => write!(
+            BadPictureReason::TooLarge { size, limit } => write!(
                 f,
                 "{path} is too large: it has {size} bytes and may have {}, ask for a smaller one",
                 limit.bytes()
             ),
-            Why::Damaged(reason) => {
+            BadPictureReason::Damaged(reason) => {
                 let reason = one_line(reason, SHOWN_REASON);
                 write!(f, "{path} can't be decoded: {reason}, {ask}")
             }
-            Why::TooManyPixels => write!(
+            BadPictureReason::TooManyPixels => write!(
                 f,
                 "{path} has too many pixels to be decoded, ask for a smaller one"
             ),
-            Why::Content(content) => {
+            BadPictureReason::Content(content) => {
                 let found = match content {
                     Content::Nothing => "the file is empty".to_owned(),
                     Content::Other(other) => format!("it is a {other} picture under that name"),
@@ -215,32 +215,32 @@ impl fmt::Display for BadPicture {
     }
 }
 
-/// Judges a regular file by its size in bytes and its first [`START`](codex_engine::logic::picture_kind::START) bytes, or all
-/// that it has.
+/// Checks a regular file by its size in bytes and its first
+/// [`START`](codex_engine::logic::picture_kind::START) bytes, or all of them if it has fewer.
 ///
 /// # Errors
 ///
-/// [`BadPicture`] if it is too large, or not of the kind that its name says.
+/// [`BadPicture`] if the file is too large, or not of the kind of its extension.
 pub fn check(
     path: &PicturePath,
     size: u64,
     start: &[u8],
     limit: SizeLimit,
-) -> Result<Kind, BadPicture> {
+) -> Result<PictureKind, BadPicture> {
     let refused = |why| BadPicture {
         path: path.clone(),
         why,
     };
     if size > limit.bytes() {
-        return Err(refused(Why::TooLarge { size, limit }));
+        return Err(refused(BadPictureReason::TooLarge { size, limit }));
     }
-    let content = match Kind::of_bytes(start) {
+    let content = match PictureKind::of_bytes(start) {
         Some(kind) if kind == path.kind() => return Ok(kind),
         Some(other) => Content::Other(other),
         None if start.is_empty() => Content::Nothing,
         None => Content::Unknown,
     };
-    Err(refused(Why::Content(content)))
+    Err(refused(BadPictureReason::Content(content)))
 }
 
 #[cfg(test)]
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn every_content_and_extension() {
+    fn contents_are_judged_by_extension() {
         let mut table = String::new();
         for name in ["a.png", "a.JPG", "a.jpeg", "a.webp"] {
             writeln!(table, "{name}").unwrap();
@@ -281,22 +281,22 @@ mod tests {
     }
 
     #[test]
-    fn every_other_refusal() {
+    fn refusals_are_described() {
         let limit = SizeLimit::default();
         let whys = [
-            Why::Missing {
+            BadPictureReason::Missing {
                 directory: "/home/me/parser".to_owned(),
             },
-            Why::Outside,
-            Why::NotAFile,
-            Why::Unreadable("Permission denied\n(os error 13)".to_owned()),
-            Why::Unfit("Codex takes a comma for the end of a name".to_owned()),
-            Why::TooLarge {
+            BadPictureReason::Outside,
+            BadPictureReason::NotAFile,
+            BadPictureReason::Unreadable("Permission denied\n(os error 13)".to_owned()),
+            BadPictureReason::Unfit("Codex takes a comma for the end of a name".to_owned()),
+            BadPictureReason::TooLarge {
                 size: 20_000_001,
                 limit,
             },
-            Why::Damaged("unexpected end\nof file".to_owned()),
-            Why::TooManyPixels,
+            BadPictureReason::Damaged("unexpected end\nof file".to_owned()),
+            BadPictureReason::TooManyPixels,
         ];
         let path = path("./screens/a.png");
         let told = whys.map(|why| {
@@ -307,23 +307,23 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_may_have_as_many_bytes_as_the_limit_says() {
+    fn picture_of_exactly_the_limit_is_accepted() {
         let limit = SizeLimit::try_from(10).unwrap();
         let (path, start) = (path("a.png"), STARTS[0].1);
         assert!(check(&path, 10, start, limit).is_ok());
         let error = check(&path, 11, start, limit).unwrap_err();
-        assert_eq!(error.why, Why::TooLarge { size: 11, limit });
+        assert_eq!(error.why, BadPictureReason::TooLarge { size: 11, limit });
     }
 
     #[test]
-    fn a_limit_is_bounded() {
+    fn size_limit_is_bounded() {
         assert_eq!(SizeLimit::try_from(0), Err(BadLimit(0)));
         assert_eq!(SizeLimit::try_from(LARGEST).unwrap().bytes(), LARGEST);
         assert!(serde_json::from_str::<SizeLimit>("100000001").is_err());
     }
 
     #[test]
-    fn an_answer_is_no_larger_than_codex_takes() {
+    fn answer_limit_depends_on_the_release() {
         for (codex, most) in [
             (Some(Release::new(0, 104, 0)), 150_000),
             (Some(Release::new(0, 105, 0)), 12_500_000),
@@ -353,11 +353,11 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_one_line_however_long_the_name_is() {
+    fn refusal_of_a_long_name_is_one_line() {
         let long = format!("{}\u{2028}\u{202e}.png", "ä".repeat(2000));
         let told = BadPicture {
             path: path(&long),
-            why: Why::Outside,
+            why: BadPictureReason::Outside,
         };
         let told = told.to_string();
         assert!(told.len() < 400 && told.contains("… leads out"), "{told}");

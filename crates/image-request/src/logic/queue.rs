@@ -1,13 +1,12 @@
-//! The requests, as the tool writes them to `.codex-eyes/requests.jsonl` and the
-//! wrapper reads them there.
+//! The requests in `.codex-eyes/requests.jsonl`, which the tool writes and the wrapper reads.
 //!
-//! A line is `{"ts":1730000000000,"path":"./screens/error.png"}`. What has been
-//! answered is told by where a line stands, not by its `ts`: clocks are set, and two
-//! requests may have the same one. What was there before the wrapper began is nobody's
-//! request any more; so is half a line, until its end comes.
+//! A line is `{"ts":1730000000000,"path":"./screens/error.png"}`. The position of a
+//! line, not its `ts`, decides whether it was answered: clocks are set, and two requests may
+//! have the same time. Lines from before the wrapper began are ignored, and so is a partial
+//! line until its end is written.
 //!
-//! Several wrappers may work in one directory, and each has its own Codex: a line that
-//! names a wrapper is for that one alone.
+//! Several wrappers, each with its own Codex, may work in one directory: a line that names a
+//! wrapper is for that one alone.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,33 +18,33 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::path::PicturePath;
 
-/// The longest line that is read, in bytes: a path in which every byte is escaped, and
-/// what a newer program may add.
+/// The longest line that is read, in bytes: a path with every byte escaped, and members that
+/// a newer program may add.
 const LONGEST_LINE: usize = 32 * 1024;
 
-/// How many requests are kept: more than Codex is resumed with and told of.
+/// How many requests are kept: more than a resumed Codex gets and is told of.
 const KEPT: usize = 64;
 
-/// A request for a picture. Members that nobody here knows are passed over.
+/// A request for a picture. Unknown members are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// When it was made, in milliseconds since 1970.
     pub ts: u64,
-    /// What for.
+    /// The picture.
     pub path: PicturePath,
-    /// Codex's name of the conversation that wants it, where Codex tells.
+    /// The conversation of the request, if Codex reports it.
     #[serde(
         default,
         deserialize_with = "thread",
         skip_serializing_if = "Option::is_none"
     )]
     pub thread: Option<ThreadId>,
-    /// The wrapper that is to bring it. If none is named, any may.
+    /// The wrapper that is to attach the picture. Any wrapper may if none is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wrapper: Option<WrapperId>,
 }
 
-/// It becomes an argument of Codex's, so it has to be what it says.
+/// Checks the thread id, as it becomes an argument of Codex.
 fn thread<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ThreadId>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     let thread = text.map(|text| ThreadId::parse(&text)).transpose();
@@ -57,7 +56,7 @@ fn thread<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ThreadId>
 #[serde(try_from = "String", into = "String")]
 pub struct WrapperId(String);
 
-/// Why something is no [`WrapperId`].
+/// A text is not a [`WrapperId`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the name of a wrapper has 1 to 64 letters, digits or dashes")]
 pub struct BadWrapperId;
@@ -105,38 +104,38 @@ impl Request {
     }
 }
 
-/// Which request it is: they are numbered as they are read, from 1 on.
+/// The number of a request, in the order of reading, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Number(pub u64);
+pub struct RequestNumber(pub u64);
 
 /// The file, as far as it has been read.
 #[derive(Debug, Clone, Default)]
 pub struct Queue {
-    /// For whom; everybody's requests are read if that is nobody.
+    /// The wrapper whose requests are read; `None` for all requests.
     wrapper: Option<WrapperId>,
-    /// Up to which byte of the file.
+    /// The position in the file, in bytes.
     position: u64,
-    line: Line,
+    line: PartialLine,
     valid: u64,
     /// The last valid requests, the newest at the back.
     recent: VecDeque<Request>,
 }
 
-/// What of a line has been read that has no end yet.
+/// A line whose end was not read yet.
 #[derive(Debug, Clone)]
-enum Line {
+enum PartialLine {
     Begun(Vec<u8>),
     TooLong,
 }
 
-impl Default for Line {
+impl Default for PartialLine {
     fn default() -> Self {
         Self::Begun(Vec::new())
     }
 }
 
 impl Queue {
-    /// Leaves aside what the file has already: so many bytes.
+    /// A queue that skips the first `length` bytes of the file.
     #[must_use]
     pub fn after(length: u64) -> Self {
         Self {
@@ -145,7 +144,7 @@ impl Queue {
         }
     }
 
-    /// Leaves aside what is for other wrappers.
+    /// The same queue, without requests for other wrappers.
     #[must_use]
     pub fn for_wrapper(self, wrapper: WrapperId) -> Self {
         Self {
@@ -154,22 +153,22 @@ impl Queue {
         }
     }
 
-    /// From which byte of the file on is to be read, now that it has so many. If it has
-    /// become shorter, it is another file, and all of it is new.
+    /// The position from which to read a file of this length. A file that has become shorter
+    /// is another one, and is read from its beginning.
     pub fn next(&mut self, length: u64) -> u64 {
         if length < self.position {
-            self.begin_anew();
+            self.restart();
         }
         self.position
     }
 
-    /// The file is another one now, and all of it is new.
-    pub fn begin_anew(&mut self) {
+    /// Begins another file, all of which is new.
+    pub fn restart(&mut self) {
         self.position = 0;
-        self.line = Line::default();
+        self.line = PartialLine::default();
     }
 
-    /// Takes what was read from there on, in parts of any size.
+    /// Takes the next bytes of the file, in parts of any size.
     pub fn take(&mut self, bytes: &[u8]) {
         let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         self.position = self.position.saturating_add(length);
@@ -186,15 +185,17 @@ impl Queue {
 
     /// The last valid request, and its number.
     #[must_use]
-    pub fn last(&self) -> Option<(Number, &Request)> {
+    pub fn last(&self) -> Option<(RequestNumber, &Request)> {
         let last = self.recent.back()?;
-        Some((Number(self.valid), last))
+        Some((RequestNumber(self.valid), last))
     }
 
-    /// The valid requests that are newer than what was `answered` last, oldest first: the
-    /// last 64 at most.
-    pub fn open(&self, answered: Option<Number>) -> impl Iterator<Item = (Number, &Request)> {
-        let numbers = (1..=self.valid).rev().map(Number);
+    /// The valid requests after the one `answered` last, oldest first: the last 64 at most.
+    pub fn open(
+        &self,
+        answered: Option<RequestNumber>,
+    ) -> impl Iterator<Item = (RequestNumber, &Request)> {
+        let numbers = (1..=self.valid).rev().map(RequestNumber);
         let newest_first = numbers.zip(self.recent.iter().rev());
         let open = newest_first.take_while(move |(number, _)| Some(*number) > answered);
         let open: Vec<_> = open.collect();
@@ -202,18 +203,18 @@ impl Queue {
     }
 
     fn extend(&mut self, part: &[u8]) {
-        if let Line::Begun(line) = &mut self.line {
+        if let PartialLine::Begun(line) = &mut self.line {
             match line.len() + part.len() <= LONGEST_LINE {
                 true => line.extend_from_slice(part),
-                false => self.line = Line::TooLong,
+                false => self.line = PartialLine::TooLong,
             }
         }
     }
 
     fn close(&mut self) {
         let request: Option<Request> = match std::mem::take(&mut self.line) {
-            Line::Begun(line) => serde_json::from_slice(&line).ok(),
-            Line::TooLong => None,
+            PartialLine::Begun(line) => serde_json::from_slice(&line).ok(),
+            PartialLine::TooLong => None,
         };
         let for_others = |request: &Request| match (&self.wrapper, &request.wrapper) {
             (Some(ours), Some(theirs)) => ours != theirs,
@@ -222,8 +223,8 @@ impl Queue {
         let Some(mut request) = request.filter(|request| !for_others(request)) else {
             return;
         };
-        // Whoever names no wrapper is not our tool, and doesn't choose which conversation
-        // is resumed.
+        // A request without a wrapper does not come from our tool, and may not choose the
+        // conversation to resume.
         if request.wrapper.is_none() {
             request.thread = None;
         }
@@ -258,14 +259,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_what_the_contract_says() {
+    fn line_has_the_form_of_the_contract() {
         let line = request(1_730_000_000_000, "screens/error.png").line();
         let expected = r#"{"ts":1730000000000,"path":"./screens/error.png"}"#;
         assert_eq!(line, format!("{expected}\n"));
     }
 
     #[test]
-    fn malformed_lines_are_skipped_and_unknown_members_taken() {
+    fn malformed_lines_are_skipped_and_unknown_members_ignored() {
         let queue = read(
             b"{\"ts\":1,\"path\":\"a.png\"}\n\
               \n\
@@ -278,15 +279,15 @@ mod tests {
               {\"ts\":4,\"path\":\"b.png\",\"why\":{\"new\":[]}}\r\n\
               {\"ts\":5,\"path\":\"c.pn",
         );
-        assert_eq!(queue.last(), Some((Number(2), &request(4, "b.png"))));
+        assert_eq!(queue.last(), Some((RequestNumber(2), &request(4, "b.png"))));
     }
 
     #[test]
-    fn the_place_of_a_line_counts_and_not_its_time() {
+    fn requests_are_ordered_by_line_not_by_time() {
         let mut queue = read(request(9, "a.png").line().as_bytes());
         let open = |queue: &Queue, answered| {
             let open = queue.open(answered);
-            open.map(|(Number(number), request)| (number, request.path.as_str().to_owned()))
+            open.map(|(RequestNumber(number), request)| (number, request.path.as_str().to_owned()))
                 .collect::<Vec<_>>()
         };
         let are = |open: Vec<(u64, String)>, expected: &[(u64, &str)]| {
@@ -294,51 +295,60 @@ mod tests {
             assert_eq!(open, expected);
         };
         are(open(&queue, None), &[(1, "./a.png")]);
-        are(open(&queue, Some(Number(1))), &[]);
+        are(open(&queue, Some(RequestNumber(1))), &[]);
         queue.take(request(9, "a.png").line().as_bytes());
-        are(open(&queue, Some(Number(1))), &[(2, "./a.png")]);
+        are(open(&queue, Some(RequestNumber(1))), &[(2, "./a.png")]);
         queue.take(request(1, "b.png").line().as_bytes());
-        are(open(&queue, Some(Number(2))), &[(3, "./b.png")]);
+        are(open(&queue, Some(RequestNumber(2))), &[(3, "./b.png")]);
         let all = [(1, "./a.png"), (2, "./a.png"), (3, "./b.png")];
         are(open(&queue, None), &all);
-        are(open(&queue, Some(Number(3))), &[]);
+        are(open(&queue, Some(RequestNumber(3))), &[]);
     }
 
     #[test]
-    fn open_requests_are_kept_within_a_bound() {
+    fn open_requests_are_bounded() {
         let mut queue = Queue::default();
         for ts in 1..=100 {
             queue.take(request(ts, "a.png").line().as_bytes());
         }
-        let open: Vec<_> = queue.open(Some(Number(5))).collect();
+        let open: Vec<_> = queue.open(Some(RequestNumber(5))).collect();
         assert_eq!(open.len(), KEPT);
-        assert_eq!(open.first().map(|(number, _)| *number), Some(Number(37)));
-        assert_eq!(open.last().map(|(number, _)| *number), Some(Number(100)));
+        assert_eq!(
+            open.first().map(|(number, _)| *number),
+            Some(RequestNumber(37))
+        );
+        assert_eq!(
+            open.last().map(|(number, _)| *number),
+            Some(RequestNumber(100))
+        );
     }
 
     #[test]
-    fn what_was_there_before_is_left_aside() {
+    fn lines_from_before_the_start_are_skipped() {
         let old = request(1, "old.png").line();
         let length = u64::try_from(old.len()).unwrap();
         let mut queue = Queue::after(length);
         assert_eq!(queue.next(length), length);
         assert_eq!(queue.last(), None);
         queue.take(request(2, "new.png").line().as_bytes());
-        assert_eq!(queue.last(), Some((Number(1), &request(2, "new.png"))));
+        assert_eq!(
+            queue.last(),
+            Some((RequestNumber(1), &request(2, "new.png")))
+        );
     }
 
     #[test]
-    fn a_file_that_has_become_shorter_is_read_from_its_beginning() {
+    fn shortened_file_is_read_from_its_beginning() {
         let mut queue = read(b"{\"ts\":1,\"path\":\"a.png\"}\n{\"ts\":2,");
         assert_eq!(queue.next(10), 0);
         let answered = queue.last().map(|(number, _)| number);
         queue.take(request(0, "b.png").line().as_bytes());
         let open: Vec<_> = queue.open(answered).collect();
-        assert_eq!(open, [(Number(2), &request(0, "b.png"))]);
+        assert_eq!(open, [(RequestNumber(2), &request(0, "b.png"))]);
     }
 
     #[test]
-    fn a_wrapper_leaves_aside_what_is_for_others() {
+    fn requests_for_other_wrappers_are_skipped() {
         let ours: WrapperId = "ours-1".parse().unwrap();
         let to = |wrapper: &str| {
             let line = request(1, "a.png").line();
@@ -350,11 +360,11 @@ mod tests {
         queue.take(to("ours-1").as_bytes());
         assert_eq!(queue.last().unwrap().1.wrapper, Some(ours));
         queue.take(request(1, "a.png").line().as_bytes());
-        assert_eq!(queue.last().unwrap().0, Number(2));
+        assert_eq!(queue.last().unwrap().0, RequestNumber(2));
     }
 
     #[test]
-    fn what_becomes_an_argument_has_to_be_what_it_says() {
+    fn malformed_thread_or_wrapper_is_refused() {
         let line = |thread: &str, wrapper: &str| {
             format!(r#"{{"ts":1,"path":"a.png","thread":{thread},"wrapper":{wrapper}}}"#) + "\n"
         };
@@ -374,28 +384,31 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_not_held_for_ever() {
+    fn endless_line_is_dropped() {
         let mut queue = Queue::default();
         for _ in 0..100 {
             queue.take(&[b'x'; 1000]);
         }
-        assert!(matches!(queue.line, Line::TooLong));
+        assert!(matches!(queue.line, PartialLine::TooLong));
         queue.take(b"\n");
         queue.take(request(1, "a.png").line().as_bytes());
-        assert_eq!(queue.last().unwrap().0, Number(1));
+        assert_eq!(queue.last().unwrap().0, RequestNumber(1));
     }
 
     #[test]
-    fn the_longest_path_fits_into_a_line() {
+    fn longest_path_fits_into_a_line() {
         let longest = super::super::path::LONGEST_PATH;
         let name = format!("./{}.png", "\"".repeat(longest - 6));
         let queue = read(request(u64::MAX, &name).line().as_bytes());
-        assert_eq!(queue.last(), Some((Number(1), &request(u64::MAX, &name))));
+        assert_eq!(
+            queue.last(),
+            Some((RequestNumber(1), &request(u64::MAX, &name)))
+        );
     }
 
     proptest! {
         #[test]
-        fn it_makes_no_difference_how_a_file_is_cut(
+        fn requests_do_not_depend_on_how_the_file_is_split(
             lines in proptest::collection::vec(
                 prop_oneof![
                     r"[a-z ]{1,9}\.png".prop_map(|path| request(1, &path).line().into_bytes()),

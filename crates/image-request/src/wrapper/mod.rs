@@ -1,9 +1,8 @@
 //! Codex in a terminal of its own, inside of the user's, and the loop between the two.
 //!
-//! Bytes go from one terminal to the other as they come. Beside that, what goes to the
-//! user's is read by [`Screen`], and looked at when it has been still for a moment:
-//! then also the requests are read, which were written before Codex could say that it
-//! waits. What is done about it is decided by [`Machine`].
+//! Bytes go from one terminal to the other as they come. [`Screen`] parses a copy of the
+//! output, and is inspected after a pause; the requests are read at that time too, as they
+//! were written before Codex printed its marker. [`Machine`] decides what happens.
 //!
 //! ```text
 //!   user's terminal ──keys──► Codex's terminal ── Codex
@@ -12,11 +11,11 @@
 //!                                            requests ──┘
 //! ```
 //!
-//! Everything happens on the runtime's thread, files included: they are small, and there
-//! is nobody else to wait for us.
+//! Everything happens on the runtime's thread, files included: they are small, and nothing
+//! else waits for this thread.
 
-mod acts;
-mod passing;
+mod effects;
+mod terminal_io;
 
 use std::io;
 use std::time::Duration;
@@ -26,118 +25,118 @@ use safe_files::scratch;
 use supervise::exit::Exit;
 use tokio::time::{Instant, sleep_until};
 
-use super::codex::{Codex, Running, exit_of};
+use super::codex::{CodexLauncher, RunningCodex, machine_exit};
 use super::conversation;
 use super::copies::Copies;
-use super::queue::Reader;
+use super::queue::QueueReader;
 use super::screen::Screen;
-use super::signals::{Heard, Signals};
+use super::signals::{SignalEvent, Signals};
 use super::user_terminal::UserTerminal;
 use crate::ImageRoot;
 use crate::logic::arguments::Attachment;
-use crate::logic::machine::{Effect, Input, Leave, Machine};
-use crate::logic::queue::{Number, Request};
+use crate::logic::machine::{Effect, Input, Machine, Shutdown};
+use crate::logic::queue::{Request, RequestNumber};
 
-/// How long a terminal that takes nothing is waited for when something is to end.
+/// How long to wait for a terminal that takes no output, before an end (2 s).
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// How much is read of what Codex draws at once, in bytes.
+/// How much of Codex's output is read at once, in bytes.
 const DRAWN: usize = 64 * 1024;
 
-/// Where the copies of all wrappers are, in the state directory.
+/// The directory for the copies of all wrappers, in the state directory.
 const COPIES: &str = "eyes";
 
-/// How much is read of what is typed at once, in bytes.
+/// How much of the user's input is read at once, in bytes.
 const TYPED: usize = 4096;
 
-/// What a wrapper is made of.
-pub struct Parts {
-    /// Where it is shown.
+/// The parts and settings of a wrapper.
+pub struct WrapperConfig {
+    /// The user's terminal.
     pub terminal: UserTerminal,
-    /// What is run.
-    pub codex: Codex,
-    /// Where pictures may be.
-    pub place: ImageRoot,
-    /// What Codex asks for, where pictures come later; else the tool answers with them.
-    pub requests: Option<Reader>,
-    /// How often Codex is restarted with pictures in 5 minutes.
+    /// Starts Codex.
+    pub codex: CodexLauncher,
+    /// Reads the pictures.
+    pub image_root: ImageRoot,
+    /// The requests, if pictures come later; `None` if the tool answers with them.
+    pub requests: Option<QueueReader>,
+    /// The limit of restarts with pictures in 5 minutes.
     pub most_restarts: usize,
 }
 
-/// How a wrapper has ended.
+/// The result of a wrapper.
 #[derive(Debug)]
-pub struct Ended {
-    /// With which code and why.
-    pub leave: Leave,
+pub struct WrapperResult {
+    /// The exit code and the error.
+    pub shutdown: Shutdown,
     /// The conversation that had pictures, if there was one.
     pub conversation: Option<ThreadId>,
-    /// What was wrong meanwhile, and could not be shown.
+    /// An error that could not be shown while Codex ran.
     pub trouble: Option<String>,
 }
 
 struct Wrapper {
-    parts: Parts,
+    config: WrapperConfig,
     signals: Signals,
     screen: Screen,
     machine: Machine,
     begun: Instant,
-    running: Option<Running>,
+    running: Option<RunningCodex>,
     copies: Copies,
     attachments: Vec<Attachment>,
-    /// On its way to Codex.
+    /// Input on its way to Codex.
     typed: Vec<u8>,
-    /// On its way to the terminal.
+    /// Output on its way to the terminal.
     shown: Vec<u8>,
     keys: Box<[u8]>,
     drawn: Box<[u8]>,
-    /// When what was drawn is to be read, if there is something.
+    /// The time at which pending output is parsed.
     read_at: Instant,
-    /// When the screen is to be looked at, if it has changed.
+    /// The time at which the screen is inspected, if it has changed.
     look_at: Option<Instant>,
-    flow: Flow,
+    streams: StreamState,
     trouble: Option<String>,
 }
 
-/// What there is no more to come from.
+/// The state of both ends.
 #[derive(Debug, Clone, Copy, Default)]
-struct Flow {
-    /// The user's terminal has gone.
+struct StreamState {
+    /// The user's terminal was closed.
     user_gone: bool,
-    /// Nobody has Codex's terminal open any more.
+    /// No process has Codex's terminal open any more.
     codex_closed: bool,
-    /// Codex is being ended, or is not there.
+    /// Codex is being ended, or does not run.
     ending: bool,
 }
 
-/// What the loop waits for.
-enum Happened {
-    Heard(Heard),
+/// An event of the loop.
+enum WrapperEvent {
+    Signal(SignalEvent),
     Typed(io::Result<usize>),
     Passed(io::Result<usize>),
     Drawn(io::Result<usize>),
     Shown(io::Result<usize>),
-    Gone(io::Result<Exit>),
-    Time,
+    Exited(io::Result<Exit>),
+    Deadline,
 }
 
-/// Runs Codex until it has ended, bringing it the pictures that it asks for. The
-/// terminal is as before then.
+/// Runs Codex until it has ended, attaching the pictures that it asks for, and restores the
+/// terminal.
 ///
 /// # Errors
 ///
-/// When Codex can't be started at all.
-pub async fn run(parts: Parts) -> io::Result<Ended> {
-    let signals = Signals::hear()?;
+/// The system's, if Codex cannot be started at all.
+pub async fn run(config: WrapperConfig) -> io::Result<WrapperResult> {
+    let signals = Signals::listen()?;
     let copies = Copies::new(scratch::place(COPIES)?)?;
-    let terminal = &parts.terminal;
+    let terminal = &config.terminal;
     let size = terminal.size()?;
-    terminal.put_back_on_panic();
+    terminal.restore_on_panic();
     terminal.make_raw()?;
-    let running = parts.codex.begin(size, terminal.manner())?;
+    let running = config.codex.begin(size, terminal.attributes())?;
     let wrapper = Wrapper {
         screen: Screen::new(size),
-        machine: Machine::default().with_most_restarts(parts.most_restarts),
-        parts,
+        machine: Machine::default().with_most_restarts(config.most_restarts),
+        config,
         signals,
         begun: Instant::now(),
         read_at: Instant::now(),
@@ -149,105 +148,105 @@ pub async fn run(parts: Parts) -> io::Result<Ended> {
         keys: vec![0; TYPED].into(),
         drawn: vec![0; DRAWN].into(),
         look_at: None,
-        flow: Flow::default(),
+        streams: StreamState::default(),
         trouble: None,
     };
     Ok(wrapper.until_left().await)
 }
 
 impl Wrapper {
-    async fn until_left(mut self) -> Ended {
+    async fn until_left(mut self) -> WrapperResult {
         loop {
-            let happened = self.next().await;
-            let mut effect = self.take(happened).await;
-            while let Some(wanted) = effect {
-                effect = match wanted {
-                    Effect::Leave(leave) => return self.leave(leave).await,
-                    wanted => self.perform(wanted).await,
+            let event = self.next().await;
+            let mut effect = self.handle(event).await;
+            while let Some(requested) = effect {
+                effect = match requested {
+                    Effect::ShutDown(shutdown) => return self.shutdown(shutdown).await,
+                    requested => self.perform(requested).await,
                 };
             }
         }
     }
 
-    /// Waits for whatever comes first; keys before all that Codex draws.
-    async fn next(&mut self) -> Happened {
+    /// Waits for the next event; keys have priority over Codex's output.
+    async fn next(&mut self) -> WrapperEvent {
         let time = self.wakes_at();
-        let Flow {
+        let StreamState {
             user_gone,
             codex_closed,
             ..
-        } = self.flow;
-        let user = self.parts.terminal.tty();
-        // While a shell has it, reading would stop us.
-        let may_read = !user_gone && self.parts.terminal.is_ours();
+        } = self.streams;
+        let user = self.config.terminal.tty();
+        // While a shell has the terminal, reading would stop this process.
+        let may_read = !user_gone && self.config.terminal.is_ours();
         let (typed, shown) = (self.typed.as_slice(), self.shown.as_slice());
         let (codex, process) = match &mut self.running {
-            Some(Running { process, tty }) => (Some(&*tty), Some(process)),
+            Some(RunningCodex { process, tty }) => (Some(&*tty), Some(process)),
             None => (None, None),
         };
         let writes = codex.filter(|_| !typed.is_empty());
         let reads = codex.filter(|_| shown.is_empty() && !codex_closed);
         tokio::select! {
             biased;
-            heard = self.signals.next() => Happened::Heard(heard),
+            signal_event = self.signals.next() => WrapperEvent::Signal(signal_event),
             read = user.read(&mut self.keys), if typed.is_empty() && may_read => {
-                Happened::Typed(read)
+                WrapperEvent::Typed(read)
             }
             Some(passed) = given(writes.map(|codex| codex.write(typed))) => {
-                Happened::Passed(passed)
+                WrapperEvent::Passed(passed)
             }
-            written = user.write(shown), if !shown.is_empty() => Happened::Shown(written),
+            written = user.write(shown), if !shown.is_empty() => WrapperEvent::Shown(written),
             Some(read) = given(reads.map(|codex| codex.read(&mut self.drawn))) => {
-                Happened::Drawn(read)
+                WrapperEvent::Drawn(read)
             }
-            Some(exit) = given(process.map(|process| process.wait())) => Happened::Gone(exit),
-            Some(()) = given(time.map(sleep_until)) => Happened::Time,
+            Some(exit) = given(process.map(|process| process.wait())) => WrapperEvent::Exited(exit),
+            Some(()) = given(time.map(sleep_until)) => WrapperEvent::Deadline,
         }
     }
 
-    async fn take(&mut self, happened: Happened) -> Option<Effect> {
-        match happened {
-            Happened::Heard(heard) => self.heard(heard).await,
-            Happened::Typed(Ok(read)) if read > 0 => self.typed(read),
-            Happened::Typed(_) | Happened::Shown(Err(_)) => self.user_gone(),
-            Happened::Passed(passed) => {
-                // What nobody reads any more is of no interest.
+    async fn handle(&mut self, event: WrapperEvent) -> Option<Effect> {
+        match event {
+            WrapperEvent::Signal(signal_event) => self.on_signal(signal_event).await,
+            WrapperEvent::Typed(Ok(read)) if read > 0 => self.typed(read),
+            WrapperEvent::Typed(_) | WrapperEvent::Shown(Err(_)) => self.user_gone(),
+            WrapperEvent::Passed(passed) => {
+                // After an error nothing reads the rest.
                 let passed = passed.unwrap_or(self.typed.len());
                 self.typed.drain(..passed);
                 None
             }
-            Happened::Shown(Ok(written)) => {
+            WrapperEvent::Shown(Ok(written)) => {
                 self.shown.drain(..written);
                 None
             }
-            Happened::Drawn(Ok(read)) if read > 0 => {
+            WrapperEvent::Drawn(Ok(read)) if read > 0 => {
                 self.drawn(read);
                 self.pass_on();
                 None
             }
-            Happened::Drawn(_) => {
-                self.flow.codex_closed = true;
+            WrapperEvent::Drawn(_) => {
+                self.streams.codex_closed = true;
                 None
             }
-            Happened::Gone(exit) => self.gone(exit.unwrap_or(Exit::Unknown)).await,
-            Happened::Time => self.time(),
+            WrapperEvent::Exited(exit) => self.on_exit(exit.unwrap_or(Exit::Unknown)).await,
+            WrapperEvent::Deadline => self.on_deadline(),
         }
     }
 
-    async fn heard(&mut self, heard: Heard) -> Option<Effect> {
-        match heard {
-            Heard::End(signal) => self.apply(Input::Told(signal)),
-            Heard::Resized => {
+    async fn on_signal(&mut self, signal_event: SignalEvent) -> Option<Effect> {
+        match signal_event {
+            SignalEvent::End(signal) => self.apply(Input::Signalled(signal)),
+            SignalEvent::Resized => {
                 self.resize();
                 None
             }
-            // What ends has no use for the terminal, and may not have it.
-            Heard::Continued if self.flow.ending => None,
-            Heard::Continued => self.take_the_terminal(),
-            Heard::Child => match self.running.as_ref() {
-                Some(running) if running.process.has_stopped() => match self.flow.ending {
+            // An ending Codex does not need the terminal.
+            SignalEvent::Continued if self.streams.ending => None,
+            SignalEvent::Continued => self.take_the_terminal(),
+            SignalEvent::Child => match self.running.as_ref() {
+                Some(running) if running.process.has_stopped() => match self.streams.ending {
                     true => {
-                        running.process.go_on();
+                        running.process.resume();
                         None
                     }
                     false => self.stop().await,
@@ -257,8 +256,8 @@ impl Wrapper {
         }
     }
 
-    /// What Codex has drawn last, and the requests that it has made.
-    async fn gone(&mut self, exit: Exit) -> Option<Effect> {
+    /// Handles the last output and requests of Codex, and its exit.
+    async fn on_exit(&mut self, exit: Exit) -> Option<Effect> {
         let until = Instant::now() + FLUSH;
         self.drain(until).await;
         self.running = None;
@@ -266,46 +265,46 @@ impl Wrapper {
         let undo = self.screen.undo();
         self.say(&undo);
         self.flush(until).await;
-        self.parts.terminal.undo_with(Vec::new());
-        self.apply(Input::Exited(exit_of(exit)))
+        self.config.terminal.set_undo(Vec::new());
+        self.apply(Input::CodexExited(machine_exit(exit)))
     }
 
     fn wakes_at(&self) -> Option<Instant> {
         let deadline = self.machine.deadline().map(|after| self.begun + after);
         match self.screen.is_up_to_date() {
             true => [deadline, self.look_at].into_iter().flatten().min(),
-            // What has not been read can't be looked at; the end needs no look.
+            // Pending output must be parsed before an inspection; an ending Codex needs none.
             false => {
-                let deadline = deadline.filter(|_| self.flow.ending);
+                let deadline = deadline.filter(|_| self.streams.ending);
                 [deadline, Some(self.read_at)].into_iter().flatten().min()
             }
         }
     }
 
-    fn time(&mut self) -> Option<Effect> {
+    fn on_deadline(&mut self) -> Option<Effect> {
         if !self.screen.is_up_to_date() {
-            self.screen.read_on();
-            if !self.flow.ending {
+            self.screen.process_next();
+            if !self.streams.ending {
                 return None;
             }
         } else if self.look_at.take().is_some() {
             self.look();
         }
-        self.apply(Input::Time)
+        self.apply(Input::DeadlineReached)
     }
 
     fn look(&mut self) {
         let undo = self.screen.undo();
-        self.parts.terminal.undo_with(undo);
+        self.config.terminal.set_undo(undo);
         if self.read_requests() {
-            let sight = self.screen.sight();
-            self.apply(Input::Saw(sight));
+            let screen_state = self.screen.screen_state();
+            self.apply(Input::ScreenObserved(screen_state));
         }
     }
 
-    /// Tells the machine of the open requests, and says whether there are any.
+    /// Applies the open requests to the machine, and returns whether there are any.
     fn read_requests(&mut self) -> bool {
-        let Some(requests) = &mut self.parts.requests else {
+        let Some(requests) = &mut self.config.requests else {
             return false;
         };
         let queue = match requests.read() {
@@ -316,7 +315,7 @@ impl Wrapper {
             }
         };
         let open = queue.open(self.machine.answered());
-        let open: Vec<(Number, Request)> = open
+        let open: Vec<(RequestNumber, Request)> = open
             .map(|(number, request)| (number, request.clone()))
             .collect();
         let Some((_, newest)) = open.last() else {
@@ -328,12 +327,12 @@ impl Wrapper {
             .as_ref()
             .and_then(|running| running.process.pid());
         let thread = told.or_else(|| conversation::of(guard?));
-        // Of a Codex that ends, what was known stays.
-        if thread.is_some() || !self.flow.ending {
-            self.apply(Input::Named(thread));
+        // The known conversation of an ending Codex stays.
+        if thread.is_some() || !self.streams.ending {
+            self.apply(Input::ThreadIdentified(thread));
         }
         for (number, request) in open {
-            self.apply(Input::Asked(number, request.path));
+            self.apply(Input::Requested(number, request.path));
         }
         true
     }
@@ -343,7 +342,7 @@ impl Wrapper {
     }
 }
 
-/// What a future gives, if there is one.
+/// The output of a future, if there is one.
 async fn given<F: Future>(future: Option<F>) -> Option<F::Output> {
     match future {
         Some(future) => Some(future.await),

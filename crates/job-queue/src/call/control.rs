@@ -1,11 +1,11 @@
-//! What a turn is told while it runs, and how it takes that.
+//! Directives to a running turn: answers to Codex's questions, and steering.
 
 use std::future::pending;
 use std::time::{Duration, Instant};
 
-use codex_engine::command::{Open, SessionId};
+use codex_engine::command::{OpenQuestion, SessionId};
 use codex_engine::logic::action::{self, ActionId, Decision};
-use codex_engine::logic::work::Ending;
+use codex_engine::logic::work::WorkEnding;
 use codex_engine::{ApprovalOutOfBounds, EngineError};
 use settings::bounds::Bound;
 use tokio::sync::{mpsc, oneshot};
@@ -15,16 +15,16 @@ use tokio_util::sync::CancellationToken;
 use super::Call;
 use crate::directive::{Answer, Directive};
 
-/// How long Codex may take to take words for its turn. It takes some milliseconds.
-const STEER_PATIENCE: Duration = Duration::from_secs(5);
+/// How long Codex may take to accept steering. It takes some milliseconds.
+const STEER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// By what a turn is ended early, and told what to do.
+/// Controls a running turn: cancels it, and gives it directives.
 #[derive(Debug)]
 pub struct Control<'a> {
-    /// Ends it.
+    /// Cancels the turn.
     pub cancel: CancellationToken,
-    /// What it is to do while it runs. Those that are left when it has ended are dropped.
-    pub directives: Option<&'a mut mpsc::UnboundedReceiver<Given>>,
+    /// The directives for the turn. Those that are left when the turn has ended are dropped.
+    pub directives: Option<&'a mut mpsc::UnboundedReceiver<PendingDirective>>,
 }
 
 impl From<CancellationToken> for Control<'_> {
@@ -36,23 +36,23 @@ impl From<CancellationToken> for Control<'_> {
     }
 }
 
-/// A directive for a turn.
+/// A directive for a turn that waits to be followed.
 #[derive(Debug)]
-pub struct Given {
-    /// What it is.
+pub struct PendingDirective {
+    /// The directive.
     pub directive: Directive,
-    /// What keeps commands in the sandbox whatever is answered.
+    /// The bound, if there is one, that refuses answers by which a command leaves the sandbox.
     pub bound: Option<Bound>,
-    /// Told whether it was followed, or else why not.
-    pub told: oneshot::Sender<Result<(), String>>,
+    /// Receives the result: `Ok` if the directive was followed, else the reason.
+    pub reply: oneshot::Sender<Result<(), String>>,
 }
 
-/// Those that are still to come.
-pub(super) type Directives<'a> = Option<&'a mut mpsc::UnboundedReceiver<Given>>;
+/// The channel of directives, if the turn takes any.
+pub(super) type Directives<'a> = Option<&'a mut mpsc::UnboundedReceiver<PendingDirective>>;
 
-/// Why a directive is not followed.
+/// An error of following a directive.
 #[derive(Debug, thiserror::Error)]
-enum NotFollowed {
+enum DirectiveError {
     #[error(transparent)]
     Engine(#[from] EngineError),
     #[error(transparent)]
@@ -63,12 +63,12 @@ enum NotFollowed {
     NotOpen(String),
     #[error("this decision is not among those that the question offers")]
     NotOffered,
-    #[error("Codex has not said within {} s whether it takes the words", STEER_PATIENCE.as_secs())]
+    #[error("Codex has not answered within {} s whether it takes the words", STEER_TIMEOUT.as_secs())]
     Silent,
 }
 
-/// Waits for the next one.
-pub(super) async fn next(directives: &mut Directives<'_>) -> Given {
+/// Waits for the next directive.
+pub(super) async fn next(directives: &mut Directives<'_>) -> PendingDirective {
     let next = match directives {
         Some(coming) => coming.recv().await,
         None => None,
@@ -80,9 +80,8 @@ pub(super) async fn next(directives: &mut Directives<'_>) -> Given {
 }
 
 impl Call<'_> {
-    /// Takes in the questions that are open now. The turn's time stands still while there
-    /// is one.
-    pub(super) fn asked(&mut self, open: &[Open]) {
+    /// Updates the open questions. The turn's time limit is paused while a question is open.
+    pub(super) fn update_questions(&mut self, open: &[OpenQuestion]) {
         match (open.is_empty(), self.waiting_since) {
             (false, None) => self.waiting_since = Some(Instant::now()),
             (true, Some(since)) => {
@@ -93,30 +92,30 @@ impl Call<'_> {
             }
             _ => {}
         }
-        self.hearing.questions(open);
+        self.sink.questions(open);
     }
 
-    /// Does what was directed, and says what came of it.
-    pub(super) async fn follow(&mut self, session: &SessionId, given: Given) {
-        let Given {
+    /// Follows a directive, and replies with the result.
+    pub(super) async fn follow(&mut self, session: &SessionId, given: PendingDirective) {
+        let PendingDirective {
             directive,
             bound,
-            told,
+            reply,
         } = given;
         let followed = match &directive {
             Directive::Answer(answer) => self.answer(session, answer, bound),
             Directive::Steer(words) => self.steer(session, words).await,
         };
         if followed.is_ok() {
-            self.hearing.followed(&directive);
+            self.sink.followed(&directive);
             if let Directive::Answer(answer) = &directive
                 && answer.decision == Decision::Cancel
             {
-                self.declined = Some(Ending::Declined(answer.reason.clone()));
+                self.declined = Some(WorkEnding::Declined(answer.reason.clone()));
             }
         }
-        // Whoever has asked may have gone.
-        let _ = told.send(followed.map_err(|error| error.to_string()));
+        // The sender may have stopped waiting.
+        let _ = reply.send(followed.map_err(|error| error.to_string()));
     }
 
     fn answer(
@@ -124,15 +123,15 @@ impl Call<'_> {
         session: &SessionId,
         answer: &Answer,
         bound: Option<Bound>,
-    ) -> Result<(), NotFollowed> {
+    ) -> Result<(), DirectiveError> {
         let id = ActionId(answer.question.clone());
         let view = self.engine.inspect(session)?;
         let open = view.actions.iter().find(|open| open.id == id);
-        let open = open.ok_or_else(|| NotFollowed::NotOpen(answer.question.clone()))?;
+        let open = open.ok_or_else(|| DirectiveError::NotOpen(answer.question.clone()))?;
         let decision = &answer.decision;
         let is_form = matches!(decision, Decision::Submit(_));
         if !is_form && !action::offered(&open.ask).contains(decision) {
-            return Err(NotFollowed::NotOffered);
+            return Err(DirectiveError::NotOffered);
         }
         if let Some(bound) = bound
             && action::leaves_the_sandbox(&open.ask, decision)
@@ -143,8 +142,8 @@ impl Call<'_> {
         Ok(self.engine.respond(session, &id, decision, reason)?)
     }
 
-    async fn steer(&self, session: &SessionId, words: &str) -> Result<(), NotFollowed> {
-        let steered = timeout(STEER_PATIENCE, self.engine.steer(session, words)).await;
-        Ok(steered.map_err(|_| NotFollowed::Silent)??)
+    async fn steer(&self, session: &SessionId, words: &str) -> Result<(), DirectiveError> {
+        let steered = timeout(STEER_TIMEOUT, self.engine.steer(session, words)).await;
+        Ok(steered.map_err(|_| DirectiveError::Silent)??)
     }
 }

@@ -1,31 +1,30 @@
-//! The events of a thread, on their way from Codex's reader to the job.
+//! The queue of a thread's events between Codex's reader and the job.
 //!
-//! The reader serves all threads and does not wait for a job. It takes each event into the
-//! job's [`Digest`] itself, so that a job that falls behind loses lines of its log and never
-//! its answer.
+//! The reader serves all threads and does not wait for a job. It adds each event to the job's
+//! [`Digest`] itself, so that a slow job loses lines of its log but never its answer.
 
 use std::mem;
 use std::sync::{Arc, Mutex};
 
-use codex_engine::command::Opened;
+use codex_engine::command::OpenThread;
 use codex_engine::logic::work::{Digest, Recorder};
 use codex_engine::{Engine, EngineError};
-use codex_protocol::codex::{Heard, Item, Notification};
+use codex_protocol::codex::{Item, Notification, ThreadNotification};
 use tokio::sync::mpsc;
 
-use super::hearing::{Hearing, Line, lock};
+use super::event_sink::{EventLine, EventSink, lock};
 
-/// The most bytes of events that wait for the job.
+/// The limit of the queue, in bytes.
 const WAITING_LIMIT: usize = 16 * 1024 * 1024;
 
-/// The events of one thread.
-pub(super) struct Events {
-    coming: mpsc::UnboundedReceiver<Line>,
-    next: Option<Line>,
+/// The queue of one thread's events.
+pub(super) struct EventQueue {
+    coming: mpsc::UnboundedReceiver<EventLine>,
+    next: Option<EventLine>,
     shared: Arc<Mutex<Shared>>,
 }
 
-/// What the reader and the job both use.
+/// The state that the reader and the job share.
 struct Shared {
     recorder: Recorder,
     digest: Arc<Mutex<Digest>>,
@@ -34,23 +33,23 @@ struct Shared {
     has_subagents: bool,
 }
 
-impl Events {
-    /// Those of a session from now on.
+impl EventQueue {
+    /// Queues the events of a session from now on.
     ///
     /// # Errors
     ///
     /// Those of [`Engine::hear`].
     pub(super) fn of(
         engine: &Engine,
-        opened: &Opened,
+        opened: &OpenThread,
         digest: Arc<Mutex<Digest>>,
     ) -> Result<Self, EngineError> {
         let (sender, coming) = mpsc::unbounded_channel();
         let shared = Arc::new(Mutex::new(Shared::new(digest)));
         let reader = Arc::clone(&shared);
-        engine.hear(&opened.session, move |heard| {
+        engine.set_on_notification(&opened.session, move |heard| {
             if let Some(line) = lock(&reader).take(heard) {
-                // A job that is over wants no more of them.
+                // The job may have ended.
                 let _ = sender.send(line);
             }
         })?;
@@ -61,36 +60,36 @@ impl Events {
         })
     }
 
-    /// Whether Codex has begun threads of sub-agents.
+    /// Whether Codex has started threads of sub-agents.
     pub(super) fn has_subagents(&self) -> bool {
         lock(&self.shared).has_subagents
     }
 
-    /// The recorder, which knows the steps of the turn.
+    /// Takes the recorder, which knows the steps of the turn.
     pub(super) fn recorder(&self) -> Recorder {
         mem::take(&mut lock(&self.shared).recorder)
     }
 
-    /// Waits for the next one.
-    pub(super) async fn come(&mut self) {
+    /// Waits until an event is queued.
+    pub(super) async fn ready(&mut self) {
         if self.next.is_none() {
             self.next = self.coming.recv().await;
         }
         if self.next.is_none() {
-            // The session is gone, and its end is told elsewhere.
+            // The session has closed; the end of the turn is reported elsewhere.
             std::future::pending::<()>().await;
         }
     }
 
-    /// Tells all that have come.
-    pub(super) fn tell(&mut self, hearing: &mut Hearing<'_>) {
+    /// Passes all queued events on.
+    pub(super) fn emit(&mut self, sink: &mut EventSink<'_>) {
         while let Some(line) = self.next.take().or_else(|| self.coming.try_recv().ok()) {
             lock(&self.shared).waiting_bytes -= line.json.len();
-            hearing.tell(&line);
+            sink.emit(&line);
         }
         match mem::take(&mut lock(&self.shared).lost) {
             0 => {}
-            lost => hearing.lost(lost),
+            lost => sink.lost(lost),
         }
     }
 }
@@ -106,12 +105,14 @@ impl Shared {
         }
     }
 
-    /// Takes in what Codex says; an event that the job is to get, if it has room for it.
-    fn take(&mut self, heard: &Heard<'_>) -> Option<Line> {
-        if let Notification::ItemCompleted(Item::CollabAgentToolCall { children }) = &heard.news {
+    /// Records a notification of Codex. Returns its event for the job, if the queue has room.
+    fn take(&mut self, heard: &ThreadNotification<'_>) -> Option<EventLine> {
+        if let Notification::ItemCompleted(Item::CollabAgentToolCall { children }) =
+            &heard.notification
+        {
             self.has_subagents |= !children.is_empty();
         }
-        let line = Line::of(&self.recorder.take(heard)?);
+        let line = EventLine::of(&self.recorder.take(heard)?);
         lock(&self.digest).take(&line.event);
         if self.waiting_bytes + line.json.len() > WAITING_LIMIT {
             self.lost += 1;
@@ -130,14 +131,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn job_that_falls_behind_loses_lines_and_not_the_answer() {
+    fn slow_job_loses_events_but_not_the_answer() {
         let digest = Arc::default();
         let mut shared = Shared::new(Arc::clone(&digest));
         let mut says = |text: &str| {
             let item = json!({ "type": "agentMessage", "id": "1", "text": text });
             let params = json!({ "threadId": "t", "turnId": "u", "item": item });
             let params = to_raw_value(&params).unwrap();
-            let heard = Heard::read("item/completed", &params).unwrap().unwrap();
+            let heard = ThreadNotification::read("item/completed", &params)
+                .unwrap()
+                .unwrap();
             shared.take(&heard).is_some()
         };
         let long = "x".repeat(1024 * 1024);

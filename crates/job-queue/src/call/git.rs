@@ -1,5 +1,5 @@
-//! What git sees of a run. How it is asked, and why that is safe, is told in
-//! [`git_probe`].
+//! Compares the working tree before and after a turn. [`git_probe`] explains how git is asked
+//! safely.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,20 +11,20 @@ use git_probe::logic::git_state::{ChangeKind, GitState};
 use git_probe::repository::Repository;
 use git_probe::{Bounds, Git, GitError};
 use safe_files::off_runtime;
-use supervise::converse::Extent;
+use supervise::short_lived::Extent;
 use tokio_util::sync::CancellationToken;
 
-/// How much of what git says is read, in bytes for each question.
+/// The limit of git's output, in bytes for each question.
 const OUTPUT_LIMIT: u64 = 4 * 1024 * 1024;
 
-/// What git saw.
+/// The state of the working tree at one moment.
 #[derive(Debug)]
-pub(super) enum Seen {
-    /// There is no repository, or nobody looked.
-    Nothing,
-    /// Git doesn't tell, for this reason.
+pub(super) enum TreeState {
+    /// There is no repository, or it was not inspected.
+    NotInspected,
+    /// Git has failed.
     Unknown(GitError),
-    /// This.
+    /// The inspected working tree.
     Tree(Tree),
 }
 
@@ -32,91 +32,91 @@ pub(super) enum Seen {
 #[derive(Debug)]
 pub(super) struct Tree {
     repository: git_probe::Repository,
-    /// Its top directory.
+    /// The top directory.
     root: String,
     state: GitState,
-    /// Whether that is all that there is.
+    /// Whether git's output was complete or cut.
     extent: Extent,
 }
 
-/// Looks at the repository around `cwd`. Each question may take `patience`, and is
+/// Inspects the repository around `cwd`. Each question may take `timeout`, and is
 /// given up when `halt` is cancelled.
-pub(super) async fn look(
+pub(super) async fn inspect(
     cwd: &Path,
     env: &[(OsString, OsString)],
-    patience: Duration,
+    timeout: Duration,
     halt: &CancellationToken,
-) -> Seen {
+) -> TreeState {
     let here = cwd.to_owned();
     match off_runtime::run(move || Repository::around(&here, &[])).await {
         Ok(Some(_)) => {}
-        Ok(None) => return Seen::Nothing,
+        Ok(None) => return TreeState::NotInspected,
         Err(error) => {
             tracing::warn!("cannot look at {}: {error}", cwd.display());
-            return Seen::Nothing;
+            return TreeState::NotInspected;
         }
     }
-    match Git::begin(cwd, env, bounds(patience, halt)).await {
+    match Git::begin(cwd, env, bounds(timeout, halt)).await {
         Ok(git) => match tree(&git).await {
-            Ok(tree) => Seen::Tree(tree),
-            Err(error) => Seen::Unknown(error),
+            Ok(tree) => TreeState::Tree(tree),
+            Err(error) => TreeState::Unknown(error),
         },
-        Err(error) if error.is_no_repository() => Seen::Nothing,
-        Err(error) => Seen::Unknown(error),
+        Err(error) if error.is_no_repository() => TreeState::NotInspected,
+        Err(error) => TreeState::Unknown(error),
     }
 }
 
-/// What git saw before a turn, and after it.
+/// The working tree before a turn, and its changes after it.
 #[derive(Debug)]
-pub(super) struct Looks {
-    before: Seen,
-    /// `None` if there was nothing to compare with.
-    after: Option<Result<Since, GitError>>,
+pub(super) struct TreeComparison {
+    before: TreeState,
+    /// `None` if there was no state to compare with.
+    after: Option<Result<TreeChange, GitError>>,
 }
 
 /// A working tree after a turn, and the files that have changed.
 #[derive(Debug)]
-struct Since {
+struct TreeChange {
     after: Tree,
     changed: BTreeMap<String, ChangeKind>,
 }
 
-impl Looks {
-    /// Nobody has looked.
+impl TreeComparison {
+    /// A comparison without any inspection.
     pub(super) fn none() -> Self {
         Self {
-            before: Seen::Nothing,
+            before: TreeState::NotInspected,
             after: None,
         }
     }
 
-    /// Looks again. Each question may take `patience`.
+    /// Inspects the tree again. Each question may take `timeout`.
     pub(super) async fn complete(
-        before: Seen,
+        before: TreeState,
         cwd: &Path,
         env: &[(OsString, OsString)],
-        patience: Duration,
+        timeout: Duration,
     ) -> Self {
         let after = match &before {
-            Seen::Tree(tree) => Some(since(tree, cwd, env, patience).await),
-            Seen::Nothing | Seen::Unknown(_) => None,
+            TreeState::Tree(tree) => Some(changes_since(tree, cwd, env, timeout).await),
+            TreeState::NotInspected | TreeState::Unknown(_) => None,
         };
         Self { before, after }
     }
 
-    /// What has changed, by git and by what Codex reported.
+    /// The changed files, as git and Codex report them.
     pub(super) fn changes(self, digest: &Digest) -> Changes {
         let mut changes = Changes::default();
         let mut seen = BTreeMap::new();
         let mut root = None;
         match self.before {
-            Seen::Nothing => {}
-            Seen::Unknown(error) => changes.incomplete = Some(error.to_string()),
-            Seen::Tree(before) => {
+            TreeState::NotInspected => {}
+            TreeState::Unknown(error) => changes.incomplete = Some(error.to_string()),
+            TreeState::Tree(before) => {
                 changes.head_before = before.state.head;
                 root = Some(before.root);
                 match self.after {
-                    Some(Ok(Since { after, changed })) => {
+                    Some(Ok(TreeChange { after, changed })) => {
                         changes.head_after = after.state.head;
                         seen = changed;
                         if [before.extent, after.extent].contains(&Extent::Cut) {
@@ -129,29 +129,29 @@ impl Looks {
                 }
             }
         }
-        changes.tell(&seen, &digest.files, root.as_deref());
+        changes.merge(&seen, &digest.files, root.as_deref());
         changes
     }
 }
 
-async fn since(
+async fn changes_since(
     before: &Tree,
     cwd: &Path,
     env: &[(OsString, OsString)],
-    patience: Duration,
-) -> Result<Since, GitError> {
+    timeout: Duration,
+) -> Result<TreeChange, GitError> {
     let never = CancellationToken::new();
-    let git = Git::again(&before.repository, cwd, env, bounds(patience, &never)).await?;
+    let git = Git::reopen(&before.repository, cwd, env, bounds(timeout, &never)).await?;
     let after = tree(&git).await?;
     let heads = (before.state.head.as_deref(), after.state.head.as_deref());
     let committed = git.committed(heads.0, heads.1).await?;
     let changed = before.state.changed_until(&after.state, &committed);
-    Ok(Since { after, changed })
+    Ok(TreeChange { after, changed })
 }
 
-fn bounds(patience: Duration, halt: &CancellationToken) -> Bounds {
+fn bounds(timeout: Duration, halt: &CancellationToken) -> Bounds {
     Bounds {
-        patience,
+        timeout,
         limit: OUTPUT_LIMIT,
         halt: halt.clone(),
     }

@@ -1,4 +1,4 @@
-//! A turn of Codex's for a job of `call_codex`.
+//! Runs a turn of Codex for a job of `call_codex`.
 //!
 //! ```text
 //!  Request ──► prepare ──► thread/start, thread/resume ──► prompt ──► hearing ──► News, Digest
@@ -6,17 +6,17 @@
 //!  Outcome ◄── judge ◄── git, after ◄── nothing is left ◄── end, time-out, cancel, death
 //! ```
 //!
-//! Where somebody decides what Codex asks, its questions are told as they open and close, and
-//! answered by directives; the time that one is open is not the turn's.
+//! Where a person answers Codex's questions, the questions are reported as they open and close,
+//! and answered by directives. The turn's time limit is paused while a question is open.
 //!
 //! The app-server is shared with other jobs. Codex gets the prompt when the state of the
-//! repository is known: until then it does nothing. However the turn ends, its session ends
-//! with it, and so does all that its commands have started, also in sessions of their own.
+//! repository is known, so that no change is missed. However the turn ends, its session is
+//! closed, and all processes of its commands are ended, also those in sessions of their own.
 
 mod control;
+mod event_sink;
 mod events;
 mod git;
-mod hearing;
 mod refused;
 mod thread;
 
@@ -27,13 +27,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use agent_team::Member;
 use codex_config::profile::ProfileName;
-use codex_engine::command::{Open, Opened, Prompt, TurnRef};
-use codex_engine::logic::session::Ending as TurnEnding;
+use codex_engine::command::{OpenQuestion, OpenThread, Prompt, TurnRef};
+use codex_engine::logic::session::TurnEnding;
 use codex_engine::logic::work::event::WorkEvent;
-use codex_engine::logic::work::{Changes, Digest, Ending, Failure, FailureClass, judge};
+use codex_engine::logic::work::{Changes, Digest, Failure, FailureClass, WorkEnding, judge};
 use codex_engine::picture::Picture;
 use codex_engine::tool_limit::ToolLimit;
-use codex_engine::{Closed, CommandMark, Engine, EngineError, LimitReached};
+use codex_engine::{CommandMark, Engine, EngineError, LimitReached, UnloadState};
 use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
 use safe_files::off_runtime;
 use serde_json::{Map, Value};
@@ -42,31 +42,31 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::control::Directives;
-use self::events::Events;
-use self::git::Looks;
-use self::hearing::Hearing;
-use self::thread::{Prepared, Progress};
+use self::event_sink::EventSink;
+use self::events::EventQueue;
+use self::git::TreeComparison;
+use self::thread::{Prepared, TurnProgress};
 use crate::call_settings::CallSettings;
 use crate::directive::Directive;
 
-pub use self::control::{Control, Given};
-pub use self::hearing::{STREAM_LIMIT, Stream};
+pub use self::control::{Control, PendingDirective};
+pub use self::event_sink::{STREAM_LIMIT, Stream};
 pub(crate) use self::thread::{PROVIDER, provider};
 
-/// How long each question to git may take, and once the job was cancelled.
-const GIT_PATIENCE: Duration = Duration::from_secs(10);
-const GIT_PATIENCE_WHEN_CANCELLED: Duration = Duration::from_secs(1);
+/// How long each question to git may take: normally, and after the job was cancelled.
+const GIT_TIMEOUT: Duration = Duration::from_secs(10);
+const GIT_TIMEOUT_WHEN_CANCELLED: Duration = Duration::from_secs(1);
 
-/// How long Codex has to end a turn that was interrupted: less than a worker has whose
-/// lease ends. It takes some 20 ms.
-const END_PATIENCE: Duration = Duration::from_millis(1500);
+/// How long Codex may take to end an interrupted turn: less than the time that a worker has
+/// before its lease ends. It takes some 20 ms.
+const END_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// The turn of a session that has no other.
+/// The number of the turn: the session of a call has no other.
 const ONLY_TURN: u64 = 1;
 
-/// What Codex is to do, and how. What is `None` is left to Codex's configuration.
+/// A request for one turn. Codex's configuration decides where a field is `None`.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct CallRequest {
     /// The home of the engine's Codex, CODEX_HOME.
     pub codex_home: PathBuf,
     /// Variables for git on top of our own environment.
@@ -75,102 +75,99 @@ pub struct Request {
     pub prompt: String,
     /// The working directory, absolute.
     pub cwd: PathBuf,
-    /// The conversation to go on with; a new one otherwise.
+    /// The thread to resume; a new one otherwise.
     pub resume: Option<ThreadId>,
     /// The model.
     pub model: Option<String>,
-    /// How far commands may reach;
-    /// [`DEFAULT_SANDBOX`](settings::DEFAULT_SANDBOX) if Codex's configuration does not
-    /// say so either.
+    /// The sandbox of commands; [`DEFAULT_SANDBOX`](settings::DEFAULT_SANDBOX) if Codex's
+    /// configuration sets none either.
     pub sandbox: Option<SandboxMode>,
-    /// How hard the model thinks.
+    /// The reasoning effort of the model.
     pub effort: Option<Effort>,
     /// The profile.
     pub profile: Option<ProfileName>,
     /// Overrides of Codex's configuration. Null leaves a key alone.
     pub settings: CallSettings,
-    /// Pictures to look at.
+    /// Pictures in the prompt.
     pub images: Vec<Picture>,
     /// The form of the final message, as a JSON Schema.
     pub output_schema: Option<Map<String, Value>>,
-    /// How long it may take.
+    /// The time limit of the turn.
     pub timeout: Duration,
-    /// How long a call of an MCP server's tool may take; as configured if unset.
+    /// The time limit of a call of an MCP server's tool; as configured if unset.
     pub tool_limit: Option<ToolLimit>,
     /// Whether the events are kept for the outcome.
     pub stream: KeepStream,
-    /// For whom Codex works; a new conversation is told.
+    /// The member for whom Codex works; a new thread is told.
     pub member: Option<Member>,
     /// Until when an earlier turn of the job was refused for a usage limit, if that is known.
     pub refused_until: Option<SystemTime>,
 }
 
-/// Whether the events of a job are kept for its outcome.
+/// Whether a job's events are kept in its outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum KeepStream {
-    /// Only what matters of them.
+    /// Only the digest is kept.
     #[default]
     No,
-    /// As they are, up to [`STREAM_LIMIT`].
+    /// The events are kept, up to [`STREAM_LIMIT`].
     Yes,
 }
 
-/// What happens while Codex is at work.
+/// An update about a running call.
 #[derive(Debug)]
-pub enum News<'a> {
-    /// Codex's name for the conversation. Told once, before the event that has it.
+pub enum CallUpdate<'a> {
+    /// The ID of the thread. Reported once, before the event that has it.
     Session(&'a ThreadId),
-    /// An event, and the same as JSON.
+    /// An event, parsed and as JSON.
     Event(&'a WorkEvent, &'a str),
-    /// So many events were lost, as they came too fast.
+    /// The number of events that were lost, as the job was too slow.
     Lost(u64),
-    /// These questions are open now, and no others.
-    Questions(&'a [Open]),
-    /// This was done as it was directed.
+    /// The questions that are open now.
+    Questions(&'a [OpenQuestion]),
+    /// A directive that was followed.
     Followed(&'a Directive),
 }
 
-/// What came of a request. Nothing of it runs any more.
+/// The outcome of a call. None of its processes runs any more.
 #[derive(Debug, Clone)]
-pub struct Outcome {
-    /// Why it failed; `None` if Codex did what it was to do.
+pub struct CallOutcome {
+    /// The failure; `None` if the turn was completed.
     pub failure: Option<Failure>,
-    /// What matters of what Codex did, also when it failed.
+    /// The digest of Codex's events, also when the call failed.
     pub digest: Digest,
-    /// The sandbox that was in force: a mode, or the name of permissions. `None` if there
-    /// was no thread.
+    /// The effective sandbox: a mode, or the name of permissions. `None` if there was no thread.
     pub sandbox: Option<String>,
-    /// How Codex ended, if it did during the turn.
+    /// The exit of Codex's process, if it ended during the turn.
     pub exit: Option<Exit>,
-    /// The usage limit of the account, if it failed for that.
+    /// The usage limit of the account, if the call failed because of it.
     pub limit: Option<LimitReached>,
-    /// Whether Codex went away during the turn.
+    /// Whether Codex's process ended during the turn.
     pub lost_codex: bool,
-    /// Whether Codex may have threads of it until Codex ends: those of sub-agents, or its own,
-    /// if it was not unloaded. A job that takes up a loaded thread gets its sandbox, and not
-    /// the one that it asks for.
+    /// Whether Codex may keep threads of the call loaded: those of sub-agents, or the call's
+    /// own, if it was not unloaded. A job that resumes a loaded thread gets the thread's sandbox
+    /// instead of the requested one.
     pub leaves_threads: bool,
-    /// The files that were changed meanwhile.
+    /// The files that changed during the turn.
     pub changes: Changes,
-    /// What Codex's own patches have changed, as a unified diff; bounded.
+    /// The changes by Codex's own patches, as a unified diff; bounded.
     pub diff: String,
     /// The events, if they were to be kept.
     pub stream: Stream,
-    /// How long it took.
+    /// The duration of the call.
     pub took: Duration,
 }
 
-/// Has Codex do what is wanted. When that is cancelled, or time is up, the turn is
-/// interrupted, and all that it has started is ended: in the time that this takes, up to
-/// a second and a bit.
+/// Runs one turn. When it is cancelled, or its time is up, the turn is interrupted and all
+/// processes that it has started are ended, which takes a little more than a second at most.
 ///
-/// There are no errors beside [`Outcome::failure`].
+/// There are no errors beside [`CallOutcome::failure`].
 pub async fn run(
     engine: &Engine,
-    request: &Request,
-    mut on_news: impl FnMut(News<'_>),
+    request: &CallRequest,
+    mut on_update: impl FnMut(CallUpdate<'_>),
     control: impl Into<Control<'_>>,
-) -> Outcome {
+) -> CallOutcome {
     let Control { cancel, directives } = control.into();
     let (begun, since) = (Instant::now(), SystemTime::now());
     let mut call = Call {
@@ -179,7 +176,7 @@ pub async fn run(
         mark: CommandMark::random(),
         limit: begun.checked_add(request.timeout),
         cancel: &cancel,
-        hearing: Hearing::new(request.stream, &mut on_news),
+        sink: EventSink::new(request.stream, &mut on_update),
         sandbox: None,
         provider: None,
         leaves_threads: false,
@@ -187,23 +184,23 @@ pub async fn run(
         declined: None,
         diff: String::new(),
     };
-    let (looks, ending) = Box::pin(call.attempted(since, directives)).await;
+    let (comparison, ending) = Box::pin(call.execute(since, directives)).await;
     let exit = match &ending {
-        Ending::Died(how) | Ending::Killed(how) => exit_of(engine, how),
+        WorkEnding::Died(how) | WorkEnding::Killed(how) => exit_of(engine, how),
         _ => None,
     };
-    let lost_codex = matches!(ending, Ending::Died(_) | Ending::Killed(_));
+    let lost_codex = matches!(ending, WorkEnding::Died(_) | WorkEnding::Killed(_));
     let limit = call.limit(&ending).await;
     let Call {
-        hearing,
+        sink,
         sandbox,
         leaves_threads,
         diff,
         ..
     } = call;
-    let (digest, stream) = hearing.heard();
-    let changes = looks.changes(&digest);
-    Outcome {
+    let (digest, stream) = sink.finish();
+    let changes = comparison.changes(&digest);
+    CallOutcome {
         failure: judge(&ending, &digest),
         digest,
         sandbox,
@@ -218,28 +215,28 @@ pub async fn run(
     }
 }
 
-/// How Codex ended that went away in this way, unless it was we who ended it.
+/// The exit of Codex's process whose end was described as `how`, unless we ended it.
 fn exit_of(engine: &Engine, how: &str) -> Option<Exit> {
-    let exit = engine.last_death()?.exit;
+    let exit = engine.last_unexpected_exit()?.exit;
     (exit.to_string() == how).then_some(exit)
 }
 
-/// What happens next in a turn.
-enum Step {
+/// The next event in the loop of a turn.
+enum LoopEvent {
     Event,
-    Directive(Given),
-    Progress(Result<Result<Progress, EngineError>, Ending>),
+    Directive(PendingDirective),
+    Progress(Result<Result<TurnProgress, EngineError>, WorkEnding>),
 }
 
-/// A request that is at work.
+/// A running call.
 struct Call<'a> {
     engine: &'a Engine,
-    request: &'a Request,
+    request: &'a CallRequest,
     mark: CommandMark,
     /// When time is up.
     limit: Option<Instant>,
     cancel: &'a CancellationToken,
-    hearing: Hearing<'a>,
+    sink: EventSink<'a>,
     sandbox: Option<String>,
     /// The model provider of the turn, unless it is that of the configuration.
     provider: Option<String>,
@@ -247,22 +244,22 @@ struct Call<'a> {
     /// Since when a question has been open.
     waiting_since: Option<Instant>,
     /// The answer to a question that ends the turn, if there was one.
-    declined: Option<Ending>,
+    declined: Option<WorkEnding>,
     diff: String,
 }
 
 impl Call<'_> {
-    /// What git saw, and how it ended.
-    async fn attempted(
+    /// Runs the call from the check of the account to the last inspection by git.
+    async fn execute(
         &mut self,
         since: SystemTime,
         directives: Directives<'_>,
-    ) -> (Looks, Ending) {
-        let nothing = Looks::none();
-        // Its release decides what Codex is given.
-        let release = match self.before_the_end(self.engine.introduce()).await {
+    ) -> (TreeComparison, WorkEnding) {
+        let nothing = TreeComparison::none();
+        // The settings of the thread depend on the release of Codex.
+        let release = match self.until_cancelled(self.engine.introduce()).await {
             Ok(Ok(_)) => self.engine.release(),
-            Ok(Err(error)) => return (nothing, Ending::NotStarted(error.to_string())),
+            Ok(Err(error)) => return (nothing, WorkEnding::NotStarted(error.to_string())),
             Err(ending) => return (nothing, ending),
         };
         let (own, mark) = (self.request.clone(), self.mark.clone());
@@ -275,26 +272,26 @@ impl Call<'_> {
             left_out,
         } = match prepared {
             Ok(prepared) => prepared,
-            Err(why) => return (nothing, Ending::NotStarted(why)),
+            Err(why) => return (nothing, WorkEnding::NotStarted(why)),
         };
-        self.hearing.warn(left_out);
+        self.sink.warn(left_out);
         self.provider = self.provider(provider).await;
         let used_up = self
             .engine
             .used_up(self.provider.as_deref(), self.request.refused_until);
-        match self.before_the_end(used_up).await {
+        match self.until_cancelled(used_up).await {
             Ok(None) => {}
-            Ok(Some(until)) => return (nothing, Ending::UsedUp(until)),
+            Ok(Some(until)) => return (nothing, WorkEnding::UsedUp(until)),
             Err(ending) => return (nothing, ending),
         }
         let halt = CancellationToken::new();
-        let digest = self.hearing.digest();
-        let looking = git::look(&self.request.cwd, &self.request.env, GIT_PATIENCE, &halt);
+        let digest = self.sink.digest();
+        let inspection = git::inspect(&self.request.cwd, &self.request.env, GIT_TIMEOUT, &halt);
         let opening = async {
             let opened = thread::open(self.engine, self.request.resume.as_ref(), start).await;
-            // At once, so that no other job that takes up the thread gets this session.
+            // Subscribe at once, so that no other job that resumes the thread gets this session.
             let opened = opened.and_then(|opened| {
-                let events = Events::of(self.engine, &opened, digest)?;
+                let events = EventQueue::of(self.engine, &opened, digest)?;
                 Ok((opened, events))
             });
             if opened.is_err() {
@@ -302,35 +299,35 @@ impl Call<'_> {
             }
             opened
         };
-        let mut both = pin!(async { tokio::join!(looking, opening) });
-        let (before, (opened, mut events)) = match self.before_the_end(&mut both).await {
+        let mut both = pin!(async { tokio::join!(inspection, opening) });
+        let (before, (opened, mut events)) = match self.until_cancelled(&mut both).await {
             Ok((before, Ok(opened))) => (before, opened),
             Ok((_, Err(error))) => return (nothing, thread::ending(error)),
             Err(ending) => {
                 halt.cancel();
-                // What Codex has begun is not to stay behind.
-                match timeout(END_PATIENCE, both).await {
-                    Ok((_, Ok((opened, _)))) => self.closed(&opened).await,
+                // Codex may have started the thread already.
+                match timeout(END_TIMEOUT, both).await {
+                    Ok((_, Ok((opened, _)))) => self.close(&opened).await,
                     Ok((_, Err(_))) => {}
-                    // Codex may begin it yet, and nobody would unload it.
+                    // Codex may still start the thread, and nothing would unload it.
                     Err(_) => self.leaves_threads = true,
                 }
                 return (nothing, ending);
             }
         };
         self.sandbox = Some(sandbox);
-        self.hearing.session(&opened.thread);
-        let ending = self.prompted(&opened, &mut events, directives).await;
+        self.sink.session(&opened.thread);
+        let ending = self.run_turn(&opened, &mut events, directives).await;
         self.leaves_threads |= events.has_subagents();
-        let looks = self.ended(&opened, before, &ending).await;
+        let comparison = self.close_and_inspect(&opened, before, &ending).await;
         if self.request.resume.is_some() {
             let codex_home = self.request.codex_home.clone();
             let thread = opened.thread.clone();
             for event in refused::calls(codex_home, thread, since, events.recorder()).await {
-                self.hearing.hear(&event);
+                self.sink.record(&event);
             }
         }
-        (looks, ending)
+        (comparison, ending)
     }
 
     /// The model provider of the turn, unless it is that of the configuration.
@@ -340,13 +337,13 @@ impl Call<'_> {
         off_runtime::run(provider).await.ok().flatten()
     }
 
-    /// What is known of the usage limit, if that is why it ended so.
-    async fn limit(&self, ending: &Ending) -> Option<LimitReached> {
+    /// The reached usage limit, if the turn ended because of it.
+    async fn limit(&self, ending: &WorkEnding) -> Option<LimitReached> {
         match ending {
-            Ending::UsedUp(until) => Some(LimitReached {
+            WorkEnding::UsedUp(until) => Some(LimitReached {
                 reset: Some(*until),
             }),
-            Ending::Failed(error) if error.is_of_the_account() => {
+            WorkEnding::Failed(error) if error.is_of_the_account() => {
                 let provider = self.provider.as_deref();
                 self.engine.limit_reached(provider, self.cancel).await
             }
@@ -354,28 +351,28 @@ impl Call<'_> {
         }
     }
 
-    /// Waits for something until it is cancelled, or time is up.
-    async fn before_the_end<T>(&self, doing: impl Future<Output = T>) -> Result<T, Ending> {
-        let timed_out = Ending::TimedOut(self.request.timeout);
+    /// Waits for a future until the call is cancelled, or its time is up.
+    async fn until_cancelled<T>(&self, doing: impl Future<Output = T>) -> Result<T, WorkEnding> {
+        let timed_out = WorkEnding::TimedOut(self.request.timeout);
         let left = self
             .limit
             .filter(|_| self.waiting_since.is_none())
             .map(|limit| limit.saturating_duration_since(Instant::now()));
         tokio::select! {
             biased;
-            () = self.cancel.cancelled() => Err(Ending::Cancelled),
+            () = self.cancel.cancelled() => Err(WorkEnding::Cancelled),
             done = doing => Ok(done),
             () = sleep(left.unwrap_or(Duration::MAX)) => Err(timed_out),
         }
     }
 
-    /// Prompts Codex and hears it out.
-    async fn prompted(
+    /// Prompts Codex, and follows the turn until it ends.
+    async fn run_turn(
         &mut self,
-        opened: &Opened,
-        events: &mut Events,
+        opened: &OpenThread,
+        events: &mut EventQueue,
         mut directives: Directives<'_>,
-    ) -> Ending {
+    ) -> WorkEnding {
         let prompt = Prompt {
             text: self.request.prompt.clone(),
             pictures: self.request.images.clone(),
@@ -383,11 +380,11 @@ impl Call<'_> {
             ..Prompt::default()
         };
         let prompting = self.engine.prompt(&opened.session, prompt);
-        let turn = match self.before_the_end(prompting).await {
+        let turn = match self.until_cancelled(prompting).await {
             Ok(Ok(turn)) => turn,
             Ok(Err(error)) => return thread::ending(error),
             Err(ending) => {
-                self.interrupted(opened, events).await;
+                self.interrupt_turn(opened, events).await;
                 return ending;
             }
         };
@@ -396,27 +393,27 @@ impl Call<'_> {
             let approval = self.request.settings.approval;
             let progress = thread::progress(self.engine, &turn, approval, &told);
             let step = tokio::select! {
-                progress = self.before_the_end(progress) => Step::Progress(progress),
-                () = events.come() => Step::Event,
-                given = control::next(&mut directives) => Step::Directive(given),
+                progress = self.until_cancelled(progress) => LoopEvent::Progress(progress),
+                () = events.ready() => LoopEvent::Event,
+                given = control::next(&mut directives) => LoopEvent::Directive(given),
             };
-            events.tell(&mut self.hearing);
+            events.emit(&mut self.sink);
             match step {
-                Step::Event => {}
-                Step::Directive(given) => self.follow(&opened.session, given).await,
-                Step::Progress(Ok(Ok(Progress::Asking(open)))) => {
+                LoopEvent::Event => {}
+                LoopEvent::Directive(given) => self.follow(&opened.session, given).await,
+                LoopEvent::Progress(Ok(Ok(TurnProgress::Asking(open)))) => {
                     told = open.iter().map(|one| one.id.clone()).collect();
-                    self.asked(&open);
+                    self.update_questions(&open);
                 }
-                Step::Progress(Ok(Ok(Progress::Ended(outcome)))) => {
+                LoopEvent::Progress(Ok(Ok(TurnProgress::Ended(outcome)))) => {
                     self.diff.clone_from(&outcome.facts.diff);
                     return self.ending(Ok(outcome.ending.clone()));
                 }
-                Step::Progress(Ok(Err(error))) => return self.ending(Err(error)),
-                Step::Progress(Err(ending)) => {
-                    return match self.interrupted(opened, events).await {
-                        // It had ended just before.
-                        Some(TurnEnding::Completed) => Ending::Completed,
+                LoopEvent::Progress(Ok(Err(error))) => return self.ending(Err(error)),
+                LoopEvent::Progress(Err(ending)) => {
+                    return match self.interrupt_turn(opened, events).await {
+                        // The turn had been completed just before.
+                        Some(TurnEnding::Completed) => WorkEnding::Completed,
                         _ => ending,
                     };
                 }
@@ -424,9 +421,13 @@ impl Call<'_> {
         }
     }
 
-    /// Interrupts the turn, and waits until it has ended. A Codex that does not end it is
-    /// ended itself.
-    async fn interrupted(&mut self, opened: &Opened, events: &mut Events) -> Option<TurnEnding> {
+    /// Interrupts the turn, and waits until it has ended. If Codex does not end it, Codex
+    /// itself is ended.
+    async fn interrupt_turn(
+        &mut self,
+        opened: &OpenThread,
+        events: &mut EventQueue,
+    ) -> Option<TurnEnding> {
         let turn = TurnRef {
             session: opened.session.clone(),
             number: ONLY_TURN,
@@ -434,10 +435,10 @@ impl Call<'_> {
         if self.engine.inspect(&turn.session).ok()?.turn < ONLY_TURN {
             return None;
         }
-        // One that is not there needs no interrupting.
+        // A turn that has ended needs no interrupt.
         let _ = self.engine.interrupt(&turn);
-        let ended = timeout(END_PATIENCE, thread::ended(self.engine, &turn)).await;
-        events.tell(&mut self.hearing);
+        let ended = timeout(END_TIMEOUT, thread::wait_for_end(self.engine, &turn)).await;
+        events.emit(&mut self.sink);
         match ended {
             Ok(Ok(ended)) => {
                 self.diff.clone_from(&ended.facts.diff);
@@ -445,87 +446,92 @@ impl Call<'_> {
             }
             Ok(Err(_)) => None,
             Err(_) => {
-                tracing::warn!("Codex does not end the turn that was interrupted: it is ended");
+                tracing::warn!("Codex has not ended the interrupted turn; ending Codex");
                 self.engine.give_up_codex();
                 None
             }
         }
     }
 
-    fn ending(&mut self, ended: Result<TurnEnding, EngineError>) -> Ending {
+    fn ending(&mut self, ended: Result<TurnEnding, EngineError>) -> WorkEnding {
         match ended {
-            Ok(TurnEnding::Completed) => Ending::Completed,
-            Ok(TurnEnding::Failed(error)) => Ending::Failed(error),
-            Ok(TurnEnding::Interrupted) => self.declined.take().unwrap_or(Ending::Interrupted),
+            Ok(TurnEnding::Completed) => WorkEnding::Completed,
+            Ok(TurnEnding::Failed(error)) => WorkEnding::Failed(error),
+            Ok(TurnEnding::Interrupted) => self.declined.take().unwrap_or(WorkEnding::Interrupted),
             Ok(TurnEnding::Lost(how)) => {
                 let how = how.strip_prefix("Codex ").unwrap_or(&how).to_owned();
                 match exit_of(self.engine, &how) {
-                    Some(Exit::Signal(_)) => Ending::Killed(how),
-                    _ => Ending::Died(how),
+                    Some(Exit::Signal(_)) => WorkEnding::Killed(how),
+                    _ => WorkEnding::Died(how),
                 }
             }
             Err(error) => thread::ending(error),
         }
     }
 
-    /// Ends the session and what its commands have left, and has git look once more.
+    /// Closes the session, ends the processes of its commands, and inspects the tree again.
     ///
-    /// Nothing that a command or an MCP server has left may change files while git looks. Where
-    /// anything runs below Codex, git waits until the thread is unloaded and what its commands
-    /// have left is gone. Where nothing does, a turn that is over begins nothing, and git looks
-    /// while Codex unloads the thread. Not so with a CODEX_HOME in the directory: unloading
-    /// moves a file there.
-    async fn ended(&mut self, opened: &Opened, before: git::Seen, ending: &Ending) -> Looks {
+    /// No process of a command or an MCP server may change files during the inspection. If any
+    /// process runs below Codex, git waits until the thread is unloaded and the commands'
+    /// processes are gone. If none does, an ended turn starts none either, and git runs while
+    /// Codex unloads the thread; unless CODEX_HOME is in the directory, as unloading moves a
+    /// file there.
+    async fn close_and_inspect(
+        &mut self,
+        opened: &OpenThread,
+        before: git::TreeState,
+        ending: &WorkEnding,
+    ) -> TreeComparison {
         let (engine, request) = (self.engine, self.request);
-        let patience = match ending {
-            Ending::Cancelled => GIT_PATIENCE_WHEN_CANCELLED,
-            _ => GIT_PATIENCE,
+        let timeout = match ending {
+            WorkEnding::Cancelled => GIT_TIMEOUT_WHEN_CANCELLED,
+            _ => GIT_TIMEOUT,
         };
-        let looking = Looks::complete(before, &request.cwd, &request.env, patience);
-        let begins_none = matches!(ending, Ending::Completed) && !self.leaves_threads;
+        let inspection = TreeComparison::complete(before, &request.cwd, &request.env, timeout);
+        let begins_none = matches!(ending, WorkEnding::Completed) && !self.leaves_threads;
         let is_elsewhere = !request.codex_home.starts_with(&request.cwd);
         if begins_none && is_elsewhere && !engine.has_processes().await {
             engine.remove_mount_targets().await;
-            return tokio::join!(self.unloaded(opened), looking).1;
+            return tokio::join!(self.unload(opened), inspection).1;
         }
-        self.closed(opened).await;
-        looking.await
+        self.close(opened).await;
+        inspection.await
     }
 
-    /// Ends the session and what its commands have left.
-    async fn closed(&mut self, opened: &Opened) {
-        self.unloaded(opened).await;
+    /// Closes the session, and ends the processes of its commands.
+    async fn close(&mut self, opened: &OpenThread) {
+        self.unload(opened).await;
         if let Err(error) = self.engine.kill_marked(&self.mark).await {
             tracing::warn!("{error}");
         }
         self.engine.remove_mount_targets().await;
     }
 
-    /// Ends the session, and has Codex unload its thread.
-    async fn unloaded(&mut self, opened: &Opened) {
+    /// Closes the session, and lets Codex unload its thread.
+    async fn unload(&mut self, opened: &OpenThread) {
         let closing = self.engine.close(&opened.session, "its job has ended");
         match closing.await {
-            Ok(Closed::Unloaded) => {}
-            Ok(Closed::MaybeLoaded) => self.leaves_threads = true,
-            Err(error) => tracing::debug!("the session is not there: {error}"),
+            Ok(UnloadState::Unloaded) => {}
+            Ok(UnloadState::MaybeLoaded) => self.leaves_threads = true,
+            Err(error) => tracing::debug!("the session cannot be closed: {error}"),
         }
     }
 }
 
-impl Outcome {
-    /// Whether it was ended because it was no longer wanted.
+impl CallOutcome {
+    /// Whether the call was cancelled.
     #[must_use]
     pub fn was_cancelled(&self) -> bool {
         self.class() == Some(FailureClass::Cancelled)
     }
 
-    /// What kind of failure it was, if it was one.
+    /// The class of the failure, if the call failed.
     #[must_use]
     pub fn class(&self) -> Option<FailureClass> {
         self.failure.as_ref().map(|failure| failure.class)
     }
 
-    /// Whether Codex has executed anything, or a file was changed.
+    /// Whether Codex has executed a step, or a file was changed.
     #[must_use]
     pub fn has_worked(&self) -> bool {
         let evidence = &self.digest.evidence;

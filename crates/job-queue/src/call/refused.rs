@@ -1,6 +1,5 @@
-//! Calls of the model's that Codex refused, or the sandbox stopped at once, in a thread that
-//! was taken up: Codex tells of them only in new threads, and otherwise only the rollout has
-//! them.
+//! Reads from the rollout of a resumed thread which calls Codex refused, or the sandbox stopped
+//! at once. Codex reports such calls only in new threads.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -19,18 +18,18 @@ use serde_json::Value;
 /// How much of the end of a rollout is read, in bytes.
 const LIMIT: u64 = 16 * 1024 * 1024;
 
-/// A line of a rollout, as far as it is used. Its moment has the form of ours, so that
+/// A line of a rollout, as far as it is used. Its time stamp has the form of ours, so that
 /// the two can be compared as texts.
 #[derive(Deserialize)]
-struct Line {
+struct RolloutLine {
     #[serde(default)]
     timestamp: String,
     #[serde(default)]
     payload: Value,
 }
 
-/// The refused and stopped calls since then, as events. `recorder` knows the steps that
-/// Codex has told of. Where the rollout cannot be read, none are known.
+/// The refused and stopped calls since a moment, as events. `recorder` knows the steps that
+/// Codex has reported. Returns nothing if the rollout cannot be read.
 pub(super) async fn calls(
     codex_home: PathBuf,
     id: ThreadId,
@@ -57,11 +56,11 @@ fn calls_in(rollout: &Path, since: SystemTime, mut recorder: Recorder) -> Vec<Va
     let since = timestamp(since);
     let mut refused = Vec::new();
     for line in lines.map_while(Result::ok) {
-        // What is no call costs nothing.
+        // Parse only lines that may have a call.
         if !line.contains("_call") {
             continue;
         }
-        if let Ok(Line { timestamp, payload }) = serde_json::from_str(&line)
+        if let Ok(RolloutLine { timestamp, payload }) = serde_json::from_str(&line)
             && timestamp >= since
         {
             refused.extend(recorder.raw(&payload));
@@ -74,7 +73,7 @@ fn last_lines(mut file: File) -> io::Result<impl Iterator<Item = io::Result<Stri
     let length = file.metadata()?.len();
     let start = length.saturating_sub(LIMIT);
     file.seek(SeekFrom::Start(start))?;
-    // The first line may be the end of one.
+    // The first line may be incomplete.
     let lines = BufReader::new(file.take(LIMIT)).lines();
     Ok(lines.skip(usize::from(start > 0)))
 }
@@ -93,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_calls_of_this_run_are_told() {
+    fn refused_calls_of_this_turn_are_reported() {
         let call = |id: &str, command: &str| {
             json!({ "type": "function_call", "call_id": id, "name": "exec_command",
                 "arguments": json!({ "cmd": command }).to_string() })

@@ -1,4 +1,4 @@
-//! The thread of a job: what it is given, and how its turn ends.
+//! Prepares and opens the thread of a job, and waits for its turn.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,12 +8,13 @@ use codex_config::layers::{CodexConfig, UserConfig, get};
 use codex_config::profile::check_exists;
 use codex_config::trust::directory_trust;
 use codex_engine::command::{
-    AddedInstructions, LONGEST_WAIT, Open, Opened, Refusals, Resume, Settings, Start, TurnRef,
+    AddedInstructions, LONGEST_WAIT, OpenQuestion, OpenThread, ReportDenied, ResumeThread,
+    Settings, StartThread, TurnRef,
 };
-use codex_engine::confinement::{ConfiguredSandbox, Conversation, Workplace, left_out};
+use codex_engine::confinement::{ConfiguredSandbox, Conversation, ThreadContext, left_out};
 use codex_engine::logic::action::{ActionId, Decision};
-use codex_engine::logic::session::{Outcome as TurnOutcome, Patience};
-use codex_engine::logic::work::Ending;
+use codex_engine::logic::session::{Timeouts, TurnOutcome};
+use codex_engine::logic::work::WorkEnding;
 use codex_engine::{CommandMark, Engine, EngineError, rollouts};
 use codex_protocol::codex::{
     ApprovalPolicy, ModelOptions, Release, SandboxMode, ThreadId, ThreadSettings,
@@ -22,7 +23,7 @@ use safe_files::directory;
 use serde_json::{Map, Value};
 use settings::DEFAULT_SANDBOX;
 
-use super::Request;
+use super::CallRequest;
 use crate::call_settings::Approval;
 
 /// The key of the approval policy in Codex's configuration.
@@ -31,20 +32,21 @@ const POLICY: &str = "approval_policy";
 /// The key of the model provider.
 pub(crate) const PROVIDER: &str = "model_provider";
 
-/// What a thread is begun or taken up with.
+/// The settings with which a thread is started or resumed.
 pub(super) struct Prepared {
-    pub(super) start: Start,
-    /// The sandbox that it puts into force: a mode, or the name of permissions.
+    pub(super) start: StartThread,
+    /// The effective sandbox: a mode, or the name of permissions.
     pub(super) sandbox: String,
-    /// The model provider that the job names, or its profile.
+    /// The model provider that the job or its profile names.
     pub(super) provider: Option<String>,
-    /// A warning of what the repository brings and is not used.
+    /// A warning about configuration of the repository that is not used.
     pub(super) left_out: Option<String>,
 }
 
-/// Reads what decides how a thread is begun. An error is told to the submitter of the job.
+/// Reads the configuration that decides the settings of a thread. Errors are shown to the
+/// submitter of the job.
 pub(super) fn prepare(
-    request: &Request,
+    request: &CallRequest,
     release: Option<Release>,
     mark: &CommandMark,
 ) -> Result<Prepared, String> {
@@ -55,7 +57,7 @@ pub(super) fn prepare(
     let mut overrides = request.settings.overrides(|key| config.get(key).cloned());
     strip_nulls(&mut overrides);
     let (sandbox, in_force) = sandbox(request, &mut overrides, &config);
-    let workplace = Workplace {
+    let workplace = ThreadContext {
         conversation: match request.resume {
             None => Conversation::New,
             Some(_) => Conversation::Resumed,
@@ -73,7 +75,7 @@ pub(super) fn prepare(
     });
     let policy = match request.settings.approval {
         Approval::Never => ApprovalPolicy::Never,
-        Approval::Ask => asking(get(&overrides, POLICY).or_else(|| config.get(POLICY))),
+        Approval::Ask => asking_policy(get(&overrides, POLICY).or_else(|| config.get(POLICY))),
     };
     let of_profile = request.profile.as_ref().and_then(|_| config.get(PROVIDER));
     let provider = get(&overrides, PROVIDER).or(of_profile);
@@ -92,24 +94,24 @@ pub(super) fn prepare(
             behind: context(request),
         },
         profile: request.profile.clone(),
-        manner: ModelOptions {
+        model_options: ModelOptions {
             effort: request.effort,
             ..ModelOptions::default()
         },
         ..Settings::default()
     };
     Ok(Prepared {
-        start: Start {
+        start: StartThread {
             settings,
-            refusals: Refusals::Told,
-            patience: Some(Patience {
+            report_denied: ReportDenied::On,
+            timeouts: Some(Timeouts {
                 approval: request.settings.question_limit(),
                 // The worker notices itself when a turn stalls.
                 stall: LONGEST_WAIT,
             }),
-            // Newer releases remember what a thread could write to before.
+            // Newer releases remember the earlier writable directories of a thread.
             directories: Some(directories),
-            ..Start::default()
+            ..StartThread::default()
         },
         sandbox: in_force,
         provider,
@@ -117,8 +119,8 @@ pub(super) fn prepare(
     })
 }
 
-/// The model provider of a turn, unless it is that of the configuration: the one with which
-/// its thread began, which keeps it, else the one that is named.
+/// The model provider of a turn, unless it is the configured one: that of the thread, which
+/// keeps the provider it began with, else the named one.
 pub(crate) fn provider(
     codex_home: &Path,
     thread: Option<&ThreadId>,
@@ -131,13 +133,13 @@ pub(crate) fn provider(
     provider.filter(|provider| configured != Some(provider))
 }
 
-/// Checks that the directories and the profile are there, and the same as when the job was
-/// submitted.
-fn check(request: &Request) -> Result<(), String> {
+/// Checks that the directories and the profile exist, and that no directory was replaced since
+/// the job was submitted.
+fn check(request: &CallRequest) -> Result<(), String> {
     if !request.cwd.is_dir() {
         let directory = request.cwd.display();
         return Err(format!(
-            "the working directory {directory} is not there, or not a directory"
+            "the working directory {directory} does not exist, or is not a directory"
         ));
     }
     let noted = directory::check(&request.cwd);
@@ -149,17 +151,17 @@ fn check(request: &Request) -> Result<(), String> {
     }
 }
 
-/// The sandbox that Codex is given, unless its configuration has one; and the name of the
-/// one that is in force.
+/// The sandbox to send to Codex, unless its configuration sets one; and the name of the
+/// effective sandbox.
 fn sandbox(
-    request: &Request,
+    request: &CallRequest,
     overrides: &mut Map<String, Value>,
     config: &CodexConfig,
 ) -> (Option<SandboxMode>, String) {
     let configured = ConfiguredSandbox::of(overrides, config);
     match (request.sandbox, configured) {
         (None, Some(configured)) => {
-            // Newer releases resume a thread with the sandbox that it had.
+            // Newer releases resume a thread with its earlier sandbox.
             if request.resume.is_some() {
                 configured.set_in(overrides);
             }
@@ -172,14 +174,14 @@ fn sandbox(
     }
 }
 
-/// What a new conversation is told of where it works and for whom.
-fn context(request: &Request) -> Option<String> {
+/// The text that tells a new thread where and for whom it works.
+fn context(request: &CallRequest) -> Option<String> {
     let member = request.member.as_ref().filter(|_| request.resume.is_none());
     Some(Context::gather(member?, Some(&request.cwd)).text())
 }
 
-/// The policy by which Codex asks: one under which it asks about more is kept.
-fn asking(configured: Option<&Value>) -> ApprovalPolicy {
+/// The approval policy of a job with approval `ask`: `untrusted` is kept, as it asks more.
+fn asking_policy(configured: Option<&Value>) -> ApprovalPolicy {
     match configured.and_then(|policy| serde_json::from_value(policy.clone()).ok()) {
         Some(ApprovalPolicy::Untrusted) => ApprovalPolicy::Untrusted,
         _ => ApprovalPolicy::OnRequest,
@@ -194,7 +196,7 @@ fn directories<'a>(cwd: &Path, configured: impl Fn(&str) -> Option<&'a Value>) -
     std::iter::once(cwd.to_owned()).chain(roots).collect()
 }
 
-/// TOML has no null: a key that is null is left alone.
+/// Removes null members: TOML has no null, and a null key overrides nothing.
 fn strip_nulls(overrides: &mut Map<String, Value>) {
     overrides.retain(|_, value| !value.is_null());
     for value in overrides.values_mut() {
@@ -204,7 +206,7 @@ fn strip_nulls(overrides: &mut Map<String, Value>) {
     }
 }
 
-/// The word that Codex has for a setting.
+/// Codex's name of a setting.
 fn word(setting: impl serde::Serialize) -> String {
     match serde_json::to_value(setting) {
         Ok(Value::String(word)) => word,
@@ -212,16 +214,16 @@ fn word(setting: impl serde::Serialize) -> String {
     }
 }
 
-/// Begins a thread, or takes one up.
+/// Starts a thread, or resumes one.
 pub(super) async fn open(
     engine: &Engine,
     resume: Option<&ThreadId>,
-    start: Start,
-) -> Result<Opened, EngineError> {
+    start: StartThread,
+) -> Result<OpenThread, EngineError> {
     let Some(thread) = resume.cloned() else {
         return engine.start(start).await;
     };
-    let resume = Resume { thread, start };
+    let resume = ResumeThread { thread, start };
     match engine.resume(resume.clone()).await {
         Err(EngineError::NoThread(thread)) => {
             engine
@@ -234,53 +236,53 @@ pub(super) async fn open(
     }
 }
 
-/// What has become of a turn.
-pub(super) enum Progress {
-    /// It has ended.
+/// The progress of a turn.
+pub(super) enum TurnProgress {
+    /// The turn has ended.
     Ended(Arc<TurnOutcome>),
-    /// Other questions are open than before.
-    Asking(Vec<Open>),
+    /// The open questions have changed.
+    Asking(Vec<OpenQuestion>),
 }
 
-/// Waits until a turn has ended. Codex's questions are declined meanwhile: nobody is
-/// there to be asked.
-pub(super) async fn ended(
+/// Waits until a turn has ended. Codex's questions are declined meanwhile, as there is nobody
+/// to ask.
+pub(super) async fn wait_for_end(
     engine: &Engine,
     turn: &TurnRef,
 ) -> Result<Arc<TurnOutcome>, EngineError> {
     loop {
         match progress(engine, turn, Approval::Never, &[]).await? {
-            Progress::Ended(outcome) => return Ok(outcome),
-            Progress::Asking(_) => {}
+            TurnProgress::Ended(outcome) => return Ok(outcome),
+            TurnProgress::Asking(_) => {}
         }
     }
 }
 
-/// Waits until a turn has ended or, where somebody decides what Codex asks, other questions
-/// are open than those that were told.
+/// Waits until a turn has ended or, with approval `ask`, until the open questions differ from
+/// the reported ones (`told`).
 pub(super) async fn progress(
     engine: &Engine,
     turn: &TurnRef,
     approval: Approval,
     told: &[ActionId],
-) -> Result<Progress, EngineError> {
+) -> Result<TurnProgress, EngineError> {
     loop {
         let view = engine.inspect(&turn.session)?;
         if let Some((number, outcome)) = &view.outcome
             && *number >= turn.number
         {
-            return Ok(Progress::Ended(Arc::clone(outcome)));
+            return Ok(TurnProgress::Ended(Arc::clone(outcome)));
         }
         match approval {
             Approval::Never => {
                 for open in &view.actions {
-                    // It may be answered already.
+                    // The question may have been answered already.
                     let _ = engine.respond(&turn.session, &open.id, &Decision::Decline, None);
                 }
             }
             Approval::Ask => {
                 if !view.actions.iter().map(|open| &open.id).eq(told) {
-                    return Ok(Progress::Asking(view.actions));
+                    return Ok(TurnProgress::Asking(view.actions));
                 }
             }
         }
@@ -288,22 +290,22 @@ pub(super) async fn progress(
     }
 }
 
-/// How an attempt ends that could not be begun.
-pub(super) fn ending(error: EngineError) -> Ending {
+/// The ending of a turn that could not be started.
+pub(super) fn ending(error: EngineError) -> WorkEnding {
     let words = error.to_string();
     match error {
-        EngineError::NoThread(thread) => Ending::UnknownSession(thread),
-        // The hint of a job says what to do.
+        EngineError::NoThread(thread) => WorkEnding::UnknownSession(thread),
+        // The hint of the failure names the remedy.
         EngineError::NoLogin => {
-            Ending::NoLogin("Codex has no login for its model provider".to_owned())
+            WorkEnding::NoLogin("Codex has no login for its model provider".to_owned())
         }
-        EngineError::Gone(_) => Ending::Died(words),
+        EngineError::Gone(_) => WorkEnding::Died(words),
         EngineError::ThreadInUse(_)
         | EngineError::Busy(_)
         | EngineError::StillEnding(_)
-        | EngineError::Live { .. } => Ending::SessionBusy(words),
-        EngineError::Refused { refusal, .. } => Ending::Refused(refusal.message),
-        _ => Ending::NotStarted(words),
+        | EngineError::Live { .. } => WorkEnding::SessionBusy(words),
+        EngineError::Refused { refusal, .. } => WorkEnding::Refused(refusal.message),
+        _ => WorkEnding::NotStarted(words),
     }
 }
 
@@ -314,14 +316,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn policy_that_asks_about_more_is_kept() {
+    fn untrusted_policy_is_kept() {
         for (configured, policy) in [
             (None, ApprovalPolicy::OnRequest),
             (Some(json!("never")), ApprovalPolicy::OnRequest),
             (Some(json!("untrusted")), ApprovalPolicy::Untrusted),
             (Some(json!({ "granular": {} })), ApprovalPolicy::OnRequest),
         ] {
-            assert_eq!(asking(configured.as_ref()), policy, "{configured:?}");
+            assert_eq!(asking_policy(configured.as_ref()), policy, "{configured:?}");
         }
     }
 }

@@ -1,44 +1,44 @@
-//! What is said to who calls a job off.
+//! Cancellation responses.
 
-use super::{Event, JobState, Next};
+use super::{JobEvent, JobState, Transition};
 
-/// What has come of a cancellation.
+/// The response to the cancellation of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CancelAnswer {
-    /// It was waiting, and will not run.
+pub enum CancelResponse {
+    /// The job was queued, and will not run.
     Cancelled,
-    /// It runs, and its worker was asked to end it, now or before.
-    Asked,
-    /// It was cancelled before.
+    /// The job runs, and its worker was asked to cancel it, now or before.
+    Requested,
+    /// The job was cancelled before.
     AlreadyCancelled,
-    /// It has ended in another way, which is refused.
+    /// The job has ended in this state, and cannot be cancelled.
     Refused(JobState),
 }
 
-impl CancelAnswer {
-    /// What a job in this state answers.
+impl CancelResponse {
+    /// The response for a job in this state.
     #[must_use]
     pub fn of(state: JobState) -> Self {
-        match (state.after(Event::Cancel), state) {
-            (Some(Next::AskWorker), _) => Self::Asked,
-            (Some(Next::State(_)), _) => Self::Cancelled,
+        match (state.after(JobEvent::Cancel), state) {
+            (Some(Transition::AskWorker), _) => Self::Requested,
+            (Some(Transition::State(_)), _) => Self::Cancelled,
             (None, JobState::Cancelled) => Self::AlreadyCancelled,
             (None, state) => Self::Refused(state),
         }
     }
 
-    /// How the job stood before.
+    /// The state of the job before the cancellation.
     #[must_use]
     pub fn previous_status(self) -> JobState {
         match self {
             Self::Cancelled => JobState::Queued,
-            Self::Asked => JobState::Running,
+            Self::Requested => JobState::Running,
             Self::AlreadyCancelled => JobState::Cancelled,
             Self::Refused(state) => state,
         }
     }
 
-    /// How it will stand.
+    /// The state of the job once the cancellation has taken effect.
     #[must_use]
     pub fn new_status(self) -> JobState {
         match self {
@@ -47,18 +47,18 @@ impl CancelAnswer {
         }
     }
 
-    /// Whether a worker had it: the `was_running_in_registry` of the tools.
+    /// Whether a worker had the job: the `was_running_in_registry` of the tools.
     #[must_use]
     pub fn was_running(self) -> bool {
-        self == Self::Asked
+        self == Self::Requested
     }
 
-    /// It in words.
+    /// The response as a message.
     #[must_use]
     pub fn message(self) -> String {
         match self {
             Self::Cancelled => "Job cancelled before it began".to_owned(),
-            Self::Asked => "Cancellation requested; its worker ends Codex now".to_owned(),
+            Self::Requested => "Cancellation requested; its worker ends Codex now".to_owned(),
             Self::AlreadyCancelled => "Job already cancelled".to_owned(),
             Self::Refused(state) => format!("Cannot cancel job in '{state}' status"),
         }

@@ -1,14 +1,14 @@
-//! The names of jobs and of workers.
+//! The IDs of jobs and workers.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// How long the parts of a UUID are.
+/// The lengths of the parts of a UUID.
 const PARTS: [usize; 5] = [8, 4, 4, 4, 12];
 
-/// Why a text is not an id.
+/// The error of a malformed ID.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not an id: it has the form of a UUID, 8-4-4-4-12 hexadecimal digits")]
 pub struct BadId(pub String);
@@ -22,29 +22,29 @@ fn check(text: &str) -> Result<String, BadId> {
     }
 }
 
-/// How much of an id stands for it at least, in characters.
+/// The shortest prefix of an ID, in characters.
 const SHORTEST_PREFIX: usize = 8;
 
-/// Why a text is not the beginning of an id.
+/// The error of a malformed ID prefix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no job: give the id of one, or how it begins, {SHORTEST_PREFIX} characters or more"
 )]
 pub struct BadPrefix(pub String);
 
-/// How the id of a job begins, 8 characters or more; all of it is fine too. It holds
-/// hexadecimal digits and dashes, where ids have them, and nothing else.
+/// A prefix of a job's ID with 8 characters or more, or the whole ID. It has hexadecimal digits,
+/// and dashes where IDs have them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct JobPrefix(String);
 
 impl JobPrefix {
-    /// It as a text, in small letters.
+    /// The prefix as a text, in lower case.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The job, if it is all of its id.
+    /// The whole ID, if the prefix is one.
     #[must_use]
     pub fn whole(&self) -> Option<JobId> {
         self.0.parse().ok()
@@ -55,7 +55,7 @@ impl FromStr for JobPrefix {
     type Err = BadPrefix;
 
     fn from_str(text: &str) -> Result<Self, BadPrefix> {
-        // The rest is made up, so that what is there is held to the form of an id.
+        // Complete the prefix to a whole ID, so that the form of an ID is checked.
         let rest = "00000000-0000-0000-0000-000000000000".get(text.len()..);
         let is_prefix = text.len() >= SHORTEST_PREFIX
             && rest.is_some_and(|rest| check(&format!("{text}{rest}")).is_ok());
@@ -91,20 +91,19 @@ macro_rules! ids {
     ($($(#[$about:meta])* $name:ident;)*) => { $(
         $(#[$about])*
         ///
-        /// A UUID of version 4, in small letters.
+        /// A UUID of version 4, in lower case.
         #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
         pub struct $name(String);
 
         impl $name {
-            /// A new one, from bits that must be random: nobody is asked whether
-            /// they were used before.
+            /// A new ID from random bits. Nothing checks whether they were used before.
             #[must_use]
             pub fn from_random(random: u128) -> Self {
                 Self(from_random(random))
             }
 
-            /// It as a text.
+            /// The ID as a text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -142,8 +141,8 @@ macro_rules! ids {
 }
 
 ids! {
-    /// A job.
+    /// The ID of a job.
     JobId;
-    /// A worker: one run of one process.
+    /// The ID of a worker process.
     WorkerId;
 }

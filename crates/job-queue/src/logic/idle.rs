@@ -1,28 +1,28 @@
-//! How long a worker stays without work.
+//! The idle timer of a worker.
 
 use std::time::{Duration, Instant};
 
-/// How long a worker has had nothing to do, and when it has waited enough.
+/// Measures how long a worker has had no work, and decides when it leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Idle {
+pub struct IdleTimer {
     limit: Option<Duration>,
     since: Instant,
 }
 
-impl Idle {
-    /// A worker that has just begun, and leaves after so long without work; `None`
-    /// is never.
+impl IdleTimer {
+    /// The timer of a worker that starts now and leaves after `limit` without work; never, if
+    /// that is `None`.
     #[must_use]
     pub fn new(limit: Option<Duration>, now: Instant) -> Self {
         Self { limit, since: now }
     }
 
-    /// There was something to do until now.
+    /// Resets the timer: there was work until now.
     pub fn worked(&mut self, now: Instant) {
         self.since = now;
     }
 
-    /// When it leaves, with so many jobs under way; `None` if it doesn't.
+    /// When the worker leaves while it runs `running` jobs; `None` if it stays.
     #[must_use]
     pub fn leave_at(self, running: usize) -> Option<Instant> {
         match (running, self.limit) {

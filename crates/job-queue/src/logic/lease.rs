@@ -1,16 +1,16 @@
-//! A lease, as its worker counts it.
+//! A lease by the clock of its worker.
 
 use std::time::{Duration, Instant};
 
 use super::{Attempt, JobState};
 
-/// How long a worker may go on with an attempt, by its own clock.
+/// How long a worker may continue an attempt, by its own clock.
 ///
-/// The database counts a lease from when it is asked for one, the worker from before
-/// it asks: so it ends here no later than there. Once it has ended, others may take
-/// the job. One that would then run again has to be gone by that time, or it would
-/// run twice at once. Any other goes on, as nobody else will do it: should it have
-/// been taken all the same, its worker hears of that when it can reach the store.
+/// The database counts a lease from the moment of the statement, the worker from before it
+/// sends the statement: so the lease ends here no later than there. Once the lease has ended,
+/// other workers may take the job. A job that would then run again must have ended here before,
+/// or it would run twice at once. Any other job continues, as nobody else will run it; should
+/// it have been taken nevertheless, its worker notices when it can reach the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
     until: Instant,
@@ -18,7 +18,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// The lease of an attempt, that was asked for at this moment.
+    /// The lease of an attempt, requested at the moment `asked`.
     #[must_use]
     pub fn new(attempt: Attempt, asked: Instant, length: Duration) -> Self {
         Self {
@@ -27,15 +27,16 @@ impl Lease {
         }
     }
 
-    /// It, when it was renewed, which was asked for at this moment.
+    /// The renewed lease; the renewal was requested at the moment `asked`.
     #[must_use]
     pub fn renewed(self, asked: Instant, length: Duration) -> Self {
         Self::new(self.attempt, asked, length)
     }
 
-    /// When the attempt has to be ended, which takes so long; `None` if it may go on.
+    /// When the worker must start to end the attempt, which takes `ending`; `None` if the
+    /// attempt may continue beyond the lease.
     #[must_use]
-    pub fn let_go_at(self, ending: Duration) -> Option<Instant> {
+    pub fn release_at(self, ending: Duration) -> Option<Instant> {
         match self.attempt.lost() {
             JobState::Queued => Some(self.until.checked_sub(ending).unwrap_or(self.until)),
             _ => None,

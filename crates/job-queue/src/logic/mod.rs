@@ -1,25 +1,25 @@
-//! A job: a prompt that was handed over for good, and outlives who handed it over.
+//! The states of a job, and the transitions between them.
 //!
 //! ```text
 //!              claim                    finish
 //!   ┌────────┐ ───────► ┌─────────┐ ─────────────► Completed, Failed, Cancelled
 //!   │ Queued │          │ Running │
 //!   └────────┘ ◄─────── └─────────┘ ─────────────► Failed (worker lost), or Cancelled
-//!       │    worker lost,     worker lost            if that had been asked for
+//!       │    worker lost,     worker lost            if that had been requested
 //!       │    may run again
 //!       └── cancel ──► Cancelled
 //! ```
 //!
-//! A job whose account is used up is put back into the queue to *wait*, and not claimed
-//! before the limit is reset. Such an attempt does not count.
+//! A job whose account has reached a usage limit is put back into the queue to *wait*, and not
+//! claimed before the limit is reset. Such an attempt does not count.
 //!
-//! A job that runs is cancelled by its worker, which is asked to: until then it
-//! runs. An ended job stays as it is.
+//! A running job is cancelled by its worker on request, and stays running until then. An ended
+//! job never changes.
 //!
-//! A worker has a job for a *lease*, which it renews. An *attempt* is a job in the
-//! hands of one worker; each has a number. What a worker says counts only while its
-//! attempt is the running one: so a worker that was away for too long, and whose
-//! job somebody else has now, changes nothing.
+//! A worker has a job for the time of a *lease*, which it renews. An *attempt* is a job in the
+//! hands of one worker; each has a number. The store accepts changes only from the current
+//! attempt: a worker that was away for too long, and whose job another worker has, changes
+//! nothing.
 
 mod cancel;
 mod id;
@@ -32,44 +32,44 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-pub use cancel::CancelAnswer;
+pub use cancel::CancelResponse;
 pub use id::{BadId, BadPrefix, JobId, JobPrefix, WorkerId};
-pub use idle::Idle;
+pub use idle::IdleTimer;
 pub use lease::Lease;
-pub use wait::{LONGEST_WAIT, LOOK_EVERY, UnknownReason, Wait, WaitHistory, WaitReason, Waiting};
+pub use wait::{LONGEST_WAIT, LOOK_EVERY, NextWait, UnknownReason, Wait, WaitHistory, WaitReason};
 
-/// What is noted of a job whose worker has died, or was not heard of for too long.
+/// The error of a job whose worker has died, or was silent for too long.
 pub const WORKER_LOST: &str = "worker lost";
 
-/// What is noted of a job whose worker was told to end before the job had.
+/// The error of a job whose worker was stopped before the job had ended.
 pub const WORKER_STOPPED: &str = "worker stopped";
 
-/// What is noted of a job whose Codex went away while the job ran.
+/// The error of a job whose Codex ended while the job ran.
 pub const CODEX_LOST: &str = "Codex lost";
 
-/// How a job stands.
+/// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobState {
-    /// It waits for a worker.
+    /// The job waits for a worker, or until a moment.
     Queued,
-    /// A worker has it.
+    /// A worker runs the job.
     Running,
-    /// Codex has done it.
+    /// Codex has completed the job.
     Completed,
-    /// It could not be done.
+    /// The job has failed.
     Failed,
-    /// Nobody wants it any more.
+    /// The job was cancelled.
     Cancelled,
 }
 
-/// Why a text is not the state of a job.
+/// The error of an unknown job state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a state of a job: use queued, running, completed, failed or cancelled")]
 pub struct UnknownState(pub String);
 
 impl JobState {
-    /// All of them.
+    /// All states.
     pub const ALL: [Self; 5] = [
         Self::Queued,
         Self::Running,
@@ -78,7 +78,7 @@ impl JobState {
         Self::Cancelled,
     ];
 
-    /// It in a word.
+    /// The name of the state.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -90,21 +90,23 @@ impl JobState {
         }
     }
 
-    /// Whether nothing happens to it any more.
+    /// Whether the state is final.
     #[must_use]
     pub fn has_ended(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
 
-    /// What becomes of a job to which something happens; `None` if it is as it was.
+    /// The transition of a job in this state at an event; `None` if the state stays.
     #[must_use]
-    pub fn after(self, event: Event) -> Option<Next> {
+    pub fn after(self, event: JobEvent) -> Option<Transition> {
         match (self, event) {
-            (Self::Queued, Event::Claim) => Some(Next::State(Self::Running)),
-            (Self::Queued, Event::Cancel) => Some(Next::State(Self::Cancelled)),
-            (Self::Running, Event::Cancel) => Some(Next::AskWorker),
-            (Self::Running, Event::Finish(ending)) => Some(Next::State(ending.into())),
-            (Self::Running, Event::LoseWorker(attempt)) => Some(Next::State(attempt.lost())),
+            (Self::Queued, JobEvent::Claim) => Some(Transition::State(Self::Running)),
+            (Self::Queued, JobEvent::Cancel) => Some(Transition::State(Self::Cancelled)),
+            (Self::Running, JobEvent::Cancel) => Some(Transition::AskWorker),
+            (Self::Running, JobEvent::Finish(ending)) => Some(Transition::State(ending.into())),
+            (Self::Running, JobEvent::LoseWorker(attempt)) => {
+                Some(Transition::State(attempt.lost()))
+            }
             _ => None,
         }
     }
@@ -125,37 +127,37 @@ impl FromStr for JobState {
     }
 }
 
-/// What can happen to a job.
+/// An event in the life of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
-    /// A worker takes it.
+pub enum JobEvent {
+    /// A worker claims the job.
     Claim,
-    /// Its worker is done with it.
+    /// The worker has finished the job.
     Finish(Ending),
-    /// Its worker has died, was not heard of for too long, or gives it up.
+    /// The worker has died, was silent for too long, or gives the job up.
     LoseWorker(Attempt),
-    /// Somebody doesn't want it any more.
+    /// A user cancels the job.
     Cancel,
 }
 
-/// What becomes of a job.
+/// The effect of an event on a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
-    /// It is in this state.
+pub enum Transition {
+    /// The job changes to this state.
     State(JobState),
-    /// Its worker is asked to cancel it.
+    /// The worker is asked to cancel the job.
     AskWorker,
 }
 
-/// How a job ends in the hands of its worker.
+/// The final state that a worker gives a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ending {
-    /// Codex has done it.
+    /// Codex has completed the job.
     Completed,
-    /// It could not be done.
+    /// The job has failed.
     Failed,
-    /// It was called off.
+    /// The job was cancelled.
     Cancelled,
 }
 
@@ -169,27 +171,30 @@ impl From<Ending> for JobState {
     }
 }
 
-/// Whether somebody doesn't want a running job any more.
+/// Whether the cancellation of a running job was requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Wanted {
-    /// It is to be done.
+pub enum Cancellation {
+    /// The job is to be completed.
     #[default]
-    Yes,
-    /// Its worker was asked to cancel it.
-    No,
+    #[serde(rename = "yes")]
+    NotRequested,
+    /// The worker was asked to cancel the job.
+    #[serde(rename = "no")]
+    Requested,
 }
 
 /// A job in the hands of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// Which it is of those that count, from 1.
+    /// The number of the attempt among those that count, from 1.
     pub number: u32,
     /// How often a job whose worker was lost may run again.
     pub retry: u32,
-    /// Whether the job is still wanted.
-    pub wanted: Wanted,
-    /// How far it has come.
+    /// Whether the cancellation of the job was requested.
+    #[serde(rename = "wanted")]
+    pub cancellation: Cancellation,
+    /// How far the attempt has come.
     pub phase: AttemptPhase,
 }
 
@@ -197,23 +202,23 @@ pub struct Attempt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AttemptPhase {
-    /// The job was claimed before its wait is over, to look whether it still has to wait, and
-    /// the attempt has opened no thread. Losing it costs the job nothing.
+    /// The job was claimed before the end of its wait, to check whether it still has to wait,
+    /// and the attempt has opened no thread. Its loss costs the job no retry.
     Look,
-    /// Any other.
+    /// Any other attempt.
     #[default]
     Turn,
 }
 
 impl Attempt {
-    /// What becomes of a running job whose worker is lost.
+    /// The next state of a running job whose worker is lost.
     #[must_use]
     pub fn lost(self) -> JobState {
-        match self.wanted {
-            Wanted::No => JobState::Cancelled,
-            Wanted::Yes if self.phase == AttemptPhase::Look => JobState::Queued,
-            Wanted::Yes if self.number <= self.retry => JobState::Queued,
-            Wanted::Yes => JobState::Failed,
+        match self.cancellation {
+            Cancellation::Requested => JobState::Cancelled,
+            Cancellation::NotRequested if self.phase == AttemptPhase::Look => JobState::Queued,
+            Cancellation::NotRequested if self.number <= self.retry => JobState::Queued,
+            Cancellation::NotRequested => JobState::Failed,
         }
     }
 }

@@ -3,21 +3,21 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-fn attempt(number: u32, retry: u32, wanted: Wanted) -> Event {
-    Event::LoseWorker(Attempt {
+fn attempt(number: u32, retry: u32, cancellation: Cancellation) -> JobEvent {
+    JobEvent::LoseWorker(Attempt {
         number,
         retry,
-        wanted,
+        cancellation,
         phase: AttemptPhase::Turn,
     })
 }
 
 /// The loss of an attempt that has no retry left.
-fn look(wanted: Wanted) -> Event {
-    Event::LoseWorker(Attempt {
+fn look(cancellation: Cancellation) -> JobEvent {
+    JobEvent::LoseWorker(Attempt {
         number: 1,
         retry: 0,
-        wanted,
+        cancellation,
         phase: AttemptPhase::Look,
     })
 }
@@ -25,17 +25,23 @@ fn look(wanted: Wanted) -> Event {
 #[test]
 fn every_state_and_event() {
     let events = [
-        ("claim", Event::Claim),
-        ("finish completed", Event::Finish(Ending::Completed)),
-        ("finish failed", Event::Finish(Ending::Failed)),
-        ("finish cancelled", Event::Finish(Ending::Cancelled)),
-        ("lost, no retry", attempt(1, 0, Wanted::Yes)),
-        ("lost, one retry left", attempt(1, 1, Wanted::Yes)),
-        ("lost, retries used up", attempt(2, 1, Wanted::Yes)),
-        ("lost, not wanted", attempt(1, 1, Wanted::No)),
-        ("lost during a look", look(Wanted::Yes)),
-        ("look, not wanted", look(Wanted::No)),
-        ("cancel", Event::Cancel),
+        ("claim", JobEvent::Claim),
+        ("finish completed", JobEvent::Finish(Ending::Completed)),
+        ("finish failed", JobEvent::Finish(Ending::Failed)),
+        ("finish cancelled", JobEvent::Finish(Ending::Cancelled)),
+        ("lost, no retry", attempt(1, 0, Cancellation::NotRequested)),
+        (
+            "lost, one retry left",
+            attempt(1, 1, Cancellation::NotRequested),
+        ),
+        (
+            "lost, retries used up",
+            attempt(2, 1, Cancellation::NotRequested),
+        ),
+        ("lost, not wanted", attempt(1, 1, Cancellation::Requested)),
+        ("lost during a look", look(Cancellation::NotRequested)),
+        ("look, not wanted", look(Cancellation::Requested)),
+        ("cancel", JobEvent::Cancel),
     ];
     let mut table = String::new();
     for state in JobState::ALL {
@@ -43,8 +49,8 @@ fn every_state_and_event() {
         for (name, event) in events {
             let next = match state.after(event) {
                 None => "-".to_owned(),
-                Some(Next::AskWorker) => "running; the worker is asked".to_owned(),
-                Some(Next::State(next)) => next.to_string(),
+                Some(Transition::AskWorker) => "running; the worker is asked".to_owned(),
+                Some(Transition::State(next)) => next.to_string(),
             };
             writeln!(table, "  {name:<22} {next}").unwrap();
         }
@@ -53,29 +59,33 @@ fn every_state_and_event() {
 }
 
 #[test]
-fn every_answer_to_a_cancellation() {
+fn cancel_response_depends_on_the_state() {
     let mut table = String::new();
     for state in JobState::ALL {
-        let answer = CancelAnswer::of(state);
-        assert_eq!(answer.previous_status(), state);
-        let (new, message) = (answer.new_status(), answer.message());
-        let running = answer.was_running();
+        let response = CancelResponse::of(state);
+        assert_eq!(response.previous_status(), state);
+        let (new, message) = (response.new_status(), response.message());
+        let running = response.was_running();
         writeln!(table, "{state:<10} {new:<10} {running:<6} {message}").unwrap();
     }
     insta::assert_snapshot!(table);
 }
 
 #[test]
-fn an_ended_job_stays_as_it_is() {
+fn ended_job_ignores_events() {
     for state in JobState::ALL.into_iter().filter(|state| state.has_ended()) {
-        for event in [Event::Claim, Event::Cancel, attempt(1, 9, Wanted::Yes)] {
+        for event in [
+            JobEvent::Claim,
+            JobEvent::Cancel,
+            attempt(1, 9, Cancellation::NotRequested),
+        ] {
             assert_eq!(state.after(event), None);
         }
     }
 }
 
 #[test]
-fn states_and_their_words() {
+fn state_is_parsed_from_its_name() {
     for state in JobState::ALL {
         assert_eq!(state.as_str().parse(), Ok(state));
     }
@@ -100,7 +110,7 @@ fn ids_are_uuids_of_version_4() {
 }
 
 #[test]
-fn what_is_no_id_is_refused() {
+fn malformed_id_is_refused() {
     for text in [
         "",
         "1",
@@ -116,7 +126,7 @@ fn what_is_no_id_is_refused() {
 }
 
 #[test]
-fn a_prefix_has_the_form_of_an_id_as_far_as_it_goes() {
+fn prefix_has_the_form_of_an_id() {
     let id = "0123abcd-0000-4000-8000-00000000000f";
     for length in 8..=id.len() {
         let text = &id[..length];
@@ -140,27 +150,26 @@ fn a_prefix_has_the_form_of_an_id_as_far_as_it_goes() {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// When a worker lets a job go whose lease of 30 s it can't renew, if ending it takes
-/// 2 s.
+/// When a worker releases a job whose lease of 30 s it cannot renew, if ending it takes 2 s.
 #[test]
-fn a_job_that_may_run_elsewhere_is_gone_before_its_lease_is() {
+fn job_that_may_run_elsewhere_is_released_before_its_lease_ends() {
     let start = Instant::now();
     let mut table = String::new();
-    for (name, number, retry, wanted) in [
-        ("no retry", 1, 0, Wanted::Yes),
-        ("one retry left", 1, 1, Wanted::Yes),
-        ("retries used up", 2, 1, Wanted::Yes),
-        ("not wanted", 1, 1, Wanted::No),
+    for (name, number, retry, cancellation) in [
+        ("no retry", 1, 0, Cancellation::NotRequested),
+        ("one retry left", 1, 1, Cancellation::NotRequested),
+        ("retries used up", 2, 1, Cancellation::NotRequested),
+        ("not wanted", 1, 1, Cancellation::Requested),
     ] {
         let attempt = Attempt {
             number,
             retry,
-            wanted,
+            cancellation,
             phase: AttemptPhase::Turn,
         };
         let lease = Lease::new(attempt, start, 30 * SECOND);
         let renewed = lease.renewed(start + 10 * SECOND, 30 * SECOND);
-        let after = |lease: Lease| match lease.let_go_at(2 * SECOND) {
+        let after = |lease: Lease| match lease.release_at(2 * SECOND) {
             Some(at) => format!("{:?}", at - start),
             None => "never".to_owned(),
         };
@@ -176,13 +185,13 @@ fn a_job_that_may_run_elsewhere_is_gone_before_its_lease_is() {
 }
 
 #[test]
-fn a_worker_leaves_when_it_was_idle_for_long() {
+fn worker_leaves_after_its_idle_time() {
     let start = Instant::now();
-    let mut idle = Idle::new(Some(10 * SECOND), start);
+    let mut idle = IdleTimer::new(Some(10 * SECOND), start);
     assert_eq!(idle.leave_at(0), Some(start + 10 * SECOND));
     assert_eq!(idle.leave_at(1), None);
     idle.worked(start + 5 * SECOND);
     assert_eq!(idle.leave_at(0), Some(start + 15 * SECOND));
-    assert_eq!(Idle::new(None, start).leave_at(0), None);
-    assert_eq!(Idle::new(Some(Duration::MAX), start).leave_at(0), None);
+    assert_eq!(IdleTimer::new(None, start).leave_at(0), None);
+    assert_eq!(IdleTimer::new(Some(Duration::MAX), start).leave_at(0), None);
 }

@@ -1,5 +1,4 @@
-//! The waits of a job for a usage limit of its account: until when, how often and for how
-//! long in all.
+//! Decides how long a job waits for a usage limit of its account, and when it has waited enough.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,8 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use common::timestamp::minute;
 
-/// The first pause where no reset is known, and how many there are at most: they take five
-/// hours in all, as long as the shorter window of an account.
+/// The first pause where no reset is known, and the number of pauses: they take five hours in
+/// total, as long as the shorter window of an account.
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
 const MOST_PAUSES: u32 = 10;
 
@@ -17,32 +16,31 @@ const MARGIN: Duration = Duration::from_secs(1);
 
 /// The longest pause and margin. A pause doubles with each pause and a margin with each
 /// reset, so that no job is claimed in a loop, whatever resets Codex reports.
-const LONGEST: Duration = Duration::from_secs(60 * 60);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 
 /// How far two reports of the same reset may be apart.
-const SAME_RESET: Duration = LONGEST;
+const SAME_RESET: Duration = LONGEST_PAUSE;
 
-/// How often a job that waits is looked at: its account may have been changed, or may have
-/// got credits.
+/// How often a waiting job is checked: the user may have changed the account or bought credits.
 pub const LOOK_EVERY: Duration = Duration::from_secs(60 * 60);
 
-/// How long a job waits in all: a little longer than the longest window of an account, a
-/// month.
+/// How long a job waits in total: a little longer than a month, the longest window of an
+/// account.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(35 * 24 * 60 * 60);
 
-/// A job in the queue that is not to be claimed yet.
+/// The wait of a queued job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait {
-    /// Until when.
+    /// The end of the wait.
     pub until: SystemTime,
-    /// Why then.
+    /// The reason for that moment.
     pub reason: WaitReason,
 }
 
 /// Why a job waits until a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitReason {
-    /// A usage limit of the account is reached, and reset then.
+    /// A usage limit of the account is reached, and will be reset then.
     LimitReset,
     /// A usage limit of the account is reached, and no reset is known.
     NextTry,
@@ -51,41 +49,41 @@ pub enum WaitReason {
 /// All waits of a job so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WaitHistory {
-    /// When the first of them began.
+    /// When the first wait began.
     pub since: Option<SystemTime>,
-    /// The last of them.
+    /// The last wait.
     pub last: Option<Wait>,
-    /// How many different resets it has waited for.
+    /// How many different resets the job has waited for.
     pub resets: u32,
-    /// How many pauses it has made without a known reset.
+    /// How many pauses the job has made without a known reset.
     pub pauses: u32,
 }
 
-/// A wait that is to begin, and the counts of all waits of its job with it.
+/// The next wait of a job, and the counts of all its waits including this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Waiting {
-    /// Until when, and why.
+pub struct NextWait {
+    /// The wait.
     pub wait: Wait,
-    /// When the job is looked at next: when its wait is over, or earlier.
+    /// When the job is checked next: at the end of the wait, or earlier.
     pub look_at: SystemTime,
-    /// Whether the job waited for something else before.
+    /// Whether this differs from the job's last wait.
     pub is_new: bool,
-    /// How many different resets it has waited for.
+    /// How many different resets the job has waited for.
     pub resets: u32,
-    /// How many pauses it has made without a known reset.
+    /// How many pauses the job has made without a known reset.
     pub pauses: u32,
 }
 
-/// Why a text is not a [`WaitReason`].
+/// The error of a text that is no [`WaitReason`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a reason why jobs wait")]
 pub struct UnknownReason(String);
 
 impl WaitHistory {
-    /// The next wait of the job, for this reset if it is known; `None` if it has waited too
-    /// often or would wait too long, and is to fail.
+    /// The next wait of the job, for `reset` if that is known; `None` if the job has waited too
+    /// often or would wait too long, and must fail.
     #[must_use]
-    pub fn next(self, reset: Option<SystemTime>, now: SystemTime) -> Option<Waiting> {
+    pub fn next(self, reset: Option<SystemTime>, now: SystemTime) -> Option<NextWait> {
         let pending = self.pending(now);
         let (wait, resets, pauses) = match (reset, pending) {
             (Some(reset), Some(last)) if last.is_for(reset) => (last, self.resets, self.pauses),
@@ -98,7 +96,7 @@ impl WaitHistory {
                     self.pauses,
                 )
             }
-            // Nothing is known that ends the wait.
+            // No reset is known that would change the pending wait.
             (None, Some(last)) => (last, self.resets, self.pauses),
             (None, _) if self.pauses < MOST_PAUSES => {
                 let until = now + doubled(FIRST_PAUSE, self.pauses);
@@ -113,7 +111,7 @@ impl WaitHistory {
         };
         let since = self.since.unwrap_or(now);
         let waited = wait.until.duration_since(since).unwrap_or_default();
-        (waited <= LONGEST_WAIT).then(|| Waiting {
+        (waited <= LONGEST_WAIT).then(|| NextWait {
             wait,
             look_at: wait.until.min(now + LOOK_EVERY),
             is_new: self.last != Some(wait),
@@ -122,11 +120,11 @@ impl WaitHistory {
         })
     }
 
-    /// The last wait again, if it is not over: no turn was tried that tells anything else.
+    /// The last wait, if it is not over yet: no turn was tried since that could change it.
     #[must_use]
-    pub fn kept(self, now: SystemTime) -> Option<Waiting> {
+    pub fn unfinished(self, now: SystemTime) -> Option<NextWait> {
         let wait = self.pending(now)?;
-        Some(Waiting {
+        Some(NextWait {
             wait,
             look_at: wait.until.min(now + LOOK_EVERY),
             is_new: false,
@@ -139,7 +137,7 @@ impl WaitHistory {
         self.last.filter(|wait| wait.until > now)
     }
 
-    /// Until when the last turn was refused, if that is known.
+    /// The reset until which the last turn was refused, if it is known.
     #[must_use]
     pub fn refused_until(self) -> Option<SystemTime> {
         let last = self.last?;
@@ -158,13 +156,13 @@ impl Wait {
 
 fn doubled(first: Duration, times: u32) -> Duration {
     let factor = 2u32.saturating_pow(times);
-    first.saturating_mul(factor).min(LONGEST)
+    first.saturating_mul(factor).min(LONGEST_PAUSE)
 }
 
 impl WaitReason {
     const ALL: [Self; 2] = [Self::LimitReset, Self::NextTry];
 
-    /// The reason as the store and programs know it.
+    /// The name of the reason in the store and in JSON.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -173,7 +171,7 @@ impl WaitReason {
         }
     }
 
-    /// The reason as people read it.
+    /// The reason for people.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -223,8 +221,8 @@ mod tests {
         }
     }
 
-    /// The history of a job that has begun to wait at this moment.
-    fn after(history: WaitHistory, waiting: Waiting, now: SystemTime) -> WaitHistory {
+    /// The history of a job that begins to wait at the moment `now`.
+    fn after(history: WaitHistory, waiting: NextWait, now: SystemTime) -> WaitHistory {
         WaitHistory {
             since: history.since.or(Some(now)),
             last: Some(waiting.wait),
@@ -247,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn job_is_looked_at_each_hour_and_waits_on_for_the_same_reset() {
+    fn waiting_job_is_rechecked_each_hour_for_the_same_reset() {
         let (none, reset) = (WaitHistory::default(), at(5 * DAY));
         let first = none.next(Some(reset), at(0)).unwrap();
         assert_eq!((first.look_at, first.is_new), (at(3600), true));
@@ -278,26 +276,26 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_the_database_may_be_any_number() {
+    fn wait_counts_do_not_overflow() {
         let next = waited(u32::MAX, u32::MAX).next(Some(at(1000)), at(500));
         assert_eq!(next.unwrap().resets, u32::MAX);
         assert_eq!(waited(u32::MAX, u32::MAX).next(None, at(500)), None);
     }
 
     #[test]
-    fn wait_that_is_not_over_is_kept() {
+    fn unfinished_wait_is_kept() {
         let first = WaitHistory::default().next(Some(at(5 * DAY)), at(0));
         let history = after(WaitHistory::default(), first.unwrap(), at(0));
-        let kept = history.kept(at(3600)).unwrap();
+        let kept = history.unfinished(at(3600)).unwrap();
         assert_eq!((kept.wait, kept.is_new), (first.unwrap().wait, false));
         assert_eq!((kept.resets, kept.pauses), (1, 0));
         assert_eq!(kept.look_at, at(7200));
-        assert_eq!(history.kept(kept.wait.until), None);
-        assert_eq!(WaitHistory::default().kept(at(0)), None);
+        assert_eq!(history.unfinished(kept.wait.until), None);
+        assert_eq!(WaitHistory::default().unfinished(at(0)), None);
     }
 
     #[test]
-    fn job_fails_that_would_wait_too_long_in_all() {
+    fn job_that_would_wait_too_long_fails() {
         let mut history = WaitHistory::default();
         let mut now = at(0);
         let week = Duration::from_secs(7 * DAY);
@@ -309,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn job_without_a_known_reset_pauses_longer_each_time_and_fails_after_hours() {
+    fn job_without_a_known_reset_doubles_its_pauses_and_fails() {
         let pause = |pauses| {
             // Resets do not count.
             let next = waited(99, pauses).next(None, at(0))?;

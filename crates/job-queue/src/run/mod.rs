@@ -1,7 +1,7 @@
-//! Runs as jobs: what a client wants of one, and what is kept of what came of it.
+//! Runs as jobs.
 //!
-//! - [`order`]: checked where it is given, and kept with the job.
-//! - [`result`]: what callers are told.
+//! - [`spec`]: the specification of a run, checked at submission and stored with the job.
+//! - [`result`]: the result of a run for its caller.
 
-pub mod order;
 pub mod result;
+pub mod spec;

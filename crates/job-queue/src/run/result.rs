@@ -1,23 +1,22 @@
-//! What has come of a run, as its caller is told: within bounds, as the worker leaves
-//! it in the store.
+//! The result of a run for its caller, within bounds, as the worker stores it.
 
 use serde_json::{Map, Value, json};
 
 use crate::logic::{JobState, WORKER_LOST, WORKER_STOPPED};
 use crate::store::Job;
 
-/// How long a result may be as JSON, in bytes (64 KiB): clients cut what is longer, or
-/// refuse it. The file of evidence has all of it.
+/// The limit of a result, in bytes of JSON (64 KiB): clients cut or refuse longer ones. The
+/// file of evidence is complete.
 pub const RESULT_LIMIT: usize = 64 << 10;
 
-/// How much of it may be Codex's final message, in bytes; the job has all of that.
+/// The limit of Codex's final message in a result, in bytes; the job has the whole message.
 const RESPONSE_LIMIT: usize = 16 << 10;
 
-/// The least turns whose evidence is told: the first and the last.
+/// The fewest turns whose evidence is kept: the first and the last.
 const TURNS: usize = 2;
 
-/// A result that fits: the middle of the turns is left out, then artifacts are.
-/// `evidence.log_left_out` and `more_artifacts` say how many.
+/// Shortens a result to the limit: first turns in the middle are left out, then artifacts.
+/// `evidence.log_left_out` and `more_artifacts` count them.
 #[must_use]
 pub fn bounded(mut result: Value) -> Value {
     cut_response(&mut result);
@@ -50,12 +49,12 @@ fn cut_response(result: &mut Value) {
     }
 }
 
-/// Leaves out turns from the middle, until there is that much less; says how much is
-/// left to leave out.
+/// Leaves out turns from the middle until the result is shorter by `too_much` bytes; returns
+/// how many bytes are still too much.
 fn leave_out_turns(evidence: &mut Map<String, Value>, mut too_much: usize) -> usize {
     let mut left_out = 0;
     if let Some(Value::Array(log)) = evidence.get_mut("log") {
-        // The note that some are missing takes room too.
+        // The count of the missing turns takes room too.
         too_much += 32;
         while too_much > 0 && log.len() > TURNS {
             let gone = log.remove(log.len() / 2);
@@ -69,7 +68,7 @@ fn leave_out_turns(evidence: &mut Map<String, Value>, mut too_much: usize) -> us
     too_much
 }
 
-/// The same with artifacts, from the end: those that weigh most come first.
+/// Like [`leave_out_turns`], for artifacts from the end: the most important ones come first.
 fn leave_out_artifacts(result: &mut Map<String, Value>, key: &str, mut too_much: usize) -> usize {
     let mut left_out = 0;
     if let Some(Value::Array(artifacts)) = result.get_mut(key) {
@@ -88,7 +87,7 @@ fn leave_out_artifacts(result: &mut Map<String, Value>, key: &str, mut too_much:
     too_much
 }
 
-/// The result of a run that came to nothing, for this reason and in these words.
+/// The result of a run that has achieved nothing, with the reason and its explanation.
 #[must_use]
 pub fn nothing(reason: &str, why: &str) -> Value {
     json!({
@@ -101,8 +100,7 @@ pub fn nothing(reason: &str, why: &str) -> Value {
     })
 }
 
-/// What the caller of a run is told of its end; `None` of a job that is no run or has
-/// not ended.
+/// The result of a run for its caller; `None` if the job is no run or has not ended.
 #[must_use]
 pub fn of(job: &Job) -> Option<Value> {
     let state = job.summary.state;
@@ -122,17 +120,17 @@ pub fn of(job: &Job) -> Option<Value> {
     Some(result)
 }
 
-/// A worker that was lost has left nothing.
+/// The result of a run whose worker has stored no report.
 fn of_no_report(job: &Job) -> Value {
     let error = job.summary.error.as_deref();
     match (job.summary.state, error) {
-        (JobState::Cancelled, _) => nothing("cancelled", "it was called off"),
+        (JobState::Cancelled, _) => nothing("cancelled", "it was cancelled"),
         (_, Some(WORKER_LOST | WORKER_STOPPED)) => nothing(
             "worker_lost",
             "its worker has ended, and Codex with it; what it had changed is still there. \
-             codex_run with thread_id goes on; with retry a run goes on by itself",
+             codex_run with thread_id continues it; with retry a run continues by itself",
         ),
-        (_, error) => nothing("could_not_run", error.unwrap_or("nobody knows why")),
+        (_, error) => nothing("could_not_run", error.unwrap_or("the reason is unknown")),
     }
 }
 
@@ -152,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_stays_as_it_is() {
+    fn result_that_fits_is_unchanged() {
         assert_eq!(bounded(result(3, 3)), result(3, 3));
     }
 
@@ -173,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn then_artifacts_are_and_a_long_message_is_cut() {
+    fn artifacts_are_left_out_and_a_long_message_is_cut() {
         let mut long = result(9, 500);
         long["more_artifacts"] = json!(5);
         long["response"] = json!("ß".repeat(100_000));

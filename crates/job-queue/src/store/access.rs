@@ -1,4 +1,4 @@
-//! As whom a store is opened, and what that allows of the jobs of others.
+//! The identity with which a store is opened, and its rights over the jobs of others.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -12,8 +12,8 @@ use settings::store_location::Location;
 
 use super::cells::{state, text};
 use super::error::Fault;
-use super::record::{NewJob, Origin, Owner, Whose};
-use super::signature::{self, Purpose};
+use super::record::{NewJob, Origin, Owner, Ownership};
+use super::signature::{self, SignaturePurpose};
 use super::sql::{Row, Value};
 use crate::host;
 use crate::host_key::{HostKey, KeyError};
@@ -24,9 +24,9 @@ const LONGEST_NAME: usize = 200;
 /// Who can write to a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Writers {
-    /// This user: it is a file of theirs that nobody else can read or write.
+    /// This user only: the store is a file that nobody else can read or write.
     ThisUser,
-    /// Whoever the server, or the mode of the file, admits.
+    /// Also others, as the server or the mode of the file admits them.
     Others,
 }
 
@@ -44,7 +44,7 @@ fn is_private(path: &Path) -> bool {
         .is_ok_and(|about| about.uid() == geteuid().as_raw() && about.mode() & 0o077 == 0)
 }
 
-/// Whoever has opened a store, as its statements see them.
+/// The identity with which a store is opened, for its statements.
 pub(super) struct Identity {
     key: HostKey,
     owner: String,
@@ -53,7 +53,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// The store has to be there already.
+    /// The identity of this host and user. The store must exist already.
     pub(super) fn new(location: &Location, access: &Access) -> Result<Self, KeyError> {
         Ok(Self {
             key: HostKey::load_or_create(&access.state)?,
@@ -63,8 +63,8 @@ impl Identity {
         })
     }
 
-    /// The condition for jobs with which something may be done that needs this setting,
-    /// unless they are our own.
+    /// The SQL condition for the jobs that may be changed: our own, and all if the setting
+    /// allows `needs`.
     pub(super) fn may(&self, needs: OthersJobs) -> String {
         match self.writers == Writers::ThisUser || self.others >= needs {
             true => "TRUE".to_owned(),
@@ -73,7 +73,7 @@ impl Identity {
         }
     }
 
-    /// What a row has beside what is asked for: see [`SIGNED`](super::columns::SIGNED).
+    /// The values of the columns [`SIGNED`](super::columns::SIGNED).
     pub(super) fn sign(&self, job: &NewJob, request: &[Value]) -> [Value; 4] {
         let id = job.id.as_str();
         let sign = |purpose, request: &[Value]| {
@@ -84,19 +84,19 @@ impl Identity {
         [
             (&self.owner).into(),
             self.key.id().into(),
-            sign(Purpose::Run, request).as_str().into(),
-            sign(Purpose::Again, ended.as_deref().unwrap_or(request))
+            sign(SignaturePurpose::Run, request).as_str().into(),
+            sign(SignaturePurpose::Again, ended.as_deref().unwrap_or(request))
                 .as_str()
                 .into(),
         ]
     }
 
-    /// The signature of something that holds for an attempt.
+    /// The signature of a message that holds for one attempt.
     pub(super) fn sign_message(&self, message: &[u8]) -> String {
         self.key.sign(message)
     }
 
-    /// Whether this host has signed a message.
+    /// The origin of a message, by its signature.
     pub(super) fn origin_of(&self, message: &[u8], signature: &str) -> Origin {
         match self.key.has_signed(message, signature) {
             true => Origin::ThisHost,
@@ -104,7 +104,7 @@ impl Identity {
         }
     }
 
-    /// Who has submitted the job of a row, as the row has it.
+    /// The owner of the job of a row, as the row names it.
     pub(super) fn owner(&self, row: &Row) -> Result<Owner, Fault> {
         let is_ours = self.writers == Writers::ThisUser
             || (row.text("signer")?.as_deref() == Some(self.key.id())
@@ -112,23 +112,23 @@ impl Identity {
         Ok(Owner {
             name: name(row)?,
             role: row.text("owner_role")?,
-            whose: match is_ours {
-                true => Whose::Ours,
-                false => Whose::Others,
+            ownership: match is_ours {
+                true => Ownership::Ours,
+                false => Ownership::Others,
             },
         })
     }
 
-    /// Whether a row is as this host has submitted it.
+    /// The origin of a row: whether it is unchanged since this host has submitted it.
     pub(super) fn origin(&self, row: &Row) -> Result<Origin, Fault> {
         let (purpose, column) = match state(row)?.has_ended() {
-            true => (Purpose::Again, "ended_signature"),
-            false => (Purpose::Run, "signature"),
+            true => (SignaturePurpose::Again, "ended_signature"),
+            false => (SignaturePurpose::Run, "signature"),
         };
         let (owner, signature) = (row.text("owner")?, row.text(column)?);
         let (Some(owner), Some(signature)) = (&owner, &signature) else {
-            // Programs that signed nothing have left no owner either. Nobody else can
-            // have put the row into a file of this user's.
+            // Older programs stored neither signature nor owner. Nobody else can have added
+            // the row to a file of this user.
             let is_old = owner.is_none() && row.text("signer")?.is_none();
             return Ok(match is_old && self.writers == Writers::ThisUser {
                 true => Origin::ThisHost,
@@ -144,7 +144,7 @@ impl Identity {
     }
 }
 
-/// The owner that a row names, who may be anybody and any length.
+/// The owner that a row names, shortened: others may have written any text.
 pub(super) fn name(row: &Row) -> Result<Option<String>, Fault> {
     let name = row.text("owner")?;
     Ok(name.map(|name| one_line(&name, LONGEST_NAME)))

@@ -1,4 +1,4 @@
-//! Values of columns, read as what they stand for.
+//! Reads the values of columns into types.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,27 +6,27 @@ use common::timestamp::writable;
 
 use super::error::Fault;
 use super::sql::Row;
-use crate::logic::{JobState, Wanted};
+use crate::logic::{Cancellation, JobState};
 
-/// How the job of a row stands.
+/// The state of the job of a row.
 pub(super) fn state(row: &Row) -> Result<JobState, Fault> {
     parsed(row, "state")
 }
 
-/// Whether the job of a row is still wanted.
-pub(super) fn wanted(row: &Row) -> Result<Wanted, Fault> {
+/// Whether the cancellation of the job of a row was requested.
+pub(super) fn cancellation(row: &Row) -> Result<Cancellation, Fault> {
     Ok(match truth(row, "cancel_requested")? {
-        true => Wanted::No,
-        false => Wanted::Yes,
+        true => Cancellation::Requested,
+        false => Cancellation::NotRequested,
     })
 }
 
-/// A text that has to be there.
+/// A required text.
 pub(super) fn text(row: &Row, column: &'static str) -> Result<String, Fault> {
     row.text(column)?.ok_or_else(|| nothing(column))
 }
 
-/// A number that is not negative, and has to be there.
+/// A required number that is not negative.
 pub(super) fn count(row: &Row, column: &'static str) -> Result<u32, Fault> {
     let number = row.number(column)?.ok_or_else(|| nothing(column))?;
     number
@@ -34,7 +34,7 @@ pub(super) fn count(row: &Row, column: &'static str) -> Result<u32, Fault> {
         .map_err(|error| unreadable(column, &error))
 }
 
-/// Something with a form of its own, which has to be there.
+/// A required value that is parsed from a text.
 pub(super) fn parsed<T>(row: &Row, column: &'static str) -> Result<T, Fault>
 where
     T: std::str::FromStr<Err: std::error::Error>,
@@ -43,7 +43,7 @@ where
     text.parse().map_err(|error| unreadable(column, &error))
 }
 
-/// The same where there may be nothing.
+/// An optional value that is parsed from a text.
 pub(super) fn optional<T>(row: &Row, column: &'static str) -> Result<Option<T>, Fault>
 where
     T: std::str::FromStr<Err: std::error::Error>,
@@ -68,7 +68,7 @@ pub(super) fn truth(row: &Row, column: &'static str) -> Result<bool, Fault> {
 
 pub(super) fn moment(row: &Row, column: &'static str) -> Result<Option<SystemTime>, Fault> {
     let since = |millis: i64| Duration::from_millis(millis.try_into().unwrap_or_default());
-    // Whoever else writes to the database may have written any number.
+    // Another program may have written any number.
     let moment = row.number(column)?;
     Ok(moment.map(|millis| writable(UNIX_EPOCH + since(millis))))
 }

@@ -1,4 +1,4 @@
-//! The columns of the table of jobs, by what reads and writes them together.
+//! The columns of the table of jobs, in groups that are read or written together.
 
 /// The columns of a request, in the order in which they are written.
 pub(super) const REQUEST: &str = "tool_name, task_name, agent_source, agent_instance, prompt, \

@@ -1,4 +1,4 @@
-//! What can go wrong with a store, and what to do then.
+//! Errors of a store, with their remedies.
 
 use std::io;
 
@@ -8,10 +8,10 @@ use sqlx::error::DatabaseError;
 use crate::host_key::KeyError;
 use crate::logic::JobId;
 
-/// Why a store can't be used.
+/// An error of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// It can't be reached, or was lost in the middle.
+    /// The store cannot be reached, or the connection was lost.
     #[error(
         "the job store {store} can't be reached: {error}. Look whether its server runs; a change \
          that was under way may have been made or not"
@@ -22,7 +22,7 @@ pub enum StoreError {
         /// Why.
         error: String,
     },
-    /// Others write to it all the time.
+    /// Other processes keep the store locked.
     #[error("the job store {store} is busy: {error}. Try again")]
     Busy {
         /// Where.
@@ -30,7 +30,7 @@ pub enum StoreError {
         /// Why.
         error: String,
     },
-    /// Nothing can be written.
+    /// The store is read-only.
     #[error(
         "the job store {store} can't be written: {error}. Give this user the right to write to \
          the file and its directory, or name another store with --store"
@@ -41,7 +41,7 @@ pub enum StoreError {
         /// Why.
         error: String,
     },
-    /// There is no room left.
+    /// The disk is full.
     #[error(
         "there is no room for the job store {store}: {error}. Make room on its disk, and try \
          again; what was in the store is still there"
@@ -52,7 +52,7 @@ pub enum StoreError {
         /// Why.
         error: String,
     },
-    /// A newer program has made it.
+    /// A newer program has created or upgraded the store.
     #[error(
         "the job store {store} has the form {found}, and this program knows those up to {known}: \
          use the newer codex-mcp that has made it, or another store"
@@ -60,12 +60,12 @@ pub enum StoreError {
     Newer {
         /// Where.
         store: String,
-        /// The form that it has.
+        /// The version of the store's schema.
         found: i64,
-        /// The newest one that we know.
+        /// The newest version that this program knows.
         known: i64,
     },
-    /// Something else is there.
+    /// The location has something else than a store.
     #[error("{store} is no job store: {error}. Name another place with --store, or move it away")]
     NotAStore {
         /// Where.
@@ -73,17 +73,17 @@ pub enum StoreError {
         /// Why.
         error: String,
     },
-    /// A text is too long to be kept.
+    /// A text is too long for the store.
     #[error("{what} has {length} bytes, and a job store keeps {most} at most: make it shorter")]
     TooLong {
-        /// Of what.
+        /// The text's name.
         what: &'static str,
-        /// How long it is, in bytes.
+        /// The length of the text, in bytes.
         length: usize,
-        /// The most that is kept, in bytes.
+        /// The limit, in bytes.
         most: usize,
     },
-    /// A job is another's, and this host leaves those alone.
+    /// The job belongs to others, and this host does not manage their jobs.
     #[error(
         "job {job} belongs to {owner}, and this host leaves the jobs of others alone. Ask them, \
          or set jobs_of_others = \"manage\" in {}",
@@ -92,13 +92,14 @@ pub enum StoreError {
     OfOthers {
         /// The job.
         job: JobId,
-        /// Whose it is.
+        /// The owner's name.
         owner: String,
     },
-    /// This host cannot sign its jobs, nor tell which are its own.
+    /// The key of this host cannot be used, so that it can neither sign jobs nor recognise its
+    /// own.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The database has found something wrong.
+    /// The database has reported another error.
     #[error("the job store {store} has failed: {error}")]
     Database {
         /// Where.
@@ -109,15 +110,14 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the same may well succeed a little later, without anybody doing
-    /// something about it.
+    /// Whether a retry may succeed without any action by the user.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Busy { .. })
     }
 }
 
-/// What goes wrong within, where nobody knows which store it is.
+/// An error within this module, before the location of the store is added.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
     #[error(transparent)]
@@ -125,7 +125,7 @@ pub(super) enum Fault {
     /// A file beside the database.
     #[error(transparent)]
     File(#[from] io::Error),
-    #[error("another process has its lock for more than {0} s")]
+    #[error("another process has held its lock for more than {0} s")]
     Locked(u64),
     #[error("form {found}")]
     Newer { found: i64, known: i64 },
@@ -139,13 +139,13 @@ pub(super) enum Fault {
     },
     #[error("job {0} belongs to others")]
     OfOthers(JobId, Option<String>),
-    /// What was written is not what is written there.
+    /// A value of a row is missing or malformed.
     #[error("{column} of a row can't be read: {error}")]
     Unreadable { column: &'static str, error: String },
 }
 
 impl Fault {
-    /// Whether the connection is of no use any more.
+    /// Whether the connection is lost.
     pub(super) fn is_disconnected(&self) -> bool {
         let error = match self {
             Self::Sql(error) => error,
@@ -162,8 +162,7 @@ impl Fault {
         }
     }
 
-    /// Whether two transactions were in each other's way: 40001 and 40P01 of
-    /// PostgreSQL.
+    /// Whether two transactions conflicted: 40001 and 40P01 of PostgreSQL.
     pub(super) fn is_conflict(&self) -> bool {
         let Self::Sql(sqlx::Error::Database(error)) = self else {
             return false;
@@ -171,7 +170,7 @@ impl Fault {
         is_postgres(&**error) && matches!(code(&**error).as_deref(), Some("40001" | "40P01"))
     }
 
-    /// It for others.
+    /// The public error, with the location of the store.
     pub(super) fn at(self, location: &Location) -> StoreError {
         let store = location.to_string();
         let kind = self.kind();
@@ -189,18 +188,18 @@ impl Fault {
             other => {
                 let error = other.in_words();
                 match kind {
-                    Kind::Unreachable => StoreError::Unreachable { store, error },
-                    Kind::Busy => StoreError::Busy { store, error },
-                    Kind::ReadOnly => StoreError::ReadOnly { store, error },
-                    Kind::Full => StoreError::Full { store, error },
-                    Kind::NotAStore => StoreError::NotAStore { store, error },
-                    Kind::Other => StoreError::Database { store, error },
+                    FaultKind::Unreachable => StoreError::Unreachable { store, error },
+                    FaultKind::Busy => StoreError::Busy { store, error },
+                    FaultKind::ReadOnly => StoreError::ReadOnly { store, error },
+                    FaultKind::Full => StoreError::Full { store, error },
+                    FaultKind::NotAStore => StoreError::NotAStore { store, error },
+                    FaultKind::Other => StoreError::Database { store, error },
                 }
             }
         }
     }
 
-    /// sqlx says before what the database says that the database has said it.
+    /// The error's message, without the prefix that sqlx adds to a message of the database.
     fn in_words(&self) -> String {
         match self {
             Self::Sql(sqlx::Error::Database(error)) => error.message().to_owned(),
@@ -208,21 +207,21 @@ impl Fault {
         }
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> FaultKind {
         match self {
-            _ if self.is_disconnected() => Kind::Unreachable,
-            Self::Locked(_) => Kind::Busy,
-            Self::NotAStore(_) => Kind::NotAStore,
+            _ if self.is_disconnected() => FaultKind::Unreachable,
+            Self::Locked(_) => FaultKind::Busy,
+            Self::NotAStore(_) => FaultKind::NotAStore,
             Self::File(error) => of_file(error),
             Self::Sql(sqlx::Error::Database(error)) => of_database(&**error),
-            _ => Kind::Other,
+            _ => FaultKind::Other,
         }
     }
 }
 
-/// What is to be done about it.
+/// The kind of an error, by its remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum FaultKind {
     Unreachable,
     Busy,
     ReadOnly,
@@ -231,11 +230,11 @@ enum Kind {
     Other,
 }
 
-fn of_file(error: &io::Error) -> Kind {
+fn of_file(error: &io::Error) -> FaultKind {
     match error.kind() {
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Kind::ReadOnly,
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Kind::Full,
-        _ => Kind::Other,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => FaultKind::ReadOnly,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => FaultKind::Full,
+        _ => FaultKind::Other,
     }
 }
 
@@ -248,9 +247,9 @@ fn is_postgres(error: &dyn DatabaseError) -> bool {
     code(error).is_some_and(|code| code.len() == 5)
 }
 
-fn of_database(error: &dyn DatabaseError) -> Kind {
+fn of_database(error: &dyn DatabaseError) -> FaultKind {
     let Some(code) = code(error) else {
-        return Kind::Other;
+        return FaultKind::Other;
     };
     match is_postgres(error) {
         true => of_postgres(&code),
@@ -259,25 +258,25 @@ fn of_database(error: &dyn DatabaseError) -> Kind {
 }
 
 /// Source: <https://www.sqlite.org/rescode.html>
-fn of_sqlite(code: u32) -> Kind {
+fn of_sqlite(code: u32) -> FaultKind {
     // The wal-index can't grow or be mapped: it lies on the same disk.
     const SHM_SIZE: u32 = 4874;
     match (code, code & 0xff) {
-        (SHM_SIZE, _) | (_, 13) => Kind::Full,
-        (_, 5 | 6) => Kind::Busy,
-        (_, 3 | 8 | 14) => Kind::ReadOnly,
-        (_, 26) => Kind::NotAStore,
-        _ => Kind::Other,
+        (SHM_SIZE, _) | (_, 13) => FaultKind::Full,
+        (_, 5 | 6) => FaultKind::Busy,
+        (_, 3 | 8 | 14) => FaultKind::ReadOnly,
+        (_, 26) => FaultKind::NotAStore,
+        _ => FaultKind::Other,
     }
 }
 
 /// Source: <https://www.postgresql.org/docs/current/errcodes-appendix.html>
-fn of_postgres(code: &str) -> Kind {
+fn of_postgres(code: &str) -> FaultKind {
     match code {
-        "53100" => Kind::Full,
-        "25006" | "42501" => Kind::ReadOnly,
-        "40001" | "40P01" | "55P03" => Kind::Busy,
-        "53300" => Kind::Unreachable,
-        _ => Kind::Other,
+        "53100" => FaultKind::Full,
+        "25006" | "42501" => FaultKind::ReadOnly,
+        "40001" | "40P01" | "55P03" => FaultKind::Busy,
+        "53300" => FaultKind::Unreachable,
+        _ => FaultKind::Other,
     }
 }

@@ -1,49 +1,52 @@
-//! What happened in jobs, in order.
+//! The events of jobs, in order.
 
 use super::error::Fault;
 use super::pool::Purpose;
 use super::rows::bound;
 use super::sql::{Connection, Row, Value};
-use super::{Claim, JobStore, NewEvent, StoreError, StoredEvent, Tell};
+use super::{Claim, JobStore, NewEvent, Notify, StoreError, StoredEvent};
 use crate::logic::JobId;
 
-/// How many events of a job are kept. The last of them is then of the kind
-/// `codex-mcp/cut`, and those after it are not kept.
+/// The most events of a job. The last one is then of the kind `codex-mcp/cut`, and all later
+/// events are dropped.
 pub const MOST_EVENTS: u32 = 100_000;
 
-/// The kind of the event that says that there were more.
+/// The kind of the event that marks the limit.
 const CUT: &str = "codex-mcp/cut";
 
-/// How many events are written by one statement: five parameters each, of 32,766
-/// that SQLite takes at most.
+/// How many events one statement inserts. SQLite allows 32,766 parameters in a statement.
 const AT_ONCE: usize = 200;
 
-/// What has come of events.
+/// The outcome of appending events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Appended {
-    /// They are in the store, but for so many that were too many.
+pub enum AppendOutcome {
+    /// The events are stored, except for dropped ones.
     Done {
-        /// How many are not kept.
+        /// How many events were dropped, as the job has too many.
         dropped: usize,
     },
-    /// Nothing was written: the job is not that worker's any more.
+    /// Nothing was written: the worker no longer has the job.
     Lost,
 }
 
 impl JobStore {
-    /// Adds events to those of a job. A worker does this one call after the other;
-    /// many at once cost little more than one.
+    /// Appends events to a job. A worker makes one call after the other; a call with many
+    /// events costs little more than one with a single event.
     ///
     /// # Errors
     ///
-    /// [`StoreError`]; nothing is kept then.
-    pub async fn append(&self, claim: &Claim, events: &[NewEvent]) -> Result<Appended, StoreError> {
+    /// [`StoreError`]; no event is stored then.
+    pub async fn append(
+        &self,
+        claim: &Claim,
+        events: &[NewEvent],
+    ) -> Result<AppendOutcome, StoreError> {
         let append = async |connection: &mut Connection| append(connection, claim, events).await;
-        writing!(self, append, Purpose::WriteBehind, Tell::Nobody)
+        writing!(self, append, Purpose::WriteBehind, Notify::Nobody)
     }
 
-    /// The events of a job after the one of this number, at most so many, oldest
-    /// first. Of a job that there isn't there are none.
+    /// The events of a job after the number `after`, at most `limit`, oldest first. A missing
+    /// job has none.
     ///
     /// # Errors
     ///
@@ -61,7 +64,7 @@ impl JobStore {
         self.stored(sql, values).await
     }
 
-    /// The last events of a job, at most so many, oldest first.
+    /// The last `most` events of a job, oldest first.
     ///
     /// # Errors
     ///
@@ -92,9 +95,9 @@ pub(super) async fn append(
     connection: &mut Connection,
     claim: &Claim,
     events: &[NewEvent],
-) -> Result<Appended, Fault> {
+) -> Result<AppendOutcome, Fault> {
     let Some(row) = hold(connection, claim).await? else {
-        return Ok(Appended::Lost);
+        return Ok(AppendOutcome::Lost);
     };
     let job = Value::Integer(row.number("seq")?);
     let last = "SELECT COALESCE(MAX(sequence), 0) AS last FROM codex_events WHERE job = $1";
@@ -106,11 +109,11 @@ pub(super) async fn append(
         insert(connection, &job, next, some).await?;
         next = next.saturating_add(i64::try_from(some.len()).unwrap_or(i64::MAX));
     }
-    Ok(Appended::Done { dropped })
+    Ok(AppendOutcome::Done { dropped })
 }
 
-/// The row of a job that is still the worker's; it stays so until the end of the
-/// transaction.
+/// Locks the row of a job until the end of the transaction; `None` if the worker no longer has
+/// the job.
 pub(super) async fn hold(connection: &mut Connection, claim: &Claim) -> Result<Option<Row>, Fault> {
     let sql = "SELECT seq FROM codex_jobs \
                WHERE id = $1 AND worker = $2 AND attempts = $3 AND state = 'running' {locked}";
@@ -122,7 +125,7 @@ pub(super) async fn hold(connection: &mut Connection, claim: &Claim) -> Result<O
     connection.row(sql, values).await
 }
 
-/// Those of the events that are kept, and how many are not.
+/// The events within the limit, and the number of dropped ones.
 fn within_bound(events: &[NewEvent], last: i64) -> Result<(Vec<NewEvent>, usize), Fault> {
     for event in events {
         bound("the kind of an event", &event.kind)?;

@@ -1,7 +1,7 @@
-//! Tells at once that a store's file was written to, where the system does.
+//! Notices writes to a store's files at once, where the system reports them.
 //!
-//! A hint that saves waiting for the next look at the file: an event may be lost, and a
-//! network file system tells of no writes of other machines.
+//! The events only shorten the time until the next check of the file: an event may be lost,
+//! and a network file system does not report writes of other hosts.
 //!
 //! Source: inotify(7).
 
@@ -26,19 +26,19 @@ mod linux {
 
     use super::Path;
 
-    /// How much is read at once, in bytes: some tens of events.
+    /// The size of the read buffer, in bytes: enough for some tens of events.
     const BUFFER: usize = 2048;
 
     /// The writes to the files of a store.
     pub(in super::super) struct FileEvents {
-        /// `None` where the user watches too many files already.
+        /// `None` if the user's limit of watches is reached.
         events: Option<AsyncFd<OwnedFd>>,
-        /// What the names of the files begin with: the log and others lie beside the store.
+        /// The common prefix of the files' names: the log and others lie beside the store.
         name: Vec<u8>,
     }
 
     impl FileEvents {
-        /// From now on. To be called on the runtime.
+        /// Watches the files from now on. Must be called on the runtime.
         pub(in super::super) fn of(path: &Path) -> Self {
             let events = watch_directory_of(path)
                 .inspect_err(|error| tracing::debug!("{}: {error}", path.display()));
@@ -70,11 +70,11 @@ mod linux {
             std::future::pending::<()>().await;
         }
 
-        /// Reads all that has come; whether any of it is about the files.
+        /// Reads all pending events. Returns whether any is about the files.
         fn read(&self, events: &OwnedFd) -> io::Result<bool> {
             let mut buffer = [MaybeUninit::uninit(); BUFFER];
             let mut reader = Reader::new(events, &mut buffer);
-            // Without an event it fails, and the runtime waits for the next one.
+            // Without an event the read would block, and the runtime waits for the next one.
             let mut is_one = self.is_about_files(&reader.next()?);
             while !reader.is_buffer_empty() {
                 is_one |= self.is_about_files(&reader.next()?);
@@ -84,7 +84,7 @@ mod linux {
 
         fn is_about_files(&self, event: &rustix::fs::inotify::Event<'_>) -> bool {
             let name = event.file_name();
-            // Where the queue was full, no file is named.
+            // An overflow of the queue names no file.
             name.is_none_or(|name| name.to_bytes().starts_with(&self.name))
         }
     }
@@ -110,7 +110,7 @@ mod linux {
 mod elsewhere {
     use super::Path;
 
-    /// No writes are told.
+    /// Reports no writes.
     pub(in super::super) struct FileEvents;
 
     impl FileEvents {
@@ -140,7 +140,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(10);
 
     #[tokio::test]
-    async fn write_to_the_log_of_the_store_is_told() {
+    async fn write_to_the_log_of_the_store_is_noticed() {
         let directory = tempfile::tempdir().unwrap();
         let store = directory.path().join("jobs.db");
         let mut events = FileEvents::of(&store);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn write_to_another_file_is_not_told() {
+    async fn write_to_another_file_is_ignored() {
         let directory = tempfile::tempdir().unwrap();
         let mut events = FileEvents::of(&directory.path().join("jobs.db"));
         fs::write(directory.path().join("worker.log"), "x").unwrap();

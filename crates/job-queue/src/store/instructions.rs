@@ -1,5 +1,5 @@
-//! Instructions to the workers of jobs that run: each is taken once, by the attempt that it
-//! was given to.
+//! Instructions to the workers of running jobs. Each is taken once, by the attempt for which it
+//! was given.
 
 use settings::store_access::OthersJobs;
 
@@ -8,26 +8,26 @@ use super::error::Fault;
 use super::events::hold;
 use super::pool::Purpose;
 use super::rows::bound;
-use super::signature::{Signed, of_attempt};
+use super::signature::{SignedKind, of_attempt};
 use super::sql::{Connection, Row, Value};
 use super::{
-    Claim, Instructed, Instruction, JobStore, NewInstruction, Progress, StoreError, Tell, Written,
-    access,
+    Claim, InstructOutcome, Instruction, InstructionProgress, JobStore, NewInstruction, Notify,
+    StoreError, WriteOutcome, access,
 };
 use crate::logic::{JobId, JobState, WorkerId};
 
 impl JobStore {
-    /// Gives an instruction to the worker of a job; `None` if there is no such job. The same
-    /// one may be given again.
+    /// Gives an instruction to the worker of a job; `None` if there is no such job. Giving the
+    /// same instruction again has no effect.
     ///
     /// # Errors
     ///
-    /// [`StoreError`], also if the job is another's, and this host leaves those alone.
+    /// [`StoreError`], also if the job belongs to others and this host does not manage it.
     pub async fn instruct(
         &self,
         job: &JobId,
         new: &NewInstruction,
-    ) -> Result<Option<Instructed>, StoreError> {
+    ) -> Result<Option<InstructOutcome>, StoreError> {
         let may = self.identity.may(OthersJobs::Manage);
         let sql = format!(
             "SELECT seq, state, attempts, owner, \
@@ -43,11 +43,11 @@ impl JobStore {
             }
             match state(&row)? {
                 JobState::Running => {}
-                state => return Ok(Some(Instructed::NotRunning(state))),
+                state => return Ok(Some(InstructOutcome::NotRunning(state))),
             }
             self.give(connection, job, &row, new).await.map(Some)
         };
-        writing!(self, instruct, Purpose::Write, Tell::Watchers)
+        writing!(self, instruct, Purpose::Write, Notify::Watchers)
     }
 
     async fn give(
@@ -56,13 +56,13 @@ impl JobStore {
         job: &JobId,
         row: &Row,
         new: &NewInstruction,
-    ) -> Result<Instructed, Fault> {
+    ) -> Result<InstructOutcome, Fault> {
         bound("the instruction", &new.data)?;
         let (seq, attempt) = (Value::Integer(row.number("seq")?), count(row, "attempts")?);
         let id = new.id.to_string();
         let known = "SELECT id FROM codex_instructions WHERE id = $1";
         if connection.row(known, vec![(&id).into()]).await?.is_some() {
-            return Ok(Instructed::Given);
+            return Ok(InstructOutcome::Given);
         }
         if let Some(question) = &new.question {
             let of_question = vec![seq.clone(), attempt.into(), question.into()];
@@ -73,12 +73,12 @@ impl JobStore {
                 .await?
                 .is_some()
             {
-                return Ok(Instructed::Answered);
+                return Ok(InstructOutcome::Answered);
             }
             let open = "SELECT id FROM codex_questions \
                         WHERE job = $1 AND attempt = $2 AND id = $3";
             if connection.row(open, of_question).await?.is_none() {
-                return Ok(Instructed::NoQuestion);
+                return Ok(InstructOutcome::NoQuestion);
             }
         }
         let message = message(job, attempt, &id, new.question.as_deref(), &new.data);
@@ -94,57 +94,60 @@ impl JobStore {
             (&new.data).into(),
         ];
         Ok(match connection.run(sql, values).await? {
-            0 => Instructed::Answered,
-            _ => Instructed::Given,
+            0 => InstructOutcome::Answered,
+            _ => InstructOutcome::Given,
         })
     }
 
-    /// How far an instruction is.
+    /// The progress of an instruction.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
-    pub async fn progress(&self, new: &NewInstruction) -> Result<Progress, StoreError> {
+    pub async fn progress(&self, new: &NewInstruction) -> Result<InstructionProgress, StoreError> {
         let sql = "SELECT taken, outcome FROM codex_instructions WHERE id = $1";
         let id = new.id.to_string();
         let look = async |connection: &mut Connection| {
             let Some(row) = connection.row(sql, vec![(&id).into()]).await? else {
-                return Ok::<_, Fault>(Progress::Gone);
+                return Ok::<_, Fault>(InstructionProgress::Gone);
             };
             Ok(match (row.text("outcome")?, count(&row, "taken")?) {
-                (Some(outcome), _) => Progress::Concluded(outcome),
-                (None, 0) => Progress::Waiting,
-                (None, _) => Progress::Taken,
+                (Some(outcome), _) => InstructionProgress::Concluded(outcome),
+                (None, 0) => InstructionProgress::Waiting,
+                (None, _) => InstructionProgress::Taken,
             })
         };
         reading!(self, look)
     }
 
-    /// Takes an instruction back, unless a worker has taken it.
+    /// Withdraws an instruction, unless a worker has taken it.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
-    pub async fn withdraw(&self, new: &NewInstruction) -> Result<Written, StoreError> {
+    pub async fn withdraw(&self, new: &NewInstruction) -> Result<WriteOutcome, StoreError> {
         let sql = "DELETE FROM codex_instructions WHERE id = $1 AND taken = 0";
         let id = new.id.to_string();
         let withdraw = async |connection: &mut Connection| {
             let rows = connection.run(sql, vec![(&id).into()]).await?;
             Ok(match rows {
-                0 => Written::Lost,
-                _ => Written::Done,
+                0 => WriteOutcome::Lost,
+                _ => WriteOutcome::Done,
             })
         };
         writing!(self, withdraw)
     }
 
-    /// The jobs of a worker for which there are instructions. To be looked at after each
+    /// The jobs of a worker that have new instructions. Call this after each
     /// [`changed`](super::Watch::changed).
     ///
     /// # Errors
     ///
     /// [`StoreError`].
-    pub async fn instructed(&self, worker: &WorkerId) -> Result<Vec<JobId>, StoreError> {
+    pub async fn jobs_with_instructions(
+        &self,
+        worker: &WorkerId,
+    ) -> Result<Vec<JobId>, StoreError> {
         let sql = "SELECT id FROM codex_jobs WHERE state = 'running' AND worker = $1 \
                    AND EXISTS (SELECT 1 FROM codex_instructions \
                    WHERE job = seq AND attempt = attempts AND taken = 0)";
@@ -156,8 +159,8 @@ impl JobStore {
         reading!(self, look)
     }
 
-    /// Takes the instructions for an attempt. Nobody else gets them, and they cannot be
-    /// withdrawn any more.
+    /// Takes the instructions for an attempt. No other attempt gets them, and they can no longer
+    /// be withdrawn.
     ///
     /// # Errors
     ///
@@ -188,7 +191,7 @@ impl JobStore {
         Ok(Instruction { id, data, origin })
     }
 
-    /// Says what has come of an instruction; [`DONE`] if it was followed.
+    /// Stores the outcome of an instruction; [`DONE`] if it was followed.
     ///
     /// # Errors
     ///
@@ -198,25 +201,25 @@ impl JobStore {
         claim: &Claim,
         instruction: &str,
         outcome: &str,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<WriteOutcome, StoreError> {
         let sql = "UPDATE codex_instructions SET outcome = $2, data = '' \
                    WHERE id = $1 AND outcome IS NULL";
         let conclude = async |connection: &mut Connection| {
             if hold(connection, claim).await?.is_none() {
-                return Ok(Written::Lost);
+                return Ok(WriteOutcome::Lost);
             }
             let values = vec![instruction.into(), outcome.into()];
             connection.run(sql, values).await?;
-            Ok(Written::Done)
+            Ok(WriteOutcome::Done)
         };
-        writing!(self, conclude, Purpose::Write, Tell::Watchers)
+        writing!(self, conclude, Purpose::Write, Notify::Watchers)
     }
 }
 
-/// What has come of an instruction that was followed.
+/// The outcome of an instruction that was followed.
 pub const DONE: &str = "done";
 
 fn message(job: &JobId, attempt: u32, id: &str, question: Option<&str>, data: &str) -> Vec<u8> {
     let parts = [id, question.unwrap_or_default(), data];
-    of_attempt(Signed::Instruction, job.as_str(), attempt, &parts)
+    of_attempt(SignedKind::Instruction, job.as_str(), attempt, &parts)
 }

@@ -1,30 +1,29 @@
 //! Lists of jobs.
 //!
-//! A list takes as long with 100,000 jobs as with a hundred: how many there are is
-//! kept (`codex_counts`, by triggers), and the newest are found in an index whatever
-//! the filter. In the indexes the state comes before the order, so that where all
-//! states are asked for the newest of each are looked up, and the newest of those
-//! taken.
+//! A list of 100,000 jobs is as fast as one of a hundred: triggers keep the counts
+//! (`codex_counts`), and an index has the newest jobs for each filter. In the indexes the state
+//! comes before the order. A list of all states therefore looks up the newest jobs of each
+//! state, and takes the newest of these.
 
 use super::access::Identity;
 use super::error::Fault;
 use super::sql::{Connection, Value};
-use super::{Filter, JobStore, JobSummary, Listed, StoreError};
+use super::{JobFilter, JobList, JobStore, JobSummary, StoreError};
 use crate::logic::JobState;
 
-/// Jobs that wait or run, in the counts: see the schema.
+/// The state of queued and running jobs in the counts, see the schema.
 const OPEN: &str = "open";
 
 /// The condition that holds for every job.
 const EVERY: &str = "TRUE";
 
 impl JobStore {
-    /// The newest jobs that fit a filter, at most so many, and how many fit in all.
+    /// The newest `limit` jobs that match a filter, and the number of all that match.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
-    pub async fn list(&self, filter: &Filter, limit: u32) -> Result<Listed, StoreError> {
+    pub async fn list(&self, filter: &JobFilter, limit: u32) -> Result<JobList, StoreError> {
         let list = async |connection: &mut Connection| {
             list(connection, &self.identity, filter, limit).await
         };
@@ -35,15 +34,15 @@ impl JobStore {
 async fn list(
     connection: &mut Connection,
     identity: &Identity,
-    filter: &Filter,
+    filter: &JobFilter,
     limit: u32,
-) -> Result<Listed, Fault> {
+) -> Result<JobList, Fault> {
     let (sql, values) = filter.total();
     let row = connection.row(&sql, values).await?;
     let total = row.map(|row| row.number("total")).transpose()?.flatten();
     let (sql, values) = filter.newest("{summary}", EVERY, limit);
     let rows = connection.rows(&sql, values).await?;
-    Ok(Listed {
+    Ok(JobList {
         jobs: rows
             .iter()
             .map(|row| JobSummary::read(row, identity))
@@ -52,9 +51,9 @@ async fn list(
     })
 }
 
-impl Filter {
-    /// What asks how many jobs fit, in one statement: between two, one might begin to
-    /// run.
+impl JobFilter {
+    /// The statement that counts the matching jobs. It is only one, as a job might start to run
+    /// between two.
     fn total(&self) -> (String, Vec<Value>) {
         let (conditions, values) = self.conditions();
         let state = |state: &str| all_of(&conditions, Some(state));
@@ -87,8 +86,8 @@ impl Filter {
         )
     }
 
-    /// What asks for columns of the newest jobs that fit, and for which `also` holds, at
-    /// most so many, newest first.
+    /// The statement that selects columns of the newest `limit` jobs that match the filter and
+    /// the condition `also`, newest first.
     pub(super) fn newest(&self, columns: &str, also: &str, limit: u32) -> (String, Vec<Value>) {
         let (mut conditions, mut values) = self.conditions();
         values.push(limit.into());
@@ -109,8 +108,8 @@ impl Filter {
         (sql, values)
     }
 
-    /// The conditions beside the state, and their values. Directories are the better way
-    /// to find a job: there are more of them than tools.
+    /// The conditions beside the state, and their values. The index by directory is preferred:
+    /// there are more directories than tools.
     fn conditions(&self) -> (Vec<String>, Vec<Value>) {
         match (self.cwd.as_ref(), self.tool_name.as_ref()) {
             (None, None) => (Vec::new(), Vec::new()),
@@ -124,8 +123,8 @@ impl Filter {
     }
 }
 
-/// The conditions as a part of a statement. A state is one of ours, and written out,
-/// so that SQLite sees for which index it is.
+/// The conditions as a WHERE clause. The state is a literal, so that SQLite can choose the
+/// partial index for it.
 fn all_of(conditions: &[String], state: Option<&str>) -> String {
     let state = state.map(|state| format!("state = '{state}'"));
     let terms: Vec<String> = conditions.iter().cloned().chain(state).collect();

@@ -1,35 +1,33 @@
-//! Where jobs are: a file of SQLite for the processes of one machine, or a database
-//! of PostgreSQL for many machines.
+//! The store of jobs: a file of SQLite for the processes of one host, or a database of
+//! PostgreSQL for many hosts.
 //!
-//! - What a worker writes is checked against its [`Claim`]: a worker that has lost
-//!   its lease changes nothing.
-//! - Leases are counted by the database's clock alone.
-//! - No transaction is open while anything else is waited for.
-//! - A change that failed with [`StoreError::Unreachable`] may have been made or
-//!   not. All changes can be asked for again: a [`NewJob`] has its name already,
-//!   and what was finished twice is [`Written::Lost`] the second time.
-//! - When the process dies, nothing is lost that a method has returned from. When
-//!   the power fails, neither are jobs that were submitted; of what came after, the
-//!   last moments may be lost in a file of SQLite, and the job is then, once its
-//!   lease has ended, failed or runs again. PostgreSQL may lose the last events of a
-//!   job, and of all else what its `synchronous_commit` says.
-//! - Each job is signed with the key of the host that has submitted it
-//!   ([`Job::origin`]). What may be done with jobs of others is said by [`Access`].
-//! - Questions of Codex's and instructions to workers are signed too, each for one attempt.
-//!   A question is there for as long as its attempt holds the lease.
+//! - Each write of a worker is checked against its [`Claim`]: a worker that has lost its lease
+//!   changes nothing.
+//! - Leases are measured by the database's clock only.
+//! - No transaction stays open while the process waits for anything else.
+//! - A change that failed with [`StoreError::Unreachable`] may have been made or not. Every
+//!   change can be repeated: a [`NewJob`] has its ID already, and a second [`JobStore::finish`]
+//!   is [`WriteOutcome::Lost`].
+//! - When the process dies, no completed change is lost. When the power fails, no submitted job
+//!   is lost. The last later changes may be lost in a file of SQLite; the job then fails or
+//!   runs again once its lease has ended. PostgreSQL may lose the last events of a job, and of
+//!   other changes what its `synchronous_commit` allows.
+//! - Each job is signed with the key of the host that has submitted it ([`Job::origin`]).
+//!   [`Access`] defines what this host may do with jobs of others.
+//! - Codex's questions and instructions to workers are signed too, each for one attempt. A
+//!   question exists as long as its attempt holds the lease.
 //! - When a job ends, credentials in its prompt are masked.
-//! - PostgreSQL keeps no NUL character; both databases get U+FFFD in its place.
+//! - PostgreSQL stores no NUL character; both databases get U+FFFD in its place.
 //!
-//! sqlx has a thread for each connection to SQLite; on none of them is a process
-//! started.
+//! sqlx has a thread for each connection to SQLite; no process is started on these threads.
 
-/// Reads something from a store; once more if the connection turns out to be lost.
+/// Reads from a store, and retries once if the connection is lost.
 ///
-/// A macro, as the compiler doesn't see that a future may go to another thread if
-/// that depends on a closure for any connection (rust-lang/rust#100013).
+/// This is a macro, as the compiler cannot prove that such a function's future is `Send` for a
+/// closure over any connection (rust-lang/rust#100013).
 macro_rules! reading {
     ($store:expr, $work:expr) => {{
-        let pool = $store.lane(crate::store::pool::Purpose::Read);
+        let pool = $store.pool_for(crate::store::pool::Purpose::Read);
         let mut tries = 2;
         let read = loop {
             tries -= 1;
@@ -50,18 +48,18 @@ macro_rules! reading {
     }};
 }
 
-/// Makes a change in a store, all of it or nothing; again if another was in its way.
+/// Makes a change in one transaction, and retries it after a conflict with another.
 macro_rules! writing {
     ($store:expr, $work:expr) => {
         writing!(
             $store,
             $work,
             crate::store::pool::Purpose::Write,
-            crate::store::Tell::Nobody
+            crate::store::Notify::Nobody
         )
     };
     ($store:expr, $work:expr, $purpose:expr, $tell:expr) => {{
-        let pool = $store.lane($purpose);
+        let pool = $store.pool_for($purpose);
         let mut tries = crate::store::TRIES;
         let written = loop {
             tries -= 1;
@@ -114,57 +112,57 @@ use pool::{Pool, Purpose};
 use sql::{Connection, Dialect};
 
 pub use error::StoreError;
-pub use events::{Appended, MOST_EVENTS};
+pub use events::{AppendOutcome, MOST_EVENTS};
 pub use instructions::DONE;
 pub use reading::JobThread;
 pub use record::{
-    Claim, Claimed, Demand, Filter, Finished, Instructed, Instruction, Job, JobSummary,
-    LONGEST_TEXT, Listed, NewEvent, NewInstruction, NewJob, NewQuestion, NewWorker, Origin, Owner,
-    Progress, PromptText, Question, Reaped, Renewed, Request, StoredEvent, Whose, Worker, Written,
-    new_worker_id,
+    Claim, ClaimedJob, Demand, FinishedJob, InstructOutcome, Instruction, InstructionProgress, Job,
+    JobFilter, JobList, JobSummary, LONGEST_TEXT, NewEvent, NewInstruction, NewJob, NewQuestion,
+    NewWorker, Origin, Owner, Ownership, PromptText, Question, ReapedJob, RenewOutcome, Request,
+    StoredEvent, WorkerRecord, WriteOutcome, new_worker_id,
 };
 pub use watch::Watch;
 
-/// How often a change is tried that others are in the way of, and the pause between
-/// two tries.
+/// How often a conflicting change is tried, and the pause between two attempts.
 const TRIES: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How long one transaction may take, or one look: a server that no longer answers isn't
-/// waited for. Longer than writers of a file wait for each other.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long one transaction or read may take, so that nobody waits for a server that no longer
+/// answers. It is longer than writers of a file wait for each other.
+const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How many connections read at once.
+/// The most connections that read at once.
 const READERS: usize = 3;
 
-/// How many connections write to a server at once: a worker runs four jobs.
+/// The most connections that write to a server at once: a worker runs four jobs.
 const WRITERS: usize = 4;
 
-/// A store of jobs. It may be used by many at once.
+/// A store of jobs, for concurrent use.
 pub struct JobStore {
     location: Location,
     identity: Identity,
-    lanes: Lanes,
+    pools: Pools,
     watch: watch::Watcher,
 }
 
-/// The connections.
-struct Lanes {
+/// The pools of connections, by purpose.
+struct Pools {
     read: Pool,
-    /// A file has one writer at a time: here they wait for each other in the order in
-    /// which they came, which they don't where SQLite makes them wait.
+    /// A file has one writer at a time: here writers wait in the order of their arrival, which
+    /// SQLite itself does not guarantee.
     write: Pool,
-    /// For what must not be lost when the power fails.
+    /// For changes that must survive a power failure.
     through: Pool,
 }
 
 impl JobStore {
-    /// Opens a store, and makes it if it isn't there: a file for this user alone.
+    /// Opens a store, and creates it if it does not exist; a file is accessible to this user
+    /// only.
     ///
     /// # Errors
     ///
-    /// [`StoreError`], if it is none, can't be reached, or a newer program has made
-    /// it, or if this host has no key.
+    /// [`StoreError`], if the location is no store or cannot be reached, if a newer program has
+    /// created it, or if this host's key cannot be used.
     pub async fn open(location: &Location, access: &Access) -> Result<Self, StoreError> {
         let prepared = schema::prepare(location).await;
         prepared.map_err(|fault| fault.at(location))?;
@@ -174,7 +172,7 @@ impl JobStore {
             Location::Postgres(_) => WRITERS,
         };
         let pool = |purpose, most| Pool::new(location, purpose, most);
-        let lanes = Lanes {
+        let pools = Pools {
             read: pool(Purpose::Read, READERS),
             write: pool(Purpose::Write, writers),
             through: pool(Purpose::WriteThrough, writers),
@@ -182,22 +180,22 @@ impl JobStore {
         Ok(Self {
             location: location.clone(),
             identity,
-            lanes,
+            pools,
             watch: watch::Watcher::new(location),
         })
     }
 
-    /// Where it is.
+    /// The location of the store.
     #[must_use]
     pub fn location(&self) -> &Location {
         &self.location
     }
 
-    fn lane(&self, purpose: Purpose) -> &Pool {
+    fn pool_for(&self, purpose: Purpose) -> &Pool {
         match purpose {
-            Purpose::Read => &self.lanes.read,
-            Purpose::WriteBehind | Purpose::Write => &self.lanes.write,
-            Purpose::WriteThrough => &self.lanes.through,
+            Purpose::Read => &self.pools.read,
+            Purpose::WriteBehind | Purpose::Write => &self.pools.write,
+            Purpose::WriteThrough => &self.pools.through,
         }
     }
 }
@@ -208,26 +206,28 @@ impl fmt::Debug for JobStore {
     }
 }
 
-/// Who is told of a change, beyond those who look.
+/// Who is notified of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Tell {
+enum Notify {
     Nobody,
-    /// Whoever waits for [`Watch::changed`].
+    /// All processes that wait in [`Watch::changed`].
     Watchers,
 }
 
-/// What is done, unless it takes too long: then its connection is closed.
+/// Runs work on a connection. If it takes too long, it is dropped, which closes the connection.
 async fn in_time<T>(work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
-    timeout(PATIENCE, work).await.unwrap_or_else(|_| {
-        let why = format!("no answer for {} s", PATIENCE.as_secs());
-        Err(io::Error::new(io::ErrorKind::TimedOut, why).into())
-    })
+    timeout(TRANSACTION_TIMEOUT, work)
+        .await
+        .unwrap_or_else(|_| {
+            let why = format!("no answer for {} s", TRANSACTION_TIMEOUT.as_secs());
+            Err(io::Error::new(io::ErrorKind::TimedOut, why).into())
+        })
 }
 
-/// Ends a transaction, as what was done in it says.
+/// Commits a transaction if its work has succeeded, else rolls it back.
 async fn end<T>(
-    mut taken: pool::Taken<'_>,
-    tell: Tell,
+    mut taken: pool::PooledConnection<'_>,
+    tell: Notify,
     done: Result<T, Fault>,
 ) -> Result<T, Fault> {
     let connection = &mut taken.connection;
@@ -237,14 +237,14 @@ async fn end<T>(
     };
     match done {
         Ok(done) => {
-            if tell == Tell::Watchers && connection.dialect() == Dialect::Postgres {
+            if tell == Notify::Watchers && connection.dialect() == Dialect::Postgres {
                 tell_watchers(connection).await?;
             }
             taken.give_back();
             Ok(done)
         }
         Err(fault) => {
-            // Where even this fails, the connection is closed.
+            // If this fails too, the connection is dropped and thereby closed.
             if connection.script("ROLLBACK").await.is_ok() {
                 taken.give_back();
             }
@@ -253,8 +253,8 @@ async fn end<T>(
     }
 }
 
-/// Nothing has been done yet, so that a lost connection can be replaced in silence.
-async fn begin(pool: &Pool, purpose: Purpose) -> Result<pool::Taken<'_>, Fault> {
+/// Begins a transaction. A lost connection is replaced, as nothing has been done on it yet.
+async fn begin(pool: &Pool, purpose: Purpose) -> Result<pool::PooledConnection<'_>, Fault> {
     let mut taken = pool.take().await?;
     match taken.connection.begin(purpose).await {
         Ok(()) => Ok(taken),
@@ -269,8 +269,8 @@ async fn begin(pool: &Pool, purpose: Purpose) -> Result<pool::Taken<'_>, Fault> 
     }
 }
 
-/// After the change, not in it: PostgreSQL lets only one transaction at a time be
-/// committed that tells something. Those who aren't told look all the same.
+/// Notifies the watchers after the change, and not within its transaction: PostgreSQL commits
+/// only one transaction with a notification at a time. Watchers that miss it check anyway.
 async fn tell_watchers(connection: &mut Connection) -> Result<(), Fault> {
     match connection.script(watch::NOTIFY).await {
         Err(fault) if !fault.is_disconnected() => Err(fault),

@@ -1,17 +1,16 @@
-//! Numbers that are given once.
+//! Unique numbers.
 
 use super::error::Fault;
 use super::sql::Connection;
 use super::{JobStore, StoreError};
 
 impl JobStore {
-    /// The number of a run: 1 for the first of the store, and for each one more than
-    /// for the last. One that was given and not used is missing.
+    /// The next number of a run, from 1. A number that is not used leaves a gap.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
-    pub async fn number_of_a_run(&self) -> Result<u64, StoreError> {
+    pub async fn next_run_number(&self) -> Result<u64, StoreError> {
         let sql = "INSERT INTO codex_numbers (of_what, last) VALUES ('run', 1) \
                    ON CONFLICT (of_what) DO UPDATE SET last = codex_numbers.last + 1 \
                    RETURNING last";

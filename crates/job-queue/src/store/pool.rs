@@ -1,7 +1,7 @@
-//! Connections, some of each kind.
+//! Pools of connections, one for each purpose.
 //!
-//! One that is dropped in the middle of something (its caller has gone, or an error
-//! has left it in an unknown state) is closed, and with it ends its transaction.
+//! A connection that is dropped during its use (as its caller was dropped, or an error has left
+//! it in an unknown state) is closed, which rolls its transaction back.
 #![expect(clippy::disallowed_methods, reason = "files of our own state")]
 
 use std::fs::{File, OpenOptions, TryLockError};
@@ -22,30 +22,29 @@ use super::error::Fault;
 use super::sql::{Connection, Dialect};
 use crate::files;
 
-/// How long others' writing is waited for.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a process waits for the locks of other writers.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a server may take to take a connection.
-const CONNECTING: Duration = Duration::from_secs(10);
+/// How long a server may take to accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The pause between two tries to get the lock of a file.
+/// The pause between two attempts to lock a file.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     Read,
-    /// What is written is there when a process dies. When the power fails, the last
-    /// of it may be lost.
+    /// Changes survive the death of a process. The last ones may be lost in a power failure.
     WriteBehind,
-    /// The same for SQLite. A server lives on when a worker dies, so that PostgreSQL
-    /// has to keep to what it has said.
+    /// As `WriteBehind` for SQLite. PostgreSQL commits synchronously, as the server may lose
+    /// power independently of the worker.
     Write,
-    /// What is written is there also when the power fails.
+    /// Changes survive a power failure.
     WriteThrough,
 }
 
-/// Connections of one kind.
+/// A pool of connections for one purpose.
 pub(super) struct Pool {
     location: Location,
     purpose: Purpose,
@@ -53,22 +52,22 @@ pub(super) struct Pool {
     idle: Mutex<Vec<Connection>>,
 }
 
-/// A connection, until it is given back.
-pub(super) struct Taken<'a> {
+/// A connection that is in use. Dropping it closes the connection.
+pub(super) struct PooledConnection<'a> {
     pub(super) connection: Connection,
     pool: &'a Pool,
     _permit: Option<SemaphorePermit<'a>>,
 }
 
-impl Taken<'_> {
-    /// For the next one: nothing is under way on it.
+impl PooledConnection<'_> {
+    /// Returns the connection to the pool. No transaction may be open on it.
     pub(super) fn give_back(self) {
         self.pool.idle().push(self.connection);
     }
 }
 
 impl Pool {
-    /// At most so many at once; none is opened yet.
+    /// A pool of at most `most` connections, which are opened on demand.
     pub(super) fn new(location: &Location, purpose: Purpose, most: usize) -> Self {
         Self {
             location: location.clone(),
@@ -78,23 +77,23 @@ impl Pool {
         }
     }
 
-    /// Waits for a connection. One that was idle may turn out to be lost.
-    pub(super) async fn take(&self) -> Result<Taken<'_>, Fault> {
-        // It fails when the semaphore is closed, which nobody does.
+    /// Waits for a connection. An idle one may turn out to be lost.
+    pub(super) async fn take(&self) -> Result<PooledConnection<'_>, Fault> {
+        // Only a closed semaphore fails, and this one is never closed.
         let permit = self.permits.acquire().await.ok();
         let idle = self.idle().pop();
         let connection = match idle {
             Some(connection) => connection,
             None => connect(&self.location, self.purpose).await?,
         };
-        Ok(Taken {
+        Ok(PooledConnection {
             connection,
             pool: self,
             _permit: permit,
         })
     }
 
-    /// Closes those that are idle: what has become of one may have become of all.
+    /// Closes all idle connections: if one was lost, the others may be lost too.
     pub(super) fn forget_idle(&self) {
         self.idle().clear();
     }
@@ -107,8 +106,8 @@ impl Pool {
 async fn connect(location: &Location, purpose: Purpose) -> Result<Connection, Fault> {
     match location {
         Location::Sqlite(path) => {
-            // Whoever opens a database may meet one that is being made, or closed
-            // for the last time, and busy without its waiting for that.
+            // A database that is being created, or closed for the last time, is busy, and
+            // opening it does not wait for that.
             let _lock = lock(path).await?;
             let options = sqlite(path, purpose);
             Ok(Connection::Sqlite(options.connect().await?))
@@ -117,8 +116,7 @@ async fn connect(location: &Location, purpose: Purpose) -> Result<Connection, Fa
     }
 }
 
-/// Connects for making or bringing up to date what is there; for SQLite with the
-/// lock that has to be held until that is done.
+/// Connects to create or upgrade a store; for SQLite with the lock that must be held meanwhile.
 pub(super) async fn first(location: &Location) -> Result<(Connection, Option<File>), Fault> {
     match location {
         Location::Sqlite(path) => {
@@ -140,9 +138,9 @@ fn sqlite(path: &Path, purpose: Purpose) -> SqliteConnectOptions {
     };
     SqliteConnectOptions::new()
         .filename(path)
-        .busy_timeout(PATIENCE)
+        .busy_timeout(LOCK_TIMEOUT)
         .synchronous(synchronous)
-        // What is masked or pruned is not to be left in free pages.
+        // Masked and pruned texts must not remain in free pages.
         .pragma("secure_delete", "ON")
         .thread_name(|number| format!("jobs-{number}"))
         .disable_statement_logging()
@@ -150,16 +148,16 @@ fn sqlite(path: &Path, purpose: Purpose) -> SqliteConnectOptions {
 
 async fn postgres(options: &PgConnectOptions) -> Result<Connection, Fault> {
     let options = options.clone().disable_statement_logging();
-    let connecting = timeout(CONNECTING, options.connect());
+    let connecting = timeout(CONNECT_TIMEOUT, options.connect());
     let connected = connecting.await.map_err(|_| {
-        let why = format!("no answer for {} s", CONNECTING.as_secs());
+        let why = format!("no answer for {} s", CONNECT_TIMEOUT.as_secs());
         Fault::File(io::Error::new(io::ErrorKind::TimedOut, why))
     })?;
     Ok(Connection::Postgres(connected?))
 }
 
-/// Makes an empty file, for the user alone, unless there is one. What SQLite puts
-/// beside it gets the same mode.
+/// Creates an empty file, accessible to this user only, unless it exists. SQLite gives its other
+/// files the same mode.
 fn make_file(path: &Path) -> io::Result<()> {
     let made = OpenOptions::new()
         .write(true)
@@ -172,15 +170,15 @@ fn make_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Waits for the lock beside a file, which ends when the returned file is dropped.
+/// Waits for the lock beside a file, which is released when the returned file is dropped.
 async fn lock(path: &Path) -> Result<File, Fault> {
     let file = lock_file(path)?;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + LOCK_TIMEOUT;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
             Err(TryLockError::WouldBlock) if Instant::now() < until => sleep(PAUSE).await,
-            Err(TryLockError::WouldBlock) => return Err(Fault::Locked(PATIENCE.as_secs())),
+            Err(TryLockError::WouldBlock) => return Err(Fault::Locked(LOCK_TIMEOUT.as_secs())),
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
     }
@@ -189,7 +187,7 @@ async fn lock(path: &Path) -> Result<File, Fault> {
 fn lock_file(path: &Path) -> io::Result<File> {
     let lock = files::beside(path, ".lock");
     match files::open_to_append(&lock) {
-        // A store that can only be read.
+        // The store is read-only for this user.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             File::open(&lock).map_err(|_| error)
         }
@@ -198,7 +196,7 @@ fn lock_file(path: &Path) -> io::Result<File> {
 }
 
 impl Connection {
-    /// Begins a transaction that writes: for SQLite, of which there is one at a time.
+    /// Begins a write transaction. SQLite has one at a time.
     pub(super) async fn begin(&mut self, purpose: Purpose) -> Result<(), Fault> {
         let begin = match (self.dialect(), purpose) {
             (Dialect::Sqlite, _) => "BEGIN IMMEDIATE",

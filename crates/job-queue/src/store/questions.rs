@@ -1,32 +1,32 @@
-//! Codex's open questions in jobs that run.
+//! Codex's open questions in running jobs.
 
 use super::cells::{count, text};
 use super::error::Fault;
 use super::events::hold;
 use super::rows::bound;
-use super::signature::{Signed, of_attempt};
+use super::signature::{SignedKind, of_attempt};
 use super::sql::{Connection, Row, Value};
-use super::{Claim, JobStore, NewQuestion, Question, StoreError, Tell, Written};
+use super::{Claim, JobStore, NewQuestion, Notify, Question, StoreError, WriteOutcome};
 use crate::logic::JobId;
 
-/// How many of the questions of a job are read.
+/// The most questions of a job that are read.
 const MOST: u32 = 64;
 
 impl JobStore {
-    /// Says which questions of a job are open: these, and no others. Those that are there
-    /// already stay as they are.
+    /// Replaces the open questions of a job by these. Questions that are stored already stay
+    /// unchanged.
     ///
     /// # Errors
     ///
-    /// [`StoreError`]; the questions are as they were then.
+    /// [`StoreError`]; the stored questions are unchanged then.
     pub async fn set_questions(
         &self,
         claim: &Claim,
         open: &[NewQuestion],
-    ) -> Result<Written, StoreError> {
+    ) -> Result<WriteOutcome, StoreError> {
         let set = async |connection: &mut Connection| {
             let Some(row) = hold(connection, claim).await? else {
-                return Ok(Written::Lost);
+                return Ok(WriteOutcome::Lost);
             };
             let job = Value::Integer(row.number("seq")?);
             let sql = "SELECT id FROM codex_questions WHERE job = $1 AND attempt = $2";
@@ -48,9 +48,9 @@ impl JobStore {
             for new in open.iter().filter(|one| !there.contains(&one.id)) {
                 self.insert(connection, claim, &job, new).await?;
             }
-            Ok(Written::Done)
+            Ok(WriteOutcome::Done)
         };
-        writing!(self, set, super::pool::Purpose::Write, Tell::Watchers)
+        writing!(self, set, super::pool::Purpose::Write, Notify::Watchers)
     }
 
     async fn insert(
@@ -77,7 +77,7 @@ impl JobStore {
         Ok(())
     }
 
-    /// The open questions of a job, oldest first. One whose worker may have died has none.
+    /// The open questions of a job, oldest first. A job whose lease has ended has none.
     ///
     /// # Errors
     ///
@@ -107,5 +107,5 @@ impl JobStore {
 }
 
 fn message(job: &JobId, attempt: u32, id: &str, question: &str) -> Vec<u8> {
-    of_attempt(Signed::Question, job.as_str(), attempt, &[id, question])
+    of_attempt(SignedKind::Question, job.as_str(), attempt, &[id, question])
 }

@@ -1,5 +1,5 @@
-//! The way of a job: submitted, claimed, renewed, finished, called off, taken from a
-//! worker that was lost.
+//! The queue: submits, claims, finishes and cancels jobs, renews their leases, and recovers jobs
+//! of lost workers.
 
 use std::collections::HashSet;
 use std::slice;
@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use settings::store_access::OthersJobs;
 
-use super::cells::{self, count, optional, parsed, truth, wanted};
+use super::cells::{self, cancellation, count, optional, parsed, truth};
 use super::columns::SIGNED;
 use super::error::Fault;
 use super::pool::Purpose;
@@ -15,29 +15,29 @@ use super::rows::bound;
 use super::signature::Texts;
 use super::sql::{Connection, Value};
 use super::{
-    Claim, Claimed, Finished, Job, JobStore, NewEvent, NewJob, Reaped, Renewed, StoreError, Tell,
-    Written, access, events,
+    Claim, ClaimedJob, FinishedJob, Job, JobStore, NewEvent, NewJob, Notify, ReapedJob,
+    RenewOutcome, StoreError, WriteOutcome, access, events,
 };
 use crate::logic::{
-    Attempt, AttemptPhase, CancelAnswer, JobId, JobState, LOOK_EVERY, WORKER_LOST, Waiting, Wanted,
-    WorkerId,
+    Attempt, AttemptPhase, CancelResponse, Cancellation, JobId, JobState, LOOK_EVERY, NextWait,
+    WORKER_LOST, WorkerId,
 };
 
-/// How many jobs are taken from lost workers, and how many ended ones removed, in
-/// one transaction: others wait meanwhile.
+/// How many jobs one transaction recovers from lost workers or prunes: other writers wait
+/// meanwhile.
 const BATCH: u32 = 200;
 
-/// What is set of any job that ends: what let it be run is of no use any more.
+/// The assignments for every job that ends: its signature for running is removed.
 const ENDED: &str = "signature = NULL";
 
-/// What only who has a claim may change: see [`fence`].
+/// The condition of the row of a claim, see [`fence`].
 const FENCE: &str = "id = $1 AND worker = $2 AND attempts = $3 AND state = 'running'";
 
-/// What decides of a job that was lost: see [`Lost`].
+/// The columns that decide the next state of a lost job, see [`LostJob`].
 const LOST: &str = "id, worker, attempts, waits, retry, cancel_requested, \
                     CAST(CASE WHEN not_before > {now} THEN 1 ELSE 0 END AS BIGINT) AS looks";
 
-/// The first parameters of a statement with [`FENCE`], and the rest of them.
+/// The parameters of a statement with [`FENCE`], followed by the `rest`.
 fn fence(claim: &Claim, rest: impl IntoIterator<Item = Value>) -> Vec<Value> {
     let Claim {
         job,
@@ -59,16 +59,16 @@ pub(super) fn millis(duration: Duration) -> Value {
         .into()
 }
 
-fn written(rows: u64) -> Written {
+fn written(rows: u64) -> WriteOutcome {
     match rows {
-        0 => Written::Lost,
-        _ => Written::Done,
+        0 => WriteOutcome::Lost,
+        _ => WriteOutcome::Done,
     }
 }
 
 impl JobStore {
-    /// Which jobs are removed that ended longer ago than the first parameter says.
-    pub(super) fn old(&self) -> String {
+    /// The condition of prunable jobs: they ended longer ago than the first parameter.
+    pub(super) fn prunable_condition(&self) -> String {
         let may = self.identity.may(OthersJobs::Manage);
         format!(
             "state IN ('completed', 'failed', 'cancelled') AND completed_at <= {{now}} - $1 \
@@ -76,7 +76,7 @@ impl JobStore {
         )
     }
 
-    /// Submits a job. The same job may be submitted again: there is one of it.
+    /// Submits a job. Submitting the same job again has no effect.
     ///
     /// # Errors
     ///
@@ -96,13 +96,12 @@ impl JobStore {
             );
             connection.run(&sql, values).await
         };
-        writing!(self, submit, Purpose::WriteThrough, Tell::Watchers)?;
+        writing!(self, submit, Purpose::WriteThrough, Notify::Watchers)?;
         Ok(job.id.clone())
     }
 
-    /// Gives the oldest job that waits for a worker, and that a worker on this machine may run, to
-    /// a worker, for as long as the lease says. Jobs of others only if this host runs
-    /// them.
+    /// Claims the oldest waiting job that this host may run for a worker, for the time of the
+    /// lease. Jobs of others are claimed only if this host runs them.
     ///
     /// # Errors
     ///
@@ -112,7 +111,7 @@ impl JobStore {
         worker: &WorkerId,
         host: &str,
         lease: Duration,
-    ) -> Result<Option<Claimed>, StoreError> {
+    ) -> Result<Option<ClaimedJob>, StoreError> {
         let may = self.identity.may(OthersJobs::Run);
         let sql = format!(
             "UPDATE codex_jobs SET state = 'running', worker = $1, worker_host = $2, \
@@ -129,7 +128,7 @@ impl JobStore {
             row.map(|row| Job::read(&row, &self.identity)).transpose()
         };
         let job = writing!(self, claim)?;
-        Ok(job.map(|job| Claimed {
+        Ok(job.map(|job| ClaimedJob {
             claim: Claim {
                 job: job.summary.id.clone(),
                 worker: worker.clone(),
@@ -139,13 +138,12 @@ impl JobStore {
         }))
     }
 
-    /// Lets a lease last for so long from now on, and asks whether the job is still
-    /// wanted.
+    /// Renews a lease from now on, and reports whether the cancellation of the job was requested.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
-    pub async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Renewed, StoreError> {
+    pub async fn renew(&self, claim: &Claim, lease: Duration) -> Result<RenewOutcome, StoreError> {
         let sql = format!(
             "UPDATE codex_jobs SET lease_until = {{now}} + $4 WHERE {FENCE} \
              RETURNING cancel_requested"
@@ -153,20 +151,24 @@ impl JobStore {
         let renew = async |connection: &mut Connection| {
             let row = connection.row(&sql, fence(claim, [millis(lease)])).await?;
             Ok(match row {
-                Some(row) => Renewed::Held(wanted(&row)?),
-                None => Renewed::Lost,
+                Some(row) => RenewOutcome::Held(cancellation(&row)?),
+                None => RenewOutcome::Lost,
             })
         };
         writing!(self, renew)
     }
 
-    /// Notes Codex's session, so that the job can be resumed whatever happens. The job does
-    /// not wait any more then, and the attempt counts if its worker is lost.
+    /// Stores the ID of Codex's thread, so that the job can be resumed in any case. This ends the
+    /// wait of the job, and the attempt counts if its worker is lost.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
-    pub async fn note_session(&self, claim: &Claim, session: &str) -> Result<Written, StoreError> {
+    pub async fn note_session(
+        &self,
+        claim: &Claim,
+        session: &str,
+    ) -> Result<WriteOutcome, StoreError> {
         let sql = format!(
             "UPDATE codex_jobs SET session_id = $4, not_before = NULL, waits_for = NULL \
              WHERE {FENCE}"
@@ -178,12 +180,16 @@ impl JobStore {
         writing!(self, note)
     }
 
-    /// Says how a job has ended.
+    /// Stores the end of a job.
     ///
     /// # Errors
     ///
-    /// [`StoreError`]; nothing is kept of a result that is too long.
-    pub async fn finish(&self, claim: &Claim, how: &Finished) -> Result<Written, StoreError> {
+    /// [`StoreError`]; a result that is too long is not stored.
+    pub async fn finish(
+        &self,
+        claim: &Claim,
+        how: &FinishedJob,
+    ) -> Result<WriteOutcome, StoreError> {
         let sql = format!(
             "UPDATE codex_jobs SET completed_at = {{now}}, lease_until = NULL, state = $4, \
              error = $5, session_id = COALESCE($6, session_id), exchange_id = $7, result = $8, \
@@ -202,12 +208,12 @@ impl JobStore {
             ];
             Ok(written(end(connection, &sql, fence(claim, rest)).await?))
         };
-        writing!(self, finish, Purpose::Write, Tell::Watchers)
+        writing!(self, finish, Purpose::Write, Notify::Watchers)
     }
 
-    /// Gives a job up that can't be finished, as if its worker had died: it waits
-    /// again if it may, and fails for this reason otherwise. Returns what has become
-    /// of it; `None` if it was not that worker's any more.
+    /// Gives up a job that cannot be finished, as if its worker had died: the job is queued again
+    /// if it may run again, and fails for this reason otherwise. Returns its new state; `None` if
+    /// the worker no longer has the job.
     ///
     /// # Errors
     ///
@@ -221,71 +227,69 @@ impl JobStore {
             let Some(row) = connection.row(&sql, fence(claim, [])).await? else {
                 return Ok(None);
             };
-            let lost = Lost::read(&row)?;
+            let lost = LostJob::read(&row)?;
             lost.write(connection, why).await?;
             Ok(Some(lost.state))
         };
-        writing!(self, give_up, Purpose::Write, Tell::Watchers)
+        writing!(self, give_up, Purpose::Write, Notify::Watchers)
     }
 
-    /// Puts a job back into the queue, where it waits, with this event. The attempt does not
-    /// count, and a wait that is not new ends when it did before. Nothing is written if the job
-    /// was cancelled, or is not that worker's any more
-    /// (`None`).
+    /// Puts a job back into the queue to wait, and appends an event. The attempt does not count,
+    /// and a wait that is not new keeps its end. Nothing is written if the cancellation of the
+    /// job was requested, or if the worker no longer has the job (`None`).
     ///
     /// # Errors
     ///
     /// [`StoreError`].
-    pub async fn put_back(
+    pub async fn requeue(
         &self,
         claim: &Claim,
-        waiting: &Waiting,
+        waiting: &NextWait,
         event: Option<&NewEvent>,
-    ) -> Result<Option<Wanted>, StoreError> {
+    ) -> Result<Option<Cancellation>, StoreError> {
         let sql = format!("SELECT {LOST} FROM codex_jobs WHERE {FENCE} {{locked}}");
-        let put_back = async |connection: &mut Connection| {
+        let requeue = async |connection: &mut Connection| {
             let Some(row) = connection.row(&sql, fence(claim, [])).await? else {
                 return Ok(None);
             };
-            if wanted(&row)? == Wanted::No {
-                return Ok(Some(Wanted::No));
+            if cancellation(&row)? == Cancellation::Requested {
+                return Ok(Some(Cancellation::Requested));
             }
             if let Some(event) = event {
                 events::append(connection, claim, slice::from_ref(event)).await?;
             }
-            let queued = Lost {
+            let queued = LostJob {
                 state: JobState::Queued,
                 phase: AttemptPhase::Turn,
-                ..Lost::read(&row)?
+                ..LostJob::read(&row)?
             };
             queued.write(connection, "").await?;
             let sql = "UPDATE codex_jobs SET not_before = COALESCE($7, {now} + $2), waits_for = $3, \
                        look_at = {now} + $4, wait_since = COALESCE(wait_since, {now}), \
                        wait_resets = $5, wait_pauses = $6, waits = waits + 1 WHERE id = $1";
             connection.run(sql, waiting_values(claim, waiting)).await?;
-            Ok(Some(Wanted::Yes))
+            Ok(Some(Cancellation::NotRequested))
         };
-        writing!(self, put_back, Purpose::Write, Tell::Watchers)
+        writing!(self, requeue, Purpose::Write, Notify::Watchers)
     }
 
-    /// Has a job that waits claimed as soon as a worker has room, to look whether it still has
-    /// to wait.
+    /// Lets the next free worker claim a waiting job, to check whether it still has to wait.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
-    pub async fn look_now(&self, job: &JobId) -> Result<(), StoreError> {
+    pub async fn recheck_now(&self, job: &JobId) -> Result<(), StoreError> {
         let sql = "UPDATE codex_jobs SET look_at = {now} \
                    WHERE id = $1 AND state = 'queued' AND look_at IS NOT NULL";
-        let look_now = async |connection: &mut Connection| {
+        let recheck_now = async |connection: &mut Connection| {
             let values = vec![job.as_str().into()];
             connection.run(sql, values).await?;
             Ok(())
         };
-        writing!(self, look_now, Purpose::Write, Tell::Watchers)
+        writing!(self, recheck_now, Purpose::Write, Notify::Watchers)
     }
 
-    /// The jobs that are put back and wait.
+    /// The jobs that wait until a moment.
     ///
     /// # Errors
     ///
@@ -300,13 +304,13 @@ impl JobStore {
         reading!(self, look)
     }
 
-    /// Takes jobs, at most 200, from workers whose leases have ended. Jobs of others
-    /// only if this host runs them.
+    /// Recovers at most 200 jobs from workers whose leases have ended. Jobs of others are
+    /// recovered only if this host runs them.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
-    pub async fn reap(&self) -> Result<Vec<Reaped>, StoreError> {
+    pub async fn reap(&self) -> Result<Vec<ReapedJob>, StoreError> {
         let may = self.identity.may(OthersJobs::Run);
         let lost = format!("state = 'running' AND lease_until < {{now}} AND {may}");
         let found = format!("SELECT 1 AS found FROM codex_jobs WHERE {lost} LIMIT 1");
@@ -321,9 +325,9 @@ impl JobStore {
         let reap = async |connection: &mut Connection| {
             let mut reaped = Vec::new();
             for row in connection.rows(&sql, vec![BATCH.into()]).await? {
-                let lost = Lost::read(&row)?;
+                let lost = LostJob::read(&row)?;
                 lost.write(connection, WORKER_LOST).await?;
-                reaped.push(Reaped {
+                reaped.push(ReapedJob {
                     job: lost.job,
                     worker: lost.worker,
                     state: lost.state,
@@ -331,15 +335,15 @@ impl JobStore {
             }
             Ok(reaped)
         };
-        writing!(self, reap, Purpose::Write, Tell::Watchers)
+        writing!(self, reap, Purpose::Write, Notify::Watchers)
     }
 
-    /// Calls a job off; `None` if there is no such job.
+    /// Requests the cancellation of a job; `None` if there is no such job.
     ///
     /// # Errors
     ///
-    /// [`StoreError`], also if it is another's, and this host leaves those alone.
-    pub async fn request_cancel(&self, job: &JobId) -> Result<Option<CancelAnswer>, StoreError> {
+    /// [`StoreError`], also if the job belongs to others and this host does not manage it.
+    pub async fn request_cancel(&self, job: &JobId) -> Result<Option<CancelResponse>, StoreError> {
         let may = self.identity.may(OthersJobs::Manage);
         let sql = format!(
             "SELECT state, owner, CAST(CASE WHEN {may} THEN 1 ELSE 0 END AS BIGINT) AS may \
@@ -353,34 +357,34 @@ impl JobStore {
                 let owner = access::name(&row)?;
                 return Err(Fault::OfOthers(job.clone(), owner));
             }
-            let answer = CancelAnswer::of(cells::state(&row)?);
+            let answer = CancelResponse::of(cells::state(&row)?);
             let values = vec![job.as_str().into()];
             match answer {
-                CancelAnswer::Cancelled => {
+                CancelResponse::Cancelled => {
                     let sql = format!(
                         "UPDATE codex_jobs SET state = 'cancelled', completed_at = {{now}}, \
                          {ENDED} WHERE id = $1"
                     );
                     end(connection, &sql, values).await?;
                 }
-                CancelAnswer::Asked => {
+                CancelResponse::Requested => {
                     let sql = "UPDATE codex_jobs SET cancel_requested = 1 WHERE id = $1";
                     connection.run(sql, values).await?;
                 }
-                CancelAnswer::AlreadyCancelled | CancelAnswer::Refused(_) => {}
+                CancelResponse::AlreadyCancelled | CancelResponse::Refused(_) => {}
             }
             Ok(Some(answer))
         };
-        writing!(self, cancel, Purpose::WriteThrough, Tell::Watchers)
+        writing!(self, cancel, Purpose::WriteThrough, Notify::Watchers)
     }
 
-    /// The jobs of a worker that it was asked to cancel. To be looked at after each
-    /// [`changed`](super::Watch::changed): renewing tells it too, but seldom.
+    /// The jobs of a worker whose cancellation was requested. Call this after each
+    /// [`changed`](super::Watch::changed); renewals report cancellations too, but seldom.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
-    pub async fn unwanted(&self, worker: &WorkerId) -> Result<Vec<JobId>, StoreError> {
+    pub async fn jobs_to_cancel(&self, worker: &WorkerId) -> Result<Vec<JobId>, StoreError> {
         let sql = "SELECT id FROM codex_jobs \
                    WHERE state = 'running' AND worker = $1 AND cancel_requested = 1";
         let look = async |connection: &mut Connection| {
@@ -391,15 +395,15 @@ impl JobStore {
         reading!(self, look)
     }
 
-    /// Removes jobs that ended longer ago than this, with their events; returns how
-    /// many. Jobs of others only if this host manages them.
+    /// Removes jobs that ended longer ago than this, with their events. Returns their number.
+    /// Jobs of others are removed only if this host manages them.
     ///
     /// # Errors
     ///
     /// [`StoreError`]; some may have been removed then.
     pub async fn prune(&self, older_than: Duration) -> Result<u64, StoreError> {
         let mut removed = 0;
-        let old = self.old();
+        let old = self.prunable_condition();
         loop {
             let prune = async |connection: &mut Connection| {
                 prune_some(connection, &old, millis(older_than)).await
@@ -413,21 +417,20 @@ impl JobStore {
     }
 }
 
-/// Ends jobs by a statement, with [`ENDED`] among what it sets, and masks credentials in
-/// their prompts; returns how many.
+/// Ends jobs by a statement that sets [`ENDED`], and masks credentials in their prompts. Returns
+/// the number of jobs.
 async fn end(connection: &mut Connection, sql: &str, values: Vec<Value>) -> Result<u64, Fault> {
     let sql = format!("{sql} RETURNING seq, prompt, run, settings");
     let rows = connection.rows(&sql, values).await?;
     for row in &rows {
         mask(connection, row).await?;
-        leave(connection, row.number("seq")?).await?;
+        remove_open_dialog(connection, row.number("seq")?).await?;
     }
     Ok(u64::try_from(rows.len()).unwrap_or(u64::MAX))
 }
 
-/// Removes the questions of an attempt that is over, and the instructions that it has said
-/// nothing of.
-async fn leave(connection: &mut Connection, job: Option<i64>) -> Result<(), Fault> {
+/// Removes the questions of an ended attempt, and its instructions without an outcome.
+async fn remove_open_dialog(connection: &mut Connection, job: Option<i64>) -> Result<(), Fault> {
     for sql in [
         "DELETE FROM codex_questions WHERE job = $1",
         "DELETE FROM codex_instructions WHERE job = $1 AND outcome IS NULL",
@@ -482,20 +485,20 @@ async fn prune_some(
     Ok(u64::try_from(rows.len()).unwrap_or(u64::MAX))
 }
 
-/// A job whose worker is lost, and what becomes of it.
-struct Lost {
+/// A job whose worker is lost, with its next state.
+struct LostJob {
     job: JobId,
     worker: Option<WorkerId>,
     state: JobState,
     phase: AttemptPhase,
 }
 
-/// The parameters by which a job is made to wait.
-fn waiting_values(claim: &Claim, waiting: &Waiting) -> Vec<Value> {
+/// The parameters of the statement by which a job waits.
+fn waiting_values(claim: &Claim, waiting: &NextWait) -> Vec<Value> {
     let now = SystemTime::now();
-    // By the clock of the database, as all that it compares.
+    // Relative, as the database adds its own clock.
     let left = |until: SystemTime| millis(until.duration_since(now).unwrap_or_default());
-    // That clock has given the end of a wait that is not new.
+    // The end of a wait that is not new is a moment of the database's clock already.
     let same = || {
         millis(
             waiting
@@ -519,7 +522,7 @@ fn waiting_values(claim: &Claim, waiting: &Waiting) -> Vec<Value> {
     ]
 }
 
-impl Lost {
+impl LostJob {
     fn read(row: &super::sql::Row) -> Result<Self, Fault> {
         let phase = match truth(row, "looks")? {
             true => AttemptPhase::Look,
@@ -528,7 +531,7 @@ impl Lost {
         let attempt = Attempt {
             number: count(row, "attempts")?.saturating_sub(count(row, "waits")?),
             retry: count(row, "retry")?,
-            wanted: wanted(row)?,
+            cancellation: cancellation(row)?,
             phase,
         };
         Ok(Self {
@@ -539,8 +542,8 @@ impl Lost {
         })
     }
 
-    /// What is set of the wait of a job that goes back into the queue. A lost look does not
-    /// count, and the next one comes no sooner than after any other.
+    /// The assignments of the wait of a requeued job. A lost check does not count, and the next
+    /// one comes no sooner than after any other.
     fn wait(&self) -> &'static str {
         match self.phase {
             AttemptPhase::Look => {
@@ -565,7 +568,7 @@ impl Lost {
                      WHERE id = $1 RETURNING seq"
                 );
                 if let Some(row) = connection.row(&sql, values).await? {
-                    leave(connection, row.number("seq")?).await?;
+                    remove_open_dialog(connection, row.number("seq")?).await?;
                 }
             }
             state => {

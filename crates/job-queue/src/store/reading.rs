@@ -1,4 +1,4 @@
-//! Looking at jobs.
+//! Reads jobs.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use settings::store_access::OthersJobs;
 
 use super::error::Fault;
 use super::sql::{Connection, Row, Value};
-use super::{Filter, Job, JobStore, JobSummary, Listed, StoreError, queue};
+use super::{Job, JobFilter, JobList, JobStore, JobSummary, StoreError, queue};
 use crate::logic::{JobId, JobPrefix};
 
-/// How much of a prompt is read for a list of threads, in characters.
+/// The limit of a prompt in a list of threads, in characters.
 const PROMPT_BEGINNING: usize = 2000;
 
 /// A job that has a thread.
@@ -24,7 +24,7 @@ pub struct JobThread {
 }
 
 impl JobStore {
-    /// A job.
+    /// Reads a job; `None` if there is none with this ID.
     ///
     /// # Errors
     ///
@@ -34,7 +34,7 @@ impl JobStore {
         self.job(sql, vec![job.as_str().into()]).await
     }
 
-    /// A job as a list shows it: without what may be long.
+    /// Reads the summary of a job, without its long fields.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl JobStore {
         Ok(found.into_iter().next())
     }
 
-    /// The jobs whose ids begin so, at most so many, newest first.
+    /// The jobs with an ID prefix, at most `most`, newest first.
     ///
     /// # Errors
     ///
@@ -67,14 +67,13 @@ impl JobStore {
         self.summaries(sql, values).await
     }
 
-    /// The newest of the jobs that [`JobStore::prune`] would remove, at most so many,
-    /// and how many it would remove in all.
+    /// The newest `most` jobs that [`JobStore::prune`] would remove, and the number of all.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
-    pub async fn prunable(&self, older_than: Duration, most: u32) -> Result<Listed, StoreError> {
-        let old = self.old();
+    pub async fn prunable(&self, older_than: Duration, most: u32) -> Result<JobList, StoreError> {
+        let old = self.prunable_condition();
         let sql =
             format!("SELECT {{summary}} FROM codex_jobs WHERE {old} ORDER BY seq DESC LIMIT $2");
         let values = vec![queue::millis(older_than), most.into()];
@@ -87,7 +86,7 @@ impl JobStore {
             row.map(|row| row.number("total")).transpose()
         };
         let total = reading!(self, count)?.flatten();
-        Ok(Listed {
+        Ok(JobList {
             jobs,
             total: total.and_then(|total| total.try_into().ok()).unwrap_or(0),
         })
@@ -107,26 +106,25 @@ impl JobStore {
         reading!(self, look)
     }
 
-    /// The job that was submitted last for a directory, however it stands: it may wait
-    /// still, and one that has failed early, or that nobody wanted any more, has no
-    /// session. Whoever goes on with it has to look for that. Jobs of others only if
-    /// this host runs them.
+    /// The latest job of a directory, in any state: it may still wait, and a job that failed
+    /// early or was cancelled has no thread, which the caller has to check. Jobs of others are
+    /// found only if this host runs them.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
     pub async fn latest_of(&self, cwd: &str) -> Result<Option<Job>, StoreError> {
-        let filter = Filter {
+        let filter = JobFilter {
             cwd: Some(cwd.to_owned()),
-            ..Filter::default()
+            ..JobFilter::default()
         };
         let may = self.identity.may(OthersJobs::Run);
         let (sql, values) = filter.newest("{job}", &may, 1);
         self.job(&sql, values).await
     }
 
-    /// The machine that has a session, if a job has had it: that of the last one. Jobs
-    /// of others tell it only if this host runs them.
+    /// The host that has a thread: that of the last job that used it. Jobs of others count only
+    /// if this host runs them.
     ///
     /// # Errors
     ///
@@ -146,7 +144,7 @@ impl JobStore {
         reading!(self, look)
     }
 
-    /// The newest jobs that have a thread, at most so many, newest first.
+    /// The newest `most` jobs that have a thread, newest first.
     ///
     /// # Errors
     ///

@@ -1,67 +1,67 @@
-//! What a store keeps.
+//! The records of a store.
 
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value as Json;
 use uuid::Uuid;
 
-use crate::logic::{Ending, JobId, JobState, Wait, WaitHistory, Wanted, WorkerId};
+use crate::logic::{Cancellation, Ending, JobId, JobState, Wait, WaitHistory, WorkerId};
 
-/// The longest text, in bytes: a prompt, a result, an event.
+/// The limit of one text, such as a prompt, a result or an event, in bytes.
 pub const LONGEST_TEXT: usize = 16 << 20;
 
-/// What is asked for: the fields of the contract that come from who submits a job.
+/// The request of a job: the fields of the contract that its submitter sets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
     /// The tool that was called.
     pub tool_name: String,
-    /// What the caller calls it.
+    /// The caller's name of the job.
     pub task_name: String,
-    /// Which program the caller is.
+    /// The caller's program.
     pub agent_source: Option<String>,
-    /// Who is to do it: `codex`.
+    /// The agent that does the work: `codex`.
     pub agent_instance: String,
-    /// What is to be done.
+    /// The prompt.
     pub prompt: String,
-    /// In which directory.
+    /// The working directory.
     pub cwd: String,
-    /// With which model; `None` is Codex's configuration's.
+    /// The model; as Codex is configured if `None`.
     pub model_override: Option<String>,
-    /// How long Codex may take, in milliseconds.
+    /// The time limit of the turn, in milliseconds.
     pub timeout_ms: u32,
-    /// How long one of its tools may take, in milliseconds.
+    /// The time limit of a tool call, in milliseconds.
     pub tool_timeout_ms: u32,
     /// Whether Codex's events are a part of the result.
     pub expose_stream: bool,
-    /// Whether nobody will ask for the result.
+    /// Whether the caller does not intend to fetch the result.
     pub fire_and_forget: bool,
-    /// Whether to go on with the latest job of the directory.
+    /// Whether to continue the latest job of the directory.
     pub continue_latest: bool,
-    /// Which session to go on with.
+    /// The thread to resume.
     pub resume_session_id: Option<String>,
-    /// What commands may touch.
+    /// The sandbox of commands.
     pub sandbox: Option<String>,
-    /// How hard the model thinks.
+    /// The reasoning effort of the model.
     pub effort: Option<String>,
     /// Codex's profile.
     pub profile: Option<String>,
-    /// Paths of pictures.
+    /// Pictures: paths or data URLs.
     pub images: Vec<String>,
-    /// What the answer has to look like: a JSON schema.
+    /// The form of the final message, as a JSON Schema.
     pub output_schema: Option<Json>,
-    /// The CODEX_HOME of who submits it.
+    /// The submitter's CODEX_HOME.
     pub codex_home: Option<String>,
-    /// Their Codex.
+    /// The submitter's Codex.
     pub codex_bin: Option<String>,
-    /// Their machine.
+    /// The submitter's host.
     pub host: Option<String>,
-    /// Who they are.
+    /// The submitter's identity.
     pub submitted_by: Option<String>,
-    /// The only machine that may run it; `None` is any.
+    /// The only host that may run the job; any if `None`.
     pub run_on: Option<String>,
-    /// How often it may run again when its worker is lost.
+    /// How often the job may run again when its worker is lost.
     pub retry: u32,
-    /// What is wanted of a run; `None` for any other job.
+    /// The [`StoredRun`](crate::run::spec::StoredRun) of a run; `None` for any other job.
     pub run: Option<Json>,
     /// The [`CallSettings`](crate::call_settings::CallSettings) of a call, if there are
     /// any.
@@ -103,57 +103,57 @@ impl Request {
     }
 }
 
-/// Who has submitted a job.
+/// The owner of a job: its submitter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
-    /// As they say: `USER@HOST`. Programs before signatures said nothing.
+    /// The name that the submitter gives: `USER@HOST`. Programs before signatures gave none.
     pub name: Option<String>,
-    /// The role by which a server knows them.
+    /// The submitter's role on the database server.
     pub role: Option<String>,
-    /// Whether that is us, as the row has it. For what names programs, see
-    /// [`Job::origin`].
-    pub whose: Whose,
+    /// Whether the job is ours, as the row says. [`Job::origin`] decides whether programs are
+    /// taken from it.
+    pub ownership: Ownership,
 }
 
-/// Whose a job is.
+/// Whether a job is ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whose {
-    /// This user's, on this host.
+pub enum Ownership {
+    /// The job belongs to this user, on this host.
     Ours,
-    /// Somebody else's, or the same user's on another host.
+    /// The job belongs to another user, or to the same user on another host.
     Others,
 }
 
-/// Whether a job is as this host has submitted it.
+/// Whether a signature proves that this host has written a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// It is: its signature is right.
+    /// The signature of this host is valid.
     ThisHost,
-    /// Nothing shows that: what names programs is not taken from it.
+    /// There is no valid signature: no programs are taken from the record.
     Unproven,
 }
 
-/// Whether a prompt is there as it was given.
+/// Whether a prompt is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PromptText {
-    /// It is.
+    /// The prompt is complete.
     Whole,
-    /// Credentials in it have been masked when the job ended.
+    /// Credentials in the prompt were masked when the job ended.
     Masked,
 }
 
-/// A job that is to be submitted. Its id is made here, so that it can be submitted
-/// again when nobody knows whether that has succeeded.
+/// A job to submit. Its ID is created here, so that the submission can be repeated if its
+/// outcome is unknown.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewJob {
-    /// Its name.
+    /// The ID of the job.
     pub id: JobId,
-    /// What is asked for.
+    /// The request.
     pub request: Request,
 }
 
 impl NewJob {
-    /// A job with a new name.
+    /// A job with a new ID.
     #[must_use]
     pub fn new(request: Request) -> Self {
         let id = JobId::from_random(Uuid::new_v4().as_u128());
@@ -161,45 +161,45 @@ impl NewJob {
     }
 }
 
-/// A new name for a worker.
+/// A new ID for a worker.
 #[must_use]
 pub fn new_worker_id() -> WorkerId {
     WorkerId::from_random(Uuid::new_v4().as_u128())
 }
 
-/// A job, as a list shows it.
+/// The fields of a job in a list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobSummary {
-    /// Its name.
+    /// The ID of the job.
     pub id: JobId,
-    /// How it stands.
+    /// The state of the job.
     pub state: JobState,
     /// The tool that was called.
     pub tool_name: String,
-    /// What the caller calls it.
+    /// The caller's name of the job.
     pub task_name: String,
-    /// In which directory.
+    /// The working directory.
     pub cwd: String,
-    /// When it was submitted.
+    /// When the job was submitted.
     pub created_at: SystemTime,
-    /// When its last attempt began.
+    /// When its last attempt started.
     pub started_at: Option<SystemTime>,
-    /// When it ended.
+    /// When the job ended.
     pub completed_at: Option<SystemTime>,
-    /// Codex's session.
+    /// The ID of Codex's thread.
     pub session_id: Option<String>,
-    /// Why it failed.
+    /// Why the job failed.
     pub error: Option<String>,
-    /// Whether its worker was asked to cancel it.
-    pub wanted: Wanted,
-    /// Until when it waits in the queue, if it does not wait for a worker alone.
+    /// Whether its worker was asked to cancel the job.
+    pub cancellation: Cancellation,
+    /// The wait of a queued job, if it waits until a moment.
     pub wait: Option<Wait>,
-    /// Who has submitted it.
+    /// The submitter.
     pub owner: Owner,
 }
 
 impl JobSummary {
-    /// How long its last attempt took, if it has ended.
+    /// The duration of the last attempt, if the job has ended.
     #[must_use]
     pub fn duration(&self) -> Option<Duration> {
         let (begin, end) = (self.started_at?, self.completed_at?);
@@ -207,254 +207,254 @@ impl JobSummary {
     }
 }
 
-/// All that is known of a job.
+/// A whole job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
-    /// What a list shows.
+    /// The fields of a list.
     pub summary: JobSummary,
-    /// What is asked for.
+    /// The request.
     pub request: Request,
-    /// Whether this host has asked for it.
+    /// Whether this host has submitted the job.
     pub origin: Origin,
-    /// Whether its prompt is whole.
+    /// Whether the prompt is complete.
     pub prompt: PromptText,
-    /// How often a worker has taken it.
+    /// How often a worker has claimed the job.
     pub attempts: u32,
-    /// How many of these attempts do not count, as its account was used up.
+    /// How many of these attempts do not count, as they ended at a usage limit.
     pub waits: u32,
-    /// The waits at the end of these attempts.
+    /// The waits after these attempts.
     pub wait_history: WaitHistory,
-    /// Who has it, or had it last.
+    /// The worker that has the job, or had it last.
     pub worker: Option<WorkerId>,
-    /// On which machine.
+    /// The host of that worker.
     pub worker_host: Option<String>,
-    /// The exchange of prompt and answer, `JOB.ATTEMPT`, once Codex has had its turn.
+    /// The ID of the exchange of prompt and answer, `JOB.ATTEMPT`, after a turn of Codex.
     pub exchange_id: Option<String>,
-    /// What has come of it, as its worker has written it.
+    /// The report that the worker has stored.
     pub result: Option<Json>,
 }
 
 impl Job {
-    /// How many of its attempts count.
+    /// The number of attempts that count.
     #[must_use]
     pub fn counted_attempts(&self) -> u32 {
         self.attempts.saturating_sub(self.waits)
     }
 }
 
-/// A worker's hold on a job.
+/// A worker's claim to a job.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Claim {
     /// The job.
     pub job: JobId,
     /// The worker.
     pub worker: WorkerId,
-    /// Which attempt it is, from 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
 }
 
-/// A job that a worker has got.
+/// A job that a worker has claimed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Claimed {
-    /// What everything that the worker writes is checked against.
+pub struct ClaimedJob {
+    /// The claim, against which each write of the worker is checked.
     pub claim: Claim,
-    /// The job. A session id is there if an earlier attempt has begun a session.
+    /// The job. It has a thread if an earlier attempt has started one.
     pub job: Job,
 }
 
-/// How a job has ended.
+/// The end of a job.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Finished {
-    /// In which way.
+pub struct FinishedJob {
+    /// The final state.
     pub ending: Ending,
-    /// Why it failed.
+    /// Why the job failed.
     pub error: Option<String>,
-    /// Codex's session; `None` keeps what was noted.
+    /// The ID of Codex's thread; `None` keeps the stored one.
     pub session_id: Option<String>,
-    /// The session's exchange.
+    /// The ID of the exchange.
     pub exchange_id: Option<String>,
-    /// What has come of it: the answer, usage, commands, changed files.
+    /// The report: the answer, usage, commands, changed files.
     pub result: Option<Json>,
 }
 
-/// What has come of what a worker wrote.
+/// The outcome of a worker's write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Written {
-    /// It is in the store.
+pub enum WriteOutcome {
+    /// The change is in the store.
     Done,
-    /// Nothing was changed: the job is not that worker's any more.
+    /// Nothing was changed: the worker no longer has the job.
     Lost,
 }
 
-/// What has come of the renewal of a lease.
+/// The outcome of renewing a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Renewed {
-    /// It was renewed. Says whether the job is still wanted.
-    Held(Wanted),
-    /// The job is not that worker's any more: it has to be left alone.
+pub enum RenewOutcome {
+    /// The lease was renewed. Also reports whether the cancellation of the job was requested.
+    Held(Cancellation),
+    /// The worker no longer has the job, and must not change it.
     Lost,
 }
 
-/// Something that happened in a job.
+/// An event of a job to store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEvent {
-    /// What kind of thing.
+    /// The kind of the event.
     pub kind: String,
-    /// All of it, as JSON.
+    /// The event as JSON.
     pub data: String,
 }
 
-/// Something that happened in a job, with its number.
+/// A stored event of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredEvent {
-    /// Its number, from 1.
+    /// The number of the event, from 1.
     pub sequence: u32,
-    /// When it was stored.
+    /// When the event was stored.
     pub at: SystemTime,
-    /// What kind of thing.
+    /// The kind of the event.
     pub kind: String,
-    /// All of it, as JSON.
+    /// The event as JSON.
     pub data: String,
 }
 
-/// A question of Codex's, as the worker of a job writes it down.
+/// A question of Codex to store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewQuestion {
-    /// Its name: no other question of the job has it.
+    /// The ID of the question, unique within the job.
     pub id: String,
-    /// All about it, as JSON.
+    /// The [`StoredQuestion`](crate::question::StoredQuestion) as JSON.
     pub question: String,
 }
 
-/// A question of Codex's that is open.
+/// An open question of Codex.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
-    /// Its name.
+    /// The ID of the question.
     pub id: String,
-    /// When it was written down.
+    /// When the question was stored.
     pub asked_at: SystemTime,
-    /// All about it.
+    /// The [`StoredQuestion`](crate::question::StoredQuestion).
     pub question: Json,
-    /// Whether a worker of this host has written it.
+    /// Whether a worker of this host has signed the question.
     pub origin: Origin,
 }
 
-/// Something that the worker of a running job is to do: a
+/// An instruction to the worker of a running job: a
 /// [`Directive`](crate::directive::Directive).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewInstruction {
-    /// Its name. It is made by whoever gives the instruction, so that it can be given again
-    /// when nobody knows whether that has succeeded.
+    /// The ID of the instruction. Its sender creates it, so that the instruction can be given
+    /// again if the outcome is unknown.
     pub id: Uuid,
-    /// The question that it answers.
+    /// The question that the instruction answers.
     pub question: Option<String>,
-    /// All of it, as JSON.
+    /// The directive as JSON.
     pub data: String,
 }
 
 /// An instruction that a worker has taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instruction {
-    /// Its name.
+    /// The ID of the instruction.
     pub id: String,
-    /// All of it, as JSON.
+    /// The directive as JSON.
     pub data: String,
-    /// Whether this host has given it, for this attempt.
+    /// Whether this host has given the instruction, for this attempt.
     pub origin: Origin,
 }
 
-/// What has come of an instruction in the store.
+/// The outcome of giving an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Instructed {
-    /// It waits for the worker.
+pub enum InstructOutcome {
+    /// The instruction waits for the worker.
     Given,
     /// The job does not run.
     NotRunning(JobState),
     /// The job has no such open question.
     NoQuestion,
-    /// The question has an answer already.
+    /// The question already has an answer.
     Answered,
 }
 
-/// How far an instruction is.
+/// The progress of an instruction.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Progress {
-    /// No worker has it yet.
+pub enum InstructionProgress {
+    /// The instruction waits for the worker.
     Waiting,
-    /// The worker has taken it.
+    /// The worker has taken the instruction.
     Taken,
-    /// This has come of it, in the worker's words.
+    /// The worker has stored this outcome.
     Concluded(String),
-    /// It is not there any more: the attempt has ended.
+    /// The instruction was removed, as the attempt has ended.
     Gone,
 }
 
-/// A job whose worker was lost.
+/// A job that was recovered from a lost worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reaped {
+pub struct ReapedJob {
     /// The job.
     pub job: JobId,
-    /// Who had it.
+    /// The lost worker.
     pub worker: Option<WorkerId>,
-    /// What has become of it.
+    /// The new state of the job.
     pub state: JobState,
 }
 
-/// A worker that announces itself.
+/// A worker that registers itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewWorker {
-    /// Its name.
+    /// The ID of the worker.
     pub id: WorkerId,
-    /// Its machine.
+    /// The worker's host.
     pub host: String,
-    /// The number of its process there.
+    /// The ID of its process there.
     pub pid: u32,
-    /// How many jobs it runs at once.
+    /// The most jobs that the worker runs at once.
     pub concurrency: u32,
 }
 
-/// A worker.
+/// A registered worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Worker {
-    /// What it has said of itself.
+pub struct WorkerRecord {
+    /// The worker's own registration.
     pub about: NewWorker,
-    /// When it began.
+    /// When the worker registered.
     pub started_at: SystemTime,
-    /// How long ago it was heard of, by the database's clock.
+    /// The time since its last heartbeat, by the database's clock.
     pub silent_for: Duration,
 }
 
-/// What there is to do for the workers of some machine.
+/// The demand for workers of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Demand {
-    /// A job waits that they may run, now or later.
+    /// A job waits that the host may run, now or later.
     Waiting,
-    /// None does, but a worker of the machine has one. If the worker has died, the
-    /// job has to be taken from it.
+    /// No such job waits, but a worker of the host runs one. If that worker has died, the job
+    /// has to be recovered.
     Running,
-    /// Only workers of other machines have jobs. Should one of them be lost, its job
-    /// may come to wait here.
+    /// Only workers of other hosts run jobs. If one of them is lost, its job may be queued for
+    /// this host.
     Elsewhere,
-    /// No job runs, and none waits that they may run.
+    /// No job runs, and none waits that the host may run.
     Nothing,
 }
 
-/// Which jobs a list shows.
+/// The filter of a list of jobs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Filter {
-    /// Those that stand so.
+pub struct JobFilter {
+    /// The state of the jobs.
     pub status: Option<JobState>,
-    /// Those of this tool.
+    /// The tool of the jobs.
     pub tool_name: Option<String>,
-    /// Those of this directory.
+    /// The directory of the jobs.
     pub cwd: Option<String>,
 }
 
-/// The newest jobs that fit a filter.
+/// A list of jobs that match a filter.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Listed {
-    /// The newest of them, newest first.
+pub struct JobList {
+    /// The newest jobs, newest first.
     pub jobs: Vec<JobSummary>,
-    /// How many fit in all.
+    /// The number of all matching jobs.
     pub total: u64,
 }

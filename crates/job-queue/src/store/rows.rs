@@ -1,20 +1,22 @@
-//! Rows of the store, written from records and read into them.
+//! Converts records to rows of the store, and rows to records.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value as Json;
 
 use super::access::Identity;
-use super::cells::{count, json, moment, nothing, optional, parsed, state, text, truth, wanted};
+use super::cells::{
+    cancellation, count, json, moment, nothing, optional, parsed, state, text, truth,
+};
 use super::error::Fault;
 use super::record::{
     Demand, Job, JobSummary, LONGEST_TEXT, NewWorker, Origin, PromptText, Question, Request,
-    StoredEvent, Worker,
+    StoredEvent, WorkerRecord,
 };
 use super::sql::{Row, Value};
 use crate::logic::{JobState, Wait, WaitHistory};
 
-/// Refuses what is too long to be kept.
+/// Refuses a text that is too long for the store.
 pub(super) fn bound(what: &'static str, text: &str) -> Result<(), Fault> {
     match text.len() > LONGEST_TEXT {
         true => Err(Fault::TooLong {
@@ -112,7 +114,7 @@ impl JobSummary {
             completed_at: moment(row, "completed_at")?,
             session_id: row.text("session_id")?,
             error: row.text("error")?,
-            wanted: wanted(row)?,
+            cancellation: cancellation(row)?,
             wait: wait(row)?,
             owner: identity.owner(row)?,
         })
@@ -141,7 +143,7 @@ impl Job {
 }
 
 impl Demand {
-    /// How the statement of [`JobStore::demand`](super::JobStore::demand) says it.
+    /// The names in the statement of [`JobStore::demand`](super::JobStore::demand).
     const WORDS: [(&str, Self); 4] = [
         ("waiting", Self::Waiting),
         ("running", Self::Running),
@@ -169,7 +171,7 @@ impl StoredEvent {
 }
 
 impl Question {
-    /// Which attempt of which job has asked it is known already.
+    /// Reads a question. The caller knows its job and attempt already.
     pub(super) fn read(row: &Row, origin: Origin) -> Result<Self, Fault> {
         Ok(Self {
             id: text(row, "id")?,
@@ -180,7 +182,7 @@ impl Question {
     }
 }
 
-impl Worker {
+impl WorkerRecord {
     pub(super) fn read(row: &Row) -> Result<Self, Fault> {
         let silent = row.number("silent_for")?.unwrap_or_default();
         Ok(Self {
@@ -196,7 +198,7 @@ impl Worker {
     }
 }
 
-/// Until when the job of a row waits in the queue, if that moment is not past.
+/// The wait of the job of a row, if the job is queued and the wait is not over.
 fn wait(row: &Row) -> Result<Option<Wait>, Fault> {
     let is_queued = state(row)? == JobState::Queued;
     let wait = last_wait(row)?.filter(|wait| is_queued && wait.until > SystemTime::now());

@@ -1,5 +1,5 @@
-//! The tables, and how they came about. A store is brought up to date by whoever
-//! opens it; one of a newer program is left alone.
+//! The schema and its migrations. Each program that opens a store upgrades it; a store of a
+//! newer program is refused.
 
 use settings::store_location::Location;
 
@@ -8,49 +8,49 @@ use super::pool::{self, Purpose};
 use super::queue;
 use super::sql::{Connection, Dialect};
 
-/// What makes a form of the store out of the one before. It has to set the version.
-pub(super) struct Step {
+/// A migration to the next version of the schema. Its script must set the version.
+pub(super) struct Migration {
     sqlite: &'static str,
     postgres: &'static str,
 }
 
-pub(super) const STEPS: &[Step] = &[
-    Step {
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration {
         sqlite: include_str!("schema/1-sqlite.sql"),
         postgres: include_str!("schema/1-postgres.sql"),
     },
-    Step {
+    Migration {
         sqlite: include_str!("schema/2-sqlite.sql"),
         postgres: include_str!("schema/2-postgres.sql"),
     },
-    Step {
+    Migration {
         sqlite: include_str!("schema/3-sqlite.sql"),
         postgres: include_str!("schema/3-postgres.sql"),
     },
-    Step {
+    Migration {
         sqlite: include_str!("schema/4-sqlite.sql"),
         postgres: include_str!("schema/4-postgres.sql"),
     },
-    Step {
+    Migration {
         sqlite: include_str!("schema/5-sqlite.sql"),
         postgres: include_str!("schema/5-postgres.sql"),
     },
-    Step {
+    Migration {
         sqlite: include_str!("schema/6-sqlite.sql"),
         postgres: include_str!("schema/6-postgres.sql"),
     },
-    Step {
+    Migration {
         sqlite: include_str!("schema/7-sqlite.sql"),
         postgres: include_str!("schema/7-postgres.sql"),
     },
-    Step {
+    Migration {
         sqlite: include_str!("schema/8-sqlite.sql"),
         postgres: include_str!("schema/8-postgres.sql"),
     },
 ];
 
-impl Step {
-    /// Its statements.
+impl Migration {
+    /// The script of the migration.
     pub(super) fn script(&self, dialect: Dialect) -> &'static str {
         match dialect {
             Dialect::Sqlite => self.sqlite,
@@ -59,13 +59,13 @@ impl Step {
     }
 }
 
-/// What SQLite's header says of whose file it is: "cmjs".
+/// The application ID in SQLite's header: "cmjs".
 const APPLICATION: i64 = 0x636d_6a73;
 
-/// Makes the tables, or brings them up to date. Only one process does so at a time.
+/// Creates or upgrades the tables. Only one process does so at a time.
 pub(super) async fn prepare(location: &Location) -> Result<(), Fault> {
     match location.path() {
-        // Whatever directory we are in may be a stranger's.
+        // The current directory may be a stranger's.
         Some(path) if path.is_relative() => {
             return Err(Fault::NotAStore(
                 "its path is not absolute, as neither HOME nor XDG_STATE_HOME is",
@@ -80,14 +80,17 @@ pub(super) async fn prepare(location: &Location) -> Result<(), Fault> {
     }
     connection.begin(Purpose::WriteThrough).await?;
     if connection.dialect() == Dialect::Postgres {
-        // Until the transaction ends. The number is ours alone: "codexjob". Whatever
-        // the server's default is, what is read afterwards is what there is then.
+        // The lock lasts until the transaction ends; its number spells "codexjob". The isolation
+        // level is set as another process may commit between here and the read of the version.
         let lock = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; \
                     SELECT pg_advisory_xact_lock(x'636f6465786a6f62'::bigint)";
         connection.script(lock).await?;
     }
     let version = version(&mut connection).await?;
-    for step in STEPS.iter().skip(usize::try_from(version).unwrap_or(0)) {
+    for step in MIGRATIONS
+        .iter()
+        .skip(usize::try_from(version).unwrap_or(0))
+    {
         let script = step.script(connection.dialect());
         connection.script(script).await?;
     }
@@ -97,13 +100,13 @@ pub(super) async fn prepare(location: &Location) -> Result<(), Fault> {
     connection.script("COMMIT").await
 }
 
-/// From this form on, credentials are masked when a job ends.
+/// From this version on, credentials are masked when a job ends.
 const MASKED_SINCE: i64 = 4;
 
-/// How many prompts are read at once.
+/// How many prompts one statement reads.
 const BATCH: u32 = 100;
 
-/// Masks credentials in jobs that have ended before.
+/// Masks credentials in jobs that have ended before the migration.
 async fn mask_ended(connection: &mut Connection) -> Result<(), Fault> {
     let sql = "SELECT seq, prompt, run, settings FROM codex_jobs WHERE seq > $1 \
                AND state IN ('completed', 'failed', 'cancelled') ORDER BY seq LIMIT $2";
@@ -123,10 +126,10 @@ async fn mask_ended(connection: &mut Connection) -> Result<(), Fault> {
 }
 
 fn newest() -> i64 {
-    i64::try_from(STEPS.len()).unwrap_or(i64::MAX)
+    i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
 }
 
-/// How many steps have been made, from 0.
+/// The version of the schema: the number of completed migrations.
 async fn version(connection: &mut Connection) -> Result<i64, Fault> {
     let found = match connection.dialect() {
         Dialect::Sqlite => of_sqlite(connection).await?,

@@ -1,8 +1,8 @@
-//! What a host signs of a job.
+//! The messages that a host signs.
 //!
-//! All that decides what is run: the id, the owner, and each column of the request, by
-//! its name. Columns that are NULL are left out, so that one that is added later changes
-//! no signature.
+//! The message of a job has everything that decides what is run: the ID, the owner, and each
+//! column of the request with its name. Columns that are NULL are left out, so that adding a
+//! column changes no signature.
 
 use common::secrets::{MASK, mask};
 use serde_json::Value as Json;
@@ -11,16 +11,16 @@ use super::columns::{NUMBERS, request_columns};
 use super::error::Fault;
 use super::sql::{Row, Value};
 
-/// What a signature is good for.
+/// What a signature permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(super) enum SignaturePurpose {
     /// To run the job.
     Run,
     /// To submit it again when it has ended, and its credentials are masked.
     Again,
 }
 
-impl Purpose {
+impl SignaturePurpose {
     fn label(self) -> &'static str {
         match self {
             Self::Run => "codex-mcp job 1: run",
@@ -29,9 +29,14 @@ impl Purpose {
     }
 }
 
-/// What is signed. Each part has its length before it, so that two different jobs never
-/// have the same message.
-pub(super) fn message(purpose: Purpose, id: &str, owner: &str, request: &[Value]) -> Vec<u8> {
+/// The message of a job. Each part follows its length, so that two different jobs never have
+/// the same message.
+pub(super) fn message(
+    purpose: SignaturePurpose,
+    id: &str,
+    owner: &str,
+    request: &[Value],
+) -> Vec<u8> {
     let mut message = Vec::new();
     for part in [purpose.label(), id, owner] {
         append(&mut message, part);
@@ -49,11 +54,11 @@ pub(super) fn message(purpose: Purpose, id: &str, owner: &str, request: &[Value]
     message
 }
 
-/// What is signed of a question or an instruction: it holds for one attempt at one job.
-pub(super) fn of_attempt(what: Signed, job: &str, attempt: u32, parts: &[&str]) -> Vec<u8> {
+/// The message of a question or an instruction, which holds for one attempt at one job.
+pub(super) fn of_attempt(what: SignedKind, job: &str, attempt: u32, parts: &[&str]) -> Vec<u8> {
     let label = match what {
-        Signed::Question => "codex-mcp question 1",
-        Signed::Instruction => "codex-mcp instruction 1",
+        SignedKind::Question => "codex-mcp question 1",
+        SignedKind::Instruction => "codex-mcp instruction 1",
     };
     let mut message = Vec::new();
     for part in [label, job, &attempt.to_string()] {
@@ -63,12 +68,12 @@ pub(super) fn of_attempt(what: Signed, job: &str, attempt: u32, parts: &[&str]) 
     message
 }
 
-/// What is signed beside jobs.
+/// The kinds of signed messages beside jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Signed {
-    /// What a worker says that Codex asks.
+pub(super) enum SignedKind {
+    /// A question of Codex, signed by the worker.
     Question,
-    /// What a worker is to do.
+    /// An instruction, signed by its sender.
     Instruction,
 }
 
@@ -78,7 +83,7 @@ fn append(message: &mut Vec<u8>, part: &str) {
     message.extend(part.as_bytes());
 }
 
-/// The request of a row, byte by byte as it is there.
+/// The values of a row's request, byte by byte.
 pub(super) fn fields(row: &Row) -> Result<Vec<Value>, Fault> {
     let field = |column| {
         Ok(match NUMBERS.contains(&column) {
@@ -89,12 +94,13 @@ pub(super) fn fields(row: &Row) -> Result<Vec<Value>, Fault> {
     request_columns().map(field).collect()
 }
 
-/// A request as its row keeps it when the job has ended; `None` if that is the same.
+/// The values of a request after the end of the job, with credentials masked; `None` if they
+/// are the same.
 pub(super) fn masked(request: &[Value]) -> Option<Vec<Value>> {
-    let of = |wanted: &str| {
+    let of = |cancellation: &str| {
         let mut named = request_columns().zip(request);
         named.find_map(|(column, value)| match value {
-            Value::Text(Some(text)) if column == wanted => Some(text.as_str()),
+            Value::Text(Some(text)) if column == cancellation => Some(text.as_str()),
             _ => None,
         })
     };
@@ -125,7 +131,7 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// Them without credentials; `None` if they hold none.
+    /// The texts with credentials masked; `None` if they hold none.
     pub(super) fn masked(&self) -> Option<Self> {
         let masked = Self {
             prompt: mask(&self.prompt).into_owned(),
@@ -174,7 +180,7 @@ fn mask_values(json: &mut Json, name: &str) {
     }
 }
 
-/// A run whose task holds credentials, without them.
+/// A run with the credentials in its task masked; `None` if there are none.
 fn without_credentials(run: &str) -> Option<String> {
     let mut run: Json = serde_json::from_str(run).ok()?;
     let task = run.pointer_mut("/order/task")?;
@@ -195,18 +201,35 @@ mod tests {
     const TOKEN: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
 
     fn signed(request: &Request) -> Vec<u8> {
-        message(Purpose::Run, "id", "me@here", &request.values().unwrap())
+        message(
+            SignaturePurpose::Run,
+            "id",
+            "me@here",
+            &request.values().unwrap(),
+        )
     }
 
     #[test]
-    fn message_differs_where_anything_else_does() {
+    fn message_differs_for_any_change_of_the_job() {
         let request = Request::new("a", "/b");
         let whole = signed(&request);
         let values = request.values().unwrap();
-        assert_ne!(whole, message(Purpose::Again, "id", "me@here", &values));
-        assert_ne!(whole, message(Purpose::Run, "other", "me@here", &values));
-        assert_ne!(whole, message(Purpose::Run, "id", "you@here", &values));
-        assert_ne!(whole, message(Purpose::Run, "idm", "e@here", &values));
+        assert_ne!(
+            whole,
+            message(SignaturePurpose::Again, "id", "me@here", &values)
+        );
+        assert_ne!(
+            whole,
+            message(SignaturePurpose::Run, "other", "me@here", &values)
+        );
+        assert_ne!(
+            whole,
+            message(SignaturePurpose::Run, "id", "you@here", &values)
+        );
+        assert_ne!(
+            whole,
+            message(SignaturePurpose::Run, "idm", "e@here", &values)
+        );
         assert_eq!(request_columns().count(), values.len());
         for (index, column) in request_columns().enumerate() {
             let mut changed = values.clone();
@@ -214,13 +237,13 @@ mod tests {
                 true => Value::Integer(Some(77)),
                 false => Value::Text(Some("changed".to_owned())),
             };
-            let changed = message(Purpose::Run, "id", "me@here", &changed);
+            let changed = message(SignaturePurpose::Run, "id", "me@here", &changed);
             assert_ne!(changed, whole, "{column}");
         }
     }
 
     #[test]
-    fn message_tells_neighbouring_columns_apart() {
+    fn message_distinguishes_neighbouring_columns() {
         let with = |home: Option<&str>, bin: Option<&str>| {
             signed(&Request {
                 codex_home: home.map(str::to_owned),

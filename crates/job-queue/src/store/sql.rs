@@ -1,9 +1,9 @@
-//! The two databases as one: statements with numbered parameters, and rows of
-//! whole numbers and texts.
+//! One interface for both databases: statements with numbered parameters, and rows of integers
+//! and texts.
 //!
-//! A statement is written once, as PostgreSQL and SQLite both read it. Where they
-//! differ there is a word in braces, see [`Dialect::expand`]. All that comes from
-//! outside is a parameter.
+//! A statement is written once, in the syntax that PostgreSQL and SQLite share. Where they
+//! differ it has a placeholder in braces, see [`Dialect::expand`]. All values from outside are
+//! parameters.
 
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
@@ -20,9 +20,9 @@ pub(super) enum Dialect {
 }
 
 impl Dialect {
-    /// The moment, in milliseconds since 1970, by the database's clock. That of
-    /// PostgreSQL is when the statement was sent: a lease ends rather too early than
-    /// too late.
+    /// The expression of the current moment by the database's clock, in milliseconds since 1970.
+    /// PostgreSQL's is the moment when the statement was sent, so that a lease ends rather too
+    /// early than too late.
     fn now(self) -> &'static str {
         match self {
             Self::Sqlite => "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
@@ -30,14 +30,17 @@ impl Dialect {
         }
     }
 
-    /// Puts the words of this database in place of those in braces: `{now}`,
-    /// `{locked}` for rows that will be changed, `{free}` for those of them that
-    /// nobody else is about to change (of SQLite's writers there is but one),
-    /// `{job}`, `{summary}`, `{request}` and `{rest}` for columns, and `{no index}`
-    /// before a column by which SQLite is not to look for rows: PostgreSQL knows how
-    /// many there are of each value. `{bytes}` is the order of texts by their bytes.
-    /// `{same role}` adds to a condition that the role that has submitted a job is this
-    /// connection's, `{role matches}` is 1 if it is: SQLite knows no roles.
+    /// Expands the placeholders of a statement for this database:
+    ///
+    /// - `{now}`: the current moment.
+    /// - `{locked}`: locks the selected rows. `{free}`: locks those that no other transaction has
+    ///   locked. SQLite has only one writer.
+    /// - `{job}`, `{summary}`, `{request}`, `{rest}`: lists of columns.
+    /// - `{no index}`: keeps SQLite from using the index of the next column. PostgreSQL has
+    ///   statistics about the values.
+    /// - `{bytes}`: the collation by bytes.
+    /// - `{same role}`: adds to a condition that the submitter's role is that of this connection.
+    ///   `{role matches}` is 1 if it is. SQLite has no roles.
     fn expand(self, sql: &str) -> String {
         let (locked, free, no_index, bytes) = match self {
             Self::Sqlite => ("", "", "+", "BINARY"),
@@ -118,7 +121,7 @@ impl From<Option<String>> for Value {
     }
 }
 
-/// PostgreSQL keeps no NUL. JSON has none: there it is written as an escape.
+/// Replaces NUL, which PostgreSQL cannot store. JSON escapes it, so it has none.
 fn storable(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
@@ -130,7 +133,7 @@ pub(super) enum Row {
 }
 
 impl Row {
-    /// A number that there may be.
+    /// An optional number.
     pub(super) fn number(&self, column: &'static str) -> Result<Option<i64>, Fault> {
         Ok(match self {
             Self::Sqlite(row) => row.try_get(column)?,
@@ -138,7 +141,7 @@ impl Row {
         })
     }
 
-    /// A text that there may be.
+    /// An optional text.
     pub(super) fn text(&self, column: &'static str) -> Result<Option<String>, Fault> {
         Ok(match self {
             Self::Sqlite(row) => row.try_get(column)?,
@@ -173,7 +176,7 @@ impl Connection {
         }
     }
 
-    /// Runs a statement; returns how many rows it has changed.
+    /// Runs a statement. Returns the number of changed rows.
     pub(super) async fn run(&mut self, sql: &str, with: Vec<Value>) -> Result<u64, Fault> {
         let sql = self.dialect().expand(sql);
         Ok(match self {
@@ -188,7 +191,7 @@ impl Connection {
         })
     }
 
-    /// Runs a statement to its end; returns its rows.
+    /// Runs a statement to its end. Returns its rows.
     pub(super) async fn rows(&mut self, sql: &str, with: Vec<Value>) -> Result<Vec<Row>, Fault> {
         let sql = self.dialect().expand(sql);
         Ok(match self {
@@ -203,7 +206,7 @@ impl Connection {
         })
     }
 
-    /// Runs a statement to its end; returns its first row.
+    /// Runs a statement to its end. Returns its first row.
     pub(super) async fn row(&mut self, sql: &str, with: Vec<Value>) -> Result<Option<Row>, Fault> {
         Ok(self.rows(sql, with).await?.into_iter().next())
     }

@@ -1,4 +1,4 @@
-//! One suite for both databases, and what each of them has of its own.
+//! Tests of the store: one suite for both databases, and tests for each of them.
 
 use std::future::Future;
 use std::time::Duration;
@@ -18,14 +18,14 @@ mod opening;
 /// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(600);
 
-/// A store that is empty, and can be opened several times.
-pub(super) struct Stage {
+/// A new store that can be opened several times.
+pub(super) struct TestStore {
     pub(super) location: Location,
     _directory: Option<TempDir>,
     state: TempDir,
 }
 
-impl Stage {
+impl TestStore {
     pub(super) fn sqlite() -> Self {
         let directory = tempfile::tempdir().unwrap();
         Self {
@@ -54,7 +54,7 @@ impl Stage {
     }
 }
 
-/// On one thread, as the server runs.
+/// Runs a future on one thread, as the server does.
 pub(super) fn block_on<T>(something: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -67,28 +67,30 @@ pub(super) fn new_job(prompt: &str) -> NewJob {
     NewJob::new(Request::new(prompt, "/repo"))
 }
 
-/// What a worker does at once.
-pub(super) async fn claim(store: &JobStore, worker: &WorkerId) -> Option<Claimed> {
+/// Claims a job for a worker on the host `here`.
+pub(super) async fn claim(store: &JobStore, worker: &WorkerId) -> Option<ClaimedJob> {
     store.claim(worker, "here", LONG).await.unwrap()
 }
 
 #[test]
 fn sqlite_conforms() {
-    block_on(conformance::all(&mut |_| Stage::sqlite()));
+    block_on(conformance::all(&mut |_| TestStore::sqlite()));
 }
 
 #[test]
 fn postgres_conforms() {
     let server = Postgres::start(Durability::Unsynced);
-    block_on(conformance::all(&mut |name| Stage::postgres(&server, name)));
+    block_on(conformance::all(&mut |name| {
+        TestStore::postgres(&server, name)
+    }));
 }
 
-/// The server's tasks may move between threads as far as the compiler knows.
+/// The server spawns the store's futures as tasks, which must be `Send`.
 #[test]
-fn what_the_store_does_can_be_a_task() {
+fn store_futures_are_send() {
     fn is_send<T: Send>(_: &T) {}
     block_on(async {
-        let stage = Stage::sqlite();
+        let stage = TestStore::sqlite();
         let store = stage.open().await;
         let job = new_job("p");
         let submit = store.submit(&job);
@@ -99,7 +101,7 @@ fn what_the_store_does_can_be_a_task() {
         is_send(&claim);
         let claimed = claim.await.unwrap().unwrap();
         is_send(&store.append(&claimed.claim, &[]));
-        is_send(&store.list(&Filter::default(), 1));
+        is_send(&store.list(&JobFilter::default(), 1));
         is_send(&store.request_cancel(&job.id));
         is_send(&store.reap());
     });

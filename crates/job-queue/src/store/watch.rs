@@ -1,13 +1,12 @@
-//! Waiting for something to change in a store, whoever changes it.
+//! Waits for changes of a store by any process.
 //!
-//! While somebody waits, a task looks on their behalf, on a connection of its own.
-//! A file of SQLite has a number that rises whenever another connection has changed
-//! something. It is read when the status of the file, or of its log (`-wal`), has changed,
-//! and for a while after that, as a commit is seen only after it was written: asking for
-//! the status takes some µs, a statement 50 times as long. Where the system tells of
-//! writes, it is read at once. PostgreSQL tells.
-//! As what is told may be lost, and two changes may leave the same time stamp, waiting ends
-//! after a while in any case.
+//! While anybody waits, a task watches the store on its own connection. SQLite's
+//! `data_version` rises whenever another connection has changed the file. The task reads it
+//! when the status of the file, or of its log (`-wal`), has changed, and for a while after that,
+//! as a commit becomes visible only after it was written: reading the status takes some µs, a
+//! statement 50 times as long. Where the system reports writes, the task reads it at once.
+//! PostgreSQL sends notifications. As a notification may be lost, and two changes may leave the
+//! same time stamp, each wait ends after a while in any case.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -27,43 +26,42 @@ use super::error::Fault;
 use super::file_events::FileEvents;
 use super::pool::{Pool, Purpose};
 
-/// How often a file is looked at.
+/// How often the status of a file is checked.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The same while something was written that is not seen yet: mostly less than a
+/// How often it is checked while a write is not visible yet: this takes mostly less than a
 /// millisecond, and some where the writer waits for the disk.
 const SOON: Duration = Duration::from_millis(1);
 
-/// How long nothing is looked at after a change: each makes idle workers look for a job.
+/// The pause after a change, as each change makes idle workers look for a job.
 const REST: Duration = Duration::from_millis(2);
 
-/// How long after a write the number is read with each look: a disk may be slow.
+/// How long after a write each check reads `data_version`, as a disk may be slow.
 const SETTLING: Duration = Duration::from_millis(200);
 
-/// After how long waiting ends although nothing was heard.
+/// How long a wait lasts without any change.
 const FALLBACK: Duration = Duration::from_millis(500);
 
-/// What tells those who wait.
+/// The statement that notifies the waiting processes, and its channel.
 pub(super) const NOTIFY: &str = "NOTIFY codex_jobs";
 const CHANNEL: &str = "codex_jobs";
 
-/// What waits for changes.
+/// Waits for changes of a store.
 #[derive(Debug)]
 pub struct Watch(watch::Receiver<u64>);
 
 impl Watch {
-    /// Waits until something may have changed since this was called last, or since
-    /// it was made. That nothing has is possible too: it returns at least every 500
-    /// ms.
+    /// Waits until the store may have changed since the last call, or since this was created.
+    /// Returns at least every 500 ms, even without a change.
     pub async fn changed(&mut self) {
-        // It fails when the store is closed.
+        // The channel is closed when the store is dropped.
         if let Ok(Err(_)) = timeout(FALLBACK, self.0.changed()).await {
             sleep(FALLBACK).await;
         }
     }
 }
 
-/// Looks while somebody waits.
+/// Watches a store while anybody waits.
 pub(super) struct Watcher {
     location: Location,
     shared: Arc<Shared>,
@@ -71,12 +69,12 @@ pub(super) struct Watcher {
 
 struct Shared {
     changes: watch::Sender<u64>,
-    looker: Mutex<Looker>,
+    task: Mutex<WatchTask>,
 }
 
-/// Whether there is a task that looks.
+/// Whether there is a task that watches the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Looker {
+enum WatchTask {
     Absent,
     Present,
 }
@@ -87,21 +85,21 @@ impl Watcher {
             location: location.clone(),
             shared: Arc::new(Shared {
                 changes: watch::Sender::new(0),
-                looker: Mutex::new(Looker::Absent),
+                task: Mutex::new(WatchTask::Absent),
             }),
         }
     }
 }
 
 impl JobStore {
-    /// Waits for changes from now on. To be called on the runtime.
+    /// Watches for changes from now on. Must be called on the runtime.
     #[must_use]
     pub fn watch(&self) -> Watch {
         let Watcher { location, shared } = &self.watch;
-        let mut looker = shared.looker();
+        let mut task = shared.task();
         let receiver = shared.changes.subscribe();
-        if *looker == Looker::Absent {
-            *looker = Looker::Present;
+        if *task == WatchTask::Absent {
+            *task = WatchTask::Present;
             tokio::spawn(look(location.clone(), Arc::clone(shared)));
         }
         Watch(receiver)
@@ -109,22 +107,22 @@ impl JobStore {
 }
 
 impl Shared {
-    fn looker(&self) -> MutexGuard<'_, Looker> {
-        self.looker.lock().unwrap_or_else(PoisonError::into_inner)
+    fn task(&self) -> MutexGuard<'_, WatchTask> {
+        self.task.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether to go on looking. Under the lock, so that whoever begins to wait
-    /// either is seen here or finds nobody who looks.
+    /// Whether the task should continue. Checked under the lock: a new waiter is either seen
+    /// here, or finds no task and spawns one.
     fn is_wanted(&self) -> bool {
-        let mut looker = self.looker();
+        let mut task = self.task();
         if self.changes.is_closed() {
-            *looker = Looker::Absent;
+            *task = WatchTask::Absent;
         }
-        *looker == Looker::Present
+        *task == WatchTask::Present
     }
 }
 
-/// Looks until nobody waits any more.
+/// Watches the store until nobody waits any more.
 async fn look(location: Location, shared: Arc<Shared>) {
     let changes = &shared.changes;
     while shared.is_wanted() {
@@ -150,12 +148,12 @@ async fn look_at_file(
     let mut events = FileEvents::of(path);
     let mut seen = None;
     let mut stamps = None;
-    let mut written = Written::now();
+    let mut written = LastWrite::now();
     while !changes.is_closed() {
         let now = Some([stamp(path), stamp(&log)]);
         if now != stamps {
             stamps = now;
-            written = Written::now();
+            written = LastWrite::now();
         }
         if written.is_settling() {
             let row = taken.connection.row("PRAGMA data_version", Vec::new());
@@ -163,7 +161,7 @@ async fn look_at_file(
             let version = row.number("data_version")?;
             if version != seen {
                 seen = version;
-                written.seen = Seen::Yes;
+                written.seen = Visibility::Yes;
                 changes.send_modify(|count| *count = count.wrapping_add(1));
                 sleep(REST).await;
             }
@@ -171,48 +169,48 @@ async fn look_at_file(
         tokio::select! {
             () = changes.closed() => {}
             () = sleep(written.next_look()) => {}
-            // Two writes may leave the same stamp.
-            () = events.written() => written = Written::now(),
+            // Two writes may leave the same status.
+            () = events.written() => written = LastWrite::now(),
         }
     }
     Ok(())
 }
 
 /// The last write to a file.
-struct Written {
+struct LastWrite {
     at: Instant,
-    seen: Seen,
+    seen: Visibility,
 }
 
 /// Whether a change was seen since a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seen {
+enum Visibility {
     No,
     Yes,
 }
 
-impl Written {
+impl LastWrite {
     fn now() -> Self {
         Self {
             at: Instant::now(),
-            seen: Seen::No,
+            seen: Visibility::No,
         }
     }
 
-    /// Whether what was written may still become visible.
+    /// Whether the write may still become visible.
     fn is_settling(&self) -> bool {
         self.at.elapsed() < SETTLING
     }
 
     fn next_look(&self) -> Duration {
         match self.seen {
-            Seen::No if self.at.elapsed() < LOOK => SOON,
+            Visibility::No if self.at.elapsed() < LOOK => SOON,
             _ => LOOK,
         }
     }
 }
 
-/// What tells a file from what it was before something was written: length and times.
+/// The part of a file's status that changes with a write: length and times.
 fn stamp(path: &Path) -> Option<[i64; 5]> {
     let about = fs::metadata(path).ok()?;
     let length = i64::try_from(about.len()).unwrap_or(i64::MAX);
@@ -233,7 +231,7 @@ async fn listen(url: &PostgresUrl, changes: &watch::Sender<u64>) -> Result<(), F
         .connect_lazy_with(options);
     let mut listener = PgListener::connect_with(&pool).await?;
     listener.listen(CHANNEL).await?;
-    // What has changed before that was told to nobody.
+    // An earlier change may have gone unnoticed.
     changes.send_modify(|count| *count = count.wrapping_add(1));
     while !changes.is_closed() {
         tokio::select! {

@@ -6,11 +6,11 @@ use settings::store_access::OthersJobs;
 
 use super::error::Fault;
 use super::sql::Connection;
-use super::{Demand, JobStore, NewWorker, StoreError, Worker, Written};
+use super::{Demand, JobStore, NewWorker, StoreError, WorkerRecord, WriteOutcome};
 use crate::logic::WorkerId;
 
 impl JobStore {
-    /// Announces a worker.
+    /// Registers a worker.
     ///
     /// # Errors
     ///
@@ -33,54 +33,59 @@ impl JobStore {
         Ok(())
     }
 
-    /// Says that a worker is there. One that was removed has to be announced again.
+    /// Records the heartbeat of a worker; [`WriteOutcome::Lost`] if it must be registered again.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
-    pub async fn heartbeat(&self, worker: &WorkerId) -> Result<Written, StoreError> {
+    pub async fn heartbeat(&self, worker: &WorkerId) -> Result<WriteOutcome, StoreError> {
         let sql = "UPDATE codex_workers SET heartbeat_at = {now} WHERE id = $1";
         self.change_worker(sql, worker).await
     }
 
-    /// Says that a worker has gone.
+    /// Removes a worker that ends.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
-    pub async fn remove_worker(&self, worker: &WorkerId) -> Result<Written, StoreError> {
+    pub async fn remove_worker(&self, worker: &WorkerId) -> Result<WriteOutcome, StoreError> {
         let sql = "DELETE FROM codex_workers WHERE id = $1";
         self.change_worker(sql, worker).await
     }
 
-    async fn change_worker(&self, sql: &str, worker: &WorkerId) -> Result<Written, StoreError> {
+    async fn change_worker(
+        &self,
+        sql: &str,
+        worker: &WorkerId,
+    ) -> Result<WriteOutcome, StoreError> {
         let change = async |connection: &mut Connection| {
             let rows = connection.run(sql, vec![worker.as_str().into()]).await?;
             Ok(match rows {
-                0 => Written::Lost,
-                _ => Written::Done,
+                0 => WriteOutcome::Lost,
+                _ => WriteOutcome::Done,
             })
         };
         writing!(self, change)
     }
 
-    /// The workers, in the order in which they began.
+    /// The workers, in the order of their start.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
-    pub async fn workers(&self) -> Result<Vec<Worker>, StoreError> {
+    pub async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {
         let sql = "SELECT id, host, pid, concurrency, started_at, \
                    {now} - heartbeat_at AS silent_for FROM codex_workers ORDER BY started_at, id";
         let look = async |connection: &mut Connection| {
             let rows = connection.rows(sql, Vec::new()).await?;
-            rows.iter().map(Worker::read).collect::<Result<_, Fault>>()
+            rows.iter()
+                .map(WorkerRecord::read)
+                .collect::<Result<_, Fault>>()
         };
         reading!(self, look)
     }
 
-    /// What there is to do for the workers of a machine: for one that is about to
-    /// leave, and for whoever asks whether one has to be started.
+    /// The work for the workers of a host, for a worker that is about to leave.
     ///
     /// # Errors
     ///
@@ -102,8 +107,8 @@ impl JobStore {
         reading!(self, look)
     }
 
-    /// Removes workers that were not heard of for longer than this: they have died.
-    /// Returns how many.
+    /// Removes workers that have been silent for longer than this, as they have died. Returns
+    /// their number.
     ///
     /// # Errors
     ///

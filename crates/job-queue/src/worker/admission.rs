@@ -1,24 +1,24 @@
-//! Whether an attempt may be made at a job: what names programs, or lifts the sandbox, is
+//! Decides whether this host may run a job. Settings that name programs or lift the sandbox are
 //! taken only from jobs that this host has submitted.
 
 use common::text::one_line;
-use goal_run::order::{Approve, Order};
+use goal_run::spec::{Approve, RunSpec};
 use settings::store_access::OthersJobs;
 
 use super::Options;
-use crate::run::order::Kept;
+use crate::run::spec::StoredRun;
 use crate::store::{Job, Origin, Request};
 
-/// The sandbox that is none.
+/// The sandbox mode without a sandbox.
 const NO_SANDBOX: &str = "danger-full-access";
 
-/// How much of a part is told, in bytes.
+/// The limit of a part in a message, in bytes.
 const PART: usize = 200;
 
-/// Why nothing of a job is run.
+/// Why a job is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
-    /// It is not as this host has submitted it.
+    /// The job has no valid signature of this host.
     #[error(
         "nothing of this job was run: it is not signed with the key of this host. Somebody else \
          has written its row or changed it, or the key, {key}, was replaced since. Submit it \
@@ -30,21 +30,21 @@ pub(super) enum Refusal {
         /// The file of the key.
         key: String,
     },
-    /// It wants what is not taken from others.
+    /// The job has parts that are not taken from others.
     #[error(
         "nothing of this job of {owner} was run: it is not signed with the key of this host, and \
          has {}, which this host takes only from its own jobs. Leave that out, or submit the job \
          on this host", parts.join(", ")
     )]
     Parts {
-        /// Who says that it is theirs.
+        /// The owner that the job names.
         owner: String,
-        /// What it has, in words.
+        /// The refused parts, in words.
         parts: Vec<String>,
     },
 }
 
-/// Refuses what may not be run here.
+/// Refuses a job that may not run here.
 pub(super) fn check(job: &Job, options: &Options) -> Result<(), Refusal> {
     if job.origin == Origin::ThisHost {
         return Ok(());
@@ -55,8 +55,8 @@ pub(super) fn check(job: &Job, options: &Options) -> Result<(), Refusal> {
         });
     }
     let mut parts = of_request(&job.request);
-    if let Some(Ok(kept)) = Kept::of(&job.request) {
-        parts.extend(of_run(&kept.order));
+    if let Some(Ok(stored)) = StoredRun::of(&job.request) {
+        parts.extend(of_run(&stored.spec));
     }
     if parts.is_empty() {
         return Ok(());
@@ -83,31 +83,31 @@ fn of_request(request: &Request) -> Vec<String> {
     parts
 }
 
-/// It may be long, and hold anything.
+/// A part for a message: shortened and quoted, as it may be any text.
 fn shown(part: &impl ToString) -> String {
     format!("{:?}", one_line(&part.to_string(), PART))
 }
 
-fn of_run(order: &Order) -> Vec<String> {
-    let commands = order
+fn of_run(spec: &RunSpec) -> Vec<String> {
+    let commands = spec
         .criteria
         .iter()
         .filter(|criterion| criterion.runs_program())
         .map(|criterion| format!("the exit criterion {}", shown(criterion)));
     let mut parts: Vec<String> = commands.collect();
-    let notifiers = order.notify.iter();
+    let notifiers = spec.notify.iter();
     parts.extend(notifiers.map(|one| format!("the notifier {}", shown(one))));
-    if order.approve == Approve::Always {
+    if spec.approve == Approve::Always {
         parts.push("approve = always".to_owned());
     }
-    if order.settings.profile.is_some() {
+    if spec.settings.profile.is_some() {
         parts.push("a profile".to_owned());
     }
-    let thread = &order.settings.thread;
+    let thread = &spec.settings.thread;
     if !thread.config.is_empty() {
         parts.push("settings of Codex's config.toml".to_owned());
     }
-    let sandbox = thread.sandbox.and_then(crate::order::in_a_word);
+    let sandbox = thread.sandbox.and_then(crate::spec::wire_name);
     if sandbox.as_deref() == Some(NO_SANDBOX) {
         parts.push(format!("the sandbox {NO_SANDBOX}"));
     }

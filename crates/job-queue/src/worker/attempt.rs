@@ -1,4 +1,4 @@
-//! One attempt at a job: from the claim to what is written of its end.
+//! One attempt at a job, from the claim to the final write.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -13,43 +13,42 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::Instrument;
 
+use super::attempt_spec::{self, AttemptSpec, BadAttemptSpec, IfUnknown};
 use super::cancel_handle::{CancelHandle, CancelReason};
 use super::dialog::Dialog;
 use super::engines::Login;
 use super::journal::{Journal, WAITS};
-use super::order::{self, BadOrder, IfUnknown, Order};
 use super::result::{AttemptOutcome, AttemptResult, attempt_of};
 use super::stalls::StallWatch;
-use super::{Worker, running, telling};
-use crate::call::{self, Control, News, Request};
+use super::{Worker, notifications, run_attempt};
+use crate::call::{self, CallRequest, CallUpdate, Control};
 use crate::logic::{
-    Attempt, AttemptPhase, CODEX_LOST, Ending, JobId, JobState, Lease, WORKER_LOST, WORKER_STOPPED,
-    Wait, Waiting, Wanted,
+    Attempt, AttemptPhase, CODEX_LOST, Cancellation, Ending, JobId, JobState, Lease, NextWait,
+    WORKER_LOST, WORKER_STOPPED, Wait,
 };
 use crate::report::FailureReport;
-use crate::run::order::Kept;
-use crate::store::{Claim, Claimed, Finished, Job, NewEvent, Renewed, Written};
+use crate::run::spec::StoredRun;
+use crate::store::{Claim, ClaimedJob, FinishedJob, Job, NewEvent, RenewOutcome, WriteOutcome};
 
-/// Runs a job whose claim was asked for at this moment, and writes down what has come
-/// of it.
-pub(super) async fn attempt(worker: &Worker, claimed: Claimed, asked: Instant) {
+/// Runs a claimed job, and stores the outcome. The claim was requested at the moment `asked`.
+pub(super) async fn attempt(worker: &Worker, claimed: ClaimedJob, asked: Instant) {
     let span = tracing::info_span!("job", id = %claimed.claim.job);
-    // On the heap, as one attempt is larger than a thread's stack may be.
-    Box::pin(attempted(worker, claimed, asked))
+    // On the heap, as the future of an attempt may be larger than a thread's stack.
+    Box::pin(run_claimed(worker, claimed, asked))
         .instrument(span)
         .await;
 }
 
-async fn attempted(worker: &Worker, claimed: Claimed, asked: Instant) {
-    let Claimed { claim, job } = claimed;
+async fn run_claimed(worker: &Worker, claimed: ClaimedJob, asked: Instant) {
+    let ClaimedJob { claim, job } = claimed;
     let began = Instant::now();
     let name = format!("job {} {:?}", claim.job, job.summary.task_name);
     match claim.attempt {
         1 => tracing::info!("{name} begins"),
         number => tracing::info!("{name} begins, attempt {number}"),
     }
-    let held = HandleGuard::by(worker, &claim.job);
-    let phase = match job.wait_history.kept(SystemTime::now()) {
+    let held = HandleGuard::new(worker, &claim.job);
+    let phase = match job.wait_history.unfinished(SystemTime::now()) {
         Some(_) => AttemptPhase::Look,
         None => AttemptPhase::Turn,
     };
@@ -63,14 +62,14 @@ async fn attempted(worker: &Worker, claimed: Claimed, asked: Instant) {
     ));
     let ended = tokio::select! {
         ended = run(worker, &claim, &job, &held.cancel) => ended,
-        never = keep(worker, &claim, &lease, &held.cancel) => match never {},
+        never = keep_lease(worker, &claim, &lease, &held.cancel) => match never {},
     };
     let millis = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     let took = humantime::format_duration(Duration::from_millis(millis));
     tracing::info!("{name} {ended} after {took}");
 }
 
-/// Lets the worker find the handle while the attempt runs.
+/// Registers the cancel handle with the worker while the attempt runs.
 struct HandleGuard<'a> {
     worker: &'a Worker,
     job: JobId,
@@ -78,7 +77,7 @@ struct HandleGuard<'a> {
 }
 
 impl<'a> HandleGuard<'a> {
-    fn by(worker: &'a Worker, job: &JobId) -> Self {
+    fn new(worker: &'a Worker, job: &JobId) -> Self {
         let cancel = Rc::new(CancelHandle::default());
         let mut cancel_handles = worker.cancel_handles.borrow_mut();
         cancel_handles.insert(job.clone(), Rc::clone(&cancel));
@@ -92,7 +91,7 @@ impl<'a> HandleGuard<'a> {
 
 impl Drop for HandleGuard<'_> {
     fn drop(&mut self) {
-        // The worker may have taken the job again meanwhile.
+        // The worker may have claimed the job again in between.
         let mut cancel_handles = self.worker.cancel_handles.borrow_mut();
         if cancel_handles
             .get(&self.job)
@@ -104,7 +103,7 @@ impl Drop for HandleGuard<'_> {
 }
 
 /// Renews the lease, and cancels the attempt when that is not possible.
-async fn keep(
+async fn keep_lease(
     worker: &Worker,
     claim: &Claim,
     lease: &Cell<Lease>,
@@ -112,7 +111,7 @@ async fn keep(
 ) -> Infallible {
     tokio::join!(
         renew(worker, claim, lease, cancel),
-        let_go_in_time(worker, claim, lease, cancel)
+        cancel_before_lease_ends(worker, claim, lease, cancel)
     )
     .0
 }
@@ -131,14 +130,14 @@ async fn renew(
             asked = Instant::now();
             worker.store.renew(claim, length).await
         };
-        match worker.trouble.insist(renew).await {
-            Renewed::Held(wanted) => {
+        match worker.store_health.retry_forever(renew).await {
+            RenewOutcome::Held(cancellation) => {
                 lease.set(lease.get().renewed(asked.into_std(), length));
-                if wanted == Wanted::No {
-                    cancel.cancel(CancelReason::Unwanted);
+                if cancellation == Cancellation::Requested {
+                    cancel.cancel(CancelReason::JobCancelled);
                 }
             }
-            Renewed::Lost => {
+            RenewOutcome::Lost => {
                 cancel.cancel(CancelReason::Lost);
                 return pending().await;
             }
@@ -146,7 +145,7 @@ async fn renew(
     }
 }
 
-async fn let_go_in_time(
+async fn cancel_before_lease_ends(
     worker: &Worker,
     claim: &Claim,
     lease: &Cell<Lease>,
@@ -154,48 +153,49 @@ async fn let_go_in_time(
 ) -> Infallible {
     let ending = worker.options.timing.ending;
     loop {
-        let Some(at) = lease.get().let_go_at(ending) else {
+        let Some(at) = lease.get().release_at(ending) else {
             return pending().await;
         };
         sleep_until(at.into()).await;
-        if lease.get().let_go_at(ending) == Some(at) {
+        if lease.get().release_at(ending) == Some(at) {
             let job = &claim.job;
-            tracing::warn!("the lease of job {job} ends, and it may run elsewhere: it ends here");
+            tracing::warn!("the lease of job {job} ends, and it may run elsewhere; cancelling it");
             cancel.cancel(CancelReason::LeaseOver);
             return pending().await;
         }
     }
 }
 
-/// What is to be written of its end.
+/// The final write of an attempt to the store.
 #[derive(Debug, PartialEq)]
-enum Closing {
+enum FinalWrite {
     Finish(Ending),
-    /// For this reason.
+    /// Give the job up for this reason.
     GiveUp(&'static str),
-    PutBack(Waiting),
+    PutBack(NextWait),
     Nothing,
 }
 
-async fn run(worker: &Worker, claim: &Claim, job: &Job, cancel: &CancelHandle) -> Ended {
+async fn run(worker: &Worker, claim: &Claim, job: &Job, cancel: &CancelHandle) -> AttemptEnd {
     let journal = Journal::of(job);
     worker.logins.borrow_mut().remove(&claim.job);
-    let login = Login::of(&order::codex_home(job, &worker.options)).await;
+    let login = Login::of(&attempt_spec::codex_home(job, &worker.options)).await;
     let running = async {
         let working = async {
-            match Kept::of(&job.request) {
-                Some(kept) => {
-                    let done = Box::pin(running::run(worker, job, kept, &journal, cancel)).await;
-                    let closing = closing(cancel.why(), done.outcome);
-                    (done, closing)
+            match StoredRun::of(&job.request) {
+                Some(stored) => {
+                    let done =
+                        Box::pin(run_attempt::run(worker, job, stored, &journal, cancel)).await;
+                    let final_write = final_write(cancel.why(), done.outcome);
+                    (done, final_write)
                 }
                 None => {
-                    let mut done = Box::pin(ask_codex(worker, claim, job, &journal, cancel)).await;
-                    let closing = closing(cancel.why(), done.outcome);
-                    if let Closing::Finish(ending) = closing {
-                        Box::pin(tell_end(worker, job, ending, &mut done, cancel)).await;
+                    let mut done = Box::pin(run_call(worker, claim, job, &journal, cancel)).await;
+                    let final_write = final_write(cancel.why(), done.outcome);
+                    if let FinalWrite::Finish(ending) = final_write {
+                        Box::pin(notify_end(worker, job, ending, &mut done, cancel)).await;
                     }
-                    (done, closing)
+                    (done, final_write)
                 }
             }
         };
@@ -203,36 +203,36 @@ async fn run(worker: &Worker, claim: &Claim, job: &Job, cancel: &CancelHandle) -
         journal.close();
         ended
     };
-    let ((mut done, closing), ()) = tokio::join!(running, journal.write(worker, claim, cancel));
+    let ((mut done, final_write), ()) = tokio::join!(running, journal.write(worker, claim, cancel));
     if let Some(failure) = &done.report.failure
         && failure.class == FailureClass::Timeout.name()
     {
         tracing::warn!("{}", failure.message);
     }
     if cancel.why() == Some(CancelReason::Lost) {
-        return Ended::NotOurs;
+        return AttemptEnd::NotOurs;
     }
-    match closing {
-        Closing::Finish(ending) => finish(worker, claim, finished(claim, ending, &done)).await,
-        Closing::GiveUp(why) => give_up(worker, claim, why).await,
-        Closing::PutBack(waiting) => match put_back(worker, claim, &waiting).await {
-            Some(Wanted::Yes) => {
+    match final_write {
+        FinalWrite::Finish(ending) => finish(worker, claim, finished(claim, ending, &done)).await,
+        FinalWrite::GiveUp(why) => give_up(worker, claim, why).await,
+        FinalWrite::PutBack(waiting) => match requeue(worker, claim, &waiting).await {
+            Some(Cancellation::NotRequested) => {
                 if let Ok(login) = login {
                     let mut logins = worker.logins.borrow_mut();
                     logins.insert(claim.job.clone(), login);
                 }
-                Ended::PutBack(waiting.wait)
+                AttemptEnd::PutBack(waiting.wait)
             }
-            // The store decides of a cancellation that comes at the same time.
-            Some(Wanted::No) => {
-                cancel.cancel(CancelReason::Unwanted);
-                match Kept::of(&job.request) {
+            // The store decides between the wait and a simultaneous cancellation.
+            Some(Cancellation::Requested) => {
+                cancel.cancel(CancelReason::JobCancelled);
+                match StoredRun::of(&job.request) {
                     None => {
-                        let told = tell_end(worker, job, Ending::Cancelled, &mut done, cancel);
+                        let told = notify_end(worker, job, Ending::Cancelled, &mut done, cancel);
                         Box::pin(told).await;
                     }
-                    Some(Ok(kept)) => {
-                        let told = running::tell_cancelled(job, &kept, &mut done, cancel);
+                    Some(Ok(stored)) => {
+                        let told = run_attempt::notify_cancelled(job, &stored, &mut done, cancel);
                         Box::pin(told).await;
                     }
                     Some(Err(_)) => {}
@@ -240,46 +240,51 @@ async fn run(worker: &Worker, claim: &Claim, job: &Job, cancel: &CancelHandle) -
                 let finished = finished(claim, Ending::Cancelled, &done);
                 finish(worker, claim, finished).await
             }
-            None => Ended::NotOurs,
+            None => AttemptEnd::NotOurs,
         },
-        Closing::Nothing => Ended::NotOurs,
+        FinalWrite::Nothing => AttemptEnd::NotOurs,
     }
 }
 
-/// Tells others of the end of a call.
-async fn tell_end(
+/// Sends the notifications of the end of a call.
+async fn notify_end(
     worker: &Worker,
     job: &Job,
     ending: Ending,
     done: &mut AttemptResult,
     cancel: &CancelHandle,
 ) {
-    let told = telling::of_call(job, &worker.options, ending, done, cancel).await;
+    let told = notifications::of_call(job, &worker.options, ending, done, cancel).await;
     done.report.notified = told;
 }
 
-/// What Codex has done by itself counts, whatever it was to be ended for meanwhile.
-fn closing(why: Option<CancelReason>, came: AttemptOutcome) -> Closing {
+/// The final write of an attempt. An outcome that Codex reached by itself counts, even if the
+/// attempt was cancelled meanwhile.
+fn final_write(why: Option<CancelReason>, came: AttemptOutcome) -> FinalWrite {
     match (why, came) {
-        (Some(CancelReason::Lost), _) => Closing::Nothing,
-        (_, AttemptOutcome::LostCodex) => Closing::GiveUp(CODEX_LOST),
-        (Some(CancelReason::Unwanted), AttemptOutcome::UsedUp(_)) => {
-            Closing::Finish(Ending::Cancelled)
+        (Some(CancelReason::Lost), _) => FinalWrite::Nothing,
+        (_, AttemptOutcome::LostCodex) => FinalWrite::GiveUp(CODEX_LOST),
+        (Some(CancelReason::JobCancelled), AttemptOutcome::UsedUp(_)) => {
+            FinalWrite::Finish(Ending::Cancelled)
         }
-        (_, AttemptOutcome::UsedUp(waiting)) => Closing::PutBack(waiting),
-        (_, AttemptOutcome::Completed) => Closing::Finish(Ending::Completed),
-        (Some(CancelReason::Unwanted), AttemptOutcome::Cancelled) => {
-            Closing::Finish(Ending::Cancelled)
+        (_, AttemptOutcome::UsedUp(waiting)) => FinalWrite::PutBack(waiting),
+        (_, AttemptOutcome::Completed) => FinalWrite::Finish(Ending::Completed),
+        (Some(CancelReason::JobCancelled), AttemptOutcome::Cancelled) => {
+            FinalWrite::Finish(Ending::Cancelled)
         }
-        (Some(CancelReason::LeaseOver), AttemptOutcome::Cancelled) => Closing::GiveUp(WORKER_LOST),
+        (Some(CancelReason::LeaseOver), AttemptOutcome::Cancelled) => {
+            FinalWrite::GiveUp(WORKER_LOST)
+        }
         (Some(CancelReason::WorkerEnds), AttemptOutcome::Cancelled) => {
-            Closing::GiveUp(WORKER_STOPPED)
+            FinalWrite::GiveUp(WORKER_STOPPED)
         }
-        (_, AttemptOutcome::Cancelled | AttemptOutcome::Failed) => Closing::Finish(Ending::Failed),
+        (_, AttemptOutcome::Cancelled | AttemptOutcome::Failed) => {
+            FinalWrite::Finish(Ending::Failed)
+        }
     }
 }
 
-async fn ask_codex(
+async fn run_call(
     worker: &Worker,
     claim: &Claim,
     job: &Job,
@@ -287,20 +292,20 @@ async fn ask_codex(
     cancel: &CancelHandle,
 ) -> AttemptResult {
     let options = &worker.options;
-    let codex_home = order::codex_home(job, options);
-    let ordered = match order::order(job, options).await {
+    let codex_home = attempt_spec::codex_home(job, options);
+    let ordered = match attempt_spec::attempt_spec(job, options).await {
         Ok(ordered) => {
-            let chosen = order::chosen(job, options);
+            let chosen = attempt_spec::chosen(job, options);
             let mail = ordered.mail.clone();
             let engine = worker.engines.of(chosen, &codex_home, mail, &options.tools);
             engine
                 .map(|engine| (ordered, engine))
-                .map_err(BadOrder::from)
+                .map_err(BadAttemptSpec::from)
         }
         Err(error) => Err(error),
     };
     let (
-        Order {
+        AttemptSpec {
             mut request,
             if_unknown,
             mail: _,
@@ -310,28 +315,28 @@ async fn ask_codex(
         Ok(ordered) => ordered,
         Err(error) => return AttemptResult::without_codex(&error, job),
     };
-    let alerts = telling::alerts_of_call(job, options);
+    let alerts = notifications::alerts_of_call(job, options);
     let alert = |alert: &Alert| {
         if let Some(alerts) = &alerts {
-            alerts.give(telling::notice(&job.summary.id, alert));
+            alerts.give(notifications::notice(&job.summary.id, alert));
         }
     };
     let stalls = StallWatch::new(options.stall, &alert);
     let (dialog, mut directives) = Dialog::of(worker, claim, job, journal, cancel);
-    let hear = |news: News<'_>| {
-        stalls.hear(&news);
-        journal.hear(&news);
-        dialog.hear(&news, &alert);
+    let handle_update = |news: CallUpdate<'_>| {
+        stalls.handle_update(&news);
+        journal.handle_update(&news);
+        dialog.handle_update(&news, &alert);
     };
     let exchange = async {
         cancel.token.run_until_cancelled(codex.start()).await;
         let engine = codex.engine();
-        let mut turn = async |request: &Request| {
+        let mut turn = async |request: &CallRequest| {
             let control = Control {
                 cancel: cancel.token.clone(),
                 directives: Some(&mut directives),
             };
-            Box::pin(call::run(engine, request, hear, control)).await
+            Box::pin(call::run(engine, request, handle_update, control)).await
         };
         let mut outcome = turn(&request).await;
         if let (IfUnknown::Begin(resume), Some(FailureClass::UnknownSession)) =
@@ -340,7 +345,7 @@ async fn ask_codex(
             request.resume = resume;
             outcome = turn(&request).await;
         }
-        // What the turn was still to be told is answered now.
+        // Drop the remaining directives, which answers their senders.
         directives.close();
         while directives.try_recv().is_ok() {}
         if outcome.class() == Some(FailureClass::Auth) || outcome.leaves_threads {
@@ -356,16 +361,16 @@ async fn ask_codex(
     }
 }
 
-fn finished(claim: &Claim, ending: Ending, done: &AttemptResult) -> Finished {
+fn finished(claim: &Claim, ending: Ending, done: &AttemptResult) -> FinishedJob {
     let failure = done
         .report
         .failure
         .as_ref()
         .filter(|_| ending == Ending::Failed)
         .map(FailureReport::in_words);
-    // All of its keys are texts.
+    // A report always serializes: all keys are strings.
     let result = serde_json::to_value(&done.report).ok();
-    Finished {
+    FinishedJob {
         ending,
         error: failure,
         session_id: done.session.as_ref().map(ToString::to_string),
@@ -374,73 +379,72 @@ fn finished(claim: &Claim, ending: Ending, done: &AttemptResult) -> Finished {
     }
 }
 
-/// The name of the exchange of prompt and answer that an attempt had with Codex:
-/// `JOB.ATTEMPT`.
+/// The ID of the exchange of prompt and answer of an attempt: `JOB.ATTEMPT`.
 fn exchange(claim: &Claim) -> String {
     format!("{}.{}", claim.job, claim.attempt)
 }
 
-async fn finish(worker: &Worker, claim: &Claim, finished: Finished) -> Ended {
-    let finish = async |how: &Finished| {
+async fn finish(worker: &Worker, claim: &Claim, finished: FinishedJob) -> AttemptEnd {
+    let finish = async |how: &FinishedJob| {
         let finish = async || worker.store.finish(claim, how).await;
-        worker.trouble.attempt(finish).await
+        worker.store_health.retry(finish).await
     };
     let (mut how, mut written) = (finished.clone(), finish(&finished).await);
     if let Err(error) = &written {
-        how = Finished {
+        how = FinishedJob {
             ending: Ending::Failed,
-            error: Some(format!("what has come of it can't be kept: {error}")),
+            error: Some(format!("cannot store the result of the job: {error}")),
             result: None,
             ..finished
         };
         written = finish(&how).await;
     }
     match written {
-        Ok(Written::Done) => Ended::Finished(how.ending, how.error),
-        Ok(Written::Lost) => Ended::NotOurs,
-        Err(error) => Ended::Unwritten(error.to_string()),
+        Ok(WriteOutcome::Done) => AttemptEnd::Finished(how.ending, how.error),
+        Ok(WriteOutcome::Lost) => AttemptEnd::NotOurs,
+        Err(error) => AttemptEnd::Unwritten(error.to_string()),
     }
 }
 
-async fn put_back(worker: &Worker, claim: &Claim, waiting: &Waiting) -> Option<Wanted> {
+async fn requeue(worker: &Worker, claim: &Claim, waiting: &NextWait) -> Option<Cancellation> {
     let event = waiting.is_new.then(|| NewEvent {
         kind: WAITS.to_owned(),
         data: json!({ "words": waiting.wait.to_string() }).to_string(),
     });
-    let put_back = async || worker.store.put_back(claim, waiting, event.as_ref()).await;
-    worker.trouble.insist(put_back).await
+    let requeue = async || worker.store.requeue(claim, waiting, event.as_ref()).await;
+    worker.store_health.retry_forever(requeue).await
 }
 
-async fn give_up(worker: &Worker, claim: &Claim, why: &'static str) -> Ended {
+async fn give_up(worker: &Worker, claim: &Claim, why: &'static str) -> AttemptEnd {
     let give_up = async || worker.store.give_up(claim, why).await;
-    match worker.trouble.insist(give_up).await {
-        Some(state) => Ended::GivenUp(why, state),
-        None => Ended::NotOurs,
+    match worker.store_health.retry_forever(give_up).await {
+        Some(state) => AttemptEnd::GivenUp(why, state),
+        None => AttemptEnd::NotOurs,
     }
 }
 
-/// How an attempt has ended, for the log.
+/// The end of an attempt, for the log.
 #[derive(Debug)]
-enum Ended {
+enum AttemptEnd {
     Finished(Ending, Option<String>),
     GivenUp(&'static str, JobState),
     PutBack(Wait),
-    /// Or it is, and the answer of the store was lost.
+    /// The worker no longer has the job, or the store's response was lost.
     NotOurs,
     Unwritten(String),
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for AttemptEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Finished(ending, None) => write!(f, "{}", JobState::from(*ending)),
             Self::Finished(ending, Some(why)) => {
                 write!(f, "{} ({why:?})", JobState::from(*ending))
             }
-            Self::GivenUp(why, state) => write!(f, "given up ({why}), and is {state},"),
-            Self::PutBack(wait) => write!(f, "{wait}: it is put back"),
-            Self::NotOurs => f.write_str("is not this worker's any more"),
-            Self::Unwritten(why) => write!(f, "could not be written down ({why})"),
+            Self::GivenUp(why, state) => write!(f, "given up ({why}), now {state},"),
+            Self::PutBack(wait) => write!(f, "{wait}: put back"),
+            Self::NotOurs => f.write_str("no longer belongs to this worker"),
+            Self::Unwritten(why) => write!(f, "could not be stored ({why})"),
         }
     }
 }
@@ -451,13 +455,13 @@ mod tests {
 
     use super::*;
 
-    /// Whatever it was ended for, and however Codex did.
+    /// All combinations of cancel reasons and outcomes.
     #[test]
-    fn what_is_written_of_the_end() {
+    fn final_write_depends_on_reason_and_outcome() {
         let whys = [
             None,
             Some(CancelReason::WorkerEnds),
-            Some(CancelReason::Unwanted),
+            Some(CancelReason::JobCancelled),
             Some(CancelReason::LeaseOver),
             Some(CancelReason::Lost),
         ];
@@ -472,8 +476,8 @@ mod tests {
                 AttemptOutcome::LostCodex,
                 AttemptOutcome::UsedUp(waiting),
             ] {
-                let closing = closing(why, came);
-                let row = format!("{why:?}, {came:?}: {closing:?}\n");
+                let final_write = final_write(why, came);
+                let row = format!("{why:?}, {came:?}: {final_write:?}\n");
                 table += &row.replace(&format!("{waiting:?}"), "waiting");
             }
         }
@@ -481,15 +485,15 @@ mod tests {
     }
 
     #[test]
-    fn of_several_reasons_the_gravest_counts() {
+    fn gravest_cancel_reason_counts() {
         let cancel = CancelHandle::default();
-        for (pulled, counts) in [
-            (CancelReason::Unwanted, CancelReason::Unwanted),
-            (CancelReason::WorkerEnds, CancelReason::Unwanted),
+        for (reason, counts) in [
+            (CancelReason::JobCancelled, CancelReason::JobCancelled),
+            (CancelReason::WorkerEnds, CancelReason::JobCancelled),
             (CancelReason::Lost, CancelReason::Lost),
             (CancelReason::LeaseOver, CancelReason::Lost),
         ] {
-            cancel.cancel(pulled);
+            cancel.cancel(reason);
             assert_eq!(cancel.why(), Some(counts));
         }
         assert!(cancel.token.is_cancelled());

@@ -11,10 +11,10 @@ pub(super) enum CancelReason {
     /// The worker ends, and the grace time is over.
     WorkerEnds,
     /// Somebody has cancelled the job.
-    Unwanted,
+    JobCancelled,
     /// The lease cannot be renewed, and another worker may take the job.
     LeaseOver,
-    /// The job is not ours any more: nothing is to be written.
+    /// The worker no longer has the job, and must not write anything.
     Lost,
 }
 

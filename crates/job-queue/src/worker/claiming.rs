@@ -1,4 +1,4 @@
-//! Taking jobs, and leaving.
+//! Claims jobs, runs their attempts, and leaves when idle.
 
 use std::future::pending;
 use std::rc::Rc;
@@ -8,37 +8,37 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::cancel_handle::CancelReason;
-use super::slot::{Retaken, WorkerSlot};
-use super::{PARTING, Worker, attempt};
-use crate::logic::Idle;
-use crate::store::{Claimed, Demand, StoreError};
+use super::slot::{RetakeOutcome, WorkerSlot};
+use super::{SHUTDOWN_TIMEOUT, Worker, attempt};
+use crate::logic::IdleTimer;
+use crate::store::{ClaimedJob, Demand, StoreError};
 
-/// Takes jobs until the worker is to end, and sees those through that run then.
+/// Takes jobs until the worker is told to end or leaves, then waits for the running ones.
 pub(super) async fn work(
     worker: &Rc<Worker>,
-    post: &mut impl WorkerSlot,
+    slot: &mut impl WorkerSlot,
     closing: &CancellationToken,
     hurry: &CancellationToken,
 ) {
     let mut attempts = Attempts::new(worker);
-    attempts.take(post, closing).await;
-    // Jobs that are submitted from now on are another worker's.
-    post.release();
-    attempts.see_through(closing, hurry).await;
+    attempts.take(slot, closing).await;
+    // Another worker takes jobs that are submitted from now on.
+    slot.release();
+    attempts.drain(closing, hurry).await;
 }
 
-/// The jobs that run.
+/// The running attempts.
 struct Attempts {
     worker: Rc<Worker>,
     tasks: JoinSet<()>,
 }
 
-/// A job, and when it was asked for.
-struct Taken(Claimed, Instant);
+/// A claimed job, and when the claim was requested.
+struct TimedClaim(ClaimedJob, Instant);
 
 /// Whether an idle worker leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Leaving {
+enum IdleDecision {
     Stays,
     Leaves,
 }
@@ -51,10 +51,10 @@ impl Attempts {
         }
     }
 
-    /// Takes jobs while there is room, until the worker is to end or leaves.
-    async fn take(&mut self, post: &mut impl WorkerSlot, closing: &CancellationToken) {
+    /// Takes jobs while there is room, until the worker is told to end or leaves.
+    async fn take(&mut self, slot: &mut impl WorkerSlot, closing: &CancellationToken) {
         let mut changes = self.worker.store.watch();
-        let mut idle = Idle::new(self.worker.options.idle, now());
+        let mut idle = IdleTimer::new(self.worker.options.idle, now());
         while !closing.is_cancelled() {
             if self.has_room() && self.take_one(closing).await {
                 idle.worked(now());
@@ -64,12 +64,12 @@ impl Attempts {
             tokio::select! {
                 () = closing.cancelled() => {}
                 Some(ended) = self.tasks.join_next() => {
-                    told(ended);
+                    log_panic(ended);
                     idle.worked(now());
                 }
                 () = changes.changed(), if has_room => {}
                 () = until(leave_at) => {
-                    if self.leave(post).await == Leaving::Leaves {
+                    if self.leave(slot).await == IdleDecision::Leaves {
                         return;
                     }
                     idle.worked(now());
@@ -83,11 +83,15 @@ impl Attempts {
         self.tasks.len() < most.unwrap_or(usize::MAX)
     }
 
-    /// Whether there was a job.
+    /// Claims and starts a job. Returns whether there was one.
     async fn take_one(&mut self, closing: &CancellationToken) -> bool {
         let worker = Rc::clone(&self.worker);
         let taken = async || claim(&worker).await;
-        match worker.trouble.insist_until(closing, taken).await {
+        match worker
+            .store_health
+            .retry_until_cancelled(closing, taken)
+            .await
+        {
             Some(Some(taken)) => {
                 self.begin(taken);
                 true
@@ -96,49 +100,49 @@ impl Attempts {
         }
     }
 
-    fn begin(&mut self, Taken(claimed, asked): Taken) {
+    fn begin(&mut self, TimedClaim(claimed, asked): TimedClaim) {
         let worker = Rc::clone(&self.worker);
         let attempt = async move { attempt::attempt(&worker, claimed, asked).await };
         self.tasks.spawn_local(attempt);
     }
 
-    /// Lets go of the post and looks once more, see [`WorkerSlot`].
-    async fn leave(&mut self, post: &mut impl WorkerSlot) -> Leaving {
-        // A job of a worker that has died is still to be taken from it, and one whose account
-        // is used up to be run when that is over.
+    /// Releases the slot and checks once more for a job, see [`WorkerSlot`].
+    async fn leave(&mut self, slot: &mut impl WorkerSlot) -> IdleDecision {
+        // A dead worker's job must be recovered when its lease ends, and a waiting job must run
+        // when its wait is over.
         let host = &self.worker.options.host;
         let demand = self.worker.store.demand(host).await;
         if matches!(demand, Ok(Demand::Running | Demand::Waiting)) {
-            return Leaving::Stays;
+            return IdleDecision::Stays;
         }
-        post.release();
+        slot.release();
         let seen = claim(&self.worker).await;
         if matches!(seen, Ok(None)) {
-            tracing::info!("there is nothing to do, and the worker leaves");
-            return Leaving::Leaves;
+            tracing::info!("there is no work; the worker leaves");
+            return IdleDecision::Leaves;
         }
-        let retaken = post.retake();
+        let retaken = slot.retake();
         match seen {
             Ok(Some(taken)) => self.begin(taken),
             Ok(None) => {}
-            // Nobody can tell whether there is a job.
-            Err(error) => tracing::debug!("looking once more: {error}"),
+            // It is unknown whether there is a job.
+            Err(error) => tracing::debug!("cannot check for jobs before leaving: {error}"),
         }
         match retaken {
-            Retaken::Ours => Leaving::Stays,
-            Retaken::Theirs => Leaving::Leaves,
+            RetakeOutcome::Ours => IdleDecision::Stays,
+            RetakeOutcome::Theirs => IdleDecision::Leaves,
         }
     }
 
-    /// Waits for those that run, and ends them when they have had their time.
-    async fn see_through(&mut self, closing: &CancellationToken, hurry: &CancellationToken) {
+    /// Waits for the running attempts, and cancels them after the grace time.
+    async fn drain(&mut self, closing: &CancellationToken, hurry: &CancellationToken) {
         tokio::select! {
             () = self.all_ended() => return,
             () = closing.cancelled() => {}
         }
         let grace = self.worker.options.grace;
         tracing::info!(
-            "the worker ends: {} may go on for {}",
+            "the worker ends: {} may continue for {}",
             jobs(self.tasks.len()),
             humantime::format_duration(grace)
         );
@@ -150,30 +154,32 @@ impl Attempts {
         for cancel in self.worker.cancel_handles.borrow().values() {
             cancel.cancel(CancelReason::WorkerEnds);
         }
-        if timeout(PARTING, self.all_ended()).await.is_err() {
+        if timeout(SHUTDOWN_TIMEOUT, self.all_ended()).await.is_err() {
             let left = jobs(self.tasks.len());
-            tracing::error!("{left} could not be written down, and will be found to be lost");
+            tracing::error!(
+                "the outcome of {left} could not be stored; other workers recover them"
+            );
         }
         self.tasks.shutdown().await;
     }
 
     async fn all_ended(&mut self) {
         while let Some(ended) = self.tasks.join_next().await {
-            told(ended);
+            log_panic(ended);
         }
     }
 }
 
-async fn claim(worker: &Worker) -> Result<Option<Taken>, StoreError> {
+async fn claim(worker: &Worker) -> Result<Option<TimedClaim>, StoreError> {
     let asked = Instant::now();
     let (host, lease) = (&worker.options.host, worker.options.timing.lease);
     let claimed = worker.store.claim(worker.id(), host, lease).await?;
-    Ok(claimed.map(|claimed| Taken(claimed, asked)))
+    Ok(claimed.map(|claimed| TimedClaim(claimed, asked)))
 }
 
-fn told(ended: Result<(), JoinError>) {
+fn log_panic(ended: Result<(), JoinError>) {
     if let Err(error) = ended {
-        tracing::error!("a job was left alone: {error}");
+        tracing::error!("the task of a job has panicked: {error}");
     }
 }
 

@@ -1,10 +1,10 @@
-//! What Codex asks in a job, on its way into the store, and what the worker is told, on its
-//! way to the turn.
+//! Carries Codex's questions from a turn to the store, and instructions from the store to the
+//! turn.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
 
-use codex_engine::command::Open;
+use codex_engine::command::OpenQuestion;
 use codex_engine::logic::action::ActionId;
 use codex_engine::logic::session::Alert;
 use common::text::one_line;
@@ -14,21 +14,21 @@ use tokio_util::sync::CancellationToken;
 
 use super::cancel_handle::{CancelHandle, CancelReason};
 use super::journal::Journal;
-use super::{Worker, order};
-use crate::call::{Given, News};
+use super::{Worker, attempt_spec};
+use crate::call::{CallUpdate, PendingDirective};
 use crate::directive::{Answer, Directive};
 use crate::question;
-use crate::store::{Claim, DONE, Instruction, Job, NewQuestion, Origin, Written};
+use crate::store::{Claim, DONE, Instruction, Job, NewQuestion, Origin, WriteOutcome};
 
-/// The kinds of the events of a job in which Codex asks, the worker was told something, and
-/// a question was closed without an answer.
+/// The event kinds of a question, a followed instruction, and a question that was closed
+/// without an answer.
 pub const ASKED: &str = "codex-mcp/question";
 /// See [`ASKED`].
 pub const TOLD: &str = "codex-mcp/told";
 /// See [`ASKED`].
 pub const UNANSWERED: &str = "codex-mcp/unanswered";
 
-/// How much of the words for a turn is in the log, in bytes.
+/// The limit of a steering text or reason in an event, in bytes.
 const WORDS: usize = 200;
 
 /// The questions of an attempt, and the directives for it.
@@ -38,24 +38,24 @@ pub(super) struct Dialog<'a> {
     job: &'a Job,
     cancel: &'a CancelHandle,
     journal: &'a Journal,
-    to_turn: mpsc::UnboundedSender<Given>,
+    to_turn: mpsc::UnboundedSender<PendingDirective>,
     open: RefCell<Vec<NewQuestion>>,
     answered: RefCell<HashSet<String>>,
-    /// The instructions that were taken: each is followed once, whatever the store says.
+    /// The instructions that were taken: each is followed once, even if its row is put back.
     taken: RefCell<HashSet<String>>,
     changed: Notify,
     closed: CancellationToken,
 }
 
 impl<'a> Dialog<'a> {
-    /// That of an attempt, and what its turn is told.
+    /// The dialog of an attempt, and the channel of directives for its turn.
     pub(super) fn of(
         worker: &'a Worker,
         claim: &'a Claim,
         job: &'a Job,
         journal: &'a Journal,
         cancel: &'a CancelHandle,
-    ) -> (Self, mpsc::UnboundedReceiver<Given>) {
+    ) -> (Self, mpsc::UnboundedReceiver<PendingDirective>) {
         let (to_turn, directives) = mpsc::unbounded_channel();
         let dialog = Self {
             worker,
@@ -73,30 +73,30 @@ impl<'a> Dialog<'a> {
         (dialog, directives)
     }
 
-    /// Takes in what happens; `alert` is told of each new question.
-    pub(super) fn hear(&self, news: &News<'_>, alert: &dyn Fn(&Alert)) {
+    /// Handles an update of the call; `alert` is called for each new question.
+    pub(super) fn handle_update(&self, news: &CallUpdate<'_>, alert: &dyn Fn(&Alert)) {
         match news {
-            News::Questions(open) => self.asked(open, alert),
-            News::Followed(directive) => self.followed(directive),
-            News::Session(_) | News::Event(..) | News::Lost(_) => {}
+            CallUpdate::Questions(open) => self.update_questions(open, alert),
+            CallUpdate::Followed(directive) => self.record_followed(directive),
+            CallUpdate::Session(_) | CallUpdate::Event(..) | CallUpdate::Lost(_) => {}
         }
     }
 
-    fn asked(&self, open: &[Open], alert: &dyn Fn(&Alert)) {
-        let bounds = order::bounds(self.job, &self.worker.options);
-        let bound = bounds.ok().and_then(|bounds| bounds.of_the_sandbox());
+    fn update_questions(&self, open: &[OpenQuestion], alert: &dyn Fn(&Alert)) {
+        let bounds = attempt_spec::bounds(self.job, &self.worker.options);
+        let bound = bounds.ok().and_then(|bounds| bounds.sandbox_escape_bound());
         let before = self.open.take();
         let is_open = |id: &str| open.iter().any(|one| one.id.0 == id);
         for closed in before.iter().filter(|one| !is_open(&one.id)) {
-            self.closed_unanswered(&closed.id);
+            self.record_unanswered(&closed.id);
         }
         let mut now = Vec::with_capacity(open.len());
         for one in open {
             now.push(match before.iter().find(|known| known.id == one.id.0) {
                 Some(known) => known.clone(),
                 None => {
-                    self.tell_of(one, alert);
-                    question::kept(one, bound.as_ref())
+                    self.announce(one, alert);
+                    question::new_question(one, bound.as_ref())
                 }
             });
         }
@@ -104,7 +104,7 @@ impl<'a> Dialog<'a> {
         self.changed.notify_one();
     }
 
-    fn tell_of(&self, open: &Open, alert: &dyn Fn(&Alert)) {
+    fn announce(&self, open: &OpenQuestion, alert: &dyn Fn(&Alert)) {
         let question = Alert::of_question(&open.id, &open.ask, open.expires);
         if let Alert::Question { summary, .. } = &question {
             let words = format!("asks: {summary}");
@@ -114,7 +114,7 @@ impl<'a> Dialog<'a> {
         alert(&question);
     }
 
-    fn closed_unanswered(&self, id: &str) {
+    fn record_unanswered(&self, id: &str) {
         if !self.answered.borrow_mut().remove(id) {
             let words = format!(
                 "question {id} was closed without an answer: its time was over, or Codex no \
@@ -125,7 +125,7 @@ impl<'a> Dialog<'a> {
         }
     }
 
-    fn followed(&self, directive: &Directive) {
+    fn record_followed(&self, directive: &Directive) {
         let data = match directive {
             Directive::Answer(answer) => {
                 self.answered.borrow_mut().insert(answer.question.clone());
@@ -138,12 +138,12 @@ impl<'a> Dialog<'a> {
         self.journal.note(TOLD, &data);
     }
 
-    /// Says that the attempt is over.
+    /// Ends [`Dialog::carry`] at the end of the attempt.
     pub(super) fn close(&self) {
         self.closed.cancel();
     }
 
-    /// Carries both ways until the attempt is over.
+    /// Carries questions and instructions until the attempt has ended.
     pub(super) async fn carry(&self) {
         loop {
             tokio::select! {
@@ -158,7 +158,7 @@ impl<'a> Dialog<'a> {
         let open = self.open.borrow().clone();
         let store = &self.worker.store;
         let write = async || store.set_questions(self.claim, &open).await;
-        if self.worker.trouble.insist(write).await == Written::Lost {
+        if self.worker.store_health.retry_forever(write).await == WriteOutcome::Lost {
             self.cancel.cancel(CancelReason::Lost);
         }
     }
@@ -166,17 +166,17 @@ impl<'a> Dialog<'a> {
     async fn take(&self) {
         let store = &self.worker.store;
         let take = async || store.take_instructions(self.claim).await;
-        for taken in self.worker.trouble.insist(take).await {
+        for taken in self.worker.store_health.retry_forever(take).await {
             let outcome = match self.pass_on(&taken).await {
                 Ok(()) => DONE.to_owned(),
                 Err(why) => why,
             };
             let conclude = async || store.conclude(self.claim, &taken.id, &outcome).await;
-            self.worker.trouble.insist(conclude).await;
+            self.worker.store_health.retry_forever(conclude).await;
         }
     }
 
-    /// Has the turn do it, if this host has said so, and only now.
+    /// Passes an instruction to the turn, if this host has signed it and it was not used before.
     async fn pass_on(&self, taken: &Instruction) -> Result<(), String> {
         if taken.origin != Origin::ThisHost {
             let host = &self.worker.options.host;
@@ -189,13 +189,13 @@ impl<'a> Dialog<'a> {
             return Err("it was used before".to_owned());
         }
         let directive = serde_json::from_str(&taken.data).map_err(|error| error.to_string())?;
-        let bounds = order::bounds(self.job, &self.worker.options);
+        let bounds = attempt_spec::bounds(self.job, &self.worker.options);
         let bounds = bounds.map_err(|error| error.to_string())?;
-        let (told, answer) = oneshot::channel();
-        let given = Given {
+        let (reply, answer) = oneshot::channel();
+        let given = PendingDirective {
             directive,
-            bound: bounds.of_the_sandbox(),
-            told,
+            bound: bounds.sandbox_escape_bound(),
+            reply,
         };
         let over = || "the turn has ended before".to_owned();
         self.to_turn.send(given).map_err(|_| over())?;

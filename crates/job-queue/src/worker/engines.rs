@@ -1,8 +1,8 @@
 //! The engines of a worker: jobs with the same Codex, CODEX_HOME, login, configuration and
 //! mail share an app-server.
 //!
-//! An app-server that nobody uses is ended after a while. One whose Codex, login or
-//! configuration was replaced gets no more jobs.
+//! An unused app-server is ended after a while. An app-server whose Codex, login or configuration
+//! was replaced gets no more jobs.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -13,38 +13,38 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use codex_engine::binary::{self, NoCodex, Source};
-use codex_engine::logic::session::Patience;
+use codex_engine::logic::session::Timeouts;
 use codex_engine::{Engine, Launch, Options};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use safe_files::off_runtime::{self, OffRuntimeError};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use super::{MailOf, ToolsOfJobs};
+use super::{JobTools, MailAccess};
 use crate::logic::JobId;
 
 /// How long an app-server is kept that no job uses.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// Where Codex keeps its login, in its home. An app-server never sees a later one.
+/// Codex's file of the login, in its home. A running app-server does not notice a change.
 const LOGIN: &str = "auth.json";
 
-/// Where it keeps its configuration, which decides whether a login is needed: an
-/// app-server tells that of when it was started.
+/// Codex's configuration file, which decides whether a login is needed. A running app-server
+/// reports that as of its start.
 const CONFIG: &str = "config.toml";
 
-/// What decides which app-server a job runs in.
+/// Jobs with the same key share an app-server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Key {
+struct EngineKey {
     codex: Stamp,
     codex_home: PathBuf,
     login: Stamp,
     config: Stamp,
-    mail: Option<MailOf>,
+    mail: Option<MailAccess>,
 }
 
-impl Key {
-    /// Whether it is the same but for a newer Codex, login or configuration.
+impl EngineKey {
+    /// Whether `newer` differs only by a replaced Codex, login or configuration.
     fn is_replaced_by(&self, newer: &Self) -> bool {
         self.codex_home == newer.codex_home
             && (&self.codex, &self.login, &self.config)
@@ -52,22 +52,22 @@ impl Key {
     }
 }
 
-/// A file as it is now: one that is replaced is another one.
+/// The path, length and modification time of a file, which change when it is replaced.
 type Stamp = (PathBuf, u64, Option<SystemTime>);
 
-/// The login of a CODEX_HOME as it was at one moment.
+/// The login of a CODEX_HOME at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Login(Stamp);
 
 impl Login {
-    /// The login as it is now.
+    /// The current login.
     pub(super) async fn of(codex_home: &Path) -> Result<Self, OffRuntimeError> {
         let file = codex_home.join(LOGIN);
         off_runtime::run(move || Self(stamp(&file))).await
     }
 
-    /// Which of these jobs have another login now. While there is none, a job cannot be run.
-    /// Each file is looked at once.
+    /// The jobs whose login was replaced. A removed login does not count, as no job can run
+    /// without one. Each file is read once.
     pub(super) async fn changed(
         logins: &HashMap<JobId, Self>,
     ) -> Result<Vec<JobId>, OffRuntimeError> {
@@ -89,24 +89,24 @@ impl Login {
 /// All engines of a worker.
 #[derive(Default)]
 pub(super) struct Engines {
-    /// Those that get jobs.
-    current: RefCell<HashMap<Key, Rc<Shared>>>,
-    /// Those that get no more.
-    retired: RefCell<Vec<Rc<Shared>>>,
-    /// Woken when something changes.
+    /// The engines that get jobs.
+    current: RefCell<HashMap<EngineKey, Rc<SharedEngine>>>,
+    /// The engines that get no more jobs.
+    retired: RefCell<Vec<Rc<SharedEngine>>>,
+    /// Woken when a job has stopped using an engine.
     changed: Notify,
 }
 
-struct Shared {
+struct SharedEngine {
     engine: Engine,
-    at_work: Cell<usize>,
+    users: Cell<usize>,
     idle_since: Cell<Instant>,
 }
 
-/// The use of an engine by a job.
-pub(super) struct InUse<'a> {
+/// A job's handle on an engine, which keeps the engine in use.
+pub(super) struct EngineHandle<'a> {
     engines: &'a Engines,
-    shared: Rc<Shared>,
+    shared: Rc<SharedEngine>,
 }
 
 impl Engines {
@@ -119,10 +119,10 @@ impl Engines {
         &self,
         codex: Option<(PathBuf, Source)>,
         codex_home: &Path,
-        mail: Option<MailOf>,
-        tools: &ToolsOfJobs,
-    ) -> Result<InUse<'_>, NoCodex> {
-        let key = Key {
+        mail: Option<MailAccess>,
+        tools: &JobTools,
+    ) -> Result<EngineHandle<'_>, NoCodex> {
+        let key = EngineKey {
             codex: stamp(&binary::find(codex.clone())?.native),
             codex_home: codex_home.to_owned(),
             login: stamp(&codex_home.join(LOGIN)),
@@ -138,21 +138,21 @@ impl Engines {
         let shared = current.entry(key).or_insert_with(|| {
             let engine = engine(codex, codex_home);
             let tools = tools.with(mail.as_ref());
-            Rc::new(Shared {
+            Rc::new(SharedEngine {
                 engine: engine.with_tools(tools),
-                at_work: Cell::new(0),
+                users: Cell::new(0),
                 idle_since: Cell::new(Instant::now()),
             })
         });
-        shared.at_work.set(shared.at_work.get() + 1);
-        Ok(InUse {
+        shared.users.set(shared.users.get() + 1);
+        Ok(EngineHandle {
             engines: self,
             shared: Rc::clone(shared),
         })
     }
 
-    /// Ends those that nobody needs any more, for as long as it is polled.
-    pub(super) async fn tend(&self) -> Infallible {
+    /// Shuts unneeded engines down, for as long as it is polled.
+    pub(super) async fn shut_down_unneeded(&self) -> Infallible {
         loop {
             for shared in self.unneeded() {
                 shared.engine.shut_down().await;
@@ -165,56 +165,57 @@ impl Engines {
         }
     }
 
-    /// Takes out those that nobody needs any more.
-    fn unneeded(&self) -> Vec<Rc<Shared>> {
-        let is_idle = |shared: &Rc<Shared>| shared.at_work.get() == 0;
+    /// Removes the engines that are no longer needed.
+    fn unneeded(&self) -> Vec<Rc<SharedEngine>> {
+        let is_idle = |shared: &Rc<SharedEngine>| shared.users.get() == 0;
         let mut retired = self.retired.borrow_mut();
         let mut unneeded: Vec<_> = retired.extract_if(.., |shared| is_idle(shared)).collect();
-        let is_cold =
-            |shared: &Rc<Shared>| is_idle(shared) && shared.idle_since.get().elapsed() >= KEPT;
+        let is_cold = |shared: &Rc<SharedEngine>| {
+            is_idle(shared) && shared.idle_since.get().elapsed() >= KEPT
+        };
         let mut current = self.current.borrow_mut();
         let cold = current.extract_if(|_, shared| is_cold(shared));
         unneeded.extend(cold.map(|(_, shared)| shared));
         unneeded
     }
 
-    /// When the next one is not needed any more.
+    /// When the next idle engine is no longer needed.
     fn next_end(&self) -> Option<Instant> {
         let current = self.current.borrow();
-        let idle = current.values().filter(|shared| shared.at_work.get() == 0);
+        let idle = current.values().filter(|shared| shared.users.get() == 0);
         idle.map(|shared| shared.idle_since.get() + KEPT).min()
     }
 
-    /// Ends all of them.
+    /// Shuts all engines down.
     pub(super) async fn shut_down(&self) {
         let current = self.current.take().into_values();
-        let all: Vec<Rc<Shared>> = current.chain(self.retired.take()).collect();
+        let all: Vec<Rc<SharedEngine>> = current.chain(self.retired.take()).collect();
         futures::future::join_all(all.iter().map(|shared| shared.engine.shut_down())).await;
     }
 }
 
-impl InUse<'_> {
+impl EngineHandle<'_> {
     pub(super) fn engine(&self) -> &Engine {
         &self.shared.engine
     }
 
-    /// Sees to it that Codex runs.
+    /// Starts Codex, if it does not run.
     pub(super) async fn start(&self) {
         start(&self.shared.engine).await;
     }
 
-    /// Gives it to no further job, and has it ended as soon as none uses it.
+    /// Gives the engine to no further job, and lets it end when no job uses it.
     pub(super) fn retire(&self) {
         let mut current = self.engines.current.borrow_mut();
-        let is_it = |shared: &mut Rc<Shared>| Rc::ptr_eq(shared, &self.shared);
+        let is_it = |shared: &mut Rc<SharedEngine>| Rc::ptr_eq(shared, &self.shared);
         let retired = current.extract_if(|_, shared| is_it(shared));
         let retired = retired.map(|(_, shared)| shared);
         self.engines.retired.borrow_mut().extend(retired);
     }
 
-    /// Kills what hides from the job that has started it, unless others are at work.
+    /// Kills processes that have escaped from the job that started them, unless other jobs run.
     pub(super) async fn tidy(&self) {
-        if self.shared.at_work.get() == 1
+        if self.shared.users.get() == 1
             && let Err(error) = self.shared.engine.kill_all_commands().await
         {
             tracing::warn!("{error}");
@@ -222,10 +223,10 @@ impl InUse<'_> {
     }
 }
 
-impl Drop for InUse<'_> {
+impl Drop for EngineHandle<'_> {
     fn drop(&mut self) {
-        let at_work = self.shared.at_work.get();
-        self.shared.at_work.set(at_work.saturating_sub(1));
+        let users = self.shared.users.get();
+        self.shared.users.set(users.saturating_sub(1));
         self.shared.idle_since.set(Instant::now());
         self.engines.changed.notify_one();
     }
@@ -238,14 +239,14 @@ fn engine(codex: Option<(PathBuf, Source)>, codex_home: &Path) -> Engine {
             line_limit: DEFAULT_LINE_LIMIT,
         },
         codex_home: codex_home.to_owned(),
-        // Jobs answer questions at once, and notice themselves when their turns stall.
-        patience: Patience {
+        // Jobs answer questions themselves, and notice stalled turns themselves.
+        timeouts: Timeouts {
             approval: KEPT,
             stall: Duration::from_secs(24 * 60 * 60),
         },
     };
     let env = vec![("CODEX_HOME".into(), codex_home.into())];
-    // Jobs tell what was left out.
+    // Jobs report unused configuration themselves.
     Engine::new(options).with_env(env).with_warnings(drop)
 }
 
@@ -270,7 +271,7 @@ mod tests {
     use codex_engine::thread_tools::NoTools;
 
     #[tokio::test]
-    async fn login_has_changed_when_there_is_another_one() {
+    async fn replaced_login_is_detected() {
         let homes = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let ids = [1, 2].map(JobId::from_random);
         for home in &homes {
@@ -289,7 +290,7 @@ mod tests {
         assert_eq!(changed().await, [ids[0].clone()]);
     }
 
-    /// A place with programs, and no login.
+    /// A directory with two programs and no login.
     fn place() -> tempfile::TempDir {
         let place = tempfile::tempdir().unwrap();
         for name in ["one", "other"] {
@@ -301,23 +302,23 @@ mod tests {
         place
     }
 
-    fn used<'a>(engines: &'a Engines, place: &Path, codex: &str, home: &str) -> InUse<'a> {
+    fn used<'a>(engines: &'a Engines, place: &Path, codex: &str, home: &str) -> EngineHandle<'a> {
         used_with(None, engines, place, codex, home)
     }
 
     fn used_with<'a>(
-        mail: Option<MailOf>,
+        mail: Option<MailAccess>,
         engines: &'a Engines,
         place: &Path,
         codex: &str,
         home: &str,
-    ) -> InUse<'a> {
+    ) -> EngineHandle<'a> {
         let codex = Some((place.join(codex), Source::FlagOrVariable));
-        let tools = ToolsOfJobs::new(|_| Arc::new(NoTools));
+        let tools = JobTools::new(|_| Arc::new(NoTools));
         engines.of(codex, &place.join(home), mail, &tools).unwrap()
     }
 
-    fn is_same(one: &InUse<'_>, other: &InUse<'_>) -> bool {
+    fn is_same(one: &EngineHandle<'_>, other: &EngineHandle<'_>) -> bool {
         Rc::ptr_eq(&one.shared, &other.shared)
     }
 
@@ -345,7 +346,7 @@ mod tests {
     async fn jobs_with_mail_share_an_engine_with_those_of_the_same_member() {
         let (place, engines) = (place(), Engines::default());
         let place = place.path();
-        let of = |identity: &str| MailOf {
+        let of = |identity: &str| MailAccess {
             member: Member {
                 identity: identity.parse().unwrap(),
                 team: Some("builders".parse().unwrap()),
@@ -361,14 +362,14 @@ mod tests {
         assert!(engines.unneeded().is_empty());
     }
 
-    fn used_by_nobody(engines: &Engines, last: InUse<'_>) -> bool {
+    fn used_by_nobody(engines: &Engines, last: EngineHandle<'_>) -> bool {
         let before = engines.unneeded().len();
         drop(last);
         engines.unneeded().len() == 1 && before > 0
     }
 
     #[tokio::test(start_paused = true)]
-    async fn engine_is_kept_for_a_while() {
+    async fn idle_engine_is_kept_for_a_while() {
         let (place, engines) = (place(), Engines::default());
         let next = used(&engines, place.path(), "one", "a");
         assert!(engines.unneeded().is_empty());

@@ -11,33 +11,33 @@ use super::cancel_handle::CancelReason;
 use super::claiming::jobs;
 use super::engines::Login;
 use crate::logic::JobId;
-use crate::store::{StoreError, Written};
+use crate::store::{StoreError, WriteOutcome};
 
-/// How many leases long a worker may be silent before it is forgotten.
+/// After how many leases of silence a worker is forgotten.
 const FORGOTTEN_AFTER: u32 = 4;
 
-/// The least pause between two looks for cancellations and instructions: events change the
+/// The shortest pause between two polls for cancellations and instructions: events change the
 /// store all the time.
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Worker {
-    /// Does all of it beside the jobs. Never returns.
+    /// Runs all of it beside the jobs. Never returns.
     pub(super) async fn run_heartbeat(&self) {
         tokio::join!(
-            self.show_that_it_is_there(),
-            self.heed_others(),
+            self.send_heartbeats(),
+            self.poll_requests(),
             self.watch_logins()
         );
     }
 
     /// Waits until the store has been unusable for the idle time, while no job was worked
     /// on. A worker that has no idle time waits without end.
-    pub(super) async fn until_the_store_is_given_up(&self) {
+    pub(super) async fn until_store_is_given_up(&self) {
         let Some(limit) = self.options.idle else {
             return pending().await;
         };
         loop {
-            let failing_for = self.trouble.failing_for();
+            let failing_for = self.store_health.failing_for();
             let wasted = failing_for.min(self.work.idle_for());
             match limit.saturating_sub(wasted) {
                 Duration::ZERO if !failing_for.is_zero() => break,
@@ -49,7 +49,7 @@ impl Worker {
         let unwritten = match self.cancel_handles.borrow().len() {
             0 => String::new(),
             number => format!(
-                "; {} that it could not write down will be found to be lost",
+                "; other workers recover {} whose outcome could not be stored",
                 jobs(number)
             ),
         };
@@ -59,26 +59,28 @@ impl Worker {
         );
     }
 
-    async fn show_that_it_is_there(&self) {
+    async fn send_heartbeats(&self) {
         let mut beats = interval(self.options.timing.heartbeat);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut clocks = Clocks::now();
         loop {
             beats.tick().await;
-            if clocks.have_parted() {
-                self.trouble.was_away();
+            if clocks.detect_sleep() {
+                self.store_health.record_sleep();
             }
-            self.trouble.insist(async || self.beat().await).await;
+            self.store_health
+                .retry_forever(async || self.beat().await)
+                .await;
         }
     }
 
     async fn beat(&self) -> Result<(), StoreError> {
-        if self.store.heartbeat(self.id()).await? == Written::Lost {
+        if self.store.heartbeat(self.id()).await? == WriteOutcome::Lost {
             self.store.register(&self.about).await?;
         }
-        // When the store or this machine has been away, the leases that have ended
-        // meanwhile are renewed first.
-        if self.trouble.well_for() < self.options.timing.heartbeat {
+        // After an outage of the store or of this machine, other workers must first be able to
+        // renew leases that have ended meanwhile.
+        if self.store_health.healthy_for() < self.options.timing.heartbeat {
             return Ok(());
         }
         loop {
@@ -100,11 +102,11 @@ impl Worker {
         loop {
             sleep(self.options.timing.heartbeat).await;
             let look = async || self.look_at_new_logins().await;
-            self.trouble.insist(look).await;
+            self.store_health.retry_forever(look).await;
         }
     }
 
-    /// Has the jobs looked at that wait for a usage limit of a login that was replaced.
+    /// Lets jobs be checked that wait for a usage limit of a replaced login.
     async fn look_at_new_logins(&self) -> Result<(), StoreError> {
         let logins = self.logins.borrow().clone();
         if logins.is_empty() {
@@ -117,7 +119,7 @@ impl Worker {
         self.forget_logins(others.keys());
         let changed = match Login::changed(&logins).await {
             Ok(changed) => changed,
-            // Once is enough: the jobs are looked at each hour all the same.
+            // Warn once and stop watching: the jobs are checked each hour anyway.
             Err(error) => {
                 tracing::warn!("the logins of jobs that wait are not watched: {error}");
                 self.forget_logins(logins.keys());
@@ -125,7 +127,7 @@ impl Worker {
             }
         };
         for job in &changed {
-            self.store.look_now(job).await?;
+            self.store.recheck_now(job).await?;
         }
         self.forget_logins(&changed);
         Ok(())
@@ -138,43 +140,43 @@ impl Worker {
         }
     }
 
-    async fn heed_others(&self) {
+    async fn poll_requests(&self) {
         let mut watch = self.store.watch();
         loop {
             watch.changed().await;
             if self.cancel_handles.borrow().is_empty() {
                 continue;
             }
-            match self.store.unwanted(self.id()).await {
+            match self.store.jobs_to_cancel(self.id()).await {
                 Ok(jobs) => {
                     let cancel_handles = self.cancel_handles.borrow();
-                    let unwanted = jobs.iter().filter_map(|job| cancel_handles.get(job));
-                    unwanted.for_each(|cancel| cancel.cancel(CancelReason::Unwanted));
+                    let jobs_to_cancel = jobs.iter().filter_map(|job| cancel_handles.get(job));
+                    jobs_to_cancel.for_each(|cancel| cancel.cancel(CancelReason::JobCancelled));
                 }
-                // Whoever writes tells of it.
-                Err(error) => tracing::debug!("looking for cancellations: {error}"),
+                // Writing to the store reports the trouble.
+                Err(error) => tracing::debug!("cannot check for cancellations: {error}"),
             }
-            match self.store.instructed(self.id()).await {
+            match self.store.jobs_with_instructions(self.id()).await {
                 Ok(jobs) => {
                     let cancel_handles = self.cancel_handles.borrow();
                     let instructed = jobs.iter().filter_map(|job| cancel_handles.get(job));
                     instructed.for_each(|cancel| cancel.instructed.notify_one());
                 }
-                Err(error) => tracing::debug!("looking for instructions: {error}"),
+                Err(error) => tracing::debug!("cannot check for instructions: {error}"),
             }
             sleep(PAUSE).await;
         }
     }
 }
 
-/// Two clocks, of which one stands still while the machine sleeps.
+/// Two clocks, one of which stops while the machine sleeps.
 #[derive(Debug, Clone, Copy)]
 struct Clocks {
     awake: Instant,
     always: SystemTime,
 }
 
-/// How far they may part by being set.
+/// How far the clocks may differ because the wall clock was set.
 const TOLERANCE: Duration = Duration::from_secs(2);
 
 impl Clocks {
@@ -185,15 +187,15 @@ impl Clocks {
         }
     }
 
-    /// Whether the machine has slept since this was asked last.
-    fn have_parted(&mut self) -> bool {
+    /// Whether the machine has slept since the last call.
+    fn detect_sleep(&mut self) -> bool {
         let now = Self::now();
-        let parted = now.part(self);
+        let slept = now.slept_since(self);
         *self = now;
-        parted
+        slept
     }
 
-    fn part(&self, before: &Self) -> bool {
+    fn slept_since(&self, before: &Self) -> bool {
         let awake = self.awake.duration_since(before.awake);
         let always = self.always.duration_since(before.always);
         always.is_ok_and(|always| always > awake + TOLERANCE)
@@ -205,14 +207,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sleep_is_noticed() {
+    fn sleep_of_the_machine_is_detected() {
         let before = Clocks::now();
         let after = |awake, always| {
             let clocks = Clocks {
                 awake: before.awake + Duration::from_secs(awake),
                 always: before.always + Duration::from_secs(always),
             };
-            clocks.part(&before)
+            clocks.slept_since(&before)
         };
         assert!(!after(10, 11));
         assert!(after(10, 3600));

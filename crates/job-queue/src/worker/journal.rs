@@ -1,9 +1,8 @@
-//! What Codex says, on its way into the store.
+//! Writes the events of an attempt to the store.
 //!
-//! Codex is read as fast as it writes, whatever the store does: what comes is put into
-//! a queue, and written from there, all that has come meanwhile at once. There is room
-//! for so much; what doesn't fit is left out and counted, and the last event then
-//! says how much that was.
+//! Events are queued, so that Codex is read as fast as it writes, however slow the store is, and
+//! written in batches. The queue is bounded: events beyond the limit are dropped and counted, and
+//! the last event has their number.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -20,77 +19,77 @@ use tokio_util::sync::CancellationToken;
 use super::Worker;
 use super::cancel_handle::{CancelHandle, CancelReason};
 use super::result::attempt_of;
-use crate::call::News;
-use crate::store::{Appended, Claim, Job, LONGEST_TEXT, NewEvent, StoreError, Written};
+use crate::call::CallUpdate;
+use crate::store::{AppendOutcome, Claim, Job, LONGEST_TEXT, NewEvent, StoreError, WriteOutcome};
 
-/// How much waits to be written, in bytes: so much, or one event that is longer.
+/// The limit of the queue, in bytes. A single longer event is accepted too.
 pub const QUEUE_LIMIT: usize = 8 << 20;
 
-/// The kind of the event that says how many were left out: `{"dropped":N}`.
+/// The kind of the event that counts dropped events: `{"dropped":N}`.
 pub const DROPPED: &str = "codex-mcp/dropped";
 
-/// The kind of the event that says that the job is run again: `{"attempt":N}`.
+/// The kind of the event of a repeated attempt: `{"attempt":N}`.
 pub const AGAIN: &str = "codex-mcp/attempt";
 
-/// The kind of the event that says that the job is put back to wait, and until when:
-/// `{"words":TEXT}`.
+/// The kind of the event of a job that is put back to wait: `{"words":TEXT}`, with the end of
+/// the wait.
 pub const WAITS: &str = "codex-mcp/waits";
 
-/// What an event counts for beside its text, in bytes.
+/// The overhead that is counted for each event beside its text, in bytes.
 const OVERHEAD: usize = 100;
 
-/// How much is written at once, in events and in bytes.
+/// The limits of a batch, in events and in bytes.
 const BATCH: usize = 500;
 const BATCH_BYTES: usize = 1 << 20;
 
-/// What is written together comes within this time.
+/// The pause after a batch, in which events are gathered for the next one.
 const GATHERING: Duration = Duration::from_millis(20);
 
-/// What was heard and is not written yet.
+/// The queue of events that are not written yet.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
-    pages: RefCell<Pages>,
+    pending: RefCell<PendingWrites>,
     news: Notify,
-    /// Cancelled when there is nothing more to come.
+    /// Cancelled when no more events will come.
     closed: CancellationToken,
 }
 
 #[derive(Debug, Default)]
-struct Pages {
+struct PendingWrites {
     session: Option<ThreadId>,
     events: VecDeque<NewEvent>,
     size: usize,
     dropped: u64,
 }
 
-/// Whether there is more to come.
+/// Whether more events may come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
     Open,
     Closed,
 }
 
-/// What is to be written next.
+/// The next write to the store.
 #[derive(Debug, PartialEq, Eq)]
-enum Page {
+enum NextWrite {
     Session(ThreadId),
     Events(Vec<NewEvent>),
-    /// So many events were left out.
+    /// The number of dropped events.
     Dropped(u64),
     /// Nothing yet.
-    Blank,
+    Wait,
     /// Nothing any more.
     Last,
 }
 
 impl Journal {
-    /// The journal of an attempt. One that comes after a wait goes on with the attempt before
-    /// it, which has said that the job runs again.
+    /// The journal of an attempt. An attempt after a wait continues the one before it, which has
+    /// the event of the repetition already.
     pub(super) fn of(job: &Job) -> Self {
         let journal = Self::default();
         let attempt = attempt_of(job).number;
         if attempt > 1 && job.wait_history.last.is_none() {
-            journal.pages.borrow_mut().events.push_back(NewEvent {
+            journal.pending.borrow_mut().events.push_back(NewEvent {
                 kind: AGAIN.to_owned(),
                 data: json!({ "attempt": attempt }).to_string(),
             });
@@ -98,74 +97,75 @@ impl Journal {
         journal
     }
 
-    /// Takes in what Codex says.
-    pub(super) fn hear(&self, news: &News<'_>) {
+    /// Queues an update of the call.
+    pub(super) fn handle_update(&self, news: &CallUpdate<'_>) {
         match news {
-            News::Session(session) => return self.note_session(session),
-            News::Lost(number) => {
-                let mut pages = self.pages.borrow_mut();
-                pages.dropped = pages.dropped.saturating_add(*number);
+            CallUpdate::Session(session) => return self.note_session(session),
+            CallUpdate::Lost(number) => {
+                let mut pending = self.pending.borrow_mut();
+                pending.dropped = pending.dropped.saturating_add(*number);
                 return;
             }
-            News::Event(event, line) => {
-                self.pages.borrow_mut().add(kind(event, line), line);
+            CallUpdate::Event(event, line) => {
+                self.pending.borrow_mut().add(kind(event, line), line);
             }
-            // The dialog notes these.
-            News::Questions(_) | News::Followed(_) => return,
+            // The dialog records these.
+            CallUpdate::Questions(_) | CallUpdate::Followed(_) => return,
         }
         self.news.notify_one();
     }
 
-    /// Takes in Codex's name for the conversation.
+    /// Queues the ID of Codex's thread.
     pub(super) fn note_session(&self, session: &ThreadId) {
-        self.pages.borrow_mut().session = Some(session.clone());
+        self.pending.borrow_mut().session = Some(session.clone());
         self.news.notify_one();
     }
 
-    /// Takes in something of our own.
+    /// Queues an event of our own.
     pub(super) fn note(&self, kind: &str, data: &Value) {
         let data = data.to_string();
-        self.pages.borrow_mut().add(kind.to_owned(), &data);
+        self.pending.borrow_mut().add(kind.to_owned(), &data);
         self.news.notify_one();
     }
 
-    /// Says that there is nothing more to come.
+    /// Closes the journal: no more events will come.
     pub(super) fn close(&self) {
         self.closed.cancel();
         self.news.notify_one();
     }
 
-    /// Writes until there is nothing more to come and all is written, or the job is
-    /// not ours any more.
+    /// Writes until the journal is closed and empty, or the worker no longer has the job.
     pub(super) async fn write(&self, worker: &Worker, claim: &Claim, cancel: &CancelHandle) {
         while cancel.why() != Some(CancelReason::Lost) {
-            let page = self.pages.borrow_mut().turn(self.extent());
-            let written = match page {
-                Page::Session(session) => note(worker, claim, &session).await,
-                Page::Events(events) => {
+            let next = self.pending.borrow_mut().next_write(self.extent());
+            let written = match next {
+                NextWrite::Session(session) => note(worker, claim, &session).await,
+                NextWrite::Events(events) => {
                     let written = self.append(worker, claim, &events).await;
                     written.unwrap_or_else(|error| {
-                        tracing::warn!("{} events are left out: {error}", events.len());
-                        self.pages.borrow_mut().leave_out(events.len());
-                        Written::Done
+                        tracing::warn!("{} events are dropped: {error}", events.len());
+                        self.pending.borrow_mut().leave_out(events.len());
+                        WriteOutcome::Done
                     })
                 }
-                Page::Dropped(number) => {
+                NextWrite::Dropped(number) => {
                     let kind = DROPPED.to_owned();
                     let data = json!({ "dropped": number }).to_string();
                     let written = self.append(worker, claim, &[NewEvent { kind, data }]).await;
                     written.unwrap_or_else(|error| {
-                        tracing::warn!("that {number} events were left out is not noted: {error}");
-                        Written::Done
+                        tracing::warn!(
+                            "cannot store the number of dropped events, {number}: {error}"
+                        );
+                        WriteOutcome::Done
                     })
                 }
-                Page::Blank => {
+                NextWrite::Wait => {
                     self.news.notified().await;
-                    Written::Done
+                    WriteOutcome::Done
                 }
-                Page::Last => return,
+                NextWrite::Last => return,
             };
-            if written == Written::Lost {
+            if written == WriteOutcome::Lost {
                 cancel.cancel(CancelReason::Lost);
             }
         }
@@ -176,16 +176,15 @@ impl Journal {
         worker: &Worker,
         claim: &Claim,
         events: &[NewEvent],
-    ) -> Result<Written, StoreError> {
+    ) -> Result<WriteOutcome, StoreError> {
         let append = async || worker.store.append(claim, events).await;
-        // What is beyond the store's own bound is marked by the store.
-        if worker.trouble.attempt(append).await? == Appended::Lost {
-            return Ok(Written::Lost);
+        // The store itself marks events beyond its limit.
+        if worker.store_health.retry(append).await? == AppendOutcome::Lost {
+            return Ok(WriteOutcome::Lost);
         }
-        // Each write costs as much as some hundred events. That time is over is what is
-        // waited for.
+        // Each write costs as much as some hundred events, so gather more of them first.
         let _ = timeout(GATHERING, self.closed.cancelled()).await;
-        Ok(Written::Done)
+        Ok(WriteOutcome::Done)
     }
 
     fn extent(&self) -> Extent {
@@ -196,12 +195,12 @@ impl Journal {
     }
 }
 
-async fn note(worker: &Worker, claim: &Claim, session: &ThreadId) -> Written {
+async fn note(worker: &Worker, claim: &Claim, session: &ThreadId) -> WriteOutcome {
     let note = async || worker.store.note_session(claim, session.as_str()).await;
-    worker.trouble.insist(note).await
+    worker.store_health.retry_forever(note).await
 }
 
-impl Pages {
+impl PendingWrites {
     fn add(&mut self, kind: String, line: &str) {
         let size = line.len() + OVERHEAD;
         let has_room = self.events.is_empty() || self.size + size <= QUEUE_LIMIT;
@@ -221,17 +220,17 @@ impl Pages {
         self.dropped = self.dropped.saturating_add(number);
     }
 
-    fn turn(&mut self, extent: Extent) -> Page {
+    fn next_write(&mut self, extent: Extent) -> NextWrite {
         if let Some(session) = self.session.take() {
-            return Page::Session(session);
+            return NextWrite::Session(session);
         }
         let events = self.batch();
         match (events.is_empty(), extent) {
-            (false, _) => Page::Events(events),
-            (true, Extent::Open) => Page::Blank,
+            (false, _) => NextWrite::Events(events),
+            (true, Extent::Open) => NextWrite::Wait,
             (true, Extent::Closed) => match std::mem::take(&mut self.dropped) {
-                0 => Page::Last,
-                number => Page::Dropped(number),
+                0 => NextWrite::Last,
+                number => NextWrite::Dropped(number),
             },
         }
     }
@@ -251,7 +250,7 @@ impl Pages {
     }
 }
 
-/// Codex's own word for it.
+/// The type of an event, as Codex names it.
 fn kind(event: &WorkEvent, line: &str) -> String {
     #[derive(Deserialize)]
     struct Typed {
@@ -295,7 +294,7 @@ mod tests {
         job.request.retry = 1;
         store.submit(&job).await.unwrap();
         let claim = async || store.claim(&worker, "here", lease).await.unwrap().unwrap();
-        let is_said = |job: &Job| !Journal::of(job).pages.borrow().events.is_empty();
+        let is_said = |job: &Job| !Journal::of(job).pending.borrow().events.is_empty();
         let first = claim().await;
         store.give_up(&first.claim, "lost").await.unwrap();
         let second = claim().await;
@@ -303,61 +302,64 @@ mod tests {
         let waiting = WaitHistory::default()
             .next(None, SystemTime::now())
             .unwrap();
-        let put_back = store.put_back(&second.claim, &waiting, None);
-        put_back.await.unwrap();
-        store.look_now(&job.id).await.unwrap();
+        let requeue = store.requeue(&second.claim, &waiting, None);
+        requeue.await.unwrap();
+        store.recheck_now(&job.id).await.unwrap();
         let look = claim().await;
         assert_eq!(attempt_of(&look.job).number, 2);
         assert!(!is_said(&look.job));
     }
 
-    fn said(pages: &mut Pages, length: usize) {
-        pages.add("turn.started".to_owned(), &"x".repeat(length));
+    fn said(pending: &mut PendingWrites, length: usize) {
+        pending.add("turn.started".to_owned(), &"x".repeat(length));
     }
 
-    fn sizes(page: Page) -> Vec<usize> {
-        match page {
-            Page::Events(events) => events.iter().map(|event| event.data.len()).collect(),
+    fn sizes(next: NextWrite) -> Vec<usize> {
+        match next {
+            NextWrite::Events(events) => events.iter().map(|event| event.data.len()).collect(),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn what_has_come_is_written_together() {
-        let mut pages = Pages::default();
-        assert_eq!(pages.turn(Extent::Open), Page::Blank);
+    fn queued_events_are_written_in_batches() {
+        let mut pending = PendingWrites::default();
+        assert_eq!(pending.next_write(Extent::Open), NextWrite::Wait);
         for _ in 0..BATCH + 1 {
-            said(&mut pages, 10);
+            said(&mut pending, 10);
         }
         let session = ThreadId::parse("01a200a4-af16-7971-bdb2-fa12438e61e4").unwrap();
-        pages.session = Some(session.clone());
-        assert_eq!(pages.turn(Extent::Closed), Page::Session(session));
-        assert_eq!(sizes(pages.turn(Extent::Closed)).len(), BATCH);
-        assert_eq!(sizes(pages.turn(Extent::Closed)).len(), 1);
-        assert_eq!(pages.turn(Extent::Closed), Page::Last);
-        assert_eq!(pages.size, 0);
+        pending.session = Some(session.clone());
+        assert_eq!(
+            pending.next_write(Extent::Closed),
+            NextWrite::Session(session)
+        );
+        assert_eq!(sizes(pending.next_write(Extent::Closed)).len(), BATCH);
+        assert_eq!(sizes(pending.next_write(Extent::Closed)).len(), 1);
+        assert_eq!(pending.next_write(Extent::Closed), NextWrite::Last);
+        assert_eq!(pending.size, 0);
     }
 
     #[test]
-    fn what_does_not_fit_is_left_out_and_counted() {
-        let mut pages = Pages::default();
-        said(&mut pages, LONGEST_TEXT + 1);
-        said(&mut pages, LONGEST_TEXT);
-        said(&mut pages, 1);
-        assert_eq!(sizes(pages.turn(Extent::Closed)), [LONGEST_TEXT]);
-        while pages.dropped == 2 {
-            said(&mut pages, 1 << 20);
+    fn event_beyond_the_queue_limit_is_dropped_and_counted() {
+        let mut pending = PendingWrites::default();
+        said(&mut pending, LONGEST_TEXT + 1);
+        said(&mut pending, LONGEST_TEXT);
+        said(&mut pending, 1);
+        assert_eq!(sizes(pending.next_write(Extent::Closed)), [LONGEST_TEXT]);
+        while pending.dropped == 2 {
+            said(&mut pending, 1 << 20);
         }
-        assert_eq!(pages.events.len(), 7);
+        assert_eq!(pending.events.len(), 7);
         for _ in 0..7 {
-            assert_eq!(sizes(pages.turn(Extent::Closed)), [1 << 20]);
+            assert_eq!(sizes(pending.next_write(Extent::Closed)), [1 << 20]);
         }
-        assert_eq!(pages.turn(Extent::Closed), Page::Dropped(3));
-        assert_eq!(pages.turn(Extent::Closed), Page::Last);
+        assert_eq!(pending.next_write(Extent::Closed), NextWrite::Dropped(3));
+        assert_eq!(pending.next_write(Extent::Closed), NextWrite::Last);
     }
 
     #[test]
-    fn an_event_of_a_newer_codex_keeps_its_name() {
+    fn event_of_a_newer_codex_keeps_its_type() {
         let kind = |line: &str| kind(&serde_json::from_str(line).unwrap(), line);
         assert_eq!(kind(r#"{"type":"turn.completed"}"#), "turn.completed");
         assert_eq!(kind(r#"{"type":"moon.rose","item":7}"#), "moon.rose");

@@ -1,5 +1,5 @@
-//! The lock of a worker: there is one for each store on each machine. It is a lock on a
-//! file, which the system releases when the process ends, however it ends.
+//! The lock of a worker, one for each store on each host. It is a file lock, which the system
+//! releases when the process ends, however it ends.
 
 use std::fs::{File, TryLockError};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,11 +12,11 @@ use tokio::time::{Instant, sleep};
 
 use crate::files;
 
-/// How long somebody who looks may have the lock, and the pause between two tries.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// How long a process that checks the lock may hold it, and the pause between two attempts.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The lock of a worker of a store on this machine.
+/// The lock of the worker of a store on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerLock {
     lock: PathBuf,
@@ -36,8 +36,8 @@ impl WorkerLock {
         let lock = match store {
             Location::Sqlite(path) => files::beside(path, ".worker"),
             Location::Postgres(url) => {
-                // A URL may hold what a file name can't. Where two builds of this program
-                // hash differently, each has a worker.
+                // A URL may have characters that a file name cannot. If two builds of this
+                // program hash differently, each has its own worker.
                 let mut hasher = DefaultHasher::new();
                 url.target().hash(&mut hasher);
                 state.join(format!("worker-{:016x}.lock", hasher.finish()))
@@ -58,7 +58,7 @@ impl WorkerLock {
     ///
     /// When the file can't be used.
     pub async fn take(&self) -> io::Result<Option<LockGuard>> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + LOCK_TIMEOUT;
         loop {
             match self.try_take()? {
                 None if Instant::now() < until => sleep(PAUSE).await,
@@ -67,7 +67,7 @@ impl WorkerLock {
         }
     }
 
-    /// Takes the lock at once, without waiting for a process that only looks.
+    /// Takes the lock without waiting for a process that only checks it.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl WorkerLock {
         }
     }
 
-    /// Whether a worker has it.
+    /// Whether a worker holds the lock.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_has_the_place() {
+    async fn lock_is_held_by_one_worker() {
         let directory = tempfile::tempdir().unwrap();
         let store = Location::Sqlite(directory.path().join("new/jobs.db"));
         let place = WorkerLock::of(&store, directory.path());
@@ -117,9 +117,9 @@ mod tests {
         assert!(!place.is_taken().unwrap());
     }
 
-    /// Those who look don't keep a worker from its place.
+    /// A process that checks the lock does not keep a worker from taking it.
     #[tokio::test]
-    async fn who_looks_is_waited_for() {
+    async fn lock_waits_for_a_process_that_checks_it() {
         let directory = tempfile::tempdir().unwrap();
         let place = WorkerLock::of(
             &Location::Sqlite(directory.path().join("jobs.db")),
@@ -135,14 +135,14 @@ mod tests {
     }
 
     #[test]
-    fn each_store_has_its_own() {
+    fn each_store_has_its_own_lock() {
         let state = Path::new("/state");
         let of = |text: &str| WorkerLock::of(&text.parse().unwrap(), state).lock;
         assert_eq!(of("/a/jobs.db"), Path::new("/a/jobs.db.worker"));
         let server = of("postgres://me:sesame@db/jobs?sslmode=disable");
         assert!(server.starts_with(state));
         assert_ne!(server, of("postgres://me@db/jobs2?sslmode=disable"));
-        // The password is not part of the place, all that chooses the tables is.
+        // The password does not choose the lock, but all that chooses the tables does.
         assert_eq!(server, of("postgres://me@db/jobs?sslmode=disable"));
         assert_ne!(
             server,

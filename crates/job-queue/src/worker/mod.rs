@@ -1,66 +1,64 @@
-//! A worker: takes jobs from a store and has Codex do them, several at once.
+//! A worker process: takes jobs from a store and runs them with Codex, several at once.
 //!
 //! ```text
 //!           claim             events, session
 //!  store ─────────► attempt ──► journal ──────► store
 //!    │                 ▲ │ outcome
-//!    │ unwanted,       │ └──► finish, or give up ──► store
+//!    │ cancelled,      │ └──► finish, or give up ──► store
 //!    └─────────────► cancel ◄── lease over, worker ends
-//!      not ours
+//!      claim lost
 //!
 //!  store ◄── open questions ── dialog ◄── attempt
 //!    └────── instructions ───────┴──────► attempt
 //! ```
 //!
-//! Each attempt is a task of its own on the one thread, which renews its own lease and
-//! writes its own events; the store being slow or away holds up none of them. What an
-//! attempt is cancelled for is kept by its `cancel_handle`. Beside them the worker has a
-//! `heartbeat`: it says that it is there, takes jobs from workers that are lost, and
-//! hears of cancellations and instructions. Jobs share `engines`; a Codex that dies is to its jobs what a
-//! lost worker is.
+//! Each attempt is a task on the only thread. It renews its own lease and writes its own events,
+//! and a slow or missing store delays no other attempt. Its `cancel_handle` keeps the reason of
+//! a cancellation. The worker's `heartbeat` shows that the worker is alive, recovers jobs of
+//! lost workers, and polls for cancellations and instructions. Jobs share `engines`; the death
+//! of a Codex affects its jobs like the loss of a worker.
 //!
-//! # When the store can't be used
+//! # When the store cannot be used
 //!
-//! The worker asks again and again, and says so once (`trouble`). Codex goes on
-//! meanwhile, unless the job would be run again elsewhere when its lease has ended,
-//! see [`Lease`](crate::logic::Lease). Events that there is no room for any
-//! more are left out and counted. Jobs are taken from other workers only when the
-//! store, and this machine, have been there for as long as those may take to renew
-//! their leases. A worker that leaves when it is idle also leaves a store that cannot be
-//! used for that long, once no job is worked on.
+//! The worker retries, and logs the trouble once (`store_health`). Codex continues meanwhile,
+//! unless the job would run again elsewhere when its lease has ended, see
+//! [`Lease`](crate::logic::Lease). Events beyond the limit of the queue are dropped and counted.
+//! Jobs of other workers are recovered only after the store, and this machine, have been
+//! available for as long as those workers may take to renew their leases. A worker with an idle
+//! time also gives up a store that cannot be used for that time, once no job is worked on.
 //!
-//! # When the account is used up
+//! # When the account has reached a usage limit
 //!
-//! An attempt that begins or ends with a usage limit of the account reached is put back into
-//! the queue, and not claimed before the limit is reset
-//! ([`Wait`](crate::logic::Wait)). A worker does not leave while there is such a job.
+//! A job whose attempt starts or ends at a usage limit of the account is put back into the
+//! queue, and not claimed before the limit is reset ([`Wait`](crate::logic::Wait)). A worker
+//! does not leave while there is such a job.
 //!
 //! # When the worker ends
 //!
-//! When it is told to, it takes no more jobs and lets those finish that run, for a
-//! grace time; then their Codexes are ended, and the jobs given up: they run again
-//! where they may, and fail as "worker stopped" otherwise. When it is killed, its
-//! guards end the Codexes, and another worker takes the jobs when their leases end.
+//! When it is told to end, the worker takes no more jobs and lets the running ones finish for a
+//! grace time. Then it ends their Codexes and gives the jobs up: they run again where they may,
+//! and fail as "worker stopped" otherwise. When the worker is killed, its guards end the
+//! Codexes, and another worker recovers the jobs when their leases end.
 
 mod admission;
 mod attempt;
+mod attempt_spec;
 mod cancel_handle;
 mod claiming;
 mod dialog;
-mod ended;
 mod engines;
 mod heartbeat;
 mod journal;
 pub mod lock;
-mod order;
+mod notifications;
 mod reporter;
 mod result;
-mod running;
+mod run_attempt;
+mod run_result;
 mod slot;
 mod stalls;
 pub mod start;
-mod telling;
-mod trouble;
+mod store_health;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -83,90 +81,89 @@ use tokio_util::sync::CancellationToken;
 
 use self::cancel_handle::CancelHandle;
 use self::engines::{Engines, Login};
-use self::trouble::Trouble;
+use self::store_health::StoreHealth;
 use super::store::{JobStore, NewWorker, StoreError, new_worker_id};
 use crate::logic::{JobId, WorkerId};
 
 pub use self::dialog::{ASKED, TOLD, UNANSWERED};
 pub use self::journal::{AGAIN, DROPPED, QUEUE_LIMIT, WAITS};
 pub use self::reporter::{BEGINS, STEP, THREAD, TURN, TURN_ENDED};
-pub use self::slot::{Announcement, LockedSlot, Retaken, WorkerSlot};
+pub use self::slot::{Announcement, LockedSlot, RetakeOutcome, WorkerSlot};
 
-/// How long jobs may go on when their worker was told to end, if nothing else is said.
+/// How long jobs may continue by default when their worker is told to end.
 pub const GRACE: Duration = Duration::from_secs(30);
 
-/// How long what is left to write may take when a worker ends.
-const PARTING: Duration = Duration::from_secs(10);
+/// How long the last writes to the store may take when a worker ends.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A member whose mail the threads of a job may use.
+/// The access of a job's threads to a member's mail.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct MailOf {
+pub struct MailAccess {
     /// The member.
     pub member: Member,
     /// The home directory of teams.
     pub atm_home: PathBuf,
 }
 
-/// What makes the tools of ours for the threads of a job.
+/// Creates our own tools for the threads of a job.
 #[derive(Clone)]
-pub struct ToolsOfJobs(Arc<MakeTools>);
+pub struct JobTools(Arc<MakeTools>);
 
-type MakeTools = dyn Fn(Option<&MailOf>) -> Arc<dyn ThreadTools> + Send + Sync;
+type MakeTools = dyn Fn(Option<&MailAccess>) -> Arc<dyn ThreadTools> + Send + Sync;
 
-impl ToolsOfJobs {
-    /// `make` is given whose mail is among them, if anybody's is.
+impl JobTools {
+    /// `make` gets the mail that the threads may use, if there is any.
     pub fn new(
-        make: impl Fn(Option<&MailOf>) -> Arc<dyn ThreadTools> + Send + Sync + 'static,
+        make: impl Fn(Option<&MailAccess>) -> Arc<dyn ThreadTools> + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(make))
     }
 
-    fn with(&self, mail: Option<&MailOf>) -> Arc<dyn ThreadTools> {
+    fn with(&self, mail: Option<&MailAccess>) -> Arc<dyn ThreadTools> {
         (self.0)(mail)
     }
 }
 
-impl fmt::Debug for ToolsOfJobs {
+impl fmt::Debug for JobTools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ToolsOfJobs")
     }
 }
 
-/// What a worker is to do.
+/// The options of a worker.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where the jobs are.
+    /// The store of the jobs.
     pub location: Location,
-    /// The name of this machine, see [`host`](super::host).
+    /// The name of this host, see [`host`](super::host).
     pub host: String,
-    /// The Codex for jobs of other machines, and for those that name none; the first
-    /// on PATH if there is none here either.
+    /// The Codex for jobs of other hosts, and for jobs that name none; the first on PATH if
+    /// `None`.
     pub codex: Option<(PathBuf, Source)>,
     /// The home of Codex for such jobs.
     pub codex_home: PathBuf,
-    /// The tools of ours that Codex's threads get.
-    pub tools: ToolsOfJobs,
-    /// What jobs may ask for at most, whoever has submitted them; read anew for each job.
+    /// Our own tools for Codex's threads.
+    pub tools: JobTools,
+    /// The bounds on all jobs, whoever has submitted them; read anew for each job.
     pub bounds: CurrentBounds,
-    /// The directory of what is kept of this machine: the worktrees of runs, and their
-    /// evidence.
+    /// The state directory of this host, with the worktrees of runs and their evidence.
     pub state: PathBuf,
     /// How many jobs run at once.
     pub concurrency: NonZeroU32,
-    /// After how long without work it leaves; `None` is never.
+    /// After how long without work the worker leaves; never if `None`.
     pub idle: Option<Duration>,
-    /// After which silence a job counts as stalled.
+    /// After how long a silence a job counts as stalled.
     pub stall: Duration,
-    /// How long jobs may go on when it was told to end.
+    /// How long jobs may continue when the worker is told to end.
     pub grace: Duration,
-    /// What it does with the jobs of others.
+    /// What the worker does with the jobs of others.
     pub others: OthersJobs,
-    /// When it says that it is still there.
+    /// The times of leases and heartbeats.
     pub timing: Timing,
 }
 
 impl Options {
-    /// As whom it opens its store.
+    /// The access with which the worker opens its store.
     fn access(&self) -> Access {
         Access {
             others: self.others,
@@ -175,16 +172,15 @@ impl Options {
     }
 }
 
-/// When a worker says that it is still there. All workers of a store should say so
-/// equally often.
+/// The times of leases and heartbeats, which should be the same for all workers of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// How long it has a job without saying so.
+    /// The length of a lease.
     pub lease: Duration,
-    /// How often it does.
+    /// The time between two heartbeats, each of which renews the leases.
     pub heartbeat: Duration,
-    /// How long before the end of a lease that can't be renewed a job is ended that
-    /// may run elsewhere after it: more than Codex takes to end.
+    /// How long before the end of a lease that cannot be renewed a job is cancelled that may
+    /// run elsewhere afterwards: more than Codex takes to end.
     pub ending: Duration,
 }
 
@@ -198,36 +194,36 @@ impl Default for Timing {
     }
 }
 
-/// Why a worker can't work.
+/// An error of starting a worker.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
-    /// Its store can't be opened.
+    /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// It doesn't get its post.
-    #[error("the worker can't begin: {0}")]
+    /// The slot is not ready.
+    #[error("the worker cannot start: {0}")]
     Slot(io::Error),
 }
 
-/// Works until it is told to end, or has been idle for long enough. Once `closing` is
-/// cancelled it takes no more jobs, and lets those that run finish for the grace time;
-/// once `hurry` is, not even that. To be run on the thread that lives longest, see
-/// [`spawn`](supervise::spawn).
+/// Runs a worker until it is told to end, or has been idle for long enough. Once `closing` is
+/// cancelled, the worker takes no more jobs, and lets running ones finish for the grace time;
+/// once `hurry` is cancelled, it cancels them at once. Must run on the thread that lives
+/// longest, see [`spawn`](supervise::spawn).
 ///
 /// # Errors
 ///
-/// [`WorkerError`], if it can't begin. Later trouble with the store is told in the
-/// log, and waited out.
+/// [`WorkerError`], if the worker cannot start. Later trouble with the store is logged, and
+/// waited out.
 pub async fn run(
     options: Options,
-    mut post: impl WorkerSlot,
+    mut slot: impl WorkerSlot,
     closing: CancellationToken,
     hurry: CancellationToken,
 ) -> Result<(), WorkerError> {
     let store = JobStore::open(&options.location, &options.access()).await?;
     let worker = Rc::new(Worker::new(store, options));
     worker.store.register(&worker.about).await?;
-    if let Err(error) = post.ready() {
+    if let Err(error) = slot.ready() {
         worker.leave().await;
         return Err(WorkerError::Slot(error));
     }
@@ -238,13 +234,13 @@ pub async fn run(
         worker.about.concurrency
     );
     let tasks = LocalSet::new();
-    // On the heap, as together they are larger than a thread's stack may be.
+    // On the heap, as the futures together may be larger than a thread's stack.
     let working = async {
         tokio::select! {
             () = Box::pin(worker.run_heartbeat()) => {}
-            never = worker.engines.tend() => match never {},
-            () = Box::pin(claiming::work(&worker, &mut post, &closing, &hurry)) => {}
-            () = worker.until_the_store_is_given_up() => {}
+            never = worker.engines.shut_down_unneeded() => match never {},
+            () = Box::pin(claiming::work(&worker, &mut slot, &closing, &hurry)) => {}
+            () = worker.until_store_is_given_up() => {}
         }
     };
     tasks.run_until(working).await;
@@ -253,21 +249,21 @@ pub async fn run(
     Ok(())
 }
 
-/// What the parts of a worker share.
+/// The state that the parts of a worker share.
 struct Worker {
     store: JobStore,
     about: NewWorker,
     options: Options,
-    /// Those of the jobs that run.
+    /// The handles of the running jobs.
     cancel_handles: RefCell<HashMap<JobId, Rc<CancelHandle>>>,
     /// The logins of the jobs that this worker has put back to wait for a usage limit.
     logins: RefCell<HashMap<JobId, Login>>,
-    trouble: Trouble,
+    store_health: StoreHealth,
     work: Work,
     engines: Engines,
 }
 
-/// The jobs that are worked on: those whose outcome waits to be written are not.
+/// Counts the jobs that are worked on, without those that only wait for their final write.
 struct Work {
     jobs: Cell<usize>,
     ended: Cell<Instant>,
@@ -281,7 +277,7 @@ impl Work {
         }
     }
 
-    /// For how long no job has been worked on.
+    /// How long no job has been worked on.
     fn idle_for(&self) -> Duration {
         match self.jobs.get() {
             0 => self.ended.get().elapsed(),
@@ -313,7 +309,7 @@ impl Worker {
             options,
             cancel_handles: RefCell::default(),
             logins: RefCell::default(),
-            trouble: Trouble::new(),
+            store_health: StoreHealth::new(),
             work: Work::new(),
             engines: Engines::default(),
         }
@@ -324,7 +320,7 @@ impl Worker {
     }
 
     async fn leave(&self) {
-        match timeout(PARTING, self.store.remove_worker(self.id())).await {
+        match timeout(SHUTDOWN_TIMEOUT, self.store.remove_worker(self.id())).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => tracing::warn!("the worker could not sign off: {error}"),
             Err(_) => tracing::warn!("the worker could not sign off in time"),

@@ -1,4 +1,4 @@
-//! What happens in a run, on its way into the job's events.
+//! Writes the events of a run into the job's journal.
 
 use std::cell::RefCell;
 
@@ -6,15 +6,15 @@ use codex_engine::logic::action::{DecidedBy, Decision};
 use codex_protocol::codex::{Ask, SandboxMode, ThreadId};
 use goal_run::logic::findings::{Finding, Verdict};
 use goal_run::logic::outcome::TurnRecord;
-use goal_run::order::{Approve, Order};
-use goal_run::watcher::{Leave, News, Watcher};
+use goal_run::spec::{Approve, RunSpec};
+use goal_run::watcher::{RunEvent, Watcher, WriteConsent};
 use goal_run::words;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::journal::Journal;
 
-/// The kinds of events of a run. The data of each has `words`, a line for people.
+/// The event kinds of a run. The data of each has `words`, a line for people.
 pub const BEGINS: &str = "codex-mcp/run";
 /// See [`BEGINS`].
 pub const THREAD: &str = "codex-mcp/thread";
@@ -24,10 +24,10 @@ pub(super) const WARNING: &str = "codex-mcp/warning";
 pub const TURN: &str = "codex-mcp/turn";
 /// See [`BEGINS`].
 pub const STEP: &str = "codex-mcp/step";
-/// See [`BEGINS`]. The rest is the turn's line of evidence.
+/// See [`BEGINS`]. The other fields are the turn's line of evidence.
 pub const TURN_ENDED: &str = "codex-mcp/turn_ended";
 
-/// Writes a run down, and answers Codex's questions: nobody can be asked.
+/// Records a run, and answers Codex's questions itself, as there is nobody to ask.
 pub(super) struct Reporter<'a> {
     journal: &'a Journal,
     approve: Approve,
@@ -36,16 +36,16 @@ pub(super) struct Reporter<'a> {
 }
 
 impl<'a> Reporter<'a> {
-    pub(super) fn new(journal: &'a Journal, order: &Order) -> Self {
+    pub(super) fn new(journal: &'a Journal, spec: &RunSpec) -> Self {
         Self {
             journal,
-            approve: order.approve,
-            most_turns: order.limits.turns(),
+            approve: spec.approve,
+            most_turns: spec.limits.turns(),
             thread: RefCell::default(),
         }
     }
 
-    /// The conversation with Codex, if there was one.
+    /// The thread, if there was one.
     pub(super) fn thread(&self) -> Option<ThreadId> {
         self.thread.borrow().clone()
     }
@@ -59,7 +59,7 @@ impl<'a> Reporter<'a> {
         let words = format!(
             "{}; {}",
             words::ended(record).trim(),
-            stand(&record.criteria)
+            criteria_text(&record.criteria)
         );
         if let Value::Object(members) = &mut data {
             members.insert("words".to_owned(), words.into());
@@ -68,8 +68,8 @@ impl<'a> Reporter<'a> {
     }
 }
 
-/// How many criteria hold, and what the first of the others lacks.
-fn stand(verdict: &Verdict) -> String {
+/// The number of criteria that hold, and what is missing for the first of the others.
+fn criteria_text(verdict: &Verdict) -> String {
     let all = verdict.iter().count();
     let is_lacking = |finding: &Finding| !matches!(finding, Finding::Satisfied { .. });
     let lacking = verdict.iter().filter(|judged| is_lacking(&judged.finding));
@@ -81,14 +81,14 @@ fn stand(verdict: &Verdict) -> String {
 }
 
 impl Watcher for Reporter<'_> {
-    fn hears(&self, news: News<'_>) {
-        match news {
-            News::Begins { top, verdict } => {
-                let words = format!("run in {}; {}", top.display(), stand(verdict));
+    fn on_event(&self, event: RunEvent<'_>) {
+        match event {
+            RunEvent::Begins { top, verdict } => {
+                let words = format!("run in {}; {}", top.display(), criteria_text(verdict));
                 let data = json!({ "words": words, "criteria": verdict });
                 self.journal.note(BEGINS, &data);
             }
-            News::Thread {
+            RunEvent::Thread {
                 thread,
                 sandbox,
                 grants,
@@ -102,30 +102,30 @@ impl Watcher for Reporter<'_> {
                 let data = json!({ "words": words, "thread_id": thread, "sandbox": sandbox });
                 self.journal.note(THREAD, &data);
             }
-            News::Warning(warning) => {
+            RunEvent::Warning(warning) => {
                 let data = json!({ "words": format!("warning: {warning}") });
                 self.journal.note(WARNING, &data);
             }
-            News::Turn(prompt) => {
+            RunEvent::Turn(prompt) => {
                 let words = words::turn(prompt, self.most_turns);
                 let data = json!({ "words": words, "turn": prompt.turn, "prompt": prompt.kind });
                 self.journal.note(TURN, &data);
             }
-            News::Step(step) => self.step(&step.words),
-            // The evidence of each turn has them.
-            News::Tokens(_) => {}
-            News::Interrupted => self.step("interrupted; waiting for Codex to let go"),
-            News::Looking => self.step("looking at what is there"),
-            News::Reviewing => self.step("reviewing the changes"),
-            News::TurnEnded(record) => self.turn_ended(record),
+            RunEvent::Step(step) => self.step(&step.words),
+            // The evidence of each turn has the tokens.
+            RunEvent::Tokens(_) => {}
+            RunEvent::Interrupted => self.step("interrupted; waiting for Codex to let go"),
+            RunEvent::Looking => self.step("looking at what is there"),
+            RunEvent::Reviewing => self.step("reviewing the changes"),
+            RunEvent::TurnEnded(record) => self.turn_ended(record),
         }
     }
 
-    async fn lets_write(&self) -> Leave {
-        Leave::Refused
+    async fn allows_writing(&self) -> WriteConsent {
+        WriteConsent::Refused
     }
 
-    async fn decides(&self, _: &Ask, _: Instant) -> (DecidedBy, Decision) {
+    async fn decide(&self, _: &Ask, _: Instant) -> (DecidedBy, Decision) {
         let decision = match self.approve {
             Approve::Always => Decision::Accept,
             Approve::Never | Approve::Ask => Decision::Decline,

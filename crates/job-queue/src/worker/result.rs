@@ -1,4 +1,4 @@
-//! The result of an attempt: how it ended, its thread and its report.
+//! The result of an attempt: its outcome, its thread and its report.
 
 use std::time::SystemTime;
 
@@ -6,48 +6,48 @@ use codex_engine::logic::work::{Failure, FailureClass};
 use codex_protocol::codex::ThreadId;
 use common::timestamp::minute;
 
-use super::order::BadOrder;
-use crate::call::{KeepStream, Outcome};
-use crate::logic::{Attempt, AttemptPhase, JobState, LONGEST_WAIT, Waiting, Wanted};
+use super::attempt_spec::BadAttemptSpec;
+use crate::call::{CallOutcome, KeepStream};
+use crate::logic::{Attempt, AttemptPhase, Cancellation, JobState, LONGEST_WAIT, NextWait};
 use crate::report::{FailureReport, Report};
 use crate::store::Job;
 
-/// What has come of an attempt.
+/// The result of an attempt.
 pub(super) struct AttemptResult {
     pub(super) outcome: AttemptOutcome,
     pub(super) session: Option<ThreadId>,
     pub(super) report: Report,
 }
 
-/// How an attempt has come to its end.
+/// The outcome of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AttemptOutcome {
-    /// What was wanted is done.
+    /// The attempt was completed.
     Completed,
-    /// It was ended before.
+    /// The attempt was cancelled.
     Cancelled,
-    /// It failed by itself.
+    /// The attempt has failed.
     Failed,
-    /// Codex itself went away, and the job is to run again.
+    /// Codex's process has ended, and the job may run again.
     LostCodex,
-    /// The account is used up, and the job is to wait.
-    UsedUp(Waiting),
+    /// A usage limit is reached, and the job must wait.
+    UsedUp(NextWait),
 }
 
-/// The attempt that a claimed job is at.
+/// The current attempt of a claimed job.
 pub(super) fn attempt_of(job: &Job) -> Attempt {
     Attempt {
         number: job.counted_attempts(),
         retry: job.request.retry,
-        wanted: Wanted::Yes,
+        cancellation: Cancellation::NotRequested,
         phase: AttemptPhase::Turn,
     }
 }
 
 impl AttemptResult {
-    pub(super) fn of(outcome: Outcome, stream: KeepStream, job: &Job) -> Self {
+    pub(super) fn of(outcome: CallOutcome, stream: KeepStream, job: &Job) -> Self {
         let runs_again = attempt_of(job).lost() == JobState::Queued;
-        // What one attempt reports is its own work: one that has done some ends the job.
+        // An attempt reports only its own work, so one that has done some ends the job.
         let limit = outcome.limit.filter(|_| !outcome.has_worked());
         let limit = limit.map(|limit| limit.reset);
         let now = SystemTime::now();
@@ -75,7 +75,7 @@ impl AttemptResult {
         }
     }
 
-    pub(super) fn without_codex(error: &BadOrder, job: &Job) -> Self {
+    pub(super) fn without_codex(error: &BadAttemptSpec, job: &Job) -> Self {
         let failure = Failure {
             class: FailureClass::NotStarted,
             message: error.to_string(),
@@ -96,20 +96,20 @@ impl AttemptResult {
     }
 }
 
-/// The wait of a job that goes on after an attempt with this thread: an attempt that comes
-/// before the end of the wait and opens no thread ends no job, whatever it fails for.
+/// The wait that continues after an attempt with this thread. An attempt before the end of the
+/// wait that opens no thread does not end the job, whatever its failure.
 pub(super) fn still_waiting(
     job: &Job,
     thread: Option<&ThreadId>,
     now: SystemTime,
-) -> Option<Waiting> {
+) -> Option<NextWait> {
     match thread {
-        None => job.wait_history.kept(now),
+        None => job.wait_history.unfinished(now),
         Some(_) => None,
     }
 }
 
-/// These words, and for how long a job has waited that does not wait any more.
+/// A failure message, with the time that the job has waited before it gave up.
 pub(super) fn with_wait(words: &str, job: &Job) -> String {
     let words = words.trim_end_matches('.');
     let most = LONGEST_WAIT.as_secs() / (24 * 60 * 60);

@@ -1,39 +1,39 @@
-//! The slot of the worker that others count on to be there.
+//! The slot of a worker: at most one worker for each store and host holds it.
 
 use std::io;
 
 use super::lock::{LockGuard, WorkerLock};
 use super::start::{self, READY};
 
-/// What a worker holds while it works, so that nobody starts a second one for the same
-/// store and machine.
+/// A worker holds its slot while it takes jobs, so that no second one is started for the same
+/// store and host.
 ///
-/// Whoever submits a job looks for the holder after the job is in the store. A worker
-/// that has been idle for long lets go first, and then looks once more for a job: so
-/// either the worker sees the job, or nobody holds the slot any more when whoever
-/// submitted it looks.
+/// A process that submits a job checks the slot after the job is in the store. An idle worker
+/// releases the slot first, and then checks once more for a job. So either the worker sees the
+/// job, or the submitter sees that the slot is free.
 pub trait WorkerSlot {
     /// Called once the store is open and the worker can be seen in it, before it takes
     /// its first job.
     ///
     /// # Errors
     ///
-    /// If it can't work after all.
+    /// If the worker cannot start after all.
     fn ready(&mut self) -> io::Result<()>;
 
     /// Releases the slot.
     fn release(&mut self);
 
-    /// Takes it again, if nobody else has. To be called only after it was let go of.
-    fn retake(&mut self) -> Retaken;
+    /// Takes the slot again, if it is still free. Must be called only after
+    /// [`WorkerSlot::release`].
+    fn retake(&mut self) -> RetakeOutcome;
 }
 
 /// The result of taking a slot again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Retaken {
-    /// It is ours again.
+pub enum RetakeOutcome {
+    /// This worker has the slot again.
     Ours,
-    /// Another worker has it.
+    /// Another worker has the slot.
     Theirs,
 }
 
@@ -45,12 +45,12 @@ pub struct LockedSlot {
     announcement: Announcement,
 }
 
-/// Who is told that the worker takes jobs.
+/// How a worker announces that it takes jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Announcement {
-    /// Whoever has started it on demand, see [`start`](super::start).
+    /// On stdout, for the process that has started it on demand, see [`start`](super::start).
     OnStdout,
-    /// Nobody.
+    /// Not at all.
     None,
 }
 
@@ -78,17 +78,17 @@ impl WorkerSlot for LockedSlot {
         self.held = None;
     }
 
-    fn retake(&mut self) -> Retaken {
+    fn retake(&mut self) -> RetakeOutcome {
         match self.lock.try_take() {
             Ok(Some(held)) => {
                 self.held = Some(held);
-                Retaken::Ours
+                RetakeOutcome::Ours
             }
-            // Somebody who only looks has seen it free, and starts another worker.
-            Ok(None) => Retaken::Theirs,
+            // A process that checks the lock has seen it free, and starts another worker.
+            Ok(None) => RetakeOutcome::Theirs,
             Err(error) => {
                 tracing::warn!("{}: {error}", self.lock.file().display());
-                Retaken::Theirs
+                RetakeOutcome::Theirs
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Alerts of jobs of which no event comes.
+//! Alerts of stalled jobs, which report no event for too long.
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -10,15 +10,15 @@ use codex_engine::logic::work::activity;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::call::News;
+use crate::call::CallUpdate;
 
-/// Watches over the silence of one job.
+/// Watches one job for silence.
 pub(super) struct StallWatch<'a> {
     limit: Duration,
     alert: &'a dyn Fn(&Alert),
     activity: RefCell<Activity<Instant>>,
     heard: Cell<Instant>,
-    /// Whether Codex waits for somebody.
+    /// Whether Codex waits for an answer.
     is_waiting: Cell<bool>,
     news: Notify,
 }
@@ -37,16 +37,16 @@ impl<'a> StallWatch<'a> {
         }
     }
 
-    /// Takes in what Codex says.
-    pub(super) fn hear(&self, news: &News<'_>) {
+    /// Handles an update of the call.
+    pub(super) fn handle_update(&self, news: &CallUpdate<'_>) {
         let now = Instant::now();
         self.heard.set(now);
         match news {
-            News::Event(event, _) => {
+            CallUpdate::Event(event, _) => {
                 activity::take(&mut self.activity.borrow_mut(), event, now);
             }
-            News::Questions(open) => self.is_waiting.set(!open.is_empty()),
-            News::Session(_) | News::Lost(_) | News::Followed(_) => {}
+            CallUpdate::Questions(open) => self.is_waiting.set(!open.is_empty()),
+            CallUpdate::Session(_) | CallUpdate::Lost(_) | CallUpdate::Followed(_) => {}
         }
         self.news.notify_one();
     }
@@ -89,12 +89,12 @@ mod tests {
         let talk = async {
             for _ in 0..5 {
                 sleep(Duration::from_secs(9)).await;
-                watch.hear(&News::Event(&WorkEvent::TurnStarted, ""));
+                watch.handle_update(&CallUpdate::Event(&WorkEvent::TurnStarted, ""));
             }
             assert_eq!(alerts.borrow().len(), 0);
             sleep(Duration::from_secs(100)).await;
             assert_eq!(alerts.borrow().len(), 1);
-            watch.hear(&News::Event(&WorkEvent::TurnStarted, ""));
+            watch.handle_update(&CallUpdate::Event(&WorkEvent::TurnStarted, ""));
             sleep(Duration::from_secs(100)).await;
         };
         tokio::select! {

@@ -1,8 +1,8 @@
-//! A worker, started when there is work for it.
+//! Starts a worker on demand.
 //!
-//! Whoever submits a job looks afterwards whether a worker has its place, and starts
-//! one if none has. A worker that leaves gives the place up first, and then looks for
-//! jobs once more: so one of the two sees the other.
+//! A process that submits a job checks afterwards whether a worker holds the lock, and starts
+//! one if none does. A worker that leaves releases the lock first, and then checks once more for
+//! jobs: so one of the two sees the other.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -12,29 +12,28 @@ use std::time::Duration;
 
 use common::output;
 use settings::store_location::Location;
-use supervise::spawn::{Detached, spawn_detached};
+use supervise::spawn::{DetachedProgram, spawn_detached};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
 use super::lock::WorkerLock;
 use crate::files;
 
-/// How long a worker may take to say that it is there: PostgreSQL may be far away.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a worker may take to announce itself: PostgreSQL may be far away.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// From which size on the log of workers is begun anew, in bytes. One older log is
-/// kept.
+/// The size at which the log of workers is rotated, in bytes. One older log is kept.
 const LOG_LIMIT: u64 = 1 << 20;
 
-/// What a worker that was started on demand says on its stdout, one line in all:
-/// this, or else why it can't work.
+/// The only line that a worker started on demand prints on stdout: this, [`TAKEN`], or the
+/// reason why it cannot work.
 pub const READY: &str = "ready";
 
-/// The same when another worker has the place.
+/// The line of a worker that has found the lock taken, see [`READY`].
 pub const TAKEN: &str = "taken";
 
-/// Tells whoever has started this worker on demand how it stands; said once. That nobody
-/// listens any more is no error.
+/// Prints the line for the process that has started this worker on demand. A closed pipe is no
+/// error.
 ///
 /// # Errors
 ///
@@ -49,40 +48,42 @@ pub fn announce(word: &str) -> io::Result<()> {
     }
 }
 
-/// Why no worker could be started.
+/// An error of starting a worker on demand.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Nobody can tell whether there is one.
+    /// The lock cannot be checked.
     #[error("{}: {error}", path.display())]
     WorkerLock {
-        /// The file that a worker has locked.
+        /// The file of the lock.
         path: PathBuf,
-        /// Why.
+        /// The system's reason.
         error: io::Error,
     },
-    /// Its log can't be written.
+    /// The worker's log cannot be opened.
     #[error("{}: {error}", path.display())]
     Log {
         /// The log.
         path: PathBuf,
-        /// Why.
+        /// The system's reason.
         error: io::Error,
     },
-    /// The system refuses to start it.
-    #[error("a worker can't be started: {0}")]
+    /// The process cannot be spawned.
+    #[error("cannot start a worker: {0}")]
     Spawn(io::Error),
-    /// It says why it can't work.
-    #[error("the worker can't work: {0}")]
+    /// The worker has reported why it cannot work.
+    #[error("the worker cannot work: {0}")]
     Refused(String),
-    /// It ended without a word.
-    #[error("the worker ended at once; {} may tell why", log.display())]
+    /// The worker ended without a message.
+    #[error("the worker ended at once; {} may have the reason", log.display())]
     Ended {
         /// Its log.
         log: PathBuf,
     },
-    /// It takes too long.
+    /// The worker has not announced itself in time.
     #[error(
-        "the worker has not begun within {} s; {} may tell why", PATIENCE.as_secs(), log.display()
+        "the worker has not started within {} s; {} may have the reason",
+        START_TIMEOUT.as_secs(),
+        log.display()
     )]
     Silent {
         /// Its log.
@@ -90,7 +91,7 @@ pub enum StartError {
     },
 }
 
-/// What starts the worker of a store on this machine.
+/// Starts the worker of a store on this host.
 #[derive(Debug, Clone)]
 pub struct Starter {
     store: Location,
@@ -100,8 +101,8 @@ pub struct Starter {
 }
 
 impl Starter {
-    /// For this store, with `state` the directory of what is kept of this machine, and
-    /// the Codex that was chosen for jobs that name none.
+    /// The starter for a store. `state` is the state directory of this host, `codex` the chosen
+    /// Codex for jobs that name none.
     #[must_use]
     pub fn new(store: Location, state: &Path, codex: Option<PathBuf>) -> Self {
         Self {
@@ -112,7 +113,7 @@ impl Starter {
         }
     }
 
-    /// Sees to it that there is a worker.
+    /// Starts a worker, unless there is one.
     ///
     /// # Errors
     ///
@@ -133,7 +134,7 @@ impl Starter {
         let stdout = spawn_detached(&self.program(), log).map_err(StartError::Spawn)?;
         let mut lines = BufReader::new(stdout).lines();
         let log = self.log.clone();
-        match timeout(PATIENCE, lines.next_line()).await {
+        match timeout(START_TIMEOUT, lines.next_line()).await {
             Err(_) => Err(StartError::Silent { log }),
             Ok(Ok(Some(line))) if line == READY || line == TAKEN => Ok(()),
             Ok(Ok(Some(why))) => Err(StartError::Refused(why)),
@@ -141,15 +142,15 @@ impl Starter {
         }
     }
 
-    /// The store is told by a variable: it may hold a password, and everybody sees a
-    /// command line.
-    fn program(&self) -> Detached {
+    /// The worker's command. The store is passed in a variable, as it may have a password, and
+    /// every user can see command lines.
+    fn program(&self) -> DetachedProgram {
         let mut env: Vec<(OsString, OsString)> =
             vec![("CODEX_MCP_STORE".into(), self.store.with_secrets())];
         if let Some(codex) = &self.codex {
             env.push(("CODEX_MCP_CODEX_BIN".into(), codex.into()));
         }
-        Detached {
+        DetachedProgram {
             args: vec!["worker".into(), "--on-demand".into()],
             env,
         }

@@ -1,23 +1,21 @@
-//! The calls of Codex's tools that are under way, and those that the child has
-//! not forgotten.
+//! The calls of Codex's tools that are in flight, and those that the child still listens for.
 //!
-//! The child has a listener for each call, and the listeners of a thread share what
-//! Codex tells of it: whichever hears the end of a turn answers under the id of its
-//! own call, and is gone. A call that is cancelled leaves its listener behind. But
-//! the turns of a thread come one after the other, in the order of their calls, so
-//! what is told can be brought to the call that it is about.
+//! The child has a listener for each call, and the listeners of a thread share Codex's events of
+//! it: the listener that receives the end of a turn answers under the ID of its own call, and ends.
+//! A cancelled call leaves its listener behind. But the turns of a thread come one after the other,
+//! in the order of their calls, so each event can be assigned to the call that it is about.
 //!
 //! ```text
-//!            told that it has begun        told that it has completed
-//!   Awaited ───────────────────────► Begun ───────────────────────► Completed
+//!             the turn has begun            the turn has completed
+//!   Awaited ──────────────────────► Running ──────────────────────► Completed
 //!                                      │                                │
-//!                    told that it was  ▼                                ▼
-//!                    aborted, or that Over ◄── answered for another    gone:
-//!                    a later one has   │       one's turn              answered
-//!                    begun             └── answers for another ──► gone
+//!             the turn was aborted, or ▼                                ▼
+//!             a later one has begun   Over ◄── answered for another    forgotten:
+//!                                      │       call's turn             answered
+//!                                      └── answers for another call ──► forgotten
 //!
-//!   InFlight ── comes back early ──► Unattended
-//!      └───────────────┴── cancelled, or too late ──► Stale
+//!   InFlight ──── returns early ────► Unattended
+//!      └───────────────┴── cancelled, or timed out ──► Stale
 //! ```
 
 use std::collections::{HashMap, HashSet};
@@ -25,185 +23,186 @@ use std::time::Instant;
 
 use codex_protocol::rpc::RequestId;
 
-use super::said::Said;
+use super::partial_text::PartialText;
 
-/// How many stale calls are remembered.
+/// The most stale calls that are remembered.
 const STALE_LIMIT: usize = 10_000;
 
-/// What is known of a call.
+/// The thread of a call and its text so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
+pub struct CallInfo {
     /// Its thread, once it is known.
     pub thread: Option<String>,
-    /// What Codex has said.
+    /// The text that Codex has written so far.
     pub partial: String,
 }
 
 #[derive(Debug)]
-struct Known {
+struct TrackedCall {
     thread: Option<String>,
-    /// Counts the calls, and so the turns of a thread.
+    /// The number of the call, which orders the turns of a thread.
     number: u64,
-    turn: Turn,
-    /// Whether the child was told of an error in the turn: it answers then, and
-    /// doesn't hear the turn's end.
-    erred: bool,
-    stage: Stage,
+    turn: TurnState,
+    /// Whether the turn had an error: the child answers then, and misses the end of the turn.
+    has_error: bool,
+    stage: CallStage,
 }
 
-/// How far the turn of a call is.
+/// The state of a call's turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Turn {
+enum TurnState {
     Awaited,
-    Begun,
-    /// The answer is under way, under this id.
+    Running,
+    /// The turn is complete; its answer comes under this ID.
     Completed(RequestId),
-    /// It has no answer, or has had it; the child still listens on the call's behalf.
+    /// The turn is over or answered; the child still listens for the call.
     Over,
 }
 
-impl Turn {
+impl TurnState {
     fn is_under_way(&self) -> bool {
-        matches!(self, Self::Awaited | Self::Begun)
+        matches!(self, Self::Awaited | Self::Running)
     }
 }
 
-/// Who wants a call.
+/// Whether a client waits for a call.
 #[derive(Debug)]
-enum Stage {
-    /// Somebody waits for its answer.
+enum CallStage {
+    /// The client waits for its answer.
     InFlight {
-        /// By when it has to come.
+        /// The deadline of the answer.
         deadline: Instant,
-        /// What Codex has said until now.
-        said: Said,
+        /// The text that Codex has written so far.
+        text: PartialText,
     },
-    /// It came back early, and its turn goes on.
+    /// The call returned early, and its turn continues.
     Unattended {
-        /// By when it has to end.
+        /// The deadline of the turn.
         deadline: Instant,
     },
-    /// Nobody: its turn is being ended, or over.
+    /// Nobody waits: its turn is being ended, or is over.
     Stale,
 }
 
-impl Stage {
+impl CallStage {
     fn is_stale(&self) -> bool {
         matches!(self, Self::Stale)
     }
 }
 
-/// A call that is over.
+/// A finished call.
 #[derive(Debug)]
-pub(super) struct Answered {
+pub(super) struct FinishedCall {
     /// Its id.
     pub(super) id: RequestId,
-    /// By when it had to be.
+    /// Its deadline.
     pub(super) deadline: Option<Instant>,
-    /// What is known of it, if somebody waits for the answer.
-    pub(super) waited: Option<Call>,
-    /// The thread in which the child has not heard the end of the turn that it
-    /// answers, and takes it for that of the next one.
+    /// Its thread and text, if a client waits for the answer.
+    pub(super) info: Option<CallInfo>,
+    /// The thread in which the child has missed the end of the answered turn, and will take it for
+    /// the end of the next one.
     pub(super) out_of_step: Option<String>,
 }
 
-/// All calls that the child knows.
+/// All calls that the child still listens for.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    known: HashMap<RequestId, Known>,
-    begun: u64,
+    tracked: HashMap<RequestId, TrackedCall>,
+    total: u64,
     pub in_flight: usize,
     stale: usize,
 }
 
 impl Calls {
     pub(super) fn begin(&mut self, id: RequestId, thread: Option<String>, deadline: Instant) {
-        self.begun += 1;
+        self.total += 1;
         self.in_flight += 1;
-        let said = Said::default();
-        let call = Known {
+        let text = PartialText::default();
+        let call = TrackedCall {
             thread,
-            number: self.begun,
-            turn: Turn::Awaited,
-            erred: false,
-            stage: Stage::InFlight { deadline, said },
+            number: self.total,
+            turn: TurnState::Awaited,
+            has_error: false,
+            stage: CallStage::InFlight { deadline, text },
         };
-        self.known.insert(id, call);
+        self.tracked.insert(id, call);
     }
 
-    pub(super) fn begun(&self) -> u64 {
-        self.begun
+    pub(super) fn total(&self) -> u64 {
+        self.total
     }
 
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// How many have a turn that goes on and is not being ended.
+    /// The number of calls whose turn runs and is not being ended.
     pub(super) fn unfinished(&self) -> usize {
-        self.known.len() - self.stale
+        self.tracked.len() - self.stale
     }
 
-    /// How many threads have a turn that goes on and is not being ended.
+    /// The number of threads with a turn that runs and is not being ended.
     pub(super) fn active_threads(&self) -> usize {
-        let active = self.known.values().filter(|call| !call.stage.is_stale());
+        let active = self.tracked.values().filter(|call| !call.stage.is_stale());
         let threads: HashSet<&str> = active.filter_map(|call| call.thread.as_deref()).collect();
         threads.len()
     }
 
     pub(super) fn is_known(&self, id: &RequestId) -> bool {
-        self.known.contains_key(id)
+        self.tracked.contains_key(id)
     }
 
-    /// By when the turn of a call has to end, if it is not being ended.
+    /// The deadline of a call's turn, unless it is being ended.
     pub(super) fn deadline(&self, id: &RequestId) -> Option<Instant> {
-        match self.known.get(id)?.stage {
-            Stage::InFlight { deadline, .. } | Stage::Unattended { deadline } => Some(deadline),
-            Stage::Stale => None,
+        match self.tracked.get(id)?.stage {
+            CallStage::InFlight { deadline, .. } | CallStage::Unattended { deadline } => {
+                Some(deadline)
+            }
+            CallStage::Stale => None,
         }
     }
 
-    /// Whether a turn goes on in a thread, or may yet begin and be ended: a prompt
-    /// would become a part of it, and one of the two calls never have an answer.
+    /// Whether a turn runs in a thread, or may yet begin and be ended: a new prompt would join it,
+    /// and one of the two calls would never get an answer.
     pub(super) fn is_busy(&self, thread: &str) -> bool {
         let mut of_thread = self.of_thread(thread);
         of_thread.any(|(_, call)| match call.stage {
-            Stage::InFlight { .. } | Stage::Unattended { .. } => true,
-            Stage::Stale => call.turn == Turn::Awaited,
+            CallStage::InFlight { .. } | CallStage::Unattended { .. } => true,
+            CallStage::Stale => call.turn == TurnState::Awaited,
         })
     }
 
-    /// Whether a turn of the thread's has not ended, wanted or not.
+    /// Whether a turn of the thread has not ended, stale or not.
     pub(super) fn has_turn(&self, thread: &str) -> bool {
         self.first_under_way(thread).is_some()
     }
 
     /// The thread of a call, once it is known.
     pub(super) fn thread(&self, id: &RequestId) -> Option<String> {
-        self.known.get(id)?.thread.clone()
+        self.tracked.get(id)?.thread.clone()
     }
 
     fn of_thread<'a>(
         &'a self,
         thread: &'a str,
-    ) -> impl Iterator<Item = (&'a RequestId, &'a Known)> {
-        let of_thread = move |call: &Known| call.thread.as_deref() == Some(thread);
-        self.known.iter().filter(move |(_, call)| of_thread(call))
+    ) -> impl Iterator<Item = (&'a RequestId, &'a TrackedCall)> {
+        let of_thread = move |call: &TrackedCall| call.thread.as_deref() == Some(thread);
+        self.tracked.iter().filter(move |(_, call)| of_thread(call))
     }
 
-    /// The call whose turn is the first of the thread's that has not ended.
-    fn first_under_way<'a>(&'a self, thread: &'a str) -> Option<(&'a RequestId, &'a Known)> {
+    /// The call with the first turn of the thread that has not ended.
+    fn first_under_way<'a>(&'a self, thread: &'a str) -> Option<(&'a RequestId, &'a TrackedCall)> {
         let of_thread = self.of_thread(thread);
         of_thread
             .filter(|(_, call)| call.turn.is_under_way())
             .min_by_key(|(_, call)| call.number)
     }
 
-    /// Whose something is that the child tells or asks under `id`, about `thread`:
-    /// the call's own, or, if its turn is over, that of the latest call of its thread.
+    /// The call that a message of the child under `id`, about `thread`, belongs to: the call of
+    /// that ID, or, if its turn is over, the latest call of its thread.
     pub(super) fn subject(&self, id: &RequestId, thread: Option<&str>) -> Option<RequestId> {
-        let call = self.known.get(id)?;
-        if !call.stage.is_stale() || call.turn != Turn::Over {
+        let call = self.tracked.get(id)?;
+        if !call.stage.is_stale() || call.turn != TurnState::Over {
             return Some(id.clone());
         }
         self.of_thread(thread.or(call.thread.as_deref())?)
@@ -212,76 +211,84 @@ impl Calls {
             .map(|(id, _)| id.clone())
     }
 
-    /// Whose turn has ended: the first one's of the thread that was under way.
-    fn whose_turn(&self, thread: &str) -> Option<RequestId> {
+    /// The call of the thread's first turn that has not ended.
+    fn current_turn(&self, thread: &str) -> Option<RequestId> {
         self.first_under_way(thread).map(|(id, _)| id.clone())
     }
 
-    /// The child has answered under `under`. `thread` is the one that the answer
-    /// names, if it is the end of a turn. Whose answer it is.
-    pub(super) fn answered(&mut self, under: &RequestId, thread: Option<&str>) -> Option<Answered> {
-        let heard = |call: &Known| matches!(&call.turn, Turn::Completed(by) if by == under);
-        let completed = self.known.iter().filter(|(_, call)| heard(call));
-        let of = completed.min_by_key(|(_, call)| call.number);
-        let of = of.map(|(id, _)| id.clone());
-        let of = of.or_else(|| self.whose_turn(thread?));
-        let of = of.or_else(|| self.subject(under, thread))?;
-        let deadline = self.deadline(&of);
-        let waited = self.leave(&of);
-        let answered = self.forget(&of)?;
-        let unheard = answered.erred && answered.turn.is_under_way();
-        let out_of_step = answered.thread.clone().filter(|_| unheard);
-        if of != *under {
-            // The listener that has answered is gone, and that of the call which got
-            // the answer listens on.
-            let spent = self.known.get(under);
-            if spent.is_some_and(|spent| spent.stage.is_stale() && spent.turn == Turn::Over) {
+    /// Finishes the call that an answer under `under` belongs to. `thread` is the thread that the
+    /// answer names, if it is the end of a turn.
+    pub(super) fn answered(
+        &mut self,
+        under: &RequestId,
+        thread: Option<&str>,
+    ) -> Option<FinishedCall> {
+        let completed_by =
+            |call: &TrackedCall| matches!(&call.turn, TurnState::Completed(by) if by == under);
+        let completed = self.tracked.iter().filter(|(_, call)| completed_by(call));
+        let owner = completed.min_by_key(|(_, call)| call.number);
+        let owner = owner.map(|(id, _)| id.clone());
+        let owner = owner.or_else(|| self.current_turn(thread?));
+        let owner = owner.or_else(|| self.subject(under, thread))?;
+        let deadline = self.deadline(&owner);
+        let info = self.detach(&owner);
+        let finished = self.forget(&owner)?;
+        let missed_end = finished.has_error && finished.turn.is_under_way();
+        let out_of_step = finished.thread.clone().filter(|_| missed_end);
+        if owner != *under {
+            // The listener that answered has ended; the listener of the call that got the answer
+            // stays.
+            let listener = self.tracked.get(under);
+            if listener.is_some_and(|listener| {
+                listener.stage.is_stale() && listener.turn == TurnState::Over
+            }) {
                 self.forget(under);
             }
-            self.keep_as_stale(of.clone(), answered, Turn::Over);
+            self.keep_as_stale(owner.clone(), finished, TurnState::Over);
         }
-        Some(Answered {
-            id: of,
+        Some(FinishedCall {
+            id: owner,
             deadline,
-            waited,
+            info,
             out_of_step,
         })
     }
 
-    /// Lets a call come back early: its turn goes on.
-    pub(super) fn leave(&mut self, id: &RequestId) -> Option<Call> {
-        let known = self.known.get_mut(id)?;
-        let Stage::InFlight { deadline, .. } = known.stage else {
+    /// Lets a call return early while its turn continues.
+    pub(super) fn detach(&mut self, id: &RequestId) -> Option<CallInfo> {
+        let tracked = self.tracked.get_mut(id)?;
+        let CallStage::InFlight { deadline, .. } = tracked.stage else {
             return None;
         };
-        let unattended = Stage::Unattended { deadline };
-        let Stage::InFlight { said, .. } = std::mem::replace(&mut known.stage, unattended) else {
+        let unattended = CallStage::Unattended { deadline };
+        let CallStage::InFlight { text, .. } = std::mem::replace(&mut tracked.stage, unattended)
+        else {
             return None;
         };
         self.in_flight -= 1;
-        Some(Call {
-            thread: known.thread.clone(),
-            partial: said.into_text(),
+        Some(CallInfo {
+            thread: tracked.thread.clone(),
+            partial: text.into_text(),
         })
     }
 
-    /// Nobody wants a call any more, and its turn is being ended. What is known of
-    /// it, if somebody waits for its answer.
-    pub(super) fn end(&mut self, id: &RequestId) -> Option<Call> {
-        let call = self.leave(id);
+    /// Marks a call as stale, as its turn is being ended. Returns its thread and text if a client
+    /// waits for its answer.
+    pub(super) fn abandon(&mut self, id: &RequestId) -> Option<CallInfo> {
+        let call = self.detach(id);
         if self.deadline(id).is_some()
-            && let Some(known) = self.forget(id)
+            && let Some(tracked) = self.forget(id)
         {
-            let turn = known.turn.clone();
-            self.keep_as_stale(id.clone(), known, turn);
+            let turn = tracked.turn.clone();
+            self.keep_as_stale(id.clone(), tracked, turn);
         }
         call
     }
 
-    /// The calls whose turns go on, in the order in which they were made.
+    /// The calls whose turns run, in the order in which they were made.
     pub(super) fn all_unfinished(&self) -> Vec<RequestId> {
         let mut calls: Vec<(u64, &RequestId)> = self
-            .known
+            .tracked
             .iter()
             .filter(|(_, call)| !call.stage.is_stale())
             .map(|(id, call)| (call.number, id))
@@ -290,22 +297,21 @@ impl Calls {
         calls.into_iter().map(|(_, id)| id.clone()).collect()
     }
 
-    /// The child is gone, and with it all that it knew. Those calls for which
-    /// somebody waits.
-    pub(super) fn take_all(&mut self) -> Vec<(RequestId, Call)> {
-        let waited = self.all_unfinished().into_iter().filter_map(|id| {
-            let call = self.leave(&id)?;
+    /// Forgets all calls, as the child is gone. Returns those that a client waits for.
+    pub(super) fn take_all(&mut self) -> Vec<(RequestId, CallInfo)> {
+        let in_flight = self.all_unfinished().into_iter().filter_map(|id| {
+            let call = self.detach(&id)?;
             Some((id, call))
         });
-        let waited = waited.collect();
-        self.known.clear();
+        let in_flight = in_flight.collect();
+        self.tracked.clear();
         self.stale = 0;
-        waited
+        in_flight
     }
 
-    /// The child tells which thread a call has. `true` if that is news.
+    /// Sets the thread of a call; `true` if it was not known.
     pub(super) fn set_thread(&mut self, id: &RequestId, thread: &str) -> bool {
-        match self.known.get_mut(id) {
+        match self.tracked.get_mut(id) {
             Some(call) if call.thread.is_none() => {
                 call.thread = Some(thread.to_owned());
                 true
@@ -314,119 +320,118 @@ impl Calls {
         }
     }
 
-    /// A turn of the thread has begun: that of the first call which still awaits
-    /// one. Its id, if nobody wants it any more and it has to be ended.
+    /// Notes that a turn of the thread has begun: that of the first call that awaits one. Returns
+    /// its ID if the call is stale, so that the turn has to be ended.
     pub(super) fn turn_began(&mut self, thread: &str) -> Option<RequestId> {
-        let of_thread = |call: &Known| call.thread.as_deref() == Some(thread);
+        let of_thread = |call: &TrackedCall| call.thread.as_deref() == Some(thread);
         let (id, call) = self
-            .known
+            .tracked
             .iter_mut()
-            .filter(|(_, call)| of_thread(call) && call.turn == Turn::Awaited)
+            .filter(|(_, call)| of_thread(call) && call.turn == TurnState::Awaited)
             .min_by_key(|(_, call)| call.number)?;
-        call.turn = Turn::Begun;
+        call.turn = TurnState::Running;
         let unwanted = call.stage.is_stale().then(|| id.clone());
         let number = call.number;
-        for call in self.known.values_mut() {
+        for call in self.tracked.values_mut() {
             let earlier = of_thread(call) && call.number < number;
-            if earlier && call.stage.is_stale() && call.turn == Turn::Begun {
-                call.turn = Turn::Over;
+            if earlier && call.stage.is_stale() && call.turn == TurnState::Running {
+                call.turn = TurnState::Over;
             }
         }
         unwanted
     }
 
-    /// A turn of the thread was aborted: the first one. The child never answers its
-    /// call.
-    pub(super) fn turn_aborted(&mut self, thread: &str) -> Option<Answered> {
-        let id = self.whose_turn(thread)?;
+    /// Finishes the call of the thread's first turn, which was aborted. The child never answers it.
+    pub(super) fn turn_aborted(&mut self, thread: &str) -> Option<FinishedCall> {
+        let id = self.current_turn(thread)?;
         let deadline = self.deadline(&id);
-        let waited = self.leave(&id);
+        let info = self.detach(&id);
         let aborted = self.forget(&id)?;
-        self.keep_as_stale(id.clone(), aborted, Turn::Over);
-        Some(Answered {
+        self.keep_as_stale(id.clone(), aborted, TurnState::Over);
+        Some(FinishedCall {
             id,
             deadline,
-            waited,
+            info,
             out_of_step: None,
         })
     }
 
-    /// The child was told of an error in the turn that is under way.
-    pub(super) fn erred(&mut self, thread: &str) {
-        let id = self.whose_turn(thread);
-        if let Some(call) = id.and_then(|id| self.known.get_mut(&id)) {
-            call.erred = true;
+    /// Notes an error in the thread's first turn that has not ended.
+    pub(super) fn note_error(&mut self, thread: &str) {
+        let id = self.current_turn(thread);
+        if let Some(call) = id.and_then(|id| self.tracked.get_mut(&id)) {
+            call.has_error = true;
         }
     }
 
-    /// Whether nobody waits for a call that the child still knows.
-    pub(super) fn is_left(&self, id: &RequestId) -> bool {
-        let call = self.known.get(id);
-        call.is_some_and(|call| !matches!(call.stage, Stage::InFlight { .. }))
+    /// Whether the child listens for a call that no client waits for.
+    pub(super) fn is_abandoned(&self, id: &RequestId) -> bool {
+        let call = self.tracked.get(id);
+        call.is_some_and(|call| !matches!(call.stage, CallStage::InFlight { .. }))
     }
 
-    /// Whether the turn of a call that nobody wants any more has yet to begin.
+    /// Whether the turn of a stale call may yet begin.
     pub(super) fn may_yet_begin(&self, id: &RequestId) -> bool {
-        let call = self.known.get(id);
-        call.is_some_and(|call| call.stage.is_stale() && call.turn == Turn::Awaited)
+        let call = self.tracked.get(id);
+        call.is_some_and(|call| call.stage.is_stale() && call.turn == TurnState::Awaited)
     }
 
-    /// That turn is not waited for any longer.
-    pub(super) fn never_began(&mut self, id: &RequestId) {
+    /// Stops waiting for that turn.
+    pub(super) fn stop_awaiting_turn(&mut self, id: &RequestId) {
         if self.may_yet_begin(id) {
-            self.set_turn(Some(id.clone()), Turn::Over);
+            self.set_turn(Some(id.clone()), TurnState::Over);
         }
     }
 
-    /// A turn of the thread has completed, and the listener for `under` has heard
-    /// of it.
+    /// Notes that a turn of the thread has completed, and that the listener for `under` will
+    /// answer.
     pub(super) fn turn_completed(&mut self, thread: &str, under: &RequestId) {
-        let of = self.whose_turn(thread);
-        self.set_turn(of, Turn::Completed(under.clone()));
+        let owner = self.current_turn(thread);
+        self.set_turn(owner, TurnState::Completed(under.clone()));
     }
 
-    fn set_turn(&mut self, id: Option<RequestId>, turn: Turn) {
-        if let Some(call) = id.and_then(|id| self.known.get_mut(&id)) {
+    fn set_turn(&mut self, id: Option<RequestId>, turn: TurnState) {
+        if let Some(call) = id.and_then(|id| self.tracked.get_mut(&id)) {
             call.turn = turn;
         }
     }
 
-    pub(super) fn wrote(&mut self, id: &RequestId, item: &str, delta: &str) {
-        if let Some(said) = self.said_in(id) {
-            said.wrote(item, delta);
+    pub(super) fn add_delta(&mut self, id: &RequestId, item: &str, delta: &str) {
+        if let Some(text) = self.partial_text_of(id) {
+            text.add_delta(item, delta);
         }
     }
 
-    pub(super) fn said(&mut self, id: &RequestId, message: &str) {
-        if let Some(said) = self.said_in(id) {
-            said.said(message);
+    pub(super) fn add_message(&mut self, id: &RequestId, message: &str) {
+        if let Some(text) = self.partial_text_of(id) {
+            text.add_message(message);
         }
     }
 
-    fn said_in(&mut self, id: &RequestId) -> Option<&mut Said> {
-        match &mut self.known.get_mut(id)?.stage {
-            Stage::InFlight { said, .. } => Some(said),
+    fn partial_text_of(&mut self, id: &RequestId) -> Option<&mut PartialText> {
+        match &mut self.tracked.get_mut(id)?.stage {
+            CallStage::InFlight { text, .. } => Some(text),
             _ => None,
         }
     }
 
-    fn forget(&mut self, id: &RequestId) -> Option<Known> {
-        let call = self.known.remove(id)?;
+    fn forget(&mut self, id: &RequestId) -> Option<TrackedCall> {
+        let call = self.tracked.remove(id)?;
         match call.stage {
-            Stage::InFlight { .. } => self.in_flight -= 1,
-            Stage::Unattended { .. } => {}
-            Stage::Stale => self.stale -= 1,
+            CallStage::InFlight { .. } => self.in_flight -= 1,
+            CallStage::Unattended { .. } => {}
+            CallStage::Stale => self.stale -= 1,
         }
         Some(call)
     }
 
-    fn keep_as_stale(&mut self, id: RequestId, call: Known, turn: Turn) {
+    fn keep_as_stale(&mut self, id: RequestId, call: TrackedCall, turn: TurnState) {
         if self.stale < STALE_LIMIT {
             self.stale += 1;
-            let stage = Stage::Stale;
-            self.known.insert(
+            let stage = CallStage::Stale;
+            self.tracked.insert(
                 id,
-                Known {
+                TrackedCall {
                     stage,
                     turn,
                     ..call
@@ -435,18 +440,18 @@ impl Calls {
         }
     }
 
-    /// How far each call is, in the order of their ids.
+    /// The state of each call, in the order of their IDs.
     #[cfg(test)]
     pub(super) fn describe(&self) -> String {
-        let one = |(id, call): (&RequestId, &Known)| {
+        let describe_call = |(id, call): (&RequestId, &TrackedCall)| {
             let stage = match call.stage {
-                Stage::InFlight { .. } => "in flight",
-                Stage::Unattended { .. } => "unattended",
-                Stage::Stale => "stale",
+                CallStage::InFlight { .. } => "in flight",
+                CallStage::Unattended { .. } => "unattended",
+                CallStage::Stale => "stale",
             };
             format!("{id} {stage}, {:?}", call.turn)
         };
-        let mut all: Vec<String> = self.known.iter().map(one).collect();
+        let mut all: Vec<String> = self.tracked.iter().map(describe_call).collect();
         all.sort_unstable();
         all.join("; ")
     }

@@ -1,16 +1,16 @@
-//! What has to come by when.
+//! Pending deadlines.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
 
 use codex_protocol::rpc::RequestId;
 
-/// What is late when its time has come.
+/// The subject of a deadline.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Due {
+pub(super) enum Expiry {
     /// A call of one of Codex's tools.
     Call(RequestId),
-    /// The turn of a call that nobody wants any more, which may yet begin.
+    /// The turn of a stale call, which may yet begin.
     Turn(RequestId),
     /// Another request to the child.
     Request(RequestId),
@@ -19,14 +19,14 @@ pub(super) enum Due {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Deadlines(BTreeSet<(Instant, Due)>);
+pub(super) struct Deadlines(BTreeSet<(Instant, Expiry)>);
 
 impl Deadlines {
-    pub(super) fn set(&mut self, deadline: Instant, due: Due) {
+    pub(super) fn set(&mut self, deadline: Instant, due: Expiry) {
         self.0.insert((deadline, due));
     }
 
-    pub(super) fn lift(&mut self, deadline: Instant, due: Due) {
+    pub(super) fn lift(&mut self, deadline: Instant, due: Expiry) {
         self.0.remove(&(deadline, due));
     }
 
@@ -34,8 +34,8 @@ impl Deadlines {
         self.0.first().map(|(deadline, _)| *deadline)
     }
 
-    /// Takes out the earliest of what is late.
-    pub(super) fn take_late(&mut self, now: Instant) -> Option<Due> {
+    /// Removes the earliest deadline that has passed.
+    pub(super) fn take_late(&mut self, now: Instant) -> Option<Expiry> {
         let (deadline, _) = self.0.first()?;
         match *deadline <= now {
             true => self.0.pop_first().map(|(_, due)| due),

@@ -1,4 +1,4 @@
-//! What goes into the router and comes out of it.
+//! The input and the output of the router.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use codex_protocol::rpc::RequestId;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::calls::Call;
+use super::calls::CallInfo;
 
-/// How long things may take.
+/// The time-outs of the router.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct RouterTimeouts {
     /// A call of one of Codex's tools.
     pub call: Duration,
     /// A question of Codex's, until it is declined.
@@ -19,22 +19,22 @@ pub struct Limits {
     pub request: Duration,
 }
 
-/// What a router knows from the start.
+/// The configuration of a router.
 #[derive(Debug)]
-pub struct Setup {
-    /// How long things may take.
-    pub limits: Limits,
-    /// The child's version, if it is known before the child tells it.
+pub struct RouterConfig {
+    /// The time-outs of the router.
+    pub timeouts: RouterTimeouts,
+    /// The version of the installed Codex, if it is known.
     pub version: Option<String>,
     /// `serverInfo` in the answer to `initialize`.
     pub server_info: Value,
-    /// The child's tools as they are known, each as JSON.
+    /// The tools that the child is assumed to have, each as JSON.
     pub known_tools: Vec<Box<RawValue>>,
     /// Our own tools, each as JSON, by name.
     pub own_tools: Vec<(String, Box<RawValue>)>,
 }
 
-/// What is to be done.
+/// An effect to perform.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Send these bytes, a message without its line end, to the client.
@@ -45,16 +45,16 @@ pub enum Effect {
     Answer {
         /// Its id.
         id: RequestId,
-        /// How.
+        /// The answer.
         answer: Answer,
     },
-    /// Run a tool of our own, and answer with what comes of it.
-    Own {
+    /// Run a tool of our own, and answer with its result.
+    CallOwnTool {
         /// The id of the request.
         id: RequestId,
         /// The tool.
         name: String,
-        /// What it is given.
+        /// The arguments.
         arguments: Value,
     },
 }
@@ -62,84 +62,83 @@ pub enum Effect {
 /// An answer of our own to a request that was for the child.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// A result that is complete as it is.
+    /// A complete result.
     Result(Value),
-    /// A call of a tool came to nothing.
+    /// The call of a tool failed.
     Failed {
-        /// What is known of it.
-        call: Call,
-        /// Why.
+        /// Its thread and text.
+        call: CallInfo,
+        /// The reason.
         why: Failure,
     },
-    /// A call of a tool comes back early: the child asked what nobody can answer.
-    /// It was declined.
+    /// The call of a tool returns early: the child asked a question that the client cannot answer,
+    /// and that was declined.
     Declined {
-        /// What is known of the call.
-        call: Call,
-        /// The child's question, as it asked it.
+        /// The thread and text of the call.
+        call: CallInfo,
+        /// The parameters of the child's question.
         question: Value,
     },
-    /// Another request came to nothing.
+    /// Another request failed.
     Error {
-        /// What was asked for.
+        /// The method of the request.
         method: String,
-        /// Why.
+        /// The reason.
         why: Failure,
     },
-    /// The child doesn't know the method, and doesn't say so.
+    /// The child does not know the method, and does not answer it.
     UnknownMethod {
-        /// What was asked for.
+        /// The method of the request.
         method: String,
     },
-    /// The id can't be used: that of another request, or one of ours.
+    /// The ID is that of another open request, or one of our own.
     IdInUse,
-    /// The id can't be used: the child still knows it as that of a call which nobody
-    /// waits for.
+    /// The ID is that of a call that nobody waits for, but that the child still listens for.
     IdSpent,
     /// There are too many open requests.
     TooMany,
 }
 
-/// Why a request came to nothing.
+/// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
-    /// It took too long.
+    /// The request timed out.
     TimedOut,
-    /// The child has not even begun to answer.
+    /// The child has not started in time.
     NotStarted,
-    /// Its turn was ended before it was done.
+    /// Its turn was interrupted.
     Interrupted,
-    /// A turn of its thread goes on that nobody waits for.
+    /// Another turn of its thread is running.
     Busy,
-    /// The child would answer with what came of an earlier prompt.
+    /// The child would answer with the result of an earlier prompt.
     OutOfStep,
-    /// The child went away; how.
+    /// The child is gone, for this reason.
     Gone(String),
-    /// The child does not read what it is sent.
+    /// The child does not read its messages.
     NotReading,
-    /// The child's answer can't be read; why.
+    /// The child's answer can't be read, for this reason.
     Unreadable(String),
-    /// The child's answer is too long; in words.
+    /// The child's answer is too long, as this text says.
     TooLong(String),
     /// The program ends.
     ShuttingDown,
 }
 
-/// How the child stands.
+/// The state of the child.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Child {
-    /// It has not answered yet.
+    /// The child has not answered yet.
     Starting,
-    /// It serves.
+    /// The child serves.
     Ready {
         /// Its version.
         version: Option<String>,
     },
-    /// It has gone; how.
+    /// The child is gone, for this reason.
     Gone(String),
 }
 
-/// What has passed, for those who ask.
+/// The numbers of messages and calls, for `codex_status`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Messages of the client.
@@ -148,7 +147,7 @@ pub struct Counts {
     pub from_child: u64,
     /// Calls of Codex's tools.
     pub calls: u64,
-    /// Those that have no answer yet.
+    /// Calls that have no answer yet.
     pub in_flight: usize,
     /// Threads with a turn that is under way.
     pub active_threads: usize,
@@ -156,11 +155,11 @@ pub struct Counts {
     pub questions: usize,
 }
 
-/// Whether there is room for more that waits for the child.
+/// Whether the queue of messages for the child has room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Room {
-    /// There is.
-    Some,
-    /// It reads too little, or nothing.
-    None,
+pub enum ChildQueue {
+    /// The queue has room.
+    Open,
+    /// The queue is full: the child reads too little, or nothing.
+    Full,
 }

@@ -1,12 +1,15 @@
-//! What is over, or has to be.
+//! Ends calls, requests and questions.
 
 use std::time::Instant;
 
 use codex_protocol::rpc::RequestId;
 use serde_json::Value;
 
-use super::deadlines::Due;
-use super::{Answer, Asked, Effect, Failure, How, Question, Router, cancellation, splice};
+use super::deadlines::Expiry;
+use super::{
+    Answer, CallOutcome, Effect, Failure, PendingQuestion, PendingRequest, Router, cancellation,
+    splice,
+};
 
 impl Router {
     /// Ends the turn of a call, so that its thread can be used again.
@@ -18,15 +21,15 @@ impl Router {
         let mut effects = vec![Effect::ToChild(cancellation(id, reason))];
         self.lift_deadline(id);
         effects.extend(self.drop_questions(id));
-        if let Some(call) = self.calls.end(id) {
+        if let Some(call) = self.calls.abandon(id) {
             if self.note_summary(id, None) {
                 return effects;
             }
-            let how = match why {
-                Failure::TimedOut => How::TimedOut,
-                _ => How::Left,
+            let outcome = match why {
+                Failure::TimedOut => CallOutcome::TimedOut,
+                _ => CallOutcome::Abandoned,
             };
-            self.note_over(id, call.thread.clone(), how);
+            self.note_over(id, call.thread.clone(), outcome);
             let answer = Answer::Failed { call, why };
             effects.push(Effect::Answer {
                 id: id.clone(),
@@ -36,24 +39,24 @@ impl Router {
         effects
     }
 
-    /// The turn of a call that nobody wants any more may yet begin, though not for ever:
-    /// then its thread is not kept for it any longer.
+    /// Sets a deadline for the turn of a stale call, which may yet begin. After it, the thread is
+    /// free for other prompts.
     pub(super) fn await_turn(&mut self, call: &RequestId, now: Instant) {
         if self.calls.may_yet_begin(call) {
-            let deadline = now + self.setup.limits.request;
-            self.deadlines.set(deadline, Due::Turn(call.clone()));
+            let deadline = now + self.config.timeouts.request;
+            self.deadlines.set(deadline, Expiry::Turn(call.clone()));
         }
     }
 
     pub(super) fn lift_deadline(&mut self, call: &RequestId) {
         if let Some(deadline) = self.calls.deadline(call) {
-            self.deadlines.lift(deadline, Due::Call(call.clone()));
+            self.deadlines.lift(deadline, Expiry::Call(call.clone()));
         }
     }
 
-    /// Declines what was asked on behalf of a call that is over.
+    /// Declines the open questions of a call that is over.
     pub(super) fn drop_questions(&mut self, call: &RequestId) -> Vec<Effect> {
-        let of_call = |question: &Question| question.call.as_ref() == Some(call);
+        let of_call = |question: &PendingQuestion| question.call.as_ref() == Some(call);
         let dropped: Vec<RequestId> = self
             .questions
             .iter()
@@ -65,7 +68,7 @@ impl Router {
     }
 
     pub(super) fn request_failed(&mut self, id: &RequestId, why: Failure) -> Vec<Effect> {
-        let Some(Asked { method, .. }) = self.take_asked(id) else {
+        let Some(PendingRequest { method, .. }) = self.take_request(id) else {
             return Vec::new();
         };
         vec![Effect::Answer {
@@ -74,37 +77,36 @@ impl Router {
         }]
     }
 
-    /// Takes out a request that has its answer, or gets none.
-    pub(super) fn take_asked(&mut self, id: &RequestId) -> Option<Asked> {
-        let asked = self.asked.remove(id)?;
+    /// Removes a request that has its answer, or gets none.
+    pub(super) fn take_request(&mut self, id: &RequestId) -> Option<PendingRequest> {
+        let request = self.requests.remove(id)?;
         self.deadlines
-            .lift(asked.deadline, Due::Request(id.clone()));
-        if let Some(ping) = &asked.ping {
+            .lift(request.deadline, Expiry::Request(id.clone()));
+        if let Some(ping) = &request.ping {
             self.pings.remove(ping);
         }
-        Some(asked)
+        Some(request)
     }
 
-    /// Takes out a question that has its answer, or needs none.
-    pub(super) fn take_question(&mut self, id: &RequestId) -> Option<Question> {
+    /// Removes a question that has its answer, or needs none.
+    pub(super) fn take_question(&mut self, id: &RequestId) -> Option<PendingQuestion> {
         let question = self.questions.remove(id)?;
         self.deadlines
-            .lift(question.deadline, Due::Question(id.clone()));
+            .lift(question.deadline, Expiry::Question(id.clone()));
         Some(question)
     }
 
-    /// Answers a question of the child's with a no, and takes it back from the
-    /// client.
+    /// Declines a question of the child, and withdraws it from the client.
     pub(super) fn decline(&mut self, id: &RequestId, reason: &str) -> Vec<Effect> {
         if self.take_question(id).is_none() {
             return Vec::new();
         }
-        let no = splice::declined(id, self.refusal());
+        let refusal = splice::declined(id, self.refusal());
         let withdrawn = cancellation(id, reason);
-        vec![Effect::ToChild(no), Effect::ToClient(withdrawn)]
+        vec![Effect::ToChild(refusal), Effect::ToClient(withdrawn)]
     }
 
-    /// Says no to a question that nobody can be asked; its call comes back with it.
+    /// Declines a question that the client cannot answer; its call returns with the question.
     pub(super) fn decline_unasked(
         &mut self,
         id: &RequestId,
@@ -112,13 +114,13 @@ impl Router {
         params: Value,
     ) -> Vec<Effect> {
         let mut effects = vec![Effect::ToChild(splice::declined(id, self.refusal()))];
-        if let Some(of) = call
-            && let Some(call) = self.calls.leave(&of)
+        if let Some(id) = call
+            && let Some(call) = self.calls.detach(&id)
         {
-            self.note_over(&of, call.thread.clone(), How::Left);
+            self.note_over(&id, call.thread.clone(), CallOutcome::Abandoned);
             let question = params;
             let answer = Answer::Declined { call, question };
-            effects.push(Effect::Answer { id: of, answer });
+            effects.push(Effect::Answer { id, answer });
         }
         effects
     }

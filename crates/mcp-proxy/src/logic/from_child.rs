@@ -1,37 +1,37 @@
-//! What comes from the child.
+//! Handles the messages of the child.
 
 use std::time::Instant;
 
-use codex_protocol::rpc::{Beheaded, ErrorObject, Message, RequestId};
+use codex_protocol::rpc::{ErrorObject, Message, RequestId, TruncatedMessage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::calls::{Answered, Call};
-use super::deadlines::Due;
+use super::calls::{CallInfo, FinishedCall};
+use super::deadlines::Expiry;
 use super::{
-    Answer, Cancelled, Child, ELICITATION, Effect, Elicits, Failure, How, Listed, Note,
-    OUT_OF_STEP_LIMIT, QUESTION_LIMIT, Question, Router, Service, cancellation, introduction,
-    splice, summaries,
+    Answer, CallOutcome, CancelledParams, Child, ELICITATION, Effect, ElicitationSupport, Failure,
+    Note, OUT_OF_STEP_LIMIT, PendingQuestion, QUESTION_LIMIT, Router, Service, ToolList,
+    cancellation, initialize_id, splice, summaries,
 };
 
 #[derive(Deserialize)]
 struct CallResult {
     #[serde(rename = "structuredContent")]
-    structured: Option<InThread>,
+    structured: Option<StructuredContent>,
     #[serde(default, rename = "isError")]
     is_error: bool,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct InThread {
+struct StructuredContent {
     thread_id: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Introduction {
+struct InitializeResult {
     server_info: Option<ServerInfo>,
 }
 
@@ -41,26 +41,26 @@ struct ServerInfo {
 }
 
 #[derive(Deserialize)]
-struct Event<'a> {
+struct EventParams<'a> {
     #[serde(borrow, rename = "_meta")]
-    meta: Meta<'a>,
+    meta: EventMeta<'a>,
     #[serde(borrow)]
     msg: Option<&'a RawValue>,
 }
 
-/// Whose an event is.
+/// The call and the thread of an event.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Meta<'a> {
+struct EventMeta<'a> {
     #[serde(borrow)]
     request_id: &'a RawValue,
     thread_id: Option<String>,
 }
 
-/// What happened, as far as it matters here.
+/// An event of Codex, as far as the router needs it.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum News {
+enum CodexEvent {
     SessionConfigured {
         session_id: String,
     },
@@ -84,13 +84,13 @@ enum News {
 struct Elicitation<'a> {
     #[serde(rename = "threadId")]
     thread: Option<String>,
-    /// The id of the call, as a text whether it is one or a number.
+    /// The ID of the call, which the child writes as a string even if it is a number.
     #[serde(borrow, rename = "codex_mcp_tool_call_id")]
     call: Option<&'a RawValue>,
 }
 
 impl Router {
-    /// Takes a message of the child's. `bytes` is what `message` was read from.
+    /// Handles a message of the child. `bytes` is the text that `message` was parsed from.
     pub fn from_child(&mut self, bytes: &[u8], message: &Message<'_>, now: Instant) -> Vec<Effect> {
         self.from_child += 1;
         let mut effects = match message {
@@ -102,63 +102,63 @@ impl Router {
                 self.question(bytes, id, *params, now)
             }
             Message::Notification { method, params } if method == "notifications/cancelled" => {
-                self.taken_back(*params);
+                self.withdraw_question(*params);
                 vec![Effect::ToClient(bytes.to_vec())]
             }
             Message::Notification { .. } | Message::Request { .. } => {
                 vec![Effect::ToClient(bytes.to_vec())]
             }
         };
-        effects.extend(self.ask_those_at_rest(now));
+        effects.extend(self.request_idle_summaries(now));
         effects
     }
 
-    /// Sees to it that nobody waits for a message of the child's that couldn't be
-    /// taken, for this reason.
-    pub fn cut_off(&mut self, head: &Beheaded<'_>, why: Failure) -> Vec<Effect> {
+    /// Fails the request that an unreadable message of the child answers, or answers the child's
+    /// own request.
+    pub fn fail_unreadable(&mut self, head: &TruncatedMessage<'_>, why: Failure) -> Vec<Effect> {
         self.from_child += 1;
         match head {
-            Beheaded::Response(id) => match self.asked.contains_key(id) {
+            TruncatedMessage::Response(id) => match self.requests.contains_key(id) {
                 true => self.request_failed(id, why),
                 false => self.call_failed(id, why),
             },
-            Beheaded::Request { id, method } if *method == ELICITATION => {
+            TruncatedMessage::Request { id, method } if *method == ELICITATION => {
                 vec![Effect::ToChild(splice::declined(id, self.refusal()))]
             }
-            Beheaded::Request { id, .. } => vec![Effect::ToChild(splice::refused(id))],
-            Beheaded::Notification { .. } => Vec::new(),
+            TruncatedMessage::Request { id, .. } => vec![Effect::ToChild(splice::refused(id))],
+            TruncatedMessage::Notification { .. } => Vec::new(),
         }
     }
 
-    /// The child has answered a call with what can't be passed on.
+    /// Ends a call whose answer of the child can't be passed on.
     fn call_failed(&mut self, under: &RequestId, why: Failure) -> Vec<Effect> {
         let answered = self.calls.answered(under, None);
-        self.over(answered, why)
+        self.end_call(answered, why)
     }
 
-    /// A call is over without an answer of the child's that can be passed on.
-    fn over(&mut self, call: Option<Answered>, why: Failure) -> Vec<Effect> {
+    /// Ends a call without an answer of the child that can be passed on.
+    fn end_call(&mut self, call: Option<FinishedCall>, why: Failure) -> Vec<Effect> {
         let Some(call) = call else { return Vec::new() };
-        let (id, waited, mut effects) = self.clear(call);
+        let (id, info, mut effects) = self.clear_call(call);
         if self.note_summary(&id, None) {
             return effects;
         }
-        if let Some(call) = &waited {
-            self.note_over(&id, call.thread.clone(), How::Failed);
+        if let Some(call) = &info {
+            self.note_over(&id, call.thread.clone(), CallOutcome::Failed);
         }
-        effects.extend(waited.map(|call| Effect::Answer {
+        effects.extend(info.map(|call| Effect::Answer {
             id,
             answer: Answer::Failed { call, why },
         }));
         effects
     }
 
-    /// Takes away what there is of a call that is over, besides itself.
-    fn clear(&mut self, call: Answered) -> (RequestId, Option<Call>, Vec<Effect>) {
-        let Answered {
+    /// Removes the deadline and the questions of a finished call.
+    fn clear_call(&mut self, call: FinishedCall) -> (RequestId, Option<CallInfo>, Vec<Effect>) {
+        let FinishedCall {
             id,
             deadline,
-            waited,
+            info,
             out_of_step,
         } = call;
         if let Some(thread) = out_of_step
@@ -168,10 +168,10 @@ impl Router {
             self.out_of_step.insert(thread);
         }
         if let Some(deadline) = deadline {
-            self.deadlines.lift(deadline, Due::Call(id.clone()));
+            self.deadlines.lift(deadline, Expiry::Call(id.clone()));
         }
         let effects = self.drop_questions(&id);
-        (id, waited, effects)
+        (id, info, effects)
     }
 
     fn answer(
@@ -181,11 +181,11 @@ impl Router {
         outcome: &Result<&RawValue, ErrorObject>,
     ) -> Vec<Effect> {
         let result = outcome.as_ref().ok().copied();
-        if *id == introduction() {
-            return self.introduced(result);
+        if *id == initialize_id() {
+            return self.child_initialized(result);
         }
         if let Some(before) = self.pings.remove(id) {
-            let asked = self.take_asked(&before);
+            let asked = self.take_request(&before);
             let answer = asked.map(|asked| Effect::Answer {
                 id: before,
                 answer: Answer::UnknownMethod {
@@ -194,39 +194,39 @@ impl Router {
             });
             return answer.into_iter().collect();
         }
-        let Some(asked) = self.take_asked(id) else {
+        let Some(asked) = self.take_request(id) else {
             return self.call_answered(bytes, id, result);
         };
         let listed = match (asked.method.as_str(), result) {
             ("tools/list", Some(result)) => {
-                self.listed = Listed::Right;
+                self.tool_list = ToolList::Actual;
                 if let Some(tools) = splice::whole_list(result) {
-                    self.setup.known_tools = tools;
+                    self.config.known_tools = tools;
                 }
-                splice::with_tools(bytes, result, &self.setup.own_tools)
+                splice::with_tools(bytes, result, &self.config.own_tools)
             }
             _ => None,
         };
         vec![Effect::ToClient(listed.unwrap_or_else(|| bytes.to_vec()))]
     }
 
-    fn introduced(&mut self, result: Option<&RawValue>) -> Vec<Effect> {
-        let about: Option<Introduction> =
+    fn child_initialized(&mut self, result: Option<&RawValue>) -> Vec<Effect> {
+        let about: Option<InitializeResult> =
             result.and_then(|result| serde_json::from_str(result.get()).ok());
         let version = about.and_then(|about| about.server_info?.version);
-        let version = version.or_else(|| self.setup.version.clone());
+        let version = version.or_else(|| self.config.version.clone());
         if self.child == Child::Starting {
             self.child = Child::Ready { version };
         }
-        if self.listed == Listed::Right {
+        if self.tool_list == ToolList::Actual {
             return Vec::new();
         }
-        self.listed = Listed::Right;
+        self.tool_list = ToolList::Actual;
         let changed = super::notification("notifications/tools/list_changed", &json!({}));
         vec![Effect::ToClient(changed)]
     }
 
-    /// Brings the answer to the call that it belongs to.
+    /// Passes an answer on under the ID of the call that it belongs to.
     fn call_answered(
         &mut self,
         bytes: &[u8],
@@ -235,22 +235,22 @@ impl Router {
     ) -> Vec<Effect> {
         let about: Option<CallResult> =
             result.and_then(|result| serde_json::from_str(result.get()).ok());
-        let how = match about.as_ref().is_some_and(|about| !about.is_error) {
-            true => How::Answered,
-            false => How::Failed,
+        let outcome = match about.as_ref().is_some_and(|about| !about.is_error) {
+            true => CallOutcome::Answered,
+            false => CallOutcome::Failed,
         };
         let thread = about.and_then(|about| about.structured?.thread_id);
         let Some(answered) = self.calls.answered(id, thread.as_deref()) else {
             return Vec::new();
         };
-        let (owner, waited, mut effects) = self.clear(answered);
-        if self.summaries.is_asked(&owner) {
+        let (owner, info, mut effects) = self.clear_call(answered);
+        if self.summaries.is_summary_call(&owner) {
             let text = result.and_then(summaries::final_message);
             self.note_summary(&owner, text);
             return effects;
         }
-        if let Some(call) = waited {
-            self.note_answer(&owner, call.thread, thread, how);
+        if let Some(call) = info {
+            self.note_answer(&owner, call.thread, thread, outcome);
             let moved = match owner == *id {
                 true => None,
                 false => splice::with_id(bytes, &owner),
@@ -260,99 +260,104 @@ impl Router {
         effects
     }
 
-    /// Notes that a call has its answer, which names `told` as its thread.
+    /// Notes that a call has its answer, which names `named` as the thread.
     fn note_answer(
         &mut self,
         call: &RequestId,
         known: Option<String>,
-        told: Option<String>,
-        how: How,
+        named: Option<String>,
+        outcome: CallOutcome,
     ) {
-        let thread = match (known, told) {
-            (None, Some(told)) => {
-                self.note_thread(call, &told);
-                Some(told)
+        let thread = match (known, named) {
+            (None, Some(named)) => {
+                self.note_thread(call, &named);
+                Some(named)
             }
             (known, _) => known,
         };
         if let Some(thread) = &thread
-            && how == How::Answered
+            && outcome == CallOutcome::Answered
             && !self.out_of_step.contains(thread)
         {
             self.summaries.remember(thread);
         }
-        self.note_over(call, thread, how);
+        self.note_over(call, thread, outcome);
     }
 
     fn note_thread(&mut self, call: &RequestId, thread: &str) {
-        self.notes.push(Note::Began {
+        self.notes.push(Note::ThreadStarted {
             call: call.clone(),
             thread: thread.to_owned(),
         });
     }
 
-    /// Notes what an event tells of its call, and brings it to the call that it
-    /// belongs to.
+    /// Passes an event on under the ID of the call that it belongs to, and applies it to the state
+    /// of the call.
     fn event(&mut self, bytes: &[u8], params: Option<&RawValue>) -> Vec<Effect> {
-        let event: Option<Event<'_>> =
+        let event: Option<EventParams<'_>> =
             params.and_then(|params| serde_json::from_str(params.get()).ok());
-        let as_it_came = || Effect::ToClient(bytes.to_vec());
-        let Some(Event { meta, msg }) = event else {
-            return vec![as_it_came()];
+        let unchanged = || Effect::ToClient(bytes.to_vec());
+        let Some(EventParams { meta, msg }) = event else {
+            return vec![unchanged()];
         };
         let Ok(id) = serde_json::from_str(meta.request_id.get()) else {
-            return vec![as_it_came()];
+            return vec![unchanged()];
         };
-        // Before 0.75 events don't tell their thread.
+        // Before 0.75, events do not name their thread.
         let thread = meta.thread_id.or_else(|| self.calls.thread(&id));
         let thread = thread.as_deref();
-        let news = msg.and_then(|msg| serde_json::from_str(msg.get()).ok());
+        let event = msg.and_then(|msg| serde_json::from_str(msg.get()).ok());
         let subject = self.calls.subject(&id, thread);
         let moved = subject
             .filter(|subject| *subject != id)
             .and_then(|subject| {
-                let written = splice::written(&subject);
+                let written = splice::to_json(&subject);
                 splice::replace(bytes, meta.request_id.get(), &written)
             });
-        let mut effects = vec![moved.map_or_else(as_it_came, Effect::ToClient)];
-        effects.extend(self.note(&id, thread, news.unwrap_or(News::Other)));
+        let mut effects = vec![moved.map_or_else(unchanged, Effect::ToClient)];
+        effects.extend(self.apply_event(&id, thread, event.unwrap_or(CodexEvent::Other)));
         effects
     }
 
-    /// Notes what the child tells under the id of a call.
-    fn note(&mut self, id: &RequestId, thread: Option<&str>, news: News) -> Vec<Effect> {
+    /// Applies an event that the child sends under the ID of a call.
+    fn apply_event(
+        &mut self,
+        id: &RequestId,
+        thread: Option<&str>,
+        event: CodexEvent,
+    ) -> Vec<Effect> {
         if let Some(thread) = thread
             && self.calls.set_thread(id, thread)
         {
             self.note_thread(id, thread);
         }
-        match (news, thread) {
-            (News::TaskStarted, Some(thread)) => {
-                // The child forgets a cancellation that comes before the turn.
+        match (event, thread) {
+            (CodexEvent::TaskStarted, Some(thread)) => {
+                // The child drops a cancellation that comes before the turn.
                 let unwanted = self.calls.turn_began(thread);
                 let reason = "it was cancelled before it began";
                 let again = unwanted.map(|id| Effect::ToChild(cancellation(&id, reason)));
                 return again.into_iter().collect();
             }
-            (News::TurnAborted, Some(thread)) => return self.aborted(thread),
-            (News::Error, Some(thread)) => self.calls.erred(thread),
-            (News::SessionConfigured { session_id }, None)
+            (CodexEvent::TurnAborted, Some(thread)) => return self.turn_aborted(thread),
+            (CodexEvent::Error, Some(thread)) => self.calls.note_error(thread),
+            (CodexEvent::SessionConfigured { session_id }, None)
                 if self.calls.set_thread(id, &session_id) =>
             {
                 self.note_thread(id, &session_id);
             }
-            (News::TaskComplete, Some(thread)) => {
+            (CodexEvent::TaskComplete, Some(thread)) => {
                 self.calls.turn_completed(thread, id);
                 self.summaries.remember(thread);
             }
-            (News::AgentMessage { message }, _) => {
+            (CodexEvent::AgentMessage { message }, _) => {
                 if let Some(call) = self.calls.subject(id, thread) {
-                    self.calls.said(&call, &message);
+                    self.calls.add_message(&call, &message);
                 }
             }
-            (News::AgentMessageContentDelta { item_id, delta }, _) => {
+            (CodexEvent::AgentMessageContentDelta { item_id, delta }, _) => {
                 if let Some(call) = self.calls.subject(id, thread) {
-                    self.calls.wrote(&call, &item_id, &delta);
+                    self.calls.add_delta(&call, &item_id, &delta);
                 }
             }
             _ => {}
@@ -360,15 +365,15 @@ impl Router {
         Vec::new()
     }
 
-    /// A turn was aborted, as the client wanted it by its answer to a question, or for
-    /// another reason: the child never answers its call.
-    fn aborted(&mut self, thread: &str) -> Vec<Effect> {
+    /// Ends the call of an aborted turn: the child never answers it, whether the client's answer to
+    /// a question aborted the turn or another cause.
+    fn turn_aborted(&mut self, thread: &str) -> Vec<Effect> {
         let aborted = self.calls.turn_aborted(thread);
-        self.over(aborted, Failure::Interrupted)
+        self.end_call(aborted, Failure::Interrupted)
     }
 
-    /// A question goes to the client if that can ask its user. Otherwise it is
-    /// declined, and the call comes back with it.
+    /// Passes a question on to a client that can ask its user. Otherwise the question is declined,
+    /// and its call returns with it.
     fn question(
         &mut self,
         bytes: &[u8],
@@ -387,22 +392,22 @@ impl Router {
             let same = serde_json::from_str::<String>(named.get()).is_ok_and(|named| named == text);
             match same {
                 true => None,
-                false => splice::replace(bytes, named.get(), &splice::written(&text)),
+                false => splice::replace(bytes, named.get(), &splice::to_json(&text)),
             }
         });
         if self.service == Service::Closing {
-            // Nobody is left to ask, and what asks is a summary at the most.
+            // The client is no longer asked, and only a summary can ask now.
             return vec![Effect::ToChild(splice::declined(id, self.refusal()))];
         }
         let params: Value = serde_json::from_str(params).unwrap_or_default();
-        if self.elicits == Elicits::No || self.questions.len() >= QUESTION_LIMIT {
+        if self.elicitation == ElicitationSupport::No || self.questions.len() >= QUESTION_LIMIT {
             return self.decline_unasked(id, call, params);
         }
-        // A child that uses an id again has no use for the first answer.
+        // A child that uses an ID again does not need the first answer.
         self.take_question(id);
-        let deadline = now + self.setup.limits.approval;
-        self.deadlines.set(deadline, Due::Question(id.clone()));
-        let question = Question {
+        let deadline = now + self.config.timeouts.approval;
+        self.deadlines.set(deadline, Expiry::Question(id.clone()));
+        let question = PendingQuestion {
             call,
             deadline,
             params,
@@ -413,16 +418,16 @@ impl Router {
         )]
     }
 
-    /// The child needs no answer to a question any more.
-    fn taken_back(&mut self, params: Option<&RawValue>) {
-        let cancelled: Option<Cancelled> =
+    /// Removes a question that the child has withdrawn.
+    fn withdraw_question(&mut self, params: Option<&RawValue>) {
+        let cancelled: Option<CancelledParams> =
             params.and_then(|params| serde_json::from_str(params.get()).ok());
-        if let Some(Cancelled { request_id }) = cancelled {
+        if let Some(CancelledParams { request_id }) = cancelled {
             self.take_question(&request_id);
         }
     }
 
-    /// The call on whose behalf the child asks.
+    /// The call that a question of the child belongs to.
     fn named_call(&self, named: &RawValue, thread: Option<&str>) -> Option<RequestId> {
         let named: String = serde_json::from_str(named.get()).ok()?;
         let number = named.parse().ok().map(RequestId::Number);

@@ -1,4 +1,4 @@
-//! What comes from the client.
+//! Handles the messages of the client.
 
 use std::time::Instant;
 
@@ -7,17 +7,17 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::calls::Call;
-use super::deadlines::Due;
+use super::calls::CallInfo;
+use super::deadlines::Expiry;
 use super::{
-    Answer, Asked, Cancelled, Child, Effect, Elicits, Failure, How, Introduced, Note, OPEN_LIMIT,
-    OWN_ID, Room, Router, splice,
+    Answer, CallOutcome, CancelledParams, Child, ChildQueue, Effect, ElicitationSupport, Failure,
+    Handshake, Note, OPEN_LIMIT, OWN_ID, PendingRequest, Router, splice,
 };
 
 /// The versions of MCP that begin with `initialize`, oldest first.
 const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
-/// The version that is spoken where the client asks for none of these.
+/// The version for a client that asks for none of these.
 const LATEST: &str = "2025-11-25";
 
 #[derive(Deserialize)]
@@ -35,24 +35,24 @@ struct CallArguments {
 }
 
 #[derive(Deserialize)]
-struct Prompted {
+struct PromptArgument {
     prompt: String,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Initialize {
+struct InitializeParams {
     protocol_version: String,
     capabilities: Value,
 }
 
-/// A request of the client's, and the bytes that it was read from.
+/// A request of the client, and the bytes that it was parsed from.
 struct Request<'a> {
     bytes: &'a [u8],
     id: &'a RequestId,
     method: &'a str,
     params: Option<&'a RawValue>,
-    room: Room,
+    queue: ChildQueue,
 }
 
 impl Request<'_> {
@@ -65,36 +65,36 @@ impl Request<'_> {
 }
 
 impl Router {
-    /// Takes a message of the client's. `bytes` is what `message` was read from.
+    /// Handles a message of the client. `bytes` is the text that `message` was parsed from.
     pub fn from_client(
         &mut self,
         bytes: &[u8],
         message: &Message<'_>,
-        room: Room,
+        queue: ChildQueue,
         now: Instant,
     ) -> Vec<Effect> {
         self.from_client += 1;
         let mut effects = Vec::new();
-        if self.introduced == Introduced::No
+        if self.handshake == Handshake::Pending
             && let Message::Request { id, method, .. } = message
         {
             match &**method {
-                // MCP allows a ping before, and who the client is, is not known yet.
+                // MCP allows a ping before `initialize`, when the client is not known yet.
                 "initialize" => {}
                 "ping" => {
                     let id = id.clone();
                     let answer = Answer::Result(json!({}));
                     return vec![Effect::Answer { id, answer }];
                 }
-                // The first question of clients that can do without `initialize`: the
-                // child can't.
+                // The first request of clients that can do without `initialize`, which the child
+                // can't.
                 "server/discover" => {
                     let method = "server/discover".to_owned();
                     let answer = Answer::UnknownMethod { method };
                     let id = id.clone();
                     return vec![Effect::Answer { id, answer }];
                 }
-                _ => effects.extend(self.introduce_ourselves()),
+                _ => effects.extend(self.initialize_on_behalf()),
             }
         }
         match message {
@@ -104,36 +104,36 @@ impl Router {
                     id,
                     method,
                     params: *params,
-                    room,
+                    queue,
                 };
                 effects.extend(self.request(&request, now));
             }
             Message::Notification { method, params } => {
-                effects.extend(self.notification(bytes, method, *params, room, now));
+                effects.extend(self.notification(bytes, method, *params, queue, now));
             }
             Message::Response { id, outcome } => {
                 let result = outcome.as_ref().ok().copied();
-                effects.extend(self.response(bytes, id, result, room));
+                effects.extend(self.response(bytes, id, result, queue));
             }
         }
         effects
     }
 
     fn request(&mut self, request: &Request<'_>, now: Instant) -> Vec<Effect> {
-        if self.calls.is_left(request.id) {
+        if self.calls.is_abandoned(request.id) {
             return request.answer(Answer::IdSpent);
         }
         if self.is_in_use(request.id) {
             return request.answer(Answer::IdInUse);
         }
-        if self.asked.len() + self.calls.unfinished() + self.own.len() >= OPEN_LIMIT {
+        if self.requests.len() + self.calls.unfinished() + self.own.len() >= OPEN_LIMIT {
             return request.answer(Answer::TooMany);
         }
         match (request.method, &self.child) {
             ("initialize", _) => self.initialize(request),
             ("tools/call", _) => self.tools_call(request, now),
             ("tools/list", Child::Starting | Child::Gone(_)) => {
-                let list = self.known_list();
+                let list = self.assumed_tools();
                 request.answer(list)
             }
             ("ping", Child::Gone(_)) => request.answer(Answer::Result(json!({}))),
@@ -141,7 +141,7 @@ impl Router {
                 method: method.to_owned(),
                 why: Failure::Gone(how.clone()),
             }),
-            (method, _) if request.room == Room::None => request.answer(Answer::Error {
+            (method, _) if request.queue == ChildQueue::Full => request.answer(Answer::Error {
                 method: method.to_owned(),
                 why: Failure::NotReading,
             }),
@@ -151,13 +151,13 @@ impl Router {
 
     fn is_in_use(&self, id: &RequestId) -> bool {
         self.calls.is_known(id)
-            || self.asked.contains_key(id)
+            || self.requests.contains_key(id)
             || self.own.contains(id)
             || matches!(id, RequestId::Text(text) if text.starts_with(OWN_ID))
     }
 
-    /// Passes a request on. The child doesn't answer some methods at all, and
-    /// answers others in order, so a ping behind the request tells.
+    /// Passes a request on, followed by a ping: the child does not answer some methods at all, but
+    /// answers the others in order, so the answer to the ping shows that there will be none.
     fn ask(&mut self, request: &Request<'_>, now: Instant) -> Vec<Effect> {
         let mut effects = vec![Effect::ToChild(request.bytes.to_vec())];
         let ping = match request.method {
@@ -168,56 +168,56 @@ impl Router {
             effects.push(own_request(ping, "ping", "{}"));
             self.pings.insert(ping.clone(), request.id.clone());
         }
-        let deadline = now + self.setup.limits.request;
+        let deadline = now + self.config.timeouts.request;
         self.deadlines
-            .set(deadline, Due::Request(request.id.clone()));
-        let asked = Asked {
+            .set(deadline, Expiry::Request(request.id.clone()));
+        let asked = PendingRequest {
             method: request.method.to_owned(),
             deadline,
             ping,
         };
-        self.asked.insert(request.id.clone(), asked);
+        self.requests.insert(request.id.clone(), asked);
         effects
     }
 
-    /// The answer is ours, since it must not wait for the child; the child gets
-    /// the client's words under an id of ours.
+    /// Answers at once, as the answer must not wait for the child; the child gets the client's
+    /// parameters under an ID of ours.
     fn initialize(&mut self, request: &Request<'_>) -> Vec<Effect> {
         let params = request.params.map_or("{}", RawValue::get);
-        let Initialize {
+        let InitializeParams {
             protocol_version: wanted,
             capabilities,
         } = serde_json::from_str(params).unwrap_or_default();
-        self.elicits = elicits(&capabilities);
+        self.elicitation = elicitation_support(&capabilities);
         let version = VERSIONS.into_iter().find(|version| *version == wanted);
         let result = json!({
             "protocolVersion": version.unwrap_or(LATEST),
             "capabilities": { "tools": { "listChanged": true } },
-            "serverInfo": self.setup.server_info,
+            "serverInfo": self.config.server_info,
         });
         let mut effects = request.answer(Answer::Result(result));
-        if self.introduced == Introduced::No {
-            effects.push(self.introduce(params));
+        if self.handshake == Handshake::Pending {
+            effects.push(self.initialize_child(params));
         }
         effects
     }
 
     /// `params` is JSON.
-    fn introduce(&mut self, params: &str) -> Effect {
-        self.introduced = Introduced::Yes;
-        own_request(&super::introduction(), "initialize", params)
+    fn initialize_child(&mut self, params: &str) -> Effect {
+        self.handshake = Handshake::Sent;
+        own_request(&super::initialize_id(), "initialize", params)
     }
 
-    /// For a client that doesn't begin as clients do; the child insists.
-    fn introduce_ourselves(&mut self) -> [Effect; 2] {
+    /// Initializes the child for a client that sends no `initialize`, which the child requires.
+    fn initialize_on_behalf(&mut self) -> [Effect; 2] {
         let params = json!({
             "protocolVersion": LATEST,
             "capabilities": {},
             "clientInfo": { "name": "codex-mcp", "version": env!("CARGO_PKG_VERSION") },
         });
         let initialized = super::notification("notifications/initialized", &json!({}));
-        let introduction = self.introduce(&params.to_string());
-        [introduction, Effect::ToChild(initialized)]
+        let initialize = self.initialize_child(&params.to_string());
+        [initialize, Effect::ToChild(initialized)]
     }
 
     fn tools_call(&mut self, request: &Request<'_>, now: Instant) -> Vec<Effect> {
@@ -225,20 +225,20 @@ impl Router {
         let call: Option<ToolCall<'_>> = serde_json::from_str(params).ok();
         let name = call.as_ref().map_or("", |call| call.name.as_str());
         let arguments = call.as_ref().and_then(|call| call.arguments);
-        if self.setup.own_tools.iter().any(|(own, _)| own == name) {
+        if self.config.own_tools.iter().any(|(own, _)| own == name) {
             self.own.insert(request.id.clone());
             let arguments = arguments.and_then(|raw| serde_json::from_str(raw.get()).ok());
-            return vec![Effect::Own {
+            return vec![Effect::CallOwnTool {
                 id: request.id.clone(),
                 name: name.to_owned(),
                 arguments: arguments.unwrap_or_default(),
             }];
         }
-        // What is no call at all, the child says.
+        // The child refuses a malformed call.
         self.forward(request, name, arguments, now)
     }
 
-    /// Passes a call of one of Codex's tools on.
+    /// Passes the call of one of Codex's tools on.
     fn forward(
         &mut self,
         request: &Request<'_>,
@@ -256,21 +256,21 @@ impl Router {
             .is_some_and(|it| self.out_of_step.contains(it));
         let why = match &self.child {
             Child::Gone(how) => Some(Failure::Gone(how.clone())),
-            _ if request.room == Room::None => Some(Failure::NotReading),
+            _ if request.queue == ChildQueue::Full => Some(Failure::NotReading),
             _ if out_of_step => Some(Failure::OutOfStep),
             _ => busy.then_some(Failure::Busy),
         };
         if let Some(why) = why {
-            let call = Call {
+            let call = CallInfo {
                 thread,
                 partial: String::new(),
             };
             return request.answer(Answer::Failed { call, why });
         }
         let id = request.id.clone();
-        let deadline = now + self.setup.limits.call;
-        self.deadlines.set(deadline, Due::Call(id.clone()));
-        self.notes.push(Note::Forwarded {
+        let deadline = now + self.config.timeouts.call;
+        self.deadlines.set(deadline, Expiry::Call(id.clone()));
+        self.notes.push(Note::CallForwarded {
             call: id.clone(),
             tool: tool.to_owned(),
             thread: thread.clone(),
@@ -285,7 +285,7 @@ impl Router {
         bytes: &[u8],
         method: &str,
         params: Option<&RawValue>,
-        room: Room,
+        queue: ChildQueue,
         now: Instant,
     ) -> Vec<Effect> {
         if matches!(self.child, Child::Gone(_)) {
@@ -293,34 +293,41 @@ impl Router {
         }
         let cancelled = match method {
             "notifications/cancelled" => {
-                params.and_then(|params| serde_json::from_str::<Cancelled>(params.get()).ok())
+                params.and_then(|params| serde_json::from_str::<CancelledParams>(params.get()).ok())
             }
             _ => None,
         };
-        if let Some(Cancelled { request_id }) = cancelled {
-            return self.cancelled(bytes, &request_id, room, now);
+        if let Some(CancelledParams { request_id }) = cancelled {
+            return self.cancelled(bytes, &request_id, queue, now);
         }
-        match room {
-            Room::Some => vec![Effect::ToChild(bytes.to_vec())],
-            Room::None => Vec::new(),
+        match queue {
+            ChildQueue::Open => vec![Effect::ToChild(bytes.to_vec())],
+            ChildQueue::Full => Vec::new(),
         }
     }
 
-    /// No answer must follow; what the child still says is another's.
-    fn cancelled(&mut self, bytes: &[u8], id: &RequestId, room: Room, now: Instant) -> Vec<Effect> {
+    /// Handles a cancellation. No answer must follow; later messages of the child under this ID
+    /// belong to another call.
+    fn cancelled(
+        &mut self,
+        bytes: &[u8],
+        id: &RequestId,
+        queue: ChildQueue,
+        now: Instant,
+    ) -> Vec<Effect> {
         if self.own.remove(id) {
             return Vec::new();
         }
         let is_call = self.calls.deadline(id).is_some();
         self.lift_deadline(id);
-        if let Some(call) = self.calls.end(id) {
-            self.note_over(id, call.thread, How::Left);
+        if let Some(call) = self.calls.abandon(id) {
+            self.note_over(id, call.thread, CallOutcome::Abandoned);
         }
         self.await_turn(id, now);
-        let asked = self.take_asked(id);
+        let asked = self.take_request(id);
         let mut effects = Vec::new();
-        // The child has to hear of each request that it may know, once.
-        if room == Room::Some || is_call || asked.is_some() {
+        // The child has to get the cancellation of each request that it may know, once.
+        if queue == ChildQueue::Open || is_call || asked.is_some() {
             effects.push(Effect::ToChild(bytes.to_vec()));
         }
         effects.extend(self.drop_questions(id));
@@ -332,22 +339,22 @@ impl Router {
         bytes: &[u8],
         id: &RequestId,
         result: Option<&RawValue>,
-        room: Room,
+        queue: ChildQueue,
     ) -> Vec<Effect> {
         if matches!(self.child, Child::Gone(_)) {
             return Vec::new();
         }
-        let as_it_came = || vec![Effect::ToChild(bytes.to_vec())];
+        let unchanged = || vec![Effect::ToChild(bytes.to_vec())];
         let Some(question) = self.take_question(id) else {
-            // To a request of the child's that is none of our business, or to a
-            // question that was declined in the meantime, which the child skips.
-            return match room {
-                Room::Some => as_it_came(),
-                Room::None => Vec::new(),
+            // The response is to a request that we passed through, or to a question that was
+            // declined meanwhile, which the child skips.
+            return match queue {
+                ChildQueue::Open => unchanged(),
+                ChildQueue::Full => Vec::new(),
             };
         };
         let Some(result) = result else {
-            // A client that can't ask after all: the child would wait for ever.
+            // The client can't ask after all. Without an answer, the child would wait for ever.
             return self.decline_unasked(id, question.call, question.params);
         };
         if splice::is_dismissal(result) {
@@ -355,18 +362,20 @@ impl Router {
         }
         match splice::with_decision(bytes, result, self.refusal()) {
             Some(bytes) => vec![Effect::ToChild(bytes)],
-            None => as_it_came(),
+            None => unchanged(),
         }
     }
 }
 
-/// Whether the client can put a form to its user. One that names no kind of
-/// elicitation means forms (MCP 2025-11-25).
-fn elicits(capabilities: &Value) -> Elicits {
+/// Whether the client can show a form to its user. A client that names no kind of elicitation
+/// supports forms (MCP 2025-11-25).
+fn elicitation_support(capabilities: &Value) -> ElicitationSupport {
     match capabilities.get("elicitation") {
-        Some(Value::Null) | None => Elicits::No,
-        Some(kinds) if kinds.get("form").is_some() || kinds.get("url").is_none() => Elicits::Yes,
-        _ => Elicits::No,
+        Some(Value::Null) | None => ElicitationSupport::No,
+        Some(kinds) if kinds.get("form").is_some() || kinds.get("url").is_none() => {
+            ElicitationSupport::Yes
+        }
+        _ => ElicitationSupport::No,
     }
 }
 
@@ -377,12 +386,12 @@ fn thread_of(arguments: Option<&RawValue>) -> Option<String> {
 
 fn prompt_of(arguments: Option<&RawValue>) -> String {
     let given = arguments.and_then(|raw| serde_json::from_str(raw.get()).ok());
-    given.map_or_else(String::new, |Prompted { prompt }| prompt)
+    given.map_or_else(String::new, |PromptArgument { prompt }| prompt)
 }
 
 /// `params` is JSON, and stays as it is.
 fn own_request(id: &RequestId, method: &str, params: &str) -> Effect {
-    let id = splice::written(id);
+    let id = splice::to_json(id);
     let request =
         format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}");
     Effect::ToChild(request.into_bytes())

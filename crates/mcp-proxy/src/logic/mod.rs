@@ -1,16 +1,16 @@
-//! The router between an MCP client and a `codex mcp-server`: what passes
-//! unchanged, and the few things that don't.
+//! The router between an MCP client and a `codex mcp-server`, which decides what is done with each
+//! message.
 //!
 //! ```text
-//!   client ── frame ──► from_client ──► ToChild: as it came
-//!                          │   └──────► Own: a call of one of our tools
+//!   client ── frame ──► from_client ──► ToChild: unchanged
+//!                          │   └──────► CallOwnTool: a call of one of our tools
 //!                          └──────────► Answer: what the child can't or must not answer
-//!   child ─── frame ──► from_child ───► ToClient: as it came, or with
+//!   child ─── frame ──► from_child ───► ToClient: unchanged, or with
 //!                                         · our tools added to a list
-//!                                         · the id of the call that it really belongs to
+//!                                         · the ID of the call that it belongs to
 //! ```
 //!
-//! `calls` tells whose call it is that the child answers or tells of.
+//! `calls` finds the call that an answer or an event of the child belongs to.
 
 mod calls;
 mod deadlines;
@@ -19,7 +19,7 @@ mod ending;
 mod from_child;
 mod from_client;
 mod note;
-mod said;
+mod partial_text;
 mod splice;
 mod summaries;
 
@@ -33,76 +33,78 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use calls::Calls;
-use deadlines::{Deadlines, Due};
+use deadlines::{Deadlines, Expiry};
 use summaries::Summaries;
 
-pub use calls::Call;
-pub use effect::{Answer, Child, Counts, Effect, Failure, Limits, Room, Setup};
-pub use note::{How, Note};
+pub use calls::CallInfo;
+pub use effect::{
+    Answer, Child, ChildQueue, Counts, Effect, Failure, RouterConfig, RouterTimeouts,
+};
+pub use note::{CallOutcome, Note};
 pub use splice::replace as replace_part;
 
-/// How our own requests to the child are named; a client's may not be.
+/// The prefix of the IDs of our own requests to the child, which a client's may not have.
 const OWN_ID: &str = "codex-mcp:";
 
-/// How many threads are known to be out of step.
+/// The most threads that are remembered as out of step.
 const OUT_OF_STEP_LIMIT: usize = 10_000;
 
-/// How many requests may be without an answer at once.
+/// The most requests that may be open at once.
 const OPEN_LIMIT: usize = 100_000;
 
-/// How many questions of the child's may be without an answer at once.
+/// The most questions of the child that may be open at once.
 const QUESTION_LIMIT: usize = 1000;
 
-/// Whether the client can put a question to its user.
+/// Whether the client can ask its user a question.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Elicits {
+enum ElicitationSupport {
     Yes,
     #[default]
     No,
 }
 
-/// Whether the child has been told who its client is.
+/// Whether `initialize` was sent to the child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Introduced {
-    Yes,
-    No,
+enum Handshake {
+    Pending,
+    Sent,
 }
 
-/// Which list of tools the client has.
+/// The list of tools that the client has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Listed {
-    /// None, or the child's own.
-    Right,
-    /// The one that is known without the child.
-    Known,
+enum ToolList {
+    /// None, or the child's own list.
+    Actual,
+    /// The assumed list, from before the child has answered.
+    Assumed,
 }
 
-/// Whether the program ends.
+/// Whether the program is shutting down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Service {
     Open,
     Closing,
 }
 
-/// A request that needs no answer any more.
+/// The parameters of a cancellation.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Cancelled {
+struct CancelledParams {
     request_id: RequestId,
 }
 
-/// A request of the client's that is not a call.
+/// A request of the client that is not a call.
 #[derive(Debug)]
-struct Asked {
+struct PendingRequest {
     method: String,
     deadline: Instant,
-    /// The ping behind it.
+    /// The ping that follows it.
     ping: Option<RequestId>,
 }
 
-/// A question of the child's that the client was asked.
+/// A question of the child that was passed to the client.
 #[derive(Debug)]
-struct Question {
+struct PendingQuestion {
     /// The call that waits for it.
     call: Option<RequestId>,
     deadline: Instant,
@@ -112,27 +114,26 @@ struct Question {
 /// The router.
 #[derive(Debug)]
 pub struct Router {
-    setup: Setup,
+    config: RouterConfig,
     child: Child,
-    introduced: Introduced,
-    elicits: Elicits,
-    listed: Listed,
+    handshake: Handshake,
+    elicitation: ElicitationSupport,
+    tool_list: ToolList,
     service: Service,
     calls: Calls,
-    /// Requests that went to the child and are not calls.
-    asked: HashMap<RequestId, Asked>,
-    /// Requests for our own tools.
+    /// Open requests to the child that are not calls.
+    requests: HashMap<RequestId, PendingRequest>,
+    /// Open calls of our own tools.
     own: HashSet<RequestId>,
-    /// Pings of ours, and the request of the client's that each comes after: the
-    /// child answers in order, so a request that has no answer by then gets none.
+    /// Our pings, and the request of the client that each follows: the child answers in order, so a
+    /// request that has no answer before its ping gets none.
     pings: HashMap<RequestId, RequestId>,
-    questions: HashMap<RequestId, Question>,
+    questions: HashMap<RequestId, PendingQuestion>,
     deadlines: Deadlines,
     summaries: Summaries,
-    /// Threads in which the child would answer each prompt with what came of the one
-    /// before.
+    /// Threads in which the child would answer each prompt with the result of the one before.
     out_of_step: BTreeSet<String>,
-    /// What has passed since it was asked for last.
+    /// The notes since they were taken last.
     notes: Vec<Note>,
     next_own: u64,
     from_client: u64,
@@ -142,16 +143,16 @@ pub struct Router {
 impl Router {
     /// A router whose child has just been started.
     #[must_use]
-    pub fn new(setup: Setup) -> Self {
+    pub fn new(config: RouterConfig) -> Self {
         Self {
-            setup,
+            config,
             child: Child::Starting,
-            introduced: Introduced::No,
-            elicits: Elicits::No,
-            listed: Listed::Right,
+            handshake: Handshake::Pending,
+            elicitation: ElicitationSupport::No,
+            tool_list: ToolList::Actual,
             service: Service::Open,
             calls: Calls::default(),
-            asked: HashMap::new(),
+            requests: HashMap::new(),
             own: HashSet::new(),
             pings: HashMap::new(),
             questions: HashMap::new(),
@@ -165,50 +166,50 @@ impl Router {
         }
     }
 
-    /// How the child stands.
+    /// The state of the child.
     #[must_use]
     pub fn child(&self) -> &Child {
         &self.child
     }
 
-    /// What has passed.
+    /// The numbers of messages and calls so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         Counts {
             from_client: self.from_client,
             from_child: self.from_child,
-            calls: self.calls.begun(),
+            calls: self.calls.total(),
             in_flight: self.calls.in_flight(),
             active_threads: self.calls.active_threads(),
             questions: self.questions.len(),
         }
     }
 
-    /// What has passed since this was asked for last. What is told of a call that is
-    /// forwarded is told before its effects are performed.
+    /// Takes the notes since the last call of this. The note of a forwarded call comes before its
+    /// effects are performed.
     pub fn take_notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
     }
 
-    /// A tool of our own is done; its answer is on its way to the client.
-    /// `false` if the client does not want it any more.
-    pub fn own_answered(&mut self, id: &RequestId) -> bool {
+    /// Ends the call of one of our tools, whose answer is about to be sent; `false` if the client
+    /// has cancelled it.
+    pub fn finish_own_call(&mut self, id: &RequestId) -> bool {
         self.own.remove(id)
     }
 
-    /// How many calls of our own tools have no answer yet.
+    /// The number of open calls of our own tools.
     #[must_use]
-    pub fn own_open(&self) -> usize {
+    pub fn open_own_calls(&self) -> usize {
         self.own.len()
     }
 
-    /// When the router wants to be told the time next, if at all.
+    /// The next time at which [`tick`](Self::tick) is needed.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         self.deadlines.next()
     }
 
-    /// Sees to what has taken too long.
+    /// Handles the deadlines that have passed.
     pub fn tick(&mut self, now: Instant) -> Vec<Effect> {
         let why = match self.child {
             Child::Starting => Failure::NotStarted,
@@ -217,23 +218,23 @@ impl Router {
         let mut effects = Vec::new();
         while let Some(due) = self.deadlines.take_late(now) {
             effects.extend(match due {
-                Due::Call(id) => {
+                Expiry::Call(id) => {
                     let effects = self.give_up(&id, why.clone());
                     self.await_turn(&id, now);
                     effects
                 }
-                Due::Turn(id) => {
-                    self.calls.never_began(&id);
+                Expiry::Turn(id) => {
+                    self.calls.stop_awaiting_turn(&id);
                     Vec::new()
                 }
-                Due::Request(id) => self.request_failed(&id, why.clone()),
-                Due::Question(id) => self.decline(&id, "nobody answered in time"),
+                Expiry::Request(id) => self.request_failed(&id, why.clone()),
+                Expiry::Question(id) => self.decline(&id, "nobody answered in time"),
             });
         }
         effects
     }
 
-    /// The child is gone, and with it all that it had to do.
+    /// Fails all open calls and requests, as the child is gone.
     pub fn child_gone(&mut self, how: &str) -> Vec<Effect> {
         self.child = Child::Gone(how.to_owned());
         self.pings.clear();
@@ -247,19 +248,20 @@ impl Router {
             effects.push(Effect::ToClient(cancellation(&id, "Codex is gone")));
         }
         for thread in self.summaries.take_all() {
-            self.notes.push(Note::Summary { thread, text: None });
+            self.notes
+                .push(Note::SummaryReceived { thread, text: None });
         }
         for (id, call) in self.calls.take_all() {
-            self.note_over(&id, call.thread.clone(), How::Failed);
+            self.note_over(&id, call.thread.clone(), CallOutcome::Failed);
             let why = why.clone();
             let answer = Answer::Failed { call, why };
             effects.push(Effect::Answer { id, answer });
         }
-        effects.retain(|effect| !is_about_ours(effect));
-        for (id, Asked { method, .. }) in std::mem::take(&mut self.asked) {
+        effects.retain(|effect| !answers_own_request(effect));
+        for (id, PendingRequest { method, .. }) in std::mem::take(&mut self.requests) {
             let why = why.clone();
             let answer = match method.as_str() {
-                "tools/list" => self.known_list(),
+                "tools/list" => self.assumed_tools(),
                 _ => Answer::Error { method, why },
             };
             effects.push(Effect::Answer { id, answer });
@@ -267,8 +269,7 @@ impl Router {
         effects
     }
 
-    /// The program ends: what is under way in the child is ended, and nobody waits
-    /// for it any longer.
+    /// Ends all turns and calls, as the program is shutting down.
     pub fn shut_down(&mut self) -> Vec<Effect> {
         self.service = Service::Closing;
         let mut effects = Vec::new();
@@ -278,25 +279,29 @@ impl Router {
         effects
     }
 
-    fn note_over(&mut self, call: &RequestId, thread: Option<String>, how: How) {
+    fn note_over(&mut self, call: &RequestId, thread: Option<String>, outcome: CallOutcome) {
         let call = call.clone();
-        self.notes.push(Note::Over { call, thread, how });
+        self.notes.push(Note::CallEnded {
+            call,
+            thread,
+            outcome,
+        });
     }
 
-    /// How the child wants to read a no.
+    /// The form of a refusal that the child reads.
     fn refusal(&self) -> LegacyRefusal {
         match &self.child {
             Child::Ready { version } => LegacyRefusal::of(version.as_deref()),
-            Child::Starting | Child::Gone(_) => LegacyRefusal::of(self.setup.version.as_deref()),
+            Child::Starting | Child::Gone(_) => LegacyRefusal::of(self.config.version.as_deref()),
         }
     }
 
-    /// The tools, as far as they are known without the child.
-    fn known_list(&mut self) -> Answer {
-        self.listed = Listed::Known;
-        let own = self.setup.own_tools.iter().map(|(_, tool)| tool);
+    /// The list of tools that is assumed before the child has answered.
+    fn assumed_tools(&mut self) -> Answer {
+        self.tool_list = ToolList::Assumed;
+        let own = self.config.own_tools.iter().map(|(_, tool)| tool);
         let tools: Vec<&RawValue> = self
-            .setup
+            .config
             .known_tools
             .iter()
             .chain(own)
@@ -311,19 +316,19 @@ impl Router {
     }
 }
 
-/// The question that is put to the client's user.
+/// The method of a question to the client's user.
 const ELICITATION: &str = "elicitation/create";
 
-/// Whether it would answer a request that the client has not made.
-fn is_about_ours(effect: &Effect) -> bool {
+/// Whether the effect would answer a request of ours.
+fn answers_own_request(effect: &Effect) -> bool {
     let Effect::Answer { id, .. } = effect else {
         return false;
     };
     matches!(id, RequestId::Text(text) if text.starts_with(OWN_ID))
 }
 
-/// The id of our `initialize`.
-fn introduction() -> RequestId {
+/// The ID of our `initialize`.
+fn initialize_id() -> RequestId {
     RequestId::Text(format!("{OWN_ID}initialize"))
 }
 

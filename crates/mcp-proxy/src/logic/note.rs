@@ -1,44 +1,44 @@
-//! What passes, for whoever keeps a record of it.
+//! The notes of the router, for the recorder.
 
 use codex_protocol::rpc::RequestId;
 
-/// Something that has passed.
+/// Something that happened to a call or a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
     /// A call of one of Codex's tools is about to go to the child.
-    Forwarded {
+    CallForwarded {
         /// Its id.
         call: RequestId,
         /// The tool.
         tool: String,
         /// The thread that it names.
         thread: Option<String>,
-        /// What it is to do.
+        /// The prompt.
         prompt: String,
     },
-    /// The child has told which thread a call has begun.
-    Began {
+    /// The thread that a call has begun is known.
+    ThreadStarted {
         /// The id of the call.
         call: RequestId,
         /// The thread.
         thread: String,
     },
-    /// A call is over, or nobody waits for it any more.
-    Over {
+    /// A call is over, or the client no longer waits for it.
+    CallEnded {
         /// Its id.
         call: RequestId,
         /// Its thread, if that is known.
         thread: Option<String>,
-        /// How.
-        how: How,
+        /// The outcome.
+        outcome: CallOutcome,
     },
     /// A thread is about to be asked for a summary.
-    Asked {
+    SummaryRequested {
         /// The thread.
         thread: String,
     },
-    /// What came of asking a thread for a summary.
-    Summary {
+    /// A request for a summary has ended.
+    SummaryReceived {
         /// The thread.
         thread: String,
         /// Its summary, if it gave one.
@@ -46,15 +46,15 @@ pub enum Note {
     },
 }
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub enum CallOutcome {
     /// The child answered it.
     Answered,
-    /// The child answered that it could not be done, or can't answer.
+    /// The child answered with an error, or can't answer.
     Failed,
-    /// It took too long.
+    /// The call timed out.
     TimedOut,
-    /// It was cancelled, or came back early.
-    Left,
+    /// The call was cancelled, or returned early.
+    Abandoned,
 }

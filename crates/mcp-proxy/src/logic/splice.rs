@@ -1,4 +1,4 @@
-//! Changing a part of a message and leaving every other byte as it is.
+//! Replaces parts of a message and leaves every other byte as it is.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -22,15 +22,15 @@ struct WithId<'a> {
 struct WithTools<'a> {
     #[serde(borrow)]
     tools: &'a RawValue,
-    /// There is more of the list.
+    /// Present if the list has more pages.
     next_cursor: Option<IgnoredAny>,
 }
 
-/// The message with `part`, which is borrowed from it, replaced; `None` if it isn't
-/// borrowed from it.
+/// The message with `part`, which is borrowed from it, replaced; `None` if `part` is not borrowed
+/// from it.
 #[must_use]
 pub fn replace(message: &[u8], part: &str, with: &str) -> Option<Vec<u8>> {
-    let Range { start, end } = place_of(part, message)?;
+    let Range { start, end } = range_of(part, message)?;
     let (before, after) = (message.get(..start)?, message.get(end..)?);
     Some([before, with.as_bytes(), after].concat())
 }
@@ -38,10 +38,10 @@ pub fn replace(message: &[u8], part: &str, with: &str) -> Option<Vec<u8>> {
 /// The message under another id.
 pub(super) fn with_id(message: &[u8], id: &RequestId) -> Option<Vec<u8>> {
     let WithId { id: before } = serde_json::from_slice(message).ok()?;
-    replace(message, before.get(), &written(id))
+    replace(message, before.get(), &to_json(id))
 }
 
-/// The tools of an answer to `tools/list`, if they are all.
+/// The tools of an answer to `tools/list`, if it is the only page.
 pub(super) fn whole_list(result: &RawValue) -> Option<Vec<Box<RawValue>>> {
     let WithTools { tools, next_cursor } = serde_json::from_str(result.get()).ok()?;
     match next_cursor {
@@ -50,8 +50,7 @@ pub(super) fn whole_list(result: &RawValue) -> Option<Vec<Box<RawValue>>> {
     }
 }
 
-/// The answer to `tools/list` with more tools, after those that are there, unless
-/// there are more to come.
+/// The answer to `tools/list` with `tools` appended, if it is the last page.
 pub(super) fn with_tools(
     message: &[u8],
     result: &RawValue,
@@ -77,8 +76,8 @@ pub(super) fn with_tools(
     replace(message, before.get(), &longer)
 }
 
-/// Whether the client has dismissed a question without a choice: headless clients do
-/// so at once, and nobody has said that the turn is to end.
+/// Whether the client has dismissed a question without a choice: headless clients do so at once,
+/// and do not mean to end the turn.
 pub(super) fn is_dismissal(result: &RawValue) -> bool {
     #[derive(Deserialize)]
     struct Reply {
@@ -89,8 +88,8 @@ pub(super) fn is_dismissal(result: &RawValue) -> bool {
     reply.is_some_and(|reply| reply.action == "cancel" && reply.decision.is_none())
 }
 
-/// The client's answer to a question with the decision that the child reads, if
-/// it has none: the child takes the standard's `{"action":"accept"}` for a no.
+/// Adds the decision that the child reads to the client's answer, if it has none: the child takes
+/// the standard's `{"action":"accept"}` for a refusal.
 pub(super) fn with_decision(
     message: &[u8],
     result: &RawValue,
@@ -106,7 +105,7 @@ pub(super) fn with_decision(
         Some(none) if none.get() == "null" => replace(message, none.get(), &decision.to_string()),
         Some(_) => None,
         None => {
-            // There is one member at least.
+            // The object has at least one member.
             let rest = result.get().strip_prefix('{')?;
             replace(
                 message,
@@ -117,7 +116,7 @@ pub(super) fn with_decision(
     }
 }
 
-/// An error as the answer to a request of the child's.
+/// An error response to a request of the child.
 pub(super) fn refused(id: &RequestId) -> Vec<u8> {
     let why = "the request can't be taken";
     let error = json!({ "code": code::INVALID_REQUEST, "message": why });
@@ -126,7 +125,7 @@ pub(super) fn refused(id: &RequestId) -> Vec<u8> {
         .into_bytes()
 }
 
-/// A no to a question of the child's, in both forms.
+/// A refusal of a question of the child, in both forms.
 pub(super) fn declined(id: &RequestId, refusal: LegacyRefusal) -> Vec<u8> {
     let result = json!({ "action": "decline", "decision": denied(refusal) });
     json!({ "jsonrpc": "2.0", "id": id, "result": result })
@@ -141,13 +140,13 @@ fn denied(refusal: LegacyRefusal) -> Value {
     }
 }
 
-pub(super) fn written(value: &impl Serialize) -> String {
+pub(super) fn to_json(value: &impl Serialize) -> String {
     // Ids can always be written.
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// Where a part lies that was borrowed from the whole.
-fn place_of(part: &str, whole: &[u8]) -> Option<Range<usize>> {
+/// The range of a part that is borrowed from the whole.
+fn range_of(part: &str, whole: &[u8]) -> Option<Range<usize>> {
     let start = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
     let end = start.checked_add(part.len())?;
     (end <= whole.len()).then_some(start..end)

@@ -1,8 +1,8 @@
-//! Asking threads for a summary before the program ends.
+//! Asks threads for a summary before the program ends.
 //!
 //! ```text
-//!             its turn is over       answered, or it came to nothing
-//!   Wanted ───────────────────► Asked ───────────────────────────► told
+//!             its turn is over          answered, or failed
+//!   queued ───────────────────► pending ───────────────────► noted
 //! ```
 
 use std::collections::{BTreeSet, HashMap};
@@ -13,89 +13,87 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::deadlines::Due;
+use super::deadlines::Expiry;
 use super::{Child, Effect, Note, Router, Service};
 
-/// How many threads are remembered that can be asked.
-const THREADS: usize = 10_000;
+/// The most threads that are remembered to be asked.
+const MAX_THREADS: usize = 10_000;
 
-/// The threads that can be asked, and those that are.
+/// The threads that can be asked for a summary, and those that were.
 #[derive(Debug, Default)]
 pub(super) struct Summaries {
-    /// Those in which something was done.
+    /// Threads in which a turn was completed.
     threads: BTreeSet<String>,
-    /// Those that are to be asked once their turns are over.
-    wanted: BTreeSet<String>,
-    /// Those that were asked, by the ids of our calls.
-    asked: HashMap<RequestId, String>,
+    /// Threads to be asked once their turns are over.
+    queued: BTreeSet<String>,
+    /// Threads that were asked, by the IDs of our calls.
+    pending: HashMap<RequestId, String>,
     prompt: String,
 }
 
 impl Summaries {
-    /// Something was done in a thread.
+    /// Remembers a thread in which a turn was completed.
     pub(super) fn remember(&mut self, thread: &str) {
-        if self.threads.len() < THREADS && !self.threads.contains(thread) {
+        if self.threads.len() < MAX_THREADS && !self.threads.contains(thread) {
             self.threads.insert(thread.to_owned());
         }
     }
 
-    /// A thread can't be asked any more.
+    /// Forgets a thread that can't be asked any more.
     pub(super) fn forget(&mut self, thread: &str) {
         self.threads.remove(thread);
-        self.wanted.remove(thread);
+        self.queued.remove(thread);
     }
 
-    /// Whether a call is ours.
-    pub(super) fn is_asked(&self, call: &RequestId) -> bool {
-        self.asked.contains_key(call)
+    /// Whether a call is one of ours, for a summary.
+    pub(super) fn is_summary_call(&self, call: &RequestId) -> bool {
+        self.pending.contains_key(call)
     }
 
-    /// The child is gone: nobody is asked any more. Those who were.
+    /// Ends all requests, as the child is gone. Returns the threads that were asked.
     pub(super) fn take_all(&mut self) -> Vec<String> {
-        self.wanted.clear();
-        self.asked.drain().map(|(_, thread)| thread).collect()
+        self.queued.clear();
+        self.pending.drain().map(|(_, thread)| thread).collect()
     }
 }
 
 impl Router {
-    /// Has each thread in which something was done asked for a summary, with these
-    /// words. To be called once the program ends; what comes of it is told as
-    /// [`Note::Summary`].
-    pub fn ask_for_summaries(&mut self, prompt: &str, now: Instant) -> Vec<Effect> {
+    /// Asks each thread in which a turn was completed for a summary, by this prompt. To be called
+    /// once the program ends; each summary is reported as [`Note::SummaryReceived`].
+    pub fn request_summaries(&mut self, prompt: &str, now: Instant) -> Vec<Effect> {
         if matches!(self.child, Child::Gone(_)) {
             return Vec::new();
         }
         let summaries = &mut self.summaries;
-        summaries.wanted = std::mem::take(&mut summaries.threads);
+        summaries.queued = std::mem::take(&mut summaries.threads);
         prompt.clone_into(&mut summaries.prompt);
-        self.ask_those_at_rest(now)
+        self.request_idle_summaries(now)
     }
 
-    /// How many threads have not given their summary yet.
+    /// The number of threads whose summary is awaited.
     #[must_use]
-    pub fn summaries_missing(&self) -> usize {
-        self.summaries.wanted.len() + self.summaries.asked.len()
+    pub fn pending_summaries(&self) -> usize {
+        self.summaries.queued.len() + self.summaries.pending.len()
     }
 
-    /// Asks the threads whose turns are over: a prompt would become a part of a turn
-    /// that is being ended.
-    pub(super) fn ask_those_at_rest(&mut self, now: Instant) -> Vec<Effect> {
-        if self.service == Service::Open || self.summaries.wanted.is_empty() {
+    /// Asks the threads whose turns are over: a prompt would join a turn that is being ended.
+    pub(super) fn request_idle_summaries(&mut self, now: Instant) -> Vec<Effect> {
+        if self.service == Service::Open || self.summaries.queued.is_empty() {
             return Vec::new();
         }
         let calls = &self.calls;
         let (busy, at_rest): (BTreeSet<_>, BTreeSet<_>) =
-            std::mem::take(&mut self.summaries.wanted)
+            std::mem::take(&mut self.summaries.queued)
                 .into_iter()
                 .partition(|thread| calls.has_turn(thread));
-        self.summaries.wanted = busy;
-        let asked = at_rest
+        self.summaries.queued = busy;
+        let pending = at_rest
             .into_iter()
-            .map(|thread| self.ask_thread(thread, now));
-        asked.collect()
+            .map(|thread| self.request_summary(thread, now));
+        pending.collect()
     }
 
-    fn ask_thread(&mut self, thread: String, now: Instant) -> Effect {
+    fn request_summary(&mut self, thread: String, now: Instant) -> Effect {
         let id = self.own_id("summary");
         let arguments = json!({ "threadId": thread, "prompt": self.summaries.prompt });
         let request = json!({
@@ -104,37 +102,37 @@ impl Router {
             "method": "tools/call",
             "params": { "name": "codex-reply", "arguments": arguments },
         });
-        let deadline = now + self.setup.limits.call;
-        self.deadlines.set(deadline, Due::Call(id.clone()));
+        let deadline = now + self.config.timeouts.call;
+        self.deadlines.set(deadline, Expiry::Call(id.clone()));
         self.calls.begin(id.clone(), Some(thread.clone()), deadline);
-        self.notes.push(Note::Asked {
+        self.notes.push(Note::SummaryRequested {
             thread: thread.clone(),
         });
-        self.summaries.asked.insert(id, thread);
+        self.summaries.pending.insert(id, thread);
         Effect::ToChild(request.to_string().into_bytes())
     }
 
-    /// Notes what came of a call, if it is one of ours; `false` if it isn't.
+    /// Notes the end of a call for a summary; `false` if the call is not one.
     pub(super) fn note_summary(&mut self, call: &RequestId, text: Option<String>) -> bool {
-        let Some(thread) = self.summaries.asked.remove(call) else {
+        let Some(thread) = self.summaries.pending.remove(call) else {
             return false;
         };
-        self.notes.push(Note::Summary { thread, text });
+        self.notes.push(Note::SummaryReceived { thread, text });
         true
     }
 }
 
-/// The answer to a call, as far as it matters here.
+/// The answer to a call, as far as it is needed.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct CallResult {
-    structured_content: Said,
+    structured_content: StructuredContent,
     #[serde(default)]
     is_error: bool,
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct StructuredContent {
     content: String,
 }
 

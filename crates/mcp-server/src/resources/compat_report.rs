@@ -1,5 +1,5 @@
-//! `compat-report`: what a program that drives several such servers can count on.
-//! Keys as in the npm package codex-mcp 2.1.0, and the features that it hasn't.
+//! `compat-report`: the features that a program for several such servers can rely on. The keys are
+//! those of the npm package codex-mcp 2.1.0, and the features that it does not have.
 
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ fn features() -> Value {
         "responseModeFull": true,
         "pollOptionsBase": true,
         "maxBytesTruncation": true,
-        // A stale cursor is moved on in silence, as the contract wants it.
+        // A stale cursor is moved on without a warning, as the contract requires.
         "compatWarnings": false,
         "diskResume": true,
         "dynamicTools": false,

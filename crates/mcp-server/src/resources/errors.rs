@@ -1,17 +1,17 @@
-//! `errors`: the codes that tools fail with. The classic ones are listed from
-//! the table that the tools themselves use.
+//! `errors`: the error codes of the tools. The classic codes are listed from the table that the
+//! tools themselves use.
 
 use std::collections::BTreeSet;
 
-use crate::code::{Code, Retry, Row};
+use crate::code::{Code, CodeRow, Retry};
 
 /// The document, with a place for the classic codes.
 const TEXT: &str = include_str!("errors.md");
 
-/// Where the classic codes go.
-const PLACE: &str = "{codes}";
+/// The placeholder for the classic codes.
+const PLACEHOLDER: &str = "{codes}";
 
-/// What only `codex_session` and `codex_check` fail with, under names of their own.
+/// The codes that only `codex_session` and `codex_check` have, under names of their own.
 const OF_SESSIONS_ALONE: [Code; 4] = [
     Code::SessionNotRunning,
     Code::SessionCancelled,
@@ -20,7 +20,7 @@ const OF_SESSIONS_ALONE: [Code; 4] = [
 ];
 
 pub(super) fn text() -> String {
-    TEXT.replace(PLACE, &classic_codes())
+    TEXT.replace(PLACEHOLDER, &classic_codes())
 }
 
 fn classic_codes() -> String {
@@ -28,7 +28,7 @@ fn classic_codes() -> String {
     let classic = |code: &&Code| !OF_SESSIONS_ALONE.contains(code);
     let mut listed = BTreeSet::new();
     for code in Code::ALL.iter().filter(classic) {
-        let Row { name, retry, hint } = code.row();
+        let CodeRow { name, retry, hint } = code.row();
         // One name may have several hints; the first is for most cases.
         if !listed.insert(name) {
             continue;
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn every_code_is_listed_once_and_no_other() {
+    fn each_code_is_listed_once() {
         let text = text();
         let (sessions, classic) = text.split_once("## `codex` and `codex-reply`").unwrap();
         let names = |name: fn(Code) -> &'static str| -> BTreeSet<&str> {
@@ -77,11 +77,11 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_three_columns() {
+    fn error_table_rows_have_three_columns() {
         let text = text();
         for row in text.lines().filter(|line| line.starts_with('|')) {
             assert_eq!(row.matches('|').count(), 4, "{row}");
         }
-        assert!(!text.contains(PLACE));
+        assert!(!text.contains(PLACEHOLDER));
     }
 }

@@ -1,4 +1,4 @@
-//! `mail`: how much unread mail there is.
+//! `mail`: the number of unread messages.
 
 use rmcp::ErrorData;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::server::Server;
 use crate::tools::team::atm_pending_count;
 
-/// As `atm_pending_count` answers it.
+/// The answer of `atm_pending_count`.
 pub(super) async fn show(server: &Server) -> Result<Value, ErrorData> {
     let none = || ErrorData::internal_error("this server has no mail", None);
     let pending = server.mail_client().ok_or_else(none)?.pending().await;

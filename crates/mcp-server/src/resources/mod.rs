@@ -1,7 +1,7 @@
-//! What a client can read: about this server, and how to use it.
+//! The resources: facts about this server, and guides to its use.
 //!
-//! The addresses, names and titles are those of the npm package codex-mcp. The
-//! texts speak of this program, and tests hold them to it.
+//! The addresses, names and titles are those of the npm package codex-mcp. The texts describe this
+//! program, and tests compare them with it.
 
 mod compat_report;
 mod errors;
@@ -19,28 +19,28 @@ use crate::server::Server;
 
 /// A resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Name {
+pub(super) enum ResourceName {
     ServerInfo,
     CompatReport,
     Config,
     Gotchas,
     Quickstart,
     Errors,
-    /// Only where there is some.
+    /// Listed only if the server has mail.
     Mail,
 }
 
-const ALWAYS: [Name; 6] = [
-    Name::ServerInfo,
-    Name::CompatReport,
-    Name::Config,
-    Name::Gotchas,
-    Name::Quickstart,
-    Name::Errors,
+const ALWAYS: [ResourceName; 6] = [
+    ResourceName::ServerInfo,
+    ResourceName::CompatReport,
+    ResourceName::Config,
+    ResourceName::Gotchas,
+    ResourceName::Quickstart,
+    ResourceName::Errors,
 ];
 
-/// What is said about a resource.
-struct Row {
+/// The address, name and description of a resource.
+struct ResourceRow {
     uri: &'static str,
     name: &'static str,
     title: &'static str,
@@ -51,23 +51,23 @@ struct Row {
 const JSON: &str = "application/json";
 const MARKDOWN: &str = "text/markdown";
 
-/// What `resources/list` answers.
+/// The answer to `resources/list`.
 pub(super) fn list(server: &Server) -> Vec<Resource> {
-    all(server).map(Name::describe).collect()
+    all(server).map(ResourceName::describe).collect()
 }
 
-/// Those that there are.
-fn all(server: &Server) -> impl Iterator<Item = Name> {
-    let mail = server.mail_client().map(|_| Name::Mail);
+/// The resources that are available.
+fn all(server: &Server) -> impl Iterator<Item = ResourceName> {
+    let mail = server.mail_client().map(|_| ResourceName::Mail);
     ALWAYS.into_iter().chain(mail)
 }
 
-/// Sees whether there is a resource.
+/// Finds a resource by its address.
 ///
 /// # Errors
 ///
-/// That there is no such resource, as MCP wants it said.
-pub(super) fn find(server: &Server, uri: &str) -> Result<Name, ErrorData> {
+/// "Resource not found", as MCP defines it.
+pub(super) fn find(server: &Server, uri: &str) -> Result<ResourceName, ErrorData> {
     let found = all(server).find(|name| name.row().uri == uri);
     found.ok_or_else(|| {
         let known: Vec<&str> = all(server).map(|name| name.row().uri).collect();
@@ -79,11 +79,11 @@ pub(super) fn find(server: &Server, uri: &str) -> Result<Name, ErrorData> {
     })
 }
 
-/// What `resources/read` answers.
+/// The answer to `resources/read`.
 ///
 /// # Errors
 ///
-/// That there is no such resource, as MCP wants it said.
+/// "Resource not found", as MCP defines it.
 pub(super) async fn read(server: &Server, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let name = find(server, uri)?;
     let text = name.text(server).await?;
@@ -91,8 +91,8 @@ pub(super) async fn read(server: &Server, uri: &str) -> Result<ReadResourceResul
     Ok(ReadResourceResult::new(vec![contents]))
 }
 
-impl Name {
-    fn row(self) -> Row {
+impl ResourceName {
+    fn row(self) -> ResourceRow {
         let (uri, name, title, mime, description) = match self {
             Self::ServerInfo => (
                 "codex-mcp:///server-info",
@@ -144,7 +144,7 @@ impl Name {
                 "Every error code, and what to do about it",
             ),
         };
-        Row {
+        ResourceRow {
             uri,
             name,
             title,
@@ -154,7 +154,7 @@ impl Name {
     }
 
     fn describe(self) -> Resource {
-        let Row {
+        let ResourceRow {
             uri,
             name,
             title,

@@ -1,4 +1,4 @@
-//! `server-info`: this server, as it is now.
+//! `server-info`: the current state of this server.
 
 use std::env::consts::{ARCH, OS};
 
@@ -26,7 +26,7 @@ pub(super) fn show(server: &Server, resources: &[Resource]) -> Value {
     })
 }
 
-/// As `--api` takes it.
+/// The value of `--api`.
 fn api(api: Api) -> &'static str {
     match api {
         Api::Classic => "classic",
@@ -34,7 +34,7 @@ fn api(api: Api) -> &'static str {
     }
 }
 
-/// What a parameter may be, as the tool that takes it says.
+/// The values of a parameter, from the schema of the tool that takes it.
 fn allowed(parameter: &str) -> Value {
     let tools = tools::list(Api::Sessions);
     let schema = tools.iter().find_map(|tool| {
@@ -44,7 +44,7 @@ fn allowed(parameter: &str) -> Value {
     schema.cloned().unwrap_or_default()
 }
 
-/// The system by the name that Node has for it, as in the npm package.
+/// The name of the system in Node, as in the npm package.
 fn platform(os: &'static str) -> &'static str {
     match os {
         "macos" => "darwin",
@@ -52,7 +52,7 @@ fn platform(os: &'static str) -> &'static str {
     }
 }
 
-/// The same of the processor.
+/// The name of the processor in Node.
 fn arch(arch: &'static str) -> &'static str {
     match arch {
         "x86_64" => "x64",
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_supported_is_what_the_tools_take() {
+    fn supported_values_match_the_tool_schemas() {
         assert_eq!(
             allowed("approvalPolicy"),
             json!(["untrusted", "on-failure", "on-request", "never"])
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn systems_have_the_names_of_node() {
+    fn platforms_have_the_names_of_node() {
         assert_eq!((platform("macos"), arch("aarch64")), ("darwin", "arm64"));
         assert_eq!((platform("linux"), arch("x86_64")), ("linux", "x64"));
     }

@@ -39,7 +39,7 @@ fn calls(part: &str) -> Vec<Value> {
 }
 
 #[test]
-fn the_numbers_are_the_programs() {
+fn numbers_in_resources_match_the_code() {
     let minutes = |time: Duration| format!("{} minutes", time.as_secs() / 60);
     let pictures = SizeLimit::default();
     let answered = |codex| number(answer_limit(Some(codex)));
@@ -84,7 +84,7 @@ fn names_within(schema: &Value) -> Vec<String> {
 }
 
 #[test]
-fn every_parameter_is_in_the_guide_and_every_call_can_be_made() {
+fn guides_list_every_parameter_and_their_calls_are_valid() {
     let (sessions, classic) = QUICKSTART.split_once("## `--api classic`").unwrap();
     for (api, part) in [(Api::Sessions, sessions), (Api::Classic, classic)] {
         let tools = tools::list(api);
@@ -114,7 +114,7 @@ fn every_parameter_is_in_the_guide_and_every_call_can_be_made() {
 }
 
 #[test]
-fn what_is_advanced_is_in_the_guide() {
+fn config_guide_lists_the_advanced_parameters() {
     let tools = tools::list(Api::Sessions);
     let codex = tools.iter().find(|tool| tool.name == "codex").unwrap();
     let advanced = &codex.input_schema["properties"]["advanced"]["properties"];
@@ -124,7 +124,7 @@ fn what_is_advanced_is_in_the_guide() {
 }
 
 #[test]
-fn every_resource_is_listed_with_all_about_it() {
+fn every_resource_is_listed_with_its_description() {
     let names: Vec<String> = ALWAYS.into_iter().map(|name| name.describe().uri).collect();
     let expected = [
         "server-info",
@@ -135,7 +135,7 @@ fn every_resource_is_listed_with_all_about_it() {
         "errors",
     ];
     assert_eq!(names, expected.map(|name| format!("codex-mcp:///{name}")));
-    for resource in ALWAYS.map(Name::describe) {
+    for resource in ALWAYS.map(ResourceName::describe) {
         assert!(resource.title.is_some() && resource.description.is_some());
     }
 }

@@ -1,26 +1,27 @@
-//! What clients are told of a tool's effects, so that they can ask their user first.
+//! The effects of tools, which clients are told so that they can ask their user first.
 
 use rmcp::model::ToolAnnotations;
 
-/// What a tool does to its surroundings.
+/// The effect of a tool on its environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// It only looks.
+    /// The tool only reads.
     Looks,
-    /// It has Codex read and judge.
+    /// The tool lets Codex read and judge.
     Reviews,
-    /// It exchanges messages with others. Codex asks before such a tool, unless it is
+    /// The tool exchanges messages with others. Codex asks before such a call, unless it is
     /// approved beforehand.
     Exchanges,
-    /// It ends work. What has ended stays as it is.
+    /// The tool ends work. Ended work stays as it is.
     Ends,
-    /// It has Codex work, which may change and delete files and use the network.
+    /// The tool lets Codex work, which may change and delete files and use the network.
     Works,
 }
 
 impl Effect {
-    /// What is left out has MCP's default: a tool that acts may destroy, is not idempotent,
-    /// and touches an open world. Of a tool that only reads the first two say nothing.
+    /// The hints of the effect. A missing hint has MCP's default: a tool that acts may destroy, is
+    /// not idempotent, and touches an open world. For a tool that only reads, the first two have no
+    /// meaning.
     pub(crate) fn annotations(self) -> ToolAnnotations {
         let hints = ToolAnnotations::new();
         match self {

@@ -1,4 +1,4 @@
-//! The call of a tool, by its name.
+//! Dispatches the call of a tool.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject};
 use rmcp::service::RequestContext;
 
-use super::jobs::{Called, JobTool, Waited, Watch};
+use super::jobs::{JobCall, JobTool, JobWatch, WaitOutcome};
 use super::team::TeamTool;
-use super::{Name, classic, codex_status, sessions};
+use super::{ToolName, classic, codex_status, sessions};
 use crate::code::Code;
-use crate::deliveries::Told;
+use crate::deliveries::ToolOutcome;
 use crate::error::ToolError;
 use crate::progress::Progress;
 use crate::server::Server;
 
-impl Name {
+impl ToolName {
     /// Answers a call.
     pub(crate) async fn call(
         self,
@@ -46,9 +46,9 @@ async fn team_tool(
     context: &RequestContext<RoleServer>,
     arguments: JsonObject,
 ) -> Result<CallToolResponse, ToolError> {
-    let Told { result, then } = tool.call(&server.services, arguments).await?;
+    let ToolOutcome { result, then } = tool.call(&server.services, arguments).await?;
     if let Some(then) = then {
-        server.deliveries.expect(context.id.clone(), then);
+        server.deliveries.register(context.id.clone(), then);
     }
     Ok(result.into())
 }
@@ -67,21 +67,21 @@ async fn job_tool(
     let of_call = Arc::clone(&jobs);
     let call = async move { tool.call(&of_call, client, arguments).await };
     let called = match tool.acts() {
-        true => server.done_in_any_case(context, call).await?,
+        true => server.run_detached_through_shutdown(context, call).await?,
         false => server.wait_for(context, call).await??,
     };
     match called {
-        Called::Answered(answer) => Ok(answer.into()),
-        Called::Watched(job) => wait_for_job(server, context, &jobs, &job).await,
+        JobCall::Answered(answer) => Ok(answer.into()),
+        JobCall::Watched(job) => wait_for_job(server, context, &jobs, &job).await,
     }
 }
 
-/// Waits for a job on behalf of a call, and tells what happens in it.
+/// Waits for a job on behalf of a call, and reports its progress.
 async fn wait_for_job(
     server: &Server,
     context: &RequestContext<RoleServer>,
     jobs: &Jobs,
-    job: &Watch,
+    job: &JobWatch,
 ) -> Result<CallToolResponse, ToolError> {
     let mut progress = Progress::new(context, "waiting for the job");
     loop {
@@ -91,12 +91,14 @@ async fn wait_for_job(
             .await
         {
             Ok(waited) => match waited? {
-                Waited::Over(answer) => return Ok(answer.into()),
-                Waited::Doing(Some(step)) => progress.tell(context, &step).await,
-                Waited::Doing(None) => {}
+                WaitOutcome::Over(answer) => return Ok(answer.into()),
+                WaitOutcome::Running(Some(step)) => progress.report(context, &step).await,
+                WaitOutcome::Running(None) => {}
             },
             Err(error) => {
-                let known = job.goes_on().filter(|_| server.closing.is_cancelled());
+                let known = job
+                    .still_running()
+                    .filter(|_| server.closing.is_cancelled());
                 return known.map(CallToolResponse::from).ok_or(error);
             }
         }

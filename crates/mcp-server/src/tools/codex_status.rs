@@ -1,4 +1,4 @@
-//! `codex_status`: how the server and its Codex are.
+//! `codex_status`: the status of the server and its Codex.
 
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
@@ -20,7 +20,7 @@ threads and open questions.";
     tool(NAME, "Codex Status", description, input).with_raw_output_schema(answer)
 }
 
-/// It takes none.
+/// The tool takes no arguments.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {}
@@ -29,7 +29,7 @@ struct Arguments {}
 ///
 /// # Errors
 ///
-/// When it is given something.
+/// When the call has arguments.
 pub fn call(given: JsonObject, status: Status) -> Result<CallToolResult, ToolError> {
     let Arguments {} = arguments(given)?;
     Ok(status.into_result())

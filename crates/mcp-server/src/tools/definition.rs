@@ -1,4 +1,4 @@
-//! What the definitions and answers of all tools are made of.
+//! The common parts of the definitions and answers of all tools.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ pub fn tool(
     Tool::new(name, description, object(input)).with_title(title)
 }
 
-/// An object, also as text for clients that read only that.
+/// An answer with an object, also as text for clients that read only text.
 pub(crate) fn answer(object: Value) -> CallToolResult {
     let mut result = CallToolResult::success(vec![ContentBlock::text(object.to_string())]);
     result.structured_content = Some(object);
     result
 }
 
-/// The members of an object; none of anything else.
+/// The members of an object; none for any other value.
 pub fn object(value: Value) -> Arc<JsonObject> {
     match value {
         Value::Object(object) => Arc::new(object),

@@ -1,34 +1,37 @@
-//! The tools and their parameters, for docs/.
+//! Writes the tables of tools and parameters in docs/.
 
 use clap::ValueEnum;
 use serde_json::{Map, Value};
 use testkit::docs::{check, code_list, table};
 
 use super::jobs::JobTool;
-use super::team::{Mail, TeamTool};
-use super::{CLASSIC, Group, Groups, Name, SESSIONS};
+use super::team::{MailTool, TeamTool};
+use super::{CLASSIC, Group, Groups, SESSIONS, ToolName};
 
-/// Where a tool is served.
+/// The servers that have a tool.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Served {
+enum Availability {
     Always,
     WithApi(&'static str),
     InTeams,
 }
 
-fn every() -> Vec<(Name, Served)> {
-    let common = |name: &Name| CLASSIC.contains(name) && SESSIONS.contains(name);
-    let of_api = |all: [Name; 6], api| {
+fn every() -> Vec<(ToolName, Availability)> {
+    let common = |name: &ToolName| CLASSIC.contains(name) && SESSIONS.contains(name);
+    let of_api = |all: [ToolName; 6], api| {
         let own = all.into_iter().filter(move |name| !common(name));
-        own.map(move |name| (name, Served::WithApi(api)))
+        own.map(move |name| (name, Availability::WithApi(api)))
     };
     let classic = of_api(CLASSIC, "classic");
     let sessions = of_api(SESSIONS, "sessions");
     let of_both = CLASSIC.into_iter().filter(common);
-    let threads = Name::Team(TeamTool::Threads);
-    let always = of_both.chain(JobTool::ALL.map(Name::Job)).chain([threads]);
-    let always = always.map(|name| (name, Served::Always));
-    let mail = Mail::ALL.map(|mail| (Name::Team(TeamTool::Mail(mail)), Served::InTeams));
+    let threads = ToolName::Team(TeamTool::Threads);
+    let always = of_both
+        .chain(JobTool::ALL.map(ToolName::Job))
+        .chain([threads]);
+    let always = always.map(|name| (name, Availability::Always));
+    let mail =
+        MailTool::ALL.map(|mail| (ToolName::Team(TeamTool::Mail(mail)), Availability::InTeams));
     classic.chain(sessions).chain(always).chain(mail).collect()
 }
 
@@ -40,9 +43,9 @@ fn tools_in_docs_match_the_code() {
     );
 }
 
-/// All tools, with what they are for.
+/// The table of all tools and their purposes.
 fn tools() -> String {
-    let rows = every().into_iter().map(|(name, served)| {
+    let rows = every().into_iter().map(|(name, availability)| {
         let tool = name.describe();
         let hints = tool.annotations.unwrap();
         let reads = match hints.read_only_hint {
@@ -53,7 +56,7 @@ fn tools() -> String {
             code_list([name.as_str()]),
             tool.description.unwrap().into_owned(),
             groups(name),
-            served.text(),
+            availability.text(),
             reads.to_owned(),
         ]
     });
@@ -61,7 +64,7 @@ fn tools() -> String {
 }
 
 /// The groups that a tool is in.
-fn groups(name: Name) -> String {
+fn groups(name: ToolName) -> String {
     let all = Group::value_variants();
     let has = |group: &&Group| name.is_in(&Groups::of(vec![**group]));
     let found: Vec<&Group> = all.iter().filter(has).collect();
@@ -75,7 +78,7 @@ fn groups(name: Name) -> String {
     code_list(names.iter().map(String::as_str))
 }
 
-impl Served {
+impl Availability {
     fn text(self) -> String {
         match self {
             Self::Always => "always".to_owned(),
@@ -87,10 +90,10 @@ impl Served {
 
 /// The parameters of each tool.
 fn parameters() -> String {
-    let sections = every().into_iter().map(|(name, served)| {
+    let sections = every().into_iter().map(|(name, availability)| {
         let tool = name.describe();
-        let title = match served {
-            Served::WithApi(_) => format!("`{}` ({})", name.as_str(), served.text()),
+        let title = match availability {
+            Availability::WithApi(_) => format!("`{}` ({})", name.as_str(), availability.text()),
             _ => format!("`{}`", name.as_str()),
         };
         let table = table_of(&tool.input_schema);

@@ -1,4 +1,4 @@
-//! The tools, one module each, by the program whose tools they are.
+//! The tools, one module each, grouped by the program that they come from.
 
 mod annotations;
 mod calls;
@@ -30,7 +30,7 @@ use team::TeamTool;
 
 /// A tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Name {
+pub enum ToolName {
     /// `codex` of the classic tools.
     Codex,
     /// `codex-reply`.
@@ -53,33 +53,33 @@ pub enum Name {
     Team(TeamTool),
 }
 
-/// The tools of `--api classic`. One that is in neither list is not served.
-const CLASSIC: [Name; 6] = [
-    Name::Codex,
-    Name::CodexReply,
-    Name::Session,
-    Name::Check,
-    Name::Review,
-    Name::Status,
+/// The tools of `--api classic`. A tool that is in neither list is not served.
+const CLASSIC: [ToolName; 6] = [
+    ToolName::Codex,
+    ToolName::CodexReply,
+    ToolName::Session,
+    ToolName::Check,
+    ToolName::Review,
+    ToolName::Status,
 ];
 /// The tools of `--api sessions`.
-const SESSIONS: [Name; 6] = [
-    Name::StartSession,
-    Name::ReplyToSession,
-    Name::Session,
-    Name::Check,
-    Name::Review,
-    Name::Status,
+const SESSIONS: [ToolName; 6] = [
+    ToolName::StartSession,
+    ToolName::ReplyToSession,
+    ToolName::Session,
+    ToolName::Check,
+    ToolName::Review,
+    ToolName::Status,
 ];
 
 /// The tools of a set that are in these groups, with mail or without.
-pub(super) fn names(api: Api, groups: &Groups, mail_client: Option<&MailClient>) -> Vec<Name> {
+pub(super) fn names(api: Api, groups: &Groups, mail_client: Option<&MailClient>) -> Vec<ToolName> {
     let of_api = match api {
         Api::Classic => CLASSIC,
         Api::Sessions => SESSIONS,
     };
-    let of_jobs = JobTool::ALL.map(Name::Job);
-    let of_team = TeamTool::all(mail_client).into_iter().map(Name::Team);
+    let of_jobs = JobTool::ALL.map(ToolName::Job);
+    let of_team = TeamTool::all(mail_client).into_iter().map(ToolName::Team);
     let of_both = of_jobs.into_iter().chain(of_team);
     let all = of_api.into_iter().chain(of_both);
     all.filter(|name| name.is_in(groups)).collect()
@@ -88,15 +88,15 @@ pub(super) fn names(api: Api, groups: &Groups, mail_client: Option<&MailClient>)
 /// The tools of a set that every server has.
 pub(super) fn list(api: Api) -> Vec<Tool> {
     let all = names(api, &Groups::default(), None);
-    all.into_iter().map(Name::describe).collect()
+    all.into_iter().map(ToolName::describe).collect()
 }
 
 /// The tool that a client calls.
 ///
 /// # Errors
 ///
-/// Invalid parameters, as MCP wants it for a tool that isn't there.
-pub(super) fn named(all: &[Name], text: &str) -> Result<Name, ErrorData> {
+/// Invalid parameters, as MCP requires for an unknown tool.
+pub(super) fn named(all: &[ToolName], text: &str) -> Result<ToolName, ErrorData> {
     all.iter()
         .copied()
         .find(|name| name.as_str() == text)
@@ -107,7 +107,7 @@ pub(super) fn named(all: &[Name], text: &str) -> Result<Name, ErrorData> {
         })
 }
 
-impl Name {
+impl ToolName {
     fn as_str(self) -> &'static str {
         match self {
             Self::Codex => classic::codex::NAME,
@@ -158,7 +158,7 @@ impl Name {
         }
     }
 
-    /// Whether it is in one of these groups.
+    /// Whether the tool is in one of these groups.
     pub fn is_in(self, groups: &Groups) -> bool {
         let of_tool: &[Group] = match self {
             Self::Status => return true,
@@ -176,18 +176,18 @@ impl Name {
         of_tool.iter().any(|group| groups.has(*group))
     }
 
-    /// Whether it waits for a turn, and so may come back with a question.
+    /// Whether the tool waits for a turn, and so may return a question.
     pub(super) fn waits(self) -> bool {
         matches!(self, Self::Codex | Self::CodexReply)
     }
 
-    /// Whether its results carry warnings: `codex_status` lists all of them anyway, and
-    /// mail has a form of its own.
+    /// Whether the results of the tool carry warnings: `codex_status` lists all of them anyway, and
+    /// mail has a format of its own.
     pub(super) fn carries_warnings(self) -> bool {
         !matches!(self, Self::Status | Self::Team(_))
     }
 
-    /// Whether it gives Codex something to do.
+    /// Whether the tool prompts Codex.
     pub(super) fn prompts(self) -> bool {
         self.waits()
             || matches!(
@@ -196,7 +196,7 @@ impl Name {
             )
     }
 
-    /// Whether it is one of the npm package's.
+    /// Whether the tool is one of the npm package.
     fn is_of_sessions(self) -> bool {
         matches!(
             self,
@@ -214,11 +214,12 @@ impl Name {
     }
 }
 
-/// How long a call that comes again, with the answers to its questions, is to
-/// wait.
+/// The time to wait of a call that is repeated with the answers to its questions.
 pub(super) fn wait_of(arguments: &JsonObject) -> Option<Duration> {
-    let wanted = folded(classic::definition::WAIT);
-    let (_, wait) = arguments.iter().find(|(name, _)| folded(name) == wanted)?;
+    let parameter = folded(classic::definition::WAIT);
+    let (_, wait) = arguments
+        .iter()
+        .find(|(name, _)| folded(name) == parameter)?;
     let parameters::Wait(wait) = serde_json::from_value(wait.clone()).ok()?;
     Some(wait)
 }
@@ -230,24 +231,24 @@ mod tests {
 
     use super::*;
 
-    /// The bytes that `tools/list` may take of a client's context: of one group.
+    /// The most bytes that `tools/list` may take of a client's context, with one group.
     const GROUP_LIMIT: usize = 6144;
 
-    /// The same of all groups.
+    /// The same with all groups.
     const LIMIT: usize = 14_336;
 
-    /// All tools that there are.
-    fn every() -> Vec<Name> {
-        let jobs = JobTool::ALL.map(Name::Job);
-        let mail = team::Mail::ALL.map(|mail| Name::Team(TeamTool::Mail(mail)));
-        let threads = [Name::Team(TeamTool::Threads)];
+    /// All tools of both sets.
+    fn every() -> Vec<ToolName> {
+        let jobs = JobTool::ALL.map(ToolName::Job);
+        let mail = team::MailTool::ALL.map(|mail| ToolName::Team(TeamTool::Mail(mail)));
+        let threads = [ToolName::Team(TeamTool::Threads)];
         let all = CLASSIC.into_iter().chain(SESSIONS).chain(jobs);
         all.chain(threads).chain(mail).collect()
     }
 
     /// The size of `tools/list` with these tools, as JSON.
-    fn length(tools: impl IntoIterator<Item = Name>) -> usize {
-        let tools: Vec<Tool> = tools.into_iter().map(Name::describe).collect();
+    fn length(tools: impl IntoIterator<Item = ToolName>) -> usize {
+        let tools: Vec<Tool> = tools.into_iter().map(ToolName::describe).collect();
         serde_json::json!({ "tools": tools }).to_string().len()
     }
 
@@ -277,13 +278,13 @@ mod tests {
     }
 
     #[test]
-    fn every_tool_tells_its_effects() {
+    fn every_tool_declares_its_effects() {
         let mut looking = Vec::new();
         for name in every() {
             let hints = name.describe().annotations.unwrap();
             let reads = hints.read_only_hint.unwrap();
             assert!(!reads || hints.destructive_hint.is_none());
-            assert!(!reads || !name.prompts() || name == Name::Review);
+            assert!(!reads || !name.prompts() || name == ToolName::Review);
             if reads {
                 looking.push(name.as_str());
             }
@@ -307,8 +308,8 @@ mod tests {
     fn list_of_tools_is_short() {
         for (api, of_api) in [(Api::Classic, CLASSIC), (Api::Sessions, SESSIONS)] {
             let others = every().into_iter();
-            let others = others.filter(|name| matches!(name, Name::Job(_) | Name::Team(_)));
-            let all: Vec<Name> = of_api.into_iter().chain(others).collect();
+            let others = others.filter(|name| matches!(name, ToolName::Job(_) | ToolName::Team(_)));
+            let all: Vec<ToolName> = of_api.into_iter().chain(others).collect();
             let whole = length(all.clone());
             assert!(whole <= LIMIT, "{api:?}: {whole} bytes");
             for group in Group::value_variants() {

@@ -1,9 +1,8 @@
-//! The form of a final message: a JSON Schema.
+//! The schema of a final message: a JSON Schema.
 //!
-//! Codex takes anything for one and passes it to the model, which then fails. So
-//! the keywords are checked for their shape, those of the drafts 7 and 2020-12
-//! that models heed; what is unknown passes. A full validator would bring forty
-//! more libraries and answer no other question.
+//! Codex accepts any object as a schema and passes it to the model, which then fails. So the shape
+//! of the keywords is checked, of those in the drafts 7 and 2020-12 that models heed; unknown
+//! keywords pass. A full validator would add forty libraries for the same check.
 
 use std::collections::BTreeMap;
 
@@ -90,7 +89,7 @@ struct Keywords {
     not: Option<Box<Schema>>,
 }
 
-/// A keyword that is there has a value: null is none.
+/// Reads a keyword that is present: null is not a value.
 fn some<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -99,7 +98,7 @@ where
     T::deserialize(deserializer).map(Some)
 }
 
-/// A schema within another: one that says yes or no to everything, or keywords.
+/// A schema within another: one that accepts or refuses everything, or keywords.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a schema is an object or a boolean")]
 #[expect(dead_code, reason = "reading it is the check")]
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_models_are_given_passes() {
+    fn schemas_for_models_are_accepted() {
         for schema in [
             json!({}),
             json!({"type": "object", "properties": {"a": {"type": ["string", "null"]}},
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_refused_with_the_place() {
+    fn invalid_schema_is_refused_with_its_path() {
         for (schema, named) in [
             (json!({"type": 5}), "type: a type is one of"),
             (json!({"type": "text"}), "type: a type is one of"),

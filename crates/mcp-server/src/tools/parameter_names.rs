@@ -1,7 +1,7 @@
-//! Names of parameters: other spellings, other words for the same, and slips.
+//! Names of parameters: other spellings, synonyms, and typing errors.
 //!
-//! Tools come from programs with conventions of their own. A parameter is taken in any
-//! spelling (`waitMs`, `wait_ms`, `wait-ms`) and by any word of its row in [`SYNONYMS`].
+//! The tools come from programs with conventions of their own. A parameter is accepted in any
+//! spelling (`waitMs`, `wait_ms`, `wait-ms`) and under any word of its row in [`SYNONYMS`].
 
 use common::nearest::{folded, nearest};
 use common::text::one_line;
@@ -21,7 +21,7 @@ const SYNONYMS: [&[&str]; 4] = [
     &["tag", "taskname"],
 ];
 
-/// How much of an unknown name is repeated, in bytes.
+/// The longest part of an unknown name that an error repeats, in bytes.
 const SHOWN: usize = 100;
 
 /// The arguments of a tool, each by the name that `T` has for it. Names that `T` doesn't
@@ -38,13 +38,13 @@ pub(super) fn resolved<'de, T: Deserialize<'de>>(
         .into_iter()
         .partition(|(name, _)| known.contains(&name.as_str()));
     for (alias, value) in others {
-        let Some(name) = meant(&alias, known) else {
+        let Some(name) = resolve_alias(&alias, known) else {
             resolved.insert(alias, value);
             continue;
         };
-        let there = resolved.get(name).filter(|there| !there.is_null());
-        match there {
-            Some(there) if *there != value && !value.is_null() => {
+        let present = resolved.get(name).filter(|present| !present.is_null());
+        match present {
+            Some(present) if *present != value && !value.is_null() => {
                 let message = format!("`{alias}` is another name of `{name}`, and they differ");
                 return Err(ToolError::new(Code::InvalidArgument, message));
             }
@@ -57,10 +57,15 @@ pub(super) fn resolved<'de, T: Deserialize<'de>>(
     Ok(resolved)
 }
 
-/// The parameter that another name stands for.
-fn meant(alias: &str, known: &[&'static str]) -> Option<&'static str> {
+/// The parameter that another name means.
+fn resolve_alias(alias: &str, known: &[&'static str]) -> Option<&'static str> {
     let alias = folded(alias);
-    let with_name = |wanted: &str| known.iter().copied().find(|name| folded(name) == wanted);
+    let with_name = |folded_name: &str| {
+        known
+            .iter()
+            .copied()
+            .find(|name| folded(name) == folded_name)
+    };
     let synonyms = || {
         let row = SYNONYMS.iter().find(|row| row.contains(&alias.as_str()));
         row?.iter().find_map(|word| with_name(word))
@@ -68,7 +73,7 @@ fn meant(alias: &str, known: &[&'static str]) -> Option<&'static str> {
     with_name(&alias).or_else(synonyms)
 }
 
-/// What to say of a parameter that no tool of this kind has.
+/// The error text for an unknown parameter.
 pub(super) fn unknown(name: &str, within: Option<&str>, known: &[&str]) -> String {
     let shown = one_line(name, SHOWN);
     let within = within.map(|object| format!(" in `{object}`"));
@@ -84,12 +89,12 @@ pub(super) fn unknown(name: &str, within: Option<&str>, known: &[&str]) -> Strin
 /// The names of the fields of a struct.
 fn fields_of<'de, T: Deserialize<'de>>() -> &'static [&'static str] {
     let mut fields: &'static [&'static str] = &[];
-    // It never comes to a value.
+    // The deserializer never returns a value.
     let _: Result<T, Error> = T::deserialize(Fields(&mut fields));
     fields
 }
 
-/// Takes down which fields it is asked for.
+/// A deserializer that records the fields of the struct.
 struct Fields<'a>(&'a mut &'static [&'static str]);
 
 impl<'de> Deserializer<'de> for Fields<'_> {
@@ -141,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn other_spellings_and_words_name_the_same_parameter() {
+    fn spellings_and_synonyms_name_the_same_parameter() {
         for (given, expected) in [
             (json!({ "thread_id": 1 }), json!({ "threadId": 1 })),
             (json!({ "conversationId": 1 }), json!({ "threadId": 1 })),
@@ -160,15 +165,15 @@ mod tests {
     }
 
     #[test]
-    fn two_names_with_different_values_are_refused() {
+    fn conflicting_values_of_one_parameter_are_refused() {
         let error = read(json!({ "cwd": 1, "repo": 2 })).unwrap_err();
         assert_eq!(error, "`repo` is another name of `cwd`, and they differ");
     }
 
     #[test]
-    fn unknown_parameter_is_answered_with_the_nearest() {
+    fn unknown_parameter_error_suggests_the_nearest_name() {
         let known = ["prompt", "cwd"];
-        for (name, within, said) in [
+        for (name, within, expected) in [
             (
                 "promt",
                 None,
@@ -185,7 +190,7 @@ mod tests {
                 "unknown parameter `promt` in `advanced`; did you mean `prompt`?",
             ),
         ] {
-            assert_eq!(unknown(name, within, &known), said);
+            assert_eq!(unknown(name, within, &known), expected);
         }
         let none = unknown("x", None, &[]);
         assert_eq!(none, "unknown parameter `x`; this takes none");

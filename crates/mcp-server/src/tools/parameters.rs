@@ -1,4 +1,4 @@
-//! What several tools are given, each checked where it is read.
+//! Parameters that several tools share. Each is checked when it is parsed.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use crate::code::Code;
 use crate::error::ToolError;
 use crate::server::Server;
 
-/// Reads the arguments of a tool, under any of their names; says which one is wrong and
-/// how.
+/// Parses the arguments of a tool, under any of their names. The error names the wrong argument and
+/// the reason.
 pub(super) fn arguments<T: DeserializeOwned>(given: JsonObject) -> Result<T, ToolError> {
     let given = Value::Object(resolved::<T>(given)?);
     serde_path_to_error::deserialize(given).map_err(|error| {
@@ -25,15 +25,15 @@ pub(super) fn arguments<T: DeserializeOwned>(given: JsonObject) -> Result<T, Too
         let inner = error.inner().to_string();
         let message = match (unknown_field(&place, &inner), place.as_str()) {
             (Some(unknown), _) => unknown,
-            (None, ".") => in_words_of_json(&inner),
-            (None, place) => format!("{place}: {}", in_words_of_json(&inner)),
+            (None, ".") => in_json_terms(&inner),
+            (None, place) => format!("{place}: {}", in_json_terms(&inner)),
         };
         ToolError::new(Code::InvalidArgument, message)
     })
 }
 
-/// What serde says of a parameter that isn't there, in words that help: where it belongs,
-/// or which one was meant.
+/// Turns serde's error about an unknown field into advice: where the parameter belongs, or which
+/// one was meant.
 fn unknown_field(place: &str, error: &str) -> Option<String> {
     let (name, expected) = error.strip_prefix("unknown field `")?.split_once("`, ")?;
     let known: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
@@ -54,8 +54,8 @@ fn unknown_field(place: &str, error: &str) -> Option<String> {
     ))
 }
 
-/// What serde says, in the words of those who write JSON.
-fn in_words_of_json(error: &str) -> String {
+/// An error of serde in the terms of JSON.
+fn in_json_terms(error: &str) -> String {
     let mut text = error.to_owned();
     for (rust, json) in [
         ("unknown variant", "unknown value"),
@@ -69,7 +69,7 @@ fn in_words_of_json(error: &str) -> String {
     text
 }
 
-/// Parameters that are easily put beside the object that they belong into.
+/// Parameters that callers often put beside the object that they belong in.
 const MISPLACED: [(&str, &[&str]); 2] = [
     (
         "advanced",
@@ -97,12 +97,12 @@ const MISPLACED: [(&str, &[&str]); 2] = [
     ),
 ];
 
-/// Something to say to Codex: any text that isn't blank.
+/// A text that is not blank, such as a prompt.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "String")]
-pub(super) struct Words(pub(super) String);
+pub(super) struct NonBlankText(pub(super) String);
 
-impl TryFrom<String> for Words {
+impl TryFrom<String> for NonBlankText {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
@@ -118,8 +118,8 @@ impl TryFrom<String> for Words {
 pub(super) struct Policy(PolicyName);
 
 impl Policy {
-    /// The policy by the name that Codex has for it today; the first time that
-    /// this is another one, a warning is added.
+    /// The policy by its current name in Codex. The first time that a replaced policy is given, a
+    /// warning is added.
     pub(super) fn today(self, server: &Server, warnings: &mut Vec<String>) -> ApprovalPolicy {
         if self.0 == PolicyName::OnFailure && server.first_on_failure() {
             tracing::warn!("{REPLACED}");
@@ -129,8 +129,8 @@ impl Policy {
     }
 }
 
-/// A number of events, of bytes, or of an event. Some clients write all numbers
-/// with a fraction.
+/// A number of events or bytes, or the number of an event. Some clients write all numbers with a
+/// fraction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "serde_json::Number")]
 pub(super) struct Count(pub(super) u64);
@@ -177,12 +177,12 @@ impl TryFrom<Count> for Wait {
     }
 }
 
-/// A limit of time: a [`Wait`] that isn't nothing.
+/// A time limit: a [`Wait`] that is not zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Wait")]
-pub(super) struct Limit(pub(super) Duration);
+pub(super) struct TimeLimit(pub(super) Duration);
 
-impl TryFrom<Wait> for Limit {
+impl TryFrom<Wait> for TimeLimit {
     type Error = &'static str;
 
     fn try_from(Wait(limit): Wait) -> Result<Self, Self::Error> {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_whole_and_not_negative() {
+    fn counts_must_be_whole_and_not_negative() {
         for (given, count) in [
             (json!(0), 0),
             (json!(7), 7),
@@ -234,6 +234,10 @@ mod tests {
                 .unwrap_err()
                 .contains("at most 86400000")
         );
-        assert!(read::<Limit>(json!(0)).unwrap_err().contains("at least 1"));
+        assert!(
+            read::<TimeLimit>(json!(0))
+                .unwrap_err()
+                .contains("at least 1")
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Schemas of what tools take and answer. They are in the context of every client's
-//! model, so they are short: what a parameter does stands in the resource `config`.
+//! The schemas of the tools' parameters and answers. They are in the context of every client's
+//! model, so they are short: the resource `config` describes the parameters.
 
 use std::sync::Arc;
 
@@ -8,32 +8,32 @@ use serde_json::{Map, Value, json};
 
 use super::definition::object;
 
-/// A text that is one of these.
+/// A string that is one of these values.
 pub(super) fn one_of(values: &[&str]) -> Value {
     json!({ "type": "string", "enum": values })
 }
 
-/// What commands may touch.
+/// The sandbox modes.
 pub(super) fn sandbox() -> Value {
     one_of(&["read-only", "workspace-write", "danger-full-access"])
 }
 
-/// When Codex asks. `on-failure` is one of old, and stands for `on-request`.
+/// The approval policies. `on-failure` is an old one, which counts as `on-request`.
 pub(super) fn approval_policy() -> Value {
     one_of(&["untrusted", "on-failure", "on-request", "never"])
 }
 
-/// How hard the model thinks.
+/// The levels of reasoning effort.
 pub(super) fn effort() -> Value {
     one_of(&["none", "minimal", "low", "medium", "high", "xhigh"])
 }
 
-/// Texts.
+/// A list of strings.
 pub(super) fn texts() -> Value {
     json!({ "type": "array", "items": { "type": "string" } })
 }
 
-/// A schema with a few words about it.
+/// A schema with a description.
 pub(super) fn about(mut schema: Value, words: &str) -> Value {
     if let Value::Object(schema) = &mut schema {
         schema.insert("description".to_owned(), words.into());
@@ -41,7 +41,7 @@ pub(super) fn about(mut schema: Value, words: &str) -> Value {
     schema
 }
 
-/// A schema with what holds where nothing is given.
+/// A schema with a default value.
 pub(super) fn or(mut schema: Value, default: impl Into<Value>) -> Value {
     if let Value::Object(schema) = &mut schema {
         schema.insert("default".to_owned(), default.into());
@@ -49,12 +49,13 @@ pub(super) fn or(mut schema: Value, default: impl Into<Value>) -> Value {
     schema
 }
 
-/// A switch that is off where nothing is given; that it is costs no room in the list of tools.
+/// A switch that is off by default. The schema does not state the default, to save room in the list
+/// of tools.
 pub(super) fn off() -> Value {
     json!({ "type": "boolean" })
 }
 
-/// What a tool takes: these parameters.
+/// The schema of a tool's parameters.
 pub(super) fn input<const N: usize>(properties: Value, required: [&str; N]) -> Value {
     let mut input = json!({ "type": "object", "properties": properties });
     if let (Value::Object(input), 1..) = (&mut input, N) {
@@ -63,10 +64,10 @@ pub(super) fn input<const N: usize>(properties: Value, required: [&str; N]) -> V
     input
 }
 
-/// What a tool answers: members with their types. One whose name ends with `?` is not in
-/// every answer. Clients check errors against the schema too, so an error has only that
-/// (and its `isError`), and no member is forbidden. The alternatives cost room in the
-/// client's context; tools that need it more urgently leave them out by such names.
+/// The schema of a tool's answer: members with their types. A member whose name ends with `?` is
+/// not in every answer. Clients check errors against the schema too, so an answer may have `error`
+/// alone, and no member is forbidden. These alternatives cost room in the client's context; tools
+/// that need it more urgently avoid them by marking all members with `?`.
 pub(super) fn output(members: Value) -> Arc<JsonObject> {
     let members = match members {
         Value::Object(members) => members,

@@ -12,8 +12,8 @@ use super::Bounds;
 use super::error::OutOfBounds;
 use super::sandbox::{NETWORK, WORKSPACE, sandbox_in, sandbox_mode};
 
-/// Keys of Codex's `config.toml` that a call may set where there is a bound: they choose
-/// the model, how it works and what it is told.
+/// Keys of Codex's `config.toml` that a call may set where there is a bound: they choose the
+/// model, its effort and its instructions.
 const HARMLESS: [&str; 20] = [
     "compact_prompt",
     "developer_instructions",
@@ -45,9 +45,8 @@ const EXCLUSIONS: [&str; 2] = ["exclude_slash_tmp", "exclude_tmpdir_env_var"];
 const APPROVAL_POLICY: &str = "approval_policy";
 
 impl Bounds {
-    /// The settings of a thread that a call wants begun in a directory: `cwd`, or else
-    /// ours. Afterwards they name the directory without links, and a sandbox where that
-    /// is bounded.
+    /// Bounds the settings of a new thread in the directory `cwd`, or else ours. Afterwards they
+    /// name the resolved directory, and a sandbox where that is bounded.
     ///
     /// # Errors
     ///
@@ -67,8 +66,8 @@ impl Bounds {
         Ok(())
     }
 
-    /// The settings of a call with what `under` lays below them. What the call itself asks
-    /// for is refused if it is out of bounds; what lies below is narrowed.
+    /// The settings of a call, with defaults that `under` adds. Settings of the call itself are
+    /// refused if they are out of bounds; the defaults are narrowed.
     ///
     /// # Errors
     ///
@@ -82,7 +81,7 @@ impl Bounds {
         self.bound_laid(under(given))
     }
 
-    /// Refuses a sandbox that a call itself asks for and that is out of bounds.
+    /// Refuses a sandbox of a call that is out of bounds.
     ///
     /// # Errors
     ///
@@ -94,7 +93,7 @@ impl Bounds {
         }
     }
 
-    /// Settings with the defaults below them, narrowed.
+    /// Narrows settings that include the defaults.
     ///
     /// # Errors
     ///
@@ -106,7 +105,7 @@ impl Bounds {
         Ok(settings)
     }
 
-    /// The same for a thread from before, of which `known` says how it was set.
+    /// Bounds the settings with which a thread is resumed; `known` are its earlier settings.
     ///
     /// # Errors
     ///
@@ -131,8 +130,10 @@ impl Bounds {
         settings.thread.cwd = cwd;
         settings.thread.sandbox = settings.thread.sandbox.or(before);
         self.bound(settings)?;
-        // Permissions that are in force are those of new threads; Codex gives this one its own.
-        if let (None, None, Some(by)) = (known, settings.thread.sandbox, self.of_the_sandbox()) {
+        // Configured permissions apply to new threads; Codex gives this one its own.
+        if let (None, None, Some(by)) =
+            (known, settings.thread.sandbox, self.sandbox_escape_bound())
+        {
             return Err(OutOfBounds::UnknownSandbox(by));
         }
         if self.directories.is_none() {
@@ -141,7 +142,7 @@ impl Bounds {
         Ok(())
     }
 
-    /// What a prompt changes in a session from then on.
+    /// Bounds the overrides of a prompt, which change its session from then on.
     ///
     /// # Errors
     ///
@@ -156,7 +157,7 @@ impl Bounds {
         }
     }
 
-    /// Overrides of Codex's configuration, with plain keys or dotted ones.
+    /// Checks overrides of Codex's configuration, with plain or dotted keys.
     ///
     /// # Errors
     ///
@@ -203,7 +204,7 @@ impl Bounds {
 
     fn check_workspace(&self, key: &str, value: &Value) -> Result<(), OutOfBounds> {
         let refused = || self.refused_key(&format!("{WORKSPACE}.{key}"));
-        // Narrowing is anybody's.
+        // Any call may narrow the sandbox.
         match (key, value) {
             (NETWORK, Value::Bool(false)) => return Ok(()),
             (NETWORK, Value::Bool(true)) => {

@@ -1,18 +1,17 @@
-//! How much a profile of permissions of Codex's configuration allows.
+//! Determines how much a profile of permissions in Codex's configuration allows.
 
 use std::path::{Component, Path};
 
 use codex_protocol::codex::SandboxMode;
 use serde_json::{Map, Value};
 
-/// The directories of the work, by the names that profiles have for them (0.130.0 and
-/// 0.153.4 to 0.169.0).
+/// The names of the workspace's directories in profiles (0.130.0 and 0.153.4 to 0.169.0).
 const ROOTS: [&str; 2] = [":project_roots", ":workspace_roots"];
 
-/// Other places that `workspace-write` can write.
+/// Other directories that `workspace-write` can write.
 const TEMPORARY: [&str; 2] = [":tmpdir", ":slash_tmp"];
 
-/// The narrowest mode that allows all that a profile allows; `None` if that cannot be told.
+/// The narrowest mode that allows all that a profile allows; `None` if it cannot be determined.
 /// `profiles` is the table `permissions`.
 pub(super) fn mode_around(name: &str, profiles: &Map<String, Value>) -> Option<SandboxMode> {
     match name {
@@ -69,8 +68,8 @@ fn can_write(access: &str) -> Option<bool> {
     }
 }
 
-/// Whether a path stays below, and outside of what `workspace-write` protects there, as
-/// `.git` and `.codex`.
+/// Whether a path stays below its directory, and avoids the parts that `workspace-write`
+/// protects there, such as `.git` and `.codex`.
 fn is_plain(path: &str) -> bool {
     Path::new(path).components().all(|part| match part {
         Component::CurDir => true,
@@ -86,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn profile_is_as_wide_as_what_it_lets_commands_write() {
+    fn profile_is_as_wide_as_its_writable_paths() {
         use SandboxMode::{ReadOnly, WorkspaceWrite};
         let mode = |profile: Value| {
             let profiles = json!({ "p": profile });

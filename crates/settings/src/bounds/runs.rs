@@ -11,9 +11,9 @@ use super::error::OutOfBounds;
 use super::{Bounds, Commands};
 
 impl Bounds {
-    /// The directory that a run names, without links, if the run may work in its repository:
-    /// Codex works at the top. A worktree of the run's own lies in the state directory under
-    /// a name that no client chooses, and is allowed where the repository is.
+    /// The resolved directory of a run, if the run may work in its whole repository: Codex works
+    /// at the top. The worktree of a run lies in the state directory under a name that no client
+    /// chooses, and is allowed if the repository is.
     ///
     /// # Errors
     ///
@@ -26,8 +26,7 @@ impl Bounds {
         Ok(directory)
     }
 
-    /// What a run may ask for beside its thread: commands, and approvals that nobody
-    /// looks at.
+    /// Checks the parts of a run beside its thread: commands, and automatic approvals.
     ///
     /// # Errors
     ///

@@ -14,11 +14,11 @@ use super::permissions;
 use super::{Bound, Bounds};
 use crate::jobs::DEFAULT_SANDBOX;
 
-/// What a profile may not set where the sandbox is bounded: it would go before the
-/// sandbox that is sent.
+/// The keys that a profile may not set where the sandbox is bounded: they would take precedence
+/// over the requested sandbox.
 const PERMISSIONS: [&str; 2] = [DEFAULT_PERMISSIONS, PROFILES];
 
-/// The key of the profile of permissions that is in force, and the table of all of them.
+/// The key of the effective profile of permissions, and the table of all profiles.
 const DEFAULT_PERMISSIONS: &str = "default_permissions";
 const PROFILES: &str = "permissions";
 
@@ -27,8 +27,8 @@ pub(super) const WORKSPACE: &str = "sandbox_workspace_write";
 pub(super) const NETWORK: &str = "network_access";
 
 impl Bounds {
-    /// The same for the sandbox of a job that somebody else has submitted: at most
-    /// `workspace-write`, also where the user's own default is wider.
+    /// The bounds for the sandbox of a job that somebody else has submitted: at most
+    /// `workspace-write`, even if the user's own default is wider.
     #[must_use]
     pub fn for_others(&self) -> Self {
         Self {
@@ -43,34 +43,34 @@ impl Bounds {
         self.max_sandbox.map_or(mode, |most| narrower(mode, most))
     }
 
-    /// The sandbox to send: what was said, or else what Codex would choose by itself, if
-    /// that may be wider than the bound. `None` where there is no bound, and where the user's
-    /// profile of permissions is within it: a sandbox would take its place.
+    /// The sandbox to send to Codex: the requested one, or else Codex's own choice, narrowed to
+    /// the bound. `None` without a bound, and if the user's profile of permissions is within it,
+    /// as a sandbox would replace the profile.
     ///
     /// # Errors
     ///
     /// [`OutOfBounds::Sandbox`], [`OutOfBounds::Profile`], [`OutOfBounds::Permissions`].
     pub fn sandbox(
         &self,
-        said: Option<SandboxMode>,
+        asked: Option<SandboxMode>,
         profile: Option<&ProfileName>,
         cwd: &Path,
     ) -> Result<Option<SandboxMode>, OutOfBounds> {
-        self.sandbox_or(said, profile, cwd, |user| default_in(cwd, user))
+        self.sandbox_or(asked, profile, cwd, |user| default_in(cwd, user))
     }
 
-    /// The same for a job, which is [`DEFAULT_SANDBOX`] where nothing is configured.
+    /// Like [`Bounds::sandbox`], for a job, whose sandbox is [`DEFAULT_SANDBOX`] unless configured.
     ///
     /// # Errors
     ///
     /// As [`Bounds::sandbox`].
     pub fn sandbox_of_job(
         &self,
-        said: Option<SandboxMode>,
+        asked: Option<SandboxMode>,
         profile: Option<&ProfileName>,
         cwd: &Path,
     ) -> Result<Option<SandboxMode>, OutOfBounds> {
-        self.sandbox_or(said, profile, cwd, |user| {
+        self.sandbox_or(asked, profile, cwd, |user| {
             let trust = directory_trust(cwd, user).ok();
             let config = user.layers(profile, trust.as_ref());
             let configured = ConfiguredSandbox::of(&Map::new(), &config);
@@ -80,17 +80,17 @@ impl Bounds {
 
     fn sandbox_or(
         &self,
-        said: Option<SandboxMode>,
+        asked: Option<SandboxMode>,
         profile: Option<&ProfileName>,
         cwd: &Path,
         default: impl FnOnce(&UserConfig) -> SandboxMode,
     ) -> Result<Option<SandboxMode>, OutOfBounds> {
-        // The widest of all bounds nothing.
+        // The widest mode is no bound.
         let bound = self
             .max_sandbox
             .filter(|most| *most != SandboxMode::DangerFullAccess);
         let Some(most) = bound else {
-            return Ok(said);
+            return Ok(asked);
         };
         let user = UserConfig::read(&self.codex_home);
         let config = user.layers(profile, None);
@@ -102,9 +102,9 @@ impl Bounds {
                 by: self.sandbox_bound(),
             });
         }
-        if let Some(asked) = said {
-            self.check_sandbox(asked)?;
-            return Ok(said);
+        if let Some(mode) = asked {
+            self.check_sandbox(mode)?;
+            return Ok(asked);
         }
         if config.get(DEFAULT_PERMISSIONS).is_some() {
             return match permitted_in(cwd, &user) {
@@ -178,9 +178,9 @@ fn sets_permissions(config: &CodexConfig) -> bool {
     PERMISSIONS.iter().any(|key| config.get(key).is_some())
 }
 
-/// The narrowest mode around the permissions that are in force in a directory, and around
-/// the mode that a Codex without profiles of permissions (0.104.0) goes by there. `None` if
-/// that cannot be told.
+/// The narrowest mode that includes the effective permissions in a directory, and the mode that a
+/// Codex without profiles of permissions (0.104.0) uses there. `None` if it cannot be
+/// determined.
 fn permitted_in(cwd: &Path, user: &UserConfig) -> Option<SandboxMode> {
     let trust = directory_trust(cwd, user).ok()?;
     let config = user.layers(None, Some(&trust));

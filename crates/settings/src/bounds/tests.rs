@@ -73,7 +73,7 @@ fn config_that_leads_around_a_bound_is_refused() {
 }
 
 #[test]
-fn network_and_approval_policy_are_allowed_as_the_user_has_them() {
+fn network_and_approval_policy_follow_the_user_config() {
     let home = tempfile::tempdir().unwrap();
     let user = |config: &str| {
         std::fs::write(home.path().join("config.toml"), config).unwrap();

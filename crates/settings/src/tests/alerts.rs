@@ -21,7 +21,7 @@ fn repository_does_not_choose_who_is_notified() {
 }
 
 #[test]
-fn bound_on_commands_leaves_notifiers_out_that_are_programs() {
+fn bound_on_commands_removes_command_notifiers() {
     let text = "[plugins.codex-mcp]\nnotify = [\"command:say hi\", \"mail:lead@t\"]\n\
                 stall_timeout_secs = 5\n";
     let world = World::new().user(text);

@@ -2,7 +2,7 @@ use super::World;
 use crate::flags::Flags;
 
 #[test]
-fn missing_directory_of_allow_dirs_is_warned_of() {
+fn missing_directory_of_allow_dirs_causes_a_warning() {
     let flags = |path: &str| Flags {
         allow_dirs: vec![path.into()],
         ..Flags::default()

@@ -47,7 +47,7 @@ impl World {
         self.directory.path().canonicalize().unwrap().join(name)
     }
 
-    /// A directory below the repository's root.
+    /// The working directory, below the repository's root.
     fn here(&self) -> PathBuf {
         self.path("repo/a/b")
     }
@@ -58,7 +58,7 @@ impl World {
         self.untrusted(text)
     }
 
-    /// One that the user does not trust.
+    /// A repository that the user does not trust.
     fn untrusted(self, text: &str) -> Self {
         std::fs::write(self.path("repo/.atm.toml"), text).unwrap();
         self

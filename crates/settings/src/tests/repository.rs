@@ -30,7 +30,7 @@ fn warnings(world: &World) -> Vec<String> {
 }
 
 #[test]
-fn untrusted_repository_widens_nothing_and_is_warned_of_once() {
+fn untrusted_repository_widens_nothing_and_causes_one_warning() {
     let plain = World::new().load(Flags::default()).unwrap();
     let world = World::new().untrusted(WIDE);
     let config = world.load(Flags::default()).unwrap();
@@ -174,7 +174,7 @@ fn untrusted_repository_chooses_a_role_but_gains_nothing_by_it() {
     let world = World::new().user(&roles).untrusted(&choosing("writer"));
     assert_eq!(sandbox_and_policy(&world).0, Some(SandboxMode::ReadOnly));
     assert!(warnings(&world)[0].contains("sandbox"));
-    // Nor where permissions are in force, which a role's sandbox would replace.
+    // Nor if permissions are configured, which a role's sandbox would replace.
     let reader = "[plugins.codex-mcp.roles.reader]\nsandbox = \"read-only\"\n";
     let permitted = World::new().user(reader).untrusted(&choosing("reader"));
     let permitted = permitted.codex("default_permissions = \"careful\"\n");

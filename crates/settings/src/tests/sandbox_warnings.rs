@@ -4,7 +4,7 @@ use super::World;
 use crate::flags::Flags;
 
 #[test]
-fn repository_without_a_sandbox_is_warned_of() {
+fn repository_without_a_sandbox_causes_a_warning() {
     let none = "[plugins.codex-mcp]\nsandbox = \"danger-full-access\"\n";
     let warned = |world: World| !world.load(Flags::default()).unwrap().warnings.is_empty();
     assert!(warned(World::new().repository(none)));
@@ -16,7 +16,7 @@ fn repository_without_a_sandbox_is_warned_of() {
 }
 
 #[test]
-fn full_access_of_a_trusted_repository_is_warned_of_where_it_counts() {
+fn full_access_of_a_trusted_repository_causes_a_warning() {
     const FULL: &str = "[plugins.codex-mcp]\nsandbox = \"danger-full-access\"\n";
     let warnings = |world: &World, flags: Flags| world.load(flags).unwrap().warnings;
     let flag = Flags {

@@ -22,7 +22,7 @@ fn role_takes_precedence_over_the_section() {
     assert!(sandbox.source.to_string().starts_with("role writer in "));
     assert_eq!(threads.model.unwrap().value, "m");
 
-    // The repository's is laid over the user's, also within a role.
+    // The repository's file takes precedence over the user's, also within a role.
     let over = "[plugins.codex-mcp]\nsandbox = \"read-only\"\n\
                 [plugins.codex-mcp.roles.writer]\napproval_policy = \"never\"\n";
     let world = world.repository(over);

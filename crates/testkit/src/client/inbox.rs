@@ -1,5 +1,4 @@
-//! The messages from the server that nobody has claimed yet, and the check that
-//! each is one the server may send.
+//! The unclaimed messages from the server, and the check that the server may send each of them.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -15,10 +14,10 @@ pub(super) struct Inbox {
     ignored: Vec<String>,
 }
 
-/// What matters of a line that the client sends; the rest may be nested too deeply
-/// to be read.
+/// The relevant members of a line that the client sends; the rest may be nested too deeply to be
+/// read.
 #[derive(Deserialize)]
-struct Sent {
+struct SentLine {
     id: Option<Value>,
     method: Option<IgnoredAny>,
 }
@@ -35,7 +34,7 @@ enum Request {
 impl Inbox {
     /// Notes a line of the client's, to know what may be answered.
     pub(super) fn sent(&mut self, line: &[u8]) {
-        if let Ok(Sent {
+        if let Ok(SentLine {
             id: Some(id),
             method: Some(_),
         }) = serde_json::from_slice(line)
@@ -61,7 +60,7 @@ impl Inbox {
             .retain(|message| !is_notification(message, method));
     }
 
-    /// Takes in a line from the server, or says what is wrong with it.
+    /// Takes in a line from the server.
     pub(super) fn take_in(&mut self, line: &[u8]) -> Result<(), String> {
         let message: Value = serde_json::from_slice(line)
             .map_err(|error| format!("the server sent a line that is not JSON: {error}"))?;
@@ -80,7 +79,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Whether the response is to be claimed.
+    /// Checks a response, and returns whether it must be claimed.
     fn take_in_response(&mut self, message: &Value, id: Option<&Value>) -> Result<bool, String> {
         if message.get("result").is_some() == message.get("error").is_some() {
             return Err(
@@ -89,7 +88,7 @@ impl Inbox {
         }
         let id = id.unwrap_or(&Value::Null);
         if id.is_null() && message.get("error").is_some() {
-            // The answer to a line whose id could not be read.
+            // This answers a line whose ID could not be read.
             return Ok(true);
         }
         match self.requests.get_mut(&id.to_string()) {
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn one_response_a_request() {
+    fn request_has_one_response() {
         let mut inbox = inbox();
         assert_eq!(inbox.unanswered(), ["1"]);
         let answer = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abandoned_request_may_have_one_response_or_none() {
+    fn abandoned_request_may_have_one_response_or_none() {
         let mut inbox = inbox();
         inbox.abandon(&json!(1));
         assert_eq!(inbox.unanswered(), Vec::<&str>::new());
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_message_is_refused() {
+    fn line_that_is_no_message_is_refused() {
         for (line, problem) in [
             ("hello", "not JSON"),
             ("", "not JSON"),

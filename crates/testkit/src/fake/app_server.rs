@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use super::dialect::{Call, Dialect, Kind, Notification, Refusal, Threads, fill};
 use super::plan::{Action, TurnEnd};
 
-/// The code that the real app-server refuses everything with.
+/// The code of every refusal of the real app-server.
 const INVALID_REQUEST: i64 = -32600;
 
-/// A fixed moment, 2026-01-01, in seconds and milliseconds of Unix time: what the
-/// fake says is the same in every run.
+/// A fixed moment, 2026-01-01, in seconds and milliseconds of Unix time: the fake's output is the
+/// same in every run.
 const SECONDS: u64 = 1_767_225_600;
 const MILLISECONDS: u64 = SECONDS * 1000;
 
@@ -62,14 +62,14 @@ impl AppServerDialect {
         let directory = directory(call);
         json!({
             "thread": self.thread(call),
-            "model": given(call, "model", "fake-model"),
+            "model": setting_or(call, "model", "fake-model"),
             "modelProvider": "fake",
             "serviceTier": null,
             "disabledPluginIds": [],
             "cwd": directory,
             "runtimeWorkspaceRoots": [directory],
             "instructionSources": [],
-            "approvalPolicy": given(call, "approvalPolicy", "on-request"),
+            "approvalPolicy": setting_or(call, "approvalPolicy", "on-request"),
             "approvalsReviewer": "user",
             "sandbox": {"type": sandbox(call), "networkAccess": false},
             "activePermissionProfile": {"id": ":read-only", "extends": null},
@@ -90,15 +90,15 @@ impl AppServerDialect {
     }
 }
 
-/// A setting of the call, or else the default.
-fn given(call: &Call, name: &str, default: &str) -> Value {
+/// A setting of the call, or else its default.
+fn setting_or(call: &Call, name: &str, default: &str) -> Value {
     match &call.params[name] {
         Value::Null => default.into(),
-        given => given.clone(),
+        setting_or => setting_or.clone(),
     }
 }
 
-/// The sandbox of a thread, by the name that answers have for it.
+/// The sandbox of a thread, by its name in answers.
 fn sandbox(call: &Call) -> &'static str {
     match call.params["sandbox"].as_str() {
         Some("workspace-write") => "workspaceWrite",
@@ -134,7 +134,7 @@ impl Dialect for AppServerDialect {
 
     fn answer(&self, call: &Call, threads: &dyn Threads, _said: &str) -> Result<Value, Refusal> {
         if call.kind == Kind::Wrong {
-            return Err((INVALID_REQUEST, what_is_wrong(call)));
+            return Err((INVALID_REQUEST, refusal_message(call)));
         }
         Ok(match call.method.as_str() {
             "initialize" => self.initialize_answer(call),
@@ -263,7 +263,7 @@ fn directory(call: &Call) -> String {
     }
 }
 
-fn what_is_wrong(call: &Call) -> String {
+fn refusal_message(call: &Call) -> String {
     match call.method.as_str() {
         "turn/interrupt" => "no active turn to interrupt".to_owned(),
         "turn/steer" => "no active turn to steer".to_owned(),

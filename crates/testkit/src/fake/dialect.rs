@@ -1,4 +1,4 @@
-//! What the two protocols of Codex differ in.
+//! The differences between the two protocols of Codex.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ pub(super) struct Call {
     pub(super) kind: Kind,
 }
 
-/// What a request is to the fake.
+/// The kinds of requests that the fake distinguishes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
     /// It makes a thread known.
@@ -27,14 +27,14 @@ pub(super) enum Kind {
     Steer,
     /// It interrupts a turn.
     Interrupt,
-    /// It is about something that is not there, or something that does not exist.
+    /// Its thread, turn or method does not exist.
     Wrong,
     /// Anything else.
     #[default]
     Other,
 }
 
-/// What the fake knows about its threads.
+/// The fake's knowledge of its threads.
 pub(super) trait Threads {
     fn knows(&self, thread: &str) -> bool;
     fn running_turn(&self, thread: &str) -> Option<String>;
@@ -51,13 +51,13 @@ pub(super) type Notification = (&'static str, Value);
 pub(super) type Refusal = (i64, String);
 
 pub(super) trait Dialect {
-    /// Understands a request or a notification.
+    /// Classifies a request or a notification.
     fn understand(&self, call: Call, threads: &mut dyn Threads) -> Call;
 
     /// The proper answer to a request, `said` being the last message of its turn.
     fn answer(&self, call: &Call, threads: &dyn Threads, said: &str) -> Result<Value, Refusal>;
 
-    /// What a well-behaved Codex does on a request.
+    /// The actions of a well-behaved Codex on a request.
     fn proceed(&self, call: &Call) -> Vec<Action>;
 
     fn turn_started(&self, call: &Call) -> Vec<Notification>;
@@ -68,14 +68,15 @@ pub(super) trait Dialect {
 
     fn turn_ended(&self, call: &Call, end: &TurnEnd, said: &str) -> Vec<Notification>;
 
-    /// Adds to the parameters of a server request or notification what places it.
+    /// Adds the IDs of thread, turn and item to the parameters of a server request or
+    /// notification.
     fn place(&self, call: &Call, params: &mut Value);
 
-    /// Adds to a message what every message has.
+    /// Adds the members that every message has.
     fn envelop(&self, message: &mut Value);
 }
 
-/// Sets the fields that are not there yet.
+/// Sets the fields that are missing.
 pub(super) fn fill<const N: usize>(params: &mut Value, fields: [(&str, &str); N]) {
     for (name, value) in fields {
         if params.get(name).is_none() {

@@ -1,4 +1,4 @@
-//! What the fake Codex notes down, so that a test can look at it.
+//! The log of the fake Codex, for tests to read.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -16,20 +16,20 @@ pub struct Entry {
     pub event: Event,
 }
 
-/// What the fake notes down.
+/// An event in the fake's log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Event {
-    /// It was started.
+    /// The process was started.
     Started {
-        /// With these arguments, without the program's name.
+        /// The arguments, without the program's name.
         args: Vec<String>,
-        /// In this directory.
+        /// The working directory.
         directory: PathBuf,
     },
-    /// It was sent this message.
+    /// The process received this message.
     Received(Value),
-    /// It was sent a line that is not JSON.
+    /// The process received a line that is not JSON.
     ReceivedGarbage(String),
     /// Its stdin ended.
     Eof,
@@ -39,14 +39,14 @@ pub enum Event {
     Spawned(u32),
 }
 
-/// Where the fake appends.
+/// The writer of the log.
 #[derive(Clone)]
 pub(super) struct Log {
     path: Option<PathBuf>,
 }
 
 impl Log {
-    /// Without a path, nothing is noted down.
+    /// Without a path, nothing is logged.
     pub(super) fn new(path: Option<PathBuf>) -> Self {
         Self { path }
     }
@@ -67,8 +67,8 @@ impl Log {
         file.write_all(&line).unwrap();
     }
 
-    /// Which of the processes with this log this one is, by the order of their
-    /// starts, from 1. The start must be in the log already.
+    /// The number of this process among those with this log, by the order of their starts, from
+    /// 1. The start must be in the log already.
     pub(super) fn launch(&self) -> u32 {
         let Some(path) = &self.path else {
             return 1;

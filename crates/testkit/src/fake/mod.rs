@@ -1,11 +1,10 @@
-//! A Codex that misbehaves on demand, for what the real one won't do: garbage,
-//! half lines, silence, floods, ignored signals, processes left behind.
+//! A Codex that misbehaves on demand, where the real one does not: garbage, half lines, silence,
+//! floods, ignored signals, processes left behind.
 //!
-//! A test writes a [`Plan`], starts the program under test with
-//! [`fake_codex_path`] as its Codex and with [`FakeCodex::env`], and afterwards
-//! looks at what the fake was sent. Where the plan says nothing, the fake behaves
-//! like Codex 0.169: `app-server` runs a short turn for each prompt, and
-//! `mcp-server` does so where its version still has it.
+//! A test writes a [`Plan`], starts the program under test with [`fake_codex_path`] as its Codex
+//! and with [`FakeCodex::env`], and afterwards checks the messages that the fake received. Where
+//! the plan says nothing, the fake behaves like Codex 0.169: `app-server` runs a short turn for
+//! each prompt, and `mcp-server` does so where its version still has it.
 
 mod app_server;
 mod dialect;
@@ -32,12 +31,11 @@ use crate::home::Home;
 pub const PLAN: &str = "FAKE_CODEX_PLAN";
 /// The variable that names the file which the fake appends its log to.
 pub const LOG: &str = "FAKE_CODEX_LOG";
-/// The variable with the version that the fake says it is. Below 0.154 it has
-/// `mcp-server`.
+/// The variable with the version that the fake reports. Below 0.154 it has `mcp-server`.
 pub const VERSION: &str = "FAKE_CODEX_VERSION";
 /// The version without [`VERSION`].
 pub const DEFAULT_VERSION: &str = "0.169.0";
-/// What the fake answers each prompt with.
+/// The fake's answer to each prompt.
 pub const HELLO: &str = "Hello from the fake Codex.";
 
 /// How often and how long [`FakeCodex::wait_for`] looks at the log.
@@ -76,7 +74,7 @@ impl FakeCodex {
         [(PLAN, self.plan.clone()), (LOG, self.log.clone())]
     }
 
-    /// Lets every [`Action::Gate`] of this name go on, now and later.
+    /// Opens every [`Action::Gate`] of this name, now and later.
     pub fn open_gate(&self, name: &str) {
         fs::write(gate(&self.plan, name), "").unwrap();
     }
@@ -91,13 +89,13 @@ impl FakeCodex {
             .collect()
     }
 
-    /// All that was noted down so far, oldest first.
+    /// All log entries so far, oldest first.
     #[must_use]
     pub fn log(&self) -> Vec<Entry> {
         log::read(&self.log)
     }
 
-    /// The messages that all its processes were sent so far, oldest first.
+    /// The messages that all its processes have received so far, oldest first.
     #[must_use]
     pub fn received(&self) -> Vec<Value> {
         self.log()

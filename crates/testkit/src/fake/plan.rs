@@ -1,4 +1,4 @@
-//! What the fake Codex is to do, as a test writes it down and the fake reads it.
+//! The plan of the fake Codex, which a test writes and the fake reads.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 /// The error code of an overloaded app-server.
 const OVERLOADED: i64 = -32001;
 
-/// What the fake Codex does, and when. Where no rule fits, it behaves.
+/// The rules of the fake Codex. Where no rule fits, it behaves like the real one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
@@ -17,7 +17,7 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rule {
-    when: When,
+    when: Occasion,
     /// Which occasion within one process, from 1; every one if none is named.
     nth: Option<u32>,
     /// Which process, in the order of their starts, from 1; every one if none is
@@ -26,18 +26,18 @@ struct Rule {
     actions: Vec<Action>,
 }
 
-/// An occasion to do something.
+/// An occasion for actions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum When {
+pub(super) enum Occasion {
     /// Before anything is read.
     Start,
     /// On a request or a notification of this method.
     Request(String),
 }
 
-/// One thing to do. The actions of a list are done in order; those of different
-/// requests go on at the same time.
+/// One action. The actions of a list are done in order; those of different requests run at the
+/// same time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Action {
@@ -138,9 +138,9 @@ pub enum Action {
     SpawnSleep {
         /// How long it sleeps.
         seconds: u32,
-        /// Which session it is in.
+        /// The session of the process.
         session: Session,
-        /// Where its stdin, stdout and stderr lead.
+        /// The targets of its stdin, stdout and stderr.
         stdio: Stdio,
     },
     /// From now on SIGTERM is noted in the log and otherwise ignored.
@@ -163,13 +163,13 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum TurnEnd {
-    /// It did its work.
+    /// The turn completed.
     Completed,
-    /// It was interrupted.
+    /// The turn was interrupted.
     Interrupted,
-    /// It failed, with this message.
+    /// The turn failed, with this message.
     Failed(String),
-    /// It failed, with this message and this `codexErrorInfo`.
+    /// The turn failed, with this message and this `codexErrorInfo`.
     FailedFor(String, Value),
 }
 
@@ -198,8 +198,7 @@ pub enum Session {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Stdio {
-    /// The fake's: whoever reads the fake's stdout sees no end of it while the
-    /// process lives.
+    /// The fake's: its stdout has no end for the reader while the process lives.
     Inherited,
     /// `/dev/null`.
     Null,
@@ -255,7 +254,7 @@ impl Action {
 }
 
 impl Question {
-    /// May this command run?
+    /// An approval request for a command.
     #[must_use]
     pub fn approval(command: &str) -> Self {
         Self {
@@ -272,7 +271,7 @@ impl Question {
         }
     }
 
-    /// May this command run? In the words of `codex mcp-server`.
+    /// The approval request of `codex mcp-server` for a command.
     #[must_use]
     pub fn elicitation(command: &str) -> Self {
         Self {
@@ -297,17 +296,17 @@ impl Plan {
         Self::default()
     }
 
-    /// What to do before anything is read.
+    /// The actions before anything is read.
     #[must_use]
     pub fn at_start(self, actions: impl Into<Vec<Action>>) -> Self {
-        self.rule(When::Start, actions)
+        self.rule(Occasion::Start, actions)
     }
 
-    /// What to do on a request or notification of this method, instead of what a
-    /// well-behaved Codex would do. Of several rules that fit, the last one given counts.
+    /// The actions on a request or notification of this method, in place of those of a
+    /// well-behaved Codex. Of several rules that fit, the last one given counts.
     #[must_use]
     pub fn on(self, method: &str, actions: impl Into<Vec<Action>>) -> Self {
-        self.rule(When::Request(method.to_owned()), actions)
+        self.rule(Occasion::Request(method.to_owned()), actions)
     }
 
     /// Lets the last rule hold for one occasion within a process only, from 1.
@@ -331,7 +330,7 @@ impl Plan {
         self
     }
 
-    fn rule(mut self, when: When, actions: impl Into<Vec<Action>>) -> Self {
+    fn rule(mut self, when: Occasion, actions: impl Into<Vec<Action>>) -> Self {
         self.rules.push(Rule {
             when,
             nth: None,
@@ -342,7 +341,7 @@ impl Plan {
     }
 
     /// The actions for an occasion; `None` where no rule fits.
-    pub(super) fn actions(&self, when: &When, nth: u32, launch: u32) -> Option<&[Action]> {
+    pub(super) fn actions(&self, when: &Occasion, nth: u32, launch: u32) -> Option<&[Action]> {
         self.rules
             .iter()
             .rev()
@@ -360,13 +359,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_rule_that_fits_counts() {
+    fn last_matching_rule_counts() {
         let plan = Plan::new()
             .on("turn/start", [Action::Hang])
             .on("turn/start", [Action::Exit { code: 3 }])
             .nth(2)
             .in_launch(1);
-        let turn = When::Request("turn/start".to_owned());
+        let turn = Occasion::Request("turn/start".to_owned());
 
         assert_eq!(plan.actions(&turn, 1, 1), Some([Action::Hang].as_slice()));
         assert_eq!(
@@ -374,11 +373,11 @@ mod tests {
             Some([Action::Exit { code: 3 }].as_slice())
         );
         assert_eq!(plan.actions(&turn, 2, 2), Some([Action::Hang].as_slice()));
-        assert_eq!(plan.actions(&When::Start, 1, 1), None);
+        assert_eq!(plan.actions(&Occasion::Start, 1, 1), None);
     }
 
     #[test]
-    fn survives_being_written_and_read() {
+    fn plan_survives_serialization() {
         let plan = Plan::new()
             .at_start([Action::IgnoreSigterm, Action::IgnoreEof])
             .on("initialize", [Action::garbage(), Action::overloaded()])

@@ -11,19 +11,19 @@ use tokio::time::timeout;
 
 use super::dialect::Call;
 
-/// How long to wait for what a script has written that has ended: what it has left behind
-/// may hold its streams open.
+/// How long to read the output of an ended script: processes that it left behind may hold its
+/// streams open.
 const REST: Duration = Duration::from_millis(100);
 
-/// A script that runs; it is killed when this is dropped, and what it has started is not.
-pub(super) struct Running {
+/// A running script. Dropping it kills the script, but not the processes that it has started.
+pub(super) struct RunningScript {
     child: Child,
     stdout: Lines<BufReader<ChildStdout>>,
     stderr: ChildStderr,
     has_ended: bool,
 }
 
-impl Running {
+impl RunningScript {
     pub(super) fn start(script: &str, call: &Call, settings: &Value) -> Self {
         let prompt = call.params["input"].as_array().into_iter().flatten();
         let prompt = prompt.filter_map(|part| part["text"].as_str());
@@ -67,7 +67,7 @@ impl Running {
         rest.ok()?.ok()?
     }
 
-    /// What it has written to stderr, if it has failed.
+    /// The stderr of the script, if it has failed.
     pub(super) async fn failure(&mut self) -> Option<String> {
         if self.child.wait().await.unwrap().success() {
             return None;
@@ -78,7 +78,7 @@ impl Running {
     }
 }
 
-/// What the thread's settings set for commands.
+/// The variables that the thread's settings set for commands.
 fn variables(config: &Value) -> Vec<(String, String)> {
     const TABLE: &str = "shell_environment_policy";
     let mut variables = Vec::new();

@@ -1,8 +1,7 @@
 //! Reads requests and carries out the plan.
 //!
-//! One thread, one task for each request, so that a request that hangs or asks
-//! holds up no other. What is written blocks, so that lines stay whole and in
-//! order.
+//! One thread, one task for each request, so that a request that hangs or asks holds up no other.
+//! Writes block, so that lines stay whole and in order.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -23,14 +22,14 @@ use tokio::task::{AbortHandle, spawn_local, yield_now};
 
 use super::dialect::{Call, Dialect, Kind, Notification, Refusal, Threads};
 use super::log::{Event, Log};
-use super::plan::{Action, Plan, Question, Session, Stdio, TurnEnd, When};
-use super::running::Running;
+use super::plan::{Action, Occasion, Plan, Question, Session, Stdio, TurnEnd};
+use super::running::RunningScript;
 use super::{LOOK_AGAIN, PLAN, gate};
 
 /// The piece in which a giant line is written.
 const PIECE: usize = 64 * 1024;
 
-/// What is said when a script has been run.
+/// The final message after a script.
 const RAN: &str = "ok";
 
 /// An id that no client uses.
@@ -46,9 +45,9 @@ pub(super) struct Server {
 
 #[derive(Default)]
 struct State {
-    occasions: HashMap<When, u32>,
+    occasions: HashMap<Occasion, u32>,
     threads: Vec<String>,
-    /// What each was begun or taken up with last.
+    /// The settings with which each thread was last started or resumed.
     settings: HashMap<String, Value>,
     /// The turn that runs on a thread.
     turns: HashMap<String, String>,
@@ -56,7 +55,7 @@ struct State {
     requests: HashMap<String, (String, String)>,
     /// The tasks that carry out turns.
     tasks: HashMap<String, AbortHandle>,
-    /// What the agent said last in a turn.
+    /// The last message of the agent in each turn.
     said: HashMap<String, String>,
     asked: Vec<Option<oneshot::Sender<()>>>,
     ids: u32,
@@ -105,7 +104,7 @@ impl Server {
 
     /// Serves until stdin ends.
     pub(super) async fn serve(self: Rc<Self>) -> ExitCode {
-        let start = self.plan.actions(&When::Start, 1, self.launch);
+        let start = self.plan.actions(&Occasion::Start, 1, self.launch);
         for action in start.unwrap_or_default() {
             self.perform(action, &Call::default()).await;
         }
@@ -143,7 +142,7 @@ impl Server {
         let mut state = self.state.borrow_mut();
         let waiting = place.and_then(|place| state.asked.get_mut(place)?.take());
         if let Some(waiting) = waiting {
-            // Whoever asked may have been interrupted.
+            // The task that asked may have been interrupted.
             let _ = waiting.send(());
         }
     }
@@ -182,7 +181,7 @@ impl Server {
     }
 
     fn actions(&self, call: &Call, state: &mut State) -> Vec<Action> {
-        let when = When::Request(call.method.clone());
+        let when = Occasion::Request(call.method.clone());
         let nth = state.occasions.entry(when.clone()).or_default();
         *nth += 1;
         match self.plan.actions(&when, *nth, self.launch) {
@@ -193,7 +192,7 @@ impl Server {
 
     async fn perform(&self, action: &Action, call: &Call) {
         match action {
-            // Most notifications are nothing to do anything about.
+            // Most notifications need no action.
             Action::Proceed if call.id.is_null() => {}
             Action::Proceed => {
                 for action in self.dialect.proceed(call) {
@@ -299,7 +298,7 @@ impl Server {
         self.start_turn(call);
         let mut running = {
             let state = self.state.borrow();
-            Running::start(script, call, &state.settings[&call.thread])
+            RunningScript::start(script, call, &state.settings[&call.thread])
         };
         while let Some(line) = running.line().await {
             if let Ok(item @ Value::Object(_)) = serde_json::from_str(&line) {
@@ -329,7 +328,7 @@ impl Server {
         state.turns.remove(&call.thread);
         state.requests.retain(|_, (_, turn)| *turn != call.turn);
         let task = state.tasks.remove(&call.turn);
-        // Its own task goes on: what follows the end may be the point of the plan.
+        // The turn's own task continues: the plan may have actions after the end.
         if let Some(task) = task.filter(|_| call.kind != Kind::Turn) {
             task.abort();
         }
@@ -417,7 +416,7 @@ fn response(id: &Value, answer: Result<Value, Refusal>) -> Value {
 
 fn write(bytes: &[u8]) {
     let mut stdout = io::stdout().lock();
-    // A reader that is gone is no reason to stop: this is a hostile program.
+    // A closed stdout is no reason to stop: this is a hostile program.
     let _ = stdout.write_all(bytes).and_then(|()| stdout.flush());
 }
 

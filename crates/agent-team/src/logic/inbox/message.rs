@@ -1,4 +1,4 @@
-//! An element of an inbox, as far as it is understood.
+//! An element of an inbox, read as far as it is known.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,7 +18,7 @@ pub(super) struct Message<'a> {
     #[serde(borrow)]
     from: &'a RawValue,
     text: Option<&'a RawValue>,
-    /// What newer files have for `text`.
+    /// The name of `text` in newer files.
     content: Option<&'a RawValue>,
     timestamp: Option<&'a RawValue>,
     read: Option<&'a RawValue>,
@@ -26,7 +26,7 @@ pub(super) struct Message<'a> {
     message_id: Option<&'a RawValue>,
 }
 
-/// What tells a message from others, whatever program has written it again since.
+/// The members that identify a message, also after another program has rewritten the inbox.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Identity {
     Message {
@@ -35,20 +35,20 @@ pub(super) enum Identity {
         timestamp: Option<String>,
         id: Option<String>,
     },
-    /// No message: the element as it stands.
-    Odd(String),
+    /// The text of an element that is not a message.
+    NotAMessage(String),
 }
 
-/// A message that was given to somebody, to be marked as read.
+/// A message that was delivered and is to be marked as read.
 #[derive(Debug, Clone)]
 pub struct Mark {
-    /// Where it was.
+    /// Its index when it was read.
     pub(super) index: usize,
     pub(super) identity: Arc<Identity>,
 }
 
 impl<'a> Message<'a> {
-    /// `None` if the element is no message: it has to have a sender and a text.
+    /// `None` if the element is not a message: a message has a sender and a text.
     pub(super) fn of(element: &'a RawValue) -> Option<Self> {
         let message: Self = serde_json::from_str(element.get()).ok()?;
         let is_whole = is_text(message.from) && message.body().is_some_and(is_text);
@@ -106,7 +106,7 @@ impl Identity {
     pub(super) fn of(element: &RawValue) -> Self {
         match Message::of(element) {
             Some(message) => message.identity(),
-            None => Self::Odd(element.get().to_owned()),
+            None => Self::NotAMessage(element.get().to_owned()),
         }
     }
 }
@@ -122,31 +122,31 @@ fn text(value: &RawValue) -> Option<Cow<'_, str>> {
     if !inner.contains('\\') {
         return Some(Cow::Borrowed(inner));
     }
-    let Lossy(text) = serde_json::from_str(quoted).ok()?;
+    let LossyText(text) = serde_json::from_str(quoted).ok()?;
     Some(Cow::Owned(text))
 }
 
 /// A text of which half a surrogate pair, as JavaScript writes it, is replaced: the
 /// rest of the message can be read.
-struct Lossy(String);
+struct LossyText(String);
 
-impl<'de> Deserialize<'de> for Lossy {
+impl<'de> Deserialize<'de> for LossyText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Reader;
 
         impl Visitor<'_> for Reader {
-            type Value = Lossy;
+            type Value = LossyText;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a text")
             }
 
-            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Lossy, E> {
-                Ok(Lossy(String::from_utf8_lossy(bytes).into_owned()))
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<LossyText, E> {
+                Ok(LossyText(String::from_utf8_lossy(bytes).into_owned()))
             }
         }
 
-        // As bytes, serde_json lets such halves pass.
+        // serde_json accepts half a pair only in bytes.
         deserializer.deserialize_bytes(Reader)
     }
 }

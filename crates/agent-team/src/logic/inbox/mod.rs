@@ -1,10 +1,8 @@
-//! An inbox: what others write each other with, kept byte for byte where it isn't
-//! ours to change.
+//! The inbox of an agent. Every byte that is not ours to change is kept.
 //!
-//! An inbox is the text of a file, an array of messages. Several programs write
-//! there, and each knows members that others don't: a message is read as far as it
-//! is understood and otherwise left as it is, also an element that is no message at
-//! all.
+//! An inbox is the text of a file, an array of messages. Several programs write there, and each
+//! knows members that others don't: a message is read as far as it is known, and unknown members
+//! and elements are kept.
 
 mod message;
 pub mod unread;
@@ -18,24 +16,24 @@ use std::time::SystemTime;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::layout::{place, with_last, with_member};
+use super::json_edit::{range_of, with_appended, with_member};
 use super::name::{AgentName, TeamName};
 use super::time;
 use message::{Identity, Message};
 
 pub use message::Mark;
-pub use unread::{Envelope, Pending, Reading, Taken, pending, take};
+pub use unread::{Envelope, PendingMail, ReadLimits, UnreadBatch, oldest_unread, pending};
 
 /// The indent that atm writes arrays with.
 const INDENT: &str = "  ";
 
-/// Why a text is no inbox.
+/// Why a text is not an inbox.
 #[derive(Debug, thiserror::Error)]
 pub enum BadInbox {
-    /// It isn't even text.
+    /// The text is not UTF-8.
     #[error("it is not UTF-8 text: {0}")]
     Encoding(#[from] std::str::Utf8Error),
-    /// It is something else.
+    /// The text is not a JSON array.
     #[error("it is not a JSON array: {0}")]
     Json(#[from] serde_json::Error),
 }
@@ -62,7 +60,7 @@ pub struct NewMessage {
 }
 
 impl NewMessage {
-    /// A message that was written at that time and is called `id`.
+    /// A message with this ID, written at this time.
     #[must_use]
     pub fn new(from: AgentName, text: String, written: SystemTime, id: String) -> Self {
         Self {
@@ -76,14 +74,14 @@ impl NewMessage {
         }
     }
 
-    /// With a summary.
+    /// Sets the summary.
     #[must_use]
     pub fn summary(mut self, summary: Option<String>) -> Self {
         self.summary = summary;
         self
     }
 
-    /// From another team than the inbox is in, to which an answer would go.
+    /// Sets the team for answers, if it is not the team of the inbox.
     #[must_use]
     pub fn source_team(mut self, team: Option<TeamName>) -> Self {
         self.source_team = team;
@@ -93,16 +91,16 @@ impl NewMessage {
 
 /// An inbox with messages marked.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Marked {
+pub struct MarkedInbox {
     /// Its new text; `None` if there was nothing to mark.
     pub text: Option<String>,
-    /// How many were marked.
+    /// The number of messages that were marked.
     pub count: usize,
 }
 
 impl<'a> Inbox<'a> {
-    /// Reads a file. An empty one is an inbox without messages: a peer that was
-    /// ended as it began to write leaves one.
+    /// Reads a file. An empty file is an inbox without messages: a peer that is killed as it begins
+    /// to write leaves one.
     ///
     /// # Errors
     ///
@@ -114,18 +112,18 @@ impl<'a> Inbox<'a> {
         Ok(Self { text, elements })
     }
 
-    /// It as text.
+    /// The text of the inbox.
     #[must_use]
     pub fn text(&self) -> &'a str {
         self.text
     }
 
-    /// The inbox with one message more, at its end.
+    /// The inbox with a message appended.
     #[must_use]
     pub fn append(&self, message: &NewMessage) -> String {
-        // A message can always be written, and the text has been read as an array.
+        // A message can always be serialized, and the text was parsed as an array.
         let item = serde_json::to_string(message).unwrap_or_default();
-        with_last(self.text, &item, INDENT).unwrap_or_else(|| self.text.to_owned())
+        with_appended(self.text, &item, INDENT).unwrap_or_else(|| self.text.to_owned())
     }
 
     /// Whether this message is in it.
@@ -136,35 +134,34 @@ impl<'a> Inbox<'a> {
         messages.any(|message| message.has_id(id))
     }
 
-    /// Marks messages as read that were given to somebody, wherever they are by
-    /// now. Of messages that are the same in all that tells them apart, as many are
-    /// marked as were given.
+    /// Marks delivered messages as read, wherever they are by now. Of messages with the same
+    /// identity, as many are marked as were delivered.
     #[must_use]
-    pub fn mark<'m>(&self, marks: impl IntoIterator<Item = &'m Mark>) -> Marked {
+    pub fn mark<'m>(&self, marks: impl IntoIterator<Item = &'m Mark>) -> MarkedInbox {
         let targets = self.targets(marks);
         let mut text = String::with_capacity(self.text.len() + targets.len() * 16);
         let (mut copied, mut count) = (0, 0);
         for index in targets {
             let marked = self.elements.get(index).and_then(|element| {
-                let place = place(self.text, element.get())?;
-                let before = self.text.get(copied..place.start)?;
-                Some((before, with_member(element.get(), "read", "true")?, place))
+                let range = range_of(self.text, element.get())?;
+                let before = self.text.get(copied..range.start)?;
+                Some((before, with_member(element.get(), "read", "true")?, range))
             });
-            if let Some((before, marked, place)) = marked {
+            if let Some((before, marked, range)) = marked {
                 text.push_str(before);
                 text.push_str(&marked);
-                copied = place.end;
+                copied = range.end;
                 count += 1;
             }
         }
         text.push_str(self.text.get(copied..).unwrap_or_default());
-        Marked {
+        MarkedInbox {
             text: (count > 0).then_some(text),
             count,
         }
     }
 
-    /// The elements that are to be marked, in their order.
+    /// The indices of the elements to mark, in their order.
     fn targets<'m>(&self, marks: impl IntoIterator<Item = &'m Mark>) -> BTreeSet<usize> {
         let mut targets = BTreeSet::new();
         let mut moved: HashMap<&Identity, usize> = HashMap::new();
@@ -172,7 +169,7 @@ impl<'a> Inbox<'a> {
             let element = self.elements.get(mark.index);
             let message = element.and_then(|element| Message::of(element));
             match message.filter(|message| message.identity() == *mark.identity) {
-                // Also if somebody has marked it: then its twins aren't meant.
+                // Another process has marked it: messages of the same identity are not meant.
                 Some(message) if message.is_read() => {}
                 Some(_) => drop(targets.insert(mark.index)),
                 None => *moved.entry(&mark.identity).or_default() += 1,
@@ -191,7 +188,7 @@ impl<'a> Inbox<'a> {
         targets
     }
 
-    /// The messages that nobody has read, with their places.
+    /// The unread messages with their indices.
     fn unread(&self) -> impl Iterator<Item = (usize, Message<'a>)> {
         let messages = self.elements.iter().enumerate().filter_map(|(index, raw)| {
             let message = Message::of(raw)?;
@@ -201,14 +198,13 @@ impl<'a> Inbox<'a> {
     }
 }
 
-/// What an inbox has to become if somebody else wrote it while we did: we had read
-/// `before` and put `ours` in its place, and what we then took away was `found`.
+/// Merges a concurrent write: we read `before` and wrote `ours`, but the file that we replaced was
+/// `found`.
 ///
-/// What was found stays as it is, and what we had added is added to it unless it is
-/// there.
+/// `found` stays as it is, and our additions are appended to it unless it has them.
 #[must_use]
 pub fn merge(before: &Inbox<'_>, ours: &Inbox<'_>, found: &Inbox<'_>) -> String {
-    // How many of each we had added and they have not.
+    // The number of each element that we have added and `found` lacks.
     let mut missing: HashMap<Identity, usize> = HashMap::new();
     for element in &ours.elements {
         *missing.entry(Identity::of(element)).or_default() += 1;
@@ -231,7 +227,7 @@ pub fn merge(before: &Inbox<'_>, ours: &Inbox<'_>, found: &Inbox<'_>) -> String 
         }
     }
     let mut text = found.text.to_owned();
-    // From the end: what was added last is at the end.
+    // From the end: the newest additions are at the end.
     let mut added = Vec::new();
     for element in ours.elements.iter().rev() {
         if let Some(count) = missing.get_mut(&Identity::of(element))
@@ -242,7 +238,7 @@ pub fn merge(before: &Inbox<'_>, ours: &Inbox<'_>, found: &Inbox<'_>) -> String 
         }
     }
     for element in added.into_iter().rev() {
-        text = with_last(&text, element, INDENT).unwrap_or(text);
+        text = with_appended(&text, element, INDENT).unwrap_or(text);
     }
     text
 }

@@ -15,24 +15,24 @@ fn new(text: &str) -> NewMessage {
     NewMessage::new(from, text.to_owned(), SystemTime::UNIX_EPOCH, id)
 }
 
-fn all() -> Reading {
-    Reading {
+fn all() -> ReadLimits {
+    ReadLimits {
         max_messages: usize::MAX,
         max_length: usize::MAX,
     }
 }
 
-fn texts(taken: &Taken) -> Vec<&str> {
-    let messages = taken.messages.iter();
+fn texts(batch: &UnreadBatch) -> Vec<&str> {
+    let messages = batch.messages.iter();
     messages.map(|envelope| envelope.message.as_str()).collect()
 }
 
-fn mark_all(text: &str, taken: &Taken) -> Marked {
-    inbox(text).mark(taken.marks.iter().map(|(_, mark)| mark))
+fn mark_all(text: &str, batch: &UnreadBatch) -> MarkedInbox {
+    inbox(text).mark(batch.marks.iter().map(|(_, mark)| mark))
 }
 
 #[test]
-fn a_message_has_the_form_that_the_peers_write() {
+fn message_has_the_format_of_atm() {
     let text = inbox("").append(&new("hi").summary(Some("greeting".into())));
     assert_eq!(
         text,
@@ -49,9 +49,9 @@ fn a_message_has_the_form_that_the_peers_write() {
 }
 
 #[test]
-fn an_empty_file_is_an_empty_inbox_and_anything_but_an_array_is_none() {
+fn empty_file_is_an_empty_inbox_and_non_arrays_are_refused() {
     for text in ["", " \n", "[]", "[ ]"] {
-        assert_eq!(take(&[inbox(text)], all()).messages, []);
+        assert_eq!(oldest_unread(&[inbox(text)], all()).messages, []);
     }
     for bad in ["{}", "null", "[", "[1,]", "[] []", "\u{feff}[]", "0"] {
         assert!(Inbox::parse(bad.as_bytes()).is_err(), "{bad}");
@@ -59,26 +59,26 @@ fn an_empty_file_is_an_empty_inbox_and_anything_but_an_array_is_none() {
     assert!(Inbox::parse(b"[\"\xff\"]").is_err());
 }
 
-/// Claude's own mail, newer files, other programs' members, and what is no message.
+/// Mail of Claude Code, newer files, members of other programs, and elements that are not messages.
 const MIXED: &str = r#"[ 7, {"from":"lead","text":"{\"a\":1}","timestamp":"2026-02-18T12:00:00.000Z","read":false,"color":"blue"},
  {"content":"new form","from":"b","x":[1,{"read":false}], "text":null},"text",
  {"from":"c","text":"seen","read":true}, {"from":1,"text":"odd"},{"from":"d"},null,
  {"read" : null,"from":"e\u00e9","text":"\ud800half","message_id":"9"} ]"#;
 
 #[test]
-fn what_is_understood_is_read_and_the_rest_stays_as_it_is() {
-    let taken = take(&[inbox(MIXED)], all());
+fn known_messages_are_read_and_unknown_elements_are_kept() {
+    let batch = oldest_unread(&[inbox(MIXED)], all());
     assert_eq!(
-        texts(&taken),
+        texts(&batch),
         ["{\"a\":1}", "new form", "\u{fffd}\u{fffd}\u{fffd}half"]
     );
-    assert_eq!(taken.messages[2].from, "eé");
+    assert_eq!(batch.messages[2].from, "eé");
     assert_eq!(
-        taken.messages[0].timestamp.as_deref(),
+        batch.messages[0].timestamp.as_deref(),
         Some("2026-02-18T12:00:00.000Z")
     );
 
-    let marked = mark_all(MIXED, &taken);
+    let marked = mark_all(MIXED, &batch);
     assert_eq!(marked.count, 3);
     let expected = MIXED
         .replace(r#""read":false,"color""#, r#""read":true,"color""#)
@@ -86,8 +86,8 @@ fn what_is_understood_is_read_and_the_rest_stays_as_it_is() {
         .replace(r#""read" : null"#, r#""read" : true"#);
     let text = marked.text.unwrap();
     assert_eq!(text, expected);
-    assert_eq!(take(&[inbox(&text)], all()).messages, []);
-    assert_eq!(mark_all(&text, &taken).text, None);
+    assert_eq!(oldest_unread(&[inbox(&text)], all()).messages, []);
+    assert_eq!(mark_all(&text, &batch).text, None);
     assert_eq!(
         inbox(&text)
             .append(&new("more"))
@@ -99,14 +99,14 @@ fn what_is_understood_is_read_and_the_rest_stays_as_it_is() {
 }
 
 #[test]
-fn messages_are_cut_between_characters_and_the_whole_length_is_told() {
+fn messages_are_cut_between_characters_and_state_their_length() {
     let text = json!([{"from": "a", "text": "äöü😀xyz"}]).to_string();
     let cut = |max_length| {
-        let reading = Reading {
+        let limits = ReadLimits {
             max_length,
             ..all()
         };
-        take(&[inbox(&text)], reading).messages.remove(0)
+        oldest_unread(&[inbox(&text)], limits).messages.remove(0)
     };
     assert_eq!(cut(4).message, "äöü😀\n[… cut here: 4 of 7 characters]");
     assert_eq!(cut(4).truncated_from, Some(7));
@@ -116,25 +116,25 @@ fn messages_are_cut_between_characters_and_the_whole_length_is_told() {
 }
 
 #[test]
-fn the_oldest_come_first_and_the_rest_is_counted() {
+fn oldest_messages_come_first_and_the_rest_is_counted() {
     let text = json!([
         {"from": "a", "text": "1"}, {"from": "b", "text": "2"}, {"from": "a", "text": "3"},
     ]);
     let text = text.to_string();
-    let reading = Reading {
+    let limits = ReadLimits {
         max_messages: 2,
         ..all()
     };
-    let taken = take(&[inbox(&text)], reading);
-    assert_eq!(texts(&taken), ["1", "2"]);
-    assert_eq!(taken.remaining, 1);
+    let batch = oldest_unread(&[inbox(&text)], limits);
+    assert_eq!(texts(&batch), ["1", "2"]);
+    assert_eq!(batch.remaining, 1);
     let pending = pending(&[inbox(&text)]);
     assert_eq!(pending.count, 3);
     assert_eq!(pending.senders, [("a".to_owned(), 2), ("b".to_owned(), 1)]);
 }
 
 #[test]
-fn several_inboxes_are_ordered_by_time_not_by_text() {
+fn messages_of_several_inboxes_are_ordered_by_time() {
     let own = json!([
         {"from": "a", "text": "2", "timestamp": "2026-02-18T12:00:00+00:00"},
         {"from": "a", "text": "3", "timestamp": "not a time"},
@@ -148,75 +148,77 @@ fn several_inboxes_are_ordered_by_time_not_by_text() {
         {"from": "b", "text": "4", "timestamp": "2026-02-18T12:00:01Z"},
     ])
     .to_string();
-    let taken = take(&[inbox(&own), inbox(&other)], all());
-    assert_eq!(texts(&taken), ["1", "2", "3", "4", "5", "6"]);
+    let batch = oldest_unread(&[inbox(&own), inbox(&other)], all());
+    assert_eq!(texts(&batch), ["1", "2", "3", "4", "5", "6"]);
 }
 
 #[test]
-fn a_message_that_came_twice_is_given_once_and_marked_twice() {
+fn duplicate_message_is_returned_once_and_marked_in_both_inboxes() {
     let one = json!({"from": "a", "text": "t", "message_id": "1"});
     let false_friend = json!({"from": "b", "text": "t", "message_id": "1"});
     let own = json!([one, false_friend]).to_string();
     let other = json!([one]).to_string();
-    let taken = take(&[inbox(&own), inbox(&other)], all());
-    assert_eq!(taken.messages.len(), 2);
-    assert_eq!(taken.marks.len(), 3);
+    let batch = oldest_unread(&[inbox(&own), inbox(&other)], all());
+    assert_eq!(batch.messages.len(), 2);
+    assert_eq!(batch.marks.len(), 3);
     assert_eq!(pending(&[inbox(&own), inbox(&other)]).count, 2);
 }
 
 #[test]
-fn a_mark_finds_its_message_where_it_has_gone() {
+fn mark_finds_a_message_that_has_moved() {
     let twin = json!({"from": "a", "text": "same", "timestamp": "t"});
     let other = json!({"from": "b", "text": "other", "timestamp": "t"});
     let before = json!([other, twin, twin]).to_string();
-    let reading = Reading {
+    let limits = ReadLimits {
         max_messages: 2,
         ..all()
     };
-    let taken = take(&[inbox(&before)], reading);
+    let batch = oldest_unread(&[inbox(&before)], limits);
 
     // Rewritten by a program with another order of members, and the first removed.
     let after = r#"[{"timestamp":"t","text":"same","from":"a"},{"timestamp":"t","text":"same","from":"a"}]"#;
-    let marked = mark_all(after, &taken);
+    let marked = mark_all(after, &batch);
     assert_eq!(marked.count, 1);
 
-    // Somebody else has marked the one that was given: its twin wasn't given.
+    // Another process has marked the delivered message: its twin was not delivered.
     let read = json!({"from": "a", "text": "same", "timestamp": "t", "read": true});
     let seen = json!([other, read, twin]).to_string();
-    assert_eq!(mark_all(&seen, &taken).count, 1);
+    assert_eq!(mark_all(&seen, &batch).count, 1);
 }
 
 #[test]
-fn what_came_in_between_is_kept() {
+fn merge_keeps_concurrent_messages() {
     let before = inbox("[]");
     let ours = before.append(&new("ours"));
     let theirs = before.append(&new("theirs"));
     let merged = merge(&before, &inbox(&ours), &inbox(&theirs));
-    assert_eq!(texts(&take(&[inbox(&merged)], all())), ["theirs", "ours"]);
-    // They had read ours and written on.
+    assert_eq!(
+        texts(&oldest_unread(&[inbox(&merged)], all())),
+        ["theirs", "ours"]
+    );
+    // The other process had read our message and written on.
     let on_top = inbox(&ours).append(&new("theirs"));
     let merged = merge(&before, &inbox(&ours), &inbox(&on_top));
     assert_eq!(merged, on_top);
-    // What they have removed stays removed.
+    // Messages that the other process has removed stay removed.
     let full = inbox(&ours);
     let ours = full.append(&new("more"));
     let merged = merge(&full, &inbox(&ours), &inbox("[]"));
-    assert_eq!(texts(&take(&[inbox(&merged)], all())), ["more"]);
+    assert_eq!(texts(&oldest_unread(&[inbox(&merged)], all())), ["more"]);
 }
 
-/// What happens to an inbox.
+/// A step of a test of an inbox.
 #[derive(Debug, Clone)]
 enum Step {
-    /// Somebody writes a message.
+    /// A process writes a message.
     Append(u8),
-    /// An element of another program's, perhaps no message, perhaps the same as
-    /// another.
+    /// Another program writes an element, perhaps not a message, perhaps the same as another.
     Foreign(u8, u8),
-    /// So many are read, and marked at once.
+    /// This many messages are read and marked.
     Read(usize),
-    /// Somebody writes, and somebody else in spite of the locks.
+    /// A process writes, and another one in spite of the locks.
     Collide(u8, u8),
-    /// Another program writes all of it again in its own form.
+    /// Another program rewrites all of it in its own format.
     Rewrite,
 }
 
@@ -242,8 +244,7 @@ fn foreign(kind: u8, number: u8) -> String {
     }
 }
 
-/// An inbox as somebody would write it who has time: each element, and what of it is
-/// still to be read.
+/// A naive model of an inbox: each element, and whether it is unread.
 #[derive(Debug, Default)]
 struct Model {
     elements: Vec<(String, Option<String>)>,
@@ -278,21 +279,21 @@ impl Model {
             Step::Foreign(kind, number) => {
                 let element = foreign(*kind, *number);
                 self.add(element.clone());
-                with_last(inbox(text).text, &element, "").unwrap()
+                with_appended(inbox(text).text, &element, "").unwrap()
             }
             Step::Read(count) => {
-                let reading = Reading {
+                let limits = ReadLimits {
                     max_messages: *count,
                     ..all()
                 };
-                let taken = take(&[inbox(text)], reading);
+                let batch = oldest_unread(&[inbox(text)], limits);
                 let mut open = self.elements.iter_mut().filter(|(_, open)| open.is_some());
-                for envelope in &taken.messages {
+                for envelope in &batch.messages {
                     let (_, open) = open.next().unwrap();
                     assert_eq!(open.take().unwrap(), envelope.message);
                 }
-                let marked = mark_all(text, &taken);
-                assert_eq!(marked.count, taken.messages.len());
+                let marked = mark_all(text, &batch);
+                assert_eq!(marked.count, batch.messages.len());
                 marked.text.unwrap_or_else(|| text.to_owned())
             }
             Step::Collide(ours, theirs) => {
@@ -314,7 +315,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn nothing_is_lost_doubled_or_changed(steps in prop::collection::vec(step(), 0..40)) {
+    fn inbox_operations_agree_with_the_model(steps in prop::collection::vec(step(), 0..40)) {
         let mut model = Model::default();
         let mut text = String::new();
         for step in &steps {
@@ -336,7 +337,7 @@ proptest! {
             prop_assert_eq!(value, expected);
         }
         let left: Vec<&str> = model.elements.iter().filter_map(|(_, open)| open.as_deref()).collect();
-        let taken = take(&[inbox(&text)], all());
-        prop_assert_eq!(texts(&taken), left);
+        let batch = oldest_unread(&[inbox(&text)], all());
+        prop_assert_eq!(texts(&batch), left);
     }
 }

@@ -1,4 +1,4 @@
-//! What somebody hasn't read yet, out of all the inboxes that are theirs.
+//! The unread messages of an agent, out of all its inboxes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,29 +8,29 @@ use serde::Serialize;
 
 use super::{Inbox, Mark, Message};
 
-/// How much is read at once.
+/// The limits of one read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reading {
-    /// At most so many messages.
+pub struct ReadLimits {
+    /// The most messages that are returned.
     pub max_messages: usize,
-    /// At most so much of each, in characters.
+    /// The longest excerpt of a message, in characters.
     pub max_length: usize,
 }
 
-/// A message as it is handed over: marked off as somebody's words.
+/// A message as it is delivered, set apart as its sender's words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Envelope {
-    /// Who says to have written it.
+    /// The sender that the message names.
     pub from: String,
-    /// The text; where it was cut, the last line says so and tells its length.
+    /// The text; if it was cut, the last line says so and states the whole length.
     pub message: String,
-    /// When it was written, as the sender has put it.
+    /// The time that the sender states.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
-    /// Mail of Claude Code has none.
+    /// The ID; mail of Claude Code has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
-    /// What the sender says it is about.
+    /// The sender's summary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
     /// The length of the whole text in characters, where it was cut.
@@ -38,65 +38,65 @@ pub struct Envelope {
     pub truncated_from: Option<usize>,
 }
 
-/// What was taken out of some inboxes.
+/// The oldest unread messages of some inboxes.
 #[derive(Debug, Default)]
-pub struct Taken {
+pub struct UnreadBatch {
     /// The oldest messages.
     pub messages: Vec<Envelope>,
-    /// How many more there are.
+    /// The number of unread messages that are left.
     pub remaining: usize,
-    /// For each message where it is: the number of the inbox, and the mark. A
-    /// message that was there twice has two.
+    /// The marks of the messages, each with the index of its inbox. A message that was found twice
+    /// has two.
     pub marks: Vec<(usize, Mark)>,
 }
 
-/// How much there is to read.
+/// The number of unread messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Pending {
-    /// How many messages.
+pub struct PendingMail {
+    /// The number of unread messages.
     pub count: usize,
-    /// From whom, and how many: in the order in which they first wrote.
+    /// The senders with their numbers of messages, in the order in which they first wrote.
     pub senders: Vec<(String, usize)>,
 }
 
-/// A message, and where it is.
-struct Waiting<'a> {
+/// An unread message and its position.
+struct UnreadMessage<'a> {
     inbox: usize,
     index: usize,
     message: Message<'a>,
-    /// Where the same message is once more.
-    doubles: Vec<(usize, usize)>,
+    /// The other positions of the same message.
+    duplicates: Vec<(usize, usize)>,
 }
 
 /// The oldest unread messages. Each inbox is in the order in which it was written;
 /// of several, the older message comes first.
 #[must_use]
-pub fn take(inboxes: &[Inbox<'_>], reading: Reading) -> Taken {
-    let mut waiting = waiting(inboxes);
-    let remaining = waiting.len().saturating_sub(reading.max_messages);
-    waiting.truncate(reading.max_messages);
-    let mut taken = Taken {
+pub fn oldest_unread(inboxes: &[Inbox<'_>], limits: ReadLimits) -> UnreadBatch {
+    let mut unread = unread(inboxes);
+    let remaining = unread.len().saturating_sub(limits.max_messages);
+    unread.truncate(limits.max_messages);
+    let mut batch = UnreadBatch {
         remaining,
-        ..Taken::default()
+        ..UnreadBatch::default()
     };
-    for one in &waiting {
-        taken.messages.push(envelope(&one.message, reading));
+    for one in &unread {
+        batch.messages.push(envelope(&one.message, limits));
         let identity = Arc::new(one.message.identity());
-        let places = one.doubles.iter().copied();
+        let places = one.duplicates.iter().copied();
         for (inbox, index) in places.chain([(one.inbox, one.index)]) {
             let identity = Arc::clone(&identity);
-            taken.marks.push((inbox, Mark { index, identity }));
+            batch.marks.push((inbox, Mark { index, identity }));
         }
     }
-    taken
+    batch
 }
 
-/// How much there is to read.
+/// The number of unread messages.
 #[must_use]
-pub fn pending(inboxes: &[Inbox<'_>]) -> Pending {
-    let mut pending = Pending::default();
+pub fn pending(inboxes: &[Inbox<'_>]) -> PendingMail {
+    let mut pending = PendingMail::default();
     let mut places: HashMap<String, usize> = HashMap::new();
-    for one in waiting(inboxes) {
+    for one in unread(inboxes) {
         pending.count += 1;
         let from = one.message.from();
         match places
@@ -113,9 +113,9 @@ pub fn pending(inboxes: &[Inbox<'_>]) -> Pending {
     pending
 }
 
-/// All that is unread, each message once, oldest first.
-fn waiting<'a>(inboxes: &[Inbox<'a>]) -> Vec<Waiting<'a>> {
-    let mut all: Vec<Waiting<'a>> = Vec::new();
+/// All unread messages, each once, oldest first.
+fn unread<'a>(inboxes: &[Inbox<'a>]) -> Vec<UnreadMessage<'a>> {
+    let mut all: Vec<UnreadMessage<'a>> = Vec::new();
     let mut known: HashMap<String, usize> = HashMap::new();
     for (inbox, messages) in inboxes.iter().enumerate() {
         for (index, message) in messages.unread() {
@@ -123,17 +123,17 @@ fn waiting<'a>(inboxes: &[Inbox<'a>]) -> Vec<Waiting<'a>> {
             let first = id.as_ref().and_then(|id| known.get(&**id).copied());
             match first.and_then(|first| all.get_mut(first)) {
                 Some(first) if first.message.identity() == message.identity() => {
-                    first.doubles.push((inbox, index));
+                    first.duplicates.push((inbox, index));
                     continue;
                 }
                 Some(_) => {}
                 None => drop(id.map(|id| known.insert(id.into_owned(), all.len()))),
             }
-            all.push(Waiting {
+            all.push(UnreadMessage {
                 inbox,
                 index,
                 message,
-                doubles: Vec::new(),
+                duplicates: Vec::new(),
             });
         }
     }
@@ -145,10 +145,10 @@ fn waiting<'a>(inboxes: &[Inbox<'a>]) -> Vec<Waiting<'a>> {
 
 /// Orders the messages of several inboxes by their times, and keeps those of one
 /// inbox in their order whatever their times are.
-fn by_time(waiting: Vec<Waiting<'_>>) -> Vec<Waiting<'_>> {
+fn by_time(unread: Vec<UnreadMessage<'_>>) -> Vec<UnreadMessage<'_>> {
     let mut latest: HashMap<usize, SystemTime> = HashMap::new();
-    let mut timed: Vec<(SystemTime, Waiting<'_>)> = Vec::with_capacity(waiting.len());
-    for one in waiting {
+    let mut timed: Vec<(SystemTime, UnreadMessage<'_>)> = Vec::with_capacity(unread.len());
+    for one in unread {
         let latest = latest.entry(one.inbox).or_insert(SystemTime::UNIX_EPOCH);
         *latest = (*latest).max(one.message.time().unwrap_or(*latest));
         timed.push((*latest, one));
@@ -157,13 +157,13 @@ fn by_time(waiting: Vec<Waiting<'_>>) -> Vec<Waiting<'_>> {
     timed.into_iter().map(|(_, one)| one).collect()
 }
 
-fn envelope(message: &Message<'_>, reading: Reading) -> Envelope {
+fn envelope(message: &Message<'_>, limits: ReadLimits) -> Envelope {
     let text = message.text();
-    let end = text.char_indices().nth(reading.max_length);
+    let end = text.char_indices().nth(limits.max_length);
     let (shown, truncated_from) = match end.and_then(|(end, _)| text.get(..end)) {
         Some(start) => {
             let whole = text.chars().count();
-            let shown = reading.max_length;
+            let shown = limits.max_length;
             let note = format!("{start}\n[… cut here: {shown} of {whole} characters]");
             (note, Some(whole))
         }

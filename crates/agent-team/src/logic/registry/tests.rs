@@ -48,7 +48,7 @@ fn again(document: &Document) -> Document {
 }
 
 #[test]
-fn an_entry_is_written_as_the_requirements_name_it() {
+fn entry_has_the_required_json_keys() {
     let mut document = Document::default();
     document.apply(&begin("t", 0));
     let json: Value = serde_json::from_str(&document.to_json().unwrap()).unwrap();
@@ -66,7 +66,7 @@ fn an_entry_is_written_as_the_requirements_name_it() {
 }
 
 #[test]
-fn what_nobody_knows_is_kept() {
+fn unknown_keys_statuses_and_entries_are_kept() {
     let text = r#"{"later": [1.0, 2], "version": 7, "threads": [
         {"thread_id": "t", "identity": "codex", "started_at": "2026-01-01T00:00:00Z",
          "last_active": "2026-01-01T00:00:00Z", "status": "frozen", "colour": {"a": 1}},
@@ -74,7 +74,7 @@ fn what_nobody_knows_is_kept() {
         5]}"#;
     let mut document = Document::parse(text).unwrap();
     assert_eq!(document.entries().count(), 1);
-    assert_eq!(document.apply(&begin("u", 9)), Outcome::Changed);
+    assert_eq!(document.apply(&begin("u", 9)), ChangeOutcome::Changed);
     let written = again(&again(&document)).to_json().unwrap();
     for part in [
         r#""later":[1.0, 2]"#,
@@ -89,37 +89,37 @@ fn what_nobody_knows_is_kept() {
 }
 
 #[test]
-fn a_thread_that_is_taken_up_goes_on() {
+fn resumed_thread_keeps_its_start_tag_and_turns() {
     let mut document = Document::default();
     document.apply(&begin("t", 5));
-    let news = News {
+    let update = ThreadUpdate {
         turns: 2,
         tag: Some("the tag".to_owned()),
-        ..News::default()
+        ..ThreadUpdate::default()
     };
     document.apply(&Change::Touch {
         thread_id: name("t"),
         at: at(6),
-        news: Box::new(news),
+        update: Box::new(update),
     });
     document.apply(&Change::InterruptActive);
     document.apply(&begin("t", 9));
     let found = document.find(&name("t")).unwrap();
-    let told = (found.started_at, found.last_active, found.turns);
-    assert_eq!(told, (at(5), at(9), 4));
+    let resumed = (found.started_at, found.last_active, found.turns);
+    assert_eq!(resumed, (at(5), at(9), 4));
     assert_eq!(found.tag.as_deref(), Some("the tag"));
     assert_eq!(found.status, Status::Active);
     assert_eq!(document.entries().count(), 1);
 }
 
 #[test]
-fn what_is_not_there_is_not_changed() {
+fn change_of_an_unknown_thread_leaves_the_version() {
     let mut document = Document::default();
     for change in [
         Change::Touch {
             thread_id: name("t"),
             at: at(0),
-            news: Box::default(),
+            update: Box::default(),
         },
         Change::Remove {
             thread_id: name("t"),
@@ -127,16 +127,16 @@ fn what_is_not_there_is_not_changed() {
         },
         Change::InterruptActive,
     ] {
-        assert_eq!(document.apply(&change), Outcome::Nothing);
+        assert_eq!(document.apply(&change), ChangeOutcome::Unchanged);
     }
     assert_eq!(document.version, 0);
 }
 
 #[test]
-fn a_thread_that_was_worked_on_meanwhile_is_not_removed() {
+fn thread_used_since_is_not_removed() {
     let mut document = Document::default();
     document.apply(&begin("t", 5));
-    for (since, expected) in [(4, Outcome::Nothing), (5, Outcome::Changed)] {
+    for (since, expected) in [(4, ChangeOutcome::Unchanged), (5, ChangeOutcome::Changed)] {
         let change = Change::Remove {
             thread_id: name("t"),
             idle_since: Some(at(since)),
@@ -148,9 +148,9 @@ fn a_thread_that_was_worked_on_meanwhile_is_not_removed() {
 }
 
 #[test]
-fn the_oldest_that_is_not_active_gives_way() {
+fn oldest_inactive_thread_is_removed_when_full() {
     let mut document = Document::default();
-    for number in 0..MOST_THREADS {
+    for number in 0..MAX_THREADS {
         let entry = entry(&format!("t{number}"), number as u64);
         document.threads.push(Item::Entry(Box::new(entry)));
     }
@@ -164,14 +164,14 @@ fn the_oldest_that_is_not_active_gives_way() {
     document.apply(&begin("one", 1));
     document.apply(&begin("two", 1));
     document.apply(&begin("three", 99_999));
-    assert_eq!(document.entries().count(), MOST_THREADS);
+    assert_eq!(document.entries().count(), MAX_THREADS);
     for (thread, is_there) in [("t5", false), ("t7", false), ("t0", false), ("t1", true)] {
         assert_eq!(document.find(&name(thread)).is_some(), is_there, "{thread}");
     }
 }
 
 #[test]
-fn texts_are_cut_between_characters() {
+fn long_texts_are_cut_between_characters() {
     let mut long = entry("t", 0);
     long.tag = Some("ß".repeat(LONGEST_TEXT));
     long.cwd = Some(format!("x{}", "ß".repeat(LONGEST_PATH)));
@@ -191,10 +191,10 @@ fn last_turn_is_kept_beside_the_status() {
     let prompted = |prompt: &str| Change::Touch {
         thread_id: name("t"),
         at: at(1),
-        news: Box::new(News {
+        update: Box::new(ThreadUpdate {
             turns: 1,
             prompt: Some(prompt.to_owned()),
-            ..News::default()
+            ..ThreadUpdate::default()
         }),
     };
     let found = |document: &Document| {
@@ -220,7 +220,7 @@ fn last_turn_is_kept_beside_the_status() {
 }
 
 #[test]
-fn another_text_is_no_registry() {
+fn other_texts_are_refused_as_registry() {
     for text in [
         "",
         "{",
@@ -250,8 +250,8 @@ fn change() -> impl Strategy<Value = Change> {
         4 => (thread(), seconds, text(), text(), 0..3_u64).prop_map(
             |(thread_id, seconds, branch, model, turns)| {
                 let settings = Settings { model, ..Settings::default() };
-                let news = News { turns, branch, settings, ..News::default() };
-                Change::Touch { thread_id, at: at(seconds), news: Box::new(news) }
+                let update = ThreadUpdate { turns, branch, settings, ..ThreadUpdate::default() };
+                Change::Touch { thread_id, at: at(seconds), update: Box::new(update) }
             }
         ),
         2 => (thread(), status).prop_map(|(thread_id, status)| Change::SetStatus { thread_id, status, no_summary: None }),
@@ -265,16 +265,16 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// How a change is made.
+/// How a change is written.
 #[derive(Debug, Clone, Copy)]
-enum Way {
-    /// The document is written anew.
+enum WriteMode {
+    /// The document is rewritten.
     Document,
     /// A line is added to the journal.
     Journal,
-    /// The same, and then the journal becomes a part of the document.
+    /// The same, and then the journal is folded into the document.
     Compacted,
-    /// The same, and the journal is left behind by a process that dies.
+    /// The same, and the journal stays because the process dies.
     HalfCompacted,
 }
 
@@ -294,32 +294,32 @@ impl Files {
         document
     }
 
-    fn make(&mut self, change: &Change, way: Way) {
+    fn make(&mut self, change: &Change, way: WriteMode) {
         let mut now = self.read();
-        if now.apply(change) == Outcome::Nothing {
+        if now.apply(change) == ChangeOutcome::Unchanged {
             return;
         }
-        let line = Line {
+        let line = JournalLine {
             version: now.version,
             change: change.clone(),
         };
         match way {
-            Way::Document => {
+            WriteMode::Document => {
                 *self = Self {
                     document: now,
                     ..Self::default()
                 }
             }
-            Way::Journal => self.journal.push(serde_json::to_string(&line).unwrap()),
-            Way::Compacted => {
-                self.make(change, Way::Journal);
+            WriteMode::Journal => self.journal.push(serde_json::to_string(&line).unwrap()),
+            WriteMode::Compacted => {
+                self.make(change, WriteMode::Journal);
                 *self = Self {
                     document: self.read(),
                     ..Self::default()
                 };
             }
-            Way::HalfCompacted => {
-                self.make(change, Way::Journal);
+            WriteMode::HalfCompacted => {
+                self.make(change, WriteMode::Journal);
                 self.document = self.read();
             }
         }
@@ -330,10 +330,10 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn changes_come_to_the_same_whichever_way_they_are_written(
+    fn all_write_modes_give_the_same_document(
         changes in proptest::collection::vec((change(), 0..4_usize), 0..40)
     ) {
-        let ways = [Way::Document, Way::Journal, Way::Compacted, Way::HalfCompacted];
+        let ways = [WriteMode::Document, WriteMode::Journal, WriteMode::Compacted, WriteMode::HalfCompacted];
         let mut plain = Document::default();
         let mut files = Files::default();
         for (change, way) in &changes {

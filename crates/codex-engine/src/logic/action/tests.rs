@@ -177,7 +177,7 @@ fn every_question_and_decision() {
 }
 
 #[test]
-fn declining_and_cancelling_always_fit() {
+fn decline_and_cancel_fit_every_question() {
     for (name, ask) in asks() {
         assert!(answer(&ask, &Decision::Decline).is_ok(), "{name}");
         assert!(answer(&ask, &Decision::Cancel).is_ok(), "{name}");
@@ -185,7 +185,7 @@ fn declining_and_cancelling_always_fit() {
 }
 
 #[test]
-fn a_refusal_names_what_is_possible() {
+fn refused_decision_names_the_possible_ones() {
     for (name, ask) in asks() {
         let mut possible: Vec<&str> = Vec::new();
         let mut named: Vec<Vec<String>> = Vec::new();
@@ -205,7 +205,7 @@ fn a_refusal_names_what_is_possible() {
 }
 
 #[test]
-fn an_answer_to_a_question_may_come_in_several_shapes() {
+fn user_input_answer_is_accepted_in_every_form() {
     for (given, expected) in [
         (json!("yes"), json!(["yes"])),
         (json!(["a", "b"]), json!(["a", "b"])),
@@ -223,7 +223,7 @@ fn an_answer_to_a_question_may_come_in_several_shapes() {
 }
 
 #[test]
-fn what_is_no_answer_is_not_taken_for_one() {
+fn malformed_user_input_answer_is_refused() {
     for given in [
         json!({"answers": []}),
         json!({"other": 1}),
@@ -240,7 +240,7 @@ fn what_is_no_answer_is_not_taken_for_one() {
 }
 
 #[test]
-fn exactly_the_questions_asked_are_to_be_answered() {
+fn user_input_must_answer_exactly_the_questions_asked() {
     let ask = user_input(vec![question("a", &[]), question("b", &[])]);
     let unanswered = |id: &str| Err(WrongDecision::Unanswered { id: id.into() });
     let not_asked = Err(WrongDecision::NoSuchQuestion {
@@ -267,7 +267,7 @@ fn exactly_the_questions_asked_are_to_be_answered() {
 }
 
 #[test]
-fn rule_for_commands_is_the_proposed_one_or_a_narrower_one() {
+fn command_rule_must_be_the_proposed_one_or_narrower() {
     let ask = command(None);
     let decide = |words: &[&str]| {
         let words = words.iter().map(|word| (*word).to_owned()).collect();
@@ -281,7 +281,7 @@ fn rule_for_commands_is_the_proposed_one_or_a_narrower_one() {
 }
 
 #[test]
-fn only_a_no_keeps_a_command_in_the_sandbox() {
+fn every_decision_but_decline_and_cancel_leaves_the_sandbox() {
     for decision in decisions() {
         let is_no = matches!(decision, Decision::Decline | Decision::Cancel);
         assert_eq!(leaves_the_sandbox(&command(None), &decision), !is_no);

@@ -1,4 +1,4 @@
-//! One labelled value: made visible, cut in its middle, and broken into lines.
+//! Formats a labelled value: makes it visible, cuts its middle, and breaks it into lines.
 
 use std::iter;
 
@@ -6,22 +6,22 @@ use common::text::{is_hidden, push_escape};
 
 use super::MAX_COLUMNS;
 
-/// What stands before the second and further lines of a value.
+/// The prefix of the second and further lines of a value.
 const CONTINUED: &str = "  | ";
 
-/// The longest run of one white space character that is shown one by one.
+/// The longest run of a white space character that is shown character by character.
 const SHORT_RUN: usize = 4;
 
-/// Whose a value is.
+/// The origin of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quoting {
-    /// What would be done.
+    /// A value that describes the action.
     Plain,
-    /// Somebody's words about it, in quotes.
+    /// A statement by Codex or a server, in quotes.
     Quoted,
 }
 
-/// Where a value stands, and how much of it is shown.
+/// A labelled field, with the most lines that its value may take.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Field<'a> {
     pub(super) label: &'a str,
@@ -34,7 +34,7 @@ pub(super) struct Field<'a> {
 struct Piece {
     shown: String,
     columns: usize,
-    /// How many characters of the value it stands for.
+    /// The number of characters of the value that it represents.
     characters: usize,
 }
 
@@ -49,8 +49,8 @@ impl Piece {
     }
 }
 
-/// The columns that a character takes, at least: one for a combining character, and no
-/// less than half of its bytes, so that columns bound bytes too.
+/// The least columns that a character is counted as: one for a combining character, and
+/// no less than half of its bytes, so that the columns bound the bytes too.
 fn columns(character: char) -> usize {
     let is_wide = matches!(
         u32::from(character),
@@ -64,7 +64,7 @@ fn columns(character: char) -> usize {
 }
 
 impl<'a> Field<'a> {
-    /// A value of at most so many lines.
+    /// A plain value of at most this many lines.
     pub(super) fn plain(label: &'a str, lines: usize) -> Self {
         Self {
             label,
@@ -95,8 +95,8 @@ impl<'a> Field<'a> {
     }
 }
 
-/// A value in pieces: white space that is not one blank is made visible, and so are hidden
-/// characters and our own marks where they are the value's.
+/// Splits a value into pieces. White space other than a single blank, hidden characters,
+/// and our own marks in the value are made visible.
 fn pieces(value: &str, quoting: Quoting) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut rest = value.chars().peekable();
@@ -121,14 +121,14 @@ fn pieces(value: &str, quoting: Quoting) -> Vec<Piece> {
 
 fn plain(character: char, quoting: Quoting) -> String {
     match (character, quoting) {
-        // They are our marks.
+        // These characters are our marks.
         ('␣' | '⇥' | '⏎' | '…', _) => escape(character),
         ('"', Quoting::Quoted) => "\\\"".to_owned(),
         (other, _) => other.to_string(),
     }
 }
 
-/// One white space character.
+/// The mark of a white space character.
 fn name(space: char) -> String {
     match space {
         ' ' => "␣".to_owned(),
@@ -138,7 +138,7 @@ fn name(space: char) -> String {
     }
 }
 
-/// A long run of one.
+/// The mark of a long run of a white space character.
 fn run(space: char, count: usize) -> String {
     let count = grouped(count);
     match space {
@@ -155,8 +155,8 @@ fn escape(character: char) -> String {
     text
 }
 
-/// Pieces of at most so many columns: the beginning, the end, and between them how much
-/// was left out.
+/// Cuts pieces to at most `room` columns: the beginning, the number of characters left
+/// out, and the end.
 fn cut(pieces: Vec<Piece>, room: usize) -> Vec<Piece> {
     let all: usize = pieces.iter().map(|piece| piece.columns).sum();
     if all <= room {
@@ -173,7 +173,7 @@ fn cut(pieces: Vec<Piece>, room: usize) -> Vec<Piece> {
     [begin, &[mark], end].concat()
 }
 
-/// How many of these pieces have room.
+/// The number of these pieces that fit.
 fn fitting<'a>(pieces: impl Iterator<Item = &'a Piece>, room: usize) -> usize {
     pieces
         .scan(0, |used, piece| {

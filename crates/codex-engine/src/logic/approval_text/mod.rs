@@ -1,11 +1,11 @@
 //! The text of a question of Codex's, for the person who answers it.
 //!
 //! Elicitations, tasks, terminals and the actions of the sessions' tools show this text.
-//! What is asked for stands in the first line, then each part on a line that begins with a
-//! label of ours. The rest of a line is of Codex's or a server's choice: `field` makes
-//! it visible and cuts it, and puts `CONTINUED` before its further lines, so that it
-//! cannot look like a label. A whole text fits a screen: [`MAX_LINES`] lines of
-//! [`MAX_COLUMNS`] columns, less than 4 KiB.
+//! The first line states the request; each part follows on a line that begins with one of
+//! our labels. The rest of such a line is chosen by Codex or a server: `field` makes it
+//! visible, cuts it, and puts `CONTINUED` before its further lines, so that it cannot
+//! look like a label. A whole text fits a screen: [`MAX_LINES`] lines of [`MAX_COLUMNS`]
+//! columns, less than 4 KiB.
 
 mod field;
 mod permissions;
@@ -36,9 +36,10 @@ const CHOICE_LIMIT: usize = 160;
 /// The label of a reason. Codex tells the model to write one; nobody checks it.
 const REASON: &str = "Reason (Codex's words)";
 
-/// What a yes to a plain command can mean. Codex does not tell whether the command has asked
-/// to leave the sandbox: then it runs outside. Another command runs outside when it has
-/// failed inside, without a further question (0.104.0 and 0.169.0, run; not 0.153.4).
+/// The possible effect of approving a plain command. Codex does not report whether the
+/// command has requested to leave the sandbox, in which case it runs outside. Any other
+/// approved command runs outside after it has failed inside, without a further question
+/// (tested with 0.104.0 and 0.169.0; not so in 0.153.4).
 const OUTSIDE: &str = "a yes can let the command run outside of it, with your rights";
 
 /// The question, see [the module](self).
@@ -57,7 +58,7 @@ pub fn question(ask: &Ask) -> String {
     text.finish()
 }
 
-/// A decision, as the person reads it who chooses one.
+/// The text of a decision, for the person who chooses one.
 #[must_use]
 pub fn choice(decision: &Decision) -> String {
     match decision {
@@ -80,7 +81,7 @@ impl Text {
         Self(vec![head.to_owned()])
     }
 
-    /// Adds a value in at most so many lines.
+    /// Adds a value in at most this many lines.
     fn field(mut self, label: &str, value: &str, lines: usize) -> Self {
         self.0.extend(Field::plain(label, lines).lines(value));
         self
@@ -94,7 +95,7 @@ impl Text {
         }
     }
 
-    /// Adds words of somebody else's, in quotes.
+    /// Adds a statement by Codex or a server, in quotes.
     fn words(mut self, label: &str, words: Option<&str>, lines: usize) -> Self {
         if let Some(words) = words {
             let field = Field {
@@ -170,7 +171,7 @@ fn legacy_command(asked: &LegacyCommandApproval) -> Text {
         .words(REASON, asked.reason.as_deref(), 3)
 }
 
-/// Words as a shell would be given them.
+/// Words joined to a command line for a shell.
 fn joined(words: &[String]) -> String {
     let words_of = words.iter().map(String::as_str);
     // Only a word with a NUL in it has no quotes.

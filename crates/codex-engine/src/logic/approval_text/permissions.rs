@@ -1,12 +1,12 @@
 //! Permissions in words: those of a command (`additionalPermissions`) and those that Codex
 //! asks for by themselves.
 //!
-//! The shape is `AdditionalPermissionProfile` of 0.153.4 and 0.169.0. What is not known of
-//! it is shown as JSON, so that nothing is granted unseen.
+//! The shape is `AdditionalPermissionProfile` of 0.153.4 and 0.169.0. Unknown members are
+//! shown as JSON, so that nothing is granted unseen.
 
 use serde_json::{Map, Value};
 
-/// What a profile allows, in one line.
+/// The permissions of a profile, in one line.
 pub(super) fn in_words(profile: &Value) -> String {
     let mut words = Vec::new();
     match profile {
@@ -39,7 +39,7 @@ fn add_network(network: &Map<String, Value>, words: &mut Vec<String>) {
 }
 
 fn add_files(files: &Map<String, Value>, words: &mut Vec<String>) {
-    // What changes something comes first: the end of a long line is cut.
+    // Write permissions come first, as the end of a long line is cut.
     let rank = |name: &str| match name {
         "write" => 0,
         "entries" => 1,
@@ -63,7 +63,7 @@ fn add_files(files: &Map<String, Value>, words: &mut Vec<String>) {
     }
 }
 
-/// Whether an entry lets something be written, and the entry in words.
+/// Whether an entry permits writing, and the entry in words.
 fn entry(entry: &Value) -> (bool, String) {
     let access = entry.get("access").and_then(Value::as_str);
     let path = entry.get("path").map(place);

@@ -52,7 +52,7 @@ fn asked(method: &str, mut params: Value) -> String {
     question(&ask)
 }
 
-/// What holds of every text.
+/// Checks the bounds of a text.
 fn assert_bounded(text: &str) {
     assert!(text.len() <= 4096, "{} bytes", text.len());
     assert!(text.lines().count() <= MAX_LINES, "{text}");
@@ -69,7 +69,7 @@ fn assert_bounded(text: &str) {
 }
 
 #[test]
-fn question_of_a_command_shows_what_it_grants() {
+fn command_question_shows_what_it_grants() {
     insta::assert_snapshot!(asked(
         COMMAND,
         json!({
@@ -94,7 +94,7 @@ fn question_of_a_command_shows_what_it_grants() {
 }
 
 #[test]
-fn question_of_a_long_command_shows_its_beginning_its_end_and_its_length() {
+fn long_command_is_shown_with_its_beginning_end_and_length() {
     let middle = "echo ab; ".repeat(300);
     insta::assert_snapshot!(asked(
         COMMAND,
@@ -117,7 +117,7 @@ fn question_shows_white_space_and_direction_marks() {
 }
 
 #[test]
-fn question_of_input_and_of_the_network_are_told_apart() {
+fn input_and_network_questions_differ_from_command_questions() {
     insta::assert_snapshot!(
         [
             asked(
@@ -138,7 +138,7 @@ fn question_of_input_and_of_the_network_are_told_apart() {
 }
 
 #[test]
-fn question_of_permissions_leaves_out_nothing() {
+fn permissions_question_shows_every_member() {
     insta::assert_snapshot!(
         [
             asked(
@@ -160,7 +160,7 @@ fn question_of_permissions_leaves_out_nothing() {
 }
 
 #[test]
-fn question_of_files_names_them() {
+fn file_question_names_the_files() {
     insta::assert_snapshot!(
         [
             asked(
@@ -178,7 +178,7 @@ fn question_of_files_names_them() {
 }
 
 #[test]
-fn question_of_the_first_protocol_quotes_its_words() {
+fn legacy_question_quotes_the_reason() {
     insta::assert_snapshot!(asked(
         LEGACY_COMMAND,
         json!({
@@ -188,7 +188,7 @@ fn question_of_the_first_protocol_quotes_its_words() {
 }
 
 #[test]
-fn question_of_a_server_quotes_it() {
+fn mcp_server_question_quotes_the_message() {
     insta::assert_snapshot!([
         asked(SERVER, json!({
             "serverName": "docs", "message": "Allow the docs MCP server to run tool \"delete\"?",
@@ -203,7 +203,7 @@ fn question_of_a_server_quotes_it() {
 }
 
 #[test]
-fn question_of_the_model_quotes_it() {
+fn model_question_quotes_the_text() {
     let question = |text: &str| {
         json!({"id": "q", "question": text,
         "options": [{"label": "Yes"}, {"label": "No\nCommand: ls"}]})

@@ -1,4 +1,4 @@
-//! One event: its number, its time, and what it tells.
+//! One event: its number, its time, and its data.
 
 use std::time::SystemTime;
 
@@ -13,16 +13,16 @@ use super::{GROWTH_LIMIT, Rank};
 /// it are cut.
 pub const EVENT_LIMIT: usize = 64 * 1024;
 
-/// What a text in an event that is too large is cut to, in bytes.
+/// The length to which a text in an oversized event is cut, in bytes.
 const TEXT_LIMIT: usize = 4 * 1024;
 
-/// What kind of event.
+/// The type of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventType {
     /// Text that Codex, or a command, writes.
     Output,
-    /// Something goes on.
+    /// Progress of the turn.
     Progress,
     /// Codex asks something.
     ApprovalRequest,
@@ -30,34 +30,34 @@ pub enum EventType {
     ApprovalResult,
     /// A turn has ended.
     Result,
-    /// Codex has met an error that ends the turn, or has gone.
+    /// An error that ends the turn, or the exit of Codex.
     Error,
 }
 
 /// An event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// Its number: one more than that of the event before.
+    /// Its number: one more than that of the previous event.
     pub id: u64,
     /// When it happened.
     pub at: SystemTime,
-    /// What it tells.
+    /// Its data.
     pub data: EventData,
 }
 
-/// What an event tells.
+/// The data of an event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EventData {
     /// Text, which may grow.
-    Growing(Growing),
+    TextChunk(TextChunk),
     /// Anything else.
-    Fixed(Fixed),
+    FixedData(FixedData),
 }
 
 /// A stretch of text of one item.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Growing {
-    /// What the text is.
+pub struct TextChunk {
+    /// The kind of text.
     pub source: DeltaSource,
     /// The turn.
     pub turn_id: String,
@@ -68,9 +68,9 @@ pub struct Growing {
     characters: usize,
 }
 
-/// What doesn't grow.
+/// Data that do not grow.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Fixed {
+pub struct FixedData {
     kind: EventType,
     rank: Rank,
     data: Map<String, Value>,
@@ -78,7 +78,7 @@ pub struct Fixed {
 }
 
 impl EventData {
-    /// Data of the given kind. What is longer than [`EVENT_LIMIT`] is cut.
+    /// Data of the given type, cut to [`EVENT_LIMIT`].
     #[must_use]
     pub fn new(kind: EventType, mut data: Map<String, Value>) -> Self {
         let mut size = written(&data);
@@ -87,11 +87,11 @@ impl EventData {
             size = written(&data);
         }
         let rank = match kind {
-            EventType::Output | EventType::Progress => Rank::Passing,
+            EventType::Output | EventType::Progress => Rank::Transient,
             EventType::ApprovalResult => Rank::Settled,
-            EventType::ApprovalRequest | EventType::Result | EventType::Error => Rank::Kept,
+            EventType::ApprovalRequest | EventType::Result | EventType::Error => Rank::Essential,
         };
-        Self::Fixed(Fixed {
+        Self::FixedData(FixedData {
             kind,
             rank,
             data,
@@ -102,7 +102,7 @@ impl EventData {
     /// A stretch of text.
     #[must_use]
     pub fn text(source: DeltaSource, turn_id: &str, item_id: &str, text: &str) -> Self {
-        Self::Growing(Growing {
+        Self::TextChunk(TextChunk {
             source,
             turn_id: turn_id.to_owned(),
             item_id: item_id.to_owned(),
@@ -111,49 +111,49 @@ impl EventData {
         })
     }
 
-    /// What kind it is.
+    /// The type of the event.
     #[must_use]
     pub fn kind(&self) -> EventType {
         match self {
-            Self::Growing(_) => EventType::Output,
-            Self::Fixed(fixed) => fixed.kind,
+            Self::TextChunk(_) => EventType::Output,
+            Self::FixedData(fixed) => fixed.kind,
         }
     }
 
-    /// How much it matters.
+    /// The rank of the event.
     #[must_use]
     pub fn rank(&self) -> Rank {
         match self {
-            Self::Growing(_) => Rank::Passing,
-            Self::Fixed(fixed) => fixed.rank,
+            Self::TextChunk(_) => Rank::Transient,
+            Self::FixedData(fixed) => fixed.rank,
         }
     }
 
-    /// How many bytes it has, about.
+    /// The approximate size, in bytes.
     pub(super) fn size(&self) -> usize {
         match self {
-            Self::Growing(growing) => growing.size(),
-            Self::Fixed(fixed) => fixed.size,
+            Self::TextChunk(growing) => growing.size(),
+            Self::FixedData(fixed) => fixed.size,
         }
     }
 
-    /// The data as it is, for a reader that wants all of it.
+    /// The complete data.
     pub(super) fn whole(&self) -> Map<String, Value> {
         match self {
-            Self::Growing(growing) => growing.whole(),
-            Self::Fixed(fixed) => fixed.data.clone(),
+            Self::TextChunk(growing) => growing.whole(),
+            Self::FixedData(fixed) => fixed.data.clone(),
         }
     }
 
     pub(super) fn fixed(&self) -> Option<&Map<String, Value>> {
         match self {
-            Self::Growing(_) => None,
-            Self::Fixed(fixed) => Some(&fixed.data),
+            Self::TextChunk(_) => None,
+            Self::FixedData(fixed) => Some(&fixed.data),
         }
     }
 
     pub(super) fn settle(&mut self, request: &str) {
-        if let Self::Fixed(fixed) = self
+        if let Self::FixedData(fixed) = self
             && fixed.kind == EventType::ApprovalRequest
             && fixed.data.get("requestId").is_some_and(|id| id == request)
         {
@@ -162,14 +162,14 @@ impl EventData {
     }
 }
 
-impl Growing {
+impl TextChunk {
     pub(super) fn is_same_text(&self, other: &Self) -> bool {
         self.source == other.source
             && self.item_id == other.item_id
             && self.turn_id == other.turn_id
     }
 
-    /// Appends what fits within [`GROWTH_LIMIT`] characters; returns the rest.
+    /// Appends text up to [`GROWTH_LIMIT`] characters; returns the rest.
     pub(super) fn append(&mut self, mut more: Self) -> Option<Self> {
         let rest = more.split_off_at(GROWTH_LIMIT.saturating_sub(self.characters));
         self.text.push_str(&more.text);
@@ -224,7 +224,7 @@ impl Growing {
     }
 }
 
-/// About what JSON adds to the texts of a [`Growing`], in bytes.
+/// The approximate size that JSON adds to the texts of a [`TextChunk`], in bytes.
 const ENVELOPE: usize = 96;
 
 fn written(data: &impl Serialize) -> usize {
@@ -232,8 +232,8 @@ fn written(data: &impl Serialize) -> usize {
     serde_json::to_string(data).map_or(0, |text| text.len())
 }
 
-/// Cuts the long texts; should that not do, leaves out what is nested, and last
-/// what there is no room for.
+/// Cuts the long texts; if that is not enough, removes nested values, and finally all
+/// members without room.
 fn shorten(data: &mut Map<String, Value>) {
     data.values_mut().for_each(cut_texts);
     if written(data) > EVENT_LIMIT {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_cut_and_says_so() {
+    fn oversized_event_is_cut_and_marked_as_truncated() {
         let long = "ß".repeat(EVENT_LIMIT);
         let data = object(json!({"method": "m", "item": {"text": long, "id": "i"}}));
         let event = EventData::new(EventType::Progress, data);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_holds_whatever_there_is() {
+    fn event_stays_within_the_limit_whatever_it_holds() {
         let long = "\u{1}".repeat(EVENT_LIMIT);
         let texts = (0..20).map(|n| (format!("a{n}"), long.as_str().into()));
         let mut texts: Map<String, Value> = texts.collect();
@@ -315,8 +315,8 @@ mod tests {
     #[test]
     fn text_is_split_between_characters() {
         let piece = |text: &str| match EventData::text(DeltaSource::Plan, "t", "i", text) {
-            EventData::Growing(growing) => growing,
-            EventData::Fixed(_) => panic!("grows"),
+            EventData::TextChunk(growing) => growing,
+            EventData::FixedData(_) => panic!("grows"),
         };
         let mut one = piece(&"ß".repeat(GROWTH_LIMIT - 1));
         let rest = one.append(piece("aßb")).unwrap();

@@ -1,15 +1,13 @@
-//! The events of a session: what somebody who looks in from time to time has
-//! missed.
+//! The event log of a session, for readers that poll from time to time.
 //!
 //! ```text
 //!   push ──► │ 17 │ 18 │ 19 │  …  │ 1016 │ 1017 ◄── grows while nobody has read it
 //!              ▲ evicted first        ▲ read up to here
 //! ```
 //!
-//! Events have numbers that only ever rise by one, so a reader sees by the
-//! numbers alone whether something is gone. The log holds [`SOFT`] events;
-//! beyond that the oldest that is of passing interest goes. What matters (see
-//! [`Rank`]) stays until there are [`HARD`].
+//! The numbers of events rise by one, so a reader notices from the numbers alone whether
+//! events are missing. The log holds [`SOFT`] events; beyond that, the oldest transient
+//! one is evicted. Events of higher [`Rank`] stay up to [`HARD`].
 
 mod event;
 mod poll;
@@ -18,11 +16,11 @@ mod shape;
 use std::collections::VecDeque;
 use std::time::SystemTime;
 
-pub use event::{EVENT_LIMIT, Event, EventData, EventType, Fixed, Growing};
-pub use poll::{FLOOR, Poll, PollOptions, Shown};
+pub use event::{EVENT_LIMIT, Event, EventData, EventType, FixedData, TextChunk};
+pub use poll::{FLOOR, Poll, PollContent, PollOptions};
 pub use shape::ResponseMode;
 
-/// How much a log may hold.
+/// The limits of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
     /// Events.
@@ -31,58 +29,58 @@ pub struct Limit {
     pub bytes: usize,
 }
 
-/// Beyond this, what is of passing interest is evicted: 1,000 events, 8 MiB.
+/// The limit beyond which transient events are evicted: 1,000 events, 8 MiB.
 pub const SOFT: Limit = Limit {
     events: 1000,
     bytes: 8 << 20,
 };
 
-/// Beyond this, anything is evicted: 2,000 events, 16 MiB.
+/// The limit beyond which any event is evicted: 2,000 events, 16 MiB.
 pub const HARD: Limit = Limit {
     events: 2000,
     bytes: 16 << 20,
 };
 
-/// How long an event of growing text may get, in characters.
+/// The longest text of an event that grows, in characters.
 pub const GROWTH_LIMIT: usize = 16_384;
 
-/// How far back an event is looked for that new text belongs to: commands that
-/// run side by side print in turn.
+/// How many events back new text is appended to an event of the same text: the output of
+/// parallel commands is interleaved.
 const GROWTH_REACH: usize = 8;
 
-/// How much an event matters; what matters less goes first.
+/// The importance of an event; events of lower rank are evicted first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
-    /// Of interest while it happens.
-    Passing,
+    /// Of interest only while it happens.
+    Transient,
     /// A question that has been answered, and its answer.
     Settled,
     /// Results, errors, and questions that are open.
-    Kept,
+    Essential,
 }
 
-/// A log.
+/// The event log of a session.
 #[derive(Debug, Default)]
 pub struct EventLog {
     events: VecDeque<Event>,
     next: u64,
-    /// What has been shown to a reader never changes: all below this.
+    /// Events below this number were shown to a reader, and never change.
     read_to: u64,
     bytes: usize,
 }
 
-/// What a reader finds from a place on.
+/// The events from a cursor on.
 #[derive(Debug)]
 pub struct Page<'a> {
     /// The events, oldest first.
     pub events: Vec<&'a Event>,
-    /// Set if events are gone between the place asked for and the first one
-    /// here: the number to go on from, which is the first one's.
+    /// The number of the first available event, if events between the requested cursor
+    /// and that one are gone.
     pub reset_to: Option<u64>,
 }
 
 impl Page<'_> {
-    /// How many are gone between the first and the last event here.
+    /// How many events between the first and the last one here are gone.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         match (self.events.first(), self.events.last()) {
@@ -99,13 +97,13 @@ impl EventLog {
         self.next
     }
 
-    /// Up to where events have been read.
+    /// The number up to which events have been read.
     #[must_use]
     pub fn read_to(&self) -> u64 {
         self.read_to
     }
 
-    /// Whether there is something at or after `cursor`.
+    /// Whether there is an event at or after `cursor`.
     #[must_use]
     pub fn has_news(&self, cursor: u64) -> bool {
         self.events.back().is_some_and(|event| event.id >= cursor)
@@ -114,13 +112,13 @@ impl EventLog {
     /// Adds an event, or lengthens one that nobody has read.
     pub fn push(&mut self, at: SystemTime, data: EventData) {
         match data {
-            EventData::Growing(growing) => {
+            EventData::TextChunk(growing) => {
                 let rest = self.grow(growing);
-                for piece in rest.iter().flat_map(Growing::pieces) {
-                    self.append(at, EventData::Growing(piece));
+                for piece in rest.iter().flat_map(TextChunk::pieces) {
+                    self.append(at, EventData::TextChunk(piece));
                 }
             }
-            fixed @ EventData::Fixed(_) => self.append(at, fixed),
+            fixed @ EventData::FixedData(_) => self.append(at, fixed),
         }
         self.evict();
     }
@@ -135,13 +133,13 @@ impl EventLog {
         self.next += 1;
     }
 
-    /// Lets events go that the predicate picks: an old turn's end, say.
+    /// Removes the events that match the predicate, such as the end of an old turn.
     pub fn forget(&mut self, of_no_use: impl Fn(&Event) -> bool) {
         self.events.retain(|event| !of_no_use(event));
         self.bytes = self.events.iter().map(|event| event.data.size()).sum();
     }
 
-    /// Marks a question as answered, so that it matters less from now on.
+    /// Marks a question as answered, which lowers its rank.
     pub fn settle(&mut self, request: &str) {
         for event in &mut self.events {
             event.data.settle(request);
@@ -160,18 +158,18 @@ impl EventLog {
         }
     }
 
-    /// Notes that everything below `cursor` has been shown.
+    /// Notes that all events below `cursor` have been shown.
     pub fn mark_read(&mut self, cursor: u64) {
         self.read_to = self.read_to.max(cursor.min(self.next));
     }
 
-    /// Appends to an unread event of the same text. Returns what doesn't go
-    /// there.
-    fn grow(&mut self, mut more: Growing) -> Option<Growing> {
+    /// Appends text to an unread event of the same text. Returns the text that does not
+    /// fit.
+    fn grow(&mut self, mut more: TextChunk) -> Option<TextChunk> {
         let read_to = self.read_to;
         let candidates = self.events.iter_mut().rev().take(GROWTH_REACH);
         for event in candidates.take_while(|event| event.id >= read_to) {
-            let EventData::Growing(growing) = &mut event.data else {
+            let EventData::TextChunk(growing) = &mut event.data else {
                 break;
             };
             if growing.is_same_text(&more) {
@@ -186,11 +184,11 @@ impl EventLog {
     }
 
     fn evict(&mut self) {
-        while self.exceeds(SOFT) && self.evict_oldest(Rank::Passing) {}
+        while self.exceeds(SOFT) && self.evict_oldest(Rank::Transient) {}
         while self.exceeds(HARD) {
-            let _ = self.evict_oldest(Rank::Passing)
+            let _ = self.evict_oldest(Rank::Transient)
                 || self.evict_oldest(Rank::Settled)
-                || self.evict_oldest(Rank::Kept);
+                || self.evict_oldest(Rank::Essential);
         }
     }
 

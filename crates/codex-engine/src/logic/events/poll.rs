@@ -1,4 +1,4 @@
-//! One look into a session, within the bounds that the reader sets.
+//! Polling the log within the reader's limits.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,30 +6,29 @@ use serde_json::Value;
 use super::shape::ResponseMode;
 use super::{Event, EventLog, Page};
 
-/// What a reader wants to see.
+/// A request to poll a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Poll {
-    /// The first event wanted; if absent, the first that has not been read.
+    /// The number of the first event; if absent, the first unread one.
     pub cursor: Option<u64>,
-    /// The most events wanted.
+    /// The most events to return.
     pub max_events: usize,
-    /// How much of each.
+    /// How much of each event to return.
     pub mode: ResponseMode,
-    /// What else.
+    /// The parts to return.
     pub options: PollOptions,
 }
 
-/// What of a session a reader wants to see.
+/// The parts of a session to return, and the size limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PollOptions {
     /// The events.
     pub include_events: bool,
     /// The open questions.
     pub include_actions: bool,
-    /// What came of the turn.
+    /// The result of the turn.
     pub include_result: bool,
-    /// The most that is to come back, in bytes of JSON. At least [`FLOOR`] are
-    /// taken all the same.
+    /// The largest response, in bytes of JSON. Values below [`FLOOR`] count as that.
     pub max_bytes: Option<u64>,
 }
 
@@ -44,19 +43,19 @@ impl Default for PollOptions {
     }
 }
 
-/// The least that a look is given, in bytes: an event without its texts fits.
+/// The smallest size limit, in bytes: an event without its texts fits.
 pub const FLOOR: usize = 640;
 
-/// What the caller adds around a [`Shown`], at most, in bytes.
+/// The most that the caller adds around a [`PollContent`], in bytes.
 const ENVELOPE: usize = 160;
 
-/// What stands where a text was cut.
+/// The mark of a cut text.
 const CUT: &str = "…";
 
-/// A text this short is a name and not cut, in bytes.
+/// The longest text that counts as a name and is not cut, in bytes.
 const SHORT: usize = 40;
 
-/// What goes from a result before its output is cut, in this order.
+/// The members that are removed from a result, in this order, before its output is cut.
 const BESIDES: [&str; 7] = [
     "turn",
     "diff",
@@ -67,30 +66,30 @@ const BESIDES: [&str; 7] = [
     "turnError",
 ];
 
-/// What a reader sees.
+/// The content of a poll response.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Shown {
-    /// Set if events before the first one here are gone.
+pub struct PollContent {
+    /// The number of the first event here, if earlier ones are gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor_reset_to: Option<u64>,
     /// The events, oldest first.
     pub events: Vec<Value>,
-    /// Where to go on.
+    /// The cursor of the next poll.
     pub next_cursor: u64,
-    /// How many events are gone between those here.
+    /// How many events between those here are gone.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped: u64,
     /// The open questions, if there are any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<Value>,
-    /// What came of the turn, if it has ended.
+    /// The result of the turn, if it has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
-    /// Set if something was left out for want of room.
+    /// Whether something was left out because of the size limit.
     #[serde(default, skip_serializing_if = "is_false")]
     pub truncated: bool,
-    /// What that was.
+    /// The parts that were left out or cut.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub truncated_fields: Vec<String>,
 }
@@ -106,9 +105,9 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl EventLog {
-    /// Looks into the log, and notes what was shown. The cursor must not be
-    /// beyond the end.
-    pub fn look(&mut self, poll: &Poll, actions: Vec<Value>, result: Option<Value>) -> Shown {
+    /// Reads the log and marks the returned events as read. The cursor must not be beyond
+    /// the end.
+    pub fn read(&mut self, poll: &Poll, actions: Vec<Value>, result: Option<Value>) -> PollContent {
         let PollOptions {
             include_events,
             include_actions,
@@ -125,12 +124,12 @@ impl EventLog {
             limit.max(FLOOR) - ENVELOPE
         });
         let page = self.page(cursor, most);
-        let mut shown = Shown {
+        let mut shown = PollContent {
             cursor_reset_to: page.reset_to.filter(|_| most > 0),
             events: beginning(&page.events, poll.mode, room),
             actions: if include_actions { actions } else { Vec::new() },
             result: result.filter(|_| include_result),
-            ..Shown::default()
+            ..PollContent::default()
         };
         if let Some(room) = room {
             let wanted = page.events.len();
@@ -143,7 +142,7 @@ impl EventLog {
         shown.dropped = page.dropped();
         shown.next_cursor = match page.events.last() {
             Some(last) => last.id + 1,
-            // Nothing is here any more before the place to go on from.
+            // All events before the reset cursor are gone.
             None => shown.cursor_reset_to.unwrap_or(cursor),
         };
         if !shown.events.is_empty() || shown.cursor_reset_to.is_some() {
@@ -153,8 +152,8 @@ impl EventLog {
     }
 }
 
-/// The events as the reader sees them. What is certain not to fit is not even
-/// written, however much there is; the first event always is.
+/// The events in the reader's form, up to the size limit, but at least the first one.
+/// Events that certainly do not fit are not converted.
 fn beginning(events: &[&Event], mode: ResponseMode, room: Option<usize>) -> Vec<Value> {
     let mut beginning = Vec::new();
     let mut left = room.unwrap_or(usize::MAX);
@@ -172,21 +171,20 @@ fn beginning(events: &[&Event], mode: ResponseMode, room: Option<usize>) -> Vec<
     beginning
 }
 
-/// Makes something fit: the particulars of questions that are there twice go
-/// first; then events, down to one, unless the result would have to go all the
-/// same; then the result, and all particulars of questions; last the one event,
-/// or the result, is cut.
+/// Makes a response fit: duplicate details of questions are removed first; then events,
+/// down to one, unless the result would have to be removed anyway; then the result, and
+/// all details of questions. Finally the one event, or the result, is cut.
 struct Fitting<'a> {
-    shown: &'a mut Shown,
+    shown: &'a mut PollContent,
     room: usize,
 }
 
 impl<'a> Fitting<'a> {
-    fn new(shown: &'a mut Shown, room: usize) -> Self {
+    fn new(shown: &'a mut PollContent, room: usize) -> Self {
         Self { shown, room }
     }
 
-    /// `wanted` is the number of events that there would be.
+    /// `wanted` is the number of events without a size limit.
     fn fit(mut self, wanted: usize) {
         if self.shown.events.len() < wanted {
             self.left_out("events");
@@ -203,7 +201,7 @@ impl<'a> Fitting<'a> {
         self.drop_actions();
     }
 
-    /// How many bytes there are too many.
+    /// The number of bytes over the limit.
     fn excess(&self) -> usize {
         length(&*self.shown).saturating_sub(self.room)
     }
@@ -215,8 +213,8 @@ impl<'a> Fitting<'a> {
         }
     }
 
-    /// A result that doesn't even fit beside one event comes when the events are
-    /// read.
+    /// Removes a result that does not even fit beside one event: it is returned once the
+    /// events are read.
     fn drop_result_beside_events(&mut self) {
         let Some((_, others)) = self.shown.events.split_first() else {
             return;
@@ -237,7 +235,7 @@ impl<'a> Fitting<'a> {
             let Some(event) = self.shown.events.pop() else {
                 return;
             };
-            // Its comma goes too.
+            // The comma after the event is removed too.
             excess = excess.saturating_sub(length(&event) + 1);
         }
     }
@@ -300,8 +298,8 @@ fn data_of(event: &mut Value) -> Option<&mut Value> {
     event.get_mut("data")
 }
 
-/// Cuts the longest texts until `excess` bytes are spared; returns how many are
-/// not. What is written in JSON is at least as long as the text itself.
+/// Cuts the longest texts until `excess` bytes are saved; returns how many are still
+/// over. A text in JSON is at least as long as the text itself.
 fn cut_texts(value: &mut Value, mut excess: usize) -> usize {
     while excess > 0 {
         let Some(text) = longest(value).filter(|text| text.len() > SHORT) else {

@@ -1,26 +1,26 @@
-//! How much of an event a reader gets to see.
+//! The parts of an event that a reader sees.
 
 use common::timestamp::timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::event::{Event, EventData, Growing};
+use super::event::{Event, EventData, TextChunk};
 
-/// How much of each event a reader wants.
+/// How much of each event a reader requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResponseMode {
-    /// What happened, and the beginning of texts: little for a reader who pays
-    /// for every word.
+    /// The essential fields, and the beginning of texts: for readers that pay for every
+    /// word.
     #[default]
     Minimal,
-    /// A little more, and more of the texts.
+    /// A few more fields, and more of the texts.
     DeltaCompact,
-    /// All that Codex told.
+    /// All data of Codex.
     Full,
 }
 
-/// What stays of an event's data in [`ResponseMode::Minimal`].
+/// The fields of an event's data in [`ResponseMode::Minimal`].
 const MINIMAL: [&str; 20] = [
     "method",
     "delta",
@@ -44,11 +44,11 @@ const MINIMAL: [&str; 20] = [
     "truncated",
 ];
 
-/// What stays besides in [`ResponseMode::DeltaCompact`].
+/// The further fields in [`ResponseMode::DeltaCompact`].
 const COMPACT: [&str; 5] = ["reason", "command", "cwd", "sourceMethod", "denyMessage"];
 
 impl ResponseMode {
-    /// The most that is shown of a text, in characters.
+    /// The longest text that is shown, in characters.
     fn text_limit(self) -> Option<usize> {
         match self {
             Self::Minimal => Some(256),
@@ -86,8 +86,8 @@ fn data(data: &EventData, mode: ResponseMode) -> Map<String, Value> {
         return data.whole();
     };
     match data {
-        EventData::Growing(growing) => growing_data(growing, limit),
-        EventData::Fixed(_) => {
+        EventData::TextChunk(growing) => growing_data(growing, limit),
+        EventData::FixedData(_) => {
             let shown = data.fixed().into_iter().flatten();
             let shown = shown.filter(|(key, _)| mode.shows(key));
             shown
@@ -97,7 +97,7 @@ fn data(data: &EventData, mode: ResponseMode) -> Map<String, Value> {
     }
 }
 
-fn growing_data(growing: &Growing, limit: usize) -> Map<String, Value> {
+fn growing_data(growing: &TextChunk, limit: usize) -> Map<String, Value> {
     let text = beginning(&growing.text, limit);
     let mut data = Map::new();
     data.insert("method".to_owned(), growing.source.method().into());
@@ -110,7 +110,7 @@ fn growing_data(growing: &Growing, limit: usize) -> Map<String, Value> {
     data
 }
 
-/// A text is cut, anything else is left as it is: errors and the like are small.
+/// Cuts a text; other values are unchanged, as errors and the like are small.
 fn shortened(value: &Value, limit: usize) -> Value {
     match value {
         Value::String(text) => {
@@ -126,7 +126,7 @@ fn shortened(value: &Value, limit: usize) -> Value {
 
 /// The first `limit` characters.
 fn beginning(text: &str, limit: usize) -> &str {
-    // A text of that many bytes has no more characters.
+    // A text has no more characters than bytes.
     if text.len() <= limit {
         return text;
     }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_cut_by_mode() {
+    fn text_is_cut_by_mode() {
         let text = "ß".repeat(3000);
         let event = event(EventData::text(DeltaSource::AgentMessage, "t", "i", &text));
         for (mode, length) in [
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_depends_on_the_mode() {
+    fn event_fields_are_selected_by_mode() {
         let Value::Object(data) = json!({
             "method": "m", "kind": "command", "command": "ls", "cwd": "/", "commandActions": [1],
         }) else {

@@ -58,8 +58,8 @@ fn texts(log: &EventLog) -> Vec<(String, String)> {
     let texts = everything(log)
         .into_iter()
         .filter_map(|event| match &event.data {
-            EventData::Growing(growing) => Some((growing.item_id.clone(), growing.text.clone())),
-            EventData::Fixed(_) => None,
+            EventData::TextChunk(growing) => Some((growing.item_id.clone(), growing.text.clone())),
+            EventData::FixedData(_) => None,
         });
     texts.collect()
 }
@@ -72,12 +72,12 @@ fn full(max_events: usize) -> Poll {
     }
 }
 
-fn size(shown: &Shown) -> usize {
+fn size(shown: &PollContent) -> usize {
     serde_json::to_string(shown).unwrap().len()
 }
 
 #[test]
-fn beyond_the_soft_limit_the_oldest_of_passing_interest_goes() {
+fn oldest_transient_event_is_evicted_beyond_the_soft_limit() {
     let result = fixed(EventType::Result, json!({}));
     let mut log = log([result, request("r"), progress(), progress()]);
     log.push(at(0), fixed(EventType::ApprovalResult, json!({})));
@@ -92,19 +92,19 @@ fn beyond_the_soft_limit_the_oldest_of_passing_interest_goes() {
 }
 
 #[test]
-fn between_the_limits_what_matters_stays_and_what_passes_goes_at_once() {
+fn transient_event_is_evicted_at_once_between_the_limits() {
     let kept = many(SOFT.events, &fixed(EventType::Error, json!({})));
     let mut log = log(kept);
     log.push(at(0), progress());
     assert_eq!(log.next_id(), 1001);
     assert_eq!(ids(&log), (0..1000).collect::<Vec<_>>());
-    // Who goes on from 1000 is told that there was something.
+    // A reader that continues from 1000 learns that an event is gone.
     assert_eq!(log.page(1000, 1).reset_to, Some(1001));
     assert!(!log.has_news(1000));
 }
 
 #[test]
-fn beyond_the_hard_limit_answered_questions_go_before_open_ones() {
+fn settled_questions_are_evicted_before_open_ones_beyond_the_hard_limit() {
     let answer = fixed(EventType::ApprovalResult, json!({}));
     let start = [request("open"), request("answered"), answer];
     let mut log = log(start);
@@ -124,7 +124,7 @@ fn beyond_the_hard_limit_answered_questions_go_before_open_ones() {
 }
 
 #[test]
-fn bytes_count_too() {
+fn event_bytes_count_against_the_soft_limit() {
     let long = text("i", &"😀".repeat(GROWTH_LIMIT));
     let events = SOFT.bytes / long.size();
     let mut log = log(many(events, &long));
@@ -135,7 +135,7 @@ fn bytes_count_too() {
 }
 
 #[test]
-fn texts_that_come_in_turn_grow_side_by_side() {
+fn interleaved_texts_grow_side_by_side() {
     let mut log = log([text("a", "1"), text("b", "2"), text("a", "3")]);
     let pair = |item: &str, text: &str| (item.to_owned(), text.to_owned());
     assert_eq!(texts(&log), [pair("a", "13"), pair("b", "2")]);
@@ -162,7 +162,7 @@ fn only_the_last_few_texts_still_grow() {
 }
 
 #[test]
-fn a_text_that_is_empty_is_no_event() {
+fn empty_text_adds_no_event() {
     let mut log = log([text("a", "")]);
     assert_eq!((log.next_id(), log.bytes), (0, 0));
     log.push(at(0), text("a", "1"));
@@ -173,7 +173,7 @@ fn a_text_that_is_empty_is_no_event() {
 }
 
 #[test]
-fn a_long_text_is_cut_front_to_back() {
+fn long_text_is_split_into_events_in_order() {
     let mut log = log([text("a", "0")]);
     let long: String = ('a'..='z').cycle().take(2 * GROWTH_LIMIT + 7).collect();
     log.push(at(0), text("a", &long));
@@ -183,9 +183,9 @@ fn a_long_text_is_cut_front_to_back() {
     assert!(texts.concat() == format!("0{long}"));
 }
 
-/// Each of its events is made once, and none is left out before its turn.
+/// Each event is created once, and evicted only in its turn.
 #[test]
-fn a_text_of_sixteen_mebibytes_is_a_thousand_events() {
+fn text_of_sixteen_mebibytes_is_split_into_a_thousand_events() {
     const LENGTH: usize = 16 << 20;
     const EVENTS: u64 = 1024;
     let line = |number: usize| format!("{number:015}\n");
@@ -205,7 +205,7 @@ fn a_text_of_sixteen_mebibytes_is_a_thousand_events() {
 }
 
 #[test]
-fn a_text_of_another_kind_or_turn_is_another_text() {
+fn text_of_another_source_or_turn_starts_another_event() {
     let reasoning = EventData::text(DeltaSource::Reasoning, "turn-1", "a", "2");
     let later = EventData::text(DeltaSource::AgentMessage, "turn-2", "a", "3");
     let log = log([text("a", "1"), reasoning, later]);
@@ -213,9 +213,9 @@ fn a_text_of_another_kind_or_turn_is_another_text() {
 }
 
 #[test]
-fn what_was_shown_does_not_change() {
+fn event_that_was_read_does_not_change() {
     let mut log = log([text("a", "1"), text("b", "2")]);
-    let shown = log.look(&full(1), Vec::new(), None);
+    let shown = log.read(&full(1), Vec::new(), None);
     assert_eq!(shown.next_cursor, 1);
     log.push(at(0), text("a", "3"));
     log.push(at(0), text("b", "4"));
@@ -224,11 +224,11 @@ fn what_was_shown_does_not_change() {
 }
 
 #[test]
-fn a_look_goes_on_where_the_last_one_ended() {
+fn poll_continues_where_the_last_one_ended() {
     let mut log = log(many(3, &progress()));
     let mut looks = Vec::new();
     for _ in 0..3 {
-        let shown = log.look(&full(2), Vec::new(), None);
+        let shown = log.read(&full(2), Vec::new(), None);
         looks.push((shown.events.len(), shown.next_cursor));
     }
     assert_eq!(looks, [(2, 2), (1, 3), (0, 3)]);
@@ -236,12 +236,12 @@ fn a_look_goes_on_where_the_last_one_ended() {
         cursor: Some(0),
         ..full(10)
     };
-    assert_eq!(log.look(&again, Vec::new(), None).events.len(), 3);
+    assert_eq!(log.read(&again, Vec::new(), None).events.len(), 3);
     assert_eq!(log.read_to(), 3);
 }
 
 #[test]
-fn holes_are_told() {
+fn dropped_events_are_reported() {
     let result = fixed(EventType::Result, json!({}));
     let events = [
         result.clone(),
@@ -252,30 +252,30 @@ fn holes_are_told() {
     ];
     let mut log = log(events);
     log.forget(|event| event.data.kind() == EventType::Result);
-    let shown = log.look(&full(10), Vec::new(), None);
+    let shown = log.read(&full(10), Vec::new(), None);
     assert_eq!(shown.cursor_reset_to, Some(1));
     assert_eq!((shown.events.len(), shown.dropped), (2, 1));
-    // The last one is gone too, which the next look tells.
+    // The last one is gone too, which the next poll reports.
     assert_eq!(shown.next_cursor, 4);
-    let shown = log.look(&full(10), Vec::new(), None);
+    let shown = log.read(&full(10), Vec::new(), None);
     assert_eq!((shown.cursor_reset_to, shown.next_cursor), (Some(5), 5));
-    assert_eq!(log.look(&full(10), Vec::new(), None).cursor_reset_to, None);
+    assert_eq!(log.read(&full(10), Vec::new(), None).cursor_reset_to, None);
 }
 
 #[test]
-fn a_look_that_wants_no_events_marks_none_as_read() {
+fn poll_without_events_marks_none_as_read() {
     let mut log = log(many(3, &progress()));
     log.forget(|_| true);
     log.push(at(0), progress());
     let mut without = full(10);
     without.options.include_events = false;
     for poll in [full(0), without] {
-        let shown = log.look(&poll, Vec::new(), None);
-        let expected = Shown::default();
+        let shown = log.read(&poll, Vec::new(), None);
+        let expected = PollContent::default();
         assert_eq!(shown, expected);
     }
     assert_eq!(
-        log.look(&full(10), Vec::new(), None).cursor_reset_to,
+        log.read(&full(10), Vec::new(), None).cursor_reset_to,
         Some(3)
     );
 }

@@ -1,4 +1,4 @@
-//! What a person may have to see to while a turn is under way.
+//! Alerts about a running turn that may need a person's attention.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,31 +9,31 @@ use super::Session;
 use crate::logic::action::{Action, ActionId};
 use crate::logic::{approval_text, describe};
 
-/// Something that a person may have to see to.
+/// An event that may need a person's attention.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Alert {
     /// Codex waits for an answer.
     Question {
-        /// The name of the question.
+        /// The ID of the question.
         id: ActionId,
-        /// It in one line.
+        /// The question in one line.
         summary: String,
-        /// It as the person reads it who answers.
+        /// The full text for the person who answers.
         text: String,
-        /// When it is declined, unless somebody is shown it later.
+        /// The time at which it is declined, unless it is shown to somebody first.
         expires: SystemTime,
     },
     /// No event of the turn came for too long while no question was open.
     Stalled {
-        /// How long.
+        /// For how long.
         silent: Duration,
-        /// The step that the turn is at.
+        /// The current step of the turn.
         doing: String,
     },
 }
 
 impl Alert {
-    /// That of an open question.
+    /// The alert of an open question.
     #[must_use]
     pub fn of_question(id: &ActionId, ask: &Ask, expires: SystemTime) -> Self {
         Self::Question {
@@ -46,7 +46,8 @@ impl Alert {
 }
 
 impl Session {
-    /// The alerts since the last time: one for each question, and one for each silence.
+    /// Takes the alerts since the last call: one for each question, and one for each
+    /// silence.
     pub fn take_alerts(&mut self) -> Vec<Alert> {
         std::mem::take(&mut self.alerts)
     }

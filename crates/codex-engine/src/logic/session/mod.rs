@@ -12,23 +12,23 @@
 //!   any state ── cancel ──► Cancelled, for good
 //! ```
 //!
-//! Waiting is Running with open questions, so it is not stored but derived. A
-//! turn exists from the moment its prompt is taken; before that has been sent, it
-//! can be taken back. It can be interrupted once Codex says that it has started
-//! (Codex refuses it before that: "no active turn to interrupt"), so an earlier
-//! interrupt is kept until then. A session that is cancelled in the middle of a
-//! turn lets go of the thread when the turn has ended. A turn for which Codex tells an
-//! error that it does not mend, and then nothing, ends as failed.
+//! Waiting is Running with open questions, so it is derived and not stored. A turn exists
+//! from the moment at which the session accepts its prompt; until the prompt has been
+//! sent, it can be withdrawn. A turn can be interrupted once Codex reports its start
+//! (before that, Codex refuses: "no active turn to interrupt"), so an earlier interrupt
+//! is deferred until then. A session that is cancelled during a turn releases the thread
+//! when the turn has ended. A turn for which Codex reports a final error, and then
+//! nothing, ends as failed.
 //!
-//! All that happens is written to the session's [event log](crate::logic::events).
+//! All events are written to the session's [event log](crate::logic::events).
 
 mod alert;
-mod answering;
-mod ends;
-mod hearing;
-mod shown;
+mod endings;
+mod notifications;
+mod questions;
 mod steps;
 mod turn;
+mod view;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -40,76 +40,76 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::logic::action::{Action, WrongDecision};
-use crate::logic::events::{EventData, EventLog, EventType, Poll, Shown};
+use crate::logic::events::{EventData, EventLog, EventType, Poll, PollContent};
 use crate::logic::progress::{Activity, CurrentStep};
-use turn::{Phase, Running};
+use turn::{Phase, RunningTurn};
 
 pub use alert::Alert;
-pub use answering::{Asked, ClosedQuestion, Closing};
-pub use shown::{IDLE_POLL_INTERVAL, View};
+pub use questions::{CloseReason, ClosedQuestion, IncomingQuestion};
 pub use steps::Steps;
-pub use turn::{ChangedFile, DIFF_LIMIT, Ending, Facts, Form, Outcome, PARTIAL_TEXT_LIMIT};
+pub use turn::{DIFF_LIMIT, Facts, Form, PARTIAL_TEXT_LIMIT, PatchedFile, TurnEnding, TurnOutcome};
+pub use view::{IDLE_POLL_INTERVAL, SessionView};
 
-/// A session that nobody has used for this long is cancelled (30 min).
+/// The time without use after which an idle session is cancelled (30 min).
 pub const IDLE_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// A turn of which nothing was heard, and after which nobody has asked, for this
-/// long is cancelled with its session (4 h).
+/// The time without notifications and requests after which a turn is cancelled with its
+/// session (4 h).
 pub const TURN_LIMIT: Duration = Duration::from_secs(4 * 60 * 60);
 
-/// A session that is cancelled, or whose Codex has gone, is forgotten after this
-/// long (5 min).
+/// The time after which a cancelled session, or one whose Codex has exited, is forgotten
+/// (5 min).
 pub const TERMINAL_LIMIT: Duration = Duration::from_secs(5 * 60);
 
-/// A turn is over this long after an error that Codex does not mend, unless Codex tells more
-/// of it (10 s). Codex takes some 20 ms to tell of the end.
+/// The time after a final error at which a turn ends, unless Codex reports more of it (10
+/// s). Codex reports the end within about 20 ms.
 pub const FINAL_ERROR_GRACE: Duration = Duration::from_secs(10);
 
-/// How a session stands.
+/// The state of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Nothing runs; a prompt is welcome.
+    /// No turn runs; the session accepts a prompt.
     Idle,
     /// A turn runs.
     Running,
     /// A turn runs, and Codex waits for an answer.
     WaitingApproval,
-    /// Codex has gone; the next prompt takes the thread up from its rollout.
+    /// Codex has exited; the next prompt resumes the thread from its rollout.
     Error,
-    /// Nobody wants it any more.
+    /// The session was cancelled.
     Cancelled,
 }
 
 impl State {
-    /// Whether a turn is under way that somebody may wait for.
+    /// Whether a turn is running.
     #[must_use]
     pub fn is_at_work(self) -> bool {
         matches!(self, Self::Running | Self::WaitingApproval)
     }
 }
 
-/// What the shell has to do.
+/// An action that the engine performs for a machine.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Answer a question of Codex's.
     Answer {
-        /// Codex's name for it.
+        /// Codex's ID of the request.
         request: RequestId,
         /// The answer.
         result: Value,
     },
     /// Interrupt the turn.
     Interrupt(TurnId),
-    /// End the commands that run on in the thread's background terminals: 0.153.4 and
-    /// 0.169.0 leave them running when a turn is interrupted, and all releases when the
-    /// thread is unloaded.
+    /// End the commands in the thread's background terminals: 0.153.4 and 0.169.0 leave
+    /// them running when a turn is interrupted, and all releases when the thread is
+    /// unloaded.
     StopCommands,
-    /// Let Codex unload the thread.
+    /// Unsubscribe from the thread, so that Codex may unload it.
     LetGo,
 }
 
-/// Why a prompt can't be taken now.
+/// Why a prompt is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PromptRefused {
     /// A turn runs.
@@ -118,106 +118,106 @@ pub enum PromptRefused {
     /// A turn waits for an answer.
     #[error("a turn of this thread waits for the answer to a question")]
     Waiting,
-    /// The session is over.
+    /// The session was cancelled.
     #[error("the session was cancelled")]
     Cancelled,
 }
 
-/// Why a decision is not taken.
+/// Why a decision is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecisionRefused {
     /// There is no such open question.
     #[error("there is no open question of that name; it may have been answered or timed out")]
     NotOpen,
-    /// It doesn't fit; the question stays open.
+    /// The decision does not fit; the question stays open.
     #[error(transparent)]
     Wrong(#[from] WrongDecision),
 }
 
-/// Why a look can't be had.
+/// A poll with a cursor beyond the end of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("cursor {cursor} is beyond the end: the next event will be number {next}")]
-pub struct BeyondTheEnd {
-    /// What was asked for.
+pub struct CursorBeyondEnd {
+    /// The requested cursor.
     pub cursor: u64,
     /// The number that the next event gets.
     pub next: u64,
 }
 
-/// How long a session waits for what.
+/// The timeouts of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Patience {
-    /// A question that stays unanswered for this long after somebody could first see
-    /// it is declined.
+pub struct Timeouts {
+    /// How long a question stays open after somebody could first see it; then it is
+    /// declined.
     pub approval: Duration,
-    /// A turn of which nothing is heard for this long is reported as stalled.
+    /// The time without notifications after which a turn is reported as stalled.
     pub stall: Duration,
 }
 
-/// Whether a session is to be kept.
+/// Whether a session is kept or forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It is.
+    /// The session is kept.
     Keep,
-    /// It is of no use to anybody any more.
+    /// The session can be forgotten.
     Forget,
 }
 
-/// Of a session that is over.
+/// The cancellation of a session.
 #[derive(Debug)]
-struct Cancelled {
+struct Cancellation {
     why: String,
-    /// The turn in which it was, or the last one before.
+    /// The turn during or after which it was cancelled.
     turn: Option<TurnId>,
     at: SystemTime,
 }
 
-/// Of a session whose Codex has gone.
+/// The exit of a session's Codex.
 #[derive(Debug, Clone)]
-struct Lost {
-    /// How it went.
+struct CodexLoss {
+    /// A description of the exit.
     how: String,
     at: SystemTime,
 }
 
-/// The machine.
+/// The state machine of a session.
 #[derive(Debug)]
 pub struct Session {
-    /// Codex's name for the thread, as readers of its events are told.
+    /// The thread's ID, for events.
     thread: String,
-    patience: Patience,
+    timeouts: Timeouts,
     log: EventLog,
-    turn: Option<Running>,
-    /// How Codex went away, if it did.
-    lost: Option<Lost>,
-    cancelled: Option<Cancelled>,
+    turn: Option<RunningTurn>,
+    /// The exit of Codex, if the session has not recovered from it.
+    lost: Option<CodexLoss>,
+    cancelled: Option<Cancellation>,
     actions: Vec<Action>,
-    /// Those that were closed since somebody asked.
+    /// The questions closed since they were last taken.
     closed: Vec<ClosedQuestion>,
     alerts: Vec<Alert>,
-    outcome: Option<(u64, Arc<Outcome>)>,
+    outcome: Option<(u64, Arc<TurnOutcome>)>,
     turns: u64,
-    /// How many prompts Codex did not take.
+    /// How many prompts Codex refused.
     refused: u64,
-    /// What the thread has used, as Codex told last.
+    /// The tokens that the thread has used, by Codex's last report.
     used: Option<TokenCount>,
     activity: Activity<Instant>,
     created: Now,
-    /// When Codex was heard, or the session used, last.
+    /// The last notification of Codex, or use of the session.
     active: Now,
-    /// When Codex was heard last.
-    heard: Instant,
-    /// When a turn that has stalled was seen to be silent last.
+    /// The time of Codex's last notification.
+    last_heard: Instant,
+    /// When a stalled turn was last seen to be silent.
     stalled: Option<Instant>,
 }
 
 impl Session {
-    /// A session of this thread in which nothing has happened yet.
+    /// Creates a session of this thread.
     #[must_use]
-    pub fn new(thread: &str, patience: Patience, now: Now) -> Self {
+    pub fn new(thread: &str, timeouts: Timeouts, now: Now) -> Self {
         Self {
             thread: thread.to_owned(),
-            patience,
+            timeouts,
             log: EventLog::default(),
             turn: None,
             lost: None,
@@ -232,12 +232,12 @@ impl Session {
             activity: Activity::new(now.instant),
             created: now,
             active: now,
-            heard: now.instant,
+            last_heard: now.instant,
             stalled: None,
         }
     }
 
-    /// How it stands.
+    /// The state of the session.
     #[must_use]
     pub fn state(&self) -> State {
         match (
@@ -260,40 +260,39 @@ impl Session {
         &self.actions
     }
 
-    /// What came of the last turn that has ended, and the number of that turn.
-    /// It stays while the next turn runs, so that nobody who waits for it can
-    /// miss it.
+    /// The number and outcome of the last turn that has ended. They stay available while
+    /// the next turn runs, so that no waiting caller can miss them.
     #[must_use]
-    pub fn outcome(&self) -> Option<&(u64, Arc<Outcome>)> {
+    pub fn outcome(&self) -> Option<&(u64, Arc<TurnOutcome>)> {
         self.outcome.as_ref()
     }
 
-    /// How many prompts were taken: the number of the current turn.
+    /// How many prompts were accepted: the number of the current turn.
     #[must_use]
     pub fn turns(&self) -> u64 {
         self.turns
     }
 
-    /// Codex's name for the running turn, once it is known.
+    /// Codex's ID of the running turn, once it is known.
     #[must_use]
     pub fn turn_id(&self) -> Option<&TurnId> {
         self.turn.as_ref()?.id.as_ref()
     }
 
-    /// Whether a turn is under way, be the session cancelled or not.
+    /// Whether a turn is running, even if the session is cancelled.
     #[must_use]
     pub fn has_turn(&self) -> bool {
         self.turn.is_some()
     }
 
-    /// The step that the turn is at.
+    /// The current step of the turn.
     #[must_use]
     pub fn progress(&self, now: Instant) -> CurrentStep {
         let activity = &self.activity;
         let (words, since) = match self.stalled {
             Some(_) if self.turn.is_some() => {
                 let words = format!("no event from Codex ({})", activity.words());
-                (words, self.heard)
+                (words, self.last_heard)
             }
             _ => (activity.words().to_owned(), activity.since()),
         };
@@ -304,56 +303,59 @@ impl Session {
         }
     }
 
-    /// All that Codex has said in the running turn.
+    /// All text of Codex in the running turn.
     #[must_use]
     pub fn partial_text(&self) -> String {
-        self.turn.as_ref().map(Running::partial).unwrap_or_default()
+        self.turn
+            .as_ref()
+            .map(RunningTurn::partial)
+            .unwrap_or_default()
     }
 
-    /// What the running turn has used so far.
+    /// The tokens that the running turn has used so far.
     #[must_use]
     pub fn spent(&self) -> TokenCount {
         let turn = self.turn.as_ref();
         turn.map(|turn| turn.facts.spent).unwrap_or_default()
     }
 
-    /// When it was used, or Codex heard, last.
+    /// The time of the last notification of Codex or use of the session.
     #[must_use]
     pub fn last_active(&self) -> Instant {
         self.active.instant
     }
 
-    /// Whether somebody has wanted the running turn to end.
+    /// Whether the running turn is being interrupted.
     #[must_use]
     pub fn is_being_interrupted(&self) -> bool {
         self.turn.as_ref().is_some_and(|turn| turn.interrupt_wanted)
     }
 
-    /// Whether Codex has told of this step, and not of its end.
+    /// Whether Codex has reported this step, and not its end.
     #[must_use]
     pub fn has_step(&self, id: &str) -> bool {
         self.turn.as_ref().is_some_and(|turn| turn.has_step(id))
     }
 
-    /// Notes that somebody takes an interest in the session.
+    /// Notes a use of the session.
     pub fn used(&mut self, now: Now) {
         self.active = now;
     }
 
-    /// How long the session waits for what.
+    /// The session's timeouts.
     #[must_use]
-    pub fn patience(&self) -> Patience {
-        self.patience
+    pub fn timeouts(&self) -> Timeouts {
+        self.timeouts
     }
 
-    /// Sets how long the session waits for what, from now on.
-    pub fn set_patience(&mut self, patience: Patience) {
-        self.patience = patience;
+    /// Sets the session's timeouts.
+    pub fn set_timeouts(&mut self, timeouts: Timeouts) {
+        self.timeouts = timeouts;
     }
 
-    /// Takes a prompt. The caller says with [`sending`](Self::sending) when it
-    /// goes to Codex, and tells with [`accepted`](Self::accepted) or
-    /// [`refused`](Self::refused) how that went.
+    /// Accepts a prompt. The caller reports with [`sending`](Self::sending) that it is
+    /// being sent to Codex, and with [`accepted`](Self::accepted) or
+    /// [`refused`](Self::refused) Codex's response.
     ///
     /// # Errors
     ///
@@ -365,67 +367,67 @@ impl Session {
             State::Cancelled => Err(PromptRefused::Cancelled),
             State::Idle | State::Error => {
                 let since = self.log.next_id();
-                self.turn = Some(Running::new(form, self.lost.take(), since));
+                self.turn = Some(RunningTurn::new(form, self.lost.take(), since));
                 self.turns += 1;
                 self.activity.turn_begins(now.instant);
-                self.alive(now);
+                self.mark_active(now);
                 Ok(())
             }
         }
     }
 
-    /// The prompt of turn `number` goes to Codex now; `false` if nobody wants that
-    /// any more.
+    /// Notes that the prompt of turn `number` is being sent to Codex; `false` if it was
+    /// withdrawn.
     pub fn sending(&mut self, number: u64) -> bool {
         let current = self.turns == number;
         match self.turn.as_mut().filter(|_| current) {
             Some(turn) => {
-                turn.phase = Phase::Prompted;
+                turn.phase = Phase::Sent;
                 true
             }
             None => false,
         }
     }
 
-    /// Looks into the log. What was shown counts as read.
+    /// Polls the log. The returned events count as read.
     ///
     /// # Errors
     ///
-    /// [`BeyondTheEnd`] for a cursor that no event can have yet.
-    pub fn poll(&mut self, poll: &Poll, now: Now) -> Result<Shown, BeyondTheEnd> {
-        self.place(poll.cursor)?;
+    /// [`CursorBeyondEnd`] for a cursor that no event can have yet.
+    pub fn poll(&mut self, poll: &Poll, now: Now) -> Result<PollContent, CursorBeyondEnd> {
+        self.read_position(poll.cursor)?;
         self.used(now);
         let actions = self.actions.iter().map(Action::shown).collect();
         let result = self.result(poll.mode);
-        Ok(self.log.look(poll, actions, result))
+        Ok(self.log.read(poll, actions, result))
     }
 
-    /// Where somebody reads on who has been at `cursor`: not before the place up to
-    /// which the log has been read.
+    /// The cursor at which a reader continues: `cursor`, but not before the events that
+    /// have been read.
     ///
     /// # Errors
     ///
-    /// [`BeyondTheEnd`] for a cursor that no event can have yet.
-    pub fn place(&self, cursor: Option<u64>) -> Result<u64, BeyondTheEnd> {
+    /// [`CursorBeyondEnd`] for a cursor that no event can have yet.
+    pub fn read_position(&self, cursor: Option<u64>) -> Result<u64, CursorBeyondEnd> {
         let (next, read_to) = (self.log.next_id(), self.log.read_to());
         match cursor {
-            Some(cursor) if cursor > next => Err(BeyondTheEnd { cursor, next }),
+            Some(cursor) if cursor > next => Err(CursorBeyondEnd { cursor, next }),
             cursor => Ok(cursor.unwrap_or_default().max(read_to)),
         }
     }
 
-    /// The log, to be looked into without a trace.
+    /// The event log; reading it marks nothing as read.
     #[must_use]
     pub fn log(&self) -> &EventLog {
         &self.log
     }
 
-    /// When the machine wants to be told the time next, if at all.
+    /// The next time at which the machine needs a [`tick`](Self::tick), if any.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         let of_state = match self.state() {
             State::WaitingApproval => self.actions.iter().map(|action| action.deadline).min(),
-            State::Running => Some(self.stalled.unwrap_or(self.heard) + self.patience.stall),
+            State::Running => Some(self.stalled.unwrap_or(self.last_heard) + self.timeouts.stall),
             State::Idle | State::Error | State::Cancelled => None,
         };
         let error = self
@@ -436,15 +438,15 @@ impl Session {
         of_state.into_iter().chain(of_error).min()
     }
 
-    /// Declines what nobody has answered in time, notices a turn that has stalled, and ends
-    /// one that has failed without an end.
+    /// Declines questions whose timeout has passed, reports a stalled turn, and ends one
+    /// that has failed without an end.
     pub fn tick(&mut self, now: Now) -> Vec<Effect> {
         let ended = self.end_after_error(now);
         if !ended.is_empty() || !self.has_turn() {
             return ended;
         }
-        let silent = now.instant.saturating_duration_since(self.heard);
-        if self.state() == State::Running && silent >= self.patience.stall {
+        let silent = now.instant.saturating_duration_since(self.last_heard);
+        if self.state() == State::Running && silent >= self.timeouts.stall {
             let before = self.stalled.replace(now.instant);
             if before.is_none() {
                 self.activity.count();
@@ -455,14 +457,14 @@ impl Session {
         self.decline_late(now)
     }
 
-    /// For how long nobody has used it.
+    /// How long the session has not been used.
     #[must_use]
     pub fn unused_for(&self, now: Now) -> Duration {
         now.instant.saturating_duration_since(self.active.instant)
     }
 
-    /// Cancels a session that nobody has used for long, and tells whether one
-    /// that is over can be forgotten.
+    /// Cancels a session that has not been used for long, and returns whether an ended
+    /// one can be forgotten.
     pub fn tidy(&mut self, now: Now) -> (Vec<Effect>, Fate) {
         let unused = self.unused_for(now);
         let (limit, why) = match self.state() {
@@ -484,12 +486,12 @@ impl Session {
 
     fn has_unsent_prompt(&self) -> bool {
         let turn = self.turn.as_ref();
-        turn.is_some_and(|turn| turn.phase == Phase::Taken)
+        turn.is_some_and(|turn| turn.phase == Phase::Pending)
     }
 
-    fn alive(&mut self, now: Now) {
+    fn mark_active(&mut self, now: Now) {
         self.active = now;
-        self.heard = now.instant;
+        self.last_heard = now.instant;
         self.stalled = None;
     }
 

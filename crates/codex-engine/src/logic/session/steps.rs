@@ -1,4 +1,4 @@
-//! What Codex has really done in a turn, whatever it says.
+//! The steps that Codex executed in a turn, regardless of its messages.
 
 use std::collections::BTreeSet;
 
@@ -8,49 +8,48 @@ use serde::{Deserialize, Serialize};
 use crate::logic::describe::line;
 use crate::logic::work::{Evidence, Refusal, is_by_the_sandbox};
 
-/// How many accounts of a kind are kept; all are counted.
+/// The most descriptions of a kind that are kept; all steps are counted.
 const NOTED: usize = 20;
 
-/// How many steps under way are told apart. Codex has a handful at a time.
+/// The most running steps that are tracked. Codex has a handful at a time.
 const OPEN_LIMIT: usize = 256;
 
 /// The steps of a turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Steps {
-    /// How many there were.
+    /// The numbers of steps, by kind.
     pub evidence: Evidence,
-    /// How many have succeeded: commands that exited with 0 for example.
+    /// How many succeeded: commands that exited with 0, for example.
     pub succeeded: u64,
     /// Whether steps were refused, and whether one has succeeded since.
     pub refusal: Refusal,
-    /// How many went wrong: commands that exited with another code than 0, calls and
-    /// changes that failed.
+    /// How many failed: commands that exited with another code than 0, calls and changes
+    /// that failed.
     pub failed: u64,
-    /// The first that went wrong, a line each.
+    /// The first failures, one line each.
     pub errors: Vec<String>,
-    /// The first that were not allowed, a line each.
+    /// The first denied steps, one line each.
     pub denied: Vec<String>,
-    /// How many more were not allowed, and became no steps: Codex tells of them only
-    /// where it tells what goes to and from the model.
+    /// How many calls were refused before they became steps. Codex reports them only with
+    /// the items exchanged with the model.
     pub refused: u64,
 }
 
-/// The steps that have begun and have not ended, and the calls of the model's that have
-/// not become steps.
+/// The running steps, and the model's calls that have not become steps.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Open {
+pub(super) struct PendingSteps {
     steps: BTreeSet<String>,
     calls: BTreeSet<String>,
 }
 
-impl Open {
+impl PendingSteps {
     pub(super) fn has(&self, step: &str) -> bool {
         self.steps.contains(step)
     }
 }
 
 impl Steps {
-    pub(super) fn begun(&mut self, item: &Item, open: &mut Open) {
+    pub(super) fn item_started(&mut self, item: &Item, open: &mut PendingSteps) {
         if let Some((id, count)) = self.counted(item) {
             *count += 1;
             open.calls.remove(id);
@@ -58,18 +57,18 @@ impl Steps {
         }
     }
 
-    /// A call that is answered without having become a step was not allowed, or stopped
-    /// by the sandbox.
-    pub(super) fn told(&mut self, item: &RawItem, open: &mut Open) {
+    /// Handles an item exchanged with the model. A call with an output that did not
+    /// become a step was refused, or stopped by the sandbox.
+    pub(super) fn raw_item(&mut self, item: &RawItem, open: &mut PendingSteps) {
         match item {
-            RawItem::FunctionCall { call_id, name } if RawItem::wants_to_act(name) => {
+            RawItem::FunctionCall { call_id, name } if RawItem::is_acting_tool(name) => {
                 add(&mut open.calls, call_id);
             }
             RawItem::FunctionCallOutput { call_id, output } if open.calls.remove(call_id) => {
-                let words = line(raw_item::told(output));
+                let words = line(raw_item::output_text(output));
                 self.refusal = Refusal::Last;
                 let notes = match raw_item::was_run(output) {
-                    // The sandbox has stopped it half-way: Codex tells of no step then.
+                    // The sandbox stopped the command: Codex reports no step then.
                     true => {
                         self.evidence.commands += 1;
                         self.failed += 1;
@@ -88,26 +87,26 @@ impl Steps {
         }
     }
 
-    pub(super) fn done(&mut self, item: &Item, open: &mut Open) {
+    pub(super) fn item_completed(&mut self, item: &Item, open: &mut PendingSteps) {
         let Some((id, count)) = self.counted(item) else {
             return;
         };
-        // One that Codex tells only when it has ended.
+        // Codex reports some steps only at their end.
         if !open.steps.remove(id) {
             *count += 1;
         }
         match ended(item) {
-            Ended::Well => {
+            StepOutcome::Succeeded => {
                 self.succeeded += 1;
                 self.refusal = self.refusal.after_success();
             }
-            Ended::Unknown => {}
-            Ended::Denied => {
+            StepOutcome::Unknown => {}
+            StepOutcome::Denied => {
                 self.evidence.declined += 1;
                 self.refusal = Refusal::Last;
                 note(&mut self.denied, item, None);
             }
-            Ended::Badly(why) => {
+            StepOutcome::Failed(why) => {
                 self.failed += 1;
                 if is_refused_by_the_sandbox(item) {
                     self.refusal = Refusal::Last;
@@ -123,7 +122,7 @@ impl Steps {
         }
     }
 
-    /// The name of a step, and the count that it belongs to.
+    /// The ID of a step, and the counter of its kind.
     fn counted<'a>(&mut self, item: &'a Item) -> Option<(&'a str, &mut u64)> {
         let evidence = &mut self.evidence;
         Some(match item {
@@ -144,15 +143,15 @@ fn add(open: &mut BTreeSet<String>, id: &str) {
     }
 }
 
-enum Ended {
-    Well,
-    /// Codex doesn't tell: a command whose exit code it has not seen.
+enum StepOutcome {
+    Succeeded,
+    /// A command without an exit code.
     Unknown,
     Denied,
-    Badly(String),
+    Failed(String),
 }
 
-fn ended(item: &Item) -> Ended {
+fn ended(item: &Item) -> StepOutcome {
     match item {
         Item::CommandExecution {
             status: StepStatus::Declined,
@@ -165,27 +164,27 @@ fn ended(item: &Item) -> Ended {
         | Item::McpToolCall {
             status: StepStatus::Declined,
             ..
-        } => Ended::Denied,
+        } => StepOutcome::Denied,
         Item::CommandExecution {
             exit_code,
             aggregated_output,
             ..
         } => match exit_code {
-            None => Ended::Unknown,
-            Some(0) => Ended::Well,
-            Some(code) => Ended::Badly(exited(*code, aggregated_output.as_deref())),
+            None => StepOutcome::Unknown,
+            Some(0) => StepOutcome::Succeeded,
+            Some(code) => StepOutcome::Failed(exited(*code, aggregated_output.as_deref())),
         },
         Item::FileChange {
             status: StepStatus::Failed,
             ..
-        } => Ended::Badly("could not be made".to_owned()),
+        } => StepOutcome::Failed("could not be made".to_owned()),
         Item::McpToolCall {
             status: StepStatus::Failed,
             error,
             ..
         } => {
             let why = error.as_ref().map(|error| error.message.as_str());
-            Ended::Badly(failed(why))
+            StepOutcome::Failed(failed(why))
         }
         Item::DynamicToolCall {
             status: StepStatus::Failed,
@@ -193,9 +192,9 @@ fn ended(item: &Item) -> Ended {
             ..
         } => {
             let mut parts = content_items.iter().flatten();
-            Ended::Badly(failed(parts.find_map(|part| part.text.as_deref())))
+            StepOutcome::Failed(failed(parts.find_map(|part| part.text.as_deref())))
         }
-        _ => Ended::Well,
+        _ => StepOutcome::Succeeded,
     }
 }
 
@@ -209,7 +208,7 @@ fn is_refused_by_the_sandbox(item: &Item) -> bool {
     }
 }
 
-/// Tools say last what has gone wrong.
+/// The description of a failed command. Tools report the error last.
 fn exited(code: i32, output: Option<&str>) -> String {
     let lines = output.unwrap_or_default().lines();
     let last = lines.rev().find(|line| !line.trim().is_empty());
@@ -236,7 +235,7 @@ fn note(notes: &mut Vec<String>, item: &Item, why: Option<&str>) {
     }
 }
 
-/// A step, in less than a line.
+/// A short description of a step.
 fn name(item: &Item) -> String {
     match item {
         Item::CommandExecution { command, .. } => line(command),
@@ -266,11 +265,11 @@ mod tests {
     }
 
     #[test]
-    fn a_step_counts_once_and_as_it_ended() {
-        let (mut steps, mut open) = (Steps::default(), Open::default());
+    fn step_is_counted_once_by_its_outcome() {
+        let (mut steps, mut open) = (Steps::default(), PendingSteps::default());
         let change = json!({ "type": "fileChange", "id": "f", "changes": [{ "path": "a" }] });
         for begun in [command("1", json!({})), item(change.clone())] {
-            steps.begun(&begun, &mut open);
+            steps.item_started(&begun, &mut open);
         }
         let output = "warning\nmake: no rule\n\n";
         for done in [
@@ -295,7 +294,7 @@ mod tests {
             item(json!({ "type": "webSearch", "id": "w", "query": "q" })),
             item(json!({ "type": "agentMessage", "id": "m", "text": "I did it" })),
         ] {
-            steps.done(&done, &mut open);
+            steps.item_completed(&done, &mut open);
         }
         let expected = Steps {
             evidence: Evidence {
@@ -324,8 +323,8 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_becomes_no_step_was_not_allowed() {
-        let (mut steps, mut open) = (Steps::default(), Open::default());
+    fn call_that_becomes_no_step_counts_as_refused() {
+        let (mut steps, mut open) = (Steps::default(), PendingSteps::default());
         let call = |id: &str, name: &str| RawItem::FunctionCall {
             call_id: id.to_owned(),
             name: name.to_owned(),
@@ -334,12 +333,12 @@ mod tests {
             call_id: id.to_owned(),
             output: text.into(),
         };
-        steps.told(&call("1", "exec_command"), &mut open);
-        steps.told(&call("2", "shell"), &mut open);
-        steps.begun(&command("2", json!({})), &mut open);
-        steps.told(&call("3", "update_plan"), &mut open);
+        steps.raw_item(&call("1", "exec_command"), &mut open);
+        steps.raw_item(&call("2", "shell"), &mut open);
+        steps.item_started(&command("2", json!({})), &mut open);
+        steps.raw_item(&call("3", "update_plan"), &mut open);
         for (id, text) in [("1", "rejected by\nthe policy"), ("2", "done"), ("3", "ok")] {
-            steps.told(&output(id, text), &mut open);
+            steps.raw_item(&output(id, text), &mut open);
         }
         assert_eq!((steps.refused, steps.evidence.commands), (1, 1));
         assert_eq!(steps.denied, ["rejected by the policy"]);
@@ -347,10 +346,10 @@ mod tests {
     }
 
     #[test]
-    fn refused_steps_are_last_until_another_one_succeeds() {
-        let (mut steps, mut open) = (Steps::default(), Open::default());
+    fn refusal_is_last_until_another_step_succeeds() {
+        let (mut steps, mut open) = (Steps::default(), PendingSteps::default());
         let mut ends = |more: Value| {
-            steps.done(&command("1", more), &mut open);
+            steps.item_completed(&command("1", more), &mut open);
             (steps.refusal, steps.succeeded)
         };
         let failed =
@@ -368,17 +367,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_all_is_counted() {
-        let (mut steps, mut open) = (Steps::default(), Open::default());
+    fn kept_steps_are_bounded_and_all_are_counted() {
+        let (mut steps, mut open) = (Steps::default(), PendingSteps::default());
         for number in 0..1000 {
             let id = number.to_string();
-            steps.begun(&command(&id, json!({})), &mut open);
+            steps.item_started(&command(&id, json!({})), &mut open);
         }
         assert_eq!(open.steps.len(), OPEN_LIMIT);
         for number in 0..100 {
             let id = number.to_string();
             let done = command(&id, json!({ "status": "failed", "exitCode": 1 }));
-            steps.done(&done, &mut open);
+            steps.item_completed(&done, &mut open);
         }
         assert_eq!((steps.evidence.commands, steps.failed), (1000, 100));
         assert_eq!(steps.errors.len(), NOTED);

@@ -1,4 +1,4 @@
-use codex_protocol::codex::{Ask, CommandApproval, Heard};
+use codex_protocol::codex::{Ask, CommandApproval, ThreadNotification};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -11,19 +11,19 @@ mod properties;
 mod questions;
 mod time;
 
-const PATIENCE: Patience = Patience {
+const TIMEOUTS: Timeouts = Timeouts {
     approval: Duration::from_secs(60),
     stall: Duration::from_secs(300),
 };
 
-/// What can happen to a session.
+/// An input of the session machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
-    /// A prompt is taken, and not sent yet.
+    /// A prompt is accepted and not sent.
     Take,
-    /// What was taken last is sent.
+    /// The last accepted prompt is sent.
     Send,
-    /// Both.
+    /// A prompt is accepted and sent.
     Prompt,
     Accepted,
     Refused,
@@ -41,7 +41,7 @@ enum Event {
     InterruptAgain,
     Abandon,
     CutOff,
-    /// Codex tells an error that it does not mend.
+    /// Codex reports a final error.
     FinalError,
     Completed,
     InterruptedByCodex,
@@ -80,8 +80,8 @@ const EVENTS: [Event; 26] = [
     Event::Lost,
 ];
 
-/// A session, the time, the prompt that is to be sent, and how often Codex has
-/// asked something.
+/// A session, the time, the unsent prompt, and the number of questions that Codex has
+/// asked.
 struct World {
     session: Session,
     now: Now,
@@ -96,7 +96,7 @@ impl World {
             wall: std::time::SystemTime::UNIX_EPOCH,
         };
         Self {
-            session: Session::new("t", PATIENCE, now),
+            session: Session::new("t", TIMEOUTS, now),
             now,
             unsent: None,
             asked: 0,
@@ -124,42 +124,42 @@ impl World {
         self.now.wall += duration;
     }
 
-    /// Codex tells something, as it does on the wire.
-    fn hear(&mut self, method: &str, params: Value) -> Vec<Effect> {
+    /// Passes a notification to the session, as on the wire.
+    fn receive(&mut self, method: &str, params: Value) -> Vec<Effect> {
         let params = RawValue::from_string(params.to_string()).unwrap();
-        let heard = Heard::read(method, &params).unwrap().unwrap();
-        self.session.heard(heard, self.now)
+        let heard = ThreadNotification::read(method, &params).unwrap().unwrap();
+        self.session.on_notification(heard, self.now)
     }
 
-    fn hear_delta(&mut self, item: &str, text: &str) -> Vec<Effect> {
+    fn receive_delta(&mut self, item: &str, text: &str) -> Vec<Effect> {
         let params = json!({"threadId": "t", "turnId": self.current(), "itemId": item,
             "delta": text});
-        self.hear("item/agentMessage/delta", params)
+        self.receive("item/agentMessage/delta", params)
     }
 
-    fn hear_item(&mut self, method: &str, item: &Value) -> Vec<Effect> {
+    fn receive_item(&mut self, method: &str, item: &Value) -> Vec<Effect> {
         let params = json!({"threadId": "t", "turnId": self.current(), "item": item});
-        self.hear(method, params)
+        self.receive(method, params)
     }
 
-    fn hear_message(&mut self, item: &str, text: &str) -> Vec<Effect> {
+    fn receive_message(&mut self, item: &str, text: &str) -> Vec<Effect> {
         let item = json!({"type": "agentMessage", "id": item, "text": text});
-        self.hear_item("item/completed", &item)
+        self.receive_item("item/completed", &item)
     }
 
-    fn hear_error(&mut self, message: &str, will_retry: bool) -> Vec<Effect> {
+    fn receive_error(&mut self, message: &str, will_retry: bool) -> Vec<Effect> {
         let error = json!({"message": message, "codexErrorInfo": "other"});
         let params = json!({"threadId": "t", "turnId": self.current(), "error": error,
             "willRetry": will_retry});
-        self.hear("error", params)
+        self.receive("error", params)
     }
 
-    fn hear_end(&mut self, turn: &str, status: &str) -> Vec<Effect> {
+    fn receive_end(&mut self, turn: &str, status: &str) -> Vec<Effect> {
         let turn = json!({"id": turn, "status": status, "items": []});
-        self.hear("turn/completed", json!({"threadId": "t", "turn": turn}))
+        self.receive("turn/completed", json!({"threadId": "t", "turn": turn}))
     }
 
-    /// Codex asks, and somebody sees it at once.
+    /// Codex asks, and the question is shown at once.
     fn ask(&mut self, ask: Ask) -> Vec<Effect> {
         let effects = self.ask_unseen(ask);
         self.session.show_questions(self.now);
@@ -168,13 +168,13 @@ impl World {
 
     fn ask_unseen(&mut self, ask: Ask) -> Vec<Effect> {
         self.asked += 1;
-        let asked = Asked {
+        let asked = IncomingQuestion {
             id: ActionId(format!("req_{}", self.asked)),
             request: RequestId::Number(self.asked),
             ask,
             params: json!({"threadId": "t"}),
         };
-        self.session.asked(asked, self.now)
+        self.session.on_question(asked, self.now)
     }
 
     fn events(&self) -> Vec<Value> {
@@ -186,13 +186,13 @@ impl World {
     }
 
     /// The data of all events of one type.
-    fn told(&self, kind: &str) -> Vec<Value> {
+    fn event_data(&self, kind: &str) -> Vec<Value> {
         let events = self.events().into_iter();
         let of_kind = events.filter(|event| event["type"] == kind);
         of_kind.map(|event| event["data"].clone()).collect()
     }
 
-    /// What the session does about an event, and what else there is to say.
+    /// Applies an event. Returns the effects and a note.
     fn apply(&mut self, event: Event) -> (Vec<Effect>, String) {
         let now = self.now;
         let id = self.current();
@@ -217,21 +217,21 @@ impl World {
             Event::Refused => self.session.refused(self.session.turns(), now),
             Event::Started => {
                 let turn = json!({"id": id, "status": "inProgress", "items": []});
-                self.hear("turn/started", json!({"threadId": "t", "turn": turn}))
+                self.receive("turn/started", json!({"threadId": "t", "turn": turn}))
             }
-            Event::Delta => self.hear_delta("m", "par"),
-            Event::Message => self.hear_message("m", "whole"),
+            Event::Delta => self.receive_delta("m", "par"),
+            Event::Message => self.receive_message("m", "whole"),
             Event::Asked => self.ask(command()),
             Event::Resolved => {
                 let params = json!({"threadId": "t", "requestId": self.asked});
-                self.hear("serverRequest/resolved", params)
+                self.receive("serverRequest/resolved", params)
             }
             Event::Accept => self.decide(&Decision::Accept, &mut note),
             Event::WrongDecision => {
                 self.decide(&Decision::Submit(serde_json::Map::new()), &mut note)
             }
-            Event::TimePasses => self.tick_after(PATIENCE.approval),
-            Event::Stall => self.tick_after(PATIENCE.stall),
+            Event::TimePasses => self.tick_after(TIMEOUTS.approval),
+            Event::Stall => self.tick_after(TIMEOUTS.stall),
             Event::Tidy => {
                 self.wait(IDLE_LIMIT);
                 let (effects, fate) = self.session.tidy(self.now);
@@ -242,11 +242,11 @@ impl World {
             Event::InterruptAgain => self.session.interrupt_again(),
             Event::Abandon => self.session.abandon("does not end", now),
             Event::CutOff => self.session.cut_off("too long", now),
-            Event::FinalError => self.hear_error("no model", false),
-            Event::Completed => self.hear_end(&id, "completed"),
-            Event::InterruptedByCodex => self.hear_end(&id, "interrupted"),
-            Event::Failed => self.hear_end(&id, "failed"),
-            Event::OtherTurnCompleted => self.hear_end("another", "completed"),
+            Event::FinalError => self.receive_error("no model", false),
+            Event::Completed => self.receive_end(&id, "completed"),
+            Event::InterruptedByCodex => self.receive_end(&id, "interrupted"),
+            Event::Failed => self.receive_end(&id, "failed"),
+            Event::OtherTurnCompleted => self.receive_end("another", "completed"),
             Event::Cancel => self.session.cancel("not wanted", now),
             Event::Lost => {
                 self.session.lose("killed", now);
@@ -266,7 +266,7 @@ impl World {
         }
     }
 
-    /// Sends what was taken last, once.
+    /// Sends the last accepted prompt, once.
     fn send(&mut self) -> String {
         let note = match self.unsent.take() {
             Some(number) if self.session.sending(number) => "",
@@ -309,12 +309,12 @@ fn effect_words(effect: &Effect) -> String {
     }
 }
 
-fn ending_word(ending: &Ending) -> &'static str {
+fn ending_word(ending: &TurnEnding) -> &'static str {
     match ending {
-        Ending::Completed => "completed",
-        Ending::Interrupted => "interrupted",
-        Ending::Failed(_) => "failed",
-        Ending::Lost(_) => "lost",
+        TurnEnding::Completed => "completed",
+        TurnEnding::Interrupted => "interrupted",
+        TurnEnding::Failed(_) => "failed",
+        TurnEnding::Lost(_) => "lost",
     }
 }
 
@@ -373,8 +373,8 @@ fn every_state_and_event() {
     insta::assert_snapshot!(table);
 }
 
-/// What comes of an event, in words: the state, what is to be done, what is
-/// written to the log, and the outcome of a turn that ends with it.
+/// The reaction to an event, in words: the state, the effects, the events written to the
+/// log, and the outcome of a turn that ends.
 fn cell(way: &[Event], event: Event) -> String {
     let mut world = World::after(way);
     let number = |world: &World| world.session.outcome().map(|(turn, _)| *turn);

@@ -1,4 +1,4 @@
-//! What is kept of a turn while it runs, and what came of it.
+//! The data of a running turn, and its outcome.
 
 use std::time::{Instant, SystemTime};
 
@@ -10,85 +10,86 @@ use common::text::BoundedText;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::steps::{Open, Steps};
-use super::{Lost, failure};
+use super::steps::{PendingSteps, Steps};
+use super::{CodexLoss, failure};
 use crate::logic::review;
 
-/// The most that is kept of what Codex says within one turn, in bytes, for the
-/// case that the turn doesn't end by itself. A final message is always whole.
+/// The most text of Codex that is kept within one turn, in bytes, in case the turn does
+/// not end by itself. A final message is always whole.
 pub const PARTIAL_TEXT_LIMIT: usize = 1024 * 1024;
 
 /// The most that is kept of a turn's diff, in bytes.
 pub const DIFF_LIMIT: usize = 1024 * 1024;
 
-/// The most that is kept of a turn as Codex tells it at its end, in bytes.
-const TOLD_LIMIT: usize = 256 * 1024;
+/// The largest raw turn that is kept from the notification of its end, in bytes.
+const RAW_TURN_LIMIT: usize = 256 * 1024;
 
-/// How many changed files are listed.
+/// The most changed files that are listed.
 const FILES_LIMIT: usize = 1000;
 
 /// How a turn ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ending {
-    /// As it should.
+pub enum TurnEnding {
+    /// It completed.
     Completed,
-    /// Early, on request.
+    /// It was interrupted.
     Interrupted,
-    /// By an error in Codex or at the model.
+    /// It failed with an error of Codex or the model.
     Failed(TurnError),
-    /// Codex went away in the middle; how it did.
+    /// Codex exited during the turn; a description of the exit.
     Lost(String),
 }
 
-/// What came of a turn.
+/// The outcome of a turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
-    /// Codex's name for the turn, if it gave one.
+pub struct TurnOutcome {
+    /// Codex's ID of the turn, if it is known.
     pub turn: Option<TurnId>,
-    /// How it ended.
-    pub ending: Ending,
-    /// The last whole message of a completed turn, else all that was said.
+    /// How the turn ended.
+    pub ending: TurnEnding,
+    /// The last whole message of a completed turn, or else all of its text.
     pub text: String,
-    /// The text read as JSON, where the turn had an output schema.
+    /// The text parsed as JSON, if the turn had an output schema.
     pub structured: Option<Value>,
-    /// What it did besides.
+    /// The facts about its work.
     pub facts: Facts,
-    /// The turn as Codex told it at its end, unless that is long.
-    pub told: Option<Value>,
+    /// The raw turn in the notification of its end, unless it is long.
+    #[serde(rename = "told")]
+    pub raw_turn: Option<Value>,
     /// When it ended.
     pub at: SystemTime,
 }
 
-/// What Codex told of a turn besides its words.
+/// The facts that Codex reported about a turn, besides its messages.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Facts {
-    /// How many tokens were used, by the thread as a whole and last.
+    /// The tokens used by the thread as a whole and by the last request.
     pub usage: Option<TokenUsage>,
-    /// How many tokens this turn used.
+    /// The tokens used by this turn.
     pub spent: TokenCount,
-    /// The plan, as it stood last.
+    /// The last plan.
     pub plan: Option<Plan>,
     /// All changes of files by patches, as a unified diff.
     pub diff: String,
-    /// The files that were changed by patches, in the order of their first
-    /// change. What commands change appears nowhere in what Codex tells.
-    pub changed_files: Vec<ChangedFile>,
-    /// How many more changes of files there were than are listed.
+    /// The files that were changed by patches, in the order of their first change. Codex
+    /// does not report changes by commands.
+    pub changed_files: Vec<PatchedFile>,
+    /// How many further changes of files are not listed.
     pub unlisted_files: u64,
-    /// What it really did.
+    /// The steps that it executed.
     pub steps: Steps,
 }
 
-/// A file that a turn has changed.
+/// A file that a patch of a turn changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ChangedFile {
+pub struct PatchedFile {
     /// Where it is.
     pub path: String,
     /// `add`, `delete` or `update`.
     pub kind: String,
-    /// Its new name, if it got one.
+    /// Its new path, if it was moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub move_path: Option<String>,
 }
@@ -108,12 +109,12 @@ impl Facts {
                 FileChangeKind::Update { move_path } => ("update", move_path),
                 FileChangeKind::Unknown => ("unknown", None),
             };
-            let file = ChangedFile {
+            let file = PatchedFile {
                 path: change.path,
                 kind: kind.to_owned(),
                 move_path,
             };
-            let is_it = |one: &&mut ChangedFile| one.path == file.path;
+            let is_it = |one: &&mut PatchedFile| one.path == file.path;
             if let Some(known) = self.changed_files.iter_mut().find(is_it) {
                 known.follow(&file);
             } else if self.changed_files.len() < FILES_LIMIT {
@@ -125,8 +126,8 @@ impl Facts {
     }
 }
 
-impl ChangedFile {
-    /// A file that is added and then changed has been added all the same.
+impl PatchedFile {
+    /// Merges a later change: a file that is added and then changed counts as added.
     fn follow(&mut self, later: &Self) {
         if !(self.kind == "add" && later.kind == "update") {
             self.kind.clone_from(&later.kind);
@@ -137,82 +138,82 @@ impl ChangedFile {
     }
 }
 
-/// Whether Codex has said that the turn runs.
+/// The progress of a prompt until Codex reports the start of its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// The prompt is taken and on its way to be sent.
-    Taken,
-    /// The prompt is sent; Codex hasn't said that the turn has started.
-    Prompted,
+    /// The prompt is accepted and not yet sent.
+    Pending,
+    /// The prompt is sent; Codex has not reported the start of the turn.
+    Sent,
     Started,
 }
 
-/// The form that the final message is to have.
+/// The form of the final message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Form {
-    /// Words.
+    /// Text.
     #[default]
     Text,
-    /// JSON after a schema.
+    /// JSON that follows a schema.
     Structured,
     /// A review, which is missing if the model has answered nothing.
     Review,
 }
 
-/// A turn that has ended, and how Codex told it.
+/// A turn that has ended, parsed and raw.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct TurnEnd {
     pub(super) turn: Turn,
-    pub(super) told: Option<Value>,
+    pub(super) raw_turn: Option<Value>,
 }
 
-/// An error that Codex does not mend, so that the turn is about to end.
+/// An error that Codex does not retry, so that the turn is about to end.
 #[derive(Debug)]
 pub(super) struct FinalError {
     pub(super) error: TurnError,
-    /// Until when Codex may tell of the end.
+    /// The time until which Codex may report the end.
     pub(super) deadline: Instant,
 }
 
 #[derive(Debug)]
-pub(super) struct Running {
-    /// Codex's name for what runs, by which it is interrupted.
+pub(super) struct RunningTurn {
+    /// The ID in `turn/started`, with which the turn is interrupted.
     pub(super) id: Option<TurnId>,
-    /// The name in the answer to the prompt. A review has another one there than in
-    /// `turn/started` (0.153.4, 0.169.0), and ends under this one.
+    /// The ID in the response to the prompt. For a review it differs from that in
+    /// `turn/started` (0.153.4, 0.169.0), and the review ends under this one.
     pub(super) answered: Option<TurnId>,
     pub(super) phase: Phase,
     pub(super) interrupt_wanted: bool,
-    /// An end that came before we knew whether it is this turn's.
-    pub(super) early_end: Option<Ended>,
-    /// The last that was heard of the turn's work, if it is that.
+    /// An end that arrived before it was known whether it belongs to this turn.
+    pub(super) early_end: Option<TurnEnd>,
+    /// A final error, if it is the last report about the turn's work.
     pub(super) final_error: Option<FinalError>,
     pub(super) facts: Facts,
-    /// What the thread had used before the turn, once that is known.
+    /// The tokens that the thread had used before the turn, once they are known.
     used_before: Option<TokenCount>,
-    /// Whether the model has answered anything in the turn.
+    /// Whether the turn has any item yet.
     has_items: bool,
     form: Form,
-    /// How Codex had gone before the prompt, if it had.
-    pub(super) lost_before: Option<Lost>,
+    /// The exit of Codex before the prompt, if the session had not recovered from it.
+    pub(super) lost_before: Option<CodexLoss>,
     /// The number of the first event after the prompt.
     pub(super) since: u64,
     /// The last whole message.
     last: Option<String>,
     /// All whole messages.
-    said: BoundedText,
+    messages: BoundedText,
     /// The message being written, and its item.
     writing: Option<(String, BoundedText)>,
     /// The last change of files that was begun, and its item.
     changing: Option<(String, Vec<FileChange>)>,
-    open: Open,
+    open: PendingSteps,
 }
 
-impl Running {
-    pub(super) fn new(form: Form, lost_before: Option<Lost>, since: u64) -> Self {
+impl RunningTurn {
+    pub(super) fn new(form: Form, lost_before: Option<CodexLoss>, since: u64) -> Self {
         Self {
             id: None,
-            phase: Phase::Taken,
+            phase: Phase::Pending,
             interrupt_wanted: false,
             answered: None,
             early_end: None,
@@ -224,35 +225,35 @@ impl Running {
             lost_before,
             since,
             last: None,
-            said: BoundedText::default(),
+            messages: BoundedText::default(),
             writing: None,
             changing: None,
-            open: Open::default(),
+            open: PendingSteps::default(),
         }
     }
 
-    pub(super) fn begins(&mut self, item: &Item) {
+    pub(super) fn item_started(&mut self, item: &Item) {
         self.has_items = true;
-        self.facts.steps.begun(item, &mut self.open);
+        self.facts.steps.item_started(item, &mut self.open);
     }
 
     pub(super) fn has_step(&self, id: &str) -> bool {
         self.open.has(id)
     }
 
-    pub(super) fn told(&mut self, item: &RawItem) {
-        self.facts.steps.told(item, &mut self.open);
+    pub(super) fn raw_item(&mut self, item: &RawItem) {
+        self.facts.steps.raw_item(item, &mut self.open);
     }
 
-    pub(super) fn ends(&mut self, item: &Item) {
+    pub(super) fn item_completed(&mut self, item: &Item) {
         self.has_items = true;
-        self.facts.steps.done(item, &mut self.open);
+        self.facts.steps.item_completed(item, &mut self.open);
     }
 
-    /// Takes what the thread has used, and what it had used when Codex told last. Codex may
-    /// tell the same twice, so only the totals count. Of a thread that was taken up it tells
-    /// the old ones first, with the account's limits, before the model has answered.
-    pub(super) fn uses(&mut self, usage: TokenUsage, before: Option<TokenCount>) {
+    /// Adds a report of the thread's tokens, with the total of the previous report. Codex
+    /// may repeat a report, so only the totals count. For a resumed thread it first
+    /// reports the old total, before the model has answered.
+    pub(super) fn add_usage(&mut self, usage: TokenUsage, before: Option<TokenCount>) {
         let before = before.unwrap_or_else(|| match self.has_items {
             true => usage.total.since(usage.last),
             false => usage.total,
@@ -262,8 +263,9 @@ impl Running {
         self.facts.usage = Some(usage);
     }
 
-    /// Adds to a question about files what Codex told when it began the step.
-    pub(super) fn complete(&mut self, ask: &mut Ask) {
+    /// Adds to a question about files the changes that Codex reported at the beginning of
+    /// the step.
+    pub(super) fn add_changes(&mut self, ask: &mut Ask) {
         if let (Ask::FileChange(asked), Some((item, changes))) = (ask, &self.changing)
             && asked.item_id == *item
         {
@@ -271,11 +273,11 @@ impl Running {
         }
     }
 
-    pub(super) fn begins_changing(&mut self, item: String, changes: Vec<FileChange>) {
+    pub(super) fn changes_started(&mut self, item: String, changes: Vec<FileChange>) {
         self.changing = Some((item, changes));
     }
 
-    pub(super) fn wrote(&mut self, item: &str, delta: &str) {
+    pub(super) fn append_delta(&mut self, item: &str, delta: &str) {
         match &mut self.writing {
             Some((writing, text)) if writing == item => text.push(delta, PARTIAL_TEXT_LIMIT),
             other => {
@@ -286,31 +288,36 @@ impl Running {
         }
     }
 
-    pub(super) fn said(&mut self, item: &str, text: String) {
+    pub(super) fn message_completed(&mut self, item: &str, text: String) {
         let is_it = |(writing, _): &(String, BoundedText)| writing == item;
         if self.writing.as_ref().is_some_and(is_it) {
             self.writing = None;
         }
-        append(&mut self.said, &text);
+        append(&mut self.messages, &text);
         self.last = Some(text);
     }
 
     pub(super) fn partial(&self) -> String {
-        let mut all = self.said.clone();
+        let mut all = self.messages.clone();
         if let Some((_, text)) = &self.writing {
             append(&mut all, text.as_str());
         }
         all.as_str().to_owned()
     }
 
-    pub(super) fn outcome(self, ending: Ending, told: Option<Value>, at: SystemTime) -> Outcome {
+    pub(super) fn outcome(
+        self,
+        ending: TurnEnding,
+        raw_turn: Option<Value>,
+        at: SystemTime,
+    ) -> TurnOutcome {
         let text = match (&ending, &self.last) {
-            (Ending::Completed, Some(last)) => last.clone(),
+            (TurnEnding::Completed, Some(last)) => last.clone(),
             _ => self.partial(),
         };
         let is_missing = self.form == Form::Review && review::is_missing(&text);
         let ending = match ending {
-            Ending::Completed if is_missing => Ending::Failed(failure(
+            TurnEnding::Completed if is_missing => TurnEnding::Failed(failure(
                 "the reviewer answered nothing; try again, or name another model".to_owned(),
             )),
             ending => ending,
@@ -319,25 +326,25 @@ impl Running {
             Form::Structured => serde_json::from_str(&text).ok(),
             Form::Text | Form::Review => None,
         };
-        Outcome {
+        TurnOutcome {
             turn: self.id,
             ending,
             text,
             structured,
             facts: self.facts,
-            told,
+            raw_turn,
             at,
         }
     }
 }
 
-/// The turn in the parameters of its end, unless it is too long to be kept.
-pub(super) fn told_turn(params: &str) -> Option<Value> {
+/// The raw turn in the parameters of its end, unless it is too long to be kept.
+pub(super) fn raw_turn_of(params: &str) -> Option<Value> {
     #[derive(Deserialize)]
     struct Params {
         turn: Value,
     }
-    if params.len() > TOLD_LIMIT {
+    if params.len() > RAW_TURN_LIMIT {
         return None;
     }
     serde_json::from_str::<Params>(params)

@@ -1,10 +1,10 @@
-//! The step that a job is at, by its events.
+//! The current step of a job, derived from its events.
 
 use super::event::{WorkEvent, WorkItem};
 use crate::logic::describe::line;
 use crate::logic::progress::{Activity, THINKING, without_shell};
 
-/// Takes an event in that came at this moment.
+/// Applies an event that arrived at this time.
 pub fn take<T: Copy>(activity: &mut Activity<T>, event: &WorkEvent, at: T) {
     match event {
         WorkEvent::ThreadStarted { .. } => activity.turn_begins(at),
@@ -19,7 +19,7 @@ pub fn take<T: Copy>(activity: &mut Activity<T>, event: &WorkEvent, at: T) {
                 activity.end(id, at);
             }
         }
-        WorkEvent::Error { message } => activity.tell(line(message), at),
+        WorkEvent::Error { message } => activity.report(line(message), at),
         WorkEvent::ItemUpdated { .. }
         | WorkEvent::TurnCompleted { .. }
         | WorkEvent::TurnFailed { .. }
@@ -27,7 +27,7 @@ pub fn take<T: Copy>(activity: &mut Activity<T>, event: &WorkEvent, at: T) {
     }
 }
 
-/// The name of a step, and what is being done.
+/// The ID of a step, and its description.
 fn step(item: &WorkItem) -> Option<(&str, String)> {
     let (id, words) = match item {
         WorkItem::CommandExecution { id, command, .. } => {
@@ -44,7 +44,7 @@ fn step(item: &WorkItem) -> Option<(&str, String)> {
         WorkItem::WebSearch { id, query } => {
             (id.as_str(), format!("searching the web for {query}"))
         }
-        // Told once it is written, or thought.
+        // Messages and reasoning are reported only when they are complete.
         WorkItem::AgentMessage { .. } | WorkItem::Reasoning { .. } => ("", THINKING.to_owned()),
         WorkItem::TodoList { .. } | WorkItem::Error { .. } | WorkItem::Other => return None,
     };

@@ -1,5 +1,5 @@
-//! Which files a run changed: what git sees changed between its start and its end,
-//! and what Codex reports.
+//! The files that a run changed, according to git between its start and its end, and to
+//! Codex.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 
 use super::event::EditKind;
 
-/// How many changed files are told; all are counted.
+/// The most changed files that are listed; all are counted.
 pub const FILES_LIMIT: usize = 1000;
 
-/// Who says so.
+/// The source of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum SeenBy {
-    /// Git does.
+pub enum ChangeSource {
+    /// Git.
     Git,
-    /// Codex does.
+    /// Codex.
     Codex,
-    /// Both do.
+    /// Both.
     Both,
 }
 
@@ -28,50 +28,50 @@ pub enum SeenBy {
 pub struct ChangedFile {
     /// Its path from the top of the repository, or else an absolute one.
     pub path: String,
-    /// What became of it.
+    /// The kind of change.
     pub kind: ChangeKind,
-    /// Who says so.
-    pub seen_by: SeenBy,
+    /// The source of a change.
+    pub seen_by: ChangeSource,
 }
 
-/// What a run changed.
+/// The changes of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes {
     /// The first files, by their paths, see [`FILES_LIMIT`].
     pub files: Vec<ChangedFile>,
-    /// How many files more there are.
+    /// How many further files there are.
     pub more: usize,
     /// The commit that was checked out at the start.
     pub head_before: Option<String>,
     /// The commit that was checked out at the end.
     pub head_after: Option<String>,
-    /// Why git couldn't tell all of it. What Codex reports is told all the same.
+    /// Why git could not determine all changes. Codex's reports are listed anyway.
     pub incomplete: Option<String>,
 }
 
 impl Changes {
-    /// All that is known: `seen` by git, and `reported` by Codex with absolute
-    /// paths, which are told from `root`, the top of the tree, on.
-    pub fn tell(
+    /// Merges the changes `seen` by git with those `reported` by Codex, whose absolute
+    /// paths are made relative to `root`, the top of the tree.
+    pub fn merge(
         &mut self,
         seen: &BTreeMap<String, ChangeKind>,
         reported: &BTreeMap<String, EditKind>,
         root: Option<&str>,
     ) {
-        let mut files: BTreeMap<String, (ChangeKind, SeenBy)> = seen
+        let mut files: BTreeMap<String, (ChangeKind, ChangeSource)> = seen
             .iter()
-            .map(|(path, kind)| (path.clone(), (*kind, SeenBy::Git)))
+            .map(|(path, kind)| (path.clone(), (*kind, ChangeSource::Git)))
             .collect();
         for (path, kind) in reported {
             let path = below(root, path).unwrap_or(path).to_owned();
             files
                 .entry(path)
-                .and_modify(|(_, seen_by)| *seen_by = SeenBy::Both)
-                .or_insert((reported_kind(*kind), SeenBy::Codex));
+                .and_modify(|(_, seen_by)| *seen_by = ChangeSource::Both)
+                .or_insert((reported_kind(*kind), ChangeSource::Codex));
         }
         self.more = files.len().saturating_sub(FILES_LIMIT);
-        let told = files.into_iter().take(FILES_LIMIT);
-        self.files = told
+        let listed = files.into_iter().take(FILES_LIMIT);
+        self.files = listed
             .map(|(path, (kind, seen_by))| ChangedFile {
                 path,
                 kind,
@@ -108,25 +108,25 @@ mod tests {
     }
 
     #[test]
-    fn git_and_codex_are_told_together() {
+    fn changes_of_git_and_codex_are_merged() {
         let seen = kinds(&[("a", Modified), ("b", Added)]);
         let reported = BTreeMap::from([
             ("/repo/b".to_owned(), EditKind::Add),
             ("/repository/c".to_owned(), EditKind::Delete),
         ]);
         let mut changes = Changes::default();
-        changes.tell(&seen, &reported, Some("/repo"));
-        let told: Vec<(&str, ChangeKind, SeenBy)> = changes
+        changes.merge(&seen, &reported, Some("/repo"));
+        let listed: Vec<(&str, ChangeKind, ChangeSource)> = changes
             .files
             .iter()
             .map(|file| (file.path.as_str(), file.kind, file.seen_by))
             .collect();
         assert_eq!(
-            told,
+            listed,
             [
-                ("/repository/c", Deleted, SeenBy::Codex),
-                ("a", Modified, SeenBy::Git),
-                ("b", Added, SeenBy::Both),
+                ("/repository/c", Deleted, ChangeSource::Codex),
+                ("a", Modified, ChangeSource::Git),
+                ("b", Added, ChangeSource::Both),
             ]
         );
     }
@@ -137,7 +137,7 @@ mod tests {
             .map(|number| (number.to_string(), Added))
             .collect();
         let mut changes = Changes::default();
-        changes.tell(&seen, &BTreeMap::new(), None);
+        changes.merge(&seen, &BTreeMap::new(), None);
         assert_eq!((changes.files.len(), changes.more), (FILES_LIMIT, 5));
     }
 }

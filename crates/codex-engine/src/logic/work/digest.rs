@@ -1,4 +1,4 @@
-//! The events of a turn, folded into what matters of them.
+//! Summarises the events of a turn.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
@@ -13,35 +13,35 @@ use super::limits::{
     OPEN_LIMIT, OUTPUT_LIMIT, PATH_LIMIT, WARNINGS_LIMIT, bounded,
 };
 
-/// What has come of a turn so far.
+/// The summary of a turn so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Digest {
-    /// Codex's name for the conversation.
+    /// The ID of the thread.
     pub session: Option<ThreadId>,
-    /// The last that Codex said; the answer, once the turn is completed.
+    /// Codex's last message; the answer, once the turn is completed.
     pub message: Option<String>,
-    /// What the conversation has used up, over all its turns.
+    /// The tokens used by the thread, over all its turns.
     pub usage: Option<TokensUsed>,
     /// The first commands that Codex ran, see [`COMMANDS_LIMIT`].
     pub commands: Vec<Command>,
     /// The files that Codex says it changed, by their absolute paths.
     pub files: BTreeMap<String, EditKind>,
-    /// What Codex really did.
+    /// The numbers of executed steps.
     pub evidence: Evidence,
     /// The first steps that failed or were refused, see [`FAILED_LIMIT`].
     pub failed_steps: Vec<FailedStep>,
-    /// How many more there were.
+    /// How many further steps failed or were refused.
     pub more_failed_steps: u64,
     /// The failure of the last command that has ended, if it failed.
     pub last_command_failure: Option<FailedStep>,
-    /// The first that Codex warned of.
+    /// Codex's first warnings.
     pub warnings: Vec<String>,
-    /// The error that Codex told of last, unless it has done something since: it may try
-    /// again, for as long as it is let.
+    /// Codex's last error, unless a step followed: Codex may retry as long as it is
+    /// allowed to.
     pub last_error: Option<String>,
-    /// Steps that have begun and not ended.
+    /// The running steps.
     open: BTreeSet<String>,
-    /// Where those commands are in `commands`.
+    /// The indexes of the running commands in `commands`.
     places: BTreeMap<String, usize>,
 }
 
@@ -50,15 +50,15 @@ pub struct Digest {
 pub struct Command {
     /// The command line.
     pub command: String,
-    /// How it began what it wrote to stdout and stderr.
+    /// The beginning of its output to stdout and stderr.
     pub output: String,
     /// Its exit code; `None` if it never ended, or was not allowed.
     pub exit_code: Option<i32>,
-    /// How far it came.
+    /// Its status.
     pub status: StepStatus,
 }
 
-/// How often Codex really did something, whatever it says.
+/// How many steps Codex executed, by kind, regardless of its messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
     /// Commands that were begun.
@@ -69,7 +69,7 @@ pub struct Evidence {
     pub file_changes: u64,
     /// Calls of tools, of MCP servers and of ours.
     pub tool_calls: u64,
-    /// Those of them that failed, or were refused by the server.
+    /// Calls that failed, or that the server refused.
     #[serde(default)]
     pub failed_calls: u64,
     /// Searches of the web.
@@ -77,13 +77,12 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// How many steps were allowed, whatever came of them; but of the calls of tools only
-    /// those that did not fail. A command that fails has been run all the same, and a call
-    /// that is refused has done nothing.
+    /// How many steps were executed: all steps that were allowed, except failed calls of
+    /// tools. A failed command was run; a refused call did nothing.
     #[must_use]
     pub fn executed(&self) -> u64 {
-        let begun = self.commands + self.file_changes + self.tool_calls + self.searches;
-        begun
+        let started = self.commands + self.file_changes + self.tool_calls + self.searches;
+        started
             .saturating_sub(self.declined)
             .saturating_sub(self.failed_calls)
     }
@@ -101,7 +100,7 @@ impl AddAssign for Evidence {
 }
 
 impl Digest {
-    /// Takes in the next event.
+    /// Adds the next event.
     pub fn take(&mut self, event: &WorkEvent) {
         match event {
             WorkEvent::Error { message } => self.last_error = Some(bounded(message, ERROR_LIMIT)),
@@ -112,8 +111,8 @@ impl Digest {
         }
         match event {
             WorkEvent::ThreadStarted { thread_id } => self.session = Some(thread_id.clone()),
-            WorkEvent::ItemStarted { item } => self.begun(item),
-            WorkEvent::ItemCompleted { item } => self.done(item),
+            WorkEvent::ItemStarted { item } => self.item_started(item),
+            WorkEvent::ItemCompleted { item } => self.item_completed(item),
             WorkEvent::TurnCompleted { usage } => self.usage = Some(*usage),
             WorkEvent::TurnStarted
             | WorkEvent::ItemUpdated { .. }
@@ -123,7 +122,7 @@ impl Digest {
         }
     }
 
-    fn begun(&mut self, item: &WorkItem) {
+    fn item_started(&mut self, item: &WorkItem) {
         let Some(id) = counted(item) else { return };
         if self.open.len() >= OPEN_LIMIT || !self.open.insert(id.to_owned()) {
             return;
@@ -137,7 +136,7 @@ impl Digest {
         }
     }
 
-    fn done(&mut self, item: &WorkItem) {
+    fn item_completed(&mut self, item: &WorkItem) {
         match item {
             WorkItem::AgentMessage { text } => self.message = Some(bounded(text, MESSAGE_LIMIT)),
             WorkItem::Error { message } if self.warnings.len() < WARNINGS_LIMIT => {
@@ -220,7 +219,7 @@ impl Digest {
     }
 }
 
-/// The name of a step that is evidence of work.
+/// The ID of a step that is evidence of work.
 fn counted(item: &WorkItem) -> Option<&str> {
     match item {
         WorkItem::CommandExecution { id, .. }
@@ -287,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_message_is_the_answer() {
+    fn last_message_is_the_answer() {
         let digest = digest([
             json!({"type": "thread.started", "thread_id": "t"}),
             json!({"type": "turn.started"}),
@@ -302,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_counted_once_and_kept_as_it_ended() {
+    fn command_is_counted_once_and_kept_with_its_result() {
         let digest = digest([
             command("started", "1", "", None),
             command("started", "2", "", None),
@@ -331,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_those_of_changes_that_were_made() {
+    fn only_completed_changes_list_their_files() {
         let change = |path: &str, status: &str| {
             json!({"type": "item.completed", "item": {"id": path, "type": "file_change",
                 "changes": [{"path": path, "kind": "add"}], "status": status}})
@@ -347,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_failed_is_no_work() {
+    fn failed_call_does_not_count_as_executed() {
         let call = |id: &str, status: &str| {
             json!({"type": "item.completed", "item": {"id": id, "type": "mcp_tool_call",
                 "server": "s", "tool": "t", "status": status}})
@@ -360,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_grows_without_bound() {
+    fn digest_is_bounded() {
         let long = "ß".repeat(MESSAGE_LIMIT);
         let started = (0..2000).map(|number| command("started", &number.to_string(), "", None));
         let completed =

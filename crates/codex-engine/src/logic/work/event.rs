@@ -1,8 +1,8 @@
 //! The events of a job, as the store keeps them and clients read them.
 //!
-//! Their form is that of `codex exec --json`, which jobs of older releases of this program
-//! were run by. Unknown events, items, fields and values are taken, and so is a known
-//! field of another type than it has today, which then says nothing.
+//! Their form is that of `codex exec --json`, by which older releases of this program ran
+//! jobs. Unknown events, items, fields and values are accepted. A known field of an
+//! unexpected type counts as absent.
 
 use codex_protocol::codex::{StepStatus, ThreadId};
 use serde::de::DeserializeOwned;
@@ -13,11 +13,11 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "type")]
 pub enum WorkEvent {
-    /// The conversation has its name; it is the one that was asked for if it is
-    /// resumed. Comes first.
+    /// The thread has an ID, which is the requested one if it was resumed. The first
+    /// event.
     #[serde(rename = "thread.started")]
     ThreadStarted {
-        /// Its name.
+        /// Its ID.
         thread_id: ThreadId,
     },
     /// The turn has begun.
@@ -30,38 +30,38 @@ pub enum WorkEvent {
         #[serde(default, deserialize_with = "lenient")]
         item: WorkItem,
     },
-    /// There is news of a step.
+    /// A step has changed.
     #[serde(rename = "item.updated")]
     ItemUpdated {
         /// The step so far.
         #[serde(default, deserialize_with = "lenient")]
         item: WorkItem,
     },
-    /// A step is over.
+    /// A step has ended.
     #[serde(rename = "item.completed")]
     ItemCompleted {
         /// The whole step.
         #[serde(default, deserialize_with = "lenient")]
         item: WorkItem,
     },
-    /// The turn did its work. The last event.
+    /// The turn completed. The last event.
     #[serde(rename = "turn.completed")]
     TurnCompleted {
-        /// What the conversation has used up since it began, over all its turns.
+        /// The tokens used by the thread, over all its turns.
         #[serde(default, deserialize_with = "lenient")]
         usage: TokensUsed,
     },
     /// The turn failed. The last event.
     #[serde(rename = "turn.failed")]
     TurnFailed {
-        /// Why.
+        /// The error.
         #[serde(default, deserialize_with = "lenient")]
         error: WorkError,
     },
-    /// Something went wrong. Codex may try again.
+    /// An error after which Codex may retry.
     #[serde(rename = "error")]
     Error {
-        /// What.
+        /// The message.
         #[serde(default, deserialize_with = "lenient")]
         message: String,
     },
@@ -74,7 +74,7 @@ pub enum WorkEvent {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum WorkItem {
-    /// Codex says something; the last one is the answer.
+    /// A message of Codex; the last one is the answer.
     AgentMessage {
         /// The whole text.
         #[serde(default, deserialize_with = "lenient")]
@@ -82,40 +82,40 @@ pub enum WorkItem {
     },
     /// Codex runs a command, or was not allowed to.
     CommandExecution {
-        /// The step's name.
+        /// The step's ID.
         #[serde(default, deserialize_with = "lenient")]
         id: String,
         /// The command line.
         #[serde(default, deserialize_with = "lenient")]
         command: String,
-        /// What it wrote to stdout and stderr.
+        /// Its output to stdout and stderr.
         #[serde(default, deserialize_with = "lenient")]
         aggregated_output: String,
         /// Its exit code, once it has one.
         #[serde(default, deserialize_with = "lenient")]
         exit_code: Option<i32>,
-        /// How far it has come.
+        /// Its status.
         #[serde(default, deserialize_with = "lenient")]
         status: StepStatus,
     },
-    /// Codex changes files by its own tool. What a command changes isn't told.
+    /// Codex changes files with its own tool. Changes by commands are not reported.
     FileChange {
-        /// The step's name.
+        /// The step's ID.
         #[serde(default, deserialize_with = "lenient")]
         id: String,
-        /// Which ones.
+        /// The changes.
         #[serde(default, deserialize_with = "lenient")]
         changes: Vec<EditedFile>,
-        /// How far it has come.
+        /// Its status.
         #[serde(default, deserialize_with = "lenient")]
         status: StepStatus,
-        /// Why it was not allowed, where Codex tells.
+        /// Why it was not allowed, if Codex reports it.
         #[serde(default, deserialize_with = "lenient")]
         reason: String,
     },
     /// Codex calls a tool of an MCP server.
     McpToolCall {
-        /// The step's name.
+        /// The step's ID.
         #[serde(default, deserialize_with = "lenient")]
         id: String,
         /// The server.
@@ -124,7 +124,7 @@ pub enum WorkItem {
         /// The tool.
         #[serde(default, deserialize_with = "lenient")]
         tool: String,
-        /// How far it has come.
+        /// Its status.
         #[serde(default, deserialize_with = "lenient")]
         status: StepStatus,
     },
@@ -145,10 +145,10 @@ pub enum WorkItem {
     },
     /// Codex searches the web.
     WebSearch {
-        /// The step's name.
+        /// The step's ID.
         #[serde(default, deserialize_with = "lenient")]
         id: String,
-        /// For what.
+        /// The query.
         #[serde(default, deserialize_with = "lenient")]
         query: String,
     },
@@ -158,15 +158,15 @@ pub enum WorkItem {
         #[serde(default, deserialize_with = "lenient")]
         items: Vec<Todo>,
     },
-    /// Codex thinks.
+    /// Codex's reasoning.
     Reasoning {
-        /// What it tells of it.
+        /// The summary of the reasoning.
         #[serde(default, deserialize_with = "lenient")]
         text: String,
     },
-    /// A warning: the turn goes on.
+    /// A warning; the turn continues.
     Error {
-        /// What Codex warns of.
+        /// The warning.
         #[serde(default, deserialize_with = "lenient")]
         message: String,
     },
@@ -182,20 +182,20 @@ pub struct EditedFile {
     /// Its absolute path.
     #[serde(default, deserialize_with = "lenient")]
     pub path: String,
-    /// What becomes of it.
+    /// The kind of change.
     #[serde(default, deserialize_with = "lenient")]
     pub kind: EditKind,
 }
 
-/// What becomes of a file.
+/// The kind of change of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EditKind {
-    /// It is new.
+    /// The file is added.
     Add,
-    /// It goes.
+    /// The file is deleted.
     Delete,
-    /// It changes, or something that a newer Codex does with it.
+    /// The file is changed, or changed in a way that only a newer Codex knows.
     #[default]
     #[serde(other)]
     Update,
@@ -204,7 +204,7 @@ pub enum EditKind {
 /// A step of Codex's plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct Todo {
-    /// What is to be done.
+    /// The task.
     #[serde(default, deserialize_with = "lenient")]
     pub text: String,
     /// Whether it is done.
@@ -212,19 +212,19 @@ pub struct Todo {
     pub completed: bool,
 }
 
-/// What a conversation has used up, in tokens.
+/// The tokens used by a thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub struct TokensUsed {
-    /// Read, those from the cache included.
+    /// Input tokens, cached ones included.
     #[serde(default, deserialize_with = "lenient")]
     pub input_tokens: u64,
-    /// Read from the cache.
+    /// Cached input tokens.
     #[serde(default, deserialize_with = "lenient")]
     pub cached_input_tokens: u64,
-    /// Written, the thoughts included.
+    /// Output tokens, reasoning included.
     #[serde(default, deserialize_with = "lenient")]
     pub output_tokens: u64,
-    /// Thoughts; 0.104.0 doesn't tell.
+    /// Reasoning tokens; 0.104.0 does not report them.
     #[serde(default, deserialize_with = "lenient")]
     pub reasoning_output_tokens: u64,
 }
@@ -232,12 +232,12 @@ pub struct TokensUsed {
 /// Why a turn failed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct WorkError {
-    /// In Codex's words.
+    /// Codex's message.
     #[serde(default, deserialize_with = "lenient")]
     pub message: String,
 }
 
-/// A value of the wrong type is as good as none.
+/// Reads a value; one of the wrong type counts as absent.
 fn lenient<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -251,7 +251,7 @@ where
 mod tests {
     use super::*;
 
-    /// As 0.104.0 printed them, but for the ids.
+    /// Events printed by 0.104.0, with other IDs.
     const OLD: &str = r#"{"type":"thread.started","thread_id":"01a200a4-af16-7971-bdb2-fa12438e61e4"}
 {"type":"item.completed","item":{"id":"item_0","type":"error","message":"Model metadata for `m` not found."}}
 {"type":"turn.started"}
@@ -263,7 +263,7 @@ mod tests {
 {"type":"item.completed","item":{"id":"item_5","type":"agent_message","text":"Hello."}}
 {"type":"turn.completed","usage":{"input_tokens":200,"cached_input_tokens":40,"output_tokens":20}}"#;
 
-    /// As 0.153.4 and 0.169.0 printed them.
+    /// Events printed by 0.153.4 and 0.169.0.
     const NEW: &str = r#"{"type":"error","message":"Reconnecting... 1/5 (exceeded retry limit, last status: 429 Too Many Requests)"}
 {"type":"turn.failed","error":{"message":"exceeded retry limit, last status: 429 Too Many Requests"}}
 {"type":"turn.completed","usage":{"input_tokens":200,"cached_input_tokens":40,"cache_write_input_tokens":0,"output_tokens":20,"reasoning_output_tokens":6}}"#;
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn recorded_lines_are_read() {
+    fn recorded_events_are_parsed() {
         let events: Vec<WorkEvent> = OLD.lines().map(read).collect();
         let thread_id = ThreadId::parse("01a200a4-af16-7971-bdb2-fa12438e61e4").unwrap();
         assert_eq!(events[0], WorkEvent::ThreadStarted { thread_id });
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_newer_codex_says_is_taken() {
+    fn unknown_events_and_values_are_accepted() {
         for (line, expected) in [
             (r#"{"type":"thread.paused","why":[1]}"#, WorkEvent::Other),
             (
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_event_is_refused() {
+    fn malformed_event_is_refused() {
         for line in ["", "garbage", "{}", "[]", "7", r#"{"type":7}"#] {
             assert!(serde_json::from_str::<WorkEvent>(line).is_err(), "{line}");
         }

@@ -14,21 +14,21 @@ pub(super) const PATCH: &str = "apply_patch";
 /// A step that failed or was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedStep {
-    /// What kind of step.
+    /// The kind of step.
     pub kind: StepKind,
     /// The command line, the paths of the files, `SERVER.TOOL`, or the name of a tool of ours.
     pub what: String,
-    /// In which way it failed.
+    /// How it failed.
     pub outcome: StepFailure,
     /// The exit code of a command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// The last line that it wrote, or why it was refused.
+    /// The last line of its output, or why it was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What kind of step.
+/// The kind of step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepKind {
@@ -40,13 +40,13 @@ pub enum StepKind {
     ToolCall,
 }
 
-/// In which way a step failed.
+/// How a step failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepFailure {
-    /// By itself.
+    /// It failed by itself.
     Failed,
-    /// Most likely for the sandbox, by what it wrote.
+    /// Its output shows that the sandbox probably stopped it.
     Blocked,
     /// The sandbox or the approval policy did not let it begin.
     Refused,
@@ -137,7 +137,7 @@ fn by_output(output: &str) -> StepFailure {
     }
 }
 
-/// Programs say last what has gone wrong.
+/// The last line of an output: programs report the error last.
 fn last_line(output: &str) -> Option<String> {
     let last = output.lines().rev().find(|text| !text.trim().is_empty());
     last.map(line)

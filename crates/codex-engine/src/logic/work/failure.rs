@@ -1,7 +1,7 @@
-//! Whether a turn failed, what kind of failure it was, and what to do about it.
+//! Determines whether a turn failed, the class of the failure, and what to do about it.
 //!
-//! The kind is read off Codex's own words, and then off its kind of error. Source of the
-//! words: what 0.104.0, 0.153.4 and 0.169.0 say.
+//! The class is derived from Codex's message, and then from its kind of error. Source of
+//! the messages: 0.104.0, 0.153.4 and 0.169.0.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,72 +11,72 @@ use common::timestamp::minute;
 use super::digest::Digest;
 use super::limits::{ERROR_LIMIT, bounded};
 
-/// The longest account of when a limit is reset, in bytes.
+/// The longest description of the reset of a limit, in bytes.
 const RESET_LIMIT: usize = 120;
 
-/// How a turn ended, for its shell.
+/// How the turn of a job ended.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Ending {
+pub enum WorkEnding {
     /// Codex could not be started, or the turn not begun, for this reason.
     NotStarted(String),
-    /// The conversation that was to be resumed is not known to Codex.
+    /// Codex does not know the thread to resume.
     UnknownSession(ThreadId),
-    /// Somebody else works on the conversation, in these words.
+    /// Another process uses the thread; the message.
     SessionBusy(String),
-    /// Codex has no login, in these words.
+    /// Codex has no login; the message.
     NoLogin(String),
-    /// The turn was not begun, as the account is used up until then.
+    /// The turn was not begun, as the account is used up until this time.
     UsedUp(SystemTime),
-    /// Codex refused to begin, in these words.
+    /// Codex refused to begin the turn; the message.
     Refused(String),
-    /// The turn ended as it should.
+    /// The turn completed.
     Completed,
     /// The turn failed.
     Failed(TurnError),
-    /// Codex ended the turn early, and nobody had asked it to.
+    /// Codex ended the turn early, without a request.
     Interrupted,
     /// A question was answered by a refusal that ends the turn, for this reason if one was given.
     Declined(Option<String>),
-    /// Codex exited during the turn; how.
+    /// Codex exited during the turn; a description of the exit.
     Died(String),
-    /// A signal ended Codex during the turn; how.
+    /// A signal ended Codex during the turn; a description of the exit.
     Killed(String),
-    /// It took longer than this and was ended.
+    /// The turn exceeded this time limit and was ended.
     TimedOut(Duration),
-    /// It was no longer wanted and was ended.
+    /// The turn was cancelled.
     Cancelled,
 }
 
-/// What kind of failure.
+/// The class of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailureClass {
     /// Codex is not logged in, or no longer.
     Auth,
-    /// The account's limit or quota is used up, or requests came too fast.
+    /// The account's limit or quota is used up, or requests were too frequent.
     RateLimit,
-    /// The conversation no longer fits the model.
+    /// The thread no longer fits the model's context.
     ContextWindow,
     /// The sandbox could not be set up.
     Sandbox,
     /// There is no such model, or not for this account.
     ModelNotFound,
-    /// The model's service has too much to do.
+    /// The model's service is overloaded.
     Overloaded,
     /// The model's service could not be reached.
     Connection,
-    /// There is no such conversation to resume.
+    /// There is no such thread to resume.
     UnknownSession,
-    /// Another Codex works on the conversation.
+    /// Another Codex uses the thread.
     SessionBusy,
-    /// It took too long.
+    /// The time limit was exceeded.
     Timeout,
-    /// It was no longer wanted.
+    /// The job was cancelled.
     Cancelled,
     /// The answer to a question ended the turn.
     Declined,
     /// Codex ended its turn without an answer.
     EmptyOutput,
-    /// The turn failed, or Codex exited, for a reason that isn't known.
+    /// The turn failed, or Codex exited, for an unknown reason.
     Exit,
     /// A signal ended Codex.
     Signal,
@@ -87,14 +87,14 @@ pub enum FailureClass {
 /// Why a run failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What kind of failure.
+    /// The class of a failure.
     pub class: FailureClass,
-    /// What happened, in Codex's words where it has any.
+    /// The message, in Codex's words if there are any.
     pub message: String,
-    /// When a limit is reset, in Codex's words: `in 20s` for example, or `at May
-    /// 18th, 2033 3:33 AM`, which is local time.
+    /// The reset of a limit, in Codex's words: `in 20s` for example, or `at May 18th,
+    /// 2033 3:33 AM`, which is local time.
     pub reset: Option<String>,
-    /// What kept Codex until time was up, where it told that.
+    /// The class of Codex's last error before the time limit, if it reported one.
     pub cause: Option<FailureClass>,
 }
 
@@ -105,7 +105,7 @@ impl FailureClass {
         self.row().0
     }
 
-    /// What to do about it.
+    /// What to do about the failure.
     #[must_use]
     pub fn hint(self) -> &'static str {
         self.row().1
@@ -185,7 +185,8 @@ impl Failure {
         }
     }
 
-    /// Time was up. Codex tries to reach a model that is not there for as long as it is let.
+    /// A failure by the time limit. Codex retries an unreachable model as long as it is
+    /// allowed to.
     fn timed_out(after: Duration, last_error: Option<&str>) -> Self {
         let words = format!("agent timed out after {}ms", after.as_millis());
         match last_error {
@@ -200,9 +201,9 @@ impl Failure {
         }
     }
 
-    /// In Codex's words. They tell more than the kind of error, unless they are about the
-    /// connection: they say how then, and the kind says why.
-    fn said(words: &str, kind: FailureClass) -> Self {
+    /// A failure in Codex's words. They are more specific than the kind of error, unless
+    /// they are about the connection: then the kind of error states the cause.
+    fn from_words(words: &str, kind: FailureClass) -> Self {
         let class = match (class_of(words), kind) {
             (Some(FailureClass::Connection) | None, FailureClass::Exit) => {
                 class_of(words).unwrap_or(kind)
@@ -216,7 +217,7 @@ impl Failure {
         }
     }
 
-    /// What to do about it.
+    /// What to do about the failure.
     #[must_use]
     pub fn hint(&self) -> String {
         match &self.reset {
@@ -243,55 +244,55 @@ impl From<ErrorKind> for FailureClass {
     }
 }
 
-/// Why the turn failed; `None` if it did what it was to do.
+/// The failure of a turn; `None` if it succeeded.
 #[must_use]
-pub fn judge(ending: &Ending, digest: &Digest) -> Option<Failure> {
+pub fn judge(ending: &WorkEnding, digest: &Digest) -> Option<Failure> {
     let (class, message) = match ending {
-        Ending::NotStarted(why) => (FailureClass::NotStarted, why.clone()),
-        Ending::UnknownSession(id) => (
+        WorkEnding::NotStarted(why) => (FailureClass::NotStarted, why.clone()),
+        WorkEnding::UnknownSession(id) => (
             FailureClass::UnknownSession,
             format!("Codex has no session {id}"),
         ),
-        Ending::SessionBusy(why) => (FailureClass::SessionBusy, why.clone()),
-        Ending::NoLogin(why) => (FailureClass::Auth, why.clone()),
-        Ending::UsedUp(until) => (
+        WorkEnding::SessionBusy(why) => (FailureClass::SessionBusy, why.clone()),
+        WorkEnding::NoLogin(why) => (FailureClass::Auth, why.clone()),
+        WorkEnding::UsedUp(until) => (
             FailureClass::RateLimit,
             format!(
                 "the usage limit of the account is reached, and reset at {}",
                 minute(*until)
             ),
         ),
-        Ending::TimedOut(after) => {
+        WorkEnding::TimedOut(after) => {
             return Some(Failure::timed_out(*after, digest.last_error.as_deref()));
         }
-        Ending::Cancelled => (FailureClass::Cancelled, "cancelled".to_owned()),
-        Ending::Completed => match &digest.message {
+        WorkEnding::Cancelled => (FailureClass::Cancelled, "cancelled".to_owned()),
+        WorkEnding::Completed => match &digest.message {
             Some(message) if !message.trim().is_empty() => return None,
             _ => (
                 FailureClass::EmptyOutput,
                 "Codex ended its turn without an answer".to_owned(),
             ),
         },
-        Ending::Interrupted => (
+        WorkEnding::Interrupted => (
             FailureClass::Exit,
             "Codex interrupted the turn, and nobody had asked for that".to_owned(),
         ),
-        Ending::Declined(reason) => (
+        WorkEnding::Declined(reason) => (
             FailureClass::Declined,
             match reason {
                 Some(reason) => format!("the answer to a question ended the turn: {reason}"),
                 None => "the answer to a question ended the turn".to_owned(),
             },
         ),
-        Ending::Refused(words) => return Some(Failure::said(words, FailureClass::Exit)),
-        Ending::Failed(error) => return Some(of_turn(error)),
-        Ending::Died(how) => (FailureClass::Exit, format!("Codex {how} during the turn")),
-        Ending::Killed(how) => (FailureClass::Signal, format!("Codex {how} during the turn")),
+        WorkEnding::Refused(words) => return Some(Failure::from_words(words, FailureClass::Exit)),
+        WorkEnding::Failed(error) => return Some(of_turn(error)),
+        WorkEnding::Died(how) => (FailureClass::Exit, format!("Codex {how} during the turn")),
+        WorkEnding::Killed(how) => (FailureClass::Signal, format!("Codex {how} during the turn")),
     };
     Some(Failure::new(class, &message))
 }
 
-/// What kind of failure a turn had, by Codex's words and its kind of error.
+/// The class of a turn's failure, by Codex's message and kind of error.
 #[must_use]
 pub fn class_of_turn(error: &TurnError) -> FailureClass {
     of_turn(error).class
@@ -299,10 +300,10 @@ pub fn class_of_turn(error: &TurnError) -> FailureClass {
 
 fn of_turn(error: &TurnError) -> Failure {
     let words = in_words(error);
-    Failure::said(&words, error.kind().into())
+    Failure::from_words(&words, error.kind().into())
 }
 
-/// An error in Codex's words, with its details.
+/// Codex's message of an error, with its details.
 #[must_use]
 pub fn in_words(error: &TurnError) -> String {
     match error.additional_details.as_deref() {
@@ -311,7 +312,7 @@ pub fn in_words(error: &TurnError) -> String {
     }
 }
 
-/// Words that tell a kind of failure, in lower case. The first row that fits counts.
+/// Words that identify a class of failure, in lower case. The first matching row counts.
 const WORDS: &[(FailureClass, &[&str])] = &[
     (
         FailureClass::UnknownSession,
@@ -378,7 +379,7 @@ const WORDS: &[(FailureClass, &[&str])] = &[
     ),
 ];
 
-/// HTTP statuses that tell one.
+/// HTTP statuses that identify a class of failure.
 const STATUSES: &[(FailureClass, &str)] = &[
     (FailureClass::RateLimit, "429"),
     (FailureClass::Auth, "401"),
@@ -398,14 +399,15 @@ fn class_of(words: &str) -> Option<FailureClass> {
         STATUSES.iter().find(fits).map(|(class, _)| *class)
     };
     match by_word {
-        // It says how, the status says why.
+        // The words state the symptom, the status the cause.
         Some(FailureClass::Connection) | None => by_status().or(by_word),
         by_word => by_word,
     }
 }
 
-/// As OpenAI's API puts it: `The model `x` does not exist or you do not have access
-/// to it.`, `The 'x' model is not supported when using Codex with a ChatGPT account.`
+/// Whether the message is one of OpenAI's API about a missing model: `The model `x` does
+/// not exist or you do not have access to it.`, `The 'x' model is not supported when
+/// using Codex with a ChatGPT account.`
 fn is_about_a_model(words: &str) -> bool {
     let absent = ["does not exist", "not found", "is not supported"];
     words.contains("model") && !words.contains("metadata") && {
@@ -414,14 +416,15 @@ fn is_about_a_model(words: &str) -> bool {
     }
 }
 
-/// Whether the number stands alone, not in a path, a port or a longer number.
+/// Whether the number is a word of its own, not part of a path, a port or a longer
+/// number.
 fn has_status(words: &str, status: &str) -> bool {
     words
         .split(|c: char| c.is_whitespace() || matches!(c, '(' | ')' | ',' | ';'))
         .any(|word| word.trim_end_matches(['.', ':']) == status)
 }
 
-/// What follows `try again`, to the end of the sentence: `in 1.5s`, `at 5:30 PM`.
+/// The text after `try again`, to the end of the sentence: `in 1.5s`, `at 5:30 PM`.
 fn reset_in(words: &str) -> Option<String> {
     const LEAD: &str = "try again ";
     let (_, rest) = words.split_once(LEAD)?;

@@ -1,38 +1,38 @@
-//! How much of a turn is kept.
+//! The limits of the data that are kept of a turn.
 
 use common::text::BoundedText;
 
-/// How much is kept of a message of Codex's, in bytes.
+/// The most that is kept of a message of Codex's, in bytes.
 pub const MESSAGE_LIMIT: usize = 1024 * 1024;
 
-/// How much is kept of an error or a warning, in bytes.
+/// The most that is kept of an error or a warning, in bytes.
 pub const ERROR_LIMIT: usize = 4 * 1024;
 
-/// How many commands are kept; all are counted.
+/// The most commands that are kept; all are counted.
 pub const COMMANDS_LIMIT: usize = 200;
 
-/// How much is kept of a command line, in bytes.
+/// The most that is kept of a command line, in bytes.
 pub const COMMAND_LIMIT: usize = 2 * 1024;
 
-/// How much is kept of what a command wrote, in bytes.
+/// The most that is kept of a command's output, in bytes.
 pub const OUTPUT_LIMIT: usize = 2 * 1024;
 
-/// How many files are kept that Codex says it changed.
+/// The most files reported by Codex that are kept.
 pub const FILES_LIMIT: usize = 1000;
 
-/// How many warnings are kept.
+/// The most warnings that are kept.
 pub const WARNINGS_LIMIT: usize = 20;
 
-/// How many failed steps are kept; all are counted.
+/// The most failed steps that are kept; all are counted.
 pub const FAILED_LIMIT: usize = 50;
 
-/// How many steps under way are told apart. Codex has a handful at a time.
+/// The most running steps that are tracked. Codex has a handful at a time.
 pub(super) const OPEN_LIMIT: usize = 256;
 
 /// The longest path that is kept, in bytes (Linux's `PATH_MAX`).
 pub(super) const PATH_LIMIT: usize = 4096;
 
-/// At most `limit` bytes of `text`, and a mark if that isn't all.
+/// At most `limit` bytes of `text`, with a mark if it was cut.
 pub(super) fn bounded(text: &str, limit: usize) -> String {
     let mut kept = BoundedText::default();
     kept.push(text, limit);

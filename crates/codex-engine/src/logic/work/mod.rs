@@ -1,13 +1,14 @@
-//! What a turn did, and whether it failed.
+//! The work of a turn, and its failure.
 //!
-//! - [`event`]: the events of a job, [`recorder`]: how they are made of what Codex says.
-//! - [`activity`]: the step that a job is at.
-//! - [`digest`]: the events of a turn, folded into what matters of them.
+//! - [`event`]: the events of a job; [`recorder`] creates them from Codex's
+//!   notifications.
+//! - [`activity`]: the current step of a job.
+//! - [`digest`]: the summary of a turn's events.
 //! - [`failed_step`]: steps that failed or were refused.
-//! - [`limits`]: how much of a turn is kept.
-//! - [`failure`]: whether a turn failed, what kind of failure it was, and what to do.
+//! - [`limits`]: the limits of the data that are kept of a turn.
+//! - [`failure`]: whether a turn failed, the class of the failure, and what to do.
 //! - [`refusal`]: steps that were not allowed.
-//! - [`changes`]: which files a turn changed.
+//! - [`changes`]: the files that a turn changed.
 
 pub mod activity;
 pub mod changes;
@@ -19,9 +20,9 @@ pub mod limits;
 pub mod recorder;
 pub mod refusal;
 
-pub use changes::{ChangedFile, Changes, SeenBy};
+pub use changes::{ChangeSource, ChangedFile, Changes};
 pub use digest::{Command, Digest, Evidence};
 pub use failed_step::{FailedStep, StepFailure, StepKind};
-pub use failure::{Ending, Failure, FailureClass, class_of_turn, in_words, judge};
+pub use failure::{Failure, FailureClass, WorkEnding, class_of_turn, in_words, judge};
 pub use recorder::Recorder;
 pub use refusal::{Refusal, is_by_the_sandbox};

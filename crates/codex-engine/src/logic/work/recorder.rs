@@ -1,9 +1,10 @@
-//! The events of a job, made of what Codex says of its thread.
+//! Converts Codex's notifications about a thread into the events of a job.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use codex_protocol::codex::{
-    Heard, Notification, Plan, PlanStep, RawItem, TokenUsage, Turn, TurnStatus, raw_item,
+    Notification, Plan, PlanStep, RawItem, ThreadNotification, TokenUsage, Turn, TurnStatus,
+    raw_item,
 };
 use codex_protocol::json_values;
 use serde::Deserialize;
@@ -13,21 +14,21 @@ use super::failed_step::PATCH;
 use super::failure::in_words;
 use crate::logic::describe::line;
 
-/// How many calls are waited for an answer at once.
+/// The most calls without an output that are tracked.
 const OPEN: usize = 64;
 
-/// How many steps are known by their ids.
+/// The most IDs of steps that are kept.
 const KNOWN: usize = 10_000;
 
 /// How many JSON values the step of an event may hold; as many take some 15 MB.
 const MAX_VALUES: usize = 50_000;
 
-/// What the model is told of a command that the sandbox stopped (0.104.0): the command is
-/// an item too then.
+/// The beginning of the output of a command that the sandbox stopped (0.104.0). Such a
+/// command is an item too.
 const STOPPED: &str = "exec_command failed: SandboxDenied";
 
-/// The fields of an item that an event has, beside its type. All others are left out:
-/// they say the same again.
+/// The fields of an item that its event contains, besides the type. All others are
+/// redundant.
 const FIELDS: [(&str, &[&str]); 6] = [
     ("agentMessage", &["id", "text"]),
     (
@@ -52,30 +53,30 @@ const FIELDS: [(&str, &[&str]); 6] = [
     ("webSearch", &["id", "query", "action"]),
 ];
 
-/// Makes events of what Codex says of one turn.
+/// Converts the notifications of one turn into events.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    /// What the thread has used.
+    /// The tokens that the thread has used.
     usage: Option<TokenUsage>,
-    /// The calls of the model's that are no steps yet.
+    /// The model's calls that have not become steps.
     calls: BTreeMap<String, Call>,
-    /// The steps that Codex has told of, by their ids.
+    /// The IDs of the steps that Codex has reported.
     steps: BTreeSet<String>,
 }
 
-/// A call of the model's that wants to act.
+/// A call of the model that runs a command or changes files.
 #[derive(Debug)]
 enum Call {
-    /// To run this.
+    /// To run this command.
     Command(String),
     /// To change files.
     Patch,
 }
 
 impl Recorder {
-    /// The event that some news are, if they are one.
-    pub fn take(&mut self, heard: &Heard<'_>) -> Option<Value> {
-        match &heard.news {
+    /// The event of a notification, if it has one.
+    pub fn take(&mut self, heard: &ThreadNotification<'_>) -> Option<Value> {
+        match &heard.notification {
             Notification::TurnStarted(_) => Some(json!({ "type": "turn.started" })),
             Notification::TurnCompleted(turn) => self.ended(turn),
             Notification::ItemStarted(_) => self.step("item.started", heard),
@@ -103,12 +104,11 @@ impl Recorder {
         }
     }
 
-    /// The event that something is which went to or from the model: a call of the model's
-    /// that Codex did not allow leaves no other trace, nor does a command that ends at once
-    /// as the sandbox stops it.
+    /// The event of an item exchanged with the model. This is the only trace of a call
+    /// that Codex did not allow, and of a command that the sandbox stopped at once.
     pub fn raw(&mut self, payload: &Value) -> Option<Value> {
         match RawItem::deserialize(payload).ok()? {
-            RawItem::FunctionCall { call_id, name } if RawItem::wants_to_act(&name) => {
+            RawItem::FunctionCall { call_id, name } if RawItem::is_acting_tool(&name) => {
                 if self.calls.len() < OPEN && !self.steps.contains(&call_id) {
                     self.calls.insert(call_id, Call::of(&name, payload));
                 }
@@ -116,7 +116,7 @@ impl Recorder {
             }
             RawItem::FunctionCallOutput { call_id, output } => {
                 let call = self.calls.remove(&call_id)?;
-                let why = raw_item::told(&output);
+                let why = raw_item::output_text(&output);
                 if why.starts_with(STOPPED) {
                     return None;
                 }
@@ -129,16 +129,16 @@ impl Recorder {
         }
     }
 
-    /// A command that has failed and that Codex does not tell of.
+    /// The event of a failed command that Codex does not report as a step.
     fn failed(&self, call: &Call, id: &str, output: &Value) -> Option<Value> {
         let exit_code = raw_item::exit_code(output).filter(|code| *code != 0)?;
-        // Then it may have been told of.
+        // Beyond the limit, the command may have been reported as a step.
         let is_uncertain = self.steps.len() >= KNOWN;
         let Call::Command(command) = call else {
             return None;
         };
         let item = json!({ "id": id, "type": "command_execution", "command": command,
-            "aggregated_output": raw_item::told(output), "exit_code": exit_code,
+            "aggregated_output": raw_item::output_text(output), "exit_code": exit_code,
             "status": "failed" });
         (!is_uncertain).then(|| json!({ "type": "item.completed", "item": item }))
     }
@@ -162,7 +162,7 @@ impl Recorder {
         }
     }
 
-    fn step(&mut self, kind: &str, heard: &Heard<'_>) -> Option<Value> {
+    fn step(&mut self, kind: &str, heard: &ThreadNotification<'_>) -> Option<Value> {
         let item = member(heard, "item")?;
         let item = item.as_object()?;
         if let Some(id) = item.get("id").and_then(Value::as_str) {
@@ -210,7 +210,7 @@ impl Call {
 
 /// A member of the parameters. `None` if they would take too much memory: no event is as
 /// large, and what the model gives a tool may be.
-fn member(heard: &Heard<'_>, name: &str) -> Option<Value> {
+fn member(heard: &ThreadNotification<'_>, name: &str) -> Option<Value> {
     if json_values::exceed(heard.params.get().as_bytes(), MAX_VALUES) {
         tracing::warn!("a step with more than {MAX_VALUES} JSON values is left out of the events");
         return None;
@@ -219,7 +219,7 @@ fn member(heard: &Heard<'_>, name: &str) -> Option<Value> {
     params.remove(name)
 }
 
-/// An item as events have it; `None` if they don't.
+/// An item in the form of events; `None` if it has no event.
 fn shown(item: &Map<String, Value>, is_completed: bool) -> Option<Value> {
     let kind = item.get("type")?.as_str()?;
     let mut shown = Map::new();
@@ -304,7 +304,7 @@ mod tests {
         params["threadId"] = "t".into();
         params["turnId"] = "u".into();
         let params = RawValue::from_string(params.to_string()).unwrap();
-        recorder.take(&Heard::read(method, &params).unwrap().unwrap())
+        recorder.take(&ThreadNotification::read(method, &params).unwrap().unwrap())
     }
 
     fn item(state: &str, item: Value) -> Option<Value> {
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_become_no_step_were_refused() {
+    fn calls_that_become_no_step_are_recorded_as_refused() {
         let mut recorder = Recorder::default();
         let call = |id: &str, command: &str| {
             json!({ "type": "function_call", "call_id": id, "name": "exec_command",
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn command_stopped_at_once_is_told_unless_it_became_a_step() {
+    fn command_stopped_by_the_sandbox_is_recorded_once() {
         let mut recorder = Recorder::default();
         let call = json!({ "type": "function_call", "call_id": "1", "name": "exec_command",
             "arguments": json!({ "cmd": "touch /x" }).to_string() });
@@ -441,7 +441,7 @@ mod tests {
                 "aggregated_output": "Read-only file system\n", "exit_code": 1,
                 "status": "failed" })
         );
-        // As a rollout has it that is read when the turn has ended.
+        // A rollout that is read after the turn repeats the call.
         let step = json!({ "item": { "type": "commandExecution", "id": "1" } });
         assert!(taken(&mut recorder, "item/started", step).is_some());
         assert_eq!(recorder.raw(&call), None);

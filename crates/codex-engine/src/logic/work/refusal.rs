@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What commands write that the sandbox stops, in lower case: the words by which Codex
-/// itself recognises that (0.169.0), and those of a missing network.
+/// Parts of the output of commands that the sandbox stops, in lower case: those by which
+/// Codex itself recognises them (0.169.0), and those of a missing network.
 const BY_THE_SANDBOX: [&str; 8] = [
     "operation not permitted",
     "permission denied",
@@ -15,7 +15,7 @@ const BY_THE_SANDBOX: [&str; 8] = [
     "landlock",
 ];
 
-/// Whether steps were refused, and whether Codex has got past that.
+/// Whether steps were refused, and whether a later step succeeded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Refusal {
@@ -39,8 +39,8 @@ impl Refusal {
     }
 }
 
-/// Whether a command that has failed was probably refused by the sandbox, by what it
-/// printed. A command may print the same for another reason.
+/// Whether the output of a failed command shows that the sandbox probably refused it. A
+/// command may print the same for another reason.
 #[must_use]
 pub fn is_by_the_sandbox(output: &str) -> bool {
     let output = output.to_lowercase();
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sandbox_refusals_are_known_by_their_errors() {
+    fn sandbox_refusals_are_recognised_by_their_errors() {
         for output in [
             "touch: cannot touch 'x': Read-only file system\n",
             "curl: (7) Operation not permitted",

@@ -6,7 +6,7 @@ use scripted_model::Reply;
 use serde_json::json;
 
 use super::Poller;
-use crate::stage::{Stage, seconds};
+use crate::fixture::{Fixture, seconds};
 use crate::stats::Summary;
 use crate::table::{Row, Target, Unit};
 
@@ -20,8 +20,8 @@ const TARGET: f64 = 1e-3;
 
 pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
     let messages = (1..MESSAGES).fold(Reply::say("word"), |all, _| all.then(Reply::say("word")));
-    let stage = Stage::with_answer(messages);
-    let mut poller = stage.poller().await;
+    let fixture = Fixture::with_answer(messages);
+    let mut poller = fixture.poller().await;
     let session = poller.start().await;
     poller.wait(&session).await;
     let last = poller

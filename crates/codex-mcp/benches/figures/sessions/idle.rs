@@ -1,13 +1,13 @@
-//! What 12 sessions of a member of a team hold in memory that have said hello and do
-//! nothing, with all processes below the server, beside an app-server with such
-//! threads. Codex is given our tools for pictures and for the team.
+//! The memory of 12 idle sessions of a team member that have said hello, with all processes below
+//! the server, beside an app-server with such threads. Codex is given our tools for pictures and
+//! for the team.
 
 use std::fs;
 
 use serde_json::json;
 
+use crate::fixture::Fixture;
 use crate::memory::tree_memory;
-use crate::stage::Stage;
 use crate::stats::Summary;
 use crate::table::{Row, Target, Unit};
 
@@ -18,9 +18,9 @@ const TARGET: f64 = 1.05;
 pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
     let (mut ours, mut direct) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        let stage = Stage::new();
-        make_team(&stage);
-        let mut poller = stage
+        let fixture = Fixture::new();
+        make_team(&fixture);
+        let mut poller = fixture
             .poller_with(&["--identity", "arch", "--team", "builders"])
             .await;
         for _ in 0..SESSIONS {
@@ -30,9 +30,9 @@ pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
         ours.push(tree_memory(poller.client.pid()));
         poller.finish().await;
 
-        let server = stage.fresh_direct().await;
+        let server = fixture.fresh_direct().await;
         for _ in 0..SESSIONS {
-            stage.hello_direct(&server).await;
+            fixture.hello_direct(&server).await;
         }
         direct.push(tree_memory(server.pid()));
     }
@@ -47,8 +47,8 @@ pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
 }
 
 /// The team `builders`, of which `arch` is to be a member.
-fn make_team(stage: &Stage) {
-    let directory = stage.home().atm_home().join(".claude/teams/builders");
+fn make_team(fixture: &Fixture) {
+    let directory = fixture.home().atm_home().join(".claude/teams/builders");
     fs::create_dir_all(directory.join("inboxes")).unwrap();
     let lead = json!({"agentId": "lead@builders", "name": "lead", "agentType": "general-purpose",
         "model": "m", "joinedAt": 1, "cwd": "/"});

@@ -1,5 +1,5 @@
-//! From the start of a session to its result, looked for every 5 ms, beside the
-//! same turn on an app-server that is as warm; and waited for with `waitMs`.
+//! From the start of a session to its result, polled every 5 ms, beside the same turn on an
+//! equally warm app-server; and the same with `waitMs`.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use serde_json::json;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Poller;
+use crate::fixture::{Fixture, seconds};
 use crate::model::ANSWER;
-use crate::stage::{Stage, seconds};
 use crate::stats::Summary;
 use crate::table::{Row, Target, Unit};
 
@@ -20,12 +20,12 @@ const EVERY: Duration = Duration::from_millis(5);
 const WARM_UP: u16 = 5;
 
 pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
-    let stage = Stage::new();
-    let mut poller = stage.poller().await;
-    let server = stage.direct().await;
+    let fixture = Fixture::new();
+    let mut poller = fixture.poller().await;
+    let server = fixture.direct().await;
     for _ in 0..WARM_UP {
         hello(&mut poller).await;
-        stage.session_direct(&server).await;
+        fixture.session_direct(&server).await;
     }
     let (mut ours, mut direct, mut waited) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds {
@@ -33,7 +33,7 @@ pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
         for turn in 0..3 {
             match (round + turn) % 3 {
                 0 => ours.push(seconds(hello(&mut poller)).await),
-                1 => direct.push(seconds(stage.session_direct(&server)).await),
+                1 => direct.push(seconds(fixture.session_direct(&server)).await),
                 _ => waited.push(seconds(hello_waited_for(&mut poller)).await),
             }
         }

@@ -1,8 +1,8 @@
-//! What the tools of the sessions take of a client's context.
+//! The size of the sessions' tools in a client's context.
 
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::fixture::Fixture;
 use crate::stats::Summary;
 use crate::table::{Row, Target, Unit};
 
@@ -13,8 +13,8 @@ const GROUP: [&str; 4] = ["codex", "codex_reply", "codex_session", "codex_check"
 const TARGET: f64 = 6144.0;
 
 pub(crate) async fn measure() -> Vec<Row> {
-    let stage = Stage::new();
-    let mut poller = stage.poller().await;
+    let fixture = Fixture::new();
+    let mut poller = fixture.poller().await;
     let tools = poller.client.call("tools/list", json!({})).await;
     let all = tools["tools"].as_array().unwrap();
     let group: Vec<&Value> = all

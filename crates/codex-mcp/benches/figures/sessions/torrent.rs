@@ -1,6 +1,5 @@
-//! 50 sessions that write at once, 2,000 pieces each, all read while they come:
-//! whether a piece is lost, and the time that our processes take of the
-//! processor, beside Codex's.
+//! 50 sessions that write at once, 2,000 pieces each, all read as they arrive: whether a piece is
+//! lost, and the CPU time of our processes, beside Codex's.
 
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use testkit::process;
 
 use super::Poller;
 use crate::crowd::app_servers_below;
-use crate::stage::Stage;
+use crate::fixture::Fixture;
 use crate::stats::Summary;
 use crate::table::{Row, Target, Unit};
 
@@ -29,8 +28,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
     let (mut ours, mut codex) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        let stage = Stage::with_answer(Reply::deltas(PIECES, PIECE));
-        let mut poller = stage.poller().await;
+        let fixture = Fixture::with_answer(Reply::deltas(PIECES, PIECE));
+        let mut poller = fixture.poller().await;
         let mut readers = Vec::new();
         for _ in 0..SESSIONS {
             readers.push(Reader {

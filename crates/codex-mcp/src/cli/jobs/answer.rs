@@ -16,25 +16,25 @@ const CODES: &str = "\
 `codex-mcp jobs show ID` shows the open questions of a job. Codex asks only in jobs that were
 submitted with --approval ask.
 
-Exit codes: 0 it is answered; 3 there is no such job or question, the answer does not fit, it
-came too late or a second time, or the worker has not taken it.";
+Exit codes: 0 the question is answered; 3 there is no such job or question, the answer does not
+fit, is too late or the second one, or the worker has not taken it.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = CODES)]
 pub(super) struct ApproveArgs {
     #[command(flatten)]
-    which: Which,
+    target: QuestionArgs,
 
-    /// Allow it for the rest of the job, and the like of it.
+    /// Allow this and similar requests for the rest of the job.
     #[arg(long, conflicts_with_all = ["rule", "answer"])]
     for_session: bool,
 
-    /// Allow it, and from now on all commands that begin as the proposed rule says.
+    /// Allow it, and from now on all commands that match the proposed rule.
     #[arg(long, conflicts_with = "answer")]
     rule: bool,
 
-    /// What to answer where Codex asks for words: a text, or FIELD=TEXT where there are several
-    /// fields; can be given several times.
+    /// The answer to a question that asks for text, or FIELD=TEXT where there are several fields;
+    /// can be given several times.
     #[arg(long, value_name = "TEXT")]
     answer: Vec<String>,
 }
@@ -43,32 +43,33 @@ pub(super) struct ApproveArgs {
 #[command(after_help = CODES)]
 pub(super) struct DeclineArgs {
     #[command(flatten)]
-    which: Which,
+    target: QuestionArgs,
 
     /// End the turn too.
     #[arg(long)]
     end: bool,
 
-    /// Why, for the log of the job. Codex is not told: `codex-mcp jobs steer` tells it something.
+    /// The reason, for the log of the job. Codex does not get it: `codex-mcp jobs steer` sends
+    /// text to Codex.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
 
-/// Which question of which job.
+/// A question of a job.
 #[derive(Debug, clap::Args)]
-struct Which {
-    /// The job: its id, or how it begins.
+struct QuestionArgs {
+    /// The job: its id, or the first characters of it.
     #[arg(value_name = "ID")]
     job: JobPrefix,
 
-    /// The question: its name, or how it begins. Default: the only one that is open.
+    /// The question: its name, or the first characters of it. Default: the only open one.
     #[arg(value_name = "QUESTION")]
     question: Option<String>,
 }
 
 impl ApproveArgs {
     pub(super) async fn act(&self, jobs: &Jobs) -> Result<ExitCode, Failure> {
-        self.which.answer(jobs, self.response()?, None).await
+        self.target.answer(jobs, self.response()?, None).await
     }
 
     fn response(&self) -> Result<Response, Failure> {
@@ -101,11 +102,13 @@ impl DeclineArgs {
             false => Decision::Decline,
         };
         let response = Response::Decision(decision);
-        self.which.answer(jobs, response, self.reason.clone()).await
+        self.target
+            .answer(jobs, response, self.reason.clone())
+            .await
     }
 }
 
-impl Which {
+impl QuestionArgs {
     async fn answer(
         &self,
         jobs: &Jobs,

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use common::output;
 use futures::future::join_all;
-use job_queue::logic::{CancelAnswer, JobId, JobPrefix, JobState};
-use job_queue::service::{Cancelled, Jobs};
+use job_queue::logic::{CancelResponse, JobId, JobPrefix, JobState};
+use job_queue::service::{CancelOutcome, Jobs};
 
 use super::failure::Failure;
 use super::find;
@@ -14,13 +14,13 @@ use crate::cli::exit::{COULD_NOT, FAILED, worst};
 use crate::cli::stored::complain;
 
 const CODES: &str = "\
-Exit codes: 0 it is cancelled, or will be as soon as Codex has ended; 1 it had ended in another
-way; 3 there is no such job, or the store is away. What Codex has changed until then stays.";
+Exit codes: 0 the job is cancelled, or will be once Codex has ended; 1 the job had ended in another
+way; 3 there is no such job, or the store cannot be reached. Changes that Codex has made stay.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = CODES)]
 pub(super) struct Args {
-    /// The jobs: their ids, or how these begin.
+    /// The jobs: their ids, or the first characters of these.
     #[arg(required = true, value_name = "ID")]
     jobs: Vec<JobPrefix>,
 }
@@ -28,7 +28,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn act(&self, jobs: &Jobs) -> Result<ExitCode, Failure> {
         let ids = find::find_all(jobs, &self.jobs).await?;
-        // Each may take some seconds.
+        // Each cancellation may take some seconds.
         let cancelled = join_all(ids.iter().map(|id| jobs.cancel(id))).await;
         let mut codes = Vec::new();
         for (id, cancelled) in ids.iter().zip(cancelled) {
@@ -44,7 +44,7 @@ impl Args {
     }
 }
 
-fn tell(id: &JobId, cancelled: Cancelled) -> Result<u8, Failure> {
+fn tell(id: &JobId, cancelled: CancelOutcome) -> Result<u8, Failure> {
     let id = find::short(id);
     let message = cancelled.message();
     match is_refused(cancelled) {
@@ -59,13 +59,13 @@ fn tell(id: &JobId, cancelled: Cancelled) -> Result<u8, Failure> {
     }
 }
 
-/// Whether it has ended in another way.
-fn is_refused(cancelled: Cancelled) -> bool {
-    match cancelled.answer {
-        CancelAnswer::Refused(_) => true,
-        CancelAnswer::Asked => {
+/// Whether the cancellation was refused, or the job ended in another way before it.
+fn is_refused(cancelled: CancelOutcome) -> bool {
+    match cancelled.response {
+        CancelResponse::Refused(_) => true,
+        CancelResponse::Requested => {
             cancelled.state.has_ended() && cancelled.state != JobState::Cancelled
         }
-        CancelAnswer::Cancelled | CancelAnswer::AlreadyCancelled => false,
+        CancelResponse::Cancelled | CancelResponse::AlreadyCancelled => false,
     }
 }

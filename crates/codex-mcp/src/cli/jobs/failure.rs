@@ -1,4 +1,4 @@
-//! Why nothing comes of a verb.
+//! Why a verb of `jobs` failed.
 
 use std::io;
 use std::process::ExitCode;
@@ -6,24 +6,24 @@ use std::process::ExitCode;
 use agent_team::ClaimError;
 use codex_config::profile::NoProfile;
 use job_queue::logic::JobPrefix;
-use job_queue::order::{BadOrder, LONGEST_NAME};
 use job_queue::service::JobsError;
+use job_queue::spec::{BadJobSpec, LONGEST_NAME};
 use job_queue::store::StoreError;
-use job_queue::thread_ids::NoThread;
+use job_queue::thread_ids::ThreadPrefixError;
 use settings::ConfigError;
 
 use crate::cli::exit::COULD_NOT;
-use crate::cli::prompt::NoPrompt;
+use crate::cli::prompt::PromptError;
 use crate::cli::stored::complain;
 
-/// Why nothing comes of a verb.
+/// Why a verb of `jobs` failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     #[error(transparent)]
     Home(#[from] ClaimError),
     #[error(transparent)]
     Config(#[from] ConfigError),
-    #[error("nothing can be waited for: {0}")]
+    #[error("cannot start the runtime or listen for signals: {0}")]
     Runtime(io::Error),
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -34,21 +34,21 @@ pub(super) enum Failure {
     #[error(transparent)]
     Profile(#[from] NoProfile),
     #[error(transparent)]
-    Thread(#[from] NoThread),
+    Thread(#[from] ThreadPrefixError),
     #[error(transparent)]
-    Prompt(#[from] NoPrompt),
-    #[error("it can't be written: {0}")]
+    Prompt(#[from] PromptError),
+    #[error("cannot write to stdout: {0}")]
     Write(#[from] io::Error),
-    /// Something else, and what to do.
+    /// Any other reason, with the remedy.
     #[error("{0}")]
     Cannot(String),
 }
 
-/// The exit code of what has come of a verb; tells what went wrong.
+/// The exit code of a verb's result; prints the error if there is one.
 pub(super) fn exit(result: Result<ExitCode, Failure>) -> ExitCode {
     match result {
         Ok(code) => code,
-        // Whoever read it has read enough.
+        // The reader has closed the pipe.
         Err(Failure::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
         }
@@ -59,31 +59,32 @@ pub(super) fn exit(result: Result<ExitCode, Failure>) -> ExitCode {
     }
 }
 
-/// A refusal in the words of the command line: those of an order are the tools'.
+/// A refusal in the terms of the command line; the error of an order names the parameters of
+/// tools.
 fn in_words(error: &JobsError) -> String {
-    let JobsError::Order(error) = error else {
+    let JobsError::Spec(error) = error else {
         return error.to_string();
     };
     match error {
-        BadOrder::NoPrompt => "the prompt is empty: say what Codex is to do".to_owned(),
-        BadOrder::DirectoryMissing(directory) => {
+        BadJobSpec::NoPrompt => "the prompt is empty: say what Codex is to do".to_owned(),
+        BadJobSpec::DirectoryMissing(directory) => {
             format!(
                 "there is no directory {}; --cwd names another",
                 directory.display()
             )
         }
-        BadOrder::Name => format!(
+        BadJobSpec::Name => format!(
             "--name must have 1 to {LONGEST_NAME} characters, none of them a control character"
         ),
-        BadOrder::NothingToContinue(directory) => format!(
+        BadJobSpec::NothingToContinue(directory) => format!(
             "there is no job of {} yet that could be continued; leave --continue out",
             directory.display()
         ),
-        BadOrder::NoSession(job) => format!(
+        BadJobSpec::NoSession(job) => format!(
             "the latest job of the directory, {job}, had no session that could be continued; leave \
              --continue out, or name a thread with --thread"
         ),
-        BadOrder::StillUnderWay(job) => format!(
+        BadJobSpec::StillUnderWay(job) => format!(
             "the latest job of the directory, {job}, is still under way; wait for it with \
              `codex-mcp jobs wait {job}`, then submit this again"
         ),

@@ -6,14 +6,14 @@ use job_queue::store::Job;
 
 use super::failure::Failure;
 
-/// How much of an id people are shown: enough to find the job again among thousands.
+/// How many characters of an ID are shown: enough to identify a job among thousands.
 pub(super) const SHORT: usize = 8;
 
-/// The job.
+/// Resolves the ID of a job.
 ///
 /// # Errors
 ///
-/// [`Failure`], if there is none, or more than one.
+/// [`Failure`] if no job matches, or more than one.
 pub(super) async fn find(jobs: &Jobs, prefix: &JobPrefix) -> Result<JobId, Failure> {
     jobs.find(prefix).await.map_err(|error| match error {
         JobsError::NotFound(_) => Failure::NotFound(prefix.clone()),
@@ -21,22 +21,22 @@ pub(super) async fn find(jobs: &Jobs, prefix: &JobPrefix) -> Result<JobId, Failu
     })
 }
 
-/// All of it.
+/// Loads the whole job.
 ///
 /// # Errors
 ///
-/// The same.
+/// As [`find`].
 pub(super) async fn job(jobs: &Jobs, prefix: &JobPrefix) -> Result<Job, Failure> {
     let id = find(jobs, prefix).await?;
     let job = jobs.store().await?.get(&id).await?;
     job.ok_or_else(|| Failure::NotFound(prefix.clone()))
 }
 
-/// Several of them, each once.
+/// Resolves several IDs and drops duplicates.
 ///
 /// # Errors
 ///
-/// The same.
+/// As [`find`].
 pub(super) async fn find_all(jobs: &Jobs, prefixes: &[JobPrefix]) -> Result<Vec<JobId>, Failure> {
     let mut found = Vec::new();
     for prefix in prefixes {
@@ -48,7 +48,7 @@ pub(super) async fn find_all(jobs: &Jobs, prefixes: &[JobPrefix]) -> Result<Vec<
     Ok(found)
 }
 
-/// How an id begins.
+/// The shown prefix of an ID.
 pub(super) fn short(id: &JobId) -> &str {
     id.as_str().get(..SHORT).unwrap_or_default()
 }

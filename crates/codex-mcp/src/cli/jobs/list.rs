@@ -10,10 +10,10 @@ use std::time::SystemTime;
 use anstyle::AnsiColor;
 use common::duration::ago;
 use common::output::{self, Output};
+use job_queue::job_json;
 use job_queue::logic::{JobId, JobState};
 use job_queue::service::Jobs;
-use job_queue::shown;
-use job_queue::store::{Filter, JobSummary, Listed, Owner, Whose};
+use job_queue::store::{JobFilter, JobList, JobSummary, Owner, Ownership};
 use safe_files::directory::resolved;
 use serde_json::{Value, json};
 
@@ -27,13 +27,13 @@ const NAME: usize = 40;
 const DIRECTORY: usize = 40;
 const ERROR: usize = 80;
 
-/// And of an owner.
+/// The most that is shown of an owner, in characters.
 const OWNER: usize = 40;
 
 const HEADINGS: [&str; COLUMNS] = ["JOB", "STATE", "AGE", "TOOK", "TASK", "DIRECTORY", "ERROR"];
 const COLUMNS: usize = 7;
 
-/// The same with whose they are, where there are jobs of others among them.
+/// The headings with a column for the owner, where jobs of others are listed.
 const HEADINGS_OF_ALL: [&str; COLUMNS + 1] = [
     "JOB",
     "STATE",
@@ -47,7 +47,7 @@ const HEADINGS_OF_ALL: [&str; COLUMNS + 1] = [
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Only jobs that stand so.
+    /// Only jobs in this state.
     #[arg(long, value_name = "STATE", value_parser = state::parser())]
     status: Option<JobState>,
 
@@ -59,7 +59,7 @@ pub(super) struct Args {
     #[arg(long, alias = "repo", value_name = "DIR")]
     cwd: Option<PathBuf>,
 
-    /// How many to list at most.
+    /// The most jobs to list.
     #[arg(
         long, value_name = "NUMBER", default_value_t = 20,
         value_parser = clap::value_parser!(u32).range(1..=1000),
@@ -74,7 +74,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn act(&self, jobs: &Jobs) -> Result<ExitCode, Failure> {
         let directory = self.cwd.as_deref().map(resolved);
-        let filter = Filter {
+        let filter = JobFilter {
             status: self.status,
             tool_name: self.tool.clone(),
             cwd: directory.map(|directory| directory.to_string_lossy().into_owned()),
@@ -88,28 +88,32 @@ impl Args {
     }
 }
 
-/// Those of the completed jobs whose answer has problems beside it.
+/// The completed jobs whose report lists problems.
 async fn with_problems(jobs: &Jobs, listed: &[JobSummary]) -> Result<BTreeSet<JobId>, Failure> {
     let store = jobs.store().await?;
     let mut found = BTreeSet::new();
     for job in listed.iter().filter(|job| job.state == JobState::Completed) {
         let job = store.get(&job.id).await?;
-        let troubled = job.filter(|job| !shown::report_of(job).problems().is_empty());
+        let troubled = job.filter(|job| !job_json::report_of(job).problems().is_empty());
         found.extend(troubled.map(|job| job.summary.id));
     }
     Ok(found)
 }
 
-/// As `call_jobs` answers, with our own names beside it.
-pub(super) fn as_json(listed: &Listed) -> Value {
-    let jobs = listed.jobs.iter().map(shown::summary);
+/// The answer of `call_jobs`, with the names of the command line added.
+pub(super) fn as_json(listed: &JobList) -> Value {
+    let jobs = listed.jobs.iter().map(job_json::summary);
     let jobs: Vec<Value> = jobs.map(with_thread_id).collect();
     json!({ "jobs": jobs, "total": listed.total })
 }
 
-fn print(listed: &Listed, filter: &Filter, with_problems: &BTreeSet<JobId>) -> Result<(), Failure> {
+fn print(
+    listed: &JobList,
+    filter: &JobFilter,
+    with_problems: &BTreeSet<JobId>,
+) -> Result<(), Failure> {
     let mut out = output::stdout();
-    match (listed.total, *filter == Filter::default()) {
+    match (listed.total, *filter == JobFilter::default()) {
         (0, true) => writeln!(
             out,
             "There are no jobs yet. `codex-mcp jobs submit \"WHAT TO DO\"` hands one to Codex."
@@ -146,7 +150,10 @@ pub(super) fn write_table(
             cells(job, with_problems, now, home.as_deref());
         [id, state, age, took, task, directory, error]
     });
-    match jobs.iter().all(|job| job.owner.whose == Whose::Ours) {
+    match jobs
+        .iter()
+        .all(|job| job.owner.ownership == Ownership::Ours)
+    {
         true => table::write(HEADINGS, rows, out)?,
         false => {
             let owners = jobs
@@ -162,11 +169,11 @@ pub(super) fn write_table(
     Ok(())
 }
 
-/// Whose a job is: as they say, and the role by which a server knows them.
+/// The owner of a job: the name that the submitter gave, and the database role.
 pub(super) fn owner(owner: &Owner) -> String {
     let name = owner.name.as_deref().unwrap_or("unknown");
     match &owner.role {
-        Some(role) if owner.whose == Whose::Others => format!("{name} (role {role})"),
+        Some(role) if owner.ownership == Ownership::Others => format!("{name} (role {role})"),
         _ => name.to_owned(),
     }
 }
@@ -184,7 +191,7 @@ fn cells(
     };
     let time = job.duration().or_else(so_far).map(took);
     let error = job.error.as_deref().and_then(|error| error.lines().next());
-    let wait = shown::waiting(job).map(|wait| wait.to_string());
+    let wait = job_json::waiting(job).map(|wait| wait.to_string());
     let error = wait.as_deref().or(error);
     [
         match with_problems.contains(&job.id) {

@@ -5,20 +5,20 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use common::output;
+use job_queue::job_json;
 use job_queue::logic::{JobId, JobPrefix, JobState};
 use job_queue::service::Jobs;
-use job_queue::shown;
 use job_queue::store::{JobSummary, StoredEvent};
 use serde_json::Value;
 
 use super::failure::Failure;
 use super::find::{self, short};
-use super::wait::{Form, ended_in_words};
-use super::watching::{Watching, unless_interrupted};
+use super::wait::{OutputForm, ended_in_words};
+use super::watcher::{JobWatcher, unless_interrupted};
 use super::words;
 use crate::cli::exit::INTERRUPTED;
+use crate::cli::progress::ProgressLine;
 use crate::cli::stored::complain;
-use crate::cli::teller::Teller;
 use crate::cli::times::took;
 
 /// How many events are read at once: each may be long.
@@ -26,7 +26,7 @@ const PAGE: u32 = 50;
 
 const MEANING: &str = "\
 Each line begins with the time since the job began. `$` is a command that Codex runs, followed
-by its exit code when it has ended. With --follow, Ctrl-C ends the looking, not the job.";
+by its exit code when it has ended. With --follow, Ctrl-C ends the output, not the job.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = MEANING)]
@@ -35,18 +35,18 @@ pub(super) struct Args {
     #[arg(value_name = "ID")]
     job: JobPrefix,
 
-    /// Go on with what comes, until the job has ended.
+    /// Follow new events until the job has ended.
     #[arg(long, short)]
     follow: bool,
 
-    /// Begin with the last so many events.
+    /// Begin with the last NUMBER events.
     #[arg(
         long, value_name = "NUMBER",
         value_parser = clap::value_parser!(u32).range(0..=100_000),
     )]
     tail: Option<u32>,
 
-    /// Print the events as Codex gave them, a JSON object in a line.
+    /// Print the events as Codex sent them, one JSON object per line.
     #[arg(long)]
     json: bool,
 }
@@ -54,8 +54,8 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn act(&self, jobs: &Jobs) -> Result<ExitCode, Failure> {
         let id = find::find(jobs, &self.job).await?;
-        let mut teller = Teller::on_stderr();
-        let looked = unless_interrupted(self.look(jobs, &id, &mut teller)).await?;
+        let mut progress = ProgressLine::on_stderr();
+        let looked = unless_interrupted(self.look(jobs, &id, &mut progress)).await?;
         if looked.is_none() {
             let id = short(&id);
             complain(
@@ -67,31 +67,37 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn look(&self, jobs: &Jobs, id: &JobId, teller: &mut Teller) -> Result<(), Failure> {
-        let mut watching = Watching::begin(jobs).await?;
-        let mut reading = Reading {
+    async fn look(
+        &self,
+        jobs: &Jobs,
+        id: &JobId,
+        progress: &mut ProgressLine,
+    ) -> Result<(), Failure> {
+        let mut watcher = JobWatcher::begin(jobs).await?;
+        let mut reading = LogReader {
             id,
-            form: Form::of(self.json),
+            form: OutputForm::of(self.json),
             read: self.before(jobs, id).await?,
             shown: 0,
         };
         loop {
-            // First how it stands: all that there is of an ended job is there then.
-            let summary = watching.store().summary(id).await;
-            if let Some(summary) = watching.answer(summary, teller)? {
+            // The state is read first: if it says that the job has ended, all its events are
+            // stored.
+            let summary = watcher.store().summary(id).await;
+            if let Some(summary) = watcher.answer(summary, progress)? {
                 let summary = summary.ok_or_else(|| Failure::NotFound(self.job.clone()))?;
-                reading.read_on(&summary, &mut watching, teller).await?;
+                reading.read_on(&summary, &mut watcher, progress).await?;
                 if !self.follow || summary.state.has_ended() {
-                    reading.close(&summary, self.follow, teller);
+                    reading.close(&summary, self.follow, progress);
                     return Ok(());
                 }
             }
-            watching.look_after(teller).await;
-            watching.changed().await;
+            watcher.look_after(progress).await;
+            watcher.changed().await;
         }
     }
 
-    /// The number of the last event that is not to be shown.
+    /// The number of the last event before those that are shown.
     async fn before(&self, jobs: &Jobs, id: &JobId) -> Result<u32, Failure> {
         let Some(tail) = self.tail else {
             return Ok(0);
@@ -102,27 +108,27 @@ impl Args {
     }
 }
 
-/// How far the events have been shown.
-struct Reading<'a> {
+/// Reads and prints events, and remembers the last one.
+struct LogReader<'a> {
     id: &'a JobId,
-    form: Form,
+    form: OutputForm,
     read: u32,
     shown: u64,
 }
 
-impl Reading<'_> {
-    /// Shows all that there is.
+impl LogReader<'_> {
+    /// Prints all stored events.
     async fn read_on(
         &mut self,
         job: &JobSummary,
-        watching: &mut Watching<'_>,
-        teller: &mut Teller,
+        watcher: &mut JobWatcher<'_>,
+        progress: &mut ProgressLine,
     ) -> Result<(), Failure> {
         loop {
-            let events = watching.store().events(self.id, self.read, PAGE).await;
-            let Some(events) = watching.answer(events, teller)? else {
-                // The rest is shown when it is there again, also of an ended job.
-                watching.changed().await;
+            let events = watcher.store().events(self.id, self.read, PAGE).await;
+            let Some(events) = watcher.answer(events, progress)? else {
+                // The rest is printed when the store is available again, also for an ended job.
+                watcher.changed().await;
                 continue;
             };
             let Some(last) = events.last() else {
@@ -137,7 +143,7 @@ impl Reading<'_> {
 
     fn show(&mut self, job: &JobSummary, event: &StoredEvent) -> Result<(), Failure> {
         self.shown += 1;
-        if self.form == Form::Json {
+        if self.form == OutputForm::Json {
             return Ok(output::json_line(&typed(event))?);
         }
         let Some(words) = words::line(event) else {
@@ -146,35 +152,35 @@ impl Reading<'_> {
         let since = job.started_at.unwrap_or(job.created_at);
         let mut out = output::stdout();
         writeln!(out, "{:>7}  {words}", after(since, event.at))?;
-        // Where it is piped, what there is has to be seen at once too.
+        // A reader of the pipe must see each event at once.
         out.flush()?;
         Ok(())
     }
 
-    fn close(&self, job: &JobSummary, follow: bool, teller: &mut Teller) {
-        let wait = shown::waiting(job);
+    fn close(&self, job: &JobSummary, follow: bool, progress: &mut ProgressLine) {
+        let wait = job_json::waiting(job);
         if let Some(wait) = wait {
-            teller.say(&format!("the job {wait}"));
+            progress.say(&format!("the job {wait}"));
         }
         match (job.state, self.shown) {
             (JobState::Queued, _) if wait.is_some() => {}
-            (JobState::Queued, 0) => teller.say("nothing yet: the job waits for a worker"),
-            (JobState::Running, 0) => teller.say("nothing yet: Codex has not said anything"),
-            (_, 0) => teller.say("there are no events of this job"),
+            (JobState::Queued, 0) => progress.say("nothing yet: the job waits for a worker"),
+            (JobState::Running, 0) => progress.say("nothing yet: Codex has not said anything"),
+            (_, 0) => progress.say("there are no events of this job"),
             _ => {}
         }
         if follow {
-            teller.say(&ended_in_words(job));
+            progress.say(&ended_in_words(job));
         }
     }
 }
 
-/// An attempt before the last began earlier than that.
+/// An event of an earlier attempt may precede the start.
 fn after(since: SystemTime, at: SystemTime) -> String {
     took(at.duration_since(since).unwrap_or_default())
 }
 
-/// It as it came. Our own events have no type in them.
+/// The event as Codex sent it; our own events get a `type` member.
 fn typed(event: &StoredEvent) -> String {
     match serde_json::from_str::<Value>(&event.data) {
         Ok(Value::Object(mut members)) if !members.contains_key("type") => {

@@ -1,4 +1,4 @@
-//! `codex-mcp jobs`: work that Codex does whether or not anybody waits for it.
+//! `codex-mcp jobs`: durable work that does not need a waiting client.
 
 mod answer;
 mod cancel;
@@ -14,7 +14,7 @@ mod state;
 mod steer;
 mod submit;
 mod wait;
-mod watching;
+mod watcher;
 mod words;
 
 use std::process::ExitCode;
@@ -26,30 +26,30 @@ use serde_json::Value;
 use settings::store_location::Location;
 use settings::{Config, Flags, Warning};
 
-use super::jobs_of::jobs_of;
+use super::job_service::job_service;
 use super::runtime;
 use super::stored::complain;
 use failure::{Failure, exit};
 
-/// How it is used, and what the exit codes are.
+/// Examples and exit codes.
 const EXAMPLES: &str = "\
 Examples:
   codex-mcp jobs submit \"Fix the failing test\"      prints the id of the job
   git diff | codex-mcp jobs submit --wait -         the prompt from another program
-  codex-mcp jobs list                               what there is
+  codex-mcp jobs list                               the latest jobs
   codex-mcp jobs wait 2f6c1d3e                      its progress, then Codex's final message
-  codex-mcp jobs approve 2f6c1d3e                   a yes to what Codex asks in it
+  codex-mcp jobs approve 2f6c1d3e                   allow what Codex asks for
   codex-mcp jobs steer 2f6c1d3e \"Skip the docs\"     while it works
-  codex-mcp jobs resume 2f6c1d3e \"Now add a test\"   goes on where that job ended
+  codex-mcp jobs resume 2f6c1d3e \"Now add a test\"   continue where that job ended
 
-A job is named by its id, or by how the id begins: 8 characters, or more where several begin
-so. Jobs are run by `codex-mcp worker`, which is started when the first one comes; they are
+A job is named by its id, or by the first characters of it: 8, or more where several ids share
+these. Jobs are run by `codex-mcp worker`, which is started with the first one; they are
 done also when this shell is closed. MCP clients submit jobs with the tools `call_codex` and
-`codex_run`, and find those of all others here too.
+`codex_run`, and share this store.
 
-Exit codes: 0 done, 1 the job has failed or can't be cancelled, 2 the job was cancelled, 3 it
-could not be done or told (also for a wrong command line), 124 it took longer than `wait` was
-to wait, 130 after Ctrl-C. docs/command-line.md has those of all verbs in one table.";
+Exit codes: 0 success, 1 the job has failed or can't be cancelled, 2 the job was cancelled, 3 the
+verb itself failed (also for a wrong command line), 124 the timeout of `wait` was over,
+130 after Ctrl-C. docs/command-line.md lists those of all verbs in one table.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, disable_help_subcommand = true)]
@@ -66,27 +66,27 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Hand a task to Codex; prints the id of the job and comes back at once.
+    /// Submit a task; prints the id of the job and returns at once.
     Submit(Box<submit::Args>),
     /// List the jobs, the newest first.
     List(list::Args),
-    /// Show all of a job: what was asked, how it stands, what has come of it.
+    /// Show a job: its prompt, its state and its result.
     Show(show::Args),
-    /// Show what Codex does in a job, a line each.
+    /// Show the events of a job, one per line.
     Logs(logs::Args),
     /// Wait until jobs have ended, then print Codex's final message.
     Wait(wait::Args),
-    /// Cancel jobs: what Codex does in them, and all that its commands have started, is ended.
+    /// Cancel jobs: Codex's turn and all processes that its commands have started are ended.
     Cancel(cancel::Args),
     /// Allow what Codex asks for in a job.
     Approve(answer::ApproveArgs),
     /// Decline what Codex asks for in a job.
     Decline(answer::DeclineArgs),
-    /// Tell Codex something while it works on a job.
+    /// Send Codex a message while it works on a job.
     Steer(steer::Args),
-    /// Go on with what Codex did in a job: a new job in the same session.
+    /// Continue the session of a job with a new job.
     Resume(resume::Args),
-    /// Submit the same once more, as a new job.
+    /// Submit the same task again, as a new job.
     Retry(resume::RetryArgs),
     /// Remove jobs that ended long ago, with their logs.
     Prune(prune::Args),
@@ -137,8 +137,8 @@ fn load(args: &Args) -> Result<Config, Failure> {
     }
 }
 
-/// A record of a job with the name that Codex's threads have in all that the command line
-/// prints. The compatible tools call them sessions.
+/// Adds `thread_id` to a record of a job: the command line calls Codex's conversations threads,
+/// the compatible tools call them sessions.
 fn with_thread_id(mut job: Value) -> Value {
     if let Some(members) = job.as_object_mut() {
         let thread = members.get("session_id").cloned().unwrap_or_default();
@@ -147,7 +147,7 @@ fn with_thread_id(mut job: Value) -> Value {
     job
 }
 
-/// A store that is named, and not there, is a mistake: only submitting makes one.
+/// A named store that does not exist is an error: only `submit` creates one.
 fn must_exist(store: &Location) -> Result<(), Failure> {
     match store.path() {
         Some(path) if !path.exists() => Err(Failure::Cannot(format!(
@@ -158,13 +158,13 @@ fn must_exist(store: &Location) -> Result<(), Failure> {
     }
 }
 
-/// The jobs that the configuration means, as a person at a shell has them.
+/// The job service of the configured store, for a person at a shell.
 fn jobs(config: &Config) -> Jobs {
     let member = Member {
         identity: config.identity.value.clone(),
         team: config.team.as_ref().map(|team| team.value.clone()),
     };
-    jobs_of(config, &member, "codex-mcp jobs", |error| {
+    job_service(config, &member, "codex-mcp jobs", |error| {
         complain(
             "warning",
             &format!("what is asked for is not written into the audit: {error}"),

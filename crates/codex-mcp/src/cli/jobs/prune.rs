@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use common::{duration, output};
 use job_queue::service::Jobs;
-use job_queue::store::Listed;
+use job_queue::store::JobList;
 
 use super::failure::Failure;
 use super::list;
 
-/// How many of them are named.
+/// How many removed jobs are named.
 const NAMED: u32 = 20;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// How long ago they have to have ended, such as 12h, 7d or "2 months".
+    /// Remove jobs that ended longer ago than this, such as 12h, 7d or "2 months".
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = duration::parse)]
     older_than: Duration,
 
@@ -25,8 +25,8 @@ pub(super) struct Args {
     #[arg(long)]
     dry_run: bool,
 
-    /// Print one JSON object: {"jobs": [the newest of them], "total": how many there
-    /// were, "removed": how many were removed}.
+    /// Print one JSON object: {"jobs": [the newest ones], "total": number of matching jobs,
+    /// "removed": number of removed jobs}.
     #[arg(long)]
     json: bool,
 }
@@ -52,8 +52,8 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Says what is removed, before it is.
-    fn announce(&self, old: &Listed) -> Result<(), Failure> {
+    /// Names the jobs before they are removed.
+    fn announce(&self, old: &JobList) -> Result<(), Failure> {
         let mut out = output::stdout();
         if old.total == 0 {
             writeln!(out, "There is nothing to remove.")?;

@@ -1,4 +1,4 @@
-//! `codex-mcp jobs resume`, and `retry`: a job like another.
+//! `codex-mcp jobs resume` and `retry`: new jobs with the settings of another.
 
 use std::path::{Component, Path};
 use std::process::ExitCode;
@@ -10,10 +10,10 @@ use codex_protocol::codex::ThreadId;
 use job_queue::call_settings::{Approval, CallSettings};
 use job_queue::host;
 use job_queue::logic::JobPrefix;
-use job_queue::order::{Order, Past};
-use job_queue::run::order::{Kept, RunOrder};
+use job_queue::run::spec::{RunJobSpec, StoredRun};
 use job_queue::service::Jobs;
-use job_queue::store::{Job, LONGEST_TEXT, Origin, PromptText, Request, Whose};
+use job_queue::spec::{Continuation, JobSpec};
+use job_queue::store::{Job, LONGEST_TEXT, Origin, Ownership, PromptText, Request};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use settings::Config;
@@ -21,19 +21,20 @@ use settings::Config;
 use super::failure::Failure;
 use super::find::{self, short};
 use super::list::owner;
-use super::submit::Handing;
+use super::submit::SubmitOptions;
 use crate::cli::prompt;
 use crate::cli::values::word;
 
 const SAME: &str = "\
-Directory, model, sandbox, effort, profile and times are those of that job; pictures and a schema
-belong to its prompt and are not taken over. A run is gone on with in its thread, but the new job
-is held to nothing: `jobs retry` submits the run itself once more. With --wait the exit codes are those of `jobs wait`.";
+Directory, model, sandbox, effort, profile and timeouts are those of that job; pictures and a
+schema belong to its prompt and are not used again. For a run, the new job continues its thread
+without its criteria: `jobs retry` submits the run itself again. With --wait the exit codes are
+those of `jobs wait`.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = SAME)]
 pub(super) struct Args {
-    /// The job: its id, or how it begins.
+    /// The job: its id, or the first characters of it.
     #[arg(value_name = "ID")]
     job: JobPrefix,
 
@@ -42,18 +43,18 @@ pub(super) struct Args {
     prompt: Option<String>,
 
     #[command(flatten)]
-    handing: Handing,
+    submit_options: SubmitOptions,
 }
 
-/// Of `retry`.
+/// The arguments of `retry`.
 #[derive(Debug, clap::Args)]
 pub(super) struct RetryArgs {
-    /// The job: its id, or how it begins.
+    /// The job: its id, or the first characters of it.
     #[arg(value_name = "ID")]
     job: JobPrefix,
 
     #[command(flatten)]
-    handing: Handing,
+    submit_options: SubmitOptions,
 }
 
 impl Args {
@@ -63,17 +64,17 @@ impl Args {
         may_be_resumed(&jobs, &job)?;
         let session = session(&job)?;
         let prompt = prompt::read(self.prompt.as_deref(), LONGEST_TEXT)?;
-        let order = Order {
+        let spec = JobSpec {
             prompt,
-            past: Past::Session(session),
+            continuation: Continuation::Session(session),
             images: Vec::new(),
             output_schema: None,
-            ..order(&job, &config)?
+            ..spec(&job, &config)?
         };
-        let order = match job.origin {
-            Origin::ThisHost => order,
-            // Others don't say how far it may reach now.
-            Origin::Unproven => Order {
+        let spec = match job.origin {
+            Origin::ThisHost => spec,
+            // The access that an unproven job asked for does not count.
+            Origin::Unproven => JobSpec {
                 sandbox: None,
                 profile: None,
                 config: Map::new(),
@@ -82,11 +83,11 @@ impl Args {
                 approval: Approval::Never,
                 approval_timeout: None,
                 notify: Vec::new(),
-                ..order
+                ..spec
             },
         };
         let jobs = jobs_like(&job, config);
-        self.handing.hand_over(&jobs, order).await
+        self.submit_options.submit_job(&jobs, spec).await
     }
 }
 
@@ -99,31 +100,32 @@ impl RetryArgs {
         }
         has_ended(&job, "tried again")?;
         is_whole(&job)?;
-        if let Some(kept) = Kept::of(&job.request) {
+        if let Some(kept) = StoredRun::of(&job.request) {
             let kept = kept.map_err(|error| unreadable("run", &error))?;
             let jobs = jobs_like(&job, config);
-            let order = RunOrder {
-                run: kept.order,
+            let spec = RunJobSpec {
+                run: kept.spec,
                 client: None,
                 task_name: Some(job.request.task_name.clone()),
                 retry: job.request.retry,
             };
-            return self.handing.hand_over_a_run(&jobs, order).await;
+            return self.submit_options.submit_run(&jobs, spec).await;
         }
-        let order = Order {
+        let spec = JobSpec {
             task_name: Some(job.request.task_name.clone()),
-            ..order(&job, &config)?
+            ..spec(&job, &config)?
         };
         let jobs = jobs_like(&job, config);
-        self.handing.hand_over(&jobs, order).await
+        self.submit_options.submit_job(&jobs, spec).await
     }
 }
 
-/// What another has written into a shared store is not gone on with unless this host
-/// runs the jobs of others.
+/// A job that another user wrote into a shared store is not resumed unless this host runs the
+/// jobs of others.
 fn may_be_resumed(jobs: &Jobs, job: &Job) -> Result<(), Failure> {
     let is_ours = job.origin == Origin::ThisHost;
-    let others_may = job.summary.owner.whose == Whose::Others && jobs.may_run(Whose::Others);
+    let others_may =
+        job.summary.owner.ownership == Ownership::Others && jobs.may_run(Ownership::Others);
     match is_ours || others_may {
         true => Ok(()),
         false => Err(not_ours(job, "resumed")),
@@ -140,7 +142,7 @@ fn not_ours(job: &Job, to_be: &str) -> Failure {
     ))
 }
 
-/// What was masked can't be asked for again.
+/// A job whose credentials were masked cannot be submitted again.
 fn is_whole(job: &Job) -> Result<(), Failure> {
     let id = short(&job.summary.id);
     match job.prompt {
@@ -152,7 +154,7 @@ fn is_whole(job: &Job) -> Result<(), Failure> {
     }
 }
 
-/// The session of a job that nobody works on any more.
+/// The session of a job that has ended.
 fn session(job: &Job) -> Result<ThreadId, Failure> {
     has_ended(job, "resumed")?;
     let id = short(&job.summary.id);
@@ -165,7 +167,7 @@ fn session(job: &Job) -> Result<ThreadId, Failure> {
     ThreadId::parse(session).map_err(|error| Failure::Cannot(format!("{session:?}: {error}")))
 }
 
-/// Two at once would be in each other's way.
+/// Two jobs in one session would disturb each other.
 fn has_ended(job: &Job, to_be: &str) -> Result<(), Failure> {
     let id = short(&job.summary.id);
     match job.summary.state.has_ended() {
@@ -177,7 +179,7 @@ fn has_ended(job: &Job, to_be: &str) -> Result<(), Failure> {
     }
 }
 
-/// A session is where its CODEX_HOME is.
+/// The job must use the CODEX_HOME that holds the session.
 fn jobs_like(job: &Job, mut config: Config) -> Jobs {
     let is_here = job.request.host.as_ref() == Some(&host::name());
     let is_ours = is_here && job.origin == Origin::ThisHost;
@@ -189,8 +191,8 @@ fn jobs_like(job: &Job, mut config: Config) -> Jobs {
     super::jobs(&config)
 }
 
-/// What was asked for.
-fn order(job: &Job, config: &Config) -> Result<Order, Failure> {
+/// Rebuilds the order of a job.
+fn spec(job: &Job, config: &Config) -> Result<JobSpec, Failure> {
     let Request {
         prompt,
         cwd,
@@ -209,14 +211,14 @@ fn order(job: &Job, config: &Config) -> Result<Order, Failure> {
     } = &job.request;
     let settings = CallSettings::of(&job.request);
     let settings = settings.map_err(|error| unreadable("settings", &error))?;
-    let past = match resume_session_id.as_deref().map(ThreadId::parse) {
-        None => Past::None,
-        Some(Ok(session)) => Past::Session(session),
+    let continuation = match resume_session_id.as_deref().map(ThreadId::parse) {
+        None => Continuation::None,
+        Some(Ok(session)) => Continuation::Session(session),
         Some(Err(error)) => return Err(unreadable("resume_session_id", &error)),
     };
     let profile = profile.clone().map(ProfileName::try_from).transpose();
-    Ok(Order {
-        past,
+    Ok(JobSpec {
+        continuation,
         model: model_override.clone(),
         sandbox: known("sandbox", sandbox.as_deref())?,
         effort: known("effort", effort.as_deref())?,
@@ -227,7 +229,7 @@ fn order(job: &Job, config: &Config) -> Result<Order, Failure> {
             _ => None,
         },
         timeout: Duration::from_millis((*timeout_ms).into()),
-        tool_timeout: (settings.tool_timeout == LimitOrigin::Asked)
+        tool_timeout: (settings.tool_timeout == LimitOrigin::Requested)
             .then(|| Duration::from_millis((*tool_timeout_ms).into())),
         config: settings.config,
         add_dirs: settings.add_dirs,
@@ -239,12 +241,12 @@ fn order(job: &Job, config: &Config) -> Result<Order, Failure> {
         notify: settings.notify,
         expose_stream: *expose_stream,
         retry: *retry,
-        ..Order::new(prompt, worktree(job, config).unwrap_or(cwd))
+        ..JobSpec::new(prompt, worktree(job, config).unwrap_or(cwd))
     })
 }
 
-/// The worktree that a run has left. No signature covers a result: the path counts only
-/// where this host has its worktrees.
+/// The worktree that a run has left. No signature covers a result, so the path counts only below
+/// the directory of this host's worktrees.
 fn worktree<'a>(job: &'a Job, config: &Config) -> Option<&'a str> {
     let path = job.result.as_ref()?.pointer("/run/worktree/path")?;
     let path = path.as_str()?;
@@ -254,7 +256,7 @@ fn worktree<'a>(job: &'a Job, config: &Config) -> Option<&'a str> {
     is_plain.then_some(path)
 }
 
-/// A newer program may know words that we don't.
+/// A newer program may have written values that we don't know.
 fn known<T: DeserializeOwned>(what: &str, text: Option<&str>) -> Result<Option<T>, Failure> {
     let known = text.map(word).transpose();
     known.map_err(|error| unreadable(what, &error))

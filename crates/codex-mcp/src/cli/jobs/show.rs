@@ -10,17 +10,17 @@ use common::duration::ago;
 use common::output::{self, Output};
 use common::timestamp::timestamp;
 use git_probe::logic::git_state::ChangeKind;
-use job_queue::logic::{JobPrefix, JobState, Wanted};
-use job_queue::question::Kept;
-use job_queue::report::{CommandReport, Report, Step};
+use job_queue::job_json;
+use job_queue::logic::{Cancellation, JobPrefix, JobState};
+use job_queue::question::StoredQuestion;
+use job_queue::report::{CommandReport, CommandStatus, Report};
 use job_queue::service::Jobs;
-use job_queue::shown;
-use job_queue::store::{Job, Origin, PromptText, Question, Whose};
+use job_queue::store::{Job, Origin, Ownership, PromptText, Question};
 
 use super::failure::Failure;
 use super::find::{self, short};
 use super::list::owner;
-use super::watching::nobody_works;
+use super::watcher::no_worker_warning;
 use super::{show_run, state, with_thread_id};
 use crate::cli::stored::complain;
 use crate::cli::table::shortened;
@@ -39,7 +39,7 @@ const WRONG: Style = AnsiColor::Red.on_default();
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The job: its id, or how it begins.
+    /// The job: its id, or the first characters of it.
     #[arg(value_name = "ID")]
     job: JobPrefix,
 
@@ -56,16 +56,16 @@ impl Args {
     pub(super) async fn act(&self, jobs: &Jobs) -> Result<ExitCode, Failure> {
         let job = find::job(jobs, &self.job).await?;
         if !job.summary.state.has_ended()
-            && let Some(why) = jobs.look_after().await
+            && let Some(why) = jobs.ensure_worker().await
         {
-            complain("warning", &nobody_works(&why.to_string()));
+            complain("warning", &no_worker_warning(&why.to_string()));
         }
         let questions = match job.summary.state {
             JobState::Running => jobs.questions(&job.summary.id).await?,
             _ => Vec::new(),
         };
         if self.json {
-            output::json(&with_thread_id(shown::record(&job, &questions)))?;
+            output::json(&with_thread_id(job_json::record(&job, &questions)))?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut page = Page {
@@ -78,7 +78,7 @@ impl Args {
     }
 }
 
-/// What is written for people.
+/// The page that `show` prints for people.
 struct Page<W> {
     out: Output<W>,
     full: bool,
@@ -93,7 +93,7 @@ impl<W: Write> Page<W> {
             self.question(question)?;
         }
         let prompt = &job.request.prompt;
-        self.text("Prompt", &if_long(prompt, self.full))?;
+        self.text("Prompt", &abbreviated(prompt, self.full))?;
         for (name, lines) in show_run::sections(job) {
             let lines = self.first(lines);
             self.lines(name, &lines)?;
@@ -112,9 +112,9 @@ impl<W: Write> Page<W> {
         self.text("Next", &next(job, questions))
     }
 
-    /// A question, and whether it can be answered here.
+    /// Prints a question, and whether it can be answered here.
     fn question(&mut self, question: &Question) -> Result<(), Failure> {
-        let Some(kept) = Kept::of(question) else {
+        let Some(kept) = StoredQuestion::of(question) else {
             return self.styled(WRONG, "Codex asks", "It can't be read: update codex-mcp.");
         };
         let name = shortened(&question.id, COMMAND);
@@ -132,10 +132,10 @@ impl<W: Write> Page<W> {
         let summary = &job.summary;
         let style = state::style(summary.state);
         self.line("Job", summary.id.as_str())?;
-        let wait = shown::waiting(summary).map(|wait| format!(", {wait}"));
-        let asked = match (summary.wanted, summary.state) {
-            (Wanted::No, JobState::Running) => ", cancellation requested",
-            (_, JobState::Completed) if !shown::report_of(job).problems().is_empty() => {
+        let wait = job_json::waiting(summary).map(|wait| format!(", {wait}"));
+        let asked = match (summary.cancellation, summary.state) {
+            (Cancellation::Requested, JobState::Running) => ", cancellation requested",
+            (_, JobState::Completed) if !job_json::report_of(job).problems().is_empty() => {
                 ", with problems (see below)"
             }
             _ => wait.as_deref().unwrap_or_default(),
@@ -145,26 +145,26 @@ impl<W: Write> Page<W> {
         writeln!(self.out, "{asked}")?;
         self.line("Task", &summary.task_name)?;
         self.line("Directory", &summary.cwd)?;
-        self.maybe("Session", summary.session_id.as_deref())?;
+        self.optional_line("Session", summary.session_id.as_deref())?;
         let by = [&job.request.agent_source, &job.request.submitted_by];
         let by: Vec<&str> = by.into_iter().flatten().map(String::as_str).collect();
-        self.maybe("From", Some(by.join(", for ").as_str()))?;
-        match summary.owner.whose {
-            Whose::Ours => Ok(()),
-            Whose::Others => self.line("Owner", &owner(&summary.owner)),
+        self.optional_line("From", Some(by.join(", for ").as_str()))?;
+        match summary.owner.ownership {
+            Ownership::Ours => Ok(()),
+            Ownership::Others => self.line("Owner", &owner(&summary.owner)),
         }
     }
 
     fn times(&mut self, job: &Job) -> Result<(), Failure> {
         let summary = &job.summary;
         self.line("Created", &moment(summary.created_at))?;
-        self.maybe("Started", summary.started_at.map(moment).as_deref())?;
+        self.optional_line("Started", summary.started_at.map(moment).as_deref())?;
         let took = summary.duration().map(took);
         let ended = summary.completed_at.map(|at| match &took {
             Some(took) => format!("{}, after {took}", moment(at)),
             None => moment(at),
         });
-        self.maybe("Ended", ended.as_deref())?;
+        self.optional_line("Ended", ended.as_deref())?;
         if job.counted_attempts() == 0 {
             return Ok(());
         }
@@ -181,17 +181,17 @@ impl<W: Write> Page<W> {
 
     fn settings(&mut self, job: &Job) -> Result<(), Failure> {
         let request = &job.request;
-        self.maybe("Model", request.model_override.as_deref())?;
+        self.optional_line("Model", request.model_override.as_deref())?;
         self.line("Sandbox", &sandbox(job))?;
-        self.maybe("Effort", request.effort.as_deref())?;
-        self.maybe("Profile", request.profile.as_deref())?;
-        self.maybe("Resumes", request.resume_session_id.as_deref())?;
+        self.optional_line("Effort", request.effort.as_deref())?;
+        self.optional_line("Profile", request.profile.as_deref())?;
+        self.optional_line("Resumes", request.resume_session_id.as_deref())?;
         let images: Vec<String> = request
             .images
             .iter()
             .map(|image| shortened(image, COMMAND))
             .collect();
-        self.maybe("Pictures", Some(images.join(", ").as_str()))?;
+        self.optional_line("Pictures", Some(images.join(", ").as_str()))?;
         let limit = Duration::from_millis(request.timeout_ms.into());
         self.line("Limit", &took(limit))
     }
@@ -276,7 +276,7 @@ impl<W: Write> Page<W> {
 
     fn command(&self, report: &CommandReport) -> String {
         let code = match (report.status, report.exit_code) {
-            (Step::Declined, _) => "denied".to_owned(),
+            (CommandStatus::Declined, _) => "denied".to_owned(),
             (_, Some(code)) => format!("exit {code}"),
             (_, None) => "no end".to_owned(),
         };
@@ -285,7 +285,7 @@ impl<W: Write> Page<W> {
         format!("{code:<8} $ {command}")
     }
 
-    /// The first of many.
+    /// The first lines of many, with a count of the rest.
     fn first(&self, mut lines: Vec<String>) -> Vec<String> {
         if !self.full && lines.len() > LINES {
             let more = lines.len() - LINES;
@@ -295,7 +295,7 @@ impl<W: Write> Page<W> {
         lines
     }
 
-    fn maybe(&mut self, name: &str, value: Option<&str>) -> Result<(), Failure> {
+    fn optional_line(&mut self, name: &str, value: Option<&str>) -> Result<(), Failure> {
         match value {
             Some(value) if !value.is_empty() => self.line(name, value),
             _ => Ok(()),
@@ -337,9 +337,9 @@ impl<W: Write> Page<W> {
     }
 }
 
-/// The sandbox that was in force, or else the one that will be.
+/// The sandbox that the report names, or else the requested one.
 fn sandbox(job: &Job) -> String {
-    let in_force = shown::report_of(job).sandbox;
+    let in_force = job_json::report_of(job).sandbox;
     match in_force.or_else(|| job.request.sandbox.clone()) {
         Some(sandbox) => sandbox,
         None if job.request.run.is_some() => "that of Codex's configuration".to_owned(),
@@ -353,8 +353,8 @@ fn moment(at: SystemTime) -> String {
     format!("{} ({age})", timestamp(at))
 }
 
-/// A long text without its middle.
-fn if_long(text: &str, full: bool) -> String {
+/// Leaves out the middle of a long text, unless `full`.
+fn abbreviated(text: &str, full: bool) -> String {
     let length = text.chars().count();
     if full || length <= PROMPT_BEGIN + PROMPT_END {
         return text.to_owned();
@@ -365,7 +365,7 @@ fn if_long(text: &str, full: bool) -> String {
     format!("{begin}\n[… {left_out} characters left out; --full shows them]\n{end}")
 }
 
-/// What can be done with the job now.
+/// The commands that apply to the job now.
 fn next(job: &Job, questions: &[Question]) -> String {
     let id = short(&job.summary.id);
     let resume = format!("`codex-mcp jobs resume {id} \"…\"` goes on in its session.");
@@ -380,7 +380,7 @@ fn next(job: &Job, questions: &[Question]) -> String {
             .to_owned(),
     };
     match (job.summary.state, &job.summary.session_id) {
-        (JobState::Queued, _) if shown::waiting(&job.summary).is_some() => format!(
+        (JobState::Queued, _) if job_json::waiting(&job.summary).is_some() => format!(
             "It runs by itself then. `codex-mcp jobs wait {id}` waits for its end, \
              `codex-mcp jobs cancel {id}` calls it off."
         ),
@@ -406,12 +406,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_long_prompt_the_middle_is_left_out() {
+    fn long_prompt_loses_its_middle() {
         let text = format!("a{}z", "ß".repeat(PROMPT_BEGIN + PROMPT_END));
-        let cut = if_long(&text, false);
+        let cut = abbreviated(&text, false);
         assert!(cut.starts_with("aß") && cut.ends_with("ßz"), "{cut}");
         assert!(cut.contains("[… 2 characters left out"), "{cut}");
-        assert_eq!(if_long(&text, true), text);
-        assert_eq!(if_long("short", false), "short");
+        assert_eq!(abbreviated(&text, true), text);
+        assert_eq!(abbreviated("short", false), "short");
     }
 }

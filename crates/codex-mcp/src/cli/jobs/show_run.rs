@@ -1,13 +1,13 @@
-//! What `codex-mcp jobs show` tells of a run: what was wanted, and what has come of it.
+//! The sections of `codex-mcp jobs show` about a run: its order and its result.
 
 use std::time::Duration;
 
 use goal_run::logic::artifacts::Artifact;
-use goal_run::logic::machine::Parts;
-use goal_run::order::{Approve, Order, Place};
+use goal_run::logic::machine::RawLimits;
+use goal_run::spec::{Approve, RunSpec, WorkspaceMode};
 use goal_run::words;
-use job_queue::run::order::Kept;
 use job_queue::run::result;
+use job_queue::run::spec::StoredRun;
 use job_queue::store::Job;
 use serde_json::Value;
 
@@ -16,11 +16,11 @@ use crate::cli::times::took;
 /// Lines under a heading.
 pub(super) type Section = (&'static str, Vec<String>);
 
-/// What is told of a run; nothing of another job.
+/// The sections about a run; none for any other job.
 pub(super) fn sections(job: &Job) -> Vec<Section> {
-    let wanted = match Kept::of(&job.request) {
+    let wanted = match StoredRun::of(&job.request) {
         None => return Vec::new(),
-        Some(Ok(kept)) => wanted(&kept.order),
+        Some(Ok(kept)) => wanted(&kept.spec),
         Some(Err(error)) => vec![format!("It can't be read: {error}")],
     };
     let mut sections = vec![("Wanted", wanted)];
@@ -34,12 +34,12 @@ pub(super) fn sections(job: &Job) -> Vec<Section> {
     sections
 }
 
-fn wanted(order: &Order) -> Vec<String> {
-    let mut lines: Vec<String> = order.criteria.iter().map(ToString::to_string).collect();
+fn wanted(spec: &RunSpec) -> Vec<String> {
+    let mut lines: Vec<String> = spec.criteria.iter().map(ToString::to_string).collect();
     if lines.is_empty() {
         lines.push("that a step of Codex's succeeds, none is refused in the end, and it says that it is done".to_owned());
     }
-    let parts = Parts::from(order.limits);
+    let parts = RawLimits::from(spec.limits);
     let time = |millis: Option<u64>| took(Duration::from_millis(millis.unwrap_or_default()));
     lines.push(format!(
         "within {} turns of {}, and {} in all",
@@ -50,13 +50,13 @@ fn wanted(order: &Order) -> Vec<String> {
     if let Some(tokens) = parts.max_tokens {
         lines.push(format!("with {tokens} tokens at most"));
     }
-    if order.place == Place::Worktree {
+    if spec.workspace == WorkspaceMode::Worktree {
         lines.push("in a worktree of its own".to_owned());
     }
-    if order.approve == Approve::Always {
+    if spec.approve == Approve::Always {
         lines.push("Codex's questions are answered with yes".to_owned());
     }
-    let notify = order.notify.iter();
+    let notify = spec.notify.iter();
     lines.extend(notify.map(|whom| format!("{whom} is told of the end")));
     lines
 }
@@ -67,7 +67,7 @@ fn outcome(result: &Value) -> Vec<String> {
         turns => format!("{} turns", turns.unwrap_or_default()),
     };
     let is_ok = result.get("ok").and_then(Value::as_bool) == Some(true);
-    // Results of earlier versions do not tell.
+    // Results of earlier versions lack the member.
     let verified = result.get("verified").and_then(Value::as_bool);
     let is_verified = verified.unwrap_or(true);
     let reason = text(result, "reason").unwrap_or("nobody knows why");

@@ -1,16 +1,16 @@
-//! How a job stands, on the command line.
+//! The states of jobs on the command line.
 
 use anstyle::{AnsiColor, Style};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use job_queue::logic::JobState;
 
-/// Reads a state.
+/// Parses a state.
 pub(super) fn parser() -> impl TypedValueParser<Value = JobState> {
     let words = JobState::ALL.map(JobState::as_str);
     PossibleValuesParser::new(words).try_map(|word| word.parse::<JobState>())
 }
 
-/// Its colour.
+/// The colour of a state.
 pub(super) fn style(state: JobState) -> Style {
     match state {
         JobState::Queued => Style::new(),

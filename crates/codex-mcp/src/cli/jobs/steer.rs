@@ -13,17 +13,17 @@ use super::find::{self, short};
 use crate::cli::prompt;
 
 const CODES: &str = "\
-Exit codes: 0 Codex has taken the words; 3 there is no such job, it does not run, or its worker
-has not passed them on.";
+Exit codes: 0 Codex has accepted the message; 3 there is no such job, it does not run, or its
+worker has not passed the message on.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = CODES)]
 pub(super) struct Args {
-    /// The job: its id, or how it begins.
+    /// The job: its id, or the first characters of it.
     #[arg(value_name = "ID")]
     job: JobPrefix,
 
-    /// What to tell Codex. With `-`, or without it where stdin is no terminal, it is read from
+    /// The message for Codex. With `-`, or without it where stdin is no terminal, it is read from
     /// stdin.
     #[arg(value_name = "WORDS")]
     words: Option<String>,

@@ -10,12 +10,12 @@ use codex_config::profile::{self, ProfileName};
 use codex_protocol::codex::{Effort, SandboxMode};
 use common::{duration, output};
 use goal_run::logic::machine::milliseconds;
-use goal_run::logic::machine::{Limits, Parts};
+use goal_run::logic::machine::{Limits, RawLimits};
 use goal_run::logic::notifier::Notifier;
 use job_queue::call_settings::Approval;
-use job_queue::order::{Order, Past};
-use job_queue::run::order::RunOrder;
-use job_queue::service::{Jobs, Submitted};
+use job_queue::run::spec::RunJobSpec;
+use job_queue::service::{Jobs, Submission};
+use job_queue::spec::{Continuation, JobSpec};
 use job_queue::store::LONGEST_TEXT;
 use job_queue::thread_ids::ThreadPrefix;
 use safe_files::directory::resolved;
@@ -25,8 +25,8 @@ use settings::Config;
 
 use super::failure::Failure;
 use super::find::short;
-use super::wait::{self, Form};
-use super::watching::nobody_works;
+use super::wait::{self, OutputForm};
+use super::watcher::no_worker_warning;
 use crate::cli::prompt;
 use crate::cli::stored::complain;
 use crate::cli::table::shortened;
@@ -35,7 +35,7 @@ use crate::cli::values::{one_of, profile as profile_name};
 /// The longest schema, in bytes.
 const LONGEST_SCHEMA: u64 = 1 << 20;
 
-/// How much of a prompt names a task that has no name, in characters.
+/// The most of a prompt that becomes the name of an unnamed task, in characters.
 const NAME: usize = 40;
 
 const EXAMPLES: &str = "\
@@ -47,11 +47,11 @@ Examples:
   codex-mcp jobs submit --sandbox workspace-write --timeout 1h --wait - < task.md
   job=$(codex-mcp jobs submit \"Review the last commit\") && codex-mcp jobs wait \"$job\"
 
-Where nothing is said, model, reasoning_effort and sandbox are what `codex-mcp config` shows,
-or else what Codex's own configuration says. Where that names no sandbox either, it is
-workspace-write: commands write to the directory, and don't use the network.
-What Codex would ask about, it is denied, unless --approval ask lets it ask: `jobs show` shows
-its questions, and `jobs approve` and `jobs decline` answer them.
+The defaults of model, effort and sandbox are those that `codex-mcp config` shows, or else those of
+Codex's own configuration. If neither names a sandbox, it is workspace-write: commands write
+to the directory, and don't use the network.
+Approval requests are declined unless --approval ask is given: then `jobs show` shows Codex's
+questions, and `jobs approve` and `jobs decline` answer them.
 With --wait the exit codes are those of `jobs wait`.";
 
 #[derive(Debug, clap::Args)]
@@ -75,7 +75,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
 
-    /// How far Codex's commands may reach. Default: as configured, else workspace-write.
+    /// The sandbox of Codex's commands. Default: as configured, else workspace-write.
     #[arg(long, value_parser = one_of::<SandboxMode>(&["read-only", "workspace-write", "danger-full-access"]))]
     sandbox: Option<SandboxMode>,
 
@@ -91,16 +91,16 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     image: Vec<String>,
 
-    /// A file with a JSON Schema, which Codex's final message is to follow.
+    /// A file with a JSON Schema for Codex's final message.
     #[arg(long, value_name = "FILE")]
     output_schema: Option<PathBuf>,
 
-    /// Go on in this thread of Codex's: its id, or how that begins. `codex-mcp jobs
+    /// Continue this thread of Codex's: its id, or the first characters of it. `codex-mcp jobs
     /// resume` takes a job instead.
     #[arg(long, alias = "resume", value_name = "THREAD")]
     thread: Option<ThreadPrefix>,
 
-    /// Go on in the session of the latest job of the directory.
+    /// Continue the session of the latest job of the directory.
     #[arg(long = "continue", conflicts_with = "thread")]
     continue_latest: bool,
 
@@ -123,9 +123,8 @@ pub(super) struct Args {
     #[arg(long)]
     network: bool,
 
-    /// What becomes of Codex's questions for approvals: `never` declines them, `ask` keeps them
-    /// open for `codex-mcp jobs approve` and `decline`. The time that one is open is not
-    /// counted.
+    /// How approval requests of Codex are handled: `never` declines them, `ask` keeps them open
+    /// for `codex-mcp jobs approve` and `decline`. The time for which one is open does not count.
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     approval: Approval,
 
@@ -133,14 +132,14 @@ pub(super) struct Args {
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     approval_timeout: Option<Duration>,
 
-    /// Tell somebody when the job ends, asks or stalls: mail:AGENT@TEAM, irc://HOST:PORT/CHANNEL or
-    /// command:PROGRAM ARGUMENTS, which gets the line as its last argument and the
-    /// result on stdin; can be given several times.
+    /// Notify somebody when the job ends, asks or stalls: mail:AGENT@TEAM,
+    /// irc://HOST:PORT/CHANNEL or command:PROGRAM ARGUMENTS, which gets the line as its last
+    /// argument and the result on stdin; can be given several times.
     #[arg(long, value_name = "WHOM")]
     notify: Vec<Notifier>,
 
-    /// How often the job may run again if its worker dies. It then goes on in its
-    /// session; what Codex has changed by then stays.
+    /// How often the job may run again if its worker dies. It then continues its session; changes
+    /// that Codex has made stay.
     #[arg(
         long, value_name = "NUMBER", default_value_t = 0,
         value_parser = clap::value_parser!(u32).range(0..=10),
@@ -148,18 +147,18 @@ pub(super) struct Args {
     retry: u32,
 
     #[command(flatten)]
-    handing: Handing,
+    submit_options: SubmitOptions,
 }
 
-/// What there is to say of each job that is handed over.
+/// The options of each verb that submits a job.
 #[derive(Debug, clap::Args)]
-pub(super) struct Handing {
-    /// What to call the task. Default: how the prompt begins.
+pub(super) struct SubmitOptions {
+    /// The name of the task. Default: the beginning of the prompt.
     #[arg(long, value_name = "TASK")]
     pub(super) name: Option<String>,
 
-    /// How long Codex may take, such as 90s or 2h. Default: that of the job that is
-    /// gone on with or tried again, else 10m.
+    /// How long Codex may take, such as 90s or 2h. Default: that of the job that is resumed or
+    /// retried, else 10m.
     #[arg(long, value_name = "TIME", value_parser = bounded_duration)]
     pub(super) timeout: Option<Duration>,
 
@@ -168,15 +167,15 @@ pub(super) struct Handing {
     #[arg(long)]
     pub(super) wait: bool,
 
-    /// Print one JSON object: the id of the job, or with --wait all of it.
+    /// Print one JSON object: the id of the job, or with --wait the whole job.
     #[arg(long)]
     pub(super) json: bool,
 }
 
-/// How long Codex may take where nothing is said.
+/// The default of `--timeout`.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// A time that a job can have.
+/// Parses a timeout within the limits of jobs.
 fn bounded_duration(text: &str) -> Result<Duration, String> {
     let most = Duration::from_millis(u32::MAX.into());
     let time = duration::parse(text)?;
@@ -189,25 +188,27 @@ fn bounded_duration(text: &str) -> Result<Duration, String> {
 impl Args {
     pub(super) async fn act(&self, config: &Config) -> Result<ExitCode, Failure> {
         let prompt = prompt::read(self.prompt.as_deref(), LONGEST_TEXT)?;
-        let order = self.order(prompt, config)?;
-        self.handing.hand_over(&super::jobs(config), order).await
+        let spec = self.spec(prompt, config)?;
+        self.submit_options
+            .submit_job(&super::jobs(config), spec)
+            .await
     }
 
-    fn order(&self, prompt: String, config: &Config) -> Result<Order, Failure> {
+    fn spec(&self, prompt: String, config: &Config) -> Result<JobSpec, Failure> {
         if let Some(profile) = &self.profile {
             profile::check_exists(&config.codex_home, profile)?;
         }
-        let past = match (&self.thread, self.continue_latest) {
-            // A whole id may be known where the job is run, on another machine.
-            (Some(session), _) => Past::Session(match session.whole() {
+        let continuation = match (&self.thread, self.continue_latest) {
+            // A whole ID may exist on the machine that runs the job.
+            (Some(session), _) => Continuation::Session(match session.whole() {
                 Some(session) => session,
                 None => session.resolve(&config.codex_home, &config.atm_home)?,
             }),
-            (None, true) => Past::Latest,
-            (None, false) => Past::None,
+            (None, true) => Continuation::Latest,
+            (None, false) => Continuation::None,
         };
-        Ok(Order {
-            past,
+        Ok(JobSpec {
+            continuation,
             model: self.model.clone(),
             sandbox: self.sandbox,
             effort: self.effort,
@@ -223,7 +224,7 @@ impl Args {
             approval_timeout: self.approval_timeout,
             notify: self.notify.clone(),
             retry: self.retry,
-            ..Order::new(prompt, &self.cwd)
+            ..JobSpec::new(prompt, &self.cwd)
         })
     }
 }
@@ -241,7 +242,7 @@ fn setting(text: &str) -> Result<(String, Value), String> {
     Ok((key.to_owned(), read.unwrap_or_else(|| value.into())))
 }
 
-/// A picture of the shell's directory, which need not be that of the job.
+/// Resolves a picture from the shell's directory, which may differ from the job's.
 fn from_here(image: &str) -> String {
     let is_url = image.starts_with("data:") || image.contains("://");
     match env::current_dir() {
@@ -261,56 +262,66 @@ fn schema(path: &Path) -> Result<Map<String, Value>, Failure> {
     }
 }
 
-impl Handing {
-    /// Submits a job, and tells its name or waits for it.
-    pub(super) async fn hand_over(&self, jobs: &Jobs, order: Order) -> Result<ExitCode, Failure> {
-        let name = self.name.clone().or_else(|| order.task_name.clone());
-        let order = Order {
-            task_name: name.or_else(|| beginning(&order.prompt)),
-            timeout: self.timeout.unwrap_or(order.timeout),
-            ..order
+impl SubmitOptions {
+    /// Submits a job, and prints its ID or waits for it.
+    pub(super) async fn submit_job(&self, jobs: &Jobs, spec: JobSpec) -> Result<ExitCode, Failure> {
+        let name = self.name.clone().or_else(|| spec.task_name.clone());
+        let spec = JobSpec {
+            task_name: name.or_else(|| beginning(&spec.prompt)),
+            timeout: self.timeout.unwrap_or(spec.timeout),
+            ..spec
         };
-        let submitted = jobs.submit(order).await?;
-        self.tell_or_wait(jobs, &submitted).await
+        let submitted = jobs.submit(spec).await?;
+        self.report_or_wait(jobs, &submitted).await
     }
 
-    /// The same with a run, whose time is that of all its turns.
-    pub(super) async fn hand_over_a_run(
+    /// Submits a run; its timeout is that of all its turns together.
+    pub(super) async fn submit_run(
         &self,
         jobs: &Jobs,
-        order: RunOrder,
+        spec: RunJobSpec,
     ) -> Result<ExitCode, Failure> {
-        let mut order = RunOrder {
-            task_name: self.name.clone().or(order.task_name),
-            ..order
+        let mut spec = RunJobSpec {
+            task_name: self.name.clone().or(spec.task_name),
+            ..spec
         };
         if let Some(limit) = self.timeout {
-            let limits = Parts {
+            let limits = RawLimits {
                 total_timeout_ms: Some(milliseconds(limit)),
-                ..order.run.limits.into()
+                ..spec.run.limits.into()
             };
             let limits = Limits::try_from(limits);
             let wrong = |error| Failure::Cannot(format!("--timeout: {error}"));
-            order.run.limits = limits.map_err(wrong)?;
+            spec.run.limits = limits.map_err(wrong)?;
         }
-        let submitted = jobs.submit_run(order).await?;
-        self.tell_or_wait(jobs, &submitted).await
+        let submitted = jobs.submit_run(spec).await?;
+        self.report_or_wait(jobs, &submitted).await
     }
 
-    async fn tell_or_wait(&self, jobs: &Jobs, submitted: &Submitted) -> Result<ExitCode, Failure> {
+    async fn report_or_wait(
+        &self,
+        jobs: &Jobs,
+        submitted: &Submission,
+    ) -> Result<ExitCode, Failure> {
         let id = &submitted.job;
         if !self.wait {
             self.tell(submitted)?;
             return Ok(ExitCode::SUCCESS);
         }
         complain("submitted", id.as_str());
-        wait::wait(jobs, std::slice::from_ref(id), None, Form::of(self.json)).await
+        wait::wait(
+            jobs,
+            std::slice::from_ref(id),
+            None,
+            OutputForm::of(self.json),
+        )
+        .await
     }
 
-    fn tell(&self, submitted: &Submitted) -> Result<(), Failure> {
-        let Submitted { job, session, .. } = submitted;
+    fn tell(&self, submitted: &Submission) -> Result<(), Failure> {
+        let Submission { job, session, .. } = submitted;
         let why = submitted.no_worker.as_ref().map(ToString::to_string);
-        let warning = why.map(|why| nobody_works(&why));
+        let warning = why.map(|why| no_worker_warning(&why));
         if let Some(warning) = &warning {
             complain("warning", warning);
         }
@@ -340,7 +351,7 @@ impl Handing {
     }
 }
 
-/// How a prompt begins, as a name.
+/// The first line of a prompt, as a name.
 fn beginning(prompt: &str) -> Option<String> {
     let line = prompt.lines().find(|line| !line.trim().is_empty())?;
     Some(shortened(line.trim(), NAME))
@@ -351,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_without_a_name_is_called_by_its_prompt() {
+    fn unnamed_task_is_named_by_its_prompt() {
         assert_eq!(beginning("\n  Fix it.\nNow."), Some("Fix it.".to_owned()));
         assert_eq!(beginning(" \n"), None);
         let name = beginning(&format!("a\u{1b}\u{9b}\tb{}", "ß".repeat(NAME))).unwrap();
@@ -360,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_is_a_key_with_toml_or_a_text() {
+    fn setting_value_is_toml_or_text() {
         let read = |text: &str| setting(text).unwrap().1;
         assert_eq!(read("a.b = true"), true);
         assert_eq!(read("a=[1, 2]"), json!([1, 2]));
@@ -369,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_those_that_a_job_can_have() {
+    fn duration_outside_the_limits_of_jobs_is_refused() {
         assert_eq!(
             bounded_duration("49d"),
             Ok(Duration::from_secs(49 * 86_400))

@@ -7,37 +7,36 @@ use std::time::{Duration, SystemTime};
 use common::text::visible_line;
 use common::{duration, output};
 use job_queue::activity::{JobActivity, TAIL};
+use job_queue::job_json;
 use job_queue::logic::{JobId, JobPrefix, JobState, Wait};
 use job_queue::service::Jobs;
-use job_queue::shown;
 use job_queue::store::{Job, JobSummary};
 use job_queue::worker::ASKED;
 use tokio::time::{Instant, sleep_until};
 
 use super::failure::Failure;
 use super::find::{self, short};
-use super::watching::{Watching, unless_interrupted};
+use super::watcher::{JobWatcher, unless_interrupted};
 use super::{with_thread_id, words};
 use crate::cli::exit::{self, COULD_NOT, INTERRUPTED, TIMED_OUT};
+use crate::cli::progress::{ProgressLine, Screen};
 use crate::cli::stored::complain;
-use crate::cli::teller::{Screen, Teller};
 use crate::cli::times::took;
 
-/// How many events are read at once, and how many of the past to find the last that
-/// Codex did.
+/// How many events are read at once, and how many past events are searched for the latest step.
 const PAGE: u32 = 50;
 const PAST: u32 = TAIL;
 
 const CODES: &str = "\
-Exit codes: 0 all have completed, 1 one has failed, 2 one was cancelled, 3 it can't be told
-(there is no such job, the store is away, the command line is wrong), 124 it took longer than
---timeout, 130 after Ctrl-C. Of several the one that tells most counts: 3, then 124, 1, 2.
+Exit codes: 0 all have completed, 1 one has failed, 2 one was cancelled, 3 the state is unknown
+(there is no such job, the store cannot be reached, the command line is wrong), 124 the
+--timeout is over, 130 after Ctrl-C. Of several the first of 3, 124, 1, 2 counts.
 Ctrl-C ends the waiting, not the job.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = CODES)]
 pub(super) struct Args {
-    /// The jobs: their ids, or how these begin.
+    /// The jobs: their ids, or the first characters of these.
     #[arg(required = true, value_name = "ID")]
     jobs: Vec<JobPrefix>,
 
@@ -45,22 +44,22 @@ pub(super) struct Args {
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     timeout: Option<Duration>,
 
-    /// Print each job as a JSON object in a line, whatever has come of it.
+    /// Print each job as one line of JSON, whatever its outcome.
     #[arg(long)]
     json: bool,
 }
 
-/// What is printed of jobs that have ended.
+/// The output for jobs that have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum OutputForm {
     /// Codex's final message.
     Message,
-    /// All, as JSON.
+    /// The whole job as JSON.
     Json,
 }
 
-impl Form {
-    /// As `--json` says.
+impl OutputForm {
+    /// The form that `--json` selects.
     pub(super) fn of(json: bool) -> Self {
         match json {
             true => Self::Json,
@@ -72,22 +71,22 @@ impl Form {
 impl Args {
     pub(super) async fn act(&self, jobs: &Jobs) -> Result<ExitCode, Failure> {
         let ids = find::find_all(jobs, &self.jobs).await?;
-        wait(jobs, &ids, self.timeout, Form::of(self.json)).await
+        wait(jobs, &ids, self.timeout, OutputForm::of(self.json)).await
     }
 }
 
-/// Waits for jobs, and prints what has come of them. The exit code tells too.
+/// Waits for jobs and prints their results. The exit code is that of the worst result.
 pub(super) async fn wait(
     jobs: &Jobs,
     ids: &[JobId],
     limit: Option<Duration>,
-    form: Form,
+    form: OutputForm,
 ) -> Result<ExitCode, Failure> {
-    let mut teller = Teller::on_stderr();
-    let ended = unless_interrupted(until_ended(jobs, ids, limit, &mut teller)).await?;
-    teller.clear();
+    let mut progress = ProgressLine::on_stderr();
+    let ended = unless_interrupted(until_ended(jobs, ids, limit, &mut progress)).await?;
+    progress.clear();
     if ended.is_none() {
-        complain("interrupted", &goes_on(ids));
+        complain("interrupted", &wait_again_hint(ids));
         return Ok(ExitCode::from(INTERRUPTED));
     }
     let mut codes = Vec::new();
@@ -96,7 +95,7 @@ pub(super) async fn wait(
         codes.push(match &job {
             Some(job) => {
                 print(job, form, ids.len())?;
-                exit::of_job(job.summary.state)
+                exit::job_code(job.summary.state)
             }
             None => {
                 complain("error", &format!("job {id} was removed meanwhile"));
@@ -105,67 +104,67 @@ pub(super) async fn wait(
         });
     }
     if codes.contains(&TIMED_OUT) {
-        complain("waited too long", &goes_on(ids));
+        complain("waited too long", &wait_again_hint(ids));
     }
     Ok(ExitCode::from(exit::worst(codes)))
 }
 
-fn goes_on(ids: &[JobId]) -> String {
+fn wait_again_hint(ids: &[JobId]) -> String {
     let names: Vec<&str> = ids.iter().map(short).collect();
     let names = names.join(" ");
     format!("what is under way goes on; `codex-mcp jobs wait {names}` waits for it again")
 }
 
 /// A job that is waited for.
-struct Waited<'a> {
+struct WaitedJob<'a> {
     id: &'a JobId,
-    /// How it stood last; `None` before the first look, and when it is gone.
+    /// Its last known state; `None` before the first read, and when the job was removed.
     summary: Option<JobSummary>,
-    standing: Standing,
+    wait_state: WaitState,
     /// The number of the last event that was read.
     read: Option<u32>,
-    /// The step that it is at.
+    /// The current step.
     activity: JobActivity,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    UnderWay,
-    Over,
+enum WaitState {
+    Waiting,
+    Finished,
 }
 
-/// Waits until they have ended, or for so long.
+/// Waits until the jobs have ended, or until the limit.
 async fn until_ended(
     jobs: &Jobs,
     ids: &[JobId],
     limit: Option<Duration>,
-    teller: &mut Teller,
+    progress: &mut ProgressLine,
 ) -> Result<(), Failure> {
     let began = Instant::now();
     let until = limit.and_then(|limit| began.checked_add(limit));
-    let mut watching = Watching::begin(jobs).await?;
-    let mut all: Vec<Waited<'_>> = ids.iter().map(Waited::new).collect();
+    let mut watcher = JobWatcher::begin(jobs).await?;
+    let mut all: Vec<WaitedJob<'_>> = ids.iter().map(WaitedJob::new).collect();
     loop {
         for one in all.iter_mut().filter(|one| one.is_under_way()) {
-            one.look(&mut watching, teller).await?;
+            one.look(&mut watcher, progress).await?;
         }
         let is_late = until.is_some_and(|until| Instant::now() >= until);
-        if is_late || !all.iter().any(Waited::is_under_way) {
+        if is_late || !all.iter().any(WaitedJob::is_under_way) {
             return Ok(());
         }
-        teller.draw(&in_a_line(&all, began.elapsed()));
-        watching.look_after(teller).await;
+        progress.draw(&progress_text(&all, began.elapsed()));
+        watcher.look_after(progress).await;
         match until {
             Some(until) => tokio::select! {
-                () = watching.changed() => {}
+                () = watcher.changed() => {}
                 () = sleep_until(until) => {}
             },
-            None => watching.changed().await,
+            None => watcher.changed().await,
         }
     }
 }
 
-fn in_a_line(all: &[Waited<'_>], elapsed: Duration) -> String {
+fn progress_text(all: &[WaitedJob<'_>], elapsed: Duration) -> String {
     let time = took(Duration::from_secs(elapsed.as_secs()));
     let time = time.replace(".0s", "s");
     match all {
@@ -184,19 +183,19 @@ fn in_a_line(all: &[Waited<'_>], elapsed: Duration) -> String {
     }
 }
 
-impl<'a> Waited<'a> {
+impl<'a> WaitedJob<'a> {
     fn new(id: &'a JobId) -> Self {
         Self {
             id,
             summary: None,
-            standing: Standing::UnderWay,
+            wait_state: WaitState::Waiting,
             read: None,
             activity: JobActivity::default(),
         }
     }
 
     fn is_under_way(&self) -> bool {
-        self.standing == Standing::UnderWay
+        self.wait_state == WaitState::Waiting
     }
 
     /// The current step and its duration, or until when it waits.
@@ -213,17 +212,17 @@ impl<'a> Waited<'a> {
     }
 
     fn wait(&self) -> Option<Wait> {
-        shown::waiting(self.summary.as_ref()?)
+        job_json::waiting(self.summary.as_ref()?)
     }
 
-    /// Looks how it stands, and tells what is new.
+    /// Reads the state of the job and prints changes.
     async fn look(
         &mut self,
-        watching: &mut Watching<'_>,
-        teller: &mut Teller,
+        watcher: &mut JobWatcher<'_>,
+        progress: &mut ProgressLine,
     ) -> Result<(), Failure> {
-        let summary = watching.store().summary(self.id).await;
-        let Some(summary) = watching.answer(summary, teller)? else {
+        let summary = watcher.store().summary(self.id).await;
+        let Some(summary) = watcher.answer(summary, progress)? else {
             return Ok(());
         };
         let before = (self.state(), self.wait());
@@ -231,35 +230,35 @@ impl<'a> Waited<'a> {
         let is_new = before != (self.state(), self.wait());
         match &self.summary {
             Some(summary) if summary.state.has_ended() => {
-                self.standing = Standing::Over;
-                teller.say(&ended_in_words(summary));
+                self.wait_state = WaitState::Finished;
+                progress.say(&ended_in_words(summary));
                 return Ok(());
             }
-            Some(summary) if is_new && teller.screen() == Screen::Plain => {
-                let wait = shown::waiting(summary).map(|wait| format!(", {wait}"));
+            Some(summary) if is_new && progress.screen() == Screen::Plain => {
+                let wait = job_json::waiting(summary).map(|wait| format!(", {wait}"));
                 let wait = wait.unwrap_or_default();
-                teller.say(&format!("{} {}{wait}", short(self.id), summary.state));
+                progress.say(&format!("{} {}{wait}", short(self.id), summary.state));
             }
             Some(_) => {}
-            None => self.standing = Standing::Over,
+            None => self.wait_state = WaitState::Finished,
         }
         if self.state() == Some(JobState::Running) {
-            self.listen(watching, teller).await?;
+            self.listen(watcher, progress).await?;
         }
         Ok(())
     }
 
     async fn listen(
         &mut self,
-        watching: &mut Watching<'_>,
-        teller: &mut Teller,
+        watcher: &mut JobWatcher<'_>,
+        progress: &mut ProgressLine,
     ) -> Result<(), Failure> {
-        let store = watching.store();
+        let store = watcher.store();
         let events = match self.read {
             None => store.tail(self.id, PAST).await,
             Some(read) => store.events(self.id, read, PAGE).await,
         };
-        let Some(events) = watching.answer(events, teller)? else {
+        let Some(events) = watcher.answer(events, progress)? else {
             return Ok(());
         };
         self.read = events.last().map(|event| event.sequence).or(self.read);
@@ -269,20 +268,20 @@ impl<'a> Waited<'a> {
                 && let Some(asks) = words::line(event)
             {
                 let id = short(self.id);
-                teller.say(&format!("{id} {asks}; `codex-mcp jobs show {id}` shows it"));
+                progress.say(&format!("{id} {asks}; `codex-mcp jobs show {id}` shows it"));
             }
         }
         let others = events.iter().rev().filter(|event| event.kind != ASKED);
-        if teller.screen() == Screen::Plain
+        if progress.screen() == Screen::Plain
             && let Some(did) = others.filter_map(words::line).next()
         {
-            teller.say(&format!("{} {did}", short(self.id)));
+            progress.say(&format!("{} {did}", short(self.id)));
         }
         Ok(())
     }
 }
 
-/// How a job has ended, and after how long.
+/// The outcome of a job and its duration, as text.
 pub(super) fn ended_in_words(job: &JobSummary) -> String {
     let id = short(&job.id);
     let state = job.state;
@@ -299,16 +298,16 @@ pub(super) fn ended_in_words(job: &JobSummary) -> String {
     }
 }
 
-fn print(job: &Job, form: Form, of: usize) -> Result<(), Failure> {
-    if form == Form::Json {
+fn print(job: &Job, form: OutputForm, of: usize) -> Result<(), Failure> {
+    if form == OutputForm::Json {
         return Ok(output::json_line(
-            &with_thread_id(shown::record(job, &[])).to_string(),
+            &with_thread_id(job_json::record(job, &[])).to_string(),
         )?);
     }
     if job.summary.state != JobState::Completed {
         return Ok(());
     }
-    for problem in shown::report_of(job).problems() {
+    for problem in job_json::report_of(job).problems() {
         let id = short(&job.summary.id);
         complain("warning", &format!("{id} {}", visible_line(&problem)));
     }

@@ -1,4 +1,4 @@
-//! What Codex does in a job, in a line for people.
+//! Events of a job, each as one line for people.
 
 use codex_engine::logic::progress::without_shell;
 use codex_engine::logic::work::event::{EditKind, EditedFile, Todo, WorkEvent, WorkItem};
@@ -11,23 +11,23 @@ use crate::cli::table::shortened;
 /// The longest line, in characters.
 const LONGEST: usize = 500;
 
-/// An event; `None` if it is of no interest.
+/// The line for an event; `None` if people need not see it.
 pub(super) fn line(event: &StoredEvent) -> Option<String> {
     let words = match serde_json::from_str::<WorkEvent>(&event.data) {
         Ok(known) => known_event(known)?,
-        // One of our own.
+        // An event of our own.
         Err(_) => match event.kind.as_str() {
             "codex-mcp/attempt" => "[its worker or Codex was lost, and it is run again]".to_owned(),
             "codex-mcp/cut" => "[there was more than is kept]".to_owned(),
             "codex-mcp/dropped" => format!("[{} events are missing here]", dropped(&event.data)),
-            kind => of_a_run(&event.data).unwrap_or_else(|| format!("[{kind}]")),
+            kind => run_event(&event.data).unwrap_or_else(|| format!("[{kind}]")),
         },
     };
     Some(one_line(&words))
 }
 
-/// What happens in a run is kept with words for it.
-fn of_a_run(data: &str) -> Option<String> {
+/// Events of a run are stored with their text.
+fn run_event(data: &str) -> Option<String> {
     let value: Value = serde_json::from_str(data).ok()?;
     let words = value.get("words")?.as_str()?;
     Some(words.to_owned())
@@ -49,11 +49,11 @@ fn one_line(text: &str) -> String {
 fn known_event(event: WorkEvent) -> Option<String> {
     Some(match event {
         WorkEvent::ThreadStarted { thread_id } => format!("session {thread_id}"),
-        WorkEvent::ItemStarted { item } => begun(item)?,
+        WorkEvent::ItemStarted { item } => started(item)?,
         WorkEvent::ItemUpdated {
             item: WorkItem::TodoList { items },
         } => plan(&items),
-        WorkEvent::ItemCompleted { item } => done(item)?,
+        WorkEvent::ItemCompleted { item } => completed(item)?,
         WorkEvent::TurnCompleted { usage } => format!(
             "done; {} tokens read, {} written",
             usage.input_tokens, usage.output_tokens
@@ -64,7 +64,7 @@ fn known_event(event: WorkEvent) -> Option<String> {
     })
 }
 
-fn begun(item: WorkItem) -> Option<String> {
+fn started(item: WorkItem) -> Option<String> {
     Some(match item {
         WorkItem::CommandExecution { command, .. } => format!("$ {}", without_shell(&command)),
         WorkItem::McpToolCall { server, tool, .. } => format!("calls {server}.{tool}"),
@@ -74,7 +74,7 @@ fn begun(item: WorkItem) -> Option<String> {
     })
 }
 
-fn done(item: WorkItem) -> Option<String> {
+fn completed(item: WorkItem) -> Option<String> {
     Some(match item {
         WorkItem::AgentMessage { text } => text,
         WorkItem::CommandExecution {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn each_event_is_one_line() {
+    fn event_is_one_line() {
         let command = |code: Option<i32>, status: &str| {
             json!({"type": "command_execution", "id": "1", "command": "/bin/bash -lc 'make  test'",
                 "exit_code": code, "status": status})
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_events_are_told_too() {
+    fn own_events_have_lines_too() {
         let dropped = told("codex-mcp/dropped", &json!({"dropped": 7}));
         assert_eq!(dropped.as_deref(), Some("[7 events are missing here]"));
         let again = told("codex-mcp/attempt", &json!({"attempt": 2}));

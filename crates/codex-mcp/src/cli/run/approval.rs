@@ -1,4 +1,4 @@
-//! What Codex's questions are answered at a shell.
+//! Answers to Codex's approval requests at a shell.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -6,28 +6,28 @@ use std::time::Duration;
 use codex_engine::logic::action::{DecidedBy, Decision};
 use codex_engine::logic::approval_text;
 use codex_protocol::codex::Ask;
-use goal_run::order::Approve;
-use goal_run::watcher::Leave;
+use goal_run::spec::Approve;
+use goal_run::watcher::WriteConsent;
 use nix::sys::termios::{FlushArg, tcflush};
 use tokio::io::{AsyncBufReadExt, BufReader, stdin};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::{Instant, sleep};
 
-/// How long a line that was typed before a question may be on its way to us.
-const ON_ITS_WAY: Duration = Duration::from_millis(50);
+/// How long a line that was typed before a question may take to reach us.
+const IN_TRANSIT: Duration = Duration::from_millis(50);
 
-/// How many lines are kept that answer nothing yet.
+/// How many unread lines are kept.
 const LINES: usize = 64;
 
 /// How often the time left to answer is shown.
 const TICK: Duration = Duration::from_secs(1);
 
-/// What a person is asked whose run needs to write and may not.
+/// The question to a person whose run needs to write but has a read-only sandbox.
 const READ_ONLY: &str = "\
 The sandbox is read-only here, and what is asked for has to be written.
   Go on with --sandbox workspace-write, for this run alone? [y/N]";
 
-/// Where questions are put to a person.
+/// The output for questions to a person.
 pub(super) trait Dialog {
     /// Shows lines that stay.
     fn put(&self, lines: &str);
@@ -36,10 +36,11 @@ pub(super) trait Dialog {
     fn count_down(&self, left: Duration);
 }
 
-/// Answers.
+/// Answers approval requests, by policy or by asking a person.
 pub(super) struct Approver {
     approve: Approve,
-    /// Who is asked, one question at a time. Nothing is read before the first.
+    /// The lines that the person types, for one question at a time. Nothing is read before the
+    /// first question.
     person: Mutex<Option<mpsc::Receiver<String>>>,
 }
 
@@ -51,7 +52,7 @@ impl Approver {
         }
     }
 
-    /// The answer, at the latest at `until`.
+    /// The answer, at `until` at the latest.
     pub(super) async fn decide(
         &self,
         ask: &Ask,
@@ -65,19 +66,19 @@ impl Approver {
         }
     }
 
-    /// Whether Codex may write, by what a person at a terminal says.
-    pub(super) async fn lets_write(&self, dialog: &impl Dialog) -> Leave {
+    /// Asks a person at a terminal whether Codex may write.
+    pub(super) async fn allows_writing(&self, dialog: &impl Dialog) -> WriteConsent {
         if self.approve != Approve::Ask || !io::stdin().is_terminal() {
-            return Leave::Refused;
+            return WriteConsent::Refused;
         }
         let mut person = self.person.lock().await;
         let lines = person.get_or_insert_with(read_on);
-        forget_what_was_typed(lines).await;
+        discard_typed_lines(lines).await;
         dialog.put(READ_ONLY);
         let answer = lines.recv().await.unwrap_or_default();
         match answer.trim().to_lowercase().as_str() {
-            "y" | "yes" => Leave::Given,
-            _ => Leave::Refused,
+            "y" | "yes" => WriteConsent::Granted,
+            _ => WriteConsent::Refused,
         }
     }
 
@@ -85,7 +86,7 @@ impl Approver {
         let mut person = self.person.lock().await;
         let lines = person.get_or_insert_with(read_on);
         if io::stdin().is_terminal() {
-            forget_what_was_typed(lines).await;
+            discard_typed_lines(lines).await;
         }
         let question = approval_text::question(ask);
         loop {
@@ -93,9 +94,9 @@ impl Approver {
                 "{question}\n  Allow it? y: yes, a: yes, for the like of it too, n: no"
             ));
             let answer = match line(lines, until, dialog).await {
-                Line::Typed(answer) => answer,
-                Line::Nobody => return (DecidedBy::Nobody, Decision::Decline),
-                Line::TooLate => {
+                TypedLine::Typed(answer) => answer,
+                TypedLine::Closed => return (DecidedBy::Nobody, Decision::Decline),
+                TypedLine::TooLate => {
                     dialog.put("  not answered in time, so it is declined");
                     return (DecidedBy::Nobody, Decision::Decline);
                 }
@@ -111,24 +112,28 @@ impl Approver {
     }
 }
 
-/// What a person has typed.
-enum Line {
+/// A line that a person typed, or its absence.
+enum TypedLine {
     Typed(String),
-    /// Nobody types any more.
-    Nobody,
+    /// Stdin is closed.
+    Closed,
     TooLate,
 }
 
-/// The next line, at the latest at `until`. The time left is shown meanwhile.
-async fn line(lines: &mut mpsc::Receiver<String>, until: Instant, dialog: &impl Dialog) -> Line {
+/// The next line, at `until` at the latest. The time left is shown meanwhile.
+async fn line(
+    lines: &mut mpsc::Receiver<String>,
+    until: Instant,
+    dialog: &impl Dialog,
+) -> TypedLine {
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Line::TooLate;
+            return TypedLine::TooLate;
         }
         dialog.count_down(left);
         tokio::select! {
-            line = lines.recv() => return line.map_or(Line::Nobody, Line::Typed),
+            line = lines.recv() => return line.map_or(TypedLine::Closed, TypedLine::Typed),
             () = sleep(left.min(TICK)) => {}
         }
     }
@@ -136,7 +141,7 @@ async fn line(lines: &mut mpsc::Receiver<String>, until: Instant, dialog: &impl 
 
 /// Reads what is typed, line by line, from now on.
 fn read_on() -> mpsc::Receiver<String> {
-    let (tell, told) = mpsc::channel(LINES);
+    let (tell, lines) = mpsc::channel(LINES);
     tokio::spawn(async move {
         let mut lines = BufReader::new(stdin()).lines();
         while let Ok(Some(line)) = lines.next_line().await {
@@ -145,15 +150,15 @@ fn read_on() -> mpsc::Receiver<String> {
             }
         }
     });
-    told
+    lines
 }
 
-/// What was typed before a question is no answer to it: it may have been meant for one
-/// that nobody waits for any more.
-async fn forget_what_was_typed(lines: &mut mpsc::Receiver<String>) {
+/// Discards lines that were typed before a question: they may answer an earlier question that has
+/// timed out.
+async fn discard_typed_lines(lines: &mut mpsc::Receiver<String>) {
     if let Err(error) = tcflush(io::stdin(), FlushArg::TCIFLUSH) {
-        tracing::debug!("what was typed half is still there: {error}");
+        tracing::debug!("cannot discard the partly typed line: {error}");
     }
-    sleep(ON_ITS_WAY).await;
+    sleep(IN_TRANSIT).await;
     while lines.try_recv().is_ok() {}
 }

@@ -12,7 +12,7 @@ use goal_run::logic::criteria::{Criteria, Criterion};
 use goal_run::logic::machine::{Limits, MAX_TURNS, STALL_AFTER};
 use goal_run::logic::notifier::Notifier;
 use goal_run::logic::snapshot::Preexisting;
-use goal_run::order::{Approve, LONGEST_TASK, Order, Place};
+use goal_run::spec::{Approve, LONGEST_TASK, RunSpec, WorkspaceMode};
 use job_queue::thread_ids::ThreadPrefix;
 use safe_files::directory::resolved;
 use settings::Flags;
@@ -22,22 +22,22 @@ use super::failure::Failure;
 use crate::cli::prompt;
 use crate::cli::values::{criterion, one_of, profile};
 
-/// What can be asked for, and how it is used.
+/// The criteria and examples in the help.
 const HELP: &str = "\
-What can be asked for with --until; all of it must hold, in the repository of --cwd:
-  files=GLOB                  a file that fits is new or was changed: files=docs/*.md
+The criteria of --until; all of them must hold, in the repository of --cwd:
+  files=GLOB                  a matching file is new or was changed: files=docs/*.md
   commits=N, commits=N@BRANCH at least N new commits, on what is checked out or on a branch
   branch=NAME                 the branch is new, or has new commits
   pushed                      the remote has what is checked out
   pr                          there is a new pull request from the branch (needs gh)
   issue_comment=OWNER/REPO#N  you have a new comment there (needs gh)
-  clean                       nothing is left uncommitted
+  clean                       there are no uncommitted changes
   command=CMD                 the command exits with 0; it runs as you, outside of Codex's
                               sandbox, at the top of the repository, and no shell reads it
   review                      a reviewer, another thread of Codex's, asks for no change
   diff_within=PATH,PATH       nothing outside of these files and directories was changed
-Without any: a step of Codex's has succeeded, none was refused in the end, and Codex has said
-that it is done. The result is not verified then.
+Without criteria, a run ends when a step of Codex's has succeeded, none was refused in the end,
+and Codex reports that it is done. The result is not verified then.
 
 Examples:
   codex-mcp run --sandbox workspace-write --until files=README.md \"Write a README\"
@@ -49,12 +49,12 @@ Asking for commits, a branch, clean, pushed, pr or issue_comment allows Codex wh
 within --sandbox workspace-write: to commit in a git directory of its own, which is taken over
 after each turn, and for the last three to use the network.
 In a directory that Codex doesn't trust the sandbox is read-only: a run whose criteria need
-something written says so before its first turn, and at a terminal offers to go on with
+changed files says so before its first turn, and at a terminal offers to continue with
 --sandbox workspace-write. The flag holds for the run alone, and makes Codex trust nothing.
 Prompts can be replaced by a repository that you trust (codex-mcp trust):
 .codex-mcp/prompts/initial.md, nudge.md, recovery.md and continuation.md, with {task}, {repo},
 {criteria}, {missing}, {errors}, {turn} and {max_turns}.
-Exit codes: 0 all of it holds, 2 not all of it, 3 it could not run (also for a wrong command
+Exit codes: 0 all criteria hold, 2 some do not, 3 the run failed (also for a wrong command
 line), 130 after Ctrl-C.";
 
 #[derive(Debug, clap::Args)]
@@ -74,15 +74,15 @@ pub(in crate::cli) struct Args {
     )]
     cwd: PathBuf,
 
-    /// What must hold in the end; can be given several times, see below.
+    /// A criterion that must hold in the end; can be given several times, see below.
     #[arg(long, value_name = "CRITERION", value_parser = criterion)]
     pub(super) until: Vec<Criterion>,
 
-    /// Count what was there before the run, too.
+    /// Count artifacts from before the run, too.
     #[arg(long)]
     allow_preexisting: bool,
 
-    /// How many turns Codex has, 1 to 100.
+    /// The most turns, 1 to 100.
     #[arg(long, value_name = "N", default_value_t = MAX_TURNS)]
     pub(super) max_turns: u32,
 
@@ -90,7 +90,7 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration::parse)]
     pub(super) turn_timeout: Duration,
 
-    /// How long all of it may take.
+    /// How long the whole run may take.
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration::parse)]
     pub(super) total_timeout: Duration,
 
@@ -99,23 +99,22 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "N", default_value_t = STALL_AFTER)]
     pub(super) stall_after: u32,
 
-    /// How many tokens all turns together may use, as Codex counts them: read, cached or
-    /// not, and written.
+    /// The most tokens of all turns together, as Codex counts them: read, cached or not, and
+    /// written.
     #[arg(long, value_name = "N")]
     pub(super) max_tokens: Option<u64>,
 
-    /// Go on in this thread of Codex's: its id, or how that begins. `codex-mcp threads`
-    /// lists threads.
+    /// Continue this thread of Codex's: its id, or the first characters of it. `codex-mcp
+    /// threads` lists threads.
     #[arg(long, value_name = "THREAD")]
     pub(super) thread: Option<ThreadPrefix>,
 
-    /// Work in a git worktree of its own, on a new branch. It stays if something was
-    /// made.
+    /// Work in a new git worktree, on a new branch. It stays if it holds changes.
     #[arg(long)]
     worktree: bool,
 
-    /// How far Codex's commands may reach. Default: `sandbox` of the configuration, or
-    /// what Codex's own configuration says.
+    /// The sandbox of Codex's commands. Default: `sandbox` of the configuration, or what Codex's
+    /// own configuration says.
     #[arg(long, value_parser = one_of::<SandboxMode>(&["read-only", "workspace-write", "danger-full-access"]))]
     pub(super) sandbox: Option<SandboxMode>,
 
@@ -131,14 +130,14 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "NAME", value_parser = profile)]
     pub(super) profile: Option<ProfileName>,
 
-    /// What Codex's questions are answered: ask puts them to you, never is no, always
-    /// is yes. Default: ask in a terminal, else never.
+    /// How Codex's questions are answered: ask puts them to you, never declines, always accepts.
+    /// Default: ask in a terminal, else never.
     #[arg(long, value_enum)]
     pub(super) approve: Option<Approve>,
 
-    /// Tell somebody when it ends: mail:AGENT@TEAM, irc://HOST:PORT/CHANNEL or
-    /// command:PROGRAM ARGUMENTS, which gets the line as its last argument and the
-    /// result on stdin; can be given several times.
+    /// Notify somebody when it ends: mail:AGENT@TEAM, irc://HOST:PORT/CHANNEL or command:PROGRAM
+    /// ARGUMENTS, which gets the line as its last argument and the result on stdin; can be given
+    /// several times.
     #[arg(long, value_name = "WHOM")]
     pub(super) notify: Vec<Notifier>,
 
@@ -156,8 +155,8 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "PATH")]
     pub(super) codex_bin: Option<PathBuf>,
 
-    /// Who you are among the agents of your team. Default: the variable ATM_IDENTITY,
-    /// `identity` in the configuration, else `codex`.
+    /// Your name among the agents of your team. Default: the variable ATM_IDENTITY, `identity` in
+    /// the configuration, else `codex`.
     #[arg(long, value_name = "NAME")]
     identity: Option<AgentName>,
 
@@ -170,7 +169,7 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "NAME")]
     pub(super) role: Option<RoleName>,
 
-    /// Where runs are numbered, for what --notify tells: as in `codex-mcp jobs`.
+    /// The store that numbers runs, for the notices of --notify: as in `codex-mcp jobs`.
     #[arg(long, value_name = "LOCATION")]
     store: Option<Location>,
 }
@@ -188,7 +187,7 @@ impl Args {
         }
     }
 
-    /// The directory that was named, an absolute path.
+    /// The directory of `--repo`, as an absolute path.
     pub(super) fn repo(&self) -> PathBuf {
         resolved(&self.cwd)
     }
@@ -201,12 +200,12 @@ impl Args {
         self.evidence.as_ref()
     }
 
-    pub(super) fn order(&self) -> Result<Order, Failure> {
+    pub(super) fn order(&self) -> Result<RunSpec, Failure> {
         let limits = Limits::new(self.max_turns, self.turn_timeout, self.total_timeout)?
             .stalling_after(self.stall_after)?
             .within_tokens(self.max_tokens)?;
         let task = prompt::read(self.task.as_deref(), LONGEST_TASK)?;
-        let mut order = Order::new(task, &self.cwd);
+        let mut order = RunSpec::new(task, &self.cwd);
         order.check_repo_is_named()?;
         order.repo = self.repo();
         order.criteria = Criteria::new(self.until.iter().cloned())?;
@@ -215,12 +214,12 @@ impl Args {
             order.preexisting = Preexisting::Counts;
         }
         if self.worktree {
-            order.place = Place::Worktree;
+            order.workspace = WorkspaceMode::Worktree;
         }
         let settings = &mut order.settings;
         settings.thread.sandbox = self.sandbox;
         settings.thread.model.clone_from(&self.model);
-        settings.manner.effort = self.effort;
+        settings.model_options.effort = self.effort;
         settings.profile.clone_from(&self.profile);
         order.approve = self.approve.unwrap_or_else(usual_approval);
         order.notify.clone_from(&self.notify);

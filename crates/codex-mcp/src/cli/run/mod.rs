@@ -1,4 +1,4 @@
-//! `codex-mcp run`: Codex works until the result is there.
+//! `codex-mcp run`: turns of Codex until all criteria hold.
 
 mod approval;
 mod args;
@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use codex_config::profile;
-use codex_engine::command::Alerted;
+use codex_engine::command::SessionAlert;
 use codex_engine::logic::session::{self, Alert};
 use codex_engine::{Engine, Launch, Options};
 use codex_protocol::codex::SandboxMode;
@@ -22,11 +22,11 @@ use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use common::output;
 use goal_run::logic::outcome::{Reason, blocked};
 use goal_run::look::{InspectOptions, RepoInspector};
-use goal_run::notify::{self, Alerts, Lookup, Notice, Telling, Told};
-use goal_run::order::{Approve, Order, Place};
-use goal_run::worktree::{Kept, Worktree};
+use goal_run::notify::{self, Alerts, Delivery, Notice, Notification, NotifierCheck};
+use goal_run::spec::{Approve, RunSpec, WorkspaceMode};
+use goal_run::worktree::{KeptWorktree, Worktree};
 use goal_run::{
-    ANSWER_LIMIT, Caller, ChosenTemplates, Done, EvidenceFile, ReadOnlyCause, RunContext, RunError,
+    ANSWER_LIMIT, Caller, ChosenTemplates, EvidenceFile, ReadOnlyCause, RunContext, RunError,
     drive, templates_for,
 };
 use mcp_server::Defaults;
@@ -35,41 +35,41 @@ use serde_json::{Value, json};
 use settings::{Config, Warning};
 use uuid::Uuid;
 
-use super::ending::{self, Ending};
 use super::exit::{self, COULD_NOT};
-use super::jobs_of::jobs_of;
+use super::job_service::job_service;
 use super::services::Identity;
+use super::shutdown::{self, Shutdown};
 use super::stored::complain;
 use super::{alerts, log, own_servers, runtime};
 use approval::Approver;
 use failure::Failure;
-use present::Result as RunResult;
+use present::RunReport;
 use resume::Purpose;
-use show::Show;
+use show::RunDisplay;
 
 pub(super) use args::Args;
 
-/// How much longer a question stays open than a person is waited for, so that the answer is
-/// always ours.
+/// How much longer a question stays open in the engine than a person may take to answer it, so
+/// that the answer is always ours.
 const ANSWER_MARGIN: Duration = Duration::from_secs(5);
 
 pub(super) fn run(args: &Args) -> ExitCode {
     log::start_quietly();
-    let ending = OnceLock::new();
-    match act(args, &ending) {
+    let shutdown = OnceLock::new();
+    match act(args, &shutdown) {
         Ok(code) => code,
         Err(error) => {
             if args.json() {
-                // If it can't be written, the exit code has to tell.
+                // If it cannot be written, the exit code reports the error.
                 let _ = output::json(&could_not_run(&error));
             }
             complain("error", &error.to_string());
-            ExitCode::from(code_of_signal(ending.get()).unwrap_or(COULD_NOT))
+            ExitCode::from(code_of_signal(shutdown.get()).unwrap_or(COULD_NOT))
         }
     }
 }
 
-/// What programs are told of a run that could not begin.
+/// The JSON result of a run that could not start.
 fn could_not_run(error: &Failure) -> Value {
     json!({
         "ok": false,
@@ -83,11 +83,11 @@ fn could_not_run(error: &Failure) -> Value {
 }
 
 /// The exit code of a run that a signal has ended.
-fn code_of_signal(ending: Option<&Ending>) -> Option<u8> {
-    ending.and_then(Ending::signal).map(exit::of_signal)
+fn code_of_signal(shutdown: Option<&Shutdown>) -> Option<u8> {
+    shutdown.and_then(Shutdown::signal).map(exit::signal_code)
 }
 
-fn act(args: &Args, ending: &OnceLock<Ending>) -> Result<ExitCode, Failure> {
+fn act(args: &Args, shutdown: &OnceLock<Shutdown>) -> Result<ExitCode, Failure> {
     let config = settings::load(args.flags())?;
     for Warning { message, hint } in &config.warnings {
         complain("warning", &format!("{message}. {hint}"));
@@ -101,31 +101,31 @@ fn act(args: &Args, ending: &OnceLock<Ending>) -> Result<ExitCode, Failure> {
     }
     order.check()?;
     runtime::block_on(async {
-        let ending = ending.get_or_init(|| Ending::on_signals(ending::OF_A_RUN));
+        let shutdown = shutdown.get_or_init(|| Shutdown::on_signals(shutdown::RUN_LIMIT));
         tokio::select! {
-            code = perform(args, &config, order, ending) => code,
-            () = ending.hurry.cancelled() => {
+            code = perform(args, &config, order, shutdown) => code,
+            () = shutdown.hurry.cancelled() => {
                 complain("error", "called off for good: what Codex has done until now stays");
-                Ok(ExitCode::from(code_of_signal(Some(ending)).unwrap_or(COULD_NOT)))
+                Ok(ExitCode::from(code_of_signal(Some(shutdown)).unwrap_or(COULD_NOT)))
             }
         }
     })
     .map_err(Failure::Runtime)?
 }
 
-/// A run in the worktree that it wants.
+/// Runs the order, in a worktree if it asks for one.
 async fn perform(
     args: &Args,
     config: &Config,
-    mut order: Order,
-    ending: &Ending,
+    mut order: RunSpec,
+    shutdown: &Shutdown,
 ) -> Result<ExitCode, Failure> {
-    let worktree = match order.place {
-        Place::Here => None,
-        Place::Worktree => {
+    let worktree = match order.workspace {
+        WorkspaceMode::Here => None,
+        WorkspaceMode::Worktree => {
             let home = config.jobs.state.join("worktrees");
             let means = InspectOptions {
-                halt: ending.closing.clone(),
+                halt: shutdown.closing.clone(),
                 ..InspectOptions::default()
             };
             Some(Worktree::make(&order.repo, &home, means).await?)
@@ -134,12 +134,12 @@ async fn perform(
     if let Some(worktree) = &worktree {
         order.repo.clone_from(&worktree.directory);
     }
-    let worked = as_a_member(args, config, &order, ending).await;
+    let worked = run_as_member(args, config, &order, shutdown).await;
     let made = worked
         .as_ref()
         .is_ok_and(|(done, _)| !done.outcome.made().is_empty());
     let kept = match worktree {
-        Some(worktree) => Kept::tidied(worktree, made).await,
+        Some(worktree) => KeptWorktree::after_cleanup(worktree, made).await,
         None => None,
     };
     let (done, told) = worked?;
@@ -148,7 +148,7 @@ async fn perform(
         Some(_) => READ_ONLY_AS_ASKED,
         None => READ_ONLY,
     });
-    let result = RunResult {
+    let result = RunReport {
         read_only,
         done,
         kept,
@@ -160,29 +160,34 @@ async fn perform(
         false => result.present(),
     };
     match shown {
-        // Whoever read it has read enough.
+        // The reader has closed the pipe.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
         _ => {}
     }
     let reason = result.done.outcome.reason;
-    let signalled = code_of_signal(Some(ending)).filter(|_| reason == Some(Reason::Cancelled));
+    let signalled = code_of_signal(Some(shutdown)).filter(|_| reason == Some(Reason::Cancelled));
     Ok(ExitCode::from(
-        signalled.unwrap_or_else(|| exit::of_run(reason)),
+        signalled.unwrap_or_else(|| exit::run_code(reason)),
     ))
 }
 
-/// How the thread of a run is continued; not after one that could not work.
-fn resume_command(args: &Args, order: &Order, done: &Done, kept: Option<&Kept>) -> Option<String> {
+/// The command that continues the thread of a run; `None` if Codex could not work.
+fn resume_command(
+    args: &Args,
+    order: &RunSpec,
+    done: &goal_run::RunResult,
+    kept: Option<&KeptWorktree>,
+) -> Option<String> {
     let purpose = match done.outcome.reason {
-        None => Purpose::More,
+        None => Purpose::NewTask,
         Some(Reason::CouldNotRun) => return None,
-        Some(_) => Purpose::Rest,
+        Some(_) => Purpose::Remaining,
     };
     let worktree = kept.and_then(|kept| kept.path.as_deref());
-    let repo = match order.place {
-        Place::Here => order.repo.clone(),
-        // One that is removed was a worktree of this repository.
-        Place::Worktree => worktree.map_or_else(|| args.repo(), Path::to_owned),
+    let repo = match order.workspace {
+        WorkspaceMode::Here => order.repo.clone(),
+        // A worktree that was removed belonged to this repository.
+        WorkspaceMode::Worktree => worktree.map_or_else(|| args.repo(), Path::to_owned),
     };
     let thread = done.thread_id.as_ref()?;
     let sandbox = args.sandbox.or_else(|| {
@@ -192,16 +197,16 @@ fn resume_command(args: &Args, order: &Order, done: &Done, kept: Option<&Kept>) 
     Some(args.resume_command(&repo, thread, sandbox, purpose))
 }
 
-/// What is said of a read-only sandbox in which a run did not get what was asked for.
+/// The hint for a run that missed its criteria in a read-only sandbox.
 const READ_ONLY: &str = "Codex's sandbox was read-only, so it could change nothing; the command \
     below has --sandbox workspace-write";
 
-/// The same where the sandbox was named: the command names the same one.
+/// The same hint where `--sandbox` named the sandbox: the resume command names the same one.
 const READ_ONLY_AS_ASKED: &str = "Codex's sandbox was read-only, as --sandbox says, so it could \
     change nothing; to let it change files, name --sandbox workspace-write";
 
-/// Whether a run may have failed for want of a sandbox in which files can be changed.
-fn may_lack_writing(done: &Done) -> bool {
+/// Whether a run may have failed because its sandbox was read-only.
+fn may_lack_writing(done: &goal_run::RunResult) -> bool {
     done.sandbox == Some(SandboxMode::ReadOnly)
         && matches!(
             done.outcome.reason,
@@ -214,17 +219,17 @@ fn may_lack_writing(done: &Done) -> bool {
         )
 }
 
-/// A run by a member of a team, who tells others of its end.
-async fn as_a_member(
+/// Runs as a member of the team, and notifies others of the end.
+async fn run_as_member(
     args: &Args,
     config: &Config,
-    order: &Order,
-    ending: &Ending,
-) -> Result<(Done, Vec<Told>), Failure> {
+    order: &RunSpec,
+    shutdown: &Shutdown,
+) -> Result<(goal_run::RunResult, Vec<Delivery>), Failure> {
     let identity = Identity::take(config, "app-server").without_summaries();
     identity.join(config);
     let engine = engine(config, &identity, order);
-    let worked = work(args, config, &identity, &engine, order, ending).await;
+    let worked = work(args, config, &identity, &engine, order, shutdown).await;
     engine.shut_down().await;
     let told = match &worked {
         Ok(done) => {
@@ -237,42 +242,43 @@ async fn as_a_member(
             tell(config, &identity, order, &line, &could_not_run(error)).await
         }
     };
-    identity.close(&ending.hurry).await;
+    identity.close(&shutdown.hurry).await;
     worked.map(|done| (done, told))
 }
 
-fn engine(config: &Config, identity: &Identity, order: &Order) -> Engine {
+fn engine(config: &Config, identity: &Identity, order: &RunSpec) -> Engine {
     let engine = Engine::new(Options {
         launch: Launch {
             codex: config.chosen_codex(),
             line_limit: DEFAULT_LINE_LIMIT,
         },
         codex_home: config.codex_home.clone(),
-        patience: session::Patience {
+        timeouts: session::Timeouts {
             approval: ANSWER_LIMIT + ANSWER_MARGIN,
             stall: config.alerts.stall_timeout.value,
         },
     })
-    .with_tools(own_servers::tools_of_a_member(config, identity))
-    // The run tells what was left out.
+    .with_tools(own_servers::member_tools(config, identity))
+    // The run reports the settings that were left out.
     .with_warnings(drop);
     let engine = with_alerts(engine, config, identity, order);
     match identity.services.records.clone() {
-        Some(records) => engine.with_witness(records),
+        Some(records) => engine.with_observer(records),
         None => engine,
     }
 }
 
-/// The engine of a run that tells others when its user is asked, or a turn has stalled.
-fn with_alerts(engine: Engine, config: &Config, identity: &Identity, order: &Order) -> Engine {
+/// Adds alerts to the engine of a run: others are notified when its user is asked, or a turn has
+/// stalled.
+fn with_alerts(engine: Engine, config: &Config, identity: &Identity, order: &RunSpec) -> Engine {
     if order.notify.is_empty() {
         return engine;
     }
     let teller = alerts::teller(config, identity, order.repo.clone());
     let alerts = Alerts::start(order.notify.clone(), teller);
     let asks = order.approve == Approve::Ask;
-    engine.with_alerts(move |Alerted { thread, alert, .. }| {
-        // Other questions are answered at once.
+    engine.with_alerts(move |SessionAlert { thread, alert, .. }| {
+        // Without a person, questions are answered at once.
         if asks || matches!(alert, Alert::Stalled { .. }) {
             let names = json!({ "thread_id": thread });
             alerts.give(Notice::of(&format!("thread {thread}"), &names, &alert));
@@ -285,11 +291,11 @@ async fn work(
     config: &Config,
     identity: &Identity,
     engine: &Engine,
-    order: &Order,
-    ending: &Ending,
-) -> Result<Done, Failure> {
+    order: &RunSpec,
+    shutdown: &Shutdown,
+) -> Result<goal_run::RunResult, Failure> {
     let means = InspectOptions {
-        stop: ending.closing.clone(),
+        stop: shutdown.closing.clone(),
         ..InspectOptions::default()
     };
     let looker = RepoInspector::at(&order.repo, &order.criteria, means).await;
@@ -310,10 +316,10 @@ async fn work(
     let defaults = defaults?.for_member(identity.member.clone());
     let mut order = order.clone();
     order.settings.thread.cwd = Some(looker.top().to_owned());
-    order.settings = defaults.under(order.settings).await;
-    let show = Show::new(Approver::new(order.approve), order.limits.turns());
+    order.settings = defaults.apply(order.settings).await;
+    let show = RunDisplay::new(Approver::new(order.approve), order.limits.turns());
     let evidence = evidence(args, config)?;
-    // From here on nothing returns before `finish`.
+    // From here on, no path may return before `finish`.
     let (submodules, not_noted) = looker.submodules().await;
     for warning in &not_noted {
         complain("warning", warning);
@@ -322,7 +328,7 @@ async fn work(
     let rig = RunContext {
         engine,
         watcher: &show,
-        stop: &ending.closing,
+        stop: &shutdown.closing,
         templates: &templates,
         evidence: Some(evidence),
         warnings: [warnings, more].concat(),
@@ -334,11 +340,11 @@ async fn work(
         never = show.tick() => match never {},
     };
     driven = driven.map_err(|error| {
-        let explained = error.explained(|| read_only_cause(config, &order));
-        explained.told_to(Caller::Shell)
+        let with_cause = error.with_cause(|| read_only_cause(config, &order));
+        with_cause.for_caller(Caller::Shell)
     });
     engine.shut_down().await;
-    // What Codex had started may have gone on until now.
+    // Processes of Codex may have run until now.
     let mut restored = submodules.finish().await;
     if let Ok(done) = &mut driven {
         restored.retain(|what| !done.warnings.contains(what));
@@ -350,13 +356,13 @@ async fn work(
     Ok(driven?)
 }
 
-/// Whether those who are to be told of the end can be, as far as that is known.
+/// Checks that the notifiers can work, as far as that can be known beforehand.
 async fn check_notifiers(
     config: &Config,
     identity: &Identity,
-    order: &Order,
+    order: &RunSpec,
 ) -> Result<(), Failure> {
-    let lookup = Lookup {
+    let lookup = NotifierCheck {
         team: identity.member.team.clone(),
         atm_home: config.atm_home.clone(),
         directory: order.repo.clone(),
@@ -364,7 +370,7 @@ async fn check_notifiers(
     let notify = order.notify.clone();
     let checked = off_runtime::run(move || lookup.check(&notify)).await;
     let checked = checked.map_err(Failure::Files)?;
-    Ok(checked.map_err(|error| RunError::from(error).told_to(Caller::Shell))?)
+    Ok(checked.map_err(|error| RunError::from(error).for_caller(Caller::Shell))?)
 }
 
 fn evidence(args: &Args, config: &Config) -> Result<EvidenceFile, Failure> {
@@ -379,33 +385,33 @@ fn evidence(args: &Args, config: &Config) -> Result<EvidenceFile, Failure> {
     })
 }
 
-/// The number by which others know the run; only they need one.
-async fn number(config: &Config, identity: &Identity, order: &Order) -> u64 {
+/// The number of the run in its notices; 0 without notifiers.
+async fn number(config: &Config, identity: &Identity, order: &RunSpec) -> u64 {
     if order.notify.is_empty() {
         return 0;
     }
-    let jobs = jobs_of(config, &identity.member, "codex-mcp run", |_| {});
-    let number = jobs.number_of_a_run().await;
+    let jobs = job_service(config, &identity.member, "codex-mcp run", |_| {});
+    let number = jobs.next_run_number().await;
     number.unwrap_or_else(|error| {
         complain("warning", &format!("the run has no number: {error}"));
         0
     })
 }
 
-/// Tells others. What fails is told, and fails nothing.
+/// Notifies others. A failed notice is reported, and does not fail the run.
 async fn tell(
     config: &Config,
     identity: &Identity,
-    order: &Order,
+    order: &RunSpec,
     line: &str,
     result: &Value,
-) -> Vec<Told> {
+) -> Vec<Delivery> {
     let teller = alerts::teller(config, identity, order.repo.clone());
-    notify::tell_all(&order.notify, Telling { line, result }, &teller).await
+    notify::notify_all(&order.notify, Notification { line, result }, &teller).await
 }
 
-/// What makes the sandbox of a run at a shell read-only.
-fn read_only_cause(config: &Config, order: &Order) -> ReadOnlyCause {
+/// The setting that made the sandbox of a run at a shell read-only.
+fn read_only_cause(config: &Config, order: &RunSpec) -> ReadOnlyCause {
     let set = config.threads.sandbox.as_ref();
     match set.filter(|set| set.value == SandboxMode::ReadOnly) {
         Some(set) => ReadOnlyCause::Setting(format!("sandbox ({})", set.source)),

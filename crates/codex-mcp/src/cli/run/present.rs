@@ -1,4 +1,4 @@
-//! What has come of a run, for people and programs.
+//! The result of a run, for people and programs.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -6,9 +6,9 @@ use std::path::Path;
 use common::output;
 use common::text::shell_word;
 use goal_run::logic::outcome::Reason;
-use goal_run::notify::Told;
-use goal_run::worktree::Kept;
-use goal_run::{Done, words};
+use goal_run::notify::Delivery;
+use goal_run::words;
+use goal_run::worktree::KeptWorktree;
 use serde::Serialize;
 
 use crate::cli::stored::complain;
@@ -16,24 +16,24 @@ use crate::cli::stored::complain;
 /// How many artifacts are shown; `--json` has more.
 const SHOWN: usize = 50;
 
-/// What has come of a run, and of what was around it.
+/// The result of a run, with its worktree and its notices.
 #[derive(Serialize)]
-pub(super) struct Result {
+pub(super) struct RunReport {
     #[serde(flatten)]
-    pub(super) done: Done,
+    pub(super) done: goal_run::RunResult,
     #[serde(rename = "worktree", skip_serializing_if = "Option::is_none")]
-    pub(super) kept: Option<Kept>,
+    pub(super) kept: Option<KeptWorktree>,
     #[serde(rename = "notified", skip_serializing_if = "Vec::is_empty")]
-    pub(super) told: Vec<Told>,
-    /// How the thread is continued, quoted for a shell.
+    pub(super) told: Vec<Delivery>,
+    /// The command that continues the thread, quoted for a shell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) resume_command: Option<String>,
-    /// What to do about a sandbox in which nothing could be changed.
+    /// The hint about a read-only sandbox.
     #[serde(skip)]
     pub(super) read_only: Option<&'static str>,
 }
 
-/// What stays of a worktree, and how it is removed.
+/// The remains of a worktree, with the commands that remove them.
 fn left(path: Option<&Path>, branch: &str) -> Vec<String> {
     match path {
         Some(path) => vec![
@@ -53,8 +53,8 @@ fn left(path: Option<&Path>, branch: &str) -> Vec<String> {
     }
 }
 
-impl Result {
-    /// Shows it to a person.
+impl RunReport {
+    /// Prints the result for a person.
     pub(super) fn present(&self) -> io::Result<()> {
         let mut out = output::stdout();
         for line in self.lines() {
@@ -70,7 +70,7 @@ impl Result {
             writeln!(out, "{line}")?;
         }
         for told in &self.told {
-            match &told.came {
+            match &told.result {
                 Ok(()) => complain("told", &told.to.to_string()),
                 Err(error) => complain("warning", &format!("{} was not told: {error}", told.to)),
             }
@@ -93,14 +93,14 @@ impl Result {
         let made = outcome.made();
         lines.extend(made.iter().take(SHOWN).map(|artifact| {
             let (what, which) = words::artifact(artifact);
-            // Names of files may have anything in them.
+            // File names may contain any character.
             format!("  {what:<12} {}", which.replace(['\n', '\t'], " "))
         }));
         let more = made.len().saturating_sub(SHOWN) + outcome.more_artifacts;
         if more > 0 {
             lines.push(format!("  and {more} more"));
         }
-        // What is missing says nothing where Codex could not work.
+        // Missing criteria mean nothing if Codex could not work.
         let missing = outcome.missing.iter();
         let missing = missing.filter(|_| outcome.reason != Some(Reason::CouldNotRun));
         lines.extend(missing.map(|missing| format!("  {:<12} {missing}", "missing")));
@@ -108,10 +108,10 @@ impl Result {
         lines
     }
 
-    /// What can be done next.
+    /// Hints on what to do next.
     fn hints(&self) -> Vec<String> {
         let mut hints = Vec::new();
-        if let Some(Kept { path, branch }) = &self.kept {
+        if let Some(KeptWorktree { path, branch }) = &self.kept {
             hints.extend(left(path.as_deref(), branch));
         }
         hints.extend(words::usage(

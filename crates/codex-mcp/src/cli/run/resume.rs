@@ -1,28 +1,28 @@
-//! The command with which the thread of a run is continued.
+//! The command that continues the thread of a run.
 
 use std::path::Path;
 
 use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
-use goal_run::logic::machine::{Limits, Parts};
+use goal_run::logic::machine::{Limits, RawLimits};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::args::Args;
 
-/// What Codex is told by a pasted command: the thread knows the task.
-const GO_ON: &str = "Go on with the task.";
+/// The prompt of the pasted command: the thread already contains the task.
+const CONTINUE_PROMPT: &str = "Go on with the task.";
 
-/// What the next run in the thread is for.
+/// The purpose of the next run in the thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// The rest of what was asked for.
-    Rest,
-    /// Something new, which the command reads from stdin.
-    More,
+    /// To meet the remaining criteria.
+    Remaining,
+    /// A new task, which the command reads from stdin.
+    NewTask,
 }
 
 impl Args {
-    /// The command with which this run's thread is continued, quoted for a shell.
+    /// The command that continues this run's thread, quoted for a shell.
     pub(super) fn resume_command(
         &self,
         repo: &Path,
@@ -37,14 +37,14 @@ impl Args {
         let path = |path: &Path| Some(path.display().to_string());
         add("--cwd", path(repo));
         add("--thread", Some(thread.to_string()));
-        add("--sandbox", sandbox.and_then(in_a_word::<SandboxMode>));
+        add("--sandbox", sandbox.and_then(as_word::<SandboxMode>));
         add("--model", self.model.clone());
-        add("--effort", self.effort.and_then(in_a_word::<Effort>));
+        add("--effort", self.effort.and_then(as_word::<Effort>));
         add("--profile", self.profile.as_ref().map(ToString::to_string));
-        add("--approve", self.approve.and_then(in_a_word));
+        add("--approve", self.approve.and_then(as_word));
         add("--codex-bin", self.codex_bin.as_deref().and_then(path));
         add("--role", self.role.as_ref().map(ToString::to_string));
-        if purpose == Purpose::Rest {
+        if purpose == Purpose::Remaining {
             for (flag, value) in self.set_limits() {
                 add(flag, Some(value));
             }
@@ -56,16 +56,16 @@ impl Args {
             }
         }
         words.push(match purpose {
-            Purpose::Rest => GO_ON.to_owned(),
-            Purpose::More => "-".to_owned(),
+            Purpose::Remaining => CONTINUE_PROMPT.to_owned(),
+            Purpose::NewTask => "-".to_owned(),
         });
-        // A word with a NUL can't have been an argument.
+        // No argument contains a NUL, so quoting cannot fail.
         shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default()
     }
 
-    /// The limits that are other than usual.
+    /// The limits that differ from the defaults.
     fn set_limits(&self) -> Vec<(&'static str, String)> {
-        let usual = Parts::from(Limits::default());
+        let usual = RawLimits::from(Limits::default());
         let millis = |time: std::time::Duration| goal_run::logic::machine::milliseconds(time);
         let time = |time| {
             humantime::format_duration(time)
@@ -92,8 +92,8 @@ impl Args {
     }
 }
 
-/// A value that is a word on the command line.
-fn in_a_word<T: Serialize>(value: T) -> Option<String> {
+/// A value as a word of the command line.
+fn as_word<T: Serialize>(value: T) -> Option<String> {
     match serde_json::to_value(value) {
         Ok(Value::String(word)) => Some(word),
         _ => None,
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn resume_command_asks_for_the_same_again() {
+    fn resume_command_repeats_the_options() {
         let words = [
             "--until",
             "command=sh -c 'test \"$x\"'",
@@ -148,7 +148,7 @@ mod tests {
             "command:tee told",
             "Do it",
         ];
-        let resumed = resumed(&words, Purpose::Rest);
+        let resumed = resumed(&words, Purpose::Remaining);
         let (first, again) = (
             parsed(&words.map(str::to_owned)).order().unwrap(),
             parsed(&resumed).order().unwrap(),
@@ -158,13 +158,13 @@ mod tests {
         assert_eq!(again.settings, first.settings);
         assert_eq!(again.notify, first.notify);
         assert!(parsed(&resumed).thread.is_some());
-        assert_eq!(again.task, GO_ON);
+        assert_eq!(again.task, CONTINUE_PROMPT);
     }
 
     #[test]
-    fn resume_command_of_a_run_that_is_done_reads_the_task() {
+    fn resume_command_of_a_completed_run_reads_the_task() {
         let words = ["--until", "pr", "--model", "m", "Do it"];
-        let resumed = resumed(&words, Purpose::More);
+        let resumed = resumed(&words, Purpose::NewTask);
         assert_eq!(resumed.last().unwrap(), "-");
         assert!(!resumed.contains(&"--until".to_owned()));
         assert!(resumed.contains(&"m".to_owned()));

@@ -1,4 +1,4 @@
-//! What a person sees of a run.
+//! The progress of a run on stderr.
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -10,60 +10,60 @@ use codex_engine::logic::action::{DecidedBy, Decision};
 use codex_engine::logic::progress::{CurrentStep, timed};
 use codex_protocol::codex::{Ask, SandboxMode, ThreadId};
 use goal_run::logic::outcome::TurnRecord;
-use goal_run::watcher::{Leave, News, Watcher};
+use goal_run::watcher::{RunEvent, Watcher, WriteConsent};
 use goal_run::{Caller, words};
 use tokio::time::sleep;
 
 use super::approval::{Approver, Dialog};
-use crate::cli::teller::{Screen, Teller};
+use crate::cli::progress::{ProgressLine, Screen};
 use crate::cli::times::took;
 
-/// Tells a run on stderr, and answers Codex's questions.
-pub(super) struct Show {
-    teller: RefCell<Teller>,
+/// Shows the progress of a run on stderr, and answers Codex's questions.
+pub(super) struct RunDisplay {
+    progress: RefCell<ProgressLine>,
     approver: Approver,
     most_turns: u32,
     began: Cell<Instant>,
     /// How many tokens the run has used.
     tokens: Cell<u64>,
-    /// The running turn, and what is done in it.
-    doing: RefCell<Option<Doing>>,
+    /// The running turn and its current activity.
+    doing: RefCell<Option<CurrentActivity>>,
     /// The number of the last of Codex's steps.
     steps: Cell<u64>,
-    /// How many questions are put to a person.
+    /// The number of questions that a person is being asked.
     asking: Cell<usize>,
 }
 
-/// The running turn, and what is done in it.
-struct Doing {
+/// The running turn and its current activity.
+struct CurrentActivity {
     turn: u32,
     words: String,
     since: Instant,
 }
 
-/// How often the line is drawn that shows what goes on.
+/// How often the progress line is drawn.
 const TICK: Duration = Duration::from_secs(1);
 
-/// A question that is put to a person: the line is left to it.
-struct Asking<'a>(&'a Cell<usize>);
+/// Marks a question to a person as open: while it exists, no progress line is drawn.
+struct QuestionGuard<'a>(&'a Cell<usize>);
 
-impl<'a> Asking<'a> {
+impl<'a> QuestionGuard<'a> {
     fn new(asking: &'a Cell<usize>) -> Self {
         asking.set(asking.get() + 1);
         Self(asking)
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for QuestionGuard<'_> {
     fn drop(&mut self) {
         self.0.set(self.0.get().saturating_sub(1));
     }
 }
 
-impl Show {
+impl RunDisplay {
     pub(super) fn new(approver: Approver, most_turns: u32) -> Self {
         Self {
-            teller: RefCell::new(Teller::on_stderr()),
+            progress: RefCell::new(ProgressLine::on_stderr()),
             approver,
             most_turns,
             began: Cell::new(Instant::now()),
@@ -75,7 +75,7 @@ impl Show {
     }
 
     fn say(&self, what: &str) {
-        self.teller.borrow_mut().say(what);
+        self.progress.borrow_mut().say(what);
     }
 
     /// Keeps the line up to date for as long as it is polled.
@@ -86,30 +86,30 @@ impl Show {
         }
     }
 
-    /// A step of Codex's.
+    /// Shows a step of Codex's.
     fn step(&self, step: &CurrentStep) {
-        // One that has no new number was told before.
+        // A step without a new number was shown before.
         let is_new = self.steps.replace(step.number) != step.number && step.number > 0;
         if let Some(doing) = self.doing.borrow_mut().as_mut() {
             doing.words.clone_from(&step.words);
             let now = Instant::now();
             doing.since = now.checked_sub(step.took).unwrap_or(now);
         }
-        self.doing_now(&step.words, is_new);
+        self.set_activity(&step.words, is_new);
     }
 
-    /// A step of ours.
+    /// Shows a step of ours.
     fn own_step(&self, words: &str) {
         if let Some(doing) = self.doing.borrow_mut().as_mut() {
             words.clone_into(&mut doing.words);
             doing.since = Instant::now();
         }
-        self.doing_now(words, true);
+        self.set_activity(words, true);
     }
 
-    /// Draws the line, or writes one for a new step where lines can't be drawn again.
-    fn doing_now(&self, words: &str, is_new: bool) {
-        let screen = self.teller.borrow().screen();
+    /// Draws the progress line, or writes a line for a new step where lines cannot be redrawn.
+    fn set_activity(&self, words: &str, is_new: bool) {
+        let screen = self.progress.borrow().screen();
         match screen {
             Screen::Terminal => self.draw(),
             Screen::Plain if is_new => self.say(&format!("  {words}")),
@@ -117,7 +117,7 @@ impl Show {
         }
     }
 
-    /// Draws turn, time, tokens, and what Codex does, unless a person is asked.
+    /// Draws turn, time, tokens and current activity, unless a person is asked.
     fn draw(&self) {
         let doing = self.doing.borrow();
         let Some(doing) = doing.as_ref().filter(|_| self.asking.get() == 0) else {
@@ -130,7 +130,7 @@ impl Show {
         }
         let turn = format!("  turn {} of {}", doing.turn, self.most_turns);
         let step = timed(&doing.words, doing.since.elapsed());
-        self.teller.borrow_mut().draw_parts(&[
+        self.progress.borrow_mut().draw_parts(&[
             (Style::new().bold(), turn),
             (Style::new().dimmed(), numbers),
             (Style::new(), format!("  {step}")),
@@ -165,7 +165,7 @@ impl Show {
         for error in &record.errors {
             self.say(&format!("  failed   {error}"));
         }
-        // Where Codex could not work, nothing is to be said of the work.
+        // If Codex could not work, there is no work to report.
         let has_worked = record.errors.is_empty() || record.evidence.executed() > 0;
         for line in words::verdict(&record.criteria) {
             if has_worked {
@@ -175,64 +175,64 @@ impl Show {
     }
 }
 
-impl Watcher for Show {
+impl Watcher for RunDisplay {
     fn caller(&self) -> Caller {
         Caller::Shell
     }
 
-    fn hears(&self, news: News<'_>) {
-        match news {
-            News::Begins { top, verdict } => {
+    fn on_event(&self, event: RunEvent<'_>) {
+        match event {
+            RunEvent::Begins { top, verdict } => {
                 self.say(&format!("in {}", top.display()));
                 for line in words::to_do(verdict) {
                     self.say(&line);
                 }
             }
-            News::Thread {
+            RunEvent::Thread {
                 thread,
                 sandbox,
                 grants,
             } => self.thread(thread, sandbox, grants),
-            News::Warning(warning) => self.say(&format!("warning: {warning}")),
-            News::Turn(prompt) => {
+            RunEvent::Warning(warning) => self.say(&format!("warning: {warning}")),
+            RunEvent::Turn(prompt) => {
                 self.began.set(Instant::now());
                 self.say(&words::turn(prompt, self.most_turns));
-                self.doing.replace(Some(Doing {
+                self.doing.replace(Some(CurrentActivity {
                     turn: prompt.turn,
                     words: "starting the turn".to_owned(),
                     since: Instant::now(),
                 }));
             }
-            News::Step(step) => self.step(step),
-            News::Tokens(tokens) => self.tokens.set(tokens),
-            News::Interrupted => self.own_step("interrupted; waiting for Codex to let go"),
-            News::Looking => self.own_step("looking at what is there"),
-            News::Reviewing => self.own_step("reviewing the changes"),
-            News::TurnEnded(record) => {
+            RunEvent::Step(step) => self.step(step),
+            RunEvent::Tokens(tokens) => self.tokens.set(tokens),
+            RunEvent::Interrupted => self.own_step("interrupted; waiting for Codex to let go"),
+            RunEvent::Looking => self.own_step("looking at what is there"),
+            RunEvent::Reviewing => self.own_step("reviewing the changes"),
+            RunEvent::TurnEnded(record) => {
                 self.doing.replace(None);
                 self.turn_ended(record);
             }
         }
     }
 
-    async fn lets_write(&self) -> Leave {
-        let _asking = Asking::new(&self.asking);
-        self.approver.lets_write(self).await
+    async fn allows_writing(&self) -> WriteConsent {
+        let _asking = QuestionGuard::new(&self.asking);
+        self.approver.allows_writing(self).await
     }
 
-    async fn decides(&self, ask: &Ask, until: tokio::time::Instant) -> (DecidedBy, Decision) {
-        let _asking = Asking::new(&self.asking);
+    async fn decide(&self, ask: &Ask, until: tokio::time::Instant) -> (DecidedBy, Decision) {
+        let _asking = QuestionGuard::new(&self.asking);
         self.approver.decide(ask, until, self).await
     }
 }
 
-impl Dialog for Show {
+impl Dialog for RunDisplay {
     fn put(&self, lines: &str) {
-        self.teller.borrow_mut().ask(lines);
+        self.progress.borrow_mut().ask(lines);
     }
 
     fn count_down(&self, left: Duration) {
-        let mut teller = self.teller.borrow_mut();
-        teller.draw(&format!("  {} left to answer: ", took(left)));
+        let mut progress = self.progress.borrow_mut();
+        progress.draw(&format!("  {} left to answer: ", took(left)));
     }
 }

@@ -1,6 +1,6 @@
-//! `codex-mcp threads`: what there is to take up again, and what may be forgotten.
+//! `codex-mcp threads`: lists the recorded threads, and removes old ones.
 
-pub(super) mod of_jobs;
+pub(super) mod job_threads;
 mod table;
 
 use std::cmp::Reverse;
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use agent_team::Claim;
-use agent_team::logic::registry::{Change, Entry, Outcome, Status, TurnState};
+use agent_team::logic::registry::{Change, ChangeOutcome, Entry, Status, TurnState};
 use agent_team::logic::{AgentName, ThreadName};
 use agent_team::registry::{self, Registry, RegistryError};
 use agent_team::summary::Summaries;
@@ -18,21 +18,21 @@ use clap::ValueEnum;
 use common::{duration, output};
 use serde_json::{Value, json};
 
-use super::stored::{self, Failure, Kept, complain};
+use super::stored::{self, Failure, StorageSettings, complain};
 
-/// How long a thread has to be idle to be removed, if nothing else is said.
+/// The default of `--older-than`: how long a thread must be idle to be removed.
 const OLD: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// What the words mean.
+/// The statuses, explained.
 const STATUSES: &str = "\
-STATE is active while a server or a job has the thread, and ended from then on. LAST TURN is the
+STATE is active while a server or a job holds the thread, and ended afterwards. LAST TURN is the
 state of its last turn: running, completed, interrupted or failed. SUMMARY says whether Codex has
 summed the thread up when it ended: `codex-mcp summary THREAD` prints that. At a terminal an
-id is shortened to how it begins; each verb takes that too.
+id is shortened to its first characters; each verb accepts these too.
 
-`codex-mcp run --thread THREAD` and the tool codex-reply go on in a thread; `codex-mcp serve
---resume THREAD` tells the summary of one to the first new thread. Removing a thread here
-doesn't touch what Codex itself keeps of it.";
+`codex-mcp run --thread THREAD` and the tool codex-reply continue a thread; `codex-mcp serve
+--resume THREAD` gives the summary of one to the first new thread. Removing a thread here
+doesn't touch Codex's own record of it.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = STATUSES)]
@@ -47,14 +47,14 @@ pub(super) struct Args {
 
     /// Only threads in this state.
     #[arg(long, value_enum)]
-    status: Option<Wanted>,
+    status: Option<StatusFilter>,
 
     /// Remove those that are not active and were not worked on for long, and their
     /// summaries. Prints what it removes.
     #[arg(long)]
     prune: bool,
 
-    /// With --prune: how long is long, such as 12h, 7d or "2 months". Default: 30d.
+    /// With --prune: the age of old threads, such as 12h, 7d or "2 months". Default: 30d.
     #[arg(long, value_name = "TIME", requires = "prune", value_parser = duration::parse)]
     older_than: Option<Duration>,
 
@@ -70,7 +70,7 @@ pub(super) struct Args {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Wanted {
+enum StatusFilter {
     /// A server has it
     Active,
     /// No server has it any more
@@ -79,8 +79,8 @@ enum Wanted {
     Interrupted,
 }
 
-/// The threads, and whether all registries could be read.
-struct Found {
+/// The threads, and the exit code: failure if a registry could not be read.
+struct FoundThreads {
     entries: Vec<Entry>,
     code: ExitCode,
 }
@@ -90,41 +90,42 @@ pub(super) fn run(args: &Args) -> ExitCode {
 }
 
 fn list(args: &Args) -> Result<ExitCode, Failure> {
-    let kept = stored::kept()?;
-    let mut found = find(args, &kept)?;
+    let storage = stored::storage()?;
+    let mut found = find(args, &storage)?;
     let now = SystemTime::now();
     if args.prune {
         let before = now.checked_sub(args.older_than.unwrap_or(OLD));
         found.entries.retain(|entry| is_old(entry, before));
     }
-    // Said before it is done. That there is nothing can't be said of what can't be read.
+    // The list is printed before the removal. If a registry cannot be read, the list may not be
+    // called empty.
     if !found.entries.is_empty() || args.json || found.code == ExitCode::SUCCESS {
         print(args, &found.entries, now)?;
     }
     if args.prune && !args.dry_run {
         for entry in &found.entries {
-            remove(&kept, entry)?;
+            remove(&storage, entry)?;
         }
     }
     Ok(found.code)
 }
 
-/// The threads that are wanted, the last one first.
-fn find(args: &Args, kept: &Kept) -> Result<Found, Failure> {
-    let mut found = Found {
+/// The selected threads, newest first.
+fn find(args: &Args, storage: &StorageSettings) -> Result<FoundThreads, Failure> {
+    let mut found = FoundThreads {
         entries: Vec::new(),
         code: ExitCode::SUCCESS,
     };
-    let all = registry::all(&kept.atm_home)?;
+    let all = registry::all(&storage.atm_home)?;
     for (identity, threads) in all {
         match threads {
             Ok(threads) => {
-                let is_held = is_held(kept, &identity)?;
+                let is_held = is_held(storage, &identity)?;
                 let entries = threads.entries().cloned();
-                let entries = entries.map(|entry| as_it_is(entry, &identity, is_held));
+                let entries = entries.map(|entry| with_live_status(entry, &identity, is_held));
                 found.entries.extend(entries);
             }
-            // The others can be listed all the same.
+            // The threads of other registries are listed all the same.
             Err(error @ RegistryError::Malformed { .. }) => {
                 complain("error", &error.to_string());
                 found.code = ExitCode::FAILURE;
@@ -136,49 +137,49 @@ fn find(args: &Args, kept: &Kept) -> Result<Found, Failure> {
     if !args.prune {
         let known = found.entries.iter().map(|entry| entry.thread_id.clone());
         let known: BTreeSet<ThreadName> = known.collect();
-        let of_jobs = of_jobs::of_jobs(kept).into_iter();
-        let of_jobs = of_jobs.filter(|entry| !known.contains(&entry.thread_id));
-        found.entries.extend(of_jobs);
+        let job_threads = job_threads::job_threads(storage).into_iter();
+        let job_threads = job_threads.filter(|entry| !known.contains(&entry.thread_id));
+        found.entries.extend(job_threads);
     }
-    found.entries.retain(|entry| args.want(entry));
+    found.entries.retain(|entry| args.selects(entry));
     found
         .entries
         .sort_by_key(|entry| Reverse(entry.last_active));
     Ok(found)
 }
 
-fn is_held(kept: &Kept, identity: &AgentName) -> Result<bool, Failure> {
-    Claim::is_held(&kept.atm_home, identity).map_err(|error| Failure::Lock {
-        path: kept.atm_home.clone(),
+fn is_held(storage: &StorageSettings, identity: &AgentName) -> Result<bool, Failure> {
+    Claim::is_held(&storage.atm_home, identity).map_err(|error| Failure::Lock {
+        path: storage.atm_home.clone(),
         error,
     })
 }
 
-/// Nobody has told of the end of a server that was killed.
-fn as_it_is(mut entry: Entry, identity: &AgentName, is_held: bool) -> Entry {
+/// A killed server leaves its threads active in the registry; no server holds them.
+fn with_live_status(mut entry: Entry, identity: &AgentName, is_held: bool) -> Entry {
     if entry.status == Status::Active && !is_held {
         entry.status = Status::Interrupted;
         if entry.last_turn == Some(TurnState::Running) {
             entry.last_turn = Some(TurnState::Interrupted);
         }
     }
-    // It is removed where it was found.
+    // It is removed from the registry where it was found.
     entry.identity.clone_from(identity);
     entry
 }
 
 impl Args {
-    fn want(&self, entry: &Entry) -> bool {
+    fn selects(&self, entry: &Entry) -> bool {
         let repo = match &self.repo {
             Some(wanted) => entry.repo_name.as_ref() == Some(wanted),
             None => true,
         };
         let status = match self.status {
-            Some(Wanted::Active) => entry.status == Status::Active,
-            Some(Wanted::Ended) => {
+            Some(StatusFilter::Active) => entry.status == Status::Active,
+            Some(StatusFilter::Ended) => {
                 matches!(entry.status, Status::Ended | Status::Interrupted)
             }
-            Some(Wanted::Interrupted) => entry.status == Status::Interrupted,
+            Some(StatusFilter::Interrupted) => entry.status == Status::Interrupted,
             None => true,
         };
         let identity = self.identity.as_ref();
@@ -186,7 +187,8 @@ impl Args {
     }
 }
 
-/// Whether nobody misses it. A status of a newer program may mean anything.
+/// Whether the thread may be removed. An unknown status of a newer program may mean anything, so
+/// it counts as in use.
 fn is_old(entry: &Entry, before: Option<SystemTime>) -> bool {
     let is_over = matches!(entry.status, Status::Ended | Status::Interrupted);
     is_over && before.is_some_and(|before| entry.last_active < before)
@@ -213,7 +215,7 @@ fn print(args: &Args, entries: &[Entry], now: SystemTime) -> Result<(), Failure>
     Ok(())
 }
 
-/// A thread as programs are told.
+/// A thread as JSON.
 fn shown(entry: &Entry) -> Value {
     let mut shown = json!(entry);
     if let Some(members) = shown.as_object_mut() {
@@ -233,16 +235,16 @@ fn nothing(args: &Args) -> &'static str {
     }
 }
 
-/// Removes a thread, unless it was taken up meanwhile.
-fn remove(kept: &Kept, entry: &Entry) -> Result<(), Failure> {
-    let mode = kept.registry_mode;
-    let mut registry = Registry::open(&kept.atm_home, &entry.identity, mode)?;
+/// Removes a thread, unless it was resumed meanwhile.
+fn remove(storage: &StorageSettings, entry: &Entry) -> Result<(), Failure> {
+    let mode = storage.registry_mode;
+    let mut registry = Registry::open(&storage.atm_home, &entry.identity, mode)?;
     let change = Change::Remove {
         thread_id: entry.thread_id.clone(),
         idle_since: Some(entry.last_active),
     };
-    if registry.apply(&change)? == Outcome::Changed {
-        let summaries = Summaries::of(&kept.atm_home, &entry.identity);
+    if registry.apply(&change)? == ChangeOutcome::Changed {
+        let summaries = Summaries::of(&storage.atm_home, &entry.identity);
         summaries.remove(&entry.thread_id)?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Threads, for people.
+//! The table of threads for people.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -75,7 +75,7 @@ fn write_within(
     }
 }
 
-/// How much of the ids tells all of them apart.
+/// The shortest length at which all IDs differ.
 fn distinct_length(entries: &[Entry]) -> usize {
     let ids: BTreeSet<&str> = entries
         .iter()
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn table_is_whole_in_a_pipe_and_does_nothing_to_a_terminal() {
+    fn table_is_uncut_in_a_pipe_and_has_no_control_characters() {
         let entries = [
             entry(
                 &json!({"status": "active", "repo_name": "r", "last_turn": "running",
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn table_fits_a_terminal_of_80_columns_also_with_several_identities() {
+    fn table_of_several_identities_fits_80_columns() {
         let long = "a name that is as long as nobody wants one to be";
         let id = |last: u32| format!("01a20215-f913-7932-b284-7a45b6e7{last:04}");
         let more = |last: u32| {

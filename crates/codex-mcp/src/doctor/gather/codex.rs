@@ -1,10 +1,10 @@
-//! Questions to Codex.
+//! Probes of Codex.
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use codex_engine::binary::{self, CodexBinary, NoCodex};
-use codex_engine::logic::session::Patience;
+use codex_engine::logic::session::Timeouts;
 use codex_engine::{Engine, Launch, LimitsUnknown, Options, help};
 use codex_protocol::codex::RateLimits;
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
@@ -12,15 +12,15 @@ use settings::Config;
 use supervise::exit::Exit;
 use supervise::spawn::Program;
 
-use super::super::facts::{Asked, Codex, Commands, Introduction, Probes};
+use super::super::facts::{Codex, CommandOutcome, Commands, InitializeOutcome, Probes};
 use super::super::judge::codex_version;
 use super::ask;
 
 /// The exit code of Codex for a wrong command line.
 const USAGE: Exit = Exit::Code(2);
 
-/// A program asked for its version, and for the rest if that is Codex's: what
-/// isn't Codex is not made to do who knows what.
+/// Asks a program for its version, and probes it further only if the version is Codex's: an
+/// unknown program could do anything with other arguments.
 pub(super) async fn look(config: Config, limit: Duration) -> Result<Codex, NoCodex> {
     let binary = binary::find(config.chosen_codex())?;
     let version = ask(&command(&binary, &["--version"]), limit).await;
@@ -54,12 +54,15 @@ async fn probe(binary: &CodexBinary, config: Config, limit: Duration) -> Probes 
 }
 
 async fn commands(binary: &CodexBinary, limit: Duration) -> Commands {
-    let asked = |name| {
+    let outcome = |name| {
         let program = help(binary, name);
         async move { ask(&program, limit).await }
     };
-    let (app_server, exec, mcp_server) =
-        tokio::join!(asked("app-server"), asked("exec"), asked("mcp-server"));
+    let (app_server, exec, mcp_server) = tokio::join!(
+        outcome("app-server"),
+        outcome("exec"),
+        outcome("mcp-server")
+    );
     Commands {
         app_server,
         exec,
@@ -67,30 +70,30 @@ async fn commands(binary: &CodexBinary, limit: Duration) -> Commands {
     }
 }
 
-/// Starts an app-server as serving would, asks it about the usage limits, and ends it.
+/// Starts an app-server as `serve` does, queries the usage limits, and ends it.
 async fn introduce(
     config: Config,
     limit: Duration,
-) -> (Introduction, Result<RateLimits, LimitsUnknown>) {
+) -> (InitializeOutcome, Result<RateLimits, LimitsUnknown>) {
     let engine = Engine::new(Options {
         launch: Launch {
             codex: config.chosen_codex(),
             line_limit: DEFAULT_LINE_LIMIT,
         },
         codex_home: config.codex_home,
-        patience: Patience {
+        timeouts: Timeouts {
             approval: limit,
             stall: limit,
         },
     });
     let start = Instant::now();
     let introduced = match tokio::time::timeout(limit, engine.introduce()).await {
-        Ok(Ok(_)) => Introduction::Answered(start.elapsed()),
-        Ok(Err(error)) => Introduction::Failed(error.to_string()),
-        Err(_) => Introduction::Silent(limit),
+        Ok(Ok(_)) => InitializeOutcome::Answered(start.elapsed()),
+        Ok(Err(error)) => InitializeOutcome::Failed(error.to_string()),
+        Err(_) => InitializeOutcome::TimedOut(limit),
     };
     let limits = match introduced {
-        Introduction::Answered(_) => engine.query_limits().await,
+        InitializeOutcome::Answered(_) => engine.query_limits().await,
         _ => Err(LimitsUnknown::NoCodex),
     };
     engine.shut_down().await;
@@ -99,15 +102,15 @@ async fn introduce(
 
 /// Runs `true` in Codex's sandbox, in a temporary directory, because some releases
 /// leave traces of the sandbox behind (0.153.4).
-async fn try_sandbox(binary: &CodexBinary, limit: Duration) -> Asked {
+async fn try_sandbox(binary: &CodexBinary, limit: Duration) -> CommandOutcome {
     let directory = match tempfile::tempdir() {
         Ok(directory) => directory,
-        Err(error) => return Asked::Failed(format!("no temporary directory: {error}")),
+        Err(error) => return CommandOutcome::Failed(format!("no temporary directory: {error}")),
     };
-    let asked = ask(&sandboxed(binary, directory.path(), &["--"]), limit).await;
-    match &asked {
-        // Older releases (0.104.0) want to be told the system.
-        Asked::Ended(finished) if finished.exit == USAGE => {
+    let outcome = ask(&sandboxed(binary, directory.path(), &["--"]), limit).await;
+    match &outcome {
+        // Older releases (0.104.0) need the name of the platform.
+        CommandOutcome::Ended(finished) if finished.exit == USAGE => {
             let system = if cfg!(target_os = "macos") {
                 "macos"
             } else {
@@ -115,7 +118,7 @@ async fn try_sandbox(binary: &CodexBinary, limit: Duration) -> Asked {
             };
             ask(&sandboxed(binary, directory.path(), &[system, "--"]), limit).await
         }
-        _ => asked,
+        _ => outcome,
     }
 }
 

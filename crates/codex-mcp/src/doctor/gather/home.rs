@@ -10,7 +10,7 @@ use nix::unistd::{AccessFlags, access};
 use safe_files::untrusted_file::{self, Links, ReadError};
 
 use super::super::facts::{ConfigFile, Directory, Home, HomeSource};
-use super::super::settings::{Need, Settings, check};
+use super::super::settings::{Credential, Settings, check};
 
 /// The longest `config.toml`, in bytes.
 const CONFIG_LIMIT: u64 = 4 * 1024 * 1024;
@@ -24,7 +24,7 @@ pub(super) fn look(path: PathBuf) -> Home {
     };
     Home {
         directory: directory(&path),
-        key_is_set: matches!(&settings.need, Need::Key { variable, .. } if is_set(variable)),
+        key_is_set: matches!(&settings.credential, Credential::Key { variable, .. } if is_set(variable)),
         chosen_by,
         config: config_file(&path.join("config.toml")),
         git_rules: GitRules::of(&path),

@@ -1,4 +1,4 @@
-//! Looks at the machine: everything at once, each question with a time limit.
+//! Gathers the facts: all probes at once, each with a time limit.
 
 mod codex;
 mod home;
@@ -8,18 +8,18 @@ use std::time::Duration;
 use std::{env, io};
 
 use codex_config::layers::UserConfig;
-use codex_config::trust::brought::brought;
+use codex_config::trust::covered_files::covered_files;
 use codex_config::trust::directory_trust;
 use git_probe::private;
 use safe_files::off_runtime;
 use settings::{Config, ConfigError, Flags};
-use supervise::converse::run;
+use supervise::short_lived::run;
 use supervise::spawn::Program;
 
-use super::facts::{Asked, Facts, Place, RepositoryFiles, Tools};
+use super::facts::{CodexSetup, CommandOutcome, Facts, RepositoryFiles, Tools};
 
-/// Finds out all that is reported on. `codex_bin` is what the command line or
-/// the environment says; `limit` is how long any one program may take.
+/// Gathers all facts. `codex_bin` is the choice of the command line or the environment; `limit`
+/// is the time limit of each program.
 ///
 /// Must run on a runtime as the engine needs it, see
 /// [`spawn`](supervise::spawn).
@@ -29,7 +29,7 @@ pub async fn gather(codex_bin: Option<PathBuf>, limit: Duration) -> Facts {
         ..Flags::default()
     });
     let (codex, tools, leftovers) = tokio::join!(
-        place(config, limit),
+        setup(config, limit),
         tools(limit),
         off_runtime::run(private::leftovers)
     );
@@ -44,13 +44,16 @@ pub async fn gather(codex_bin: Option<PathBuf>, limit: Duration) -> Facts {
     }
 }
 
-async fn place(config: Result<Config, ConfigError>, limit: Duration) -> Result<Place, ConfigError> {
+async fn setup(
+    config: Result<Config, ConfigError>,
+    limit: Duration,
+) -> Result<CodexSetup, ConfigError> {
     let mut config = config?;
     let warnings = std::mem::take(&mut config.warnings);
     let repository = repository(&config.codex_home);
     let home = home::look(config.codex_home.clone());
     let program = codex::look(config, limit).await;
-    Ok(Place {
+    Ok(CodexSetup {
         program,
         home,
         warnings,
@@ -61,7 +64,7 @@ async fn place(config: Result<Config, ConfigError>, limit: Duration) -> Result<P
 fn repository(codex_home: &Path) -> Option<RepositoryFiles> {
     let here = env::current_dir().ok()?;
     let found = directory_trust(&here, &UserConfig::read(codex_home)).ok()?;
-    let files = brought(&found.directory, &found.top);
+    let files = covered_files(&found.directory, &found.top);
     let is_worth_it = !files.is_empty() || found.changes.is_some();
     is_worth_it.then_some(RepositoryFiles {
         top: found.top,
@@ -74,7 +77,7 @@ fn repository(codex_home: &Path) -> Option<RepositoryFiles> {
 async fn tools(limit: Duration) -> Tools {
     let git = outside("git", &["--version"]);
     let gh = outside("gh", &["--version"]);
-    // Unlike `gh auth status` it doesn't ask GitHub, so it is fast and works
+    // Unlike `gh auth status`, this command does not query GitHub, so it is fast and works
     // without a network.
     let gh_login = outside("gh", &["auth", "token"]);
     let (git, gh, gh_login) =
@@ -86,26 +89,26 @@ async fn tools(limit: Duration) -> Tools {
     }
 }
 
-/// A program that is asked where no repository has settings for it.
+/// A program that runs outside of any repository, whose settings could affect it.
 fn outside(name: &str, args: &[&str]) -> Program {
     let mut program = Program::new(Path::new(name), args);
     program.cwd = Some("/".into());
     program
 }
 
-async fn ask(program: &Program, limit: Duration) -> Asked {
+async fn ask(program: &Program, limit: Duration) -> CommandOutcome {
     match run(program, limit).await {
-        Ok(finished) => Asked::Ended(finished),
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => Asked::Silent(limit),
-        Err(error) => Asked::Failed(error.to_string()),
+        Ok(finished) => CommandOutcome::Ended(finished),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => CommandOutcome::TimedOut(limit),
+        Err(error) => CommandOutcome::Failed(error.to_string()),
     }
 }
 
-fn without_stdout(asked: Asked) -> Asked {
-    match asked {
-        Asked::Ended(mut finished) => {
+fn without_stdout(outcome: CommandOutcome) -> CommandOutcome {
+    match outcome {
+        CommandOutcome::Ended(mut finished) => {
             finished.stdout.clear();
-            Asked::Ended(finished)
+            CommandOutcome::Ended(finished)
         }
         other => other,
     }

@@ -8,7 +8,7 @@ use codex_protocol::codex::Release;
 use serde_json::json;
 use supervise::exit::Exit;
 
-use super::super::facts::{Asked, Codex, Commands, Home, Introduction};
+use super::super::facts::{Codex, CommandOutcome, Commands, Home, InitializeOutcome};
 use super::super::report::{Check, Finding};
 use super::words::{one_line, what_happened};
 
@@ -47,11 +47,11 @@ pub(super) fn binary(binary: &CodexBinary) -> Finding {
     }))
 }
 
-/// The version that a program tells, if it is Codex, and the release if that is one.
-pub(in super::super) fn codex_version(asked: &Asked) -> Option<(&str, Option<Release>)> {
-    match asked {
-        Asked::Ended(finished) => Release::announced(&finished.stdout),
-        Asked::Silent(_) | Asked::Failed(_) => None,
+/// The version text of a program, if it is Codex, and the release if the text is one.
+pub(in super::super) fn codex_version(outcome: &CommandOutcome) -> Option<(&str, Option<Release>)> {
+    match outcome {
+        CommandOutcome::Ended(finished) => Release::announced(&finished.stdout),
+        CommandOutcome::TimedOut(_) | CommandOutcome::Failed(_) => None,
     }
 }
 
@@ -83,8 +83,7 @@ pub(super) fn version(codex: &Codex) -> Finding {
     finding.with_value(version)
 }
 
-/// What plain Codex does at a call of a tool that only codex-mcp can answer, where that is
-/// a nuisance.
+/// The problem of a release that waits at calls of tools that only codex-mcp can answer.
 fn waits_for_tools(release: Release) -> Option<&'static str> {
     if release < Release::FIRST_EXEC_WITH_DYNAMIC_TOOLS {
         Some(
@@ -100,20 +99,20 @@ fn waits_for_tools(release: Release) -> Option<&'static str> {
 fn no_codex(codex: &Codex) -> Finding {
     let path = codex.binary.native.display();
     let message = match &codex.version {
-        Asked::Ended(finished) if finished.succeeded() => {
+        CommandOutcome::Ended(finished) if finished.succeeded() => {
             format!("{path} is not Codex: it does not tell Codex's version when asked for it")
         }
-        asked => format!("`{path} --version` {}", what_happened(asked)),
+        outcome => format!("`{path} --version` {}", what_happened(outcome)),
     };
     let hint = format!("Install Codex with `{INSTALL}`, or name another one with {NAME_IT}.");
     Finding::problem(Check::Version, message, hint)
 }
 
-/// Whether there is a command, if that can be told.
-fn exists(asked: &Asked) -> Option<bool> {
-    match asked {
-        Asked::Ended(finished) => is_known(finished.exit),
-        Asked::Silent(_) | Asked::Failed(_) => None,
+/// Whether a command exists, if that is known.
+fn exists(outcome: &CommandOutcome) -> Option<bool> {
+    match outcome {
+        CommandOutcome::Ended(finished) => is_known(finished.exit),
+        CommandOutcome::TimedOut(_) | CommandOutcome::Failed(_) => None,
     }
 }
 
@@ -159,12 +158,12 @@ fn commands_in_words(all: &[(&str, Option<bool>)]) -> String {
     words
 }
 
-/// `command` is what runs this Codex at a shell.
-pub(super) fn app_server(introduction: &Introduction, home: &Home, command: &str) -> Finding {
+/// `command` runs this Codex at a shell.
+pub(super) fn app_server(introduction: &InitializeOutcome, home: &Home, command: &str) -> Finding {
     let message = match introduction {
-        Introduction::Answered(after) => return answered(*after),
-        Introduction::Silent(after) => silent(*after),
-        Introduction::Failed(reason) => one_line(reason),
+        InitializeOutcome::Answered(after) => return answered(*after),
+        InitializeOutcome::TimedOut(after) => silent(*after),
+        InitializeOutcome::Failed(reason) => one_line(reason),
     };
     let hint = if home.is_fit() {
         format!(
@@ -193,21 +192,21 @@ fn silent(after: Duration) -> String {
     )
 }
 
-pub(super) fn sandbox(asked: &Asked, config_refused: Option<&str>) -> Finding {
-    match asked {
-        Asked::Ended(finished) if finished.succeeded() => {
+pub(super) fn sandbox(outcome: &CommandOutcome, config_refused: Option<&str>) -> Finding {
+    match outcome {
+        CommandOutcome::Ended(finished) if finished.succeeded() => {
             Finding::ok(Check::Sandbox, "a command runs in it")
         }
         _ if config_refused.is_some() => {
             Finding::not_checked(Check::Sandbox, "Codex can't load its configuration")
         }
-        Asked::Ended(finished) if finished.exit == Exit::Code(2) => Finding::not_checked(
+        CommandOutcome::Ended(finished) if finished.exit == Exit::Code(2) => Finding::not_checked(
             Check::Sandbox,
             "this Codex has no command that tries its sandbox",
         ),
-        asked => Finding::warning(
+        outcome => Finding::warning(
             Check::Sandbox,
-            format!("`true`, run in it, {}", what_happened(asked)),
+            format!("`true`, run in it, {}", what_happened(outcome)),
             SANDBOX_HINT,
         ),
     }

@@ -42,7 +42,7 @@ pub(super) fn directory(home: &Home) -> Finding {
     finding.with_value(home.path.to_string_lossy())
 }
 
-/// `refused` is why Codex can't load its configuration, if it can't.
+/// `refused` is Codex's reason for not loading its configuration, if it gave one.
 pub(super) fn config(home: &Home, refused: Option<&str>) -> Finding {
     let path = home.path.join("config.toml");
     let path = path.display();

@@ -1,4 +1,4 @@
-//! Whether Codex may use its model provider, and how much of it.
+//! The login at the model provider, and the usage limits.
 
 use std::time::SystemTime;
 
@@ -6,27 +6,27 @@ use codex_engine::logic::limits::{as_json, in_words, used_up_until};
 use codex_protocol::codex::RateLimits;
 use common::timestamp::minute;
 
-use super::super::facts::{Asked, Home};
+use super::super::facts::{CommandOutcome, Home};
 use super::super::report::{Check, Finding};
-use super::super::settings::Need;
+use super::super::settings::Credential;
 use super::config_refused;
 use super::words::{one_line, what_happened};
 use codex_engine::LimitsUnknown;
-use supervise::converse::Finished;
+use supervise::short_lived::TextOutput;
 
-/// `command` is what runs this Codex at a shell.
-pub(super) fn login(home: &Home, status: &Asked, command: &str) -> Finding {
+/// `command` runs this Codex at a shell.
+pub(super) fn login(home: &Home, status: &CommandOutcome, command: &str) -> Finding {
     if config_refused(status).is_some() {
         return Finding::not_checked(Check::Login, "Codex can't load its configuration");
     }
-    match &home.settings.need {
-        Need::Login => by_status(status, command),
-        Need::Key {
+    match &home.settings.credential {
+        Credential::Login => by_status(status, command),
+        Credential::Key {
             provider,
             variable,
             instructions,
         } => by_key(provider, variable, instructions.as_deref(), home.key_is_set),
-        Need::Nothing { provider } => Finding::ok(
+        Credential::Nothing { provider } => Finding::ok(
             Check::Login,
             format!("not needed: provider {provider} takes no OpenAI login"),
         ),
@@ -51,12 +51,14 @@ fn by_key(provider: &str, variable: &str, instructions: Option<&str>, is_set: bo
 
 /// Source: `codex login status` of 0.104.0, 0.153.4 and 0.169.0 exits with 0 if
 /// there is a login, else with 1 and these words.
-fn by_status(status: &Asked, command: &str) -> Finding {
+fn by_status(status: &CommandOutcome, command: &str) -> Finding {
     match status {
-        Asked::Ended(finished) if finished.succeeded() => {
+        CommandOutcome::Ended(finished) if finished.succeeded() => {
             Finding::ok(Check::Login, kind_of_login(finished))
         }
-        Asked::Ended(finished) if said(finished).any(|line| line == "Not logged in") => {
+        CommandOutcome::Ended(finished)
+            if output_lines(finished).any(|line| line == "Not logged in") =>
+        {
             Finding::problem(
                 Check::Login,
                 "not logged in",
@@ -92,15 +94,16 @@ pub(super) fn limits(told: &Result<RateLimits, LimitsUnknown>, now: SystemTime) 
     finding.with_value(as_json(limits, now))
 }
 
-fn said(finished: &Finished) -> impl Iterator<Item = String> {
+fn output_lines(finished: &TextOutput) -> impl Iterator<Item = String> {
     let lines = finished.stdout.lines().chain(finished.stderr.lines());
     lines.map(one_line)
 }
 
-/// Codex's words without the part of the key that it shows after a dash: a
-/// report is made to be passed on.
-fn kind_of_login(finished: &Finished) -> String {
-    let words = said(finished).find(|line| !line.is_empty() && !line.starts_with("WARNING"));
+/// Codex's output without the part of the key that it shows after a dash, as reports are passed
+/// on.
+fn kind_of_login(finished: &TextOutput) -> String {
+    let words =
+        output_lines(finished).find(|line| !line.is_empty() && !line.starts_with("WARNING"));
     let words = words.unwrap_or_else(|| "logged in".to_owned());
     let kind = words.split(" - ").next().unwrap_or_default();
     kind.to_owned()

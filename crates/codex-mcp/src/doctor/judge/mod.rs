@@ -1,5 +1,4 @@
-//! What the facts mean: one function for each check, none of which looks at
-//! anything but the facts.
+//! Judges the facts: one function for each check, which reads nothing but the facts.
 
 mod codex;
 mod home;
@@ -9,20 +8,20 @@ mod tools;
 mod words;
 
 use codex_config::trust::Trust;
-use codex_config::trust::brought::Brought;
+use codex_config::trust::covered_files::CoveredFile;
 use codex_engine::binary::NoCodex;
 use settings::{ConfigError, Source, Warning};
 
-use super::facts::{Asked, Codex, Facts, Home, Place, Probes, RepositoryFiles};
+use super::facts::{Codex, CodexSetup, CommandOutcome, Facts, Home, Probes, RepositoryFiles};
 use super::report::{Check, Finding, Report};
 
 pub(super) use codex::codex_version;
 
-/// Makes findings of the facts.
+/// Judges the facts.
 #[must_use]
 pub fn judge(facts: &Facts) -> Report {
     let mut findings = match &facts.codex {
-        Ok(place) => of_place(place),
+        Ok(setup) => setup_findings(setup),
         Err(error) => without_settings(error),
     };
     findings.push(tools::git(&facts.tools.git));
@@ -31,12 +30,12 @@ pub fn judge(facts: &Facts) -> Report {
     Report { findings }
 }
 
-/// Codex's own words about a configuration that it can't load. It starts its
-/// app-server all the same, and only threads fail; `codex login status` tells.
+/// Codex's error about a configuration that it cannot load. Its app-server starts all the same,
+/// and only threads fail; `codex login status` prints the error.
 ///
 /// Source: Codex 0.104.0, 0.153.4 and 0.169.0.
-fn config_refused(login: &Asked) -> Option<String> {
-    let Asked::Ended(finished) = login else {
+fn config_refused(login: &CommandOutcome) -> Option<String> {
+    let CommandOutcome::Ended(finished) = login else {
         return None;
     };
     let (_, reason) = finished.stderr.split_once("Error loading configuration:")?;
@@ -73,20 +72,20 @@ fn without_settings(error: &ConfigError) -> Vec<Finding> {
     [problem].into_iter().chain(others).collect()
 }
 
-fn of_place(place: &Place) -> Vec<Finding> {
-    let warnings = place.warnings.iter();
+fn setup_findings(setup: &CodexSetup) -> Vec<Finding> {
+    let warnings = setup.warnings.iter();
     let mut findings: Vec<Finding> = warnings
         .map(|Warning { message, hint }| Finding::warning(Check::Settings, message, hint.as_str()))
         .collect();
     if findings.is_empty() {
         findings.push(Finding::ok(Check::Settings, "fine"));
     }
-    findings.extend(place.repository.as_ref().map(repository));
-    findings.extend(match &place.program {
-        Ok(codex) => of_codex(codex, &place.home),
-        Err(error) => without_codex(error, &place.home),
+    findings.extend(setup.repository.as_ref().map(repository));
+    findings.extend(match &setup.program {
+        Ok(codex) => codex_findings(codex, &setup.home),
+        Err(error) => without_codex(error, &setup.home),
     });
-    findings.extend(place.home.git_rules.as_ref().map(home::git_rules));
+    findings.extend(setup.home.git_rules.as_ref().map(home::git_rules));
     findings
 }
 
@@ -95,7 +94,7 @@ fn repository(repository: &RepositoryFiles) -> Finding {
         return Finding::warning(Check::Repository, changes.message(), changes.hint());
     }
     let top = repository.top.display();
-    let files = repository.files.iter().map(Brought::to_string);
+    let files = repository.files.iter().map(CoveredFile::to_string);
     let files = files.collect::<Vec<_>>().join("; ");
     let message = match repository.trust {
         Trust::Trusted => format!("{top} is trusted, and brings {files}"),
@@ -104,16 +103,16 @@ fn repository(repository: &RepositoryFiles) -> Finding {
     Finding::note(Check::Repository, words::one_line(&message))
 }
 
-fn of_codex(codex: &Codex, home: &Home) -> Vec<Finding> {
+fn codex_findings(codex: &Codex, home: &Home) -> Vec<Finding> {
     let first = [codex::binary(&codex.binary), codex::version(codex)];
     let rest = match &codex.probes {
-        Some(probes) => of_probes(codex, probes, home),
+        Some(probes) => probe_findings(codex, probes, home),
         None => unasked("this is not a Codex that answers", home),
     };
     first.into_iter().chain(rest).collect()
 }
 
-fn of_probes(codex: &Codex, probes: &Probes, home: &Home) -> [Finding; 7] {
+fn probe_findings(codex: &Codex, probes: &Probes, home: &Home) -> [Finding; 7] {
     let name = words::command_name(&codex.binary);
     let refused = config_refused(&probes.login);
     [
@@ -136,7 +135,7 @@ fn without_codex(error: &NoCodex, home: &Home) -> Vec<Finding> {
     first.into_iter().chain(unasked(why, home)).collect()
 }
 
-/// The findings where Codex can't be asked, for this reason.
+/// The findings if Codex cannot be probed, for this reason.
 fn unasked(why: &str, home: &Home) -> [Finding; 7] {
     [
         Finding::not_checked(Check::Commands, why),

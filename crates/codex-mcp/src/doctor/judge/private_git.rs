@@ -8,12 +8,12 @@ use serde_json::json;
 
 use super::super::report::{Check, Finding};
 
-/// How many are listed.
+/// The most directories that are listed.
 const LISTED: usize = 20;
 
 const CHECK: Check = Check::PrivateGit;
 
-/// For a directory that no run imports.
+/// The hint for a directory that no run imports.
 const ONLY_COPY: &str = "Its commits may exist nowhere else. Do not run git in it.";
 
 pub(super) fn leftovers(found: &Result<Vec<Leftover>, String>) -> Vec<Finding> {

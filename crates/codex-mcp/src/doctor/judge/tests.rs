@@ -1,4 +1,4 @@
-//! Facts made up, and what is made of them.
+//! Tests of the judgement on made-up facts.
 
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
@@ -10,10 +10,10 @@ use codex_protocol::codex::RateLimits;
 use common::output::{Colours, Output};
 use git_probe::private::{Leftover, LeftoverState};
 use serde_json::value::RawValue;
-use supervise::converse::Finished;
 use supervise::exit::Exit;
+use supervise::short_lived::TextOutput;
 
-use super::super::facts::{Commands, ConfigFile, Directory, HomeSource, Introduction, Tools};
+use super::super::facts::{Commands, ConfigFile, Directory, HomeSource, InitializeOutcome, Tools};
 use super::super::render::as_text;
 use super::super::report::Status;
 use super::super::settings::{Settings, check};
@@ -21,8 +21,8 @@ use super::*;
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-fn ended(code: i32, stdout: &str, stderr: &str) -> Asked {
-    Asked::Ended(Finished {
+fn ended(code: i32, stdout: &str, stderr: &str) -> CommandOutcome {
+    CommandOutcome::Ended(TextOutput {
         exit: Exit::Code(code),
         stdout: stdout.to_owned(),
         stderr: stderr.to_owned(),
@@ -42,7 +42,7 @@ fn healthy() -> Facts {
             exec: ended(0, "Usage", ""),
             mcp_server: ended(2, "", "error: unrecognized subcommand"),
         },
-        app_server: Introduction::Answered(Duration::from_millis(123)),
+        app_server: InitializeOutcome::Answered(Duration::from_millis(123)),
         login: ended(0, "", "WARNING: x\nLogged in using an API key - sk-a***b\n"),
         limits: Err(LimitsUnknown::NotLimited),
         asked_at: UNIX_EPOCH,
@@ -60,7 +60,7 @@ fn healthy() -> Facts {
     };
     let config = "model = \"m\"\nsandbox_mode = \"read-only\"\n";
     Facts {
-        codex: Ok(Place {
+        codex: Ok(CodexSetup {
             program: Ok(codex),
             warnings: Vec::new(),
             repository: None,
@@ -84,14 +84,14 @@ fn healthy() -> Facts {
 }
 
 /// The facts of a healthy machine, but for a change.
-fn facts(change: impl FnOnce(&mut Place)) -> Facts {
+fn facts(change: impl FnOnce(&mut CodexSetup)) -> Facts {
     let mut facts = healthy();
     change(facts.codex.as_mut().unwrap());
     facts
 }
 
-fn probes(place: &mut Place) -> &mut Probes {
-    let codex = place.program.as_mut().unwrap();
+fn probes(setup: &mut CodexSetup) -> &mut Probes {
+    let codex = setup.program.as_mut().unwrap();
     codex.probes.as_mut().unwrap()
 }
 
@@ -115,23 +115,23 @@ fn text(facts: &Facts) -> String {
 }
 
 #[test]
-fn all_is_well() {
+fn healthy_machine_has_no_problems() {
     insta::assert_snapshot!(text(&healthy()));
 }
 
 #[test]
-fn everything_is_wrong() {
-    let mut facts = facts(|place| {
-        place.home.chosen_by = HomeSource::Variable;
-        place.home.directory = Directory::ReadOnly;
-        place.program.as_mut().unwrap().version = ended(0, "codex-cli 0.99.0\n", "");
-        *probes(place) = Probes {
+fn broken_machine_reports_each_problem() {
+    let mut facts = facts(|setup| {
+        setup.home.chosen_by = HomeSource::Variable;
+        setup.home.directory = Directory::ReadOnly;
+        setup.program.as_mut().unwrap().version = ended(0, "codex-cli 0.99.0\n", "");
+        *probes(setup) = Probes {
             commands: Commands {
                 app_server: ended(2, "", ""),
-                exec: Asked::Silent(LIMIT),
-                mcp_server: Asked::Failed("no".to_owned()),
+                exec: CommandOutcome::TimedOut(LIMIT),
+                mcp_server: CommandOutcome::Failed("no".to_owned()),
             },
-            app_server: Introduction::Silent(LIMIT),
+            app_server: InitializeOutcome::TimedOut(LIMIT),
             login: ended(1, "", "Not logged in\n"),
             limits: Err(LimitsUnknown::NoCodex),
             asked_at: UNIX_EPOCH,
@@ -140,34 +140,34 @@ fn everything_is_wrong() {
     });
     facts.tools = Tools {
         git: ended(127, "", "cannot start git"),
-        gh: Asked::Silent(LIMIT),
-        gh_login: Asked::Silent(LIMIT),
+        gh: CommandOutcome::TimedOut(LIMIT),
+        gh_login: CommandOutcome::TimedOut(LIMIT),
     };
     insta::assert_snapshot!(text(&facts));
 }
 
 #[test]
-fn there_is_no_codex() {
-    let facts = facts(|place| {
-        place.program = Err(NoCodex::NotOnPath);
-        place.home.directory = Directory::Missing;
-        place.home.config = ConfigFile::Absent;
-        place.home.settings = settings("");
+fn missing_codex_is_a_problem() {
+    let facts = facts(|setup| {
+        setup.program = Err(NoCodex::NotOnPath);
+        setup.home.directory = Directory::Missing;
+        setup.home.config = ConfigFile::Absent;
+        setup.home.settings = settings("");
     });
     insta::assert_snapshot!(text(&facts));
 }
 
 #[test]
-fn limits_that_are_used_up_are_a_warning_until_they_are_reset() {
+fn used_up_limits_warn_until_they_are_reset() {
     let told = |used: u32, at| {
         let told = format!(
             r#"{{"rateLimits":{{"primary":{{"usedPercent":{used},"windowDurationMins":300,
                 "resetsAt":60}}}}}}"#
         );
         let limits = RateLimits::read(&RawValue::from_string(told).unwrap()).unwrap();
-        facts(|place| {
-            probes(place).limits = Ok(limits);
-            probes(place).asked_at = at;
+        facts(|setup| {
+            probes(setup).limits = Ok(limits);
+            probes(setup).asked_at = at;
         })
     };
     let words = "42 % of 5h used, reset at 1970-01-01 00:01 UTC";
@@ -189,7 +189,7 @@ fn broken_settings() -> ConfigError {
 }
 
 #[test]
-fn our_own_settings_are_broken() {
+fn broken_own_settings_are_a_problem() {
     let facts = Facts {
         codex: Err(broken_settings()),
         ..healthy()
@@ -198,13 +198,13 @@ fn our_own_settings_are_broken() {
 }
 
 #[test]
-fn every_report_has_every_check_in_order_and_a_hint_with_each_trouble() {
-    let not_codex = facts(|place| {
-        let codex = place.program.as_mut().unwrap();
+fn report_has_all_checks_in_order_and_hints_for_problems() {
+    let not_codex = facts(|setup| {
+        let codex = setup.program.as_mut().unwrap();
         codex.version = ended(0, "", "");
         codex.probes = None;
     });
-    let no_codex = facts(|place| place.program = Err(NoCodex::NotOnPath));
+    let no_codex = facts(|setup| setup.program = Err(NoCodex::NotOnPath));
     let no_settings = Facts {
         codex: Err(broken_settings()),
         ..healthy()
@@ -226,18 +226,18 @@ fn every_report_has_every_check_in_order_and_a_hint_with_each_trouble() {
 }
 
 #[test]
-fn a_program_that_cannot_tell_its_version_is_a_problem() {
-    for (asked, words) in [
+fn program_without_a_version_is_a_problem() {
+    for (outcome, words) in [
         (ended(0, "", ""), "is not Codex"),
         (
             ended(126, "", "cannot start x: no"),
             "126; it said: cannot start x: no",
         ),
-        (Asked::Silent(LIMIT), "did not end within 10 s"),
+        (CommandOutcome::TimedOut(LIMIT), "did not end within 10 s"),
     ] {
-        let facts = facts(|place| {
-            let codex = place.program.as_mut().unwrap();
-            codex.version = asked;
+        let facts = facts(|setup| {
+            let codex = setup.program.as_mut().unwrap();
+            codex.version = outcome;
             codex.probes = None;
         });
         assert_finding(&facts, Check::Version, Status::Problem, words);
@@ -246,7 +246,7 @@ fn a_program_that_cannot_tell_its_version_is_a_problem() {
 }
 
 #[test]
-fn codex_that_waits_at_our_tools_is_told() {
+fn codex_that_waits_for_our_tools_is_reported() {
     for (version, status, words) in [
         ("0.104.0", Status::Note, "`codex exec resume` until Ctrl-C"),
         ("0.112.9", Status::Note, "`codex exec resume` until Ctrl-C"),
@@ -257,8 +257,8 @@ fn codex_that_waits_at_our_tools_is_told() {
         ),
         ("0.117.0", Status::Ok, "0.117.0"),
     ] {
-        let facts = facts(|place| {
-            let codex = place.program.as_mut().unwrap();
+        let facts = facts(|setup| {
+            let codex = setup.program.as_mut().unwrap();
             codex.version = ended(0, &format!("codex-cli {version}\n"), "");
         });
         assert_finding(&facts, Check::Version, status, words);
@@ -266,7 +266,7 @@ fn codex_that_waits_at_our_tools_is_told() {
 }
 
 #[test]
-fn private_git_directories_are_listed_with_what_to_do() {
+fn private_git_directories_are_listed_with_hints() {
     let leftover = |name: &str, state| Leftover {
         path: Path::new("/state").join(name),
         repository: Some("/srv/re\u{1b}]0;x\npo".into()),
@@ -300,12 +300,12 @@ fn private_git_directories_are_listed_with_what_to_do() {
 }
 
 #[test]
-fn a_login_is_needed_where_the_provider_wants_one() {
+fn login_is_required_by_the_provider() {
     let with = |config: &str, key_is_set| {
-        facts(|place| {
-            place.home.settings = settings(config);
-            place.home.key_is_set = key_is_set;
-            probes(place).login = ended(1, "", "Not logged in\n");
+        facts(|setup| {
+            setup.home.settings = settings(config);
+            setup.home.key_is_set = key_is_set;
+            probes(setup).login = ended(1, "", "Not logged in\n");
         })
     };
     let key = "model_provider = \"x\"\n[model_providers.x]\nenv_key = \"K\"\n\
@@ -326,8 +326,8 @@ fn a_login_is_needed_where_the_provider_wants_one() {
 }
 
 #[test]
-fn a_login_that_cannot_be_told_is_a_warning() {
-    let facts = facts(|place| probes(place).login = ended(3, "", "what?\n"));
+fn unknown_login_is_a_warning() {
+    let facts = facts(|setup| probes(setup).login = ended(3, "", "what?\n"));
     assert_finding(
         &facts,
         Check::Login,
@@ -337,21 +337,21 @@ fn a_login_that_cannot_be_told_is_a_warning() {
 }
 
 #[test]
-fn what_codex_refuses_is_told_once() {
+fn config_that_codex_refuses_is_reported_once() {
     let refusal = "WARNING: x\nError loading configuration: Model provider `x` not found\n";
-    let refused = facts(|place| {
-        probes(place).login = ended(1, "", refusal);
-        probes(place).sandbox = ended(1, "", refusal);
+    let refused = facts(|setup| {
+        probes(setup).login = ended(1, "", refusal);
+        probes(setup).sandbox = ended(1, "", refusal);
     });
     assert_finding(&refused, Check::Config, Status::Problem, "`x` not found");
     assert_finding(&refused, Check::Login, Status::Note, "not checked");
     assert_finding(&refused, Check::Sandbox, Status::Note, "not checked");
 
-    let no_home = facts(|place| {
-        probes(place).login = ended(1, "", refusal);
-        probes(place).app_server = Introduction::Failed("it ended".to_owned());
-        place.home.chosen_by = HomeSource::Variable;
-        place.home.directory = Directory::Missing;
+    let no_home = facts(|setup| {
+        probes(setup).login = ended(1, "", refusal);
+        probes(setup).app_server = InitializeOutcome::Failed("it ended".to_owned());
+        setup.home.chosen_by = HomeSource::Variable;
+        setup.home.directory = Directory::Missing;
     });
     assert_finding(&no_home, Check::CodexHome, Status::Problem, "is not there");
     assert_finding(&no_home, Check::Config, Status::Note, "not checked");
@@ -360,11 +360,11 @@ fn what_codex_refuses_is_told_once() {
 }
 
 #[test]
-fn a_config_that_is_not_toml_is_a_problem_without_codex_too() {
+fn malformed_config_is_a_problem_without_codex_too() {
     let malformed = check("a = = 1").unwrap_err();
-    let facts = facts(|place| {
-        place.home.config = ConfigFile::Malformed(malformed);
-        place.program = Err(NoCodex::NotExecutable {
+    let facts = facts(|setup| {
+        setup.home.config = ConfigFile::Malformed(malformed);
+        setup.program = Err(NoCodex::NotExecutable {
             path: "/x".into(),
             from: Source::File("/home/you/.atm.toml".into()),
         });
@@ -375,7 +375,7 @@ fn a_config_that_is_not_toml_is_a_problem_without_codex_too() {
 }
 
 #[test]
-fn the_command_in_a_hint_can_be_typed() {
+fn command_in_a_hint_can_be_typed() {
     let binary = |chosen: &str, source| CodexBinary {
         chosen: chosen.into(),
         native: Path::new("/x").into(),

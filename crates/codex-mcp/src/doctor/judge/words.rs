@@ -1,20 +1,20 @@
-//! Other programs' words, made fit to be repeated.
+//! The output of other programs, made safe for a report.
 
 use anstream::adapter::strip_str;
 use codex_engine::binary::{CodexBinary, Source};
 use common::text::{shell_word, visible_line};
-use supervise::converse::Finished;
+use supervise::short_lived::TextOutput;
 
-use super::super::facts::Asked;
+use super::super::facts::CommandOutcome;
 
-/// How much of what a program said is repeated, in bytes.
+/// The most of a program's output that is repeated, in bytes.
 const LONGEST: usize = 400;
 
-/// How many lines of it.
+/// The most lines that are repeated.
 const MOST_LINES: usize = 10;
 
-/// A text without colours and line breaks, with other hidden characters shown, and
-/// not too long.
+/// One line: without colours and line breaks, with other hidden characters made visible, and
+/// bounded.
 pub(super) fn one_line(text: &str) -> String {
     let plain = strip_str(text).to_string();
     let line = plain.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -26,8 +26,7 @@ pub(super) fn one_line(text: &str) -> String {
     line
 }
 
-/// A text with its lines, such as an excerpt with a mark below it, made fit in the same
-/// way.
+/// Several lines, such as an excerpt with a mark below it, made safe in the same way.
 pub(super) fn lines(text: &str) -> String {
     let plain = strip_str(text).to_string();
     let lines = plain.trim().lines().take(MOST_LINES);
@@ -40,20 +39,20 @@ pub(super) fn lines(text: &str) -> String {
     text
 }
 
-/// What a program did instead of what it should have done.
-pub(super) fn what_happened(asked: &Asked) -> String {
-    match asked {
-        Asked::Ended(finished) => match last_words(finished) {
+/// The failure of a program, as text.
+pub(super) fn what_happened(outcome: &CommandOutcome) -> String {
+    match outcome {
+        CommandOutcome::Ended(finished) => match last_words(finished) {
             words if words.is_empty() => finished.exit.to_string(),
             words => format!("{}; it said: {words}", finished.exit),
         },
-        Asked::Silent(after) => format!("did not end within {} s", after.as_secs()),
-        Asked::Failed(reason) => one_line(reason),
+        CommandOutcome::TimedOut(after) => format!("did not end within {} s", after.as_secs()),
+        CommandOutcome::Failed(reason) => one_line(reason),
     }
 }
 
-/// The last that a program said, on stderr if anything.
-pub(super) fn last_words(finished: &Finished) -> String {
+/// The last output of a program, of stderr if there is any.
+pub(super) fn last_words(finished: &TextOutput) -> String {
     let last = |text: &str| {
         let mut lines = text.lines().rev().map(one_line);
         lines.find(|line| !line.is_empty())
@@ -63,7 +62,7 @@ pub(super) fn last_words(finished: &Finished) -> String {
         .unwrap_or_default()
 }
 
-/// What to type at a shell to run this Codex.
+/// The command that runs this Codex at a shell.
 pub(super) fn command_name(binary: &CodexBinary) -> String {
     match (&binary.source, binary.chosen.to_str()) {
         (Source::Path, _) => "codex".to_owned(),
@@ -77,8 +76,8 @@ mod tests {
     use super::*;
     use supervise::exit::Exit;
 
-    fn finished(stdout: &str, stderr: &str) -> Finished {
-        Finished {
+    fn finished(stdout: &str, stderr: &str) -> TextOutput {
+        TextOutput {
             exit: Exit::Code(126),
             stdout: stdout.to_owned(),
             stderr: stderr.to_owned(),
@@ -86,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_no_colours_and_no_breaks_and_an_end() {
+    fn line_has_no_colours_and_breaks_and_is_bounded() {
         assert_eq!(one_line("\u{1b}[31mno\u{1b}[0m\r\n \tway\u{7}\n"), "no way");
         assert_eq!(
             one_line(&"ü".repeat(LONGEST)).chars().count(),
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_words_are_those_on_stderr_if_any() {
+    fn last_words_prefer_stderr() {
         assert_eq!(last_words(&finished("a\nb\n", " \n")), "b");
         assert_eq!(last_words(&finished("a", "x\ny\n\n")), "y");
         assert_eq!(last_words(&finished("", "")), "");

@@ -4,13 +4,13 @@ use scripted_model::{Reply, Script, ScriptedModel, Shell};
 use serde_json::{Value, json};
 use testkit::{Home, Launch, McpClient};
 
-/// A Codex whose model asks for a file to be made outside of the sandbox.
-struct Stage {
+/// A Codex whose model asks to create a file outside of the sandbox.
+struct ApprovalFixture {
     home: Home,
     _model: ScriptedModel,
 }
 
-impl Stage {
+impl ApprovalFixture {
     async fn new() -> Self {
         let replies = [
             Reply::shell(Shell::escalated("touch ../escaped", "it is needed")),
@@ -48,13 +48,13 @@ impl Stage {
     }
 }
 
-fn asking() -> Value {
+fn call_arguments() -> Value {
     json!({"prompt": "x", "sandbox": "workspace-write", "approval-policy": "on-request"})
 }
 
-/// Has Codex ask, answers with this decision and returns the result of that.
-async fn answered(client: &mut McpClient, more: Value) -> Value {
-    let asked = client.call_tool("codex", asking()).await;
+/// Has Codex ask, answers with this decision, and returns the result of the answer.
+async fn answer_question(client: &mut McpClient, more: Value) -> Value {
+    let asked = client.call_tool("codex", call_arguments()).await;
     let asked = &asked["structuredContent"];
     assert_eq!(asked["status"], "waiting_approval", "{asked:#}");
     let mut answer = json!({
@@ -79,13 +79,13 @@ async fn answered(client: &mut McpClient, more: Value) -> Value {
 }
 
 #[tokio::test]
-async fn client_cannot_let_commands_out_of_a_bounded_sandbox() {
-    let stage = Stage::new().await;
+async fn client_cannot_allow_commands_to_leave_a_bounded_sandbox() {
+    let stage = ApprovalFixture::new().await;
     let mut client = stage
         .client(&["--max-sandbox", "workspace-write"], json!({}))
         .await;
     for decision in ["accept", "acceptForSession"] {
-        let refused = answered(&mut client, json!({ "decision": decision })).await;
+        let refused = answer_question(&mut client, json!({ "decision": decision })).await;
         let words = refused["structuredContent"].to_string();
         assert_eq!(refused["isError"], true, "{refused:#}");
         assert!(words.contains("max_sandbox"), "{words}");
@@ -95,7 +95,7 @@ async fn client_cannot_let_commands_out_of_a_bounded_sandbox() {
 
     let bounds = ["--max-sandbox", "workspace-write"];
     let mut client = stage.client(&bounds, json!({"elicitation": {}})).await;
-    let call = client.request_tool("codex", asking());
+    let call = client.request_tool("codex", call_arguments());
     let question = client.server_request("elicitation/create").await;
     let accept = json!({"action": "accept", "content": {"decision": "accept"}});
     client.respond(&question["id"], accept);
@@ -108,17 +108,17 @@ async fn client_cannot_let_commands_out_of_a_bounded_sandbox() {
     client.finish().await;
 
     let mut control = stage.client(&[], json!({})).await;
-    answered(&mut control, json!({ "decision": "accept" })).await;
+    answer_question(&mut control, json!({ "decision": "accept" })).await;
     assert!(stage.has_escaped());
     control.finish().await;
 }
 
 #[tokio::test]
 async fn rule_of_a_client_allows_no_more_than_codex_has_proposed() {
-    let stage = Stage::new().await;
+    let stage = ApprovalFixture::new().await;
     let mut client = stage.client(&[], json!({})).await;
     let rule = |words: &[&str]| json!({"decision": "acceptWithExecpolicyAmendment", "execpolicyAmendment": words});
-    let refused = answered(&mut client, rule(&["/bin/bash"])).await;
+    let refused = answer_question(&mut client, rule(&["/bin/bash"])).await;
     assert_eq!(refused["isError"], true, "{refused:#}");
     assert!(!stage.has_escaped() && !stage.has_rules());
     client.finish().await;

@@ -1,5 +1,5 @@
-//! Processes that the model leaves in the background, and that change the repository between
-//! a look of ours and what we do by it, with the real Codex.
+//! Processes that the model leaves in the background and that change the repository between our
+//! inspection and our use of its result, with the real Codex.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use scripted_model::{Reply, Script, Shell};
 use serde_json::Value;
 
-use super::repository::{Stage, commit};
+use super::fixture::{RepositoryFixture, commit};
 
 crate::on_both_releases!(
     tracked_script_is_not_swapped_before_it_is_run,
@@ -19,7 +19,7 @@ crate::on_both_releases!(
     processes_that_keep_forking_do_not_run_during_a_look,
 );
 
-const WANTED: [&str; 8] = [
+const RUN_ARGS: [&str; 8] = [
     "first",
     "--sandbox",
     "workspace-write",
@@ -30,11 +30,11 @@ const WANTED: [&str; 8] = [
     "--max-turns",
 ];
 
-/// How long the background process has to begin.
-const BEGIN_PATIENCE: Duration = Duration::from_secs(30);
+/// The limit for the start of the background process.
+const BEGIN_LIMIT: Duration = Duration::from_secs(30);
 
 /// A file of the home directory, which the model can read.
-fn file_of(stage: &Stage, name: &str, text: &str) -> PathBuf {
+fn write_home_file(stage: &RepositoryFixture, name: &str, text: &str) -> PathBuf {
     let path = stage.home.home().join(name);
     fs::write(&path, text).unwrap();
     fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
@@ -42,7 +42,7 @@ fn file_of(stage: &Stage, name: &str, text: &str) -> PathBuf {
 }
 
 /// Has git ignore a file that tests write.
-fn exclude(stage: &Stage, names: &str) {
+fn exclude(stage: &RepositoryFixture, names: &str) {
     let exclude = stage.git_dir().join("info/exclude");
     fs::create_dir_all(exclude.parent().unwrap()).unwrap();
     let mut file = OpenOptions::new()
@@ -53,15 +53,18 @@ fn exclude(stage: &Stage, names: &str) {
     file.write_all(names.as_bytes()).unwrap();
 }
 
-async fn stage(release: &str, background: impl FnOnce(&Stage) -> PathBuf) -> Stage {
-    // The model's script needs a path that is known only then.
+async fn stage(
+    release: &str,
+    background: impl FnOnce(&RepositoryFixture) -> PathBuf,
+) -> RepositoryFixture {
+    // The model's script needs a path that is known only after the stage exists.
     let commands = [
         Reply::shell(
             Shell::new("sh \"$HOME/start\" & sleep 60").waiting(Duration::from_millis(300)),
         ),
         Reply::shell(
             Shell::new("for i in $(seq 3000); do [ -e began ] && exit; sleep 0.01; done")
-                .waiting(BEGIN_PATIENCE),
+                .waiting(BEGIN_LIMIT),
         ),
         commit("a.txt"),
         Reply::say("Done."),
@@ -69,10 +72,10 @@ async fn stage(release: &str, background: impl FnOnce(&Stage) -> PathBuf) -> Sta
     let script = Script::new()
         .on("first", commands)
         .otherwise([Reply::say("Done.")]);
-    let stage = Stage::new(release, script).await;
+    let stage = RepositoryFixture::new(release, script).await;
     exclude(&stage, "began\n");
     let background = background(&stage);
-    file_of(
+    write_home_file(
         &stage,
         "start",
         &format!("exec sh {}\n", background.display()),
@@ -80,8 +83,8 @@ async fn stage(release: &str, background: impl FnOnce(&Stage) -> PathBuf) -> Sta
     stage
 }
 
-/// Fails where the background process has not begun before the look: nothing is shown then.
-fn assert_began(stage: &Stage, stderr: &str) {
+/// Fails if the background process had not begun before the look, as the test shows nothing then.
+fn assert_began(stage: &RepositoryFixture, stderr: &str) {
     assert!(stage.home.work().join("began").exists(), "{stderr}");
 }
 
@@ -93,9 +96,9 @@ fn assert_verified(result: &Value, stderr: &str) {
     );
 }
 
-/// Waits for the file `started`, which the first command of a criterion makes, writes the
-/// second one, and says so by the file `swapped`.
-fn swapping(stage: &Stage) -> String {
+/// A script that waits for the file `started`, which the first command of a criterion creates, then
+/// replaces the second command and creates `swapped`.
+fn swap_script(stage: &RepositoryFixture) -> String {
     let work = stage.home.work();
     let (work, caught) = (work.display(), stage.caught());
     format!(
@@ -106,8 +109,8 @@ fn swapping(stage: &Stage) -> String {
     )
 }
 
-/// Gives the model's process time to swap the script; at most 3 s.
-fn waiting(stage: &Stage) -> String {
+/// A command that gives the model's process up to 3 s to swap the script.
+fn waiting_script(stage: &RepositoryFixture) -> String {
     let work = stage.home.work();
     let work = work.display();
     format!(
@@ -118,21 +121,24 @@ fn waiting(stage: &Stage) -> String {
 
 /// The control runs the same scripts without Codex.
 async fn tracked_script_is_not_swapped_before_it_is_run(release: &str) {
-    let stage = stage(release, |stage| file_of(stage, "swap", &swapping(stage))).await;
+    let stage = stage(release, |stage| {
+        write_home_file(stage, "swap", &swap_script(stage))
+    })
+    .await;
     let check = stage.home.work().join("check.sh");
     fs::write(&check, "#!/bin/sh\nexit 0\n").unwrap();
     fs::set_permissions(&check, Permissions::from_mode(0o755)).unwrap();
     stage.home.git(&["add", "check.sh"]);
     stage.home.git(&["commit", "--quiet", "--message", "check"]);
     exclude(&stage, "started\nswapped\n");
-    let wait = file_of(&stage, "wait", &waiting(&stage));
+    let wait = write_home_file(&stage, "wait", &waiting_script(&stage));
 
     let swap = stage.home.home().join("swap");
     let mut background = Command::new("sh").arg(swap).spawn().unwrap();
     let waited = Command::new(&wait).status().unwrap();
     assert!(waited.success() && background.wait().unwrap().success());
     Command::new(&check).status().unwrap();
-    stage.until_attacked().await;
+    stage.wait_until_attacked().await;
     for name in ["started", "swapped", "began"] {
         fs::remove_file(stage.home.work().join(name)).unwrap();
     }
@@ -141,7 +147,7 @@ async fn tracked_script_is_not_swapped_before_it_is_run(release: &str) {
     // The commands are run in alphabetical order.
     let wait = format!("command={}", wait.display());
     let commands = ["2", "--until", &wait, "--until", "command=sh check.sh"];
-    let (_, result, stderr) = stage.run(&[&WANTED[..], &commands].concat()).await;
+    let (_, result, stderr) = stage.run(&[&RUN_ARGS[..], &commands].concat()).await;
     assert_verified(&result, &stderr);
     assert_began(&stage, &stderr);
     assert!(stage.home.work().join("started").exists(), "{stderr}");
@@ -149,9 +155,9 @@ async fn tracked_script_is_not_swapped_before_it_is_run(release: &str) {
     assert_eq!(stage.home.git(&["status", "--short"]), "");
 }
 
-/// Waits until the commit of the turn has been taken over, which happens while it is
-/// stopped, and changes a file then.
-fn late(stage: &Stage) -> String {
+/// A script that changes a file once the commit of the turn has been taken over. The takeover
+/// happens while the script is stopped.
+fn late_script(stage: &RepositoryFixture) -> String {
     let work = stage.home.work();
     let work = work.display();
     format!(
@@ -162,7 +168,10 @@ fn late(stage: &Stage) -> String {
 
 /// The control runs the script without Codex.
 async fn repository_is_not_changed_after_the_verdict(release: &str) {
-    let stage = stage(release, |stage| file_of(stage, "late", &late(stage))).await;
+    let stage = stage(release, |stage| {
+        write_home_file(stage, "late", &late_script(stage))
+    })
+    .await;
     let mut background = Command::new("sh")
         .arg(stage.home.home().join("late"))
         .stdout(Stdio::null())
@@ -181,16 +190,16 @@ async fn repository_is_not_changed_after_the_verdict(release: &str) {
     fs::remove_file(stage.home.work().join("began")).unwrap();
 
     let (_, result, stderr) = stage
-        .run(&[&WANTED[..], &["1", "--until", "clean"]].concat())
+        .run(&[&RUN_ARGS[..], &["1", "--until", "clean"]].concat())
         .await;
     assert_verified(&result, &stderr);
     assert_began(&stage, &stderr);
     assert_eq!(stage.home.git(&["status", "--short"]), "");
 }
 
-/// Each of its processes starts the next one, in a session of its own, and exits. It ends
-/// when the file `go` has gone.
-fn hopping(stage: &Stage) -> String {
+/// A script whose processes each start the next one, in a new session, and exit. The chain ends
+/// when the file `go` is removed.
+fn forking_script(stage: &RepositoryFixture) -> String {
     let work = stage.home.work();
     let work = work.display();
     format!(
@@ -200,9 +209,9 @@ fn hopping(stage: &Stage) -> String {
     )
 }
 
-/// A git that waits a moment before each look at the working tree, and records how far
-/// `beats` comes meanwhile. Otherwise it is the real one.
-fn recording_git(stage: &Stage) -> String {
+/// A wrapper of git that waits before each look at the working tree and records how far `beats`
+/// grows meanwhile.
+fn recording_git(stage: &RepositoryFixture) -> String {
     let path = std::env::var("PATH").unwrap();
     let git = std::env::split_paths(&path)
         .map(|directory| directory.join("git"))
@@ -228,7 +237,7 @@ fn recording_git(stage: &Stage) -> String {
 
 async fn processes_that_keep_forking_do_not_run_during_a_look(release: &str) {
     let stage = stage(release, |stage| {
-        let hop = file_of(stage, "hop", &hopping(stage));
+        let hop = write_home_file(stage, "hop", &forking_script(stage));
         let work = stage.home.work();
         let four = format!(
             "cd {}\nfor i in 1 2 3 4; do sh {} & done\n\
@@ -236,13 +245,13 @@ async fn processes_that_keep_forking_do_not_run_during_a_look(release: &str) {
             work.display(),
             hop.display()
         );
-        file_of(stage, "hops", &four)
+        write_home_file(stage, "hops", &four)
     })
     .await;
     exclude(&stage, "go\nbeats\n");
     fs::write(stage.home.work().join("go"), "").unwrap();
     let path = recording_git(&stage);
-    let mut command = stage.command(&[&["run", "--json"], &WANTED[..], &["1"]].concat());
+    let mut command = stage.command(&[&["run", "--json"], &RUN_ARGS[..], &["1"]].concat());
     let output = command.env("PATH", path).output().await.unwrap();
     fs::remove_file(stage.home.work().join("go")).unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -257,21 +266,21 @@ async fn processes_that_keep_forking_do_not_run_during_a_look(release: &str) {
     assert_ne!(seen, "", "there were looks while the processes ran");
 }
 
-/// An MCP server of the user's that changes the repository when Codex ends, as nothing of
-/// the model's can do it then.
+/// An MCP server of the user changes the repository when Codex ends: no process of the model could
+/// do so then.
 #[tokio::test]
 async fn change_after_the_verdict_is_reported() {
     let script = Script::new()
         .on("first", [commit("a.txt"), Reply::say("Done.")])
         .otherwise([Reply::say("Done.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
     let readme = stage.home.work().join("README.md");
     let answer = r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"x","version":"1"}}}"#;
     let server = format!(
         "#!/bin/sh\ntrap '' TERM\nread line\necho '{answer}'\nwhile read line; do :; done\necho late > {}\n",
         readme.display()
     );
-    let server = file_of(&stage, "server", &server);
+    let server = write_home_file(&stage, "server", &server);
     let config = stage.home.codex_home().join("config.toml");
     let mut config = OpenOptions::new().append(true).open(config).unwrap();
     writeln!(
@@ -282,7 +291,7 @@ async fn change_after_the_verdict_is_reported() {
     .unwrap();
 
     let (code, result, stderr) = stage
-        .run(&[&WANTED[..], &["1", "--until", "clean"]].concat())
+        .run(&[&RUN_ARGS[..], &["1", "--until", "clean"]].concat())
         .await;
     assert_eq!(fs::read_to_string(readme).unwrap(), "late\n", "{stderr}");
     assert_eq!(code, Some(2), "{result:#}\n{stderr}");

@@ -1,4 +1,4 @@
-//! Clients that ask for more than the operator allows.
+//! Clients that request more than the operator allows.
 
 use std::path::PathBuf;
 
@@ -18,13 +18,13 @@ const BOUNDS: [&str; 5] = [
 ];
 
 /// A model that tries to write outside of the work directory.
-struct Stage {
+struct BoundsFixture {
     home: Home,
     model: ScriptedModel,
     release: &'static str,
 }
 
-impl Stage {
+impl BoundsFixture {
     async fn new(release: &'static str, config: &str) -> Self {
         let replies = [Reply::shell("touch ../escaped"), Reply::say("done")];
         let model = ScriptedModel::start(Script::new().otherwise(replies));
@@ -59,7 +59,7 @@ impl Stage {
         self.home.root().join("escaped")
     }
 
-    /// Whether the model could write outside; forgets it.
+    /// Whether the model has written outside. Removes the file.
     fn has_escaped(&self) -> bool {
         std::fs::remove_file(self.escaped()).is_ok()
     }
@@ -69,111 +69,112 @@ fn words(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap()
 }
 
-/// Calls that ask for too much, and the setting that is in their way.
-fn excessive() -> Vec<(&'static str, Value, &'static str)> {
-    let codex = |more: Value| {
-        let mut call = json!({ "prompt": "x", "sandbox": "workspace-write" });
-        let more = more.as_object().unwrap().clone();
-        call.as_object_mut().unwrap().extend(more);
-        call
+/// Excessive calls: the tool, its arguments except the required ones, and the setting that refuses
+/// the call.
+const EXCESSIVE_CALLS: [(&str, &str, &str); 21] = [
+    (
+        "codex",
+        r#"{"sandbox": "danger-full-access"}"#,
+        "max_sandbox",
+    ),
+    (
+        "codex",
+        r#"{"config": {"sandbox_mode": "danger-full-access"}}"#,
+        "max_sandbox",
+    ),
+    (
+        "codex",
+        r#"{"sandbox": "workspace-write", "cwd": ".."}"#,
+        "allow_dirs",
+    ),
+    (
+        "codex",
+        r#"{"sandbox": "workspace-write", "cwd": "link"}"#,
+        "allow_dirs",
+    ),
+    (
+        "codex",
+        r#"{"sandbox": "workspace-write",
+            "config": {"default_permissions": ":danger-full-access"}}"#,
+        "allow_commands",
+    ),
+    (
+        "codex",
+        r#"{"sandbox": "workspace-write", "config": {"mcp_servers.x.command": "sh"}}"#,
+        "allow_commands",
+    ),
+    (
+        "codex",
+        r#"{"sandbox": "workspace-write",
+            "config": {"notify": ["sh", "-c", "touch ../escaped"]}}"#,
+        "allow_commands",
+    ),
+    (
+        "codex",
+        r#"{"sandbox": "workspace-write",
+            "config": {"sandbox_workspace_write": {"writable_roots": ["/"]}}}"#,
+        "allow_dirs",
+    ),
+    (
+        "codex",
+        r#"{"sandbox": "workspace-write",
+            "config": {"sandbox_workspace_write.network_access": true}}"#,
+        "network",
+    ),
+    (
+        "codex",
+        r#"{"sandbox": "workspace-write",
+            "config": {"sandbox_workspace_write": {"network_access": true}}}"#,
+        "network",
+    ),
+    (
+        "codex",
+        r#"{"sandbox": "workspace-write", "config": {"approval_policy": "on-request"}}"#,
+        "approval_policy",
+    ),
+    ("call_codex", r#"{"network": true}"#, "network"),
+    ("call_codex", r#"{"add_dirs": [".."]}"#, "allow_dirs"),
+    (
+        "codex_run",
+        r#"{"exit_criteria": {"pushed": true}}"#,
+        "the criterion pushed",
+    ),
+    (
+        "call_codex",
+        r#"{"sandbox": "danger-full-access"}"#,
+        "max_sandbox",
+    ),
+    ("call_codex", r#"{"cwd": ".."}"#, "allow_dirs"),
+    (
+        "codex_run",
+        r#"{"sandbox": "danger-full-access"}"#,
+        "max_sandbox",
+    ),
+    ("codex_run", r#"{"approve": "always"}"#, "max_sandbox"),
+    ("codex_run", r#"{"repo": ".."}"#, "allow_dirs"),
+    (
+        "codex_run",
+        r#"{"exit_criteria": {"command": "touch ../escaped"}}"#,
+        "allow_commands",
+    ),
+    (
+        "codex_run",
+        r#"{"notify": ["command:touch ../escaped"]}"#,
+        "allow_commands",
+    ),
+];
+
+/// The arguments of a call, with those that the tool requires.
+fn with_required(tool: &str, more: &str) -> Value {
+    let mut arguments = match tool {
+        "call_codex" => json!({ "prompt": "x", "cwd": "." }),
+        "codex_run" => json!({ "task": "x", "wait_ms": 0 }),
+        _ => json!({ "prompt": "x" }),
     };
-    let config = |config: Value| codex(json!({ "config": config }));
-    let job = |more: Value| {
-        let mut call = json!({ "prompt": "x", "cwd": "." });
-        let more = more.as_object().unwrap().clone();
-        call.as_object_mut().unwrap().extend(more);
-        call
-    };
-    let run = |more: Value| {
-        let mut call = json!({ "task": "x", "wait_ms": 0 });
-        let more = more.as_object().unwrap().clone();
-        call.as_object_mut().unwrap().extend(more);
-        call
-    };
-    let danger = "danger-full-access";
-    vec![
-        ("codex", codex(json!({ "sandbox": danger })), "max_sandbox"),
-        (
-            "codex",
-            json!({ "prompt": "x", "config": { "sandbox_mode": danger } }),
-            "max_sandbox",
-        ),
-        ("codex", codex(json!({ "cwd": ".." })), "allow_dirs"),
-        ("codex", codex(json!({ "cwd": "link" })), "allow_dirs"),
-        (
-            "codex",
-            config(json!({ "default_permissions": ":danger-full-access" })),
-            "allow_commands",
-        ),
-        (
-            "codex",
-            config(json!({ "mcp_servers.x.command": "sh" })),
-            "allow_commands",
-        ),
-        (
-            "codex",
-            config(json!({ "notify": ["sh", "-c", "touch ../escaped"] })),
-            "allow_commands",
-        ),
-        (
-            "codex",
-            config(json!({ "sandbox_workspace_write": { "writable_roots": ["/"] } })),
-            "allow_dirs",
-        ),
-        (
-            "codex",
-            config(json!({ "sandbox_workspace_write.network_access": true })),
-            "network",
-        ),
-        (
-            "codex",
-            config(json!({ "sandbox_workspace_write": { "network_access": true } })),
-            "network",
-        ),
-        (
-            "codex",
-            config(json!({ "approval_policy": "on-request" })),
-            "approval_policy",
-        ),
-        ("call_codex", job(json!({ "network": true })), "network"),
-        (
-            "call_codex",
-            job(json!({ "add_dirs": [".."] })),
-            "allow_dirs",
-        ),
-        (
-            "codex_run",
-            run(json!({ "exit_criteria": { "pushed": true } })),
-            "the criterion pushed",
-        ),
-        (
-            "call_codex",
-            job(json!({ "sandbox": danger })),
-            "max_sandbox",
-        ),
-        ("call_codex", job(json!({ "cwd": ".." })), "allow_dirs"),
-        (
-            "codex_run",
-            run(json!({ "sandbox": danger })),
-            "max_sandbox",
-        ),
-        (
-            "codex_run",
-            run(json!({ "approve": "always" })),
-            "max_sandbox",
-        ),
-        ("codex_run", run(json!({ "repo": ".." })), "allow_dirs"),
-        (
-            "codex_run",
-            run(json!({ "exit_criteria": { "command": "touch ../escaped" } })),
-            "allow_commands",
-        ),
-        (
-            "codex_run",
-            run(json!({ "notify": ["command:touch ../escaped"] })),
-            "allow_commands",
-        ),
-    ]
+    let more: Value = serde_json::from_str(more).unwrap();
+    let more = more.as_object().unwrap().clone();
+    arguments.as_object_mut().unwrap().extend(more);
+    arguments
 }
 
 #[tokio::test]
@@ -182,11 +183,12 @@ async fn call_out_of_bounds_is_refused_with_the_name_of_the_setting() {
         (testkit::codex::newest(), "app-server"),
         ("0.153.4", "mcp-server"),
     ] {
-        let stage = Stage::new(release, "").await;
+        let stage = BoundsFixture::new(release, "").await;
         std::os::unix::fs::symlink("..", stage.home.work().join("link")).unwrap();
         let args = [&["--backend", backend], BOUNDS.as_slice()].concat();
         let mut client = stage.client(&args).await;
-        for (tool, arguments, setting) in excessive() {
+        for (tool, more, setting) in EXCESSIVE_CALLS {
+            let arguments = with_required(tool, more);
             let result = client.call_tool(tool, arguments.clone()).await;
             let case = format!("{backend} {tool} {arguments}: {result:#}");
             assert_eq!(result["isError"], true, "{case}");
@@ -205,8 +207,8 @@ async fn call_out_of_bounds_is_refused_with_the_name_of_the_setting() {
 }
 
 #[tokio::test]
-async fn sessions_api_keeps_the_code_of_bounds() {
-    let stage = Stage::new(testkit::codex::newest(), "").await;
+async fn sessions_api_returns_the_out_of_bounds_code() {
+    let stage = BoundsFixture::new(testkit::codex::newest(), "").await;
     let args = ["--api", "sessions", "--max-sandbox", "read-only"];
     let mut client = stage.client(&args).await;
     let arguments = json!({ "prompt": "x", "approvalPolicy": "never",
@@ -218,10 +220,10 @@ async fn sessions_api_keeps_the_code_of_bounds() {
     assert!(client.finish().await.success());
 }
 
-/// The control: without bounds, the same calls do what they are made for.
+/// The control: without bounds, the same calls escape.
 #[tokio::test]
-async fn same_calls_work_where_nothing_bounds_them() {
-    let stage = Stage::new(testkit::codex::newest(), "").await;
+async fn same_calls_work_without_bounds() {
+    let stage = BoundsFixture::new(testkit::codex::newest(), "").await;
     let mut client = stage.client(&[]).await;
     let danger = "danger-full-access";
     for arguments in [
@@ -241,7 +243,7 @@ async fn same_calls_work_where_nothing_bounds_them() {
 }
 
 #[tokio::test]
-async fn sandbox_of_codexs_configuration_is_bounded_too() {
+async fn sandbox_of_codex_configuration_is_bounded() {
     let config = "sandbox_mode = \"danger-full-access\"\n";
     let prompt = json!({ "prompt": "x" });
     for (release, backend) in [
@@ -250,7 +252,7 @@ async fn sandbox_of_codexs_configuration_is_bounded_too() {
         ("0.153.4", "mcp-server"),
     ] {
         for (args, escapes) in [(&[][..], true), (&BOUNDS[..2], false)] {
-            let stage = Stage::new(release, config).await;
+            let stage = BoundsFixture::new(release, config).await;
             let args = [&["--backend", backend], args].concat();
             let mut client = stage.client(&args).await;
             let result = client.call_tool("codex", prompt.clone()).await;
@@ -262,9 +264,9 @@ async fn sandbox_of_codexs_configuration_is_bounded_too() {
 }
 
 #[tokio::test]
-async fn thread_from_before_the_bounds_is_bounded_too() {
+async fn older_thread_is_bounded() {
     for (args, escapes) in [(&[][..], true), (&BOUNDS[..2], false)] {
-        let stage = Stage::new(testkit::codex::newest(), "").await;
+        let stage = BoundsFixture::new(testkit::codex::newest(), "").await;
         let mut before = stage.client(&[]).await;
         let begin = json!({ "prompt": "x", "sandbox": "danger-full-access" });
         let begun = before.call_tool("codex", begin).await;
@@ -280,13 +282,13 @@ async fn thread_from_before_the_bounds_is_bounded_too() {
     }
 }
 
-/// The newest release resumes a thread with the sandbox that it had, also where the user's
-/// permissions take the place of a sandbox.
+/// The newest release resumes a thread with its earlier sandbox, even where the user has configured
+/// permissions instead of a sandbox since.
 #[tokio::test]
-async fn thread_from_before_the_users_permissions_is_bounded_by_them() {
+async fn older_thread_is_bounded_by_the_users_permissions() {
     let before = "sandbox_mode = \"danger-full-access\"";
     for (args, escapes) in [(&[][..], true), (&BOUNDS[..2], false)] {
-        let stage = Stage::new(testkit::codex::newest(), &format!("{before}\n")).await;
+        let stage = BoundsFixture::new(testkit::codex::newest(), &format!("{before}\n")).await;
         let mut client = stage.client(&[]).await;
         let begin = json!({ "prompt": "x", "approval-policy": "never" });
         let begun = client.call_tool("codex", begin).await;
@@ -308,7 +310,7 @@ async fn thread_from_before_the_users_permissions_is_bounded_by_them() {
 
 #[tokio::test]
 async fn session_cannot_be_widened_later() {
-    let stage = Stage::new(testkit::codex::newest(), "").await;
+    let stage = BoundsFixture::new(testkit::codex::newest(), "").await;
     let args = [&["--api", "sessions"], BOUNDS.as_slice()].concat();
     let mut client = stage.client(&args).await;
     let begin =
@@ -349,7 +351,7 @@ async fn bound_does_not_replace_the_users_permissions() {
     ] {
         let read = Reply::shell("cat \"$HOME/secret/key\"");
         let model = ScriptedModel::start(Script::new().otherwise([read, Reply::say("done")]));
-        let stage = Stage {
+        let stage = BoundsFixture {
             model: model.await.unwrap(),
             home: Home::new(""),
             release,
@@ -391,12 +393,12 @@ async fn bound_does_not_replace_the_users_permissions() {
     }
 }
 
-/// Codex takes the last of two members of one name. The control: the same message to
+/// Of two members with the same name, Codex takes the last. The control sends the same message to
 /// Codex's own server.
 #[tokio::test]
-async fn member_that_is_there_twice_does_not_pass_a_bound() {
+async fn duplicate_member_does_not_pass_a_bound() {
     for release in ["0.104.0", "0.153.4"] {
-        let stage = Stage::new(release, "").await;
+        let stage = BoundsFixture::new(release, "").await;
         let args = ["--backend", "mcp-server", "--max-sandbox", "read-only"];
         let mut client = stage.client(&args).await;
         let danger = r#""sandbox":"danger-full-access""#;

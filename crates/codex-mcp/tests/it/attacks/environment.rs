@@ -1,4 +1,4 @@
-//! Secrets of the environment, and who can read them.
+//! Secrets in the environment, and the programs that could read them.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use scripted_model::{Reply, Script, ScriptedModel};
 use testkit::Home;
 use tokio::process::Command;
 
-/// Passwords, and files that hold some.
+/// Variables that hold passwords or name files with passwords.
 const SECRETS: [&str; 5] = [
     "CODEX_MCP_STORE",
     "PGPASSWORD",
@@ -17,10 +17,10 @@ const SECRETS: [&str; 5] = [
     "PGSSLKEY",
 ];
 
-/// The control: it reaches every program.
+/// The control: this variable reaches every program.
 const ORDINARY: &str = "ATTACKS_ORDINARY";
 
-/// What a program has written of its environment.
+/// Checks the environment that a program has written to a file.
 #[track_caller]
 fn assert_has_no_secret(file: &Path) {
     let seen = fs::read_to_string(file).unwrap_or_else(|error| panic!("{file:?}: {error}"));
@@ -35,7 +35,7 @@ fn assert_has_no_secret(file: &Path) {
 }
 
 #[tokio::test]
-async fn secrets_of_the_store_reach_no_program() {
+async fn store_secrets_reach_no_program() {
     let command = "env > of-a-command; echo made > made";
     let script = Script::new().otherwise([Reply::shell(command), Reply::say("done")]);
     let model = ScriptedModel::start(script).await.unwrap();
@@ -61,8 +61,8 @@ async fn secrets_of_the_store_reach_no_program() {
         .output()
         .await
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     for program in ["a-command", "a-criterion", "a-notifier"] {
         assert_has_no_secret(&home.work().join(format!("of-{program}")));
     }

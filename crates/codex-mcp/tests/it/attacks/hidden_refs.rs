@@ -1,13 +1,12 @@
-//! Refs that a model names so that git finds them instead of others (F11), with the real
-//! Codex.
+//! Refs whose names make git resolve them instead of others (F11), with the real Codex.
 
 use std::fs;
 
 use scripted_model::{Reply, Script};
 
-use super::repository::Stage;
+use super::fixture::RepositoryFixture;
 
-/// Makes a commit that nobody has asked for, and refs to it that stand for something else.
+/// Creates an unwanted commit, and refs to it that hide others.
 const PLANT: &str = r#"
 echo made > a.txt && git add a.txt && git commit --quiet --message a
 evil=$(git commit-tree -p HEAD -m evil 'HEAD^{tree}')
@@ -30,9 +29,9 @@ const REFUSED: [&str; 8] = [
     "heads/-x",
 ];
 
-async fn stage(plant: &str) -> Stage {
+async fn stage(plant: &str) -> RepositoryFixture {
     let script = Script::new().otherwise([Reply::shell("sh \"$HOME/plant\""), Reply::say("Done.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
     fs::write(stage.home.home().join("plant"), plant).unwrap();
     let remote = stage.home.tmp().join("remote.git");
     let remote = remote.to_str().unwrap();
@@ -45,11 +44,11 @@ async fn stage(plant: &str) -> Stage {
     stage
 }
 
-fn resolved(stage: &Stage, name: &str) -> String {
+fn resolve(stage: &RepositoryFixture, name: &str) -> String {
     stage.home.git(&["rev-parse", "--quiet", "--verify", name])
 }
 
-const UNTIL: [&str; 7] = [
+const RUN_ARGS: [&str; 7] = [
     "x",
     "--sandbox",
     "workspace-write",
@@ -63,10 +62,10 @@ const UNTIL: [&str; 7] = [
 #[tokio::test]
 async fn refs_that_hide_others_are_kept_aside() {
     let attacked = stage(PLANT).await;
-    let first = resolved(&attacked, "refs/heads/main");
-    let (code, result, told) = attacked.run(&UNTIL).await;
-    assert_eq!(code, Some(0), "{result:#}\n{told}");
-    let evil = resolved(&attacked, "refs/heads/fine");
+    let first = resolve(&attacked, "refs/heads/main");
+    let (code, result, stderr) = attacked.run(&RUN_ARGS).await;
+    assert_eq!(code, Some(0), "{result:#}\n{stderr}");
+    let evil = resolve(&attacked, "refs/heads/fine");
     let names = attacked.home.git(&["for-each-ref", "--format=%(refname)"]);
     let names: Vec<&str> = names.lines().collect();
     for refused in REFUSED {
@@ -78,22 +77,22 @@ async fn refs_that_hide_others_are_kept_aside() {
         };
         let kept = names.iter().find(is_kept);
         let kept = kept.unwrap_or_else(|| panic!("{refused} is not kept: {names:?}"));
-        assert_eq!(resolved(&attacked, kept), evil);
+        assert_eq!(resolve(&attacked, kept), evil);
         let warning = format!("Codex has created {name}, which was not imported");
-        assert!(told.contains(&warning), "{told}");
-        assert!(told.contains(kept), "{told}");
+        assert!(stderr.contains(&warning), "{stderr}");
+        assert!(stderr.contains(kept), "{stderr}");
     }
     let short = &first[..7];
     for (name, expected) in [("v1", &first), ("origin/main", &first), (short, &first)] {
-        assert_eq!(&resolved(&attacked, name), expected, "{name}");
+        assert_eq!(&resolve(&attacked, name), expected, "{name}");
     }
     assert_eq!(
-        resolved(&attacked, "main"),
-        resolved(&attacked, "refs/heads/main")
+        resolve(&attacked, "main"),
+        resolve(&attacked, "refs/heads/main")
     );
     assert!(!names.contains(&"refs/remotes/origin/more"), "{names:?}");
     let warning = "into refs/remotes/origin/main, refs/remotes/origin/more was not imported";
-    assert!(told.contains(warning), "{told}");
+    assert!(stderr.contains(warning), "{stderr}");
     assert_eq!(
         attacked
             .home
@@ -106,16 +105,16 @@ async fn refs_that_hide_others_are_kept_aside() {
     let plant = control.home.home().join("plant");
     let alias = format!("alias.plant=!sh {}", plant.display());
     control.home.git(&["-c", &alias, "plant"]);
-    let evil = resolved(&control, "refs/heads/fine");
-    let first = resolved(&control, "refs/tags/v1");
+    let evil = resolve(&control, "refs/heads/fine");
+    let first = resolve(&control, "refs/tags/v1");
     for name in ["main", "origin/main", &first[..7]] {
-        assert_eq!(resolved(&control, name), evil, "{name}");
+        assert_eq!(resolve(&control, name), evil, "{name}");
     }
 }
 
-/// What is pushed is there, and what somebody else has pushed is not lost.
+/// The branch that Codex pushed is imported, and a branch that somebody else pushed is not lost.
 #[tokio::test]
-async fn branch_of_the_remote_that_codex_fetches_is_imported() {
+async fn remote_branch_that_codex_fetches_is_imported() {
     let stage = stage(
         "echo made > a.txt && git add a.txt && git commit --quiet --message a\n\
          git fetch --quiet origin\ngit push --quiet origin HEAD:refs/heads/side\n",
@@ -126,14 +125,14 @@ async fn branch_of_the_remote_that_codex_fetches_is_imported() {
     let refspec = format!("{theirs}:refs/heads/theirs");
     git(&["push", "--quiet", "origin", &refspec]);
     git(&["update-ref", "-d", "refs/remotes/origin/theirs"]);
-    let (code, result, told) = stage.run(&UNTIL).await;
-    assert_eq!(code, Some(0), "{result:#}\n{told}");
-    assert_eq!(resolved(&stage, "origin/theirs"), theirs, "{told}");
-    assert_eq!(resolved(&stage, "origin/side"), resolved(&stage, "main"));
-    assert!(!told.contains("was not imported"), "{told}");
+    let (code, result, stderr) = stage.run(&RUN_ARGS).await;
+    assert_eq!(code, Some(0), "{result:#}\n{stderr}");
+    assert_eq!(resolve(&stage, "origin/theirs"), theirs, "{stderr}");
+    assert_eq!(resolve(&stage, "origin/side"), resolve(&stage, "main"));
+    assert!(!stderr.contains("was not imported"), "{stderr}");
 }
 
-/// The user's own branch is not left for one that git would take for another ref.
+/// The user's branch stays checked out where the name of Codex's branch is ambiguous for git.
 #[tokio::test]
 async fn branch_that_hides_others_is_not_checked_out() {
     let stage = stage(
@@ -142,12 +141,15 @@ async fn branch_that_hides_others_is_not_checked_out() {
          echo made > a.txt && git add a.txt && git commit --quiet --message a\n",
     )
     .await;
-    let (code, result, told) = stage.run(&UNTIL).await;
-    assert_eq!(code, Some(2), "{result:#}\n{told}");
+    let (code, result, stderr) = stage.run(&RUN_ARGS).await;
+    assert_eq!(code, Some(2), "{result:#}\n{stderr}");
     let git = |args: &[&str]| stage.home.git(args);
     assert_eq!(git(&["symbolic-ref", "HEAD"]), "refs/heads/main");
     assert_eq!(git(&["rev-list", "--count", "main"]), "1");
-    assert!(told.contains("has a name that git could take"), "{told}");
+    assert!(
+        stderr.contains("has a name that git could take"),
+        "{stderr}"
+    );
     let kept = git(&["for-each-ref", "--format=%(refname)", "refs/codex-mcp"]);
     assert!(kept.ends_with("/heads/HEAD"), "{kept}");
     assert_eq!(git(&["show", &format!("{kept}:a.txt")]), "made");

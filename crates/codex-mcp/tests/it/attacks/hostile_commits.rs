@@ -5,9 +5,9 @@ use std::fs;
 use scripted_model::{Reply, Script};
 use serde_json::Value;
 
-use super::repository::Stage;
+use super::fixture::RepositoryFixture;
 
-/// `.gitmodules` has git leave the submodule out of what it lists.
+/// `.gitmodules` makes git omit the submodule from its listings.
 const HIDDEN_SUBMODULE: &str = r#"
 mkdir sub
 (
@@ -26,7 +26,7 @@ tree=$( (git ls-tree HEAD; printf '160000 commit %s\tsub\n' "$id") | git mktree 
 git update-ref refs/heads/main "$(git commit-tree -p HEAD -m sub "$tree")"
 "#;
 
-/// A billion paths of ten trees.
+/// A tree of a billion paths, made of ten trees.
 const BOMB: &str = r#"
 id=$(echo x | git hash-object -w --stdin)
 mode='100644 blob'
@@ -38,23 +38,23 @@ tree=$( (git ls-tree HEAD; printf "040000 tree $id\tbomb\n") | git mktree)
 git update-ref refs/heads/main "$(git commit-tree -p HEAD -m bomb "$tree")"
 "#;
 
-async fn stage(plant: &str) -> Stage {
+async fn stage(plant: &str) -> RepositoryFixture {
     let script = Script::new().otherwise([Reply::shell("sh \"$HOME/plant\""), Reply::say("Done.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
     let plant = plant.replace("CAUGHT", stage.caught().to_str().unwrap());
     fs::write(stage.home.home().join("plant"), plant).unwrap();
     stage
 }
 
-async fn run(stage: &Stage) -> (Option<i32>, Value, String) {
+async fn run(stage: &RepositoryFixture) -> (Option<i32>, Value, String) {
     let args = ["x", "--sandbox", "workspace-write", "--approve", "never"];
     let until = ["--until", "commits=1", "--max-turns", "1"];
     stage.run(&[&args[..], &until].concat()).await
 }
 
-/// What the model does in the sandbox, by the user: what the repository would have if the
-/// commits were taken over.
-fn plant_as_user(stage: &Stage) {
+/// Runs the model's script as the user: the repository is then as if the commits had been taken
+/// over.
+fn plant_as_user(stage: &RepositoryFixture) {
     let plant = stage.home.home().join("plant");
     let alias = format!("alias.plant=!sh {}", plant.display());
     stage.home.git(&["-c", &alias, "plant"]);
@@ -64,15 +64,15 @@ fn plant_as_user(stage: &Stage) {
 #[tokio::test]
 async fn submodule_that_gitmodules_hides_is_refused() {
     let attacked = stage(HIDDEN_SUBMODULE).await;
-    let (code, result, told) = run(&attacked).await;
-    assert_eq!(code, Some(2), "{result:#}\n{told}");
+    let (code, result, stderr) = run(&attacked).await;
+    assert_eq!(code, Some(2), "{result:#}\n{stderr}");
     let refusal = "Codex's commits cannot be taken over: they add the submodule \"sub\"";
-    assert!(told.contains(refusal), "{told}");
+    assert!(stderr.contains(refusal), "{stderr}");
     let git = |args: &[&str]| attacked.home.git(args);
     assert!(!git(&["ls-tree", "HEAD"]).contains("160000"));
     git(&["reset", "--quiet", "--hard"]);
     git(&["status"]);
-    assert!(!attacked.was_attacked(), "{told}");
+    assert!(!attacked.was_attacked(), "{stderr}");
 
     let control = stage(HIDDEN_SUBMODULE).await;
     plant_as_user(&control);
@@ -92,13 +92,13 @@ async fn submodule_that_gitmodules_hides_is_refused() {
 async fn commit_with_a_billion_paths_is_refused() {
     let attacked = stage(BOMB).await;
     let before = attacked.home.git(&["rev-parse", "main"]);
-    let (code, result, told) = run(&attacked).await;
-    assert_eq!(code, Some(2), "{result:#}\n{told}");
-    assert!(told.contains("over 1000000 more paths"), "{told}");
+    let (code, result, stderr) = run(&attacked).await;
+    assert_eq!(code, Some(2), "{result:#}\n{stderr}");
+    assert!(stderr.contains("over 1000000 more paths"), "{stderr}");
     assert_eq!(attacked.home.git(&["rev-parse", "main"]), before);
 }
 
-/// Three commits, each with the paths of eight more trees of so many levels.
+/// A script of three commits, each of which adds eight trees with this number of levels.
 fn chain(levels: usize) -> String {
     let levels = "1 ".repeat(levels);
     format!(
@@ -119,22 +119,22 @@ done
     )
 }
 
-/// Each commit adds less than the limit, and all of them more. The control is as many
-/// commits with fewer paths.
+/// Each commit adds fewer paths than the limit, and all together add more. The control has the same
+/// number of commits with fewer paths.
 #[tokio::test]
-async fn commits_that_add_up_to_too_many_paths_are_refused() {
+async fn commits_with_too_many_paths_together_are_refused() {
     let attacked = stage(&chain(5)).await;
     let before = attacked.home.git(&["rev-parse", "main"]);
-    let (code, result, told) = run(&attacked).await;
-    assert_eq!(code, Some(2), "{result:#}\n{told}");
-    assert!(told.contains("over 1000000 more paths"), "{told}");
+    let (code, result, stderr) = run(&attacked).await;
+    assert_eq!(code, Some(2), "{result:#}\n{stderr}");
+    assert!(stderr.contains("over 1000000 more paths"), "{stderr}");
     assert_eq!(attacked.home.git(&["rev-parse", "main"]), before);
 
     let control = stage(&chain(1)).await;
-    let (_, result, told) = run(&control).await;
+    let (_, result, stderr) = run(&control).await;
     assert_eq!(
         control.home.git(&["rev-list", "--count", "main"]),
         "4",
-        "{result:#}\n{told}"
+        "{result:#}\n{stderr}"
     );
 }

@@ -1,4 +1,4 @@
-//! Files of a repository that never end, or that nobody opens the other end of.
+//! Files of a repository that block or never end: named pipes and devices.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -26,11 +26,11 @@ const HANDSHAKE: &str = "2025-11-25";
 const ENDED_BY_SIGTERM: i32 = 128 + 15;
 
 /// A named pipe, and the control: a `cat` of it, which waits for a writer.
-struct Pipe {
+struct NamedPipe {
     cat: Child,
 }
 
-impl Pipe {
+impl NamedPipe {
     fn at(path: &Path) -> Self {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         mkfifo(path, Mode::S_IRWXU).unwrap();
@@ -45,7 +45,7 @@ impl Pipe {
     }
 }
 
-impl Drop for Pipe {
+impl Drop for NamedPipe {
     fn drop(&mut self) {
         self.cat.kill().unwrap();
         self.cat.wait().unwrap();
@@ -53,12 +53,12 @@ impl Drop for Pipe {
 }
 
 /// A home with the fake Codex.
-struct Stage {
+struct FakeCodexFixture {
     home: Home,
     fake: FakeCodex,
 }
 
-impl Stage {
+impl FakeCodexFixture {
     fn new() -> Self {
         let home = Home::new("");
         let fake = FakeCodex::new(&home, &Plan::new());
@@ -90,17 +90,17 @@ impl Stage {
 }
 
 #[tokio::test]
-async fn pipe_as_git_head_holds_up_neither_calls_nor_the_end() {
-    let stage = Stage::new();
+async fn pipe_as_git_head_blocks_neither_calls_nor_shutdown() {
+    let stage = FakeCodexFixture::new();
     fs::remove_file(stage.home.work().join(".git/HEAD")).unwrap_or_default();
-    let pipe = Pipe::at(&stage.home.work().join(".git/HEAD"));
+    let pipe = NamedPipe::at(&stage.home.work().join(".git/HEAD"));
     let mut client = McpClient::start(&stage.serve(&[]));
     client.initialize(HANDSHAKE, json!({})).await;
     let call = client.request_tool("codex", json!({"prompt": "hi"}));
     let ping = client.request("ping", Value::Null);
     client.response(&ping).await;
     let answered_first = client.response_so_far(&call);
-    // The call works, or says why it does not.
+    // The call works, or reports why not.
     let answer = match answered_first {
         Some(answer) => answer,
         None => client.response(&call).await,
@@ -114,10 +114,10 @@ async fn pipe_as_git_head_holds_up_neither_calls_nor_the_end() {
 }
 
 #[tokio::test]
-async fn pipe_as_prompt_file_ends_a_run_with_its_name() {
-    let stage = Stage::new();
+async fn run_with_a_pipe_as_prompt_file_fails_and_names_it() {
+    let stage = FakeCodexFixture::new();
     let prompt = stage.home.root().join("prompt.md");
-    let pipe = Pipe::at(&prompt);
+    let pipe = NamedPipe::at(&prompt);
     let config = stage.home.atm_home().join(".config/atm/config.toml");
     fs::create_dir_all(config.parent().unwrap()).unwrap();
     let path = prompt.display();
@@ -125,18 +125,22 @@ async fn pipe_as_prompt_file_ends_a_run_with_its_name() {
     fs::write(&config, text).unwrap();
     let args = ["run", "--until", "files=x", "--json", "work"];
     let output = stage.command(&args).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(!output.status.success(), "{told}");
-    assert!(told.contains("prompt.md is not a regular file"), "{told}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(!output.status.success(), "{stdout}");
+    assert!(
+        stdout.contains("prompt.md is not a regular file"),
+        "{stdout}"
+    );
     pipe.finish();
 }
 
 #[tokio::test]
-async fn pipe_as_template_ends_a_run_with_its_name() {
-    let stage = Stage::new();
+async fn run_with_a_pipe_as_template_fails_and_names_it() {
+    let stage = FakeCodexFixture::new();
     let nudge = ".codex-mcp/prompts/nudge.md";
-    let pipe = Pipe::at(&stage.home.work().join(nudge));
-    // Nothing of another repository's prompts is opened. A record of this one is refused.
+    let pipe = NamedPipe::at(&stage.home.work().join(nudge));
+    // Templates of untrusted repositories are not opened, so the test trusts this one; `trust`
+    // refuses it.
     let work = stage.home.work().canonicalize().unwrap();
     let trusted = format!("[projects.{work:?}]\ntrust_level = \"trusted\"\n");
     fs::write(stage.home.codex_home().join("config.toml"), trusted).unwrap();
@@ -154,9 +158,9 @@ async fn pipe_as_template_ends_a_run_with_its_name() {
 /// The control is the last picture, which is taken.
 #[tokio::test]
 async fn picture_that_is_no_regular_file_or_endless_is_refused() {
-    let stage = Stage::new();
+    let stage = FakeCodexFixture::new();
     let path = |name: &str| stage.home.work().join(name);
-    let pipe = Pipe::at(&path("pipe.png"));
+    let pipe = NamedPipe::at(&path("pipe.png"));
     symlink("/dev/zero", path("zero.png")).unwrap();
     fs::create_dir(path("directory.png")).unwrap();
     let mut sparse = File::create(path("sparse.png")).unwrap();
@@ -184,9 +188,9 @@ async fn picture_that_is_no_regular_file_or_endless_is_refused() {
     }
     let turn = stage.fake.wait_for_method("turn/start").await;
     let shown = turn_image(&turn);
-    // Codex is given a copy, so that nothing can take its place.
+    // Codex gets a copy, which no one can replace.
     assert_ne!(shown, path("good.png"));
-    // Where no sandbox can write, as it can in a temporary directory.
+    // The copy is where no sandbox can write; in a temporary directory every sandbox can.
     assert!(shown.starts_with(stage.home.state_home()), "{shown:?}");
     assert_eq!(fs::read(&shown).unwrap(), b"\x89PNG\r\n\x1a\n");
     pipe.finish();
@@ -205,10 +209,10 @@ fn turn_image(params: &Value) -> PathBuf {
 
 #[tokio::test]
 async fn job_in_a_directory_with_a_pipe_does_not_freeze_the_worker() {
-    let stage = Stage::new();
+    let stage = FakeCodexFixture::new();
     let odd = stage.home.root().join("odd");
     fs::create_dir_all(odd.join(".git")).unwrap();
-    let pipe = Pipe::at(&odd.join(".git/HEAD"));
+    let pipe = NamedPipe::at(&odd.join(".git/HEAD"));
     let codex = stage.home.root().join("failing-codex");
     fs::write(&codex, FAILING).unwrap();
     let executable = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
@@ -235,11 +239,11 @@ async fn job_in_a_directory_with_a_pipe_does_not_freeze_the_worker() {
 /// A Codex that fails at once.
 const FAILING: &str = "#!/bin/sh\n[ \"$1\" = --version ] && exec echo codex-cli 0.169.0\nexit 3\n";
 
-/// The log is written on the runtime's thread, which a full pipe blocks for ever. That
-/// the process ends by the signal's code shows that it was blocked: the graceful end has 0.
+/// The log is written on the runtime's thread, which a full pipe blocks for ever. The exit code of
+/// the signal shows that the thread was blocked: a graceful end has code 0.
 #[tokio::test]
 async fn blocked_runtime_does_not_outlive_a_signal() {
-    let stage = Stage::new();
+    let stage = FakeCodexFixture::new();
     let mut server = stage
         .command(&["serve"])
         .env("CODEX_MCP_LOG", "trace")
@@ -255,7 +259,7 @@ async fn blocked_runtime_does_not_outlive_a_signal() {
     let mut buffer = [0; 4096];
     stdin.write_all(HELLO.as_bytes()).unwrap();
     assert_ne!(stdout.read(&mut buffer).unwrap(), 0);
-    // Nobody reads the log. The writer ends when the server does.
+    // Nobody reads the log. The writer thread ends with the server.
     let writer = std::thread::spawn(move || while stdin.write_all(NOTICE).is_ok() {});
     let reader = std::thread::spawn(move || while stdout.read(&mut buffer).is_ok_and(|n| n > 0) {});
     wait_until_blocked(server.id());
@@ -273,7 +277,7 @@ const HELLO: &str = concat!(
     "\n"
 );
 
-/// Something that is logged and has no answer.
+/// A notification that is logged and has no answer.
 const NOTICE: &[u8] =
     b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":7}}\n";
 

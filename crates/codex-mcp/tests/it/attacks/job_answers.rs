@@ -1,10 +1,9 @@
-//! Others who can write to a shared database, against the questions of a job and what its
-//! worker is told.
+//! Attackers who can write to a shared database, and the questions and instructions of a job there.
 
 use std::process::Stdio;
 
 use job_queue::logic::{JobId, JobState};
-use job_queue::store::{JobStore, NewInstruction, NewJob, Progress, Request};
+use job_queue::store::{InstructionProgress, JobStore, NewInstruction, NewJob, Request};
 use scripted_model::{Reply, Script, ScriptedModel, Shell};
 use serde_json::json;
 use settings::store_access::Access;
@@ -17,7 +16,7 @@ use uuid::Uuid;
 use crate::jobs::{Worker, wait_for, wait_until};
 
 /// A job that waits for an answer, in a database that others write to.
-struct Asking {
+struct AskingJob {
     home: Home,
     store: JobStore,
     others: PgConnection,
@@ -29,7 +28,7 @@ struct Asking {
     _server: Postgres,
 }
 
-impl Asking {
+impl AskingJob {
     async fn new() -> Self {
         let touch = Reply::shell(Shell::escalated("touch made.txt", "it is needed"));
         let script = Script::new().otherwise([touch, Reply::say("Done.")]);
@@ -75,8 +74,8 @@ impl Asking {
         sql.execute(&mut self.others).await.unwrap();
     }
 
-    /// A yes, as the program itself gives one.
-    fn yes(&self) -> NewInstruction {
+    /// An approval, as codex-mcp itself writes one.
+    fn approval(&self) -> NewInstruction {
         let answer = json!({ "answer": { "question": self.question, "decision": "accept" } });
         NewInstruction {
             id: Uuid::new_v4(),
@@ -85,11 +84,11 @@ impl Asking {
         }
     }
 
-    /// What the worker says of an instruction.
+    /// Waits for the outcome that the worker writes for an instruction.
     async fn outcome(&self, of: &NewInstruction) -> String {
         wait_for("an outcome", async || {
             match self.store.progress(of).await.unwrap() {
-                Progress::Concluded(outcome) => Some(outcome),
+                InstructionProgress::Concluded(outcome) => Some(outcome),
                 _ => None,
             }
         })
@@ -100,8 +99,8 @@ impl Asking {
         self.home.work().join("made.txt").exists()
     }
 
-    /// What `codex-mcp jobs` says and answers on a host with this state.
-    async fn say(&self, state: &std::path::Path, args: &[&str]) -> (Option<i32>, String) {
+    /// Runs `codex-mcp jobs` on a host with this state directory; returns its exit code and output.
+    async fn run_jobs(&self, state: &std::path::Path, args: &[&str]) -> (Option<i32>, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
         command
             .arg("jobs")
@@ -126,11 +125,11 @@ impl Asking {
     }
 }
 
-/// The control: what follows is refused for its signature, and for nothing else.
+/// The control: a signed answer works, so the other tests fail only for the signature.
 #[tokio::test]
 async fn signed_answer_is_followed() {
-    let asking = Asking::new().await;
-    let yes = asking.yes();
+    let asking = AskingJob::new().await;
+    let yes = asking.approval();
     asking.store.instruct(&asking.job, &yes).await.unwrap();
     assert_eq!(asking.outcome(&yes).await, "done");
     wait_until(&asking.store, &asking.job, JobState::Completed).await;
@@ -140,8 +139,8 @@ async fn signed_answer_is_followed() {
 
 #[tokio::test]
 async fn forged_answer_is_refused() {
-    let mut asking = Asking::new().await;
-    // A signature of another instruction is worth nothing here.
+    let mut asking = AskingJob::new().await;
+    // The attacker copies the signature of another instruction.
     let steer = NewInstruction {
         id: Uuid::new_v4(),
         question: None,
@@ -149,7 +148,7 @@ async fn forged_answer_is_refused() {
     };
     asking.store.instruct(&asking.job, &steer).await.unwrap();
     asking.outcome(&steer).await;
-    let yes = asking.yes();
+    let yes = asking.approval();
     asking
         .sql(format!(
             "INSERT INTO codex_instructions (id, job, attempt, question, signature, data) \
@@ -159,9 +158,9 @@ async fn forged_answer_is_refused() {
         .await;
     let outcome = asking.outcome(&yes).await;
     assert!(outcome.contains("not signed with the key"), "{outcome}");
-    // It has not used the question up.
+    // The forged answer has not closed the question.
     let no = ["decline", asking.job.as_str()];
-    let (code, said) = asking.say(&asking.home.state_home(), &no).await;
+    let (code, said) = asking.run_jobs(&asking.home.state_home(), &no).await;
     assert_eq!(code, Some(0), "{said}");
     asking.store.request_cancel(&asking.job).await.unwrap();
     wait_until(&asking.store, &asking.job, JobState::Cancelled).await;
@@ -169,23 +168,25 @@ async fn forged_answer_is_refused() {
     asking.finish().await;
 }
 
-/// Somebody shows another question than Codex asks, to have that one allowed.
+/// An attacker replaces the text of the question, to have the real command approved.
 #[tokio::test]
 async fn changed_question_is_marked_and_cannot_be_answered() {
-    let mut asking = Asking::new().await;
+    let mut asking = AskingJob::new().await;
     let state = asking.home.state_home();
     let job = asking.job.to_string();
     let show = ["show", &job];
-    let (_, honest) = asking.say(&state, &show).await;
+    let (_, honest) = asking.run_jobs(&state, &show).await;
     assert!(honest.contains("touch made.txt"), "{honest}");
     let sql = "UPDATE codex_questions SET question = replace(question, 'touch made.txt', 'ls')";
     asking.sql(sql.to_owned()).await;
-    let (_, page) = asking.say(&state, &show).await;
+    let (_, page) = asking.run_jobs(&state, &show).await;
     assert!(
         page.contains("not signed with the key of this host"),
         "{page}"
     );
-    let (code, said) = asking.say(&state, &["approve", asking.job.as_str()]).await;
+    let (code, said) = asking
+        .run_jobs(&state, &["approve", asking.job.as_str()])
+        .await;
     assert_eq!(code, Some(3), "{said}");
     assert!(
         said.contains("not signed with the key of this host"),
@@ -197,43 +198,45 @@ async fn changed_question_is_marked_and_cannot_be_answered() {
     asking.finish().await;
 }
 
-/// Also where it may cancel the jobs of others.
+/// The other host may cancel the job, as its setting `jobs_of_others` allows.
 #[tokio::test]
-async fn other_host_sees_a_question_and_cannot_answer_it() {
-    let asking = Asking::new().await;
+async fn question_is_shown_on_another_host_and_cannot_be_answered_there() {
+    let asking = AskingJob::new().await;
     let elsewhere = tempfile::tempdir().unwrap();
     let user = asking.home.atm_home().join(".config/atm");
     std::fs::create_dir_all(&user).unwrap();
     let setting = "[plugins.codex-mcp]\njobs_of_others = \"manage\"\nworker_idle_secs = 1\n";
     std::fs::write(user.join("config.toml"), setting).unwrap();
     let job = asking.job.as_str();
-    let (_, page) = asking.say(elsewhere.path(), &["show", job]).await;
+    let (_, page) = asking.run_jobs(elsewhere.path(), &["show", job]).await;
     assert!(page.contains("touch made.txt"), "{page}");
     assert!(
         page.contains("not signed with the key of this host"),
         "{page}"
     );
     for verb in ["approve", "decline"] {
-        let (code, said) = asking.say(elsewhere.path(), &[verb, job]).await;
+        let (code, said) = asking.run_jobs(elsewhere.path(), &[verb, job]).await;
         assert_eq!(code, Some(3), "{said}");
         assert!(said.contains("cannot be answered here"), "{said}");
     }
-    let (code, said) = asking.say(elsewhere.path(), &["steer", job, "stop"]).await;
+    let (code, said) = asking
+        .run_jobs(elsewhere.path(), &["steer", job, "stop"])
+        .await;
     assert_eq!(code, Some(3), "{said}");
     assert!(
         said.contains("not signed with the key of the worker's host"),
         "{said}"
     );
-    let (code, said) = asking.say(elsewhere.path(), &["cancel", job]).await;
+    let (code, said) = asking.run_jobs(elsewhere.path(), &["cancel", job]).await;
     assert_eq!(code, Some(0), "{said}");
     assert!(!asking.was_allowed());
     asking.finish().await;
 }
 
 #[tokio::test]
-async fn instruction_that_is_put_back_is_not_used_again() {
-    let mut asking = Asking::new().await;
-    // Whatever is written, also for a moment.
+async fn replayed_instruction_is_not_used_again() {
+    let mut asking = AskingJob::new().await;
+    // The trigger copies each row that is ever written.
     let steal = "CREATE TABLE stolen AS SELECT * FROM codex_instructions; \
                  CREATE FUNCTION steal() RETURNS TRIGGER LANGUAGE plpgsql AS \
                  $$ BEGIN INSERT INTO stolen VALUES (NEW.*); RETURN NEW; END $$; \

@@ -1,5 +1,5 @@
-//! Programs that a model has git run outside of the sandbox, where the user's rules let a
-//! git command out, with the real Codex.
+//! Programs that a model makes git run outside of the sandbox, where the user's rules let a git
+//! command leave it, with the real Codex.
 
 use std::fs;
 
@@ -7,11 +7,11 @@ use scripted_model::{Reply, Script};
 use serde_json::json;
 use testkit::AppServer;
 
-use super::repository::Stage;
+use super::fixture::RepositoryFixture;
 
 const RULE: &str = "prefix_rule(pattern=[\"git\", \"status\"], decision=\"allow\")\n";
 
-/// In each place from which git takes settings.
+/// Plants a setting in each file from which git reads settings.
 const PLANT: &str = r#"
 monitor="touch CAUGHT; true"
 git config core.fsmonitor "$monitor"
@@ -33,13 +33,13 @@ fi
 true
 "#;
 
-async fn stage(release: &str) -> Stage {
+async fn stage(release: &str) -> RepositoryFixture {
     let script = Script::new().otherwise([
         Reply::shell("sh \"$HOME/plant\""),
         Reply::shell("git status"),
         Reply::say("Done."),
     ]);
-    let stage = Stage::new(release, script).await;
+    let stage = RepositoryFixture::new(release, script).await;
     let plant = PLANT.replace("CAUGHT", stage.caught().to_str().unwrap());
     fs::write(stage.home.home().join("plant"), plant).unwrap();
     let rules = stage.home.codex_home().join("rules");
@@ -53,12 +53,12 @@ async fn settings_of_the_private_git_directory_cannot_be_written(release: &str) 
     let attacked = stage(release).await;
     let args = ["x", "--sandbox", "workspace-write", "--approve", "never"];
     let until = ["--until", "commits=1", "--max-turns", "1"];
-    let (code, result, told) = attacked.run(&[&args[..], &until].concat()).await;
-    assert_eq!(code, Some(0), "{result:#}\n{told}");
-    assert!(!attacked.was_attacked(), "{result:#}\n{told}");
+    let (code, result, stderr) = attacked.run(&[&args[..], &until].concat()).await;
+    assert_eq!(code, Some(0), "{result:#}\n{stderr}");
+    assert!(!attacked.was_attacked(), "{result:#}\n{stderr}");
     assert!(attacked.saw("nothing to commit", 1), "git status has run");
     let warning = "default.rules, line 1) lets git leave Codex's sandbox";
-    assert!(told.contains(warning), "{told}");
+    assert!(stderr.contains(warning), "{stderr}");
     let doctor = async || {
         let output = attacked.codex_mcp(&["doctor", "--json"]).await;
         String::from_utf8(output.stdout).unwrap()

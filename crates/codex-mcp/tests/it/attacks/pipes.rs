@@ -11,17 +11,17 @@ use scripted_model::{Reply, Script};
 use testkit::Signal;
 use tokio::process::Command;
 
-use super::repository::Stage;
+use super::fixture::RepositoryFixture;
 
 /// How long a run may take to end after SIGTERM: far below the 60 s that git would wait.
-const SOON: Duration = Duration::from_secs(40);
+const TIME_LIMIT: Duration = Duration::from_secs(40);
 
 /// The control: the user's own git, which waits.
 #[tokio::test]
-async fn pipe_for_git_does_not_hold_up_the_first_signal() {
+async fn pipe_for_git_does_not_block_the_first_signal() {
     let plant = "mkdir deep && mkfifo deep/.gitignore && sleep 1000";
     let script = Script::new().otherwise([Reply::shell(plant), Reply::say("never")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
     let run = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
         .args(["run", "--json", "x", "--sandbox", "workspace-write"])
         .args(["--until", "clean"])
@@ -45,12 +45,12 @@ async fn pipe_for_git_does_not_hold_up_the_first_signal() {
     kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
     let output = run.wait_with_output().await.unwrap();
     let took = began.elapsed();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(took < SOON, "{took:?}\n{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(took < TIME_LIMIT, "{took:?}\n{stderr}");
     // 128 and the number of SIGTERM.
-    assert_eq!(output.status.code(), Some(143), "{told}");
+    assert_eq!(output.status.code(), Some(143), "{stderr}");
     let result = String::from_utf8_lossy(&output.stdout);
-    assert!(result.contains("\"cancelled\""), "{result}\n{told}");
+    assert!(result.contains("\"cancelled\""), "{result}\n{stderr}");
     assert_eq!(stage.home.processes(), []);
 
     let mut git = Command::new("git")

@@ -5,21 +5,26 @@ use std::fs;
 
 use scripted_model::{Reply, Script};
 
-use super::recommended_commands::at_a_shell;
-use super::repository::Stage;
+use super::fixture::RepositoryFixture;
+use super::recommended_commands::run_in_shell;
 
-const TURN: [&str; 4] = ["--sandbox", "workspace-write", "--max-turns", "1"];
+const RUN_ARGS: [&str; 4] = ["--sandbox", "workspace-write", "--max-turns", "1"];
 
-/// A run in which the model runs these scripts, one after the other; then whether the
-/// user's git runs something, and what the run has told.
-async fn planted(prepare: &str, scripts: &[&str], until: &str, user: &str) -> (bool, String) {
+/// A run in which the model runs these scripts one after the other. Returns whether the user's git
+/// ran a planted program afterwards, and the output of the run.
+async fn run_with_planted(
+    prepare: &str,
+    scripts: &[&str],
+    until: &str,
+    user: &str,
+) -> (bool, String) {
     let release = testkit::codex::newest();
-    let in_work = |stage: &Stage, text: &str| {
+    let in_work = |stage: &RepositoryFixture, text: &str| {
         let text = text.replace("CAUGHT", stage.caught().to_str().unwrap());
-        at_a_shell(&stage.home, &stage.home.work(), &text);
+        run_in_shell(&stage.home, &stage.home.work(), &text);
     };
-    // The control: the same scripts, and nothing that looks.
-    let control = Stage::new(release, Script::new()).await;
+    // The control: the same scripts without a run.
+    let control = RepositoryFixture::new(release, Script::new()).await;
     for script in [prepare].iter().chain(scripts).chain([&user]) {
         in_work(&control, script);
     }
@@ -30,19 +35,19 @@ async fn planted(prepare: &str, scripts: &[&str], until: &str, user: &str) -> (b
 
     let names = (0..scripts.len()).map(|number| Reply::shell(format!("sh ../plant{number}")));
     let script = Script::new().otherwise(names.chain([Reply::say("Done.")]));
-    let stage = Stage::new(release, script).await;
+    let stage = RepositoryFixture::new(release, script).await;
     for (number, script) in scripts.iter().enumerate() {
         let text = script.replace("CAUGHT", stage.caught().to_str().unwrap());
         fs::write(stage.home.root().join(format!("plant{number}")), text).unwrap();
     }
     in_work(&stage, prepare);
-    let args = [&["x"][..], &TURN, &["--until", until]].concat();
-    let (_, result, told) = stage.run(&args).await;
+    let args = [&["x"][..], &RUN_ARGS, &["--until", until]].concat();
+    let (_, result, stderr) = stage.run(&args).await;
     in_work(&stage, user);
-    (stage.was_attacked(), format!("{result:#}\n{told}"))
+    (stage.was_attacked(), format!("{result:#}\n{stderr}"))
 }
 
-/// The settings of git in the environment of the model's commands lead elsewhere.
+/// Removes the variables of the model's commands that lead git to the private directory.
 const UNSET: &str = "unset $(git rev-parse --local-env-vars); ";
 
 #[tokio::test]
@@ -52,9 +57,10 @@ async fn bare_repository_planted_among_tracked_files_is_disarmed() {
         fsmonitor=\"echo x >> CAUGHT; true\"\\n' > src/config; \
         printf 'HEAD\\nconfig\\n.gitignore\\n' > src/.gitignore; touch made";
     let prepare = "mkdir src; echo a > src/a; git add src; git commit -qm a";
-    let (attacked, told) = planted(prepare, &[plant], "files=made", "cd src; git status").await;
-    assert!(!attacked, "{told}");
-    assert!(told.contains("src/HEAD-moved-aside-"), "{told}");
+    let (attacked, output) =
+        run_with_planted(prepare, &[plant], "files=made", "cd src; git status").await;
+    assert!(!attacked, "{output}");
+    assert!(output.contains("src/HEAD-moved-aside-"), "{output}");
 }
 
 #[tokio::test]
@@ -69,16 +75,16 @@ async fn settings_and_hooks_of_an_ignored_clone_are_restored() {
     ]
     .concat();
     let user = "cd own/clone; git status; git commit -qm y --allow-empty";
-    let (attacked, told) = planted(prepare, &[&plant], "files=made", user).await;
-    assert!(!attacked, "{told}");
+    let (attacked, output) = run_with_planted(prepare, &[&plant], "files=made", user).await;
+    assert!(!attacked, "{output}");
     assert!(
-        told.contains("settings of the repository \\\"own/clone\\\" were changed"),
-        "{told}"
+        output.contains("settings of the repository \\\"own/clone\\\" were changed"),
+        "{output}"
     );
 }
 
 #[tokio::test]
-async fn new_repository_is_named_when_the_takeover_fails_and_where_git_ignores_it() {
+async fn new_repository_is_named_when_ignored_or_not_taken_over() {
     let prepare = "echo ignored/ > .gitignore; git add .gitignore; git commit -qm ignore";
     let plant = [
         UNSET,
@@ -89,17 +95,17 @@ async fn new_repository_is_named_when_the_takeover_fails_and_where_git_ignores_i
     let commit = "git update-index --add --cacheinfo \
         160000,aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa,zz; git commit -qm b";
     let user = "cd vendor; git status";
-    let (_, told) = planted(prepare, &[&plant, commit], "commits=1", user).await;
-    assert!(told.contains("cannot be taken over"), "{told}");
+    let (_, output) = run_with_planted(prepare, &[&plant, commit], "commits=1", user).await;
+    assert!(output.contains("cannot be taken over"), "{output}");
     for name in ["vendor/", "ignored/it/"] {
         let named = format!("{name} is a git repository of its own");
-        assert!(told.contains(&named), "{told}");
+        assert!(output.contains(&named), "{output}");
     }
 }
 
-/// They stay, as the user may have asked for them.
+/// The changed files stay, as the user may have requested them.
 #[tokio::test]
-async fn changed_files_that_settings_lead_to_are_named() {
+async fn changed_files_that_git_settings_lead_to_are_named() {
     let prepare = "mkdir -p .husky/_; echo '*' > .husky/_/.gitignore; \
         printf '#!/bin/sh\\n' > .husky/_/pre-commit; chmod +x .husky/_/pre-commit; \
         git config core.hooksPath .husky/_; printf '[alias]\\nst = status\\n' > aliases; \
@@ -107,22 +113,21 @@ async fn changed_files_that_settings_lead_to_are_named() {
     let plant = "printf '#!/bin/sh\\necho hook >> CAUGHT\\n' > .husky/_/pre-commit; \
         printf '[alias]\\nst = !echo >> CAUGHT\\n' > aliases; touch made";
     let user = "git commit -qm x --allow-empty";
-    let (attacked, told) = planted(prepare, &[plant], "files=made", user).await;
-    assert!(attacked, "{told}");
+    let (attacked, output) = run_with_planted(prepare, &[plant], "files=made", user).await;
+    assert!(attacked, "{output}");
     for words in [
         ".husky/_/pre-commit changed during the run",
         "core.hookspath leads to it",
         "aliases changed during the run",
         "include.path leads to it",
     ] {
-        assert!(told.contains(words), "{words}: {told}");
+        assert!(output.contains(words), "{words}: {output}");
     }
 }
 
-/// Programs that settings name and that are not there yet, each with a command of the
-/// user's that runs it.
+/// Settings that name a missing program, each with a user's command that runs it.
 #[tokio::test]
-async fn missing_programs_that_settings_name_are_named() {
+async fn missing_programs_that_git_settings_name_are_named() {
     for (setting, user) in [
         ("alias.go '!tools/go'", "git go"),
         ("core.fsmonitor tools/go", "git status"),
@@ -135,9 +140,9 @@ async fn missing_programs_that_settings_name_are_named() {
         let prepare = format!("git config {setting}");
         let plant = "mkdir tools; printf '#!/bin/sh\necho x >> CAUGHT\n' > tools/go; \
             chmod +x tools/go; echo tools > .gitignore; touch made";
-        let (attacked, told) = planted(&prepare, &[plant], "files=made", user).await;
-        assert!(attacked, "{setting}: {told}");
+        let (attacked, output) = run_with_planted(&prepare, &[plant], "files=made", user).await;
+        assert!(attacked, "{setting}: {output}");
         let named = "tools/go changed during the run, and your git uses what is there";
-        assert!(told.contains(named), "{setting}: {told}");
+        assert!(output.contains(named), "{setting}: {output}");
     }
 }

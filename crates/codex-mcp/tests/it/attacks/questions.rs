@@ -1,4 +1,4 @@
-//! M1: an approval's text that hides what it grants.
+//! Approval texts that hide the command that they approve (M1).
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use testkit::{Home, Tmux};
 const COLUMNS: u16 = 100;
 const ROWS: u16 = 20;
 
-/// The beginning of the command is what does the harm.
+/// The harmful beginning of the command.
 const HARM: &str = "touch ~/pwned; :";
 const FORGED: &str = "Reason (Codex's words): may I look at README.md?";
 
@@ -23,7 +23,7 @@ async fn model() -> ScriptedModel {
 }
 
 #[tokio::test]
-async fn question_shows_the_beginning_of_a_long_command_on_a_terminal() {
+async fn question_shows_the_beginning_of_a_long_command() {
     let model = model().await;
     let home = Home::new(&format!(
         "{}\nfeatures.plugins = false\n",
@@ -31,7 +31,7 @@ async fn question_shows_the_beginning_of_a_long_command_on_a_terminal() {
     ));
     let mut tmux = Tmux::start(&home, COLUMNS, ROWS).await;
 
-    // The control: the same text as it was shown before.
+    // The control: unformatted, the text scrolls its beginning off the screen.
     let raw = format!(
         "Codex wants to run `{}` in /repo.\nAllow it? y, n\n",
         command()

@@ -1,5 +1,4 @@
-//! Commands that messages recommend, with names in them that others have chosen: given to a
-//! shell as they stand there.
+//! Commands that messages recommend, with hostile names in them, run by a shell as printed.
 
 use std::fs;
 use std::path::Path;
@@ -8,16 +7,16 @@ use std::process::{Command, Output};
 use scripted_model::{Reply, Script};
 use testkit::Home;
 
-use super::repository::Stage;
+use super::fixture::RepositoryFixture;
 
-/// The first command between backticks that begins with this.
-pub(super) fn recommended(text: &str, begins: &str) -> Option<String> {
+/// The first command in backticks that begins with `begins`.
+pub(super) fn recommended_command(text: &str, begins: &str) -> Option<String> {
     let mut quoted = text.split('`').skip(1).step_by(2);
     quoted.find(|it| it.starts_with(begins)).map(str::to_owned)
 }
 
-/// Runs a command as a user does who copies it.
-pub(super) fn at_a_shell(home: &Home, directory: &Path, command: &str) -> Output {
+/// Runs a command as a user who copies it does.
+pub(super) fn run_in_shell(home: &Home, directory: &Path, command: &str) -> Output {
     let own = Path::new(env!("CARGO_BIN_EXE_codex-mcp")).parent().unwrap();
     let path = std::env::var("PATH").unwrap();
     Command::new("sh")
@@ -30,11 +29,11 @@ pub(super) fn at_a_shell(home: &Home, directory: &Path, command: &str) -> Output
         .unwrap()
 }
 
-/// The control: the command with the path as it is.
+/// The control: the command with the unquoted path.
 #[tokio::test]
-async fn commands_that_trust_a_directory_with_a_hostile_name_trust_it_only() {
+async fn trust_command_for_a_hostile_directory_name_is_quoted() {
     let script = Script::new().otherwise([Reply::say("done")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
     let root = stage.home.root().canonicalize().unwrap();
     let top = root.join("x;echo>$HOME/caught;true");
     fs::create_dir_all(top.join(".codex-mcp/prompts")).unwrap();
@@ -43,11 +42,11 @@ async fn commands_that_trust_a_directory_with_a_hostile_name_trust_it_only() {
     fs::write(top.join(".codex-mcp/prompts/nudge.md"), "{task}").unwrap();
     let settings = "[plugins.codex-mcp]\nmodel = \"theirs\"\n";
     fs::write(top.join(".atm.toml"), settings).unwrap();
-    let shell = |command: &str| at_a_shell(&stage.home, &top, command);
+    let shell = |command: &str| run_in_shell(&stage.home, &top, command);
     shell("git init --quiet");
 
     shell(&format!("codex-mcp trust {}", top.display()));
-    stage.until_attacked().await;
+    stage.wait_until_attacked().await;
     let mut found = 0;
     for args in [
         &["config"][..],
@@ -57,7 +56,7 @@ async fn commands_that_trust_a_directory_with_a_hostile_name_trust_it_only() {
         let told = stage.command(args).current_dir(&top).output().await;
         let told = String::from_utf8(told.unwrap().stderr).unwrap();
         for line in told.lines() {
-            let Some(command) = recommended(line, "codex-mcp trust ") else {
+            let Some(command) = recommended_command(line, "codex-mcp trust ") else {
                 continue;
             };
             found += 1;

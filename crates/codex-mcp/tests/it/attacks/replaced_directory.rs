@@ -1,7 +1,7 @@
 //! Directories that are replaced by symbolic links, with the real Codex.
 //!
-//! A model whose workspace has a directory in it replaces that directory by a link to the
-//! user's home: who works in the directory next would work in the home.
+//! A model replaces a directory in its workspace by a link to the user's home: the next turn or job
+//! in that directory would work in the home.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,20 +13,20 @@ use scripted_model::{Gate, Reply, Script};
 use serde_json::{Value, json};
 use testkit::{AppServer, McpClient};
 
-use super::repository::Stage;
+use super::fixture::RepositoryFixture;
 use crate::on_each_release;
 
 on_each_release!(
     session_is_not_prompted_in_a_replaced_directory,
     resumed_thread_is_not_prompted_in_a_replaced_directory,
     queued_job_is_not_run_in_a_replaced_directory,
-    run_ends_where_its_repository_is_replaced,
+    run_ends_when_its_repository_is_replaced,
 );
 
-/// Without our checks, Codex follows the link.
+/// The message of a control that fails: without our checks, Codex follows the link.
 const CODEX_FOLLOWS: &str = "the control shows the attack working";
 
-/// The model replaces `src` if it is told to, and else writes into its workspace.
+/// The model replaces `src` if the prompt says so, and writes into its workspace otherwise.
 fn script() -> Script {
     Script::new()
         .on("replace", [Reply::shell(REPLACE), Reply::say("replaced")])
@@ -43,7 +43,7 @@ struct Directories {
 }
 
 impl Directories {
-    fn of(stage: &Stage) -> Self {
+    fn of(stage: &RepositoryFixture) -> Self {
         let work = stage.home.work();
         let all = Self {
             src: work.join("src"),
@@ -54,7 +54,7 @@ impl Directories {
         all
     }
 
-    /// As the model does it.
+    /// Replaces the directory as the model does.
     fn replace(&self) {
         fs::rename(&self.src, &self.aside).unwrap();
         symlink(&self.home, &self.src).unwrap();
@@ -65,8 +65,8 @@ impl Directories {
         fs::rename(&self.aside, &self.src).unwrap();
     }
 
-    /// As `git checkout` does it on the way to another branch and back.
-    fn make_again(&self) {
+    /// Creates the directory anew, as `git checkout` does on the way to another branch and back.
+    fn recreate(&self) {
         fs::remove_dir_all(&self.src).unwrap();
         fs::create_dir(&self.src).unwrap();
     }
@@ -76,11 +76,11 @@ impl Directories {
         assert!(self.src.is_symlink(), "the model has replaced it");
     }
 
-    fn was_escaped_to(&self) -> bool {
+    fn has_escaped(&self) -> bool {
         self.home.join("written").exists()
     }
 
-    /// Whether the model has written into the directory; forgets it.
+    /// Whether the model has written into the directory. Removes the file.
     fn was_written(&self) -> bool {
         !self.src.is_symlink() && fs::remove_file(self.src.join("written")).is_ok()
     }
@@ -99,7 +99,7 @@ fn assert_refused(result: &Value, directories: &Directories) {
         let path = path.to_str().unwrap();
         assert!(message.contains(path), "{path}: {message}");
     }
-    assert!(!directories.was_escaped_to(), "{result:#}");
+    assert!(!directories.has_escaped(), "{result:#}");
 }
 
 async fn reply(client: &mut McpClient, thread: &Value) -> Value {
@@ -107,9 +107,9 @@ async fn reply(client: &mut McpClient, thread: &Value) -> Value {
     client.call_tool("codex-reply", reply).await
 }
 
-/// The control: what Codex's own app-server does with a thread whose directory is replaced.
+/// The control: Codex's own app-server works through the link.
 async fn codex_alone_follows_the_link(release: &str) {
-    let stage = Stage::new(release, script()).await;
+    let stage = RepositoryFixture::new(release, script()).await;
     let directories = Directories::of(&stage);
     let codex = AppServer::real(release, &stage.home).await;
     let begin = json!({
@@ -119,13 +119,13 @@ async fn codex_alone_follows_the_link(release: &str) {
     directories.replace();
     let mut heard = codex.notifications(&thread);
     codex.turn(&thread, &mut heard, "write").await;
-    assert!(directories.was_escaped_to(), "{CODEX_FOLLOWS}");
+    assert!(directories.has_escaped(), "{CODEX_FOLLOWS}");
 }
 
 async fn session_is_not_prompted_in_a_replaced_directory(release: &str) {
     codex_alone_follows_the_link(release).await;
     for args in [&["--allow-dir", "."][..], &[]] {
-        let stage = Stage::new(release, script()).await;
+        let stage = RepositoryFixture::new(release, script()).await;
         let directories = Directories::of(&stage);
         let mut client = stage.client(args).await;
         let begun = client
@@ -143,20 +143,20 @@ async fn session_is_not_prompted_in_a_replaced_directory(release: &str) {
             assert_refused(&refused, &directories);
             assert_eq!(refused["structuredContent"]["threadId"], thread);
         }
-        // Nothing of the session is lost.
+        // The session works again when the directory is back.
         directories.put_back();
         let prompted = reply(&mut client, &thread).await;
         assert!(directories.was_written(), "{prompted:#}");
-        directories.make_again();
+        directories.recreate();
         let prompted = reply(&mut client, &thread).await;
         assert!(directories.was_written(), "{prompted:#}");
         assert!(client.finish().await.success());
     }
 }
 
-/// Codex alone knows the directory of a thread from before the program was started.
+/// Only Codex knows the directory of a thread that began before our server started.
 async fn resumed_thread_is_not_prompted_in_a_replaced_directory(release: &str) {
-    let stage = Stage::new(release, script()).await;
+    let stage = RepositoryFixture::new(release, script()).await;
     let directories = Directories::of(&stage);
     let mut client = stage.client(&[]).await;
     let begun = client
@@ -178,7 +178,7 @@ async fn resumed_thread_is_not_prompted_in_a_replaced_directory(release: &str) {
     directories.replace();
     let refused = reply(&mut client, &thread).await;
     assert_refused(&refused, &directories);
-    // A directory that the caller names is another matter.
+    // The caller may name another directory.
     let elsewhere = json!({
         "action": "resume", "threadId": thread, "cwd": stage.home.work(), "prompt": "write",
     });
@@ -189,11 +189,11 @@ async fn resumed_thread_is_not_prompted_in_a_replaced_directory(release: &str) {
     client.call_tool("codex_session", wait).await;
     let written = stage.home.work().join("written");
     assert!(written.exists(), "{resumed:#}");
-    assert!(!directories.was_escaped_to());
+    assert!(!directories.has_escaped());
     assert!(client.finish().await.success());
 }
 
-/// The control: a job that is submitted for the home itself is run there.
+/// The control: a job that is submitted for the home itself runs there.
 async fn queued_job_is_not_run_in_a_replaced_directory(release: &str) {
     let gate = Gate::new();
     let script = Script::new()
@@ -203,7 +203,7 @@ async fn queued_job_is_not_run_in_a_replaced_directory(release: &str) {
             [Reply::shell("touch ../src/written"), Reply::say("done")],
         )
         .otherwise([Reply::shell("touch ./written"), Reply::say("done")]);
-    let stage = Stage::new(release, script).await;
+    let stage = RepositoryFixture::new(release, script).await;
     let directories = Directories::of(&stage);
     let lib = stage.home.work().join("lib");
     fs::create_dir(&lib).unwrap();
@@ -234,7 +234,7 @@ async fn queued_job_is_not_run_in_a_replaced_directory(release: &str) {
     gate.release();
     for id in [&inside, &beside] {
         let told = ended(id).await;
-        assert!(!directories.was_escaped_to(), "{told}");
+        assert!(!directories.has_escaped(), "{told}");
         for words in ["failed", "was replaced by a symbolic link", src] {
             assert!(told.contains(words), "{words}: {told}");
         }
@@ -243,7 +243,7 @@ async fn queued_job_is_not_run_in_a_replaced_directory(release: &str) {
     let home = directories.home.to_str().unwrap();
     let control = submit(&["--cwd", home, "write"]).await;
     let told = ended(&control).await;
-    assert!(directories.was_escaped_to(), "{CODEX_FOLLOWS}: {told}");
+    assert!(directories.has_escaped(), "{CODEX_FOLLOWS}: {told}");
     directories.put_back();
     let put_back = submit(&["--cwd", lib, "--add-dir", src, "reach"]).await;
     let told = ended(&put_back).await;
@@ -251,8 +251,8 @@ async fn queued_job_is_not_run_in_a_replaced_directory(release: &str) {
     worker.kill().await.unwrap();
 }
 
-/// The control: where nothing is replaced, the second turn writes.
-async fn run_ends_where_its_repository_is_replaced(release: &str) {
+/// The control: without a replacement, the second turn writes.
+async fn run_ends_when_its_repository_is_replaced(release: &str) {
     for is_replaced in [true, false] {
         let (gate, turns) = (Gate::new(), AtomicUsize::new(0));
         let first = Reply::say("I will.").behind(&gate);
@@ -261,7 +261,7 @@ async fn run_ends_where_its_repository_is_replaced(release: &str) {
             1 => Reply::shell("touch ./written"),
             _ => Reply::say("done"),
         });
-        let stage = Stage::new(release, script).await;
+        let stage = RepositoryFixture::new(release, script).await;
         let directories = Directories::of(&stage);
         let src = directories.src.to_str().unwrap();
         let args = [
@@ -275,7 +275,7 @@ async fn run_ends_where_its_repository_is_replaced(release: &str) {
             "--max-turns",
             "2",
         ];
-        // A repository of its own, so that it is the workspace.
+        // `src` is a repository of its own, so that it is the workspace.
         stage.home.git(&["init", "--quiet", src]);
         let attack = async {
             gate.reached(1).await;
@@ -284,15 +284,15 @@ async fn run_ends_where_its_repository_is_replaced(release: &str) {
             }
             gate.release();
         };
-        let ((_, result, told), ()) = tokio::join!(stage.run(&args), attack);
-        assert!(!directories.was_escaped_to(), "{result:#}\n{told}");
+        let ((_, result, stderr), ()) = tokio::join!(stage.run(&args), attack);
+        assert!(!directories.has_escaped(), "{result:#}\n{stderr}");
         let text = result.to_string();
         let is_told = text.contains("was replaced by a symbolic link");
-        assert_eq!(is_told, is_replaced, "{result:#}\n{told}");
+        assert_eq!(is_told, is_replaced, "{result:#}\n{stderr}");
         assert_eq!(
             directories.was_written(),
             !is_replaced,
-            "{result:#}\n{told}"
+            "{result:#}\n{stderr}"
         );
     }
 }

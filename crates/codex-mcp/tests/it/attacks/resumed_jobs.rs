@@ -1,4 +1,4 @@
-//! Jobs that take up threads which had other settings, with the real Codex.
+//! Jobs that resume threads which had other settings, with the real Codex.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::runs::{assert_said, engine_of, outcome_of, request};
 
 on_each_release!(
     resumed_job_gets_its_own_sandbox,
-    planted_git_file_leads_no_job_to_a_trusted_repository,
+    planted_git_file_gives_no_job_the_trust_of_another_repository,
 );
 
 async fn stage(script: Script, config: &str) -> (Home, ScriptedModel) {
@@ -23,8 +23,8 @@ async fn stage(script: Script, config: &str) -> (Home, ScriptedModel) {
     (home, model)
 }
 
-/// A prompt to a thread that Codex itself resumes.
-async fn resumed_by_codex(release: &str, home: &Home, thread: &ThreadId, cwd: &Path) {
+/// Prompts a thread that Codex itself resumes.
+async fn resume_with_codex(release: &str, home: &Home, thread: &ThreadId, cwd: &Path) {
     let server = AppServer::real(release, home).await;
     let resume = json!({ "threadId": thread, "approvalPolicy": "never", "cwd": cwd });
     server.call("thread/resume", resume).await;
@@ -32,8 +32,8 @@ async fn resumed_by_codex(release: &str, home: &Home, thread: &ThreadId, cwd: &P
     server.turn(thread.as_str(), &mut news, "leave").await;
 }
 
-/// The control: Codex itself. The newest release resumes a thread with the sandbox that it
-/// had, whatever the user has configured since.
+/// The control is Codex itself: the newest release resumes a thread with its earlier sandbox,
+/// whatever the user has configured since.
 async fn resumed_job_gets_its_own_sandbox(release: &str) {
     let is_newest = release == testkit::codex::newest();
     let mode = ("sandbox_mode = \"read-only\"", "read-only");
@@ -66,14 +66,14 @@ async fn resumed_job_gets_its_own_sandbox(release: &str) {
         assert_eq!(outcome.sandbox.as_deref(), Some(in_force));
         assert!(!caught.exists(), "{config}: {outcome:#?}");
 
-        resumed_by_codex(release, &home, &threads[1], &home.work()).await;
+        resume_with_codex(release, &home, &threads[1], &home.work()).await;
         assert_eq!(caught.exists(), is_newest, "{config}");
     }
 }
 
-/// The control: Codex itself. 0.104.0 goes by a `.git` file to which nothing links back;
-/// newer releases do not.
-async fn planted_git_file_leads_no_job_to_a_trusted_repository(release: &str) {
+/// The control is Codex itself: 0.104.0 follows a `.git` file to which nothing links back; newer
+/// releases do not.
+async fn planted_git_file_gives_no_job_the_trust_of_another_repository(release: &str) {
     let script = Script::new().otherwise([Reply::say("Done.")]);
     let (home, _model) = stage(script, "").await;
     let trusted = home.work();
@@ -107,6 +107,6 @@ async fn planted_git_file_leads_no_job_to_a_trusted_repository(release: &str) {
     engine.shut_down().await;
     assert!(!caught.exists());
 
-    resumed_by_codex(release, &home, &thread, &planted).await;
+    resume_with_codex(release, &home, &thread, &planted).await;
     assert_eq!(caught.exists(), release == "0.104.0");
 }

@@ -9,12 +9,12 @@ use scripted_model::{Reply, Script};
 use serde_json::json;
 use testkit::{Launch, McpClient};
 
-use super::recommended_commands::at_a_shell;
-use super::repository::Stage;
+use super::fixture::RepositoryFixture;
+use super::recommended_commands::run_in_shell;
 
 crate::on_both_releases!(git_in_an_active_environment_is_not_run);
 
-const RUN: [&str; 6] = [
+const RUN_ARGS: [&str; 6] = [
     "--sandbox",
     "workspace-write",
     "--approve",
@@ -36,8 +36,9 @@ fn real_git() -> PathBuf {
         .unwrap()
 }
 
-/// A git that catches who runs it outside of the sandbox, and is the real one otherwise.
-fn catching_git(stage: &Stage) -> String {
+/// A wrapper of git that writes `caught` if it can, and so shows that it ran outside of the
+/// sandbox.
+fn catching_git(stage: &RepositoryFixture) -> String {
     let caught = stage.caught();
     format!(
         "{{ echo x >> {}; }} 2>/dev/null\nexec {} \"$@\"",
@@ -50,10 +51,10 @@ fn with_path(first: &str) -> String {
     format!("{first}:{}", std::env::var("PATH").unwrap())
 }
 
-/// The control: a shell with this PATH runs it.
-fn assert_shell_is_attacked(stage: &Stage, path: &str) {
+/// The control: a shell with this PATH runs the planted git.
+fn assert_shell_is_attacked(stage: &RepositoryFixture, path: &str) {
     let command = format!("PATH={path}; git --version");
-    at_a_shell(&stage.home, &stage.home.work(), &command);
+    run_in_shell(&stage.home, &stage.home.work(), &command);
     assert!(stage.was_attacked(), "the control shows the attack working");
     fs::remove_file(stage.caught()).unwrap();
 }
@@ -63,7 +64,7 @@ async fn git_in_an_active_environment_is_not_run(release: &str) {
         printf '#!/bin/sh\\necho ran > tool-ran\\n' > .venv/bin/planted-tool; \
         chmod +x .venv/bin/planted-tool; planted-tool; touch made";
     let script = Script::new().otherwise([Reply::shell(plant), Reply::say("Done.")]);
-    let stage = Stage::new(release, script).await;
+    let stage = RepositoryFixture::new(release, script).await;
     let work = stage.home.work();
     fs::write(work.join(".gitignore"), ".venv\nevil\ntool-ran\n").unwrap();
     stage.home.git(&["add", ".gitignore"]);
@@ -80,28 +81,28 @@ async fn git_in_an_active_environment_is_not_run(release: &str) {
 
     let args = [
         &["run", "--json", "x"][..],
-        &RUN,
+        &RUN_ARGS,
         &["--until", "files=made"],
     ]
     .concat();
     let output = stage.command(&args).env("PATH", path).output().await;
-    let told = String::from_utf8_lossy(&output.unwrap().stderr).into_owned();
-    assert!(environment.join("git").exists(), "{told}");
-    assert!(!stage.was_attacked(), "{told}");
-    // Codex's commands have the PATH of the user. In the older release, the login shell of a
-    // command sets its own.
+    let stderr = String::from_utf8_lossy(&output.unwrap().stderr).into_owned();
+    assert!(environment.join("git").exists(), "{stderr}");
+    assert!(!stage.was_attacked(), "{stderr}");
+    // Codex's commands have the user's PATH. In the older release, the login shell of a command
+    // sets its own PATH.
     let ran = fs::read_to_string(work.join("tool-ran"));
-    assert_eq!(ran.is_ok(), release == testkit::codex::newest(), "{told}");
+    assert_eq!(ran.is_ok(), release == testkit::codex::newest(), "{stderr}");
 }
 
-/// Codex runs git outside of its sandbox, and one Codex serves threads everywhere.
+/// Codex runs git outside of its sandbox, and one Codex serves threads in all directories.
 #[tokio::test]
-async fn codex_runs_no_git_of_a_repository_that_the_server_does_not_know() {
+async fn codex_runs_no_git_of_an_unknown_repository() {
     let plant = Reply::shell("mv evil .venv/bin/git");
     let script = Script::new()
         .on("first", [plant, Reply::say("Done.")])
         .otherwise([Reply::say("Done.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
     let work = stage.home.work();
     let environment = work.join(".venv/bin");
     let path = with_path(environment.to_str().unwrap());
@@ -133,9 +134,9 @@ async fn codex_runs_no_git_of_a_repository_that_the_server_does_not_know() {
 }
 
 #[tokio::test]
-async fn git_in_a_relative_entry_is_not_run() {
+async fn git_in_a_relative_path_entry_is_not_run() {
     let script = Script::new().otherwise([Reply::say("Done.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
     let git = stage.home.work().join("node_modules/.bin/git");
     program(&git, &catching_git(&stage));
     stage.home.git(&["add", "--all", "--force"]);
@@ -152,13 +153,13 @@ async fn git_in_a_relative_entry_is_not_run() {
         "1",
     ];
     let output = stage.command(&args).env("PATH", path).output().await;
-    let told = String::from_utf8_lossy(&output.unwrap().stderr).into_owned();
-    assert!(!stage.was_attacked(), "{told}");
+    let stderr = String::from_utf8_lossy(&output.unwrap().stderr).into_owned();
+    assert!(!stage.was_attacked(), "{stderr}");
 }
 
-/// A program that records the variables by which it could have run other code, and becomes
-/// another one.
-fn recording(stage: &Stage, name: &str, real: &Path) -> PathBuf {
+/// A program that records the variables that could have made it run other code, and then executes
+/// `real`.
+fn recording(stage: &RepositoryFixture, name: &str, real: &Path) -> PathBuf {
     let path = stage.home.root().join("recording").join(name);
     let seen = stage.home.root().join(format!("seen-by-{name}"));
     let record = format!(
@@ -174,7 +175,7 @@ fn recording(stage: &Stage, name: &str, real: &Path) -> PathBuf {
 #[tokio::test]
 async fn libraries_of_the_working_tree_are_not_loaded() {
     let script = Script::new().otherwise([Reply::say("Done.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
     let git = recording(&stage, "git", &real_git());
     let codex = recording(&stage, "codex", &stage.codex());
     let work = stage.home.work();
@@ -200,12 +201,12 @@ async fn libraries_of_the_working_tree_are_not_loaded() {
     command.env("LD_PRELOAD", lib.join("preload.so"));
     command.env("GIT_EXEC_PATH", &lib);
     let output = command.output().await.unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     for name in ["git", "codex"] {
         let seen = stage.home.root().join(format!("seen-by-{name}"));
-        let seen = fs::read_to_string(seen).unwrap_or_else(|error| panic!("{error}: {told}"));
+        let seen = fs::read_to_string(seen).unwrap_or_else(|error| panic!("{error}: {stderr}"));
         for line in seen.lines() {
-            // The control: what lies elsewhere is passed on.
+            // The control: entries outside of the working tree are passed on.
             assert!(line.starts_with("/usr/lib||||"), "{name}: {line}");
             assert!(line.contains("/recording"), "{name}: {line}");
             assert!(!line.contains(lib.to_str().unwrap()), "{name}: {line}");
@@ -216,7 +217,7 @@ async fn libraries_of_the_working_tree_are_not_loaded() {
 #[tokio::test]
 async fn notifier_is_not_run_from_the_working_tree() {
     let script = Script::new().otherwise([Reply::say("Done.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
     let bin = stage.home.work().join("bin");
     let catch = format!("echo x >> {}", stage.caught().display());
     program(&bin.join("tell-me"), &catch);
@@ -227,7 +228,7 @@ async fn notifier_is_not_run_from_the_working_tree() {
         &format!("echo x >> {}", told_by.display()),
     );
     let path = with_path(&format!("{}:{}", bin.display(), own.display()));
-    at_a_shell(
+    run_in_shell(
         &stage.home,
         &stage.home.work(),
         &format!("PATH={path}; tell-me"),
@@ -246,7 +247,7 @@ async fn notifier_is_not_run_from_the_working_tree() {
     let notify = ["--notify", "command:tell-me"];
     let mut command = stage.command(&[&args[..], &notify].concat());
     let output = command.env("PATH", path).output().await.unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(!stage.was_attacked(), "{told}");
-    assert!(told_by.exists(), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!stage.was_attacked(), "{stderr}");
+    assert!(told_by.exists(), "{stderr}");
 }

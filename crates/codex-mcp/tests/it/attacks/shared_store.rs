@@ -1,4 +1,4 @@
-//! Others who can write to a shared database, against workers and users of this host.
+//! Attackers who can write to a shared database, and the workers and users of this host.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use job_queue::host;
 use job_queue::logic::{JobId, JobState};
-use job_queue::store::{Job, JobStore, NewJob, Request, Whose, new_worker_id};
+use job_queue::store::{Job, JobStore, NewJob, Ownership, Request, new_worker_id};
 use serde_json::{Value, json};
 use settings::store_access::{Access, OthersJobs};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
@@ -16,13 +16,13 @@ use testkit::postgres::{Durability, Postgres};
 
 use crate::jobs::{Worker, play_codex, wait_for, wait_for_file, wait_until};
 
-/// Notes that it was run, as whom and for what, then plays Codex.
+/// The script of a played Codex: notes its prompt and CODEX_HOME.
 const CODEX: &str = r#"echo "$1" >> NOTES/NAME
 echo "${CODEX_HOME}" >> NOTES/NAME.home
 case "$1" in wait*) while [ ! -e NOTES/go ]; do sleep 0.02; done;; esac
 "#;
 
-/// A host of this user: a home with a key, and programs that note when they are run.
+/// A host: a home with a key, and programs that note that they were run.
 struct Host {
     home: Home,
     location: String,
@@ -65,12 +65,12 @@ impl Host {
         self.home.root().join(format!("{name}.sh"))
     }
 
-    /// What a program has noted.
+    /// The file with the notes of a program.
     fn note(&self, name: &str) -> PathBuf {
         self.home.root().join("notes").join(name)
     }
 
-    fn noted(&self, name: &str) -> String {
+    fn notes_of(&self, name: &str) -> String {
         fs::read_to_string(self.note(name)).unwrap_or_default()
     }
 
@@ -96,7 +96,7 @@ impl Host {
         }
     }
 
-    /// A job with a program and a home of its own choice.
+    /// A job that names the program and the CODEX_HOME of the attacker.
     fn evil_request(&self) -> Request {
         Request {
             codex_bin: Some(self.program("evil").to_str().unwrap().to_owned()),
@@ -105,8 +105,8 @@ impl Host {
         }
     }
 
-    /// A run whose notifier is a program. That no Codex can be had for its turns ends
-    /// it, which is told.
+    /// A run whose notifier is a program. The run ends because its turns have no Codex, and the
+    /// notifier is told so.
     fn evil_run(&self) -> Request {
         let notifier = format!("command:{}", self.program("notify").display());
         Request {
@@ -118,7 +118,7 @@ impl Host {
         }
     }
 
-    fn say(&self, args: &[&str]) -> (i32, String, String) {
+    fn run_jobs(&self, args: &[&str]) -> (i32, String, String) {
         let output = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
             .arg("jobs")
             .args(args)
@@ -146,14 +146,14 @@ impl Host {
     }
 }
 
-/// A server, and a role of it.
+/// A server with a database for jobs.
 struct Database {
     server: Postgres,
     url: String,
 }
 
 impl Database {
-    /// With the tables of a store, which a host makes.
+    /// Starts a server, and has a host create the tables of a store.
     async fn new() -> Self {
         let server = Postgres::start(Durability::Unsynced);
         let url = server.database("jobs");
@@ -166,12 +166,12 @@ impl Database {
         Host::new(&self.url, others)
     }
 
-    /// Somebody with the role of all hosts.
+    /// An attacker with the role of the hosts.
     async fn insider(&self) -> Intruder {
         Intruder(PgConnection::connect(&self.url).await.unwrap())
     }
 
-    /// Somebody who may only look and add.
+    /// An attacker with a role that may only SELECT and INSERT.
     async fn outsider(&self) -> Intruder {
         self.server.sql("CREATE ROLE mallory LOGIN");
         let grants = "GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA public TO mallory; \
@@ -190,7 +190,7 @@ impl Intruder {
         sql.execute(&mut self.0).await.unwrap();
     }
 
-    /// Copies a row as it is, but for these columns; returns the id of the copy.
+    /// Copies a row with changes in these columns; returns the ID of the copy.
     async fn copy(&mut self, id: &JobId, changes: &[(&str, String)]) -> JobId {
         let new = NewJob::new(Request::new("", "")).id;
         let of = "SELECT string_agg(quote_ident(column_name), ',') FROM \
@@ -212,7 +212,7 @@ impl Intruder {
         new
     }
 
-    /// A row that no host has made.
+    /// Inserts a row that no host has signed.
     async fn forge(&mut self, request: &Request) -> JobId {
         let new = NewJob::new(Request::new("", "")).id;
         let text = |text: &str| format!("'{}'", text.replace('\'', "''"));
@@ -240,7 +240,7 @@ async fn submit(store: &JobStore, request: Request) -> JobId {
     store.submit(&NewJob::new(request)).await.unwrap()
 }
 
-async fn failed(store: &JobStore, id: &JobId) -> String {
+async fn wait_until_failed(store: &JobStore, id: &JobId) -> String {
     let job = wait_until(store, id, JobState::Failed).await;
     job.summary.error.unwrap()
 }
@@ -249,7 +249,7 @@ async fn get(store: &JobStore, id: &JobId) -> Job {
     store.get(id).await.unwrap().unwrap()
 }
 
-/// The control: what follows is refused for its signature, and for nothing else.
+/// The control: a signed row works, so the other tests fail only for the signature.
 #[tokio::test]
 async fn signed_row_runs_the_programs_that_it_names() {
     let database = Database::new().await;
@@ -260,13 +260,13 @@ async fn signed_row_runs_the_programs_that_it_names() {
     let worker = host.worker();
     wait_until(&store, &evil, JobState::Completed).await;
     wait_until(&store, &run, JobState::Failed).await;
-    assert_eq!(host.noted("evil"), "evil\n");
-    assert_eq!(host.noted("evil.home"), "/evil/home\n");
-    assert_eq!(host.noted("notify"), "told\n");
+    assert_eq!(host.notes_of("evil"), "evil\n");
+    assert_eq!(host.notes_of("evil.home"), "/evil/home\n");
+    assert_eq!(host.notes_of("notify"), "told\n");
     host.finish(worker).await;
 }
 
-/// H3: a role that may only SELECT and INSERT.
+/// The attacker's role may only SELECT and INSERT (H3).
 #[tokio::test]
 async fn forged_row_is_left_alone() {
     let database = Database::new().await;
@@ -275,7 +275,7 @@ async fn forged_row_is_left_alone() {
     let mut mallory = database.outsider().await;
     let evil = mallory.forge(&host.evil_request()).await;
     let run = mallory.forge(&host.evil_run()).await;
-    // One that says that it is this host's.
+    // A copy that claims to be this host's.
     let honest = submit(&store, host.request("honest")).await;
     let program = format!("'{}'", host.program("evil").display());
     let claimed = [("codex_bin", program), ("owner_role", "'postgres'".into())];
@@ -288,23 +288,23 @@ async fn forged_row_is_left_alone() {
     for id in [&evil, &run, &copy] {
         let job = get(&store, id).await;
         assert_eq!((job.summary.state, job.attempts), (JobState::Queued, 0));
-        assert_eq!(job.summary.owner.whose, Whose::Others);
+        assert_eq!(job.summary.owner.ownership, Ownership::Others);
         assert_eq!(job.summary.owner.role.as_deref(), Some("mallory"));
     }
-    // They run beside each other.
-    let noted = host.noted("honest");
+    // The two jobs run at the same time, so their order is open.
+    let noted = host.notes_of("honest");
     let mut noted: Vec<&str> = noted.lines().collect();
     noted.sort_unstable();
     assert_eq!(noted, ["honest", "last"]);
     assert_eq!(
-        (host.noted("evil"), host.noted("notify")),
+        (host.notes_of("evil"), host.notes_of("notify")),
         Default::default()
     );
     host.finish(worker).await;
 }
 
 #[tokio::test]
-async fn host_that_runs_the_jobs_of_others_takes_no_program_from_them() {
+async fn host_that_runs_foreign_jobs_runs_none_of_their_programs() {
     let database = Database::new().await;
     let host = database.host(OthersJobs::Run);
     let store = host.open().await;
@@ -323,7 +323,7 @@ async fn host_that_runs_the_jobs_of_others_takes_no_program_from_them() {
         (&notifying, "the notifier"),
         (&judging, "the exit criterion"),
     ] {
-        let error = failed(&store, id).await;
+        let error = wait_until_failed(&store, id).await;
         assert!(
             error.contains("not signed with the key of this host"),
             "{error}"
@@ -333,19 +333,22 @@ async fn host_that_runs_the_jobs_of_others_takes_no_program_from_them() {
             "{error}"
         );
     }
-    // With this host's own Codex, in its own home.
-    assert_eq!(host.noted("honest"), "evil\n");
+    // The job ran with this host's own Codex and CODEX_HOME.
+    assert_eq!(host.notes_of("honest"), "evil\n");
     let home = host.home.codex_home();
-    assert_eq!(host.noted("honest.home"), format!("{}\n", home.display()));
     assert_eq!(
-        (host.noted("evil"), host.noted("notify")),
+        host.notes_of("honest.home"),
+        format!("{}\n", home.display())
+    );
+    assert_eq!(
+        (host.notes_of("evil"), host.notes_of("notify")),
         Default::default()
     );
     host.finish(worker).await;
 }
 
 #[tokio::test]
-async fn copy_of_a_signed_row_with_one_field_changed_is_refused() {
+async fn signed_row_with_a_changed_field_is_refused() {
     let database = Database::new().await;
     let host = database.host(OthersJobs::Leave);
     let store = host.open().await;
@@ -380,7 +383,7 @@ async fn copy_of_a_signed_row_with_one_field_changed_is_refused() {
     }
     let worker = host.worker();
     for id in &copies {
-        let error = failed(&store, id).await;
+        let error = wait_until_failed(&store, id).await;
         assert!(
             error.contains("not signed with the key of this host"),
             "{error}"
@@ -388,16 +391,16 @@ async fn copy_of_a_signed_row_with_one_field_changed_is_refused() {
         assert!(error.contains("Submit it again"), "{error}");
     }
     wait_until(&store, &honest, JobState::Completed).await;
-    assert_eq!(host.noted("honest"), "honest\n");
+    assert_eq!(host.notes_of("honest"), "honest\n");
     assert_eq!(
-        (host.noted("evil"), host.noted("notify")),
+        (host.notes_of("evil"), host.notes_of("notify")),
         Default::default()
     );
     host.finish(worker).await;
 }
 
 #[tokio::test]
-async fn signature_holds_for_its_own_row_only() {
+async fn signature_is_valid_for_its_own_row_only() {
     let database = Database::new().await;
     let host = database.host(OthersJobs::Leave);
     let store = host.open().await;
@@ -416,24 +419,24 @@ async fn signature_holds_for_its_own_row_only() {
     let done = submit(&store, host.request("done")).await;
     let worker = host.worker();
     for id in [&changed, &moved, &robbed] {
-        let error = failed(&store, id).await;
+        let error = wait_until_failed(&store, id).await;
         assert!(
             error.contains("not signed with the key of this host"),
             "{error}"
         );
     }
     wait_until(&store, &done, JobState::Completed).await;
-    // What has been done is not done again.
+    // A completed job is not run again.
     let again = format!("UPDATE codex_jobs SET state = 'queued' WHERE id = '{done}'");
     insider.run(&again).await;
-    failed(&store, &done).await;
-    assert_eq!(host.noted("honest"), "done\n");
-    assert_eq!(host.noted("evil"), "");
+    wait_until_failed(&store, &done).await;
+    assert_eq!(host.notes_of("honest"), "done\n");
+    assert_eq!(host.notes_of("evil"), "");
     host.finish(worker).await;
 }
 
 #[tokio::test]
-async fn worker_whose_lease_is_stolen_ends_its_codex_and_runs_nothing_of_the_thief() {
+async fn worker_with_a_stolen_lease_ends_codex_and_runs_no_foreign_program() {
     let database = Database::new().await;
     let host = database.host(OthersJobs::Leave);
     let store = host.open().await;
@@ -444,7 +447,7 @@ async fn worker_whose_lease_is_stolen_ends_its_codex_and_runs_nothing_of_the_thi
     let thief = new_worker_id();
     let steal = format!("UPDATE codex_jobs SET worker = '{thief}' WHERE id = '{id}'");
     insider.run(&steal).await;
-    worker.says("is not this worker's any more").await;
+    worker.says("no longer belongs to this worker").await;
     let stolen = get(&store, &id).await;
     assert_eq!(stolen.summary.state, JobState::Running);
     assert_eq!((stolen.worker, stolen.result), (Some(thief), None));
@@ -453,9 +456,9 @@ async fn worker_whose_lease_is_stolen_ends_its_codex_and_runs_nothing_of_the_thi
         "UPDATE codex_jobs SET state = 'queued', codex_bin = '{program}' WHERE id = '{id}'"
     );
     insider.run(&give_back).await;
-    let error = failed(&store, &id).await;
+    let error = wait_until_failed(&store, &id).await;
     assert!(error.contains("not signed"), "{error}");
-    assert_eq!(host.noted("evil"), "");
+    assert_eq!(host.notes_of("evil"), "");
     host.finish(worker).await;
 }
 
@@ -471,14 +474,14 @@ async fn jobs_of_another_host_are_shown_and_left_alone() {
     let ended = submit(&store, ours.request("ended")).await;
     assert!(store.request_cancel(&ended).await.unwrap().is_some());
 
-    // Its worker has nothing to do.
+    // The other host's worker runs only its own job.
     let last = submit(&theirs, other.request("last")).await;
     let worker = other.worker();
     wait_until(&theirs, &last, JobState::Completed).await;
     assert_eq!(get(&theirs, &waiting).await.summary.state, JobState::Queued);
-    assert_eq!(other.noted("honest"), "last\n");
+    assert_eq!(other.notes_of("honest"), "last\n");
 
-    let (code, _, said) = other.say(&["cancel", waiting.as_str()]);
+    let (code, _, said) = other.run_jobs(&["cancel", waiting.as_str()]);
     assert_eq!(code, 3, "{said}");
     assert!(said.contains("leaves the jobs of others alone"), "{said}");
     assert!(said.contains("jobs_of_others = \"manage\""), "{said}");
@@ -486,54 +489,54 @@ async fn jobs_of_another_host_are_shown_and_left_alone() {
         ["retry", ended.as_str(), "--json"],
         ["resume", ended.as_str(), "more"],
     ] {
-        let (code, _, said) = other.say(&args);
+        let (code, _, said) = other.run_jobs(&args);
         assert_eq!(code, 3, "{said}");
         assert!(said.contains("has not submitted it"), "{said}");
     }
-    let (code, said, _) = other.say(&["prune", "--older-than", "0s", "--json"]);
+    let (code, said, _) = other.run_jobs(&["prune", "--older-than", "0s", "--json"]);
     let pruned: Value = serde_json::from_str(&said).unwrap();
     assert_eq!((code, &pruned["removed"]), (0, &json!(1)), "{said}");
-    let (_, listed, _) = other.say(&["list"]);
+    let (_, listed, _) = other.run_jobs(&["list"]);
     assert!(listed.contains("OWNER"), "{listed}");
-    let (_, listed, _) = other.say(&["list", "--json"]);
+    let (_, listed, _) = other.run_jobs(&["list", "--json"]);
     let owner = format!("@{}\"", host::name());
     assert!(listed.contains(&owner), "{listed}");
-    let (_, shown, _) = other.say(&["show", waiting.as_str()]);
+    let (_, shown, _) = other.run_jobs(&["show", waiting.as_str()]);
     assert!(shown.contains("(role postgres)"), "{shown}");
     assert_eq!(get(&store, &waiting).await.summary.state, JobState::Queued);
     assert_eq!(get(&store, &ended).await.summary.state, JobState::Cancelled);
     other.finish(worker).await;
 
-    // The controls: who may, and whose they are.
+    // The controls: a host that may manage the jobs of others, and their owner.
     let manager = database.host(OthersJobs::Manage);
-    let (code, _, said) = manager.say(&["cancel", waiting.as_str()]);
+    let (code, _, said) = manager.run_jobs(&["cancel", waiting.as_str()]);
     assert_eq!(code, 0, "{said}");
-    let (_, said, _) = ours.say(&["prune", "--older-than", "0s", "--json"]);
+    let (_, said, _) = ours.run_jobs(&["prune", "--older-than", "0s", "--json"]);
     let pruned: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(pruned["removed"], 2, "{said}");
 }
 
-/// A run that another has written is not submitted again in the user's name, either.
+/// `retry` does not submit the run of another in the user's name.
 #[tokio::test]
-async fn forged_run_is_not_tried_again() {
+async fn forged_run_cannot_be_retried() {
     let database = Database::new().await;
     let host = database.host(OthersJobs::Run);
     let store = host.open().await;
     let mut mallory = database.outsider().await;
     let run = mallory.forge(&host.evil_run()).await;
     store_as_ended(&mut database.insider().await, &run).await;
-    let (code, _, said) = host.say(&["retry", run.as_str()]);
+    let (code, _, said) = host.run_jobs(&["retry", run.as_str()]);
     assert_eq!(code, 3, "{said}");
     assert!(said.contains("has not submitted it"), "{said}");
-    // The control.
+    // The control: the user's own run can be retried.
     let ours = submit(&store, host.evil_run()).await;
     store_as_ended(&mut database.insider().await, &ours).await;
-    let (code, id, said) = host.say(&["retry", ours.as_str()]);
+    let (code, id, said) = host.run_jobs(&["retry", ours.as_str()]);
     assert_eq!(code, 0, "{said}");
     let again = get(&store, &id.trim_end().parse().unwrap()).await;
     assert!(again.request.run.is_some());
     wait_until(&store, &again.summary.id, JobState::Failed).await;
-    // The worker that was started for it ends with the home.
+    // The worker that `retry` started ends with the home.
 }
 
 async fn store_as_ended(insider: &mut Intruder, id: &JobId) {
@@ -544,20 +547,20 @@ async fn store_as_ended(insider: &mut Intruder, id: &JobId) {
 }
 
 #[test]
-fn plain_connection_off_the_loopback_is_refused() {
+fn plain_connection_beyond_loopback_is_refused() {
     let host = Host::new(
         "postgres://me:sesame@db.example.org/jobs",
         OthersJobs::Leave,
     );
-    let (code, _, said) = host.say(&["list"]);
+    let (code, _, said) = host.run_jobs(&["list"]);
     assert_ne!(code, 0);
     assert!(
         said.contains("plain text") && said.contains("ssh -L"),
         "{said}"
     );
     assert!(!said.contains("sesame"), "{said}");
-    // The control: on the loopback, nothing is wrong but that no server is there.
+    // The control: on loopback, the connection is tried and finds no server.
     let host = Host::new("postgres://me:sesame@127.0.0.1:1/jobs", OthersJobs::Leave);
-    let (_, _, said) = host.say(&["list"]);
+    let (_, _, said) = host.run_jobs(&["list"]);
     assert!(said.contains("can't be reached"), "{said}");
 }

@@ -1,15 +1,15 @@
-//! A state directory that Codex can write, from which the program's own git takes its
-//! settings, with the real Codex.
+//! A state directory that Codex can write, and from which our git reads its settings, with the real
+//! Codex.
 
 use scripted_model::{Reply, Script};
 use serde_json::json;
 use testkit::AppServer;
 
-use super::repository::{Stage, commit};
+use super::fixture::{RepositoryFixture, commit};
 
-/// The control is Codex itself, which writes there.
+/// The control: Codex itself writes there.
 #[tokio::test]
-async fn run_with_its_state_in_the_repository_is_refused() {
+async fn run_with_its_state_in_a_writable_directory_is_refused() {
     let release = testkit::codex::newest();
     let script = Script::new()
         .on(
@@ -17,7 +17,7 @@ async fn run_with_its_state_in_the_repository_is_refused() {
             [Reply::shell("touch state/planted"), Reply::say("done")],
         )
         .otherwise([commit("a.txt"), Reply::say("Done.")]);
-    let stage = Stage::new(release, script).await;
+    let stage = RepositoryFixture::new(release, script).await;
     let state = stage.home.work().join("state");
     std::fs::create_dir(&state).unwrap();
     let temporary = stage.home.tmp().join("state");
@@ -29,17 +29,17 @@ async fn run_with_its_state_in_the_repository_is_refused() {
         let args = ["run", "x", "--sandbox", "workspace-write", "--until", until];
         let mut run = stage.command(&args);
         let output = run.env("XDG_STATE_HOME", state).output().await.unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(3), "{told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{stderr}");
         assert!(
-            told.contains("which contains the state directory"),
-            "{told}"
+            stderr.contains("which contains the state directory"),
+            "{stderr}"
         );
         assert!(
-            told.contains("set XDG_STATE_HOME to a directory elsewhere"),
-            "{told}"
+            stderr.contains("set XDG_STATE_HOME to a directory elsewhere"),
+            "{stderr}"
         );
-        assert_eq!(stage.requests(), 0, "{told}");
+        assert_eq!(stage.requests(), 0, "{stderr}");
     }
 
     let server = AppServer::real(release, &stage.home).await;

@@ -9,17 +9,17 @@ use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
 use testkit::AppServer;
 
-use super::repository::Stage;
+use super::fixture::RepositoryFixture;
 
 crate::on_both_releases!(
-    planted_submodules_are_put_back,
+    planted_submodules_are_restored,
     repository_planted_among_tracked_files_is_moved_aside,
 );
 
-/// `sub`, `after`, `before` and `sub/inner` have their git directories in `.git/modules`,
-/// `own` its own, `far` another one in the working tree, by way of a link, and `empty`
-/// none: it is not checked out.
-fn add_submodules(stage: &Stage) {
+/// Adds submodules. The git directories of `sub`, `after`, `before` and `sub/inner` are in
+/// `.git/modules`, that of `own` is inside it, and that of `far` is elsewhere in the working tree,
+/// behind a link. `empty` is not checked out and has none.
+fn add_submodules(stage: &RepositoryFixture) {
     let git = |directory: &Path, args: &[&str]| {
         let usual = [
             "-C",
@@ -77,7 +77,7 @@ fn add_submodules(stage: &Stage) {
     assert!(!work.join("empty/.git").exists());
 }
 
-/// Each is armed in another way that a model has.
+/// Arms each submodule in another way that a model has.
 const PLANT: &str = r#"
 unset $(git rev-parse --local-env-vars)
 arm() {
@@ -143,8 +143,8 @@ fn settings(work: &Path) -> Vec<String> {
     settings
 }
 
-/// What ran for the user's next commands.
-fn fired(stage: &Stage) -> Vec<String> {
+/// Runs the user's next git commands; returns the names of the planted programs that ran.
+fn fired_programs(stage: &RepositoryFixture) -> Vec<String> {
     stage.home.git(&["status"]);
     let work = stage.home.work();
     for path in ["sub", "own"] {
@@ -166,16 +166,20 @@ fn script(stage_plant: &str) -> Script {
     Script::new().otherwise([Reply::shell(stage_plant), Reply::say("Done.")])
 }
 
-/// The control: Codex itself.
-async fn planted_submodules_are_put_back(release: &str) {
-    let stage = Stage::new(release, script("sh \"$HOME/plant\"")).await;
+/// The control is Codex itself.
+async fn planted_submodules_are_restored(release: &str) {
+    let stage = RepositoryFixture::new(release, script("sh \"$HOME/plant\"")).await;
     let plant = PLANT.replace("CAUGHT", stage.caught().to_str().unwrap());
     fs::write(stage.home.home().join("plant"), plant).unwrap();
     add_submodules(&stage);
     let before = settings(&stage.home.work());
-    let (code, result, told) = stage.run(&["x", "--sandbox", "workspace-write"]).await;
-    assert_eq!(code, Some(0), "{result:#}\n{told}");
-    assert_eq!(fired(&stage), [] as [&str; 0], "{result:#}\n{told}");
+    let (code, result, stderr) = stage.run(&["x", "--sandbox", "workspace-write"]).await;
+    assert_eq!(code, Some(0), "{result:#}\n{stderr}");
+    assert_eq!(
+        fired_programs(&stage),
+        [] as [&str; 0],
+        "{result:#}\n{stderr}"
+    );
     assert_eq!(settings(&stage.home.work()), before);
     let warnings = warnings(&result);
     for path in [
@@ -216,21 +220,21 @@ async fn planted_submodules_are_put_back(release: &str) {
         "after", "before", "empty", "far", "own", "own-hook", "own/evil", "sub", "sub-hook",
     ];
     assert_eq!(
-        fired(&stage),
+        fired_programs(&stage),
         expected,
         "the control shows the attack working"
     );
 }
 
-/// `src` has files of the repository, `vendor` is new. The control is Codex itself, and for
-/// `vendor` the user who adds it in spite of the warning.
+/// `src` has tracked files, `vendor` is new. The controls are Codex itself and, for `vendor`, a
+/// user who adds it in spite of the warning.
 async fn repository_planted_among_tracked_files_is_moved_aside(release: &str) {
     let plant = "unset $(git rev-parse --local-env-vars); for name in src vendor; do \
                  mkdir -p $name; git init --quiet $name; \
                  git -C $name -c user.name=x -c user.email=x \
                  commit --quiet --allow-empty --message x; \
                  git -C $name config core.fsmonitor \"echo $name >> $HOME/caught; true\"; done";
-    let stage = Stage::new(release, script(plant)).await;
+    let stage = RepositoryFixture::new(release, script(plant)).await;
     let work = stage.home.work();
     fs::create_dir(work.join("src")).unwrap();
     fs::write(work.join("src/a"), "a").unwrap();
@@ -287,28 +291,28 @@ fn warnings(result: &Value) -> Vec<String> {
 
 /// A process that Codex leaves behind plants again after each look.
 #[tokio::test]
-async fn submodule_that_is_planted_until_the_end_is_put_back() {
+async fn submodule_that_is_planted_again_and_again_is_restored() {
     let plant = "(while :; do if [ -f sub/.git ]; then rm sub/.git; git init --quiet sub; \
                  git -C sub config core.fsmonitor \"echo sub >> $HOME/caught; true\"; fi; \
                  sleep 0.01; done) > /dev/null 2>&1 & \
                  until [ -d sub/.git ]; do sleep 0.01; done";
-    let stage = Stage::new(testkit::codex::newest(), script(plant)).await;
+    let stage = RepositoryFixture::new(testkit::codex::newest(), script(plant)).await;
     add_submodules(&stage);
     let before = settings(&stage.home.work());
-    let (code, result, told) = stage.run(&["x", "--sandbox", "workspace-write"]).await;
-    assert_eq!(code, Some(0), "{result:#}\n{told}");
+    let (code, result, stderr) = stage.run(&["x", "--sandbox", "workspace-write"]).await;
+    assert_eq!(code, Some(0), "{result:#}\n{stderr}");
     assert_eq!(stage.home.processes(), []);
-    assert_eq!(settings(&stage.home.work()), before, "{told}");
-    assert_eq!(fired(&stage), [] as [&str; 0], "{told}");
+    assert_eq!(settings(&stage.home.work()), before, "{stderr}");
+    assert_eq!(fired_programs(&stage), [] as [&str; 0], "{stderr}");
     assert!(!stage.was_attacked());
     assert!(!warnings(&result).is_empty(), "{result:#}");
 }
 
 /// The user's own work in submodules during a run stays.
 #[tokio::test]
-async fn submodule_that_is_checked_out_during_a_run_stays() {
+async fn submodule_checked_out_by_the_user_during_a_run_stays() {
     let script = script("touch codex-works; until [ -e empty-is-there ]; do sleep 0.01; done");
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
     add_submodules(&stage);
     let users = async {
         while !stage.home.work().join("codex-works").exists() {
@@ -321,8 +325,8 @@ async fn submodule_that_is_checked_out_during_a_run_stays() {
         fs::write(stage.home.work().join("empty-is-there"), "").unwrap();
     };
     let args = ["x", "--sandbox", "workspace-write"];
-    let ((code, result, told), ()) = tokio::join!(stage.run(&args), users);
-    assert_eq!(code, Some(0), "{result:#}\n{told}");
-    assert!(stage.home.work().join("empty/.git").is_file(), "{told}");
-    assert!(!told.contains("moved-aside"), "{told}");
+    let ((code, result, stderr), ()) = tokio::join!(stage.run(&args), users);
+    assert_eq!(code, Some(0), "{result:#}\n{stderr}");
+    assert!(stage.home.work().join("empty/.git").is_file(), "{stderr}");
+    assert!(!stderr.contains("moved-aside"), "{stderr}");
 }

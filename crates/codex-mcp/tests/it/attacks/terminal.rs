@@ -1,7 +1,7 @@
-//! M3: escape sequences of a repository, a model or a database that reach the terminal.
+//! Escape sequences of a repository, a model or a database that reach the terminal (M3).
 //!
-//! Each verb is run over a world in which all that others write is full of them: on a
-//! terminal and piped, as text and as JSON.
+//! Each verb runs in a home whose foreign texts are full of escape sequences: on a terminal and in
+//! a pipe, as text and as JSON.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ use common::text::is_hidden;
 use common::timestamp::timestamp;
 use job_queue::logic::Ending;
 use job_queue::store::{
-    Finished, JobStore, NewEvent, NewJob, NewQuestion, Request, Written, new_worker_id,
+    FinishedJob, JobStore, NewEvent, NewJob, NewQuestion, Request, WriteOutcome, new_worker_id,
 };
 use job_queue::worker::lock::{LockGuard, WorkerLock};
 use scripted_model::{Reply, Script, ScriptedModel, Shell};
@@ -26,20 +26,20 @@ use testkit::Home;
 
 use crate::terminal::Terminal;
 
-/// Clears the screen, sets the title, writes to the clipboard, hides text, rings, and
-/// turns the direction of what follows; also with C1 controls.
+/// Clears the screen, sets the title, writes to the clipboard, hides text, rings, and reverses the
+/// direction of text; also with C1 controls.
 const HOSTILE: &str = "evil\u{1b}[2J\u{1b}]0;t\u{7}\u{1b}]52;c;eA==\u{1b}\\\u{1b}[8m\u{9b}31m\
                        \u{9d}0;t\u{9c}\u{8}\u{7f}\u{202e}\u{2066}\u{200b}\u{2028}end";
 
-/// What a name in git may have of it: no control characters of ASCII.
+/// The part of `HOSTILE` that the name of a ref may have: no ASCII control characters.
 const HOSTILE_REF: &str = "evil\u{9b}31m\u{9d}0;t\u{9c}\u{202e}\u{200b}end";
 
 const SESSION: &str = "01a200a4-af16-7971-bdb2-fa12438e61e4";
 
 /// Longer than any test takes.
-const LONG: Duration = Duration::from_secs(600);
+const LONG_LEASE: Duration = Duration::from_secs(600);
 
-/// Verbs whose output is no text of ours for a person.
+/// Verbs that print no text for a person, each with the reason.
 const NO_TEXT: [(&str, &str); 4] = [
     (
         "serve",
@@ -53,16 +53,16 @@ const NO_TEXT: [(&str, &str); 4] = [
     ),
 ];
 
-/// A home in which all that others write is hostile.
-struct World {
+/// A home in which all foreign texts are hostile.
+struct HostileHome {
     home: Home,
     model: ScriptedModel,
-    /// The job that has ended, and one that failed.
+    /// A completed job, a failed, a queued, and one with an open question.
     jobs: Vec<String>,
     _worker: LockGuard,
 }
 
-impl World {
+impl HostileHome {
     async fn new() -> Self {
         let command = format!("printf x > \"$(printf '%b' '{}')\"", octal(HOSTILE));
         let script = Script::new().otherwise([
@@ -106,12 +106,12 @@ impl World {
     }
 }
 
-/// Each byte as printf's `%b` reads it.
+/// Encodes each byte for printf's `%b`.
 fn octal(text: &str) -> String {
     text.bytes().map(|byte| format!("\\0{byte:03o}")).collect()
 }
 
-/// A string of TOML: ASCII's controls are escaped there, others may stand as they are.
+/// A TOML string. ASCII control characters must be escaped in TOML, others need not be.
 fn toml_quoted(text: &str) -> String {
     let escaped = |one: char| match one {
         '\\' | '"' => format!("\\{one}"),
@@ -174,7 +174,7 @@ fn access(home: &Home) -> Access {
     Access::of(home.state_home().join("codex-mcp"))
 }
 
-/// One job that is completed, one that has failed, one that waits.
+/// Submits the jobs; returns their IDs: completed, failed, queued, with an open question.
 async fn jobs(home: &Home, location: &Location) -> Vec<String> {
     let access = access(home);
     let store = JobStore::open(location, &access).await.unwrap();
@@ -187,7 +187,10 @@ async fn jobs(home: &Home, location: &Location) -> Vec<String> {
     for ending in [Ending::Completed, Ending::Failed] {
         let job = NewJob::new(request());
         ids.push(store.submit(&job).await.unwrap().to_string());
-        let claimed = store.claim(&new_worker_id(), HOSTILE, LONG).await.unwrap();
+        let claimed = store
+            .claim(&new_worker_id(), HOSTILE, LONG_LEASE)
+            .await
+            .unwrap();
         let claim = claimed.unwrap().claim;
         let item = |kind: &str, item: Value| json!({"type": kind, "item": item});
         let command = json!({"id": "1", "type": "command_execution", "command": HOSTILE,
@@ -209,16 +212,19 @@ async fn jobs(home: &Home, location: &Location) -> Vec<String> {
             "changed_files": [{"path": HOSTILE, "kind": "added", "seen_by": "git"}],
             "warnings": [HOSTILE], "stderr": HOSTILE, "stdout": HOSTILE,
         });
-        let how = Finished {
+        let how = FinishedJob {
             ending,
             error: (ending == Ending::Failed).then(|| HOSTILE.to_owned()),
             session_id: Some(SESSION.to_owned()),
             exchange_id: None,
             result: Some(report),
         };
-        assert_eq!(store.finish(&claim, &how).await.unwrap(), Written::Done);
+        assert_eq!(
+            store.finish(&claim, &how).await.unwrap(),
+            WriteOutcome::Done
+        );
     }
-    let asking = asking(&store, request()).await;
+    let asking = submit_asking_job(&store, request()).await;
     ids.push(
         store
             .submit(&NewJob::new(request()))
@@ -230,12 +236,16 @@ async fn jobs(home: &Home, location: &Location) -> Vec<String> {
     ids
 }
 
-/// A job that runs and asks, with a key that is this host's.
-async fn asking(store: &JobStore, request: Request) -> String {
+/// Submits a running job with an open question, signed with the key of this host.
+async fn submit_asking_job(store: &JobStore, request: Request) -> String {
     let job = NewJob::new(request);
     store.submit(&job).await.unwrap();
     let worker = new_worker_id();
-    let claimed = store.claim(&worker, HOSTILE, LONG).await.unwrap().unwrap();
+    let claimed = store
+        .claim(&worker, HOSTILE, LONG_LEASE)
+        .await
+        .unwrap()
+        .unwrap();
     let question = json!({
         "kind": "command", "text": HOSTILE, "decisions": ["decline"], "fields": [HOSTILE],
         "expires_at": HOSTILE, "details": { "command": HOSTILE },
@@ -251,33 +261,33 @@ async fn asking(store: &JobStore, request: Request) -> String {
     job.id.to_string()
 }
 
-/// A verb with arguments, and whether its output has something hostile in it.
+/// A verb with arguments, and the kind of its output.
 struct Case<'a> {
     verb: &'static str,
     args: Vec<&'a str>,
-    shows: Shows,
+    expected: ExpectedText,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shows {
-    /// Something of [`HOSTILE`], made visible.
+enum ExpectedText {
+    /// The output contains parts of [`HOSTILE`], made visible.
     Hostile,
-    /// Nothing of others.
+    /// The output contains no foreign text.
     Own,
-    /// The model's answer: byte for byte in a pipe.
+    /// The output is the model's answer: byte for byte in a pipe.
     Answer,
 }
 
-fn case<'a>(verb: &'static str, args: &[&'a str], shows: Shows) -> Case<'a> {
+fn case<'a>(verb: &'static str, args: &[&'a str], expected: ExpectedText) -> Case<'a> {
     Case {
         verb,
         args: args.to_vec(),
-        shows,
+        expected,
     }
 }
 
 fn cases(jobs: &[String]) -> Vec<Case<'_>> {
-    use Shows::{Answer, Hostile, Own};
+    use ExpectedText::{Answer, Hostile, Own};
     let [done, failed, queued, asking] = [&*jobs[0], &*jobs[1], &*jobs[2], &*jobs[3]];
     let run = [
         "--sandbox",
@@ -350,10 +360,10 @@ fn cases(jobs: &[String]) -> Vec<Case<'_>> {
     ]
 }
 
-/// What a script might hand on as an argument.
+/// An argument as a script might pass it on.
 const HOSTILE_ARGUMENT: &str = "/evil\u{1b}[2J\u{1b}]0;t\u{7}\u{9b}31m\u{202e}end";
 
-/// The verbs, those of verbs too, as `jobs list`.
+/// All verbs, with subverbs such as `jobs list`.
 fn leaves(command: &clap::Command, before: &str) -> Vec<String> {
     let verbs: Vec<&clap::Command> = command
         .get_subcommands()
@@ -368,7 +378,8 @@ fn leaves(command: &clap::Command, before: &str) -> Vec<String> {
     }
 }
 
-/// What a terminal would act on, if anything, but what is our own.
+/// The first character that a terminal would act on, with its surroundings. Our own sequences do
+/// not count.
 fn hidden(text: &str) -> Option<String> {
     // A terminal's own line ends, our styles, and the drawing of one line.
     let mut rest = text.replace("\r\n", "\n");
@@ -387,23 +398,23 @@ fn hidden(text: &str) -> Option<String> {
     Some(format!("{character:?} in {:?}", &rest[from..to]))
 }
 
-/// Whether a control character is there, made visible.
+/// Whether the text contains a control character made visible.
 fn shows_hostile(text: &str) -> bool {
     ["\\u{9b}", "\\u009b", "\\u{1b}", "\\u001b", "\\x1b"]
         .iter()
         .any(|shown| text.contains(shown))
 }
 
-/// What is wrong with what a verb has printed into pipes.
+/// The fault in a verb's output in pipes, if any.
 fn piped_fault(case: &Case<'_>, output: &Output) -> Option<String> {
     let stdout = str::from_utf8(&output.stdout).unwrap();
     let stderr = str::from_utf8(&output.stderr).unwrap();
     let is_json = case.args.contains(&"--json");
     let as_answered = format!("{HOSTILE}\n");
-    let ours = match (case.shows, case.verb, is_json) {
-        (Shows::Answer, ..) if stdout == as_answered => "",
-        (Shows::Answer, ..) => return Some(format!("no answer: {stdout:?} {stderr}")),
-        // The answer stands among the lines of the report.
+    let ours = match (case.expected, case.verb, is_json) {
+        (ExpectedText::Answer, ..) if stdout == as_answered => "",
+        (ExpectedText::Answer, ..) => return Some(format!("no answer: {stdout:?} {stderr}")),
+        // The report contains the answer.
         (_, "run", false) => &stdout.replacen(&as_answered, "", 1),
         _ => stdout,
     };
@@ -418,16 +429,16 @@ fn piped_fault(case: &Case<'_>, output: &Output) -> Option<String> {
     if let (true, Some(text)) = (is_json && !stdout.is_empty(), json.into_iter().find(unread)) {
         return Some(format!("no JSON: {text}"));
     }
-    if case.shows == Shows::Hostile && !shows_hostile(&format!("{stdout}{stderr}")) {
+    if case.expected == ExpectedText::Hostile && !shows_hostile(&format!("{stdout}{stderr}")) {
         return Some(format!("nothing hostile: {stdout} {stderr}"));
     }
     hidden(ours).or_else(|| hidden(stderr))
 }
 
 #[tokio::test]
-async fn no_verb_prints_escape_sequences_of_others() {
-    let world = World::new().await;
-    let cases = cases(&world.jobs);
+async fn verbs_print_no_foreign_escape_sequences() {
+    let hostile = HostileHome::new().await;
+    let cases = cases(&hostile.jobs);
     let covered: BTreeSet<String> = cases
         .iter()
         .map(|case| case.verb.to_owned())
@@ -441,29 +452,29 @@ async fn no_verb_prints_escape_sequences_of_others() {
     for case in &cases {
         let verb: Vec<&str> = case.verb.split(' ').collect();
         let args = [&verb[..], &case.args[..]].concat();
-        // Not std's: the model answers on this thread meanwhile.
-        let mut piped = tokio::process::Command::from(world.command(&args));
+        // The command must not block the thread, on which the model answers.
+        let mut piped = tokio::process::Command::from(hostile.command(&args));
         let output = piped.output().await.unwrap();
         if let Some(fault) = piped_fault(case, &output) {
             faults.push(format!("{args:?} piped: {fault}"));
         }
-        let (seen, _) = Terminal::runs(world.command(&args)).ends().await;
+        let (seen, _) = Terminal::runs(hostile.command(&args)).ends().await;
         if let Some(fault) = hidden(&seen) {
             faults.push(format!("{args:?} on a terminal: {fault}"));
         }
-        if case.shows != Shows::Own && !shows_hostile(&seen) {
+        if case.expected != ExpectedText::Own && !shows_hostile(&seen) {
             faults.push(format!("{args:?} on a terminal: nothing hostile: {seen}"));
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n\n"));
-    assert!(!world.model.requests().is_empty());
+    assert!(!hostile.model.requests().is_empty());
 }
 
-/// The control: all of it is there, and does reach a terminal through other programs.
+/// The control: the sequences are in the inputs, and reach a terminal through other programs.
 #[tokio::test]
-async fn escape_sequences_are_in_what_the_verbs_read() {
-    let world = World::new().await;
-    let home = &world.home;
+async fn input_of_the_verbs_contains_escape_sequences() {
+    let hostile = HostileHome::new().await;
+    let home = &hostile.home;
     let shown = |program: &str, args: &[&str]| {
         let mut command = Command::new(program);
         command
@@ -502,7 +513,7 @@ async fn escape_sequences_are_in_what_the_verbs_read() {
     let location = Location::Sqlite(home.state_home().join("codex-mcp/jobs.db"));
     let store = JobStore::open(&location, &access(home)).await.unwrap();
     let job = store
-        .get(&world.jobs[1].parse().unwrap())
+        .get(&hostile.jobs[1].parse().unwrap())
         .await
         .unwrap()
         .unwrap();

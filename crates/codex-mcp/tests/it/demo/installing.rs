@@ -1,4 +1,4 @@
-//! For a machine without a Codex.
+//! The demo on a machine without a Codex.
 
 use std::fs;
 use std::io::BufReader;
@@ -10,7 +10,7 @@ use super::{
     with_programs,
 };
 
-/// An npm whose install is a link to one that is there.
+/// A fake npm that links an existing Codex as its install.
 fn npm(home: &Home, first: &str) {
     let text = format!(
         "#!/bin/sh
@@ -29,7 +29,7 @@ ln -s '{}' \"$prefix/node_modules/.bin/codex\"
 }
 
 #[tokio::test]
-async fn without_a_codex_one_is_installed_once() {
+async fn missing_codex_is_installed_once() {
     let home = Home::new("");
     npm(&home, "");
     let first = with_programs(&home, &["git"]).output().unwrap();
@@ -49,7 +49,7 @@ async fn without_a_codex_one_is_installed_once() {
 }
 
 #[tokio::test]
-async fn an_installation_that_fails_leaves_nothing() {
+async fn failed_installation_leaves_nothing() {
     let home = Home::new("");
     npm(&home, "echo no such registry >&2; exit 1");
 
@@ -61,7 +61,7 @@ async fn an_installation_that_fails_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn an_installation_that_is_interrupted_leaves_nothing() {
+async fn interrupted_installation_leaves_nothing() {
     let home = Home::new("");
     npm(&home, "sleep 600");
     let mut child = with_programs(&home, &["git"]).spawn().unwrap();

@@ -1,4 +1,4 @@
-//! `codex-mcp demo`: the story is whole, and nothing is left afterwards.
+//! `codex-mcp demo`: it completes, and leaves nothing behind.
 
 mod installing;
 mod work;
@@ -16,7 +16,7 @@ use testkit::client::TIME_LIMIT;
 use testkit::process::wait_until_gone;
 use testkit::{Home, codex};
 
-/// What the reader is to see, in this order.
+/// The texts that the reader must see, in this order.
 const STORY: [&str; 40] = [
     "codex-mcp demo",
     "nothing is charged",
@@ -60,7 +60,7 @@ const STORY: [&str; 40] = [
     "Done in",
 ];
 
-/// A Codex that says who it is and no more.
+/// A Codex that prints its version and nothing else.
 const SILENT_CODEX: &str = "#!/bin/sh
 if [ \"$1\" = --version ]; then echo codex-cli 9.9.9; else exec sleep 600; fi
 ";
@@ -84,7 +84,7 @@ fn with_release(home: &Home, version: &str) -> Command {
     demo(home, &["--codex-bin", codex.to_str().unwrap()])
 }
 
-/// A demo for somebody who has these programs and no others.
+/// A demo with only these programs on PATH.
 fn with_programs(home: &Home, programs: &[&str]) -> Command {
     let directory = home.root().join("programs");
     fs::create_dir_all(&directory).unwrap();
@@ -127,12 +127,13 @@ fn entries(directory: &Path) -> Vec<OsString> {
         .collect()
 }
 
-/// Where demos play.
+/// The directory of demos.
 fn demos(home: &Home) -> PathBuf {
     home.state_home().join("codex-mcp/demo")
 }
 
-/// No process, no file: neither for temporary things nor in the user's directories.
+/// Checks that no process and no file is left, neither in temporary directories nor in the
+/// user's.
 async fn assert_nothing_is_left(home: &Home) {
     let pids: Vec<u32> = home.processes().iter().map(|one| one.pid).collect();
     assert_eq!(wait_until_gone(&pids, TIME_LIMIT).await, []);
@@ -160,7 +161,7 @@ fn terminate(child: &Child) {
 }
 
 #[tokio::test]
-async fn on_each_release_the_story_is_whole_and_nothing_is_left() {
+async fn demo_completes_on_each_release_and_leaves_nothing() {
     for version in codex::releases() {
         let home = Home::new("");
 
@@ -172,7 +173,7 @@ async fn on_each_release_the_story_is_whole_and_nothing_is_left() {
         assert!(told.contains(&format!("codex-cli {version}")), "{told}");
         assert!(!told.contains('\x1b'), "no colours in a pipe");
         let mut rest = told.as_str();
-        // With Codex 0.104.0 no run can commit.
+        // A run cannot commit with Codex 0.104.0.
         let can_commit = version != "0.104.0";
         let story = STORY
             .into_iter()
@@ -188,7 +189,7 @@ async fn on_each_release_the_story_is_whole_and_nothing_is_left() {
 }
 
 #[tokio::test]
-async fn what_is_kept_can_be_looked_at() {
+async fn kept_directory_can_be_inspected() {
     let home = Home::new("");
 
     let mut command = with_release(&home, codex::newest());
@@ -212,7 +213,7 @@ async fn what_is_kept_can_be_looked_at() {
 }
 
 #[tokio::test]
-async fn colours_are_there_for_who_wants_them() {
+async fn colours_follow_the_option() {
     let home = Home::new("");
     let mut command = with_release(&home, codex::newest());
 
@@ -225,7 +226,7 @@ async fn colours_are_there_for_who_wants_them() {
 }
 
 #[tokio::test]
-async fn a_signal_in_the_middle_leaves_nothing() {
+async fn signal_during_the_demo_leaves_nothing() {
     let home = Home::new("");
     let codex = script(&home.root().join("silent/codex"), SILENT_CODEX);
     let mut child = demo(&home, &["--codex-bin", codex.to_str().unwrap()])
@@ -243,7 +244,7 @@ async fn a_signal_in_the_middle_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_reader_that_has_had_enough_is_no_failure() {
+async fn closed_output_is_no_failure() {
     let home = Home::new("");
     let mut child = with_release(&home, codex::newest()).spawn().unwrap();
     let mut told = BufReader::new(child.stdout.take().unwrap());
@@ -258,7 +259,7 @@ async fn a_reader_that_has_had_enough_is_no_failure() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_named() {
+async fn missing_program_is_named() {
     let home = Home::new("");
     let no_git = stderr_of_failed(&with_programs(&home, &[]).output().unwrap());
     assert!(no_git.contains("`git` is missing"), "{no_git}");
@@ -273,7 +274,7 @@ async fn what_is_missing_is_named() {
 }
 
 #[tokio::test]
-async fn a_codex_that_fails_is_reported() {
+async fn failing_codex_is_reported() {
     let home = Home::new("");
     let broken = "#!/bin/sh
 if [ \"$1\" = --version ]; then echo codex-cli 9.9.9; else echo out of order >&2; exit 3; fi

@@ -1,4 +1,4 @@
-//! When the demo has come to the run.
+//! The demo during its run.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -8,10 +8,10 @@ use testkit::{Home, codex};
 
 use super::{assert_nothing_is_left, demo, script, stderr_of_failed, terminate, text};
 
-/// How often a test looks whether something has happened.
+/// The polling interval of tests.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// A Codex that serves once, the call, and the next time does something else.
+/// A Codex that serves the first time, for the call, and behaves differently the second time.
 fn serves_once(home: &Home, then: &str) -> PathBuf {
     let directory = home.root().join("once");
     let text = format!(
@@ -29,7 +29,7 @@ exec '{codex}' \"$@\"
 }
 
 #[tokio::test]
-async fn a_signal_in_the_middle_of_the_run_leaves_nothing() {
+async fn signal_during_the_run_leaves_nothing() {
     let home = Home::new("");
     let reached = home.root().join("reached");
     let then = format!(": > '{}'; exec sleep 600", reached.display());
@@ -51,7 +51,7 @@ async fn a_signal_in_the_middle_of_the_run_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_run_that_fails_is_reported() {
+async fn failing_run_is_reported() {
     let home = Home::new("");
     let codex = serves_once(&home, "echo out of order >&2; exit 3");
 
@@ -66,9 +66,9 @@ async fn a_run_that_fails_is_reported() {
     assert_nothing_is_left(&home).await;
 }
 
-/// Where no more user namespaces can be made, bubblewrap can't set up a sandbox.
+/// Without user namespaces, bubblewrap cannot set up a sandbox.
 #[tokio::test]
-async fn where_the_sandbox_does_not_work_codex_asks() {
+async fn codex_asks_where_its_sandbox_does_not_work() {
     let home = Home::new("");
     let codex = codex::npm_shim(codex::newest());
     let shell = "echo 0 > /proc/sys/user/max_user_namespaces; exec \"$@\"";

@@ -1,5 +1,4 @@
-//! Codex asks in the middle of a call: every way in which a client can answer, or
-//! not.
+//! Approval requests of Codex during a call: each kind of answer of a client, and none.
 
 use serde_json::{Value, json};
 use testkit::Signal;
@@ -17,13 +16,13 @@ async fn elicitation(serve: &mut Serve) -> Value {
     serve.client.server_request("elicitation/create").await
 }
 
-/// A form that is sent off with this choice.
+/// An accepted form with this choice.
 fn chosen(decision: &str) -> Value {
     json!({"action": "accept", "content": {"decision": decision}})
 }
 
 #[tokio::test]
-async fn every_answer_of_a_client_becomes_a_decision() {
+async fn client_answer_becomes_a_decision() {
     let mut serve = Serve::eliciting(&asking("touch x"), &[]).await;
     for (answer, decision) in [
         (json!({"action": "accept"}), "accept"),
@@ -33,7 +32,7 @@ async fn every_answer_of_a_client_becomes_a_decision() {
             "accept",
         ),
         (json!({"decision": "approved"}), "accept"),
-        // Codex doesn't list it here, and honours it.
+        // Codex does not offer it here, but accepts it.
         (
             json!({"decision": "approved_for_session"}),
             "acceptForSession",
@@ -69,7 +68,7 @@ async fn every_answer_of_a_client_becomes_a_decision() {
 }
 
 #[tokio::test]
-async fn an_elicitation_says_what_codex_wants() {
+async fn elicitation_describes_the_question() {
     let mut serve = Serve::eliciting(&asking("touch 'a b'"), &[]).await;
     let call = serve.prompt();
     let asked = elicitation(&mut serve).await;
@@ -91,7 +90,8 @@ async fn an_elicitation_says_what_codex_wants() {
     serve.finish().await;
 }
 
-/// Lets Codex ask this, the client answer that, and returns what Codex gets.
+/// Has Codex send this question and the client this answer, and returns the answer that Codex
+/// gets.
 async fn answered(method: &str, params: Value, answer: Value) -> Value {
     let ask = Action::Ask {
         method: method.to_owned(),
@@ -108,7 +108,7 @@ async fn answered(method: &str, params: Value, answer: Value) -> Value {
 }
 
 #[tokio::test]
-async fn every_kind_of_approval_is_passed_on_and_answered() {
+async fn approval_of_each_kind_is_passed_on_and_answered() {
     let network = json!({"network": {"enabled": true}});
     let tool_call = json!({
         "serverName": "s", "message": "Call it?",
@@ -138,7 +138,7 @@ async fn every_kind_of_approval_is_passed_on_and_answered() {
 }
 
 #[tokio::test]
-async fn every_kind_of_form_is_passed_on_and_answered() {
+async fn form_of_each_kind_is_passed_on_and_answered() {
     let server = (
         "mcpServer/elicitation/request",
         json!({
@@ -167,7 +167,7 @@ async fn every_kind_of_form_is_passed_on_and_answered() {
             json!({"action": "decline"}),
             json!({"action": "decline"}),
         ),
-        // A yes to a form that is not filled in can't be passed on.
+        // An accepted form without its fields cannot be passed on.
         (
             &server,
             json!({"action": "accept"}),
@@ -187,7 +187,7 @@ async fn every_kind_of_form_is_passed_on_and_answered() {
 }
 
 #[tokio::test]
-async fn a_client_that_cant_be_asked_gets_the_call_back_at_once_and_codex_a_no() {
+async fn client_without_elicitation_gets_the_call_back_and_codex_is_declined() {
     let plan = asking("rm -rf x").on("turn/start", turns_plainly()).nth(2);
     let mut serve = Serve::plain_with(&plan, &["--approval-timeout", "1"]).await;
     let result = serve.codex().await;
@@ -228,7 +228,7 @@ fn turns_plainly() -> [Action; 4] {
 }
 
 #[tokio::test]
-async fn a_client_that_answers_with_an_error_gets_the_call_back() {
+async fn client_error_as_an_answer_returns_the_call() {
     let mut serve = Serve::eliciting(&asking("touch x"), &["--approval-timeout", "1"]).await;
     let call = serve.prompt();
     let asked = elicitation(&mut serve).await;
@@ -290,7 +290,7 @@ async fn reason_of_a_declined_elicitation_is_in_the_log() {
 }
 
 #[tokio::test]
-async fn a_question_that_nobody_answers_is_withdrawn_and_declined() {
+async fn unanswered_question_is_withdrawn_and_declined() {
     let mut serve = Serve::eliciting(&asking("touch x"), &["--approval-timeout", "1"]).await;
     let call = serve.prompt();
     let asked = elicitation(&mut serve).await;
@@ -308,7 +308,7 @@ async fn a_question_that_nobody_answers_is_withdrawn_and_declined() {
 }
 
 #[tokio::test]
-async fn two_questions_at_once_get_each_its_own_answer() {
+async fn two_concurrent_questions_get_their_own_answers() {
     let both = Action::AskTogether(vec![Question::approval("one"), Question::approval("two")]);
     let mut serve = Serve::eliciting(&turns([both]), &[]).await;
     let call = serve.prompt();
@@ -333,7 +333,7 @@ async fn two_questions_at_once_get_each_its_own_answer() {
 }
 
 #[tokio::test]
-async fn what_codex_asks_and_nobody_knows_is_refused_at_once() {
+async fn unknown_request_of_codex_is_refused_at_once() {
     let ask = |method: &str, params: Value| Action::Ask {
         method: method.to_owned(),
         params,
@@ -357,7 +357,7 @@ async fn what_codex_asks_and_nobody_knows_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn a_codex_that_dies_takes_its_question_back() {
+async fn dying_codex_withdraws_its_question() {
     let mut serve = Serve::eliciting(&asking("touch x"), &[]).await;
     let call = serve.prompt();
     let asked = elicitation(&mut serve).await;
@@ -378,7 +378,7 @@ async fn a_codex_that_dies_takes_its_question_back() {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_declines_its_question_and_interrupts_the_turn() {
+async fn cancelled_call_declines_its_question_and_interrupts_the_turn() {
     let mut serve = Serve::eliciting(&asking("touch x"), &[]).await;
     let call = serve.prompt();
     let asked = elicitation(&mut serve).await;

@@ -1,11 +1,11 @@
-//! The questions of a Codex that misbehaves, in the turn of a job.
+//! Questions of a misbehaving Codex in the turn of a job.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use codex_engine::logic::action::Decision;
 use codex_engine::logic::work::FailureClass;
-use job_queue::call::{Control, Given, News, Outcome, Request, run};
+use job_queue::call::{CallOutcome, CallRequest, CallUpdate, Control, PendingDirective, run};
 use job_queue::call_settings::Approval;
 use job_queue::directive::{Answer, Directive};
 use serde_json::{Map, Value, json};
@@ -40,20 +40,20 @@ fn user_input() -> Question {
     }
 }
 
-/// A request in which somebody decides.
-fn asked(home: &Home) -> Request {
+/// A request whose questions are put to a person.
+fn asked(home: &Home) -> CallRequest {
     let mut request = request(home, "hi");
     request.settings.approval = Approval::Ask;
     request
 }
 
-/// Runs it; each question is answered so, or not at all, after this time.
+/// Runs the request; each question gets this answer, or none, after this time.
 async fn answered(
     plan: &Plan,
-    request: impl FnOnce(&Home) -> Request,
+    request: impl FnOnce(&Home) -> CallRequest,
     after: Duration,
     answer: impl Fn(&Home, &str) -> Option<Decision> + Send + 'static,
-) -> (Outcome, Vec<Value>, Vec<Result<(), String>>) {
+) -> (CallOutcome, Vec<Value>, Vec<Result<(), String>>) {
     let (home, engine, fake) = planned(plan);
     let home = Arc::new(home);
     let of_answers = Arc::clone(&home);
@@ -72,10 +72,10 @@ async fn answered(
                 decision,
                 reason: None,
             });
-            let given = Given {
+            let given = PendingDirective {
                 directive,
                 bound: None,
-                told: tell,
+                reply: tell,
             };
             if give.send(given).is_ok() {
                 told.push(said.await.unwrap());
@@ -83,8 +83,8 @@ async fn answered(
         }
         told
     });
-    let hear = move |news: News<'_>| {
-        if let News::Questions(open) = news {
+    let hear = move |news: CallUpdate<'_>| {
+        if let CallUpdate::Questions(open) = news {
             for one in open {
                 ask.send(one.id.0.clone()).unwrap();
             }
@@ -109,8 +109,8 @@ fn results(fake: &FakeCodex) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn time_of_an_open_question_is_not_that_of_the_turn() {
-    let limited = |home: &Home| Request {
+async fn open_question_does_not_count_as_turn_time() {
+    let limited = |home: &Home| CallRequest {
         timeout: Duration::from_secs(2),
         ..asked(home)
     };
@@ -126,7 +126,7 @@ async fn time_of_an_open_question_is_not_that_of_the_turn() {
 }
 
 #[tokio::test]
-async fn words_for_a_question_reach_codex() {
+async fn text_answer_reaches_codex() {
     let words = Map::from_iter([("colour".to_owned(), json!("red"))]);
     let submit = move |_: &Home, _: &str| Some(Decision::Submit(words.clone()));
     let (outcome, results, told) =
@@ -154,7 +154,7 @@ async fn answer_that_does_not_fit_is_refused() {
     assert_said(&outcome, "ok");
     let refused = told[0].as_ref().unwrap_err();
     assert!(refused.contains("not among those"), "{refused}");
-    // Nobody has given another one in time.
+    // No other answer came in time.
     let declined = results.iter().any(|one| one["decision"] == "decline");
     assert!(declined, "{results:#?}");
 }

@@ -1,4 +1,4 @@
-//! The turns of jobs, with a Codex that misbehaves.
+//! The turns of jobs with a misbehaving Codex.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use codex_engine::Engine;
 use codex_engine::logic::work::{Evidence, FailureClass};
 use codex_protocol::codex::ThreadId;
-use job_queue::call::{News, Outcome, Request, run};
+use job_queue::call::{CallOutcome, CallRequest, CallUpdate, run};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use testkit::Home;
@@ -26,7 +26,7 @@ fn played_by(script: &str) -> (Home, Engine) {
     (home, engine)
 }
 
-/// The same with a Codex that does this.
+/// A home, and an engine whose Codex follows this plan.
 pub(super) fn planned(plan: &Plan) -> (Home, Engine, FakeCodex) {
     let home = Home::new("");
     let fake = FakeCodex::new(&home, plan);
@@ -38,13 +38,13 @@ pub(super) fn planned(plan: &Plan) -> (Home, Engine, FakeCodex) {
     (home, engine, fake)
 }
 
-/// On a prompt, in place of a turn.
+/// A plan with actions in place of a turn.
 fn on_prompt(actions: impl Into<Vec<Action>>) -> Plan {
     Plan::new().on("turn/start", actions)
 }
 
 #[tokio::test]
-async fn end_of_codex_during_the_turn_is_a_failure_of_its_own() {
+async fn codex_exit_during_the_turn_has_its_own_failure() {
     for (action, class, words) in [
         (Action::Exit { code: 0 }, FailureClass::Exit, "code 0"),
         (Action::Exit { code: 7 }, FailureClass::Exit, "code 7"),
@@ -76,7 +76,7 @@ async fn turn_without_an_answer_is_a_failure() {
 }
 
 #[tokio::test]
-async fn program_that_can_not_be_run_is_told() {
+async fn program_that_cannot_run_is_reported() {
     let (home, engine) = played_by(":");
     fs::remove_file(home.root().join("codex.sh")).unwrap();
     let outcome = outcome_of(&home, &engine, &request(&home, "hi")).await;
@@ -84,9 +84,9 @@ async fn program_that_can_not_be_run_is_told() {
     assert!(message.contains("codex.sh"), "{message}");
 }
 
-/// It takes no notice of the interrupt, so it is ended itself.
+/// Codex ignores the interrupt, so its process is ended.
 #[tokio::test]
-async fn codex_that_does_not_end_a_turn_is_ended() {
+async fn codex_that_never_ends_a_turn_is_ended() {
     let plan =
         on_prompt([Action::Answer, Action::StartTurn]).on("turn/interrupt", [Action::Answer]);
     let (home, engine, fake) = planned(&plan);
@@ -109,7 +109,7 @@ async fn codex_that_does_not_end_a_turn_is_ended() {
 }
 
 #[tokio::test]
-async fn silence_at_the_start_ends_with_the_time() {
+async fn silent_start_times_out() {
     for method in ["initialize", "thread/start", "turn/start"] {
         let (home, engine, _fake) = planned(&Plan::new().on(method, [Action::Hang]));
         let mut request = request(&home, "hi");
@@ -121,7 +121,7 @@ async fn silence_at_the_start_ends_with_the_time() {
     }
 }
 
-/// Nobody is there to be asked.
+/// The job has nobody to ask.
 #[tokio::test]
 async fn questions_are_declined() {
     let question = Question::approval("rm -rf /");
@@ -150,19 +150,19 @@ async fn questions_are_declined() {
 }
 
 #[tokio::test]
-async fn events_are_told_as_they_come() {
+async fn events_are_reported_as_they_arrive() {
     let (home, engine) = played_by("sleep 1000");
     let cancel = CancellationToken::new();
     let mut told = Vec::new();
-    let note = |news: News<'_>| match news {
-        News::Event(_, line) => {
+    let note = |news: CallUpdate<'_>| match news {
+        CallUpdate::Event(_, line) => {
             told.push(line.to_owned());
             if line.contains("turn.started") {
                 cancel.cancel();
             }
         }
-        News::Session(_) | News::Questions(_) | News::Followed(_) => {}
-        News::Lost(number) => panic!("{number} events are lost"),
+        CallUpdate::Session(_) | CallUpdate::Questions(_) | CallUpdate::Followed(_) => {}
+        CallUpdate::Lost(number) => panic!("{number} events are lost"),
     };
     let outcome = outcome_with(&home, &engine, &request(&home, "hi"), note, cancel.clone()).await;
     assert_failed(&outcome, FailureClass::Cancelled);
@@ -170,9 +170,9 @@ async fn events_are_told_as_they_come() {
     engine.shut_down().await;
 }
 
-/// The prompt comes when git has looked, so that nothing is done unseen.
+/// The prompt is sent after git's inspection, so that no change is missed.
 #[tokio::test]
-async fn what_codex_does_with_its_prompt_is_seen() {
+async fn work_of_codex_on_its_prompt_is_seen() {
     let (home, engine) = played_by(r#"printf %s "$1" > prompt.txt"#);
     let outcome = outcome_of(&home, &engine, &request(&home, "hi")).await;
     assert_said(&outcome, "ok");
@@ -185,7 +185,7 @@ async fn what_codex_does_with_its_prompt_is_seen() {
 
 /// The next job to resume it would get its sandbox, so it must not come to this Codex.
 #[tokio::test]
-async fn thread_that_is_not_unloaded_is_told() {
+async fn thread_that_stays_loaded_is_reported() {
     let error = Action::Error {
         code: -32603,
         message: "busy".to_owned(),
@@ -203,7 +203,7 @@ async fn thread_that_is_not_unloaded_is_told() {
 /// The second of two jobs that resume a thread at once does not get the session, and with it
 /// the sandbox, of the first, for which git still looks.
 #[tokio::test]
-async fn jobs_that_resume_a_thread_at_once_do_not_share_its_session() {
+async fn jobs_resuming_one_thread_do_not_share_its_session() {
     let plan = Plan::new()
         .on("thread/resume", [Action::gate("one"), Action::Proceed])
         .nth(1)
@@ -243,7 +243,7 @@ async fn jobs_that_resume_a_thread_at_once_do_not_share_its_session() {
         let (outcome, ()) = tokio::join!(running, ordering);
         let prompts = fake.received().into_iter();
         let prompts = prompts.filter(|one| one["method"] == "turn/start").count();
-        // Whoever waits for the pipe is woken, and finds no file the next time.
+        // A reader that waits for the pipe is woken, and finds no file the next time.
         let writer = fs::File::options()
             .read(true)
             .write(true)
@@ -261,7 +261,7 @@ async fn jobs_that_resume_a_thread_at_once_do_not_share_its_session() {
 
 /// A home, an engine whose Codex runs this script in each turn and unloads the thread when a
 /// gate is opened, and a request for it with the file in which git notes what it is asked.
-fn unloading_late(script: &str) -> (Home, Engine, FakeCodex, Request, PathBuf) {
+fn unloading_late(script: &str) -> (Home, Engine, FakeCodex, CallRequest, PathBuf) {
     let run = Action::Run {
         script: script.to_owned(),
     };
@@ -274,14 +274,14 @@ fn unloading_late(script: &str) -> (Home, Engine, FakeCodex, Request, PathBuf) {
     (home, engine, fake, request, trace)
 }
 
-/// How often git has looked.
+/// The number of git inspections.
 fn looks(trace: &Path) -> usize {
     let asked = fs::read_to_string(trace).unwrap_or_default();
     asked.matches("built-in: git status").count()
 }
 
 #[tokio::test]
-async fn git_looks_while_codex_unloads_the_thread() {
+async fn git_inspection_overlaps_unloading_the_thread() {
     let (_home, engine, fake, request, trace) = unloading_late("echo x > made.txt");
     let opening = async {
         fake.wait_for_method("thread/archive").await;
@@ -305,7 +305,7 @@ async fn git_looks_while_codex_unloads_the_thread() {
 /// Codex ends the process of a command with the thread. Until then it may change files, and
 /// nothing but Codex knows that it is the thread's.
 #[tokio::test]
-async fn git_does_not_look_while_a_process_without_the_mark_may_change_files() {
+async fn git_inspection_waits_for_unmarked_processes() {
     let script = "(unset CODEX_MCP_TURN; exec setsid sh -c 'while [ ! -e \"$HOME/go\" ]; do \
         sleep 0.01; done; echo x > late.txt; mv late.txt written.txt') > /dev/null 2>&1 &";
     let (home, engine, fake, request, trace) = unloading_late(script);
@@ -323,9 +323,9 @@ async fn git_does_not_look_while_a_process_without_the_mark_may_change_files() {
     engine.shut_down().await;
 }
 
-/// What git ignores is what the user had it ignore.
+/// Only the user's own ignore rules count.
 #[tokio::test]
-async fn setting_that_a_turn_makes_hides_no_change() {
+async fn git_setting_made_in_a_turn_hides_no_change() {
     let (home, engine) = played_by(
         r#"echo x > made.txt; echo made.txt > .git/hidden
         printf '[core]\n\texcludesFile = %s\n' "$PWD/.git/hidden" >> .git/config"#,
@@ -333,7 +333,7 @@ async fn setting_that_a_turn_makes_hides_no_change() {
     let outcome = outcome_of(&home, &engine, &request(&home, "hi")).await;
     assert_said(&outcome, "ok");
     assert_eq!(changed(&outcome), ["made.txt"]);
-    // The control: the next job gets what is set by now.
+    // The control: the next job starts with the new settings.
     assert_eq!(home.git(&["status", "--porcelain"]), "");
     engine.shut_down().await;
 }
@@ -343,14 +343,14 @@ fn has_received(fake: &FakeCodex, method: &str) -> bool {
 }
 
 /// The paths of the files that were changed.
-fn changed(outcome: &Outcome) -> Vec<&str> {
+fn changed(outcome: &CallOutcome) -> Vec<&str> {
     let files = outcome.changes.files.iter();
     files.map(|file| file.path.as_str()).collect()
 }
 
-/// It ignores signals, and has a session of its own.
+/// The process ignores signals, and has a session of its own.
 #[tokio::test]
-async fn what_a_script_has_left_is_ended() {
+async fn leftover_processes_of_a_script_are_ended() {
     let (home, engine) = played_by("(trap '' TERM HUP; setsid sleep 1000) & setsid sleep 1000 &");
     let outcome = outcome_of(&home, &engine, &request(&home, "hi")).await;
     assert_said(&outcome, "ok");
@@ -358,7 +358,7 @@ async fn what_a_script_has_left_is_ended() {
 }
 
 #[tokio::test]
-async fn programs_that_a_repository_names_are_not_run() {
+async fn programs_named_by_the_repository_are_not_run() {
     let (home, engine) = played_by("echo more >> README.md; echo x > a");
     let request = request(&home, "work");
     let trap = format!("touch {}; cat", home.root().join("trapped").display());
@@ -402,7 +402,7 @@ async fn programs_that_a_repository_names_are_not_run() {
 }
 
 #[tokio::test]
-async fn a_broken_repository_is_told_and_no_obstacle() {
+async fn broken_repository_is_reported_and_does_not_stop_the_call() {
     let (home, engine) = played_by(":");
     let request = request(&home, "work");
     fs::write(home.work().join(".git/config"), "[broken").unwrap();

@@ -1,11 +1,11 @@
-//! Calls that are given up, by the client or by the clock.
+//! Calls that are cancelled by the client or time out.
 
 use serde_json::{Value, json};
 use testkit::fake::{Action, HELLO, Plan, Question, TurnEnd};
 
 use super::serve::{Serve, code, completed, is_answer, message, stuck, thread};
 
-/// Cancels a call and checks that nothing comes of it but, at most, an error.
+/// Cancels a call and checks that it gets no result, but at most an error.
 async fn cancel(serve: &mut Serve, call: &Value) {
     let params = json!({"requestId": call});
     serve.client.notify("notifications/cancelled", params);
@@ -24,7 +24,7 @@ async fn finish(mut serve: Serve, cancelled: &Value) {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_interrupts_its_turn_and_the_thread_can_go_on() {
+async fn cancelled_call_interrupts_its_turn_and_thread_continues() {
     let plan = stuck("half").on("turn/start", [Action::Proceed]).nth(2);
     let mut serve = Serve::plain(&plan).await;
     let call = serve.prompt();
@@ -44,7 +44,7 @@ async fn a_cancelled_call_interrupts_its_turn_and_the_thread_can_go_on() {
 }
 
 #[tokio::test]
-async fn a_cancellation_before_the_turn_has_started_waits_for_its_start() {
+async fn cancellation_before_turn_start_waits_for_the_start() {
     let unknown = Question {
         method: "brand/new".to_owned(),
         params: json!({}),
@@ -54,8 +54,7 @@ async fn a_cancellation_before_the_turn_has_started_waits_for_its_start() {
         [
             Action::Answer,
             Action::gate("cancelled"),
-            // Whatever was sent before the turn started is read before the answer
-            // to this.
+            // Messages from before the turn's start are read before the answer to this.
             Action::AskTogether(vec![unknown]),
             Action::StartTurn,
         ],
@@ -75,7 +74,7 @@ async fn a_cancellation_before_the_turn_has_started_waits_for_its_start() {
 }
 
 #[tokio::test]
-async fn a_call_cancelled_while_its_turn_begins_is_interrupted_once_it_has() {
+async fn call_cancelled_while_its_turn_starts_is_interrupted() {
     let begin = [Action::gate("begin"), Action::Answer, Action::StartTurn];
     let mut serve = Serve::plain(&Plan::new().on("turn/start", begin)).await;
     let call = serve.prompt();
@@ -87,7 +86,7 @@ async fn a_call_cancelled_while_its_turn_begins_is_interrupted_once_it_has() {
 }
 
 #[tokio::test]
-async fn a_call_cancelled_before_its_prompt_never_prompts() {
+async fn call_cancelled_before_its_prompt_sends_none() {
     for slow in ["initialize", "thread/start"] {
         let begin = [Action::gate("begin"), Action::Answer];
         let mut serve = Serve::plain(&Plan::new().on(slow, begin).nth(1)).await;
@@ -107,7 +106,7 @@ async fn a_call_cancelled_before_its_prompt_never_prompts() {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_leaves_the_others_alone() {
+async fn cancelled_call_does_not_affect_others() {
     let plan = Plan::new().on(
         "turn/start",
         [
@@ -131,7 +130,7 @@ async fn a_cancelled_call_leaves_the_others_alone() {
 }
 
 #[tokio::test]
-async fn a_call_that_takes_too_long_is_interrupted_and_tells_what_was_said() {
+async fn timed_out_call_is_interrupted_and_keeps_the_messages() {
     let delta = Action::Notify {
         method: "item/agentMessage/delta".to_owned(),
         params: json!({"itemId": "m2", "delta": "And the sec"}),
@@ -164,7 +163,7 @@ async fn a_call_that_takes_too_long_is_interrupted_and_tells_what_was_said() {
 }
 
 #[tokio::test]
-async fn a_codex_that_ignores_the_interrupt_does_not_hold_the_call_up() {
+async fn codex_that_ignores_the_interrupt_does_not_block_the_call() {
     let plan = stuck("half").on("turn/interrupt", [Action::Hang]);
     let mut serve = Serve::plain_with(&plan, &["--timeout", "1"]).await;
     let result = serve.codex().await;
@@ -176,7 +175,7 @@ async fn a_codex_that_ignores_the_interrupt_does_not_hold_the_call_up() {
 }
 
 #[tokio::test]
-async fn a_question_open_at_the_time_out_is_withdrawn_and_declined() {
+async fn question_open_at_the_timeout_is_withdrawn_and_declined() {
     let plan = super::serve::turns([Action::ask_approval("touch x")]);
     let mut serve = Serve::eliciting(&plan, &["--timeout", "1"]).await;
     let call = serve.prompt();
@@ -190,7 +189,7 @@ async fn a_question_open_at_the_time_out_is_withdrawn_and_declined() {
 }
 
 #[tokio::test]
-async fn cancelling_a_call_that_has_been_answered_is_no_matter() {
+async fn cancelling_an_answered_call_has_no_effect() {
     let mut serve = Serve::plain(&Plan::new()).await;
     let call = serve.prompt();
     assert_eq!(completed(&serve.client.result(&call).await), HELLO);
@@ -201,7 +200,7 @@ async fn cancelling_a_call_that_has_been_answered_is_no_matter() {
 }
 
 #[tokio::test]
-async fn of_two_prompts_at_once_for_a_thread_one_is_told_to_wait() {
+async fn second_concurrent_prompt_for_a_thread_is_refused() {
     let plan = Plan::new().on("thread/resume", [Action::gate("both"), Action::Answer]);
     let mut serve = Serve::plain(&plan).await;
     let arguments = json!({"prompt": "x", "threadId": "019fa4e0-0000-7000-8001-00000000abcd"});

@@ -1,4 +1,4 @@
-//! Codex dies, and what becomes of its threads.
+//! The death of Codex, and its effect on threads.
 
 use serde_json::json;
 use testkit::Signal;
@@ -13,7 +13,7 @@ fn by(signal: Signal) -> Action {
 }
 
 #[tokio::test]
-async fn a_codex_that_dies_in_a_turn_is_named_and_the_thread_is_taken_up_again() {
+async fn codex_death_in_a_turn_is_reported_and_thread_resumed() {
     for (death, words) in [
         (Action::Exit { code: 0 }, "exited with code 0"),
         (Action::Exit { code: 7 }, "exited with code 7"),
@@ -52,7 +52,7 @@ async fn a_codex_that_dies_in_a_turn_is_named_and_the_thread_is_taken_up_again()
 }
 
 #[tokio::test]
-async fn answer_that_tells_the_death_is_the_only_one() {
+async fn codex_death_is_reported_in_one_answer_only() {
     let plan = Plan::new()
         .on("turn/start", [Action::Answer, Action::Exit { code: 7 }])
         .in_launch(1);
@@ -69,11 +69,11 @@ async fn answer_that_tells_the_death_is_the_only_one() {
 }
 
 #[tokio::test]
-async fn warning_of_a_death_says_that_codex_was_started_again_where_it_was() {
+async fn death_warning_mentions_a_restart_only_after_one() {
     let mut serve = Serve::plain(&Plan::new()).await;
     let first = serve.codex().await;
     serve.kill_codex(Signal::SIGTERM);
-    // The process may be gone before the server has heard of it.
+    // The process may have ended before the server has noticed.
     serve.client.logged("signal 15 (SIGTERM)").await;
     let reply = serve.reply(&thread(&first)).await;
     assert_eq!(completed(&reply), HELLO);
@@ -84,9 +84,9 @@ async fn warning_of_a_death_says_that_codex_was_started_again_where_it_was() {
     serve.finish().await;
 }
 
-/// The first answer is of the tool that lists all warnings.
+/// The first answer is that of the tool that lists all warnings.
 #[tokio::test]
-async fn status_reports_a_death_that_nobody_was_told() {
+async fn status_reports_an_unreported_death() {
     let mut serve = Serve::plain(&Plan::new()).await;
     let first = serve.codex().await;
     serve.kill_codex(Signal::SIGTERM);
@@ -108,7 +108,7 @@ async fn status_reports_a_death_that_nobody_was_told() {
 }
 
 #[tokio::test]
-async fn a_codex_that_dies_before_the_turn_fails_the_call_and_the_next_one_works() {
+async fn codex_death_before_the_turn_fails_only_that_call() {
     for method in ["thread/start", "turn/start"] {
         for death in [
             vec![Action::Exit { code: 3 }],
@@ -129,7 +129,7 @@ async fn a_codex_that_dies_before_the_turn_fails_the_call_and_the_next_one_works
 }
 
 #[tokio::test]
-async fn every_call_of_a_codex_that_dies_is_answered() {
+async fn all_calls_of_a_dying_codex_are_answered() {
     let plan = Plan::new()
         .on("turn/start", [Action::Answer, Action::StartTurn])
         .in_launch(1)
@@ -150,7 +150,7 @@ async fn every_call_of_a_codex_that_dies_is_answered() {
 }
 
 #[tokio::test]
-async fn a_codex_that_dies_at_rest_is_started_again_by_the_next_call_only() {
+async fn codex_that_dies_idle_is_restarted_by_the_next_call() {
     let mut serve = Serve::plain(&Plan::new()).await;
     let first = serve.codex().await;
     serve.kill_codex(Signal::SIGKILL);
@@ -165,7 +165,7 @@ async fn a_codex_that_dies_at_rest_is_started_again_by_the_next_call_only() {
 }
 
 #[tokio::test]
-async fn a_thread_of_an_earlier_server_is_resumed() {
+async fn thread_of_an_earlier_server_is_resumed() {
     let mut serve = Serve::plain(&Plan::new()).await;
     let id = "019fa4e0-0000-7000-8001-00000000abcd";
     for arguments in [
@@ -186,7 +186,7 @@ async fn a_thread_of_an_earlier_server_is_resumed() {
 }
 
 #[tokio::test]
-async fn a_codex_whose_guard_is_killed_is_gone_and_the_call_answered() {
+async fn killed_guard_ends_codex_and_the_call_is_answered() {
     let mut serve = Serve::plain(&super::serve::stuck("half")).await;
     let call = serve.prompt();
     serve.fake.wait_for_method("turn/start").await;

@@ -8,7 +8,7 @@ use super::serve::{HANDSHAKE, Serve, completed};
 const STATELESS: &str = "2026-07-28";
 
 #[tokio::test]
-async fn every_version_with_a_handshake_is_served() {
+async fn protocol_version_with_a_handshake_is_served() {
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
         let mut serve = Serve::start(&Plan::new());
         let server = serve.client.initialize(version, json!({})).await;
@@ -22,7 +22,7 @@ async fn every_version_with_a_handshake_is_served() {
 }
 
 #[tokio::test]
-async fn an_unknown_version_is_answered_with_one_that_is_served() {
+async fn unknown_protocol_version_is_answered_with_a_served_one() {
     for version in ["1999-01-01", "2999-01-01", "nonsense"] {
         let mut serve = Serve::start(&Plan::new());
         let server = serve.client.initialize(version, json!({})).await;
@@ -32,7 +32,7 @@ async fn an_unknown_version_is_answered_with_one_that_is_served() {
 }
 
 #[tokio::test]
-async fn without_a_handshake_each_request_is_served() {
+async fn request_without_a_handshake_is_served() {
     let mut serve = Serve::start(&Plan::new());
     serve.client.describe_each_request(STATELESS, json!({}));
     let about = serve.client.call("server/discover", json!({})).await;
@@ -45,7 +45,7 @@ async fn without_a_handshake_each_request_is_served() {
 }
 
 #[tokio::test]
-async fn initialize_and_tools_list_never_wait_for_codex() {
+async fn initialize_and_tools_list_do_not_wait_for_codex() {
     let plan = Plan::new().on("initialize", [Action::Hang]);
     for stateless in [false, true] {
         let mut serve = Serve::start(&plan);
@@ -62,7 +62,7 @@ async fn initialize_and_tools_list_never_wait_for_codex() {
 }
 
 #[tokio::test]
-async fn a_call_before_the_handshake_is_refused_and_the_handshake_still_works() {
+async fn call_before_the_handshake_is_refused() {
     let mut serve = Serve::start(&Plan::new());
     let early = serve.prompt();
     let error = serve.client.error(&early).await;
@@ -74,7 +74,7 @@ async fn a_call_before_the_handshake_is_refused_and_the_handshake_still_works() 
 
 /// Clients probe before they decide on an era, and give up probes.
 #[tokio::test]
-async fn nothing_that_comes_before_the_handshake_ends_the_server() {
+async fn input_before_the_handshake_does_not_end_the_server() {
     let stray = [
         json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}),
@@ -107,7 +107,7 @@ async fn nothing_that_comes_before_the_handshake_ends_the_server() {
 }
 
 #[tokio::test]
-async fn a_second_handshake_is_answered() {
+async fn second_handshake_is_answered() {
     let mut serve = Serve::plain(&Plan::new()).await;
     let again = serve.client.initialize("2024-11-05", json!({})).await;
     assert_eq!(again["serverInfo"]["name"], "codex-mcp");

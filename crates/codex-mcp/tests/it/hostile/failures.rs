@@ -1,11 +1,11 @@
-//! What Codex refuses, and turns that fail.
+//! Refusals of Codex, and failed turns.
 
 use serde_json::{Value, json};
 use testkit::fake::{Action, HELLO, Plan, TurnEnd};
 
 use super::serve::{Serve, code, completed, message, thread};
 
-/// Lets a turn fail for this and checks what the call says.
+/// Has a turn fail for this reason and checks the call's error.
 async fn fails(info: &Value, expected: &str, retryable: bool) {
     let end = TurnEnd::FailedFor("You've hit it. Try again at 5 PM.".to_owned(), info.clone());
     let plan = Plan::new().on(
@@ -30,7 +30,7 @@ async fn fails(info: &Value, expected: &str, retryable: bool) {
 }
 
 #[tokio::test]
-async fn a_failed_turn_says_what_kind_of_failure_it_was() {
+async fn failed_turn_reports_its_kind_of_failure() {
     for (info, expected, retryable) in [
         (json!("usageLimitExceeded"), "USAGE_LIMIT", true),
         (json!("contextWindowExceeded"), "CONTEXT_WINDOW", false),
@@ -48,7 +48,7 @@ async fn a_failed_turn_says_what_kind_of_failure_it_was() {
 }
 
 #[tokio::test]
-async fn a_turn_that_failed_over_http_says_what_the_status_means() {
+async fn turn_failed_over_http_explains_the_status() {
     for (name, status, expected, retryable) in [
         (
             "responseStreamConnectionFailed",
@@ -73,7 +73,7 @@ async fn a_turn_that_failed_over_http_says_what_the_status_means() {
 }
 
 #[tokio::test]
-async fn what_codex_refuses_is_told_and_the_next_call_works() {
+async fn refusal_of_codex_is_reported_and_next_call_works() {
     let refuse = |code: i64, message: &str| Action::Error {
         code,
         message: message.to_owned(),
@@ -98,7 +98,7 @@ async fn what_codex_refuses_is_told_and_the_next_call_works() {
             Action::Error { message, .. } => message.clone(),
             _ => String::new(),
         };
-        // A Codex that has too much to do is asked a few times.
+        // An overloaded Codex gets a few retries.
         let times = if expected == "OVERLOADED" {
             1..=6
         } else {
@@ -118,7 +118,7 @@ async fn what_codex_refuses_is_told_and_the_next_call_works() {
 }
 
 #[tokio::test]
-async fn a_thread_that_cant_be_resumed_says_why() {
+async fn thread_that_cannot_be_resumed_is_explained() {
     let id = "019fa4e0-0000-7000-8001-00000000abcd";
     for (words, expected) in [
         ("no rollout found for thread id", "THREAD_NOT_FOUND"),
@@ -141,7 +141,7 @@ async fn a_thread_that_cant_be_resumed_says_why() {
 }
 
 #[tokio::test]
-async fn an_answer_of_another_shape_is_an_error_at_once() {
+async fn answer_of_unexpected_shape_is_an_error_at_once() {
     for (method, answer) in [
         ("thread/start", "{\"id\":3,\"result\":{}}\n"),
         ("thread/start", "{\"id\":3,\"result\":null}\n"),
@@ -164,7 +164,7 @@ async fn an_answer_of_another_shape_is_an_error_at_once() {
 }
 
 #[tokio::test]
-async fn a_policy_that_codex_dropped_is_mapped_and_warned_of_once() {
+async fn dropped_approval_policy_is_mapped_with_one_warning() {
     let mut serve = Serve::plain(&Plan::new()).await;
     let arguments = json!({"prompt": "hi", "approval-policy": "on-failure"});
     let first = serve.client.call_tool("codex", arguments.clone()).await;

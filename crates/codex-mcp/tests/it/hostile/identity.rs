@@ -1,4 +1,4 @@
-//! Who a server is, when several want to be the same.
+//! The identities of several servers with one name.
 
 use serde_json::json;
 use testkit::fake::Plan;
@@ -26,7 +26,7 @@ async fn identity(client: &mut McpClient) -> String {
 }
 
 #[tokio::test]
-async fn a_second_server_gets_a_number_and_what_a_killed_one_had_is_free() {
+async fn second_server_gets_a_number_and_killed_identity_is_free() {
     let home = Home::new("");
     let note = |name: &str| {
         let directory = home.atm_home().join(".config/atm/codex-sessions");

@@ -1,4 +1,4 @@
-//! What comes in on stdin.
+//! Input on stdin.
 
 use serde_json::{Value, json};
 use testkit::fake::{HELLO, Plan};
@@ -6,7 +6,7 @@ use testkit::process::{peak_kib, pss_kib};
 
 use super::serve::{Serve, code, completed, message};
 
-/// The limit of a line if nothing else is said: 16 MiB.
+/// The default limit of a line: 16 MiB.
 const DEFAULT_LIMIT: usize = 16 * 1024 * 1024;
 
 /// Sends a line and checks that it is refused like this, once, and that the next
@@ -23,7 +23,7 @@ async fn refused(serve: &mut Serve, line: &[u8], id: &Value, code: i64) {
 }
 
 #[tokio::test]
-async fn each_line_that_is_no_message_is_refused_once_and_the_next_one_is_served() {
+async fn invalid_line_is_refused_once_and_the_next_is_served() {
     let mut serve = Serve::plain(&Plan::new()).await;
     for (line, code) in [
         (&b"not JSON"[..], -32700),
@@ -52,7 +52,7 @@ async fn each_line_that_is_no_message_is_refused_once_and_the_next_one_is_served
 }
 
 #[tokio::test]
-async fn each_request_that_does_not_fit_mcp_is_refused_once_by_its_id() {
+async fn invalid_request_is_refused_once_by_its_id() {
     let mut serve = Serve::plain(&Plan::new()).await;
     for (method, params, code) in [
         ("no/such", "{}", -32601),
@@ -80,7 +80,7 @@ fn deeply_nested() -> String {
 }
 
 #[tokio::test]
-async fn blank_lines_and_carriage_returns_are_no_matter() {
+async fn blank_lines_and_carriage_returns_are_ignored() {
     let mut serve = Serve::plain(&Plan::new()).await;
     serve
         .client
@@ -90,7 +90,7 @@ async fn blank_lines_and_carriage_returns_are_no_matter() {
 }
 
 #[tokio::test]
-async fn half_a_line_and_then_the_end_is_answered() {
+async fn partial_line_at_the_end_is_answered() {
     let mut serve = Serve::plain(&Plan::new()).await;
     serve
         .client
@@ -102,7 +102,7 @@ async fn half_a_line_and_then_the_end_is_answered() {
 }
 
 #[tokio::test]
-async fn a_last_request_without_a_newline_is_answered() {
+async fn last_request_without_a_newline_is_answered() {
     let mut serve = Serve::plain(&Plan::new()).await;
     let ping = json!({"jsonrpc": "2.0", "id": "last", "method": "ping"});
     serve.client.send_raw(ping.to_string());
@@ -112,7 +112,7 @@ async fn a_last_request_without_a_newline_is_answered() {
 }
 
 #[tokio::test]
-async fn a_line_of_100_mb_is_refused_and_the_next_one_is_served() {
+async fn line_of_100_mb_is_refused_and_the_next_is_served() {
     let mut serve = Serve::plain(&Plan::new()).await;
     let mut line = vec![b'x'; 100_000_000];
     line.push(b'\n');
@@ -131,7 +131,7 @@ async fn a_line_of_100_mb_is_refused_and_the_next_one_is_served() {
 }
 
 #[tokio::test]
-async fn a_giant_line_that_never_ends_is_answered_too() {
+async fn unterminated_giant_line_is_answered() {
     let mut serve = Serve::plain(&Plan::new()).await;
     serve.client.send_raw(vec![b'x'; DEFAULT_LIMIT + 100_000]);
     serve.client.close_stdin();
@@ -179,7 +179,7 @@ async fn memory_stays_bounded_for_lines_of_many_values() {
 }
 
 #[tokio::test]
-async fn the_limit_of_a_line_is_exact_and_can_be_set() {
+async fn line_limit_is_exact_and_configurable() {
     let mut serve = Serve::plain_with(&Plan::new(), &["--max-line", "2000"]).await;
     for (length, taken) in [(2000, true), (2001, false)] {
         let id = json!(format!("line of {length}"));
@@ -198,7 +198,7 @@ async fn the_limit_of_a_line_is_exact_and_can_be_set() {
 }
 
 #[tokio::test]
-async fn wrong_arguments_are_named_and_never_reach_codex() {
+async fn wrong_arguments_are_named_and_do_not_reach_codex() {
     let mut serve = Serve::plain(&Plan::new()).await;
     let id = "019fa4e0-0000-7000-8001-000000000001";
     for (tool, arguments, named) in [
@@ -254,7 +254,7 @@ async fn wrong_arguments_are_named_and_never_reach_codex() {
 }
 
 #[tokio::test]
-async fn an_unknown_tool_is_refused_with_the_names_of_those_there_are() {
+async fn unknown_tool_is_refused_with_the_known_names() {
     let mut serve = Serve::plain(&Plan::new()).await;
     let unknown = serve.client.request_tool("no-such-tool", json!({}));
     let error = serve.client.error(&unknown).await;
@@ -265,7 +265,7 @@ async fn an_unknown_tool_is_refused_with_the_names_of_those_there_are() {
 }
 
 #[tokio::test]
-async fn an_answer_or_cancellation_that_fits_nothing_is_no_matter() {
+async fn unmatched_answer_or_cancellation_is_ignored() {
     let mut serve = Serve::plain(&Plan::new()).await;
     serve
         .client
@@ -285,7 +285,7 @@ async fn an_answer_or_cancellation_that_fits_nothing_is_no_matter() {
 }
 
 #[tokio::test]
-async fn a_second_request_under_an_open_id_is_refused_and_the_first_goes_on() {
+async fn duplicate_open_id_is_refused_and_the_first_continues() {
     let mut serve = Serve::plain(&super::serve::turns([testkit::fake::Action::gate("go")])).await;
     let call = json!({
         "jsonrpc": "2.0", "id": "twice", "method": "tools/call",

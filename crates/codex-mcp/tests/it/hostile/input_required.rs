@@ -1,5 +1,4 @@
-//! MCP 2026-07-28: a call comes back with Codex's question, and is carried on with
-//! the answer.
+//! MCP 2026-07-28: a call returns Codex's question, and continues with the answer.
 
 use serde_json::{Value, json};
 use testkit::fake::{Action, Plan, Question};
@@ -23,7 +22,7 @@ fn params() -> Value {
     json!({"name": "codex", "arguments": {"prompt": "hi"}})
 }
 
-/// The names under which a result asks.
+/// The names of the questions in a result.
 fn names(result: &Value) -> Vec<String> {
     assert_eq!(result["resultType"], "input_required", "{result:#}");
     let requests = result["inputRequests"].as_object().unwrap();
@@ -38,7 +37,7 @@ async fn carry_on(serve: &mut Serve, asked: &Value, answers: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_call_is_carried_on_with_the_answer() {
+async fn call_continues_with_the_answer() {
     let plan = turns([Action::ask_approval("touch x")]);
     for (answer, decision) in [
         (json!({"action": "accept"}), "accept"),
@@ -70,7 +69,7 @@ async fn a_call_is_carried_on_with_the_answer() {
 }
 
 #[tokio::test]
-async fn dismissed_question_comes_back_as_waiting_approval() {
+async fn dismissed_question_returns_waiting_approval() {
     let mut serve = eliciting(&turns([Action::ask_approval("touch x")]), &[]);
     let asked = serve.codex().await;
     let answers = json!({&names(&asked)[0]: {"action": "cancel"}});
@@ -88,7 +87,7 @@ async fn dismissed_question_comes_back_as_waiting_approval() {
 }
 
 #[tokio::test]
-async fn one_question_after_the_other_is_carried_on() {
+async fn consecutive_questions_are_carried_on() {
     let plan = turns([Action::ask_approval("one"), Action::ask_approval("two")]);
     let mut serve = eliciting(&plan, &[]);
     let first = serve.codex().await;
@@ -114,7 +113,7 @@ async fn one_question_after_the_other_is_carried_on() {
 }
 
 #[tokio::test]
-async fn a_call_that_comes_back_without_an_answer_is_asked_again() {
+async fn call_retried_without_an_answer_is_asked_again() {
     let both = Action::AskTogether(vec![Question::approval("one"), Question::approval("two")]);
     let mut serve = eliciting(&turns([both]), &[]);
     let mut asked = serve.codex().await;
@@ -131,7 +130,7 @@ async fn a_call_that_comes_back_without_an_answer_is_asked_again() {
 }
 
 #[tokio::test]
-async fn a_late_answer_gets_the_turn_as_it_went_on() {
+async fn late_answer_gets_the_later_state_of_the_turn() {
     let plan = turns([Action::ask_approval("touch x")]);
     let mut serve = eliciting(&plan, &["--approval-timeout", "1"]);
     let asked = serve.codex().await;
@@ -145,7 +144,7 @@ async fn a_late_answer_gets_the_turn_as_it_went_on() {
 }
 
 #[tokio::test]
-async fn a_state_that_is_not_ours_is_refused() {
+async fn foreign_request_state_is_refused() {
     let mut serve = eliciting(&Plan::new(), &[]);
     for (state, expected) in [
         ("", "INVALID_ARGUMENT"),
@@ -164,7 +163,7 @@ async fn a_state_that_is_not_ours_is_refused() {
 }
 
 #[tokio::test]
-async fn a_client_that_cant_be_asked_gets_the_call_back_at_once() {
+async fn client_without_elicitation_gets_the_call_back_at_once() {
     let plan = turns([Action::ask_approval("touch x")]);
     let mut serve = start(&plan, &[], json!({}));
     let result = serve.codex().await;

@@ -1,4 +1,4 @@
-//! A Codex that doesn't start, or isn't Codex.
+//! Programs that do not start, or are not Codex.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -18,8 +18,8 @@ fn file(directory: &Path, name: &str, contents: &str, mode: u32) -> PathBuf {
     path
 }
 
-/// Serves with this as Codex and checks that a call fails like this, and nothing
-/// else does.
+/// Serves with this program as Codex and checks that a call fails with this error, and nothing
+/// else fails.
 async fn fails(program: PathBuf, expected: &str, words: &str) {
     let mut serve = Serve::start_with(&Plan::new(), |launch| {
         launch.args(["--codex-bin".into(), program.clone().into_os_string()])
@@ -33,7 +33,7 @@ async fn fails(program: PathBuf, expected: &str, words: &str) {
 }
 
 #[tokio::test]
-async fn what_is_no_program_is_not_found() {
+async fn path_that_is_no_program_is_not_found() {
     let directory = tempfile::tempdir().unwrap();
     let plain = file(directory.path(), "plain", "text", 0o644);
     for (program, words) in [
@@ -47,7 +47,7 @@ async fn what_is_no_program_is_not_found() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_codex_fails_the_call_with_what_it_said() {
+async fn program_that_is_not_codex_fails_the_call_with_its_output() {
     let directory = tempfile::tempdir().unwrap();
     for (contents, words) in [
         ("\u{7f}ELFgarbage", "garbage"),
@@ -58,8 +58,8 @@ async fn a_program_that_is_not_codex_fails_the_call_with_what_it_said() {
         ),
         ("#!/bin/sh\nexit 3\n", "exited with code 3"),
         ("#!/bin/sh\nkill -PIPE $$\n", "signal 13 (SIGPIPE)"),
-        // It says back what it is told.
-        ("#!/bin/sh\nexec cat\n", "can't answer initialize"),
+        // The program echoes its input.
+        ("#!/bin/sh\nexec cat\n", "cannot answer initialize"),
     ] {
         let program = file(directory.path(), "program", contents, 0o755);
         fails(program, "APP_SERVER_START_FAILED", words).await;
@@ -69,7 +69,7 @@ async fn a_program_that_is_not_codex_fails_the_call_with_what_it_said() {
 }
 
 #[tokio::test]
-async fn no_codex_on_path_says_how_to_get_one() {
+async fn missing_codex_error_says_how_to_install_it() {
     let mut serve = Serve::start_with(&Plan::new(), |launch| {
         launch
             .env("PATH", "/no/such/directory")
@@ -145,7 +145,7 @@ async fn codex_that_ends_at_its_first_two_starts_costs_no_call_and_no_warning() 
 }
 
 #[tokio::test]
-async fn a_codex_that_refuses_or_garbles_the_introduction_is_no_app_server() {
+async fn codex_that_refuses_or_garbles_initialize_is_no_app_server() {
     let error = Action::Error {
         code: -32600,
         message: "not today".to_owned(),
@@ -170,7 +170,7 @@ async fn a_codex_that_refuses_or_garbles_the_introduction_is_no_app_server() {
 }
 
 #[tokio::test]
-async fn a_codex_that_floods_and_babbles_before_it_is_introduced_is_put_up_with() {
+async fn codex_flood_before_initialize_is_tolerated() {
     let plan = Plan::new().at_start([
         Action::garbage(),
         Action::Flood {
@@ -188,7 +188,7 @@ async fn a_codex_that_floods_and_babbles_before_it_is_introduced_is_put_up_with(
 }
 
 #[tokio::test]
-async fn a_codex_that_hangs_before_it_is_introduced_times_the_call_out() {
+async fn codex_that_hangs_at_initialize_times_out_the_call() {
     let plan = Plan::new().on("initialize", [Action::Hang]);
     let mut serve = Serve::plain_with(&plan, &["--timeout", "1"]).await;
     let result = serve.codex().await;

@@ -1,4 +1,4 @@
-//! The end of the input, SIGTERM and SIGKILL, at every stage.
+//! The end of the input, SIGTERM and SIGKILL, in every phase of a server.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -9,10 +9,10 @@ use crate::trust;
 
 use super::serve::{HANDSHAKE, Serve, code, stuck, turns};
 
-/// How far a server has come.
+/// The phase of a server's life.
 #[derive(Clone, Copy, Debug)]
-enum Stage {
-    NothingSaid,
+enum Phase {
+    Silent,
     CodexStarting,
     Idle,
     ThreadBeginning,
@@ -23,23 +23,23 @@ enum Stage {
     InterruptIgnored,
 }
 
-const STAGES: [Stage; 9] = [
-    Stage::NothingSaid,
-    Stage::CodexStarting,
-    Stage::Idle,
-    Stage::ThreadBeginning,
-    Stage::TurnBeginning,
-    Stage::TurnRunning,
-    Stage::Asking,
-    Stage::Elicited,
-    Stage::InterruptIgnored,
+const PHASES: [Phase; 9] = [
+    Phase::Silent,
+    Phase::CodexStarting,
+    Phase::Idle,
+    Phase::ThreadBeginning,
+    Phase::TurnBeginning,
+    Phase::TurnRunning,
+    Phase::Asking,
+    Phase::Elicited,
+    Phase::InterruptIgnored,
 ];
 
-impl Stage {
+impl Phase {
     fn plan(self) -> Plan {
         let asking = || turns([Action::ask_approval("touch x")]);
         match self {
-            Self::NothingSaid | Self::Idle => Plan::new(),
+            Self::Silent | Self::Idle => Plan::new(),
             Self::CodexStarting => Plan::new().on("initialize", [Action::Hang]),
             Self::ThreadBeginning => Plan::new().on("thread/start", [Action::Hang]),
             Self::TurnBeginning => Plan::new().on("turn/start", [Action::Hang]),
@@ -49,20 +49,20 @@ impl Stage {
         }
     }
 
-    /// What Codex is sent last at this stage.
+    /// The last request to Codex in this phase.
     fn last_request(self) -> Option<&'static str> {
         match self {
-            Self::NothingSaid | Self::Idle => None,
+            Self::Silent | Self::Idle => None,
             Self::CodexStarting => Some("initialize"),
             Self::ThreadBeginning => Some("thread/start"),
             _ => Some("turn/start"),
         }
     }
 
-    /// Brings a server to this stage. Returns the open call, if there is one.
+    /// Brings a server to this phase. Returns the open call, if there is one.
     async fn reach(self) -> (Serve, Option<Value>) {
         let mut serve = Serve::start(&self.plan());
-        if matches!(self, Self::NothingSaid) {
+        if matches!(self, Self::Silent) {
             return (serve, None);
         }
         let capabilities = match self {
@@ -94,7 +94,7 @@ impl Stage {
         }
     }
 
-    /// Ends a server at this stage: an open call is answered, and all is gone.
+    /// Ends a server in this phase: an open call is answered, and no process is left.
     async fn end(self, signal: Option<Signal>) {
         let (mut serve, call) = self.reach().await;
         match signal {
@@ -118,9 +118,9 @@ impl Stage {
         serve.gone(status).await;
     }
 
-    /// A signal may come before the program has made provisions for it.
+    /// A signal may arrive before the program has installed its handlers.
     fn is_before_all(self) -> bool {
-        matches!(self, Self::NothingSaid)
+        matches!(self, Self::Silent)
     }
 
     async fn kill(self) {
@@ -129,32 +129,32 @@ impl Stage {
     }
 }
 
-fn unanswered(stage: Stage, serve: &Serve) -> Value {
-    panic!("{stage:?}: no answer\n{}", serve.client.stderr())
+fn unanswered(phase: Phase, serve: &Serve) -> Value {
+    panic!("{phase:?}: no answer\n{}", serve.client.stderr())
 }
 
 #[tokio::test]
-async fn the_end_of_the_input_ends_all_at_every_stage() {
-    join_all(STAGES.map(|stage| stage.end(None))).await;
+async fn end_of_input_ends_everything_in_every_phase() {
+    join_all(PHASES.map(|phase| phase.end(None))).await;
 }
 
 #[tokio::test]
-async fn sigterm_ends_all_at_every_stage() {
-    join_all(STAGES.map(|stage| stage.end(Some(Signal::SIGTERM)))).await;
+async fn sigterm_ends_everything_in_every_phase() {
+    join_all(PHASES.map(|phase| phase.end(Some(Signal::SIGTERM)))).await;
 }
 
 #[tokio::test]
-async fn sigint_ends_all_at_every_stage() {
-    join_all(STAGES.map(|stage| stage.end(Some(Signal::SIGINT)))).await;
+async fn sigint_ends_everything_in_every_phase() {
+    join_all(PHASES.map(|phase| phase.end(Some(Signal::SIGINT)))).await;
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_a_server_that_is_killed_at_any_stage() {
-    join_all(STAGES.map(Stage::kill)).await;
+async fn killed_server_leaves_no_process_in_any_phase() {
+    join_all(PHASES.map(Phase::kill)).await;
 }
 
 #[tokio::test]
-async fn a_wrong_command_line_and_a_wrong_configuration_say_so() {
+async fn wrong_command_line_and_configuration_are_explained() {
     for (args, file, status, words) in [
         (&["--timeout", "0"][..], "", 2, "between 1s and 1day"),
         (&["--no-such-flag"], "", 2, "--no-such-flag"),

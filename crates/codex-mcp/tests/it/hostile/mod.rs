@@ -1,9 +1,8 @@
-//! `codex-mcp serve` against everything that goes wrong: real processes, and a
-//! Codex that misbehaves on demand.
+//! `codex-mcp serve` under failures: real processes, and a Codex that misbehaves on demand.
 //!
-//! Each test ends in [`serve::Serve::finish`] or its kin, which hold the program to
-//! its rules: exactly one response for each request, nothing but the protocol on
-//! stdout, no panic, no process left.
+//! Each test ends in [`serve::Serve::finish`] or a variant of it, which checks the rules of the
+//! program: exactly one response for each request, nothing but the protocol on stdout, no panic,
+//! no process left.
 
 mod approvals;
 mod call_questions;

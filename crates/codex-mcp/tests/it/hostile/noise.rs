@@ -1,4 +1,4 @@
-//! A Codex that says more than it should, or something else.
+//! A Codex that sends too much, or the wrong messages.
 
 use serde_json::{Value, json};
 use testkit::fake::{Action, HELLO, Plan, TurnEnd};
@@ -19,7 +19,7 @@ fn write(bytes: &[u8]) -> Action {
 }
 
 #[tokio::test]
-async fn what_is_not_the_protocol_is_skipped() {
+async fn lines_outside_the_protocol_are_skipped() {
     let deep = ["[".repeat(100_000), "]".repeat(100_000)].concat();
     let plan = turns([
         Action::garbage(),
@@ -52,7 +52,7 @@ async fn what_is_not_the_protocol_is_skipped() {
 }
 
 #[tokio::test]
-async fn answers_too_many_and_answers_to_nothing_are_no_matter() {
+async fn surplus_and_unmatched_answers_are_ignored() {
     let twice = [Action::AnswerTwice, Action::AnswerUnknownId];
     let plan = Plan::new()
         .on("initialize", twice.clone())
@@ -77,7 +77,7 @@ async fn answers_too_many_and_answers_to_nothing_are_no_matter() {
 }
 
 #[tokio::test]
-async fn news_that_overtakes_an_answer_is_not_lost() {
+async fn notification_that_overtakes_an_answer_is_kept() {
     let plan = Plan::new().on(
         "turn/start",
         [
@@ -93,7 +93,7 @@ async fn news_that_overtakes_an_answer_is_not_lost() {
 }
 
 #[tokio::test]
-async fn a_line_over_the_limit_is_skipped_and_the_next_one_is_read() {
+async fn line_over_the_limit_is_skipped_and_the_next_is_read() {
     for bytes in [17 * 1024 * 1024, 100_000_000] {
         let mut serve = Serve::plain(&turns([Action::GiantLine { bytes }])).await;
         assert_eq!(completed(&serve.codex().await), "done");
@@ -102,7 +102,7 @@ async fn a_line_over_the_limit_is_skipped_and_the_next_one_is_read() {
 }
 
 #[tokio::test]
-async fn an_end_without_a_start_ends_the_call() {
+async fn turn_end_without_a_start_ends_the_call() {
     let plan = Plan::new().on(
         "turn/start",
         [
@@ -117,7 +117,7 @@ async fn an_end_without_a_start_ends_the_call() {
 }
 
 #[tokio::test]
-async fn an_answer_over_the_limit_fails_its_request_and_no_other() {
+async fn answer_over_the_limit_fails_only_its_request() {
     let long = "x".repeat(20_000);
     let answer = format!("{{\"id\":3,\"result\":{{\"thread\":\"{long}\"}}}}\n");
     let plan = Plan::new()
@@ -132,7 +132,7 @@ async fn an_answer_over_the_limit_fails_its_request_and_no_other() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_turn_over_the_limit_fails_that_turn_and_no_other() {
+async fn turn_end_over_the_limit_fails_only_that_turn() {
     let end = json!({"turn": {"id": "x", "status": "completed", "x": "x".repeat(20_000)}});
     let plan = Plan::new()
         .on(
@@ -149,7 +149,7 @@ async fn the_end_of_a_turn_over_the_limit_fails_that_turn_and_no_other() {
 }
 
 #[tokio::test]
-async fn a_flood_holds_neither_its_call_nor_others_up() {
+async fn flood_does_not_block_any_call() {
     let plan = Plan::new()
         .on(
             "turn/start",
@@ -168,7 +168,7 @@ async fn a_flood_holds_neither_its_call_nor_others_up() {
 }
 
 #[tokio::test]
-async fn many_calls_at_once_share_one_codex() {
+async fn concurrent_calls_share_one_codex() {
     let mut serve = Serve::plain(&Plan::new()).await;
     let calls: Vec<Value> = (0..50).map(|_| serve.prompt()).collect();
     let mut threads = Vec::new();

@@ -1,5 +1,4 @@
-//! What goes out on stdout and stderr, and what becomes of a client that does not
-//! listen.
+//! Output on stdout and stderr, and clients that do not read it.
 
 use std::time::Duration;
 
@@ -10,13 +9,12 @@ use tokio::time::timeout;
 
 use super::serve::{HANDSHAKE, Serve, completed, stuck};
 
-/// How many answers a server may write to nobody, and how long it may take to
-/// notice one.
+/// How many answers a server may write to a closed stdout, and how long it may take to notice.
 const ANSWERS: u32 = 60;
 const NOTICE: Duration = Duration::from_millis(500);
 
 #[tokio::test]
-async fn stdout_carries_the_protocol_only_however_much_is_logged() {
+async fn stdout_carries_only_the_protocol_under_heavy_logging() {
     let mut serve = Serve::start_with(&Plan::new(), |launch| {
         launch
             .env("CODEX_MCP_LOG", "trace")
@@ -47,12 +45,12 @@ async fn hang_up(mut serve: Serve) {
 }
 
 #[tokio::test]
-async fn a_client_that_closed_its_end_ends_the_server() {
+async fn closed_stdout_ends_the_server() {
     hang_up(Serve::plain(&Plan::new()).await).await;
 }
 
 #[tokio::test]
-async fn a_client_that_closed_its_end_in_a_turn_ends_codex_too() {
+async fn closed_stdout_during_a_turn_ends_codex_too() {
     let mut serve = Serve::plain(&stuck("half of it")).await;
     let call = serve.prompt();
     serve.client.abandon(&call);
@@ -60,7 +58,7 @@ async fn a_client_that_closed_its_end_in_a_turn_ends_codex_too() {
     hang_up(serve).await;
 }
 
-/// A server whose client reads nothing of more answers than the pipe holds.
+/// A server whose client does not read, with more answers than the pipe holds.
 async fn unheard() -> Serve {
     let mut serve = Serve::plain(&Plan::new()).await;
     serve.client.stop_reading().await;
@@ -72,12 +70,12 @@ async fn unheard() -> Serve {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_can_still_end_the_server() {
+async fn client_that_does_not_read_can_end_the_server() {
     unheard().await.finish().await;
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_does_not_stop_sigterm() {
+async fn client_that_does_not_read_does_not_block_sigterm() {
     unheard().await.finish_by(Signal::SIGTERM).await;
     let mut refused = Serve::plain(&Plan::new()).await;
     refused.client.stop_reading().await;

@@ -48,7 +48,7 @@ async fn with_grandchildren(plan: Plan) -> (Serve, serde_json::Value, Vec<u32>) 
 }
 
 #[tokio::test]
-async fn commands_with_sessions_of_their_own_end_with_the_input() {
+async fn commands_in_own_sessions_end_with_the_input() {
     let (mut serve, call, pids) = with_grandchildren(Plan::new()).await;
     serve.client.close_stdin();
     assert_eq!(code(&serve.client.result(&call).await), "SHUTTING_DOWN");
@@ -58,7 +58,7 @@ async fn commands_with_sessions_of_their_own_end_with_the_input() {
 }
 
 #[tokio::test]
-async fn commands_with_sessions_of_their_own_end_on_sigterm() {
+async fn commands_in_own_sessions_end_on_sigterm() {
     let (mut serve, call, pids) = with_grandchildren(Plan::new()).await;
     serve.client.signal(Signal::SIGTERM);
     assert_eq!(code(&serve.client.result(&call).await), "SHUTTING_DOWN");
@@ -68,7 +68,7 @@ async fn commands_with_sessions_of_their_own_end_on_sigterm() {
 }
 
 #[tokio::test]
-async fn commands_with_sessions_of_their_own_end_when_serve_is_killed() {
+async fn commands_in_own_sessions_end_when_serve_is_killed() {
     let (mut serve, call, pids) = with_grandchildren(Plan::new()).await;
     serve.client.signal(Signal::SIGKILL);
     assert_eq!(left_of(&pids).await, []);
@@ -85,7 +85,7 @@ async fn commands_end_with_the_codex_that_ran_them() {
 }
 
 #[tokio::test]
-async fn a_codex_that_ignores_every_request_to_end_is_killed() {
+async fn codex_that_ignores_shutdown_is_killed() {
     let plan = Plan::new().at_start([Action::IgnoreSigterm, Action::IgnoreEof]);
     for signal in [None, Some(Signal::SIGTERM), Some(Signal::SIGKILL)] {
         let (mut serve, call, pids) = with_grandchildren(plan.clone()).await;
@@ -117,7 +117,7 @@ async fn a_codex_that_ignores_every_request_to_end_is_killed() {
 }
 
 #[tokio::test]
-async fn a_codex_that_is_given_up_before_it_answers_is_killed_too() {
+async fn codex_given_up_before_it_answers_is_killed() {
     let plan = Plan::new()
         .at_start([
             Action::IgnoreSigterm,

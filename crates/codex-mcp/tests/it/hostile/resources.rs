@@ -1,4 +1,4 @@
-//! What can be read about the server.
+//! The resources of the server.
 
 use serde_json::{Value, json};
 use testkit::fake::{Action, Plan};
@@ -42,7 +42,7 @@ async fn read_markdown(serve: &mut Serve, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn six_resources_are_listed_and_read_whichever_tools_are_served() {
+async fn six_resources_are_listed_and_read_with_any_tools() {
     for api in ["classic", "sessions"] {
         let mut serve = Serve::start_with(&Plan::new(), |launch| launch.args(["--api", api]));
         let about = serve.client.initialize(HANDSHAKE, json!({})).await;
@@ -73,7 +73,7 @@ async fn six_resources_are_listed_and_read_whichever_tools_are_served() {
 }
 
 #[tokio::test]
-async fn a_resource_that_is_not_there_is_named_and_so_are_those_that_are() {
+async fn missing_resource_is_named_beside_the_existing_ones() {
     let mut serve = Serve::plain(&Plan::new()).await;
     for name in [
         "codex-mcp:///nope",
@@ -99,7 +99,7 @@ async fn a_resource_that_is_not_there_is_named_and_so_are_those_that_are() {
 }
 
 #[tokio::test]
-async fn the_info_does_not_wait_for_codex_and_knows_it_once_it_is_there() {
+async fn info_does_not_wait_for_codex() {
     let gate = Action::Gate {
         name: "introduced".to_owned(),
     };
@@ -130,7 +130,7 @@ async fn the_info_does_not_wait_for_codex_and_knows_it_once_it_is_there() {
 }
 
 #[tokio::test]
-async fn the_calls_of_the_quickstart_are_understood() {
+async fn quickstart_calls_are_understood() {
     for api in ["sessions", "classic"] {
         let mut serve = Serve::plain_with(&Plan::new(), &["--api", api]).await;
         let text = read_markdown(&mut serve, "quickstart").await;
@@ -146,7 +146,7 @@ async fn the_calls_of_the_quickstart_are_understood() {
             let call = call.replace("/path/to/project", &serve.home.work().to_string_lossy());
             let call: Value = serde_json::from_str(&call).unwrap();
             let result = serve.client.call("tools/call", call.clone()).await;
-            // The sessions in it are made up.
+            // The sessions in the example do not exist.
             let text = result["content"][0]["text"].as_str().unwrap();
             assert!(!text.contains("INVALID_ARGUMENT"), "{call}: {text}");
         }

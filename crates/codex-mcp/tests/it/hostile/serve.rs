@@ -12,8 +12,8 @@ use testkit::fake::{Action, Entry, Event, FakeCodex, Plan, TurnEnd, fake_codex_p
 use testkit::process::{Process, wait_until_gone};
 use testkit::{Home, Launch, McpClient, Signal};
 
-/// How long the processes of a server that has ended may take to be gone. The
-/// promise is 2 s; the rest is for a busy machine.
+/// How long the processes of a server that has ended may take to be gone. The specified limit is
+/// 2 s; the rest is a margin for a busy machine.
 const GONE_WITHIN: Duration = Duration::from_secs(6);
 
 /// The newest version of MCP with a handshake.
@@ -24,7 +24,7 @@ pub(super) struct Serve {
     pub(super) client: McpClient,
     pub(super) fake: FakeCodex,
     pub(super) home: Home,
-    /// What else is there as long as it is.
+    /// A directory that must live as long as the server.
     kept: Option<TempDir>,
 }
 
@@ -101,7 +101,7 @@ impl Serve {
         self.client.call("ping", Value::Null).await;
     }
 
-    /// Ends the input and holds the server to its rules.
+    /// Ends the input and checks the rules of the server.
     pub(super) async fn finish(mut self) {
         self.client.close_stdin();
         let status = self.client.exited().await;
@@ -117,7 +117,7 @@ impl Serve {
         self.gone(status).await;
     }
 
-    /// Kills the server. What it was asked stays without a response.
+    /// Kills the server. Open requests stay without a response.
     pub(super) async fn kill(mut self, open: &[Value]) {
         self.client.signal(Signal::SIGKILL);
         let status = self.client.exited().await;
@@ -127,7 +127,7 @@ impl Serve {
         self.gone(status).await;
     }
 
-    /// Checks what a server that has ended leaves.
+    /// Checks the exit and the remains of a server.
     pub(super) async fn gone(self, status: ExitStatus) {
         self.no_process_left().await;
         let stderr = self.client.stderr();
@@ -146,7 +146,7 @@ impl Serve {
         send(*self.fake.started().last().unwrap(), signal);
     }
 
-    /// What Codex was answered so far when it asked, oldest first.
+    /// The answers to Codex's questions so far, oldest first.
     pub(super) fn answers(&self) -> Vec<Value> {
         let answered = |message: &Value| message.get("method").is_none();
         self.fake.received().into_iter().filter(answered).collect()
@@ -185,7 +185,7 @@ pub(super) fn code(result: &Value) -> &str {
     code.as_str().unwrap()
 }
 
-/// What a tool's error says happened.
+/// The message of a tool's error.
 pub(super) fn message(result: &Value) -> &str {
     let message = &result["structuredContent"]["error"]["message"];
     message.as_str().unwrap()
@@ -205,7 +205,7 @@ pub(super) fn thread(result: &Value) -> Value {
     thread.clone()
 }
 
-/// A turn that does this between its start and its end.
+/// A turn with these actions between its start and its end.
 pub(super) fn turn(actions: impl IntoIterator<Item = Action>) -> Vec<Action> {
     [Action::Answer, Action::StartTurn]
         .into_iter()
@@ -214,12 +214,12 @@ pub(super) fn turn(actions: impl IntoIterator<Item = Action>) -> Vec<Action> {
         .collect()
 }
 
-/// A plan whose turns do this between their start and their end.
+/// A plan whose turns have these actions between start and end.
 pub(super) fn turns(actions: impl IntoIterator<Item = Action>) -> Plan {
     Plan::new().on("turn/start", turn(actions))
 }
 
-/// A plan whose turns begin and then hang, having said this.
+/// A plan whose turns hang after this message.
 pub(super) fn stuck(said: &str) -> Plan {
     Plan::new().on(
         "turn/start",

@@ -15,13 +15,13 @@ use testkit::{Home, Signal};
 
 use super::serve::{HANDSHAKE, Serve, completed, send};
 
-/// What somebody at a terminal reads.
+/// The hint for a person at a terminal.
 const FRIENDLY: &str = "waiting for MCP messages from this terminal";
 
 /// How long the processes of a server that has ended may take to be gone.
 const GONE_WITHIN: Duration = Duration::from_secs(6);
 
-/// A `serve` whose streams are yet to be chosen; a pipe each if they aren't.
+/// A `serve` before its start, whose streams can be chosen; each is a pipe by default.
 struct Program {
     home: Home,
     command: Command,
@@ -61,12 +61,12 @@ impl Program {
         self
     }
 
-    /// Both lead into the same.
+    /// Both go to the same stream.
     fn stdout_and_stderr(self, stream: impl AsFd) -> Self {
         self.stdout(&stream).stderr(stream)
     }
 
-    /// Starts it. What was chosen is then open nowhere but there.
+    /// Starts the server. The chosen streams are then open in the server only.
     fn start(mut self) -> Started {
         let child = self.command.spawn().unwrap();
         Started {
@@ -86,7 +86,7 @@ struct Started {
 }
 
 impl Started {
-    /// Its end, what it wrote to its own stderr, and that nothing of it is left.
+    /// Waits for the exit, returns status and stderr, and checks that no process is left.
     async fn ended(mut self) -> (ExitStatus, String) {
         drop(self.child.stdin.take());
         let mut said = String::new();
@@ -122,7 +122,7 @@ fn terminal() -> (File, OwnedFd) {
 }
 
 #[tokio::test]
-async fn somebody_at_a_terminal_is_told_what_is_going_on() {
+async fn terminal_user_is_told_that_serve_waits_for_messages() {
     for mode in ["auto", "", "nonsense"] {
         let (mut screen, terminal) = terminal();
         let program = Program::new(mode).stdin(&terminal);
@@ -136,9 +136,9 @@ async fn somebody_at_a_terminal_is_told_what_is_going_on() {
     }
 }
 
-/// Also where the tool for pictures is started by hand, but not for a wrapper.
+/// The hint is printed also for `eyes-mcp` started by hand, but not for one of a wrapper.
 #[tokio::test]
-async fn the_tool_for_pictures_tells_it_too() {
+async fn eyes_mcp_tells_a_terminal_user_too() {
     let home = Home::new("");
     let started = |mode: &str, more: &[&str]| {
         let (screen, terminal) = terminal();
@@ -163,7 +163,7 @@ async fn the_tool_for_pictures_tells_it_too() {
     let refused = child.wait_with_output().unwrap();
     assert_eq!(refused.status.code(), Some(1));
     let (mut screen, child) = started("strict", &["--wrapper", "w"]);
-    // Ctrl-D: nothing more comes.
+    // Ctrl-D ends the input.
     screen.write_all(b"\x04").unwrap();
     let unasked = child.wait_with_output().unwrap();
     let said = String::from_utf8(unasked.stderr).unwrap();
@@ -171,7 +171,7 @@ async fn the_tool_for_pictures_tells_it_too() {
 }
 
 #[tokio::test]
-async fn a_terminal_is_refused_by_strict_and_no_matter_to_off() {
+async fn strict_refuses_a_terminal_and_off_ignores_it() {
     for (stdin_too, found) in [
         (true, "stdin is a terminal"),
         (false, "stdout is a terminal"),
@@ -201,7 +201,7 @@ async fn a_terminal_is_refused_by_strict_and_no_matter_to_off() {
     }
 }
 
-/// The end of input on a terminal is a matter of typing, so it is told otherwise.
+/// The end of input on a terminal must be typed, so the server is ended by a signal.
 fn send_when_it_runs(started: &Started) {
     let pid = started.child.id();
     while started.home.processes().len() < 2 {
@@ -211,7 +211,7 @@ fn send_when_it_runs(started: &Started) {
 }
 
 #[tokio::test]
-async fn a_terminal_for_the_answers_is_warned_of() {
+async fn terminal_as_stdout_is_warned_of() {
     let (_screen, terminal) = terminal();
     let started = Program::new("auto").stdout(&terminal).start();
     let (status, said) = started.ended().await;
@@ -222,7 +222,7 @@ async fn a_terminal_for_the_answers_is_warned_of() {
 }
 
 #[tokio::test]
-async fn a_log_that_would_get_into_the_protocol_is_not_written() {
+async fn log_that_would_mix_with_the_protocol_is_not_written() {
     let (mut output, both) = io::pipe().unwrap();
     let mut program = Program::new("auto").stdout_and_stderr(both);
     program.command.env("CODEX_MCP_LOG", "trace");
@@ -279,7 +279,7 @@ fn request(id: u64, method: &str, params: Value) -> Value {
 }
 
 #[tokio::test]
-async fn strict_refuses_a_log_that_would_get_into_the_protocol() {
+async fn strict_refuses_a_log_that_would_mix_with_the_protocol() {
     let (pipe, writer) = io::pipe().unwrap();
     let (socket, other_end) = UnixStream::pair().unwrap();
     let directory = tempfile::tempdir().unwrap();
@@ -301,7 +301,7 @@ async fn strict_refuses_a_log_that_would_get_into_the_protocol() {
 }
 
 #[tokio::test]
-async fn strict_has_nothing_against_streams_of_their_own() {
+async fn strict_accepts_separate_streams() {
     let mut serve = Serve::start_with(&Plan::new(), |launch| {
         launch.env("CODEX_MCP_STDIO_MODE", "strict")
     });
@@ -309,14 +309,14 @@ async fn strict_has_nothing_against_streams_of_their_own() {
     assert_eq!(completed(&serve.codex().await), HELLO);
     serve.finish().await;
 
-    // What is thrown away mixes with nothing.
+    // Discarded output mixes with nothing.
     let nowhere = File::options().write(true).open("/dev/null").unwrap();
     let started = Program::new("strict").stdout_and_stderr(nowhere).start();
     assert!(started.ended().await.0.success());
 }
 
 #[tokio::test]
-async fn another_mode_is_warned_of_and_is_auto() {
+async fn unknown_mode_is_warned_of_and_means_auto() {
     let mut serve = Serve::start_with(&Plan::new(), |launch| {
         launch.env("CODEX_MCP_STDIO_MODE", "paranoid")
     });

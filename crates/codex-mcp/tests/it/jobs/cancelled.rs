@@ -1,22 +1,22 @@
-//! Jobs that are called off while they run.
+//! Jobs that are cancelled while they run or wait.
 
 use std::time::Duration;
 
-use job_queue::logic::{CancelAnswer, JobState};
+use job_queue::logic::{CancelResponse, JobState};
 use testkit::postgres::{Durability, Postgres};
 use tokio::time::Instant;
 
-use super::{Stage, get, report, wait_for, wait_for_file, wait_until};
+use super::{WorkerFixture, get, report, wait_for, wait_for_file, wait_until};
 
 const STUBBORN: &str = "setsid sleep 1000 & touch NAME; while :; do sleep 1000; done";
 
-/// Far more than it takes; what it takes is printed.
-const SOON: Duration = Duration::from_secs(5);
+/// Far more than a cancellation takes; the time it took is printed.
+const CANCEL_LIMIT: Duration = Duration::from_secs(5);
 
 #[tokio::test]
-async fn a_job_is_ended_on_whatever_machine_it_runs() {
+async fn cancelled_job_ends_on_any_worker() {
     let server = Postgres::start(Durability::Unsynced);
-    let stage = Stage::postgres(&server);
+    let stage = WorkerFixture::postgres(&server);
     let store = stage.open().await;
     let first = stage
         .submit(&store, &STUBBORN.replace("NAME", "first"))
@@ -38,11 +38,11 @@ async fn a_job_is_ended_on_whatever_machine_it_runs() {
     for id in [&first, &second] {
         let asked = Instant::now();
         let answer = store.request_cancel(id).await.unwrap();
-        assert_eq!(answer, Some(CancelAnswer::Asked));
+        assert_eq!(answer, Some(CancelResponse::Requested));
         let job = wait_until(&store, id, JobState::Cancelled).await;
         let took = asked.elapsed();
         println!("cancelled within {took:?}");
-        assert!(took < SOON, "{took:?}");
+        assert!(took < CANCEL_LIMIT, "{took:?}");
         assert!(job.summary.session_id.is_some());
         assert_eq!(job.summary.error, None);
         assert_eq!(report(&job).failure.unwrap().class, "cancelled");
@@ -57,12 +57,12 @@ async fn a_job_is_ended_on_whatever_machine_it_runs() {
 }
 
 #[tokio::test]
-async fn a_job_that_waits_never_begins() {
-    let stage = Stage::sqlite();
+async fn cancelled_queued_job_never_begins() {
+    let stage = WorkerFixture::sqlite();
     let store = stage.open().await;
     let id = stage.submit(&store, "touch begun").await;
     let answer = store.request_cancel(&id).await.unwrap();
-    assert_eq!(answer, Some(CancelAnswer::Cancelled));
+    assert_eq!(answer, Some(CancelResponse::Cancelled));
     let next = stage.submit(&store, "touch next").await;
     let worker = stage.worker(&[]);
     wait_until(&store, &next, JobState::Completed).await;

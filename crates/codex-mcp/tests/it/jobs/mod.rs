@@ -1,19 +1,18 @@
-//! Workers as they are met with: real processes on a real store, which are killed,
-//! stopped, and left without their store. Codex is played by a fake one, whose prompt is
-//! a line of shell that it runs.
+//! Worker processes on a real store, which are killed, stopped, and left without their store. Codex
+//! is a fake whose prompt is a line of shell that it runs.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "figures, and what a worker has said where a test fails"
+    reason = "figures, and the worker's log if a test fails"
 )]
 
-mod abandoned;
 mod cancelled;
-mod ended;
+mod event_flood;
 mod killed;
-mod leaving;
-mod many;
-mod troubled;
+mod lost_store;
+mod slot_release;
+mod stopping;
+mod store_outage;
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -35,26 +34,25 @@ use testkit::postgres::Postgres;
 use testkit::process::Process;
 use tokio::time::{Instant, sleep};
 
-/// How often is looked at what nobody tells of.
-const LOOK: Duration = Duration::from_millis(10);
+/// How often a condition is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Longer than anything takes that is waited for, also on a busy machine.
-const LONG: Duration = Duration::from_secs(120);
+/// The limit of each wait: far longer than anything takes, even on a busy machine.
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// A prompt that waits for a file.
-fn until_there_is(name: &str) -> String {
+fn wait_command(name: &str) -> String {
     format!("while [ ! -e {name} ]; do sleep 0.02; done")
 }
 
-/// A store, and a directory for jobs to work in, which is no repository: git is asked
-/// nothing.
-struct Stage {
+/// A store, and a work directory for jobs that is no repository, so that git is not run.
+struct WorkerFixture {
     home: Home,
     directory: TempDir,
     location: String,
 }
 
-impl Stage {
+impl WorkerFixture {
     fn sqlite() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let location = directory.path().join("state/jobs.db");
@@ -102,7 +100,7 @@ impl Stage {
             .unwrap()
     }
 
-    /// As its workers have it.
+    /// The same access as that of its workers.
     fn access(&self) -> Access {
         Access::of(self.home.state_home().join("codex-mcp"))
     }
@@ -118,12 +116,12 @@ impl Stage {
         submit(store, self.request(prompt)).await
     }
 
-    /// A worker with these arguments more.
+    /// Starts a worker with additional arguments.
     fn worker(&self, args: &[&str]) -> Worker {
         Worker::start(&self.home, &self.location, &self.codex(), args)
     }
 
-    /// Nothing is left of the workers and of what they have started.
+    /// Waits until the workers and all that they have started are gone.
     async fn finish(&self) {
         wait_for("all processes are gone", async || {
             self.home.processes().is_empty().then_some(())
@@ -167,7 +165,7 @@ async fn submit(store: &JobStore, request: Request) -> JobId {
     store.submit(&NewJob::new(request)).await.unwrap()
 }
 
-/// A worker, which is killed when this is dropped.
+/// A worker process, which is killed when this is dropped.
 pub(crate) struct Worker {
     child: Child,
     log: PathBuf,
@@ -200,7 +198,7 @@ impl Worker {
         kill(pid, signal).unwrap();
     }
 
-    /// It has no time for anything any more.
+    /// Kills the worker with SIGKILL.
     fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -214,7 +212,7 @@ impl Worker {
         (status, self.log())
     }
 
-    /// Told to end, it does so without a fault.
+    /// Sends SIGTERM, checks that the worker exits with success, and returns its log.
     pub(crate) async fn finish(self) -> String {
         self.signal(Signal::SIGTERM);
         let (status, log) = self.ended().await;
@@ -233,7 +231,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // Where it was waited for, it is not there any more.
+        // Fails if the worker has already been waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
@@ -242,15 +240,18 @@ impl Drop for Worker {
     }
 }
 
-/// Waits until there is something.
+/// Polls until `look` returns a value.
 pub(crate) async fn wait_for<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let until = Instant::now() + LONG;
+    let until = Instant::now() + TIME_LIMIT;
     loop {
         if let Some(found) = look().await {
             return found;
         }
-        assert!(Instant::now() < until, "not within {LONG:?}: {what}");
-        sleep(LOOK).await;
+        assert!(
+            Instant::now() < until,
+            "timed out after {TIME_LIMIT:?}: {what}"
+        );
+        sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -265,7 +266,7 @@ async fn get(store: &JobStore, id: &JobId) -> Job {
 
 /// Waits for a job to be in a state.
 pub(crate) async fn wait_until(store: &JobStore, id: &JobId, state: JobState) -> Job {
-    let until = Instant::now() + LONG;
+    let until = Instant::now() + TIME_LIMIT;
     loop {
         let job = get(store, id).await;
         if job.summary.state == state {
@@ -273,7 +274,7 @@ pub(crate) async fn wait_until(store: &JobStore, id: &JobId, state: JobState) ->
         }
         let goes_on = !job.summary.state.has_ended() && Instant::now() < until;
         assert!(goes_on, "not {state}: {job:#?}");
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 

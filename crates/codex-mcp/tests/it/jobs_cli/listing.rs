@@ -1,4 +1,4 @@
-//! What there is: `list`, `show`, `prune`, and how jobs are named.
+//! `list`, `show`, `prune`, and jobs named by ID prefixes.
 
 use std::collections::BTreeSet;
 
@@ -9,22 +9,22 @@ use super::*;
 use crate::terminal::Terminal;
 
 #[tokio::test]
-async fn without_jobs_there_is_a_word_of_how_to_get_some() {
-    let stage = Stage::new().await;
-    assert!(stage.told(&["list"]).contains("There are no jobs yet"));
+async fn empty_store_is_reported_by_list_and_prune() {
+    let stage = JobsFixture::new().await;
+    assert!(stage.stdout_of(&["list"]).contains("There are no jobs yet"));
     assert_eq!(
         stage.json(&["list", "--json"]),
         json!({"jobs": [], "total": 0})
     );
-    let filtered = stage.told(&["list", "--tool", "x"]);
+    let filtered = stage.stdout_of(&["list", "--tool", "x"]);
     assert!(filtered.contains("There are no such jobs"), "{filtered}");
-    let pruned = stage.told(&["prune"]);
+    let pruned = stage.stdout_of(&["prune"]);
     assert_eq!(pruned, "There is nothing to remove.\n");
 }
 
 #[tokio::test]
-async fn jobs_are_listed_newest_first_and_can_be_chosen() {
-    let stage = Stage::new().await;
+async fn jobs_are_listed_newest_first_and_can_be_filtered() {
+    let stage = JobsFixture::new().await;
     let failed = stage.ended("first", Ending::Failed).await;
     let elsewhere = stage
         .submit(Request {
@@ -34,7 +34,7 @@ async fn jobs_are_listed_newest_first_and_can_be_chosen() {
         .await;
     let queued = stage.queued("third").await;
 
-    let table = stage.told(&["list"]);
+    let table = stage.stdout_of(&["list"]);
     let lines: Vec<&str> = table.lines().collect();
     let words: Vec<&str> = lines[0].split_whitespace().collect();
     assert_eq!(
@@ -67,14 +67,14 @@ async fn jobs_are_listed_newest_first_and_can_be_chosen() {
     assert_eq!(ids(&["--tool", "' OR 1=1 --"]).1, 0);
     assert!(
         stage
-            .told(&["list", "--limit", "2"])
+            .stdout_of(&["list", "--limit", "2"])
             .ends_with("\n2 of 3\n")
     );
 }
 
 #[tokio::test]
-async fn list_fits_a_terminal_and_is_whole_in_a_pipe() {
-    let stage = Stage::new().await;
+async fn list_is_cut_on_a_terminal_and_whole_in_a_pipe() {
+    let stage = JobsFixture::new().await;
     for cwd in [
         "/a/rather/deep/directory/of/a/repository/with/a/long/path",
         "/short",
@@ -97,7 +97,7 @@ async fn list_fits_a_terminal_and_is_whole_in_a_pipe() {
     assert!(table.contains("/long/path"), "{table}");
     assert!(table.contains("the model"), "{table}");
 
-    let table = stage.told(&["list"]);
+    let table = stage.stdout_of(&["list"]);
     for whole in [
         "a task whose name is as long as names of tasks get",
         "/a/rather/deep/directory/of/a/repository/with/a/long/path",
@@ -110,7 +110,7 @@ async fn list_fits_a_terminal_and_is_whole_in_a_pipe() {
 
 #[tokio::test]
 async fn completed_job_with_problems_has_a_mark() {
-    let stage = Stage::new().await;
+    let stage = JobsFixture::new().await;
     let fine = stage.ended("fine", Ending::Completed).await;
     let troubled = stage.queued("troubled").await;
     let claim = stage.claim().await;
@@ -119,7 +119,7 @@ async fn completed_job_with_problems_has_a_mark() {
         "outcome": "blocked", "exit_code": 1 }]);
     result["sandbox"] = json!("read-only");
     stage.finish(&claim, Ending::Completed, result).await;
-    let table = stage.told(&["list"]);
+    let table = stage.stdout_of(&["list"]);
     let line = |id: &JobId| {
         table
             .lines()
@@ -132,24 +132,24 @@ async fn completed_job_with_problems_has_a_mark() {
         table.contains("* with problems: `codex-mcp jobs show ID`"),
         "{table}"
     );
-    let page = stage.told(&["show", troubled.as_str()]);
+    let page = stage.stdout_of(&["show", troubled.as_str()]);
     assert!(page.contains("with problems"), "{page}");
 }
 
 #[tokio::test]
-async fn state_that_is_none_is_refused_with_those_that_there_are() {
-    let stage = Stage::new().await;
+async fn unknown_state_is_refused_with_the_known_states() {
+    let stage = JobsFixture::new().await;
     for none in ["ended", "interrupted"] {
-        let said = stage.say(&["list", "--status", none]);
-        assert_eq!(said.code, 3, "{}", said.stderr);
+        let output = stage.run(&["list", "--status", none]);
+        assert_eq!(output.code, 3, "{}", output.stderr);
         let known = "queued, running, completed, failed, cancelled";
-        assert!(said.stderr.contains(known), "{}", said.stderr);
+        assert!(output.stderr.contains(known), "{}", output.stderr);
     }
 }
 
 #[tokio::test]
 async fn threads_of_jobs_are_listed_beside_those_of_servers() {
-    let stage = Stage::new().await;
+    let stage = JobsFixture::new().await;
     stage
         .ended("find the sk-proj-0123456789abcdefghij", Ending::Completed)
         .await;
@@ -193,7 +193,7 @@ async fn threads_of_jobs_are_listed_beside_those_of_servers() {
 
 #[tokio::test]
 async fn missing_store_is_an_error_unless_a_job_is_submitted() {
-    let stage = Stage::new().await;
+    let stage = JobsFixture::new().await;
     let missing = stage.home.root().join("missing/jobs.db");
     let store = missing.to_str().unwrap();
     for args in [
@@ -201,20 +201,20 @@ async fn missing_store_is_an_error_unless_a_job_is_submitted() {
         &["show", "--store", store, "aaaaaaaa"],
         &["prune", "--store", store],
     ] {
-        let said = stage.say(args);
-        assert_eq!((said.code, said.stdout.as_str()), (3, ""), "{args:?}");
+        let output = stage.run(args);
+        assert_eq!((output.code, output.stdout.as_str()), (3, ""), "{args:?}");
         assert!(
-            said.stderr.contains("there is no job store"),
+            output.stderr.contains("there is no job store"),
             "{}",
-            said.stderr
+            output.stderr
         );
         assert!(!missing.parent().unwrap().exists(), "{args:?}");
     }
 }
 
 #[tokio::test]
-async fn a_job_is_named_by_how_its_id_begins() {
-    let stage = Stage::new().await;
+async fn job_is_resolved_by_id_prefix() {
+    let stage = JobsFixture::new().await;
     for id in [
         "aaaaaaaa-0000-4000-8000-000000000001",
         "aaaaaaaa-0000-4000-8000-000000000002",
@@ -230,33 +230,33 @@ async fn a_job_is_named_by_how_its_id_begins() {
     let shown = stage.json(&["show", "--json", "AAAAAAAB"]);
     assert_eq!(shown["job_id"], "aaaaaaab-0000-4000-8000-000000000003");
     for verb in ["show", "logs", "wait", "cancel", "resume", "retry"] {
-        let said = stage.say(&[verb, "aaaaaaaa"]);
-        assert_eq!((said.code, said.stdout.as_str()), (3, ""), "{verb}");
+        let output = stage.run(&[verb, "aaaaaaaa"]);
+        assert_eq!((output.code, output.stdout.as_str()), (3, ""), "{verb}");
         for end in ["1  queued", "2  queued", "several jobs begin with aaaaaaaa"] {
-            assert!(said.stderr.contains(end), "{}", said.stderr);
+            assert!(output.stderr.contains(end), "{}", output.stderr);
         }
-        assert!(!said.stderr.contains(['\u{1b}', '\u{9b}', '\u{7}']));
-        let said = stage.say(&[verb, "bbbbbbbb"]);
-        assert_eq!(said.code, 3, "{verb}");
+        assert!(!output.stderr.contains(['\u{1b}', '\u{9b}', '\u{7}']));
+        let output = stage.run(&[verb, "bbbbbbbb"]);
+        assert_eq!(output.code, 3, "{verb}");
         assert!(
-            said.stderr.contains("there is no job bbbbbbbb"),
+            output.stderr.contains("there is no job bbbbbbbb"),
             "{}",
-            said.stderr
+            output.stderr
         );
         for text in ["aaaaaaa", "aaaaaaa%", "../../etc/passwd"] {
-            let said = stage.say(&[verb, text]);
-            assert_eq!(said.code, 3, "{verb} {text}");
-            assert!(said.stderr.contains("is no job"), "{}", said.stderr);
+            let output = stage.run(&[verb, text]);
+            assert_eq!(output.code, 3, "{verb} {text}");
+            assert!(output.stderr.contains("is no job"), "{}", output.stderr);
         }
     }
 }
 
 #[tokio::test]
-async fn a_job_is_shown_with_all_that_has_come_of_it() {
-    let stage = Stage::new().await;
+async fn job_is_shown_with_its_results_and_the_next_command() {
+    let stage = JobsFixture::new().await;
     let prompt = format!("begin{}end", "ß".repeat(5000));
     let id = stage.ended(&prompt, Ending::Completed).await;
-    let page = stage.told(&["show", short(&id)]);
+    let page = stage.stdout_of(&["show", short(&id)]);
     for words in [
         id.as_str(),
         "State     completed",
@@ -277,12 +277,12 @@ async fn a_job_is_shown_with_all_that_has_come_of_it() {
     assert!(!page.contains(&prompt) && !page.contains("Failed"));
     assert!(
         stage
-            .told(&["show", "--full", short(&id)])
+            .stdout_of(&["show", "--full", short(&id)])
             .contains(&prompt)
     );
 
     let failed = stage.ended("p", Ending::Failed).await;
-    let page = stage.told(&["show", failed.as_str()]);
+    let page = stage.stdout_of(&["show", failed.as_str()]);
     assert!(
         page.contains("Failed\n  the model is away\n  more\n"),
         "{page}"
@@ -296,31 +296,31 @@ async fn a_job_is_shown_with_all_that_has_come_of_it() {
     assert_eq!(shown["session_id"], SESSION);
 }
 
-/// A worker of a newer program may write what we can't read.
+/// A worker of a newer release may write a report that this release cannot parse.
 #[tokio::test]
-async fn a_report_that_cannot_be_read_is_no_obstacle() {
-    let stage = Stage::new().await;
+async fn job_with_an_unreadable_report_is_shown() {
+    let stage = JobsFixture::new().await;
     let id = stage.queued("p").await;
     let claim = stage.claim().await;
     stage
         .finish(&claim, Ending::Completed, json!({"commands": 7}))
         .await;
-    let page = stage.told(&["show", id.as_str()]);
+    let page = stage.stdout_of(&["show", id.as_str()]);
     assert!(page.contains("It can't be read: "), "{page}");
-    let said = stage.say(&["wait", id.as_str()]);
-    assert_eq!((said.code, said.stdout.as_str()), (0, ""));
+    let output = stage.run(&["wait", id.as_str()]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, ""));
 }
 
 #[tokio::test]
-async fn old_jobs_are_removed_and_said() {
-    let stage = Stage::new().await;
+async fn old_jobs_are_pruned_and_listed() {
+    let stage = JobsFixture::new().await;
     let mut ended = Vec::new();
     for ending in [Ending::Completed, Ending::Failed, Ending::Cancelled] {
         ended.push(stage.ended("p", ending).await.to_string());
     }
     let queued = stage.queued("waits").await;
-    assert_eq!(stage.told(&["prune"]), "There is nothing to remove.\n");
-    let told = stage.told(&["prune", "--older-than", "0s", "--dry-run"]);
+    assert_eq!(stage.stdout_of(&["prune"]), "There is nothing to remove.\n");
+    let told = stage.stdout_of(&["prune", "--older-than", "0s", "--dry-run"]);
     assert!(told.starts_with("Would remove 3 jobs:\n\nJOB "), "{told}");
     for id in &ended {
         assert!(told.contains(&id[..8]), "{told}");
@@ -344,35 +344,39 @@ async fn old_jobs_are_removed_and_said() {
     for _ in 0..21 {
         stage.ended("p", Ending::Completed).await;
     }
-    let told = stage.told(&["prune", "--older-than", "0s"]);
+    let told = stage.stdout_of(&["prune", "--older-than", "0s"]);
     assert!(told.starts_with("Removing 21 jobs:\n\nJOB "), "{told}");
     assert!(told.ends_with("\nand 1 older ones\n"), "{told}");
     assert_eq!(stage.json(&["list", "--json"])["total"], 1);
 }
 
 #[tokio::test]
-async fn what_is_no_store_is_said() {
-    let stage = Stage::new().await;
+async fn location_without_a_store_is_refused() {
+    let stage = JobsFixture::new().await;
     let directory = stage.home.work();
     let not = directory.join("README.md");
     for args in [&["list"][..], &["wait", "aaaaaaaa"], &["submit", "p"]] {
-        let said = stage.say(&[args, &["--store", not.to_str().unwrap()]].concat());
-        assert_eq!((said.code, said.stdout.as_str()), (3, ""), "{args:?}");
-        assert!(said.stderr.contains("is no job store"), "{}", said.stderr);
+        let output = stage.run(&[args, &["--store", not.to_str().unwrap()]].concat());
+        assert_eq!((output.code, output.stdout.as_str()), (3, ""), "{args:?}");
+        assert!(
+            output.stderr.contains("is no job store"),
+            "{}",
+            output.stderr
+        );
     }
-    let said = stage.say(&["list", "--store", "redis://x"]);
-    assert_eq!(said.code, 3);
-    assert!(said.stderr.contains("there is no store at redis"));
+    let output = stage.run(&["list", "--store", "redis://x"]);
+    assert_eq!(output.code, 3);
+    assert!(output.stderr.contains("there is no store at redis"));
     let output = stage.command(&["list"]).env_clear().output().unwrap();
-    let said = Said::from(output);
-    assert_eq!(said.code, 3);
-    assert!(said.stderr.contains("neither ATM_HOME nor HOME"));
+    let output = CliOutput::from(output);
+    assert_eq!(output.code, 3);
+    assert!(output.stderr.contains("neither ATM_HOME nor HOME"));
 }
 
-/// More than a pipe holds, to a reader that is gone.
+/// The output is larger than a pipe holds, and its reader is gone.
 #[tokio::test]
-async fn a_reader_that_has_read_enough_is_no_failure() {
-    let stage = Stage::new().await;
+async fn closed_stdout_is_no_failure() {
+    let stage = JobsFixture::new().await;
     let id = stage.queued(&"long ".repeat(50_000)).await;
     let claim = stage.claim().await;
     let long = message(&"word ".repeat(100));

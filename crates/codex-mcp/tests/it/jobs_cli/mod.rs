@@ -1,5 +1,5 @@
-//! `codex-mcp jobs`, on stores that the test has filled. The place of a worker is
-//! taken, so that none is started, and the test is the worker.
+//! `codex-mcp jobs`, on stores that the test fills. The test holds the worker lock, so that no
+//! worker is started, and acts as the worker.
 
 mod listing;
 mod postgres;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use job_queue::logic::{Ending, JobId};
 use job_queue::store::{
-    Claim, Finished, JobStore, NewEvent, NewJob, Request, Written, new_worker_id,
+    Claim, FinishedJob, JobStore, NewEvent, NewJob, Request, WriteOutcome, new_worker_id,
 };
 use job_queue::worker::lock::{LockGuard, WorkerLock};
 use serde_json::{Value, json};
@@ -22,29 +22,29 @@ use settings::store_location::Location;
 use testkit::Home;
 
 /// Longer than any test takes.
-const LONG: Duration = Duration::from_secs(600);
+const LONG_LEASE: Duration = Duration::from_secs(600);
 
 const SESSION: &str = "01a200a4-af16-7971-bdb2-fa12438e61e4";
 
-/// Does to a terminal what nobody wants: colours, titles, clearing, a bell, and the
-/// same with the one-character forms of the sequences.
+/// Text that is hostile to a terminal: colours, titles, clearing, a bell, and the one-character
+/// forms of the sequences.
 const HOSTILE: &str = "a\u{1b}[2J\u{1b}]0;title\u{7}\u{9b}31m\u{8}\rz";
 
-/// A home with a store.
-struct Stage {
+/// A home with a store and the lock of its worker.
+struct JobsFixture {
     home: Home,
     location: Location,
     store: JobStore,
     _place: LockGuard,
 }
 
-struct Said {
+struct CliOutput {
     code: i32,
     stdout: String,
     stderr: String,
 }
 
-impl From<Output> for Said {
+impl From<Output> for CliOutput {
     fn from(output: Output) -> Self {
         Self {
             code: output.status.code().unwrap(),
@@ -54,8 +54,8 @@ impl From<Output> for Said {
     }
 }
 
-impl Stage {
-    /// Where jobs are if nobody says otherwise.
+impl JobsFixture {
+    /// A store at the default location.
     async fn new() -> Self {
         let home = Home::new("");
         let location = Location::Sqlite(home.state_home().join("codex-mcp/jobs.db"));
@@ -83,7 +83,7 @@ impl Stage {
             .env_clear()
             .envs(self.home.env())
             .env("CODEX_MCP_STORE", self.location.with_secrets())
-            // It is named, and never run.
+            // Recorded in jobs, and never run.
             .env("CODEX_MCP_CODEX_BIN", "/bin/sh")
             .current_dir(self.home.work())
             .stdin(Stdio::null())
@@ -92,33 +92,33 @@ impl Stage {
         command
     }
 
-    fn say(&self, args: &[&str]) -> Said {
+    fn run(&self, args: &[&str]) -> CliOutput {
         self.command(args).output().unwrap().into()
     }
 
-    /// What is printed where nothing goes wrong.
-    fn told(&self, args: &[&str]) -> String {
-        let said = self.say(args);
-        assert_eq!((said.code, said.stderr.as_str()), (0, ""), "{args:?}");
-        said.stdout
+    /// Runs the verb, which must succeed without a word on stderr; returns its stdout.
+    fn stdout_of(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{args:?}");
+        output.stdout
     }
 
     fn json(&self, args: &[&str]) -> Value {
-        serde_json::from_str(&self.told(args)).unwrap()
+        serde_json::from_str(&self.stdout_of(args)).unwrap()
     }
 
-    /// With this on its stdin.
-    fn fed(&self, args: &[&str], stdin: &[u8]) -> Said {
+    /// Runs the verb with `stdin`.
+    fn run_with_stdin(&self, args: &[&str], stdin: &[u8]) -> CliOutput {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
-        // It need not read all of it.
+        // The program need not read all of it.
         let _ = child.stdin.take().unwrap().write_all(stdin);
         child.wait_with_output().unwrap().into()
     }
 
-    fn start(&self, args: &[&str]) -> Running {
+    fn start(&self, args: &[&str]) -> RunningCli {
         let mut child = self.command(args).spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
-        Running { child, stderr }
+        RunningCli { child, stderr }
     }
 
     async fn submit(&self, request: Request) -> JobId {
@@ -132,10 +132,10 @@ impl Stage {
             .await
     }
 
-    /// Takes the oldest job that waits.
+    /// Claims the oldest queued job.
     async fn claim(&self) -> Claim {
         let worker = new_worker_id();
-        let claimed = self.store.claim(&worker, "here", LONG).await.unwrap();
+        let claimed = self.store.claim(&worker, "here", LONG_LEASE).await.unwrap();
         claimed.unwrap().claim
     }
 
@@ -150,7 +150,7 @@ impl Stage {
 
     async fn finish(&self, claim: &Claim, ending: Ending, result: Value) {
         let error = (ending == Ending::Failed).then(|| "the model is away\nmore".to_owned());
-        let how = Finished {
+        let how = FinishedJob {
             ending,
             error,
             session_id: Some(SESSION.to_owned()),
@@ -158,10 +158,10 @@ impl Stage {
             result: Some(result),
         };
         let written = self.store.finish(claim, &how).await.unwrap();
-        assert_eq!(written, Written::Done);
+        assert_eq!(written, WriteOutcome::Done);
     }
 
-    /// A job that has ended so.
+    /// Submits a job and ends it with `ending`.
     async fn ended(&self, prompt: &str, ending: Ending) -> JobId {
         let id = self.queued(prompt).await;
         let claim = self.claim().await;
@@ -171,31 +171,31 @@ impl Stage {
     }
 }
 
-/// The program, while it runs.
-struct Running {
+/// A running `codex-mcp jobs`.
+struct RunningCli {
     child: Child,
     stderr: BufReader<ChildStderr>,
 }
 
-impl Running {
-    /// Waits for a line on stderr that has this in it.
-    fn hears(&mut self, words: &str) {
+impl RunningCli {
+    /// Waits for a line on stderr that contains `words`.
+    fn wait_for_line(&mut self, words: &str) {
         loop {
             let mut line = String::new();
             let length = self.stderr.read_line(&mut line).unwrap();
-            assert_ne!(length, 0, "it ended without {words:?}");
+            assert_ne!(length, 0, "the program ended without {words:?}");
             if line.contains(words) {
                 return;
             }
         }
     }
 
-    /// What it says from now on.
-    fn ends(mut self) -> Said {
+    /// Waits for the end; returns the rest of the output.
+    fn ends(mut self) -> CliOutput {
         let mut stderr = String::new();
         self.stderr.read_to_string(&mut stderr).unwrap();
         let output = self.child.wait_with_output().unwrap();
-        Said {
+        CliOutput {
             stderr,
             ..output.into()
         }

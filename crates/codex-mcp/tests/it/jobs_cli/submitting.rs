@@ -1,4 +1,4 @@
-//! Handing jobs over: `submit`, `resume`, `retry`.
+//! `submit`, `resume`, `retry`.
 
 use std::fs;
 
@@ -7,24 +7,24 @@ use job_queue::store::{Job, LONGEST_TEXT};
 
 use super::*;
 
-impl Stage {
-    /// The job whose id was printed, alone.
+impl JobsFixture {
+    /// The job whose ID is all of `stdout`.
     async fn printed(&self, stdout: &str) -> Job {
         let id = stdout.strip_suffix('\n').unwrap().parse().unwrap();
         self.store.get(&id).await.unwrap().unwrap()
     }
 
     async fn submitted(&self, args: &[&str]) -> Job {
-        self.printed(&self.told(args)).await
+        self.printed(&self.stdout_of(args)).await
     }
 }
 
-/// A PNG of one pixel, as far as anybody looks at it.
+/// The beginning of a PNG, which is all that `submit` reads.
 const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
 
 #[tokio::test]
-async fn a_job_is_submitted_with_the_defaults_of_a_person() {
-    let stage = Stage::new().await;
+async fn job_is_submitted_with_the_defaults_of_the_shell() {
+    let stage = JobsFixture::new().await;
     let job = stage.submitted(&["submit", "Fix it.\nNow."]).await;
     let request = &job.request;
     assert_eq!(job.summary.state, JobState::Queued);
@@ -51,8 +51,8 @@ async fn a_job_is_submitted_with_the_defaults_of_a_person() {
 }
 
 #[tokio::test]
-async fn what_is_said_of_a_job_is_kept() {
-    let stage = Stage::new().await;
+async fn submit_options_are_stored_in_the_request() {
+    let stage = JobsFixture::new().await;
     let work = stage.home.work();
     fs::create_dir(work.join("below")).unwrap();
     fs::write(work.join("a b.png"), PICTURE).unwrap();
@@ -97,7 +97,7 @@ async fn what_is_said_of_a_job_is_kept() {
     assert_eq!(request.sandbox.as_deref(), Some("workspace-write"));
     assert_eq!(request.effort.as_deref(), Some("high"));
     assert_eq!(request.profile.as_deref(), Some("p"));
-    // A picture is one of the shell's directory.
+    // The path of a picture is relative to the shell's directory, not to `--cwd`.
     assert!(request.images[0].ends_with("/a b.png"), "{request:?}");
     assert_eq!(request.output_schema, Some(json!({"type": "object"})));
     assert_eq!(request.resume_session_id.as_deref(), Some(SESSION));
@@ -109,17 +109,17 @@ async fn what_is_said_of_a_job_is_kept() {
 }
 
 #[tokio::test]
-async fn a_prompt_comes_from_stdin_too() {
-    let stage = Stage::new().await;
+async fn prompt_is_read_from_stdin() {
+    let stage = JobsFixture::new().await;
     let long = "x".repeat(LONGEST_TEXT);
     for (args, prompt) in [
         (&["submit", "-"][..], "from ß\n"),
         (&["submit"], "without a dash"),
         (&["submit", "-"], long.as_str()),
     ] {
-        let said = stage.fed(args, prompt.as_bytes());
-        assert_eq!((said.code, said.stderr.as_str()), (0, ""));
-        let job = stage.printed(&said.stdout).await;
+        let output = stage.run_with_stdin(args, prompt.as_bytes());
+        assert_eq!((output.code, output.stderr.as_str()), (0, ""));
+        let job = stage.printed(&output.stdout).await;
         assert!(job.request.prompt == prompt);
     }
     let longer = vec![b'x'; LONGEST_TEXT + 1];
@@ -129,17 +129,17 @@ async fn a_prompt_comes_from_stdin_too() {
         (b"a\xff", "is not UTF-8"),
         (&longer, "has more than 16777216 bytes"),
     ] {
-        let said = stage.fed(&["submit", "-"], stdin);
-        assert_eq!((said.code, said.stdout.as_str()), (3, ""), "{words}");
-        assert!(said.stderr.contains(words), "{}", said.stderr);
+        let output = stage.run_with_stdin(&["submit", "-"], stdin);
+        assert_eq!((output.code, output.stdout.as_str()), (3, ""), "{words}");
+        assert!(output.stderr.contains(words), "{}", output.stderr);
     }
     let all = stage.json(&["list", "--json"]);
     assert_eq!(all["total"], 3);
 }
 
 #[tokio::test]
-async fn what_cannot_be_is_refused() {
-    let stage = Stage::new().await;
+async fn invalid_submit_options_are_refused() {
+    let stage = JobsFixture::new().await;
     let work = stage.home.work();
     fs::write(work.join("list.json"), "[]").unwrap();
     fs::write(work.join("text.png"), "no picture").unwrap();
@@ -168,52 +168,52 @@ async fn what_cannot_be_is_refused() {
         (&["--bogus"], "--bogus"),
         (&["another"], "another"),
     ] {
-        let said = stage.say(&[&["submit", "p"], args].concat());
-        assert_eq!((said.code, said.stdout.as_str()), (3, ""), "{args:?}");
-        assert!(said.stderr.contains(words), "{args:?}: {}", said.stderr);
-        assert!(!said.stderr.contains('\u{1b}'), "{args:?}");
+        let output = stage.run(&[&["submit", "p"], args].concat());
+        assert_eq!((output.code, output.stdout.as_str()), (3, ""), "{args:?}");
+        assert!(output.stderr.contains(words), "{args:?}: {}", output.stderr);
+        assert!(!output.stderr.contains('\u{1b}'), "{args:?}");
     }
-    let said = stage.say(&["submit", ""]);
-    assert_eq!(said.code, 3);
+    let output = stage.run(&["submit", ""]);
+    assert_eq!(output.code, 3);
     assert!(
-        said.stderr.contains("the prompt is empty"),
+        output.stderr.contains("the prompt is empty"),
         "{}",
-        said.stderr
+        output.stderr
     );
     assert_eq!(stage.json(&["list", "--json"])["total"], 0);
 }
 
 #[tokio::test]
-async fn the_latest_job_of_the_directory_is_continued() {
-    let stage = Stage::new().await;
+async fn latest_job_of_the_directory_is_continued() {
+    let stage = JobsFixture::new().await;
     stage.ended("p", Ending::Completed).await;
     let job = stage.submitted(&["submit", "--continue", "q"]).await;
     assert_eq!(job.request.resume_session_id.as_deref(), Some(SESSION));
     assert!(job.request.continue_latest);
-    let said = stage.say(&["submit", "--continue", "r"]);
-    assert_eq!(said.code, 3);
+    let output = stage.run(&["submit", "--continue", "r"]);
+    assert_eq!(output.code, 3);
     let words = format!("codex-mcp jobs wait {}", job.summary.id);
-    assert!(said.stderr.contains(&words), "{}", said.stderr);
+    assert!(output.stderr.contains(&words), "{}", output.stderr);
 }
 
-/// The place of the worker can't be looked at.
+/// A directory in place of the worker's lock file keeps workers from starting.
 #[tokio::test]
-async fn a_job_without_a_worker_waits_and_that_is_said() {
-    let stage = Stage::new().await;
+async fn job_without_a_worker_waits_with_a_warning() {
+    let stage = JobsFixture::new().await;
     let store = stage.home.state_home().join("other.db");
     fs::create_dir(store.with_extension("db.worker")).unwrap();
     let store = store.to_str().unwrap();
-    let said = stage.say(&["submit", "p", "--store", store]);
-    assert_eq!(said.code, 0, "{}", said.stderr);
+    let output = stage.run(&["submit", "p", "--store", store]);
+    assert_eq!(output.code, 0, "{}", output.stderr);
     for words in [
         "warning: no worker could be started",
         "other.db.worker",
         "codex-mcp worker",
     ] {
-        assert!(said.stderr.contains(words), "{}", said.stderr);
+        assert!(output.stderr.contains(words), "{}", output.stderr);
     }
-    let id = said.stdout.trim();
-    let shown = stage.say(&["show", id, "--json", "--store", store]);
+    let id = output.stdout.trim();
+    let shown = stage.run(&["show", id, "--json", "--store", store]);
     let record: Value = shown.stdout.parse().unwrap();
     assert_eq!(record["status"], "queued");
     assert!(
@@ -223,50 +223,50 @@ async fn a_job_without_a_worker_waits_and_that_is_said() {
         "{}",
         shown.stderr
     );
-    let said = stage.say(&["submit", "p", "--json", "--store", store]);
-    let told: Value = serde_json::from_str(&said.stdout).unwrap();
+    let output = stage.run(&["submit", "p", "--json", "--store", store]);
+    let told: Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(told["status"], "queued");
     assert!(told["message"].as_str().unwrap().contains("no worker"));
-    let said = stage.say(&["wait", id, "--timeout", "0s", "--store", store]);
-    assert_eq!(said.code, 124);
+    let output = stage.run(&["wait", id, "--timeout", "0s", "--store", store]);
+    assert_eq!(output.code, 124);
     let mut waiting = stage.start(&["wait", id, "--store", store]);
-    waiting.hears("warning: no worker could be started");
+    waiting.wait_for_line("warning: no worker could be started");
     waiting.child.kill().unwrap();
     waiting.child.wait().unwrap();
 }
 
 #[tokio::test]
-async fn a_submitted_job_can_be_waited_for_at_once() {
-    let stage = Stage::new().await;
+async fn submit_can_wait_for_its_job() {
+    let stage = JobsFixture::new().await;
     for (ending, code, stdout) in [
         (Ending::Completed, 0, "It is\ndone.\n"),
         (Ending::Failed, 1, ""),
         (Ending::Cancelled, 2, ""),
     ] {
         let mut waiting = stage.start(&["submit", "--wait", "p"]);
-        waiting.hears("submitted: ");
+        waiting.wait_for_line("submitted: ");
         let claim = stage.claim().await;
         stage.finish(&claim, ending, report()).await;
-        let said = waiting.ends();
+        let output = waiting.ends();
         assert_eq!(
-            (said.code, said.stdout.as_str()),
+            (output.code, output.stdout.as_str()),
             (code, stdout),
             "{}",
-            said.stderr
+            output.stderr
         );
     }
     let mut waiting = stage.start(&["submit", "--wait", "--json", "p"]);
-    waiting.hears("submitted: ");
+    waiting.wait_for_line("submitted: ");
     let claim = stage.claim().await;
     stage.finish(&claim, Ending::Failed, report()).await;
-    let said = waiting.ends();
-    let record: Value = serde_json::from_str(&said.stdout).unwrap();
-    assert_eq!((said.code, &record["status"]), (1, &json!("failed")));
+    let output = waiting.ends();
+    let record: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!((output.code, &record["status"]), (1, &json!("failed")));
 }
 
 #[tokio::test]
-async fn a_job_goes_on_where_another_ended() {
-    let stage = Stage::new().await;
+async fn resumed_job_keeps_the_settings_of_the_first() {
+    let stage = JobsFixture::new().await;
     let work = stage.home.work();
     let codex_home = stage.home.root().join("another-codex");
     std::fs::create_dir(&codex_home).unwrap();
@@ -288,12 +288,12 @@ async fn a_job_goes_on_where_another_ended() {
             ..Request::new("first", work.canonicalize().unwrap().to_str().unwrap())
         })
         .await;
-    let said = stage.say(&["resume", short(&first), "q"]);
-    assert_eq!(said.code, 3);
+    let output = stage.run(&["resume", short(&first), "q"]);
+    assert_eq!(output.code, 3);
     assert!(
-        said.stderr.contains("is still under way"),
+        output.stderr.contains("is still under way"),
         "{}",
-        said.stderr
+        output.stderr
     );
     let claim = stage.claim().await;
     stage.finish(&claim, Ending::Completed, report()).await;
@@ -314,8 +314,8 @@ async fn a_job_goes_on_where_another_ended() {
         ..request
     };
     assert_eq!(kept(resumed.request), kept(expected));
-    let said = stage.fed(&["resume", short(&first), "--timeout", "1h"], b"from stdin");
-    let resumed = stage.printed(&said.stdout).await;
+    let output = stage.run_with_stdin(&["resume", short(&first), "--timeout", "1h"], b"from stdin");
+    let resumed = stage.printed(&output.stdout).await;
     assert_eq!(resumed.request.prompt, "from stdin");
     assert_eq!(resumed.request.timeout_ms, 3_600_000);
 
@@ -324,17 +324,21 @@ async fn a_job_goes_on_where_another_ended() {
 }
 
 #[tokio::test]
-async fn a_job_without_a_session_cannot_be_resumed() {
-    let stage = Stage::new().await;
+async fn job_without_a_session_cannot_be_resumed() {
+    let stage = JobsFixture::new().await;
     let id = stage.queued("p").await;
-    stage.told(&["cancel", id.as_str()]);
-    let said = stage.say(&["resume", id.as_str(), "q"]);
-    assert_eq!(said.code, 3);
-    assert!(said.stderr.contains("had no session"), "{}", said.stderr);
+    stage.stdout_of(&["cancel", id.as_str()]);
+    let output = stage.run(&["resume", id.as_str(), "q"]);
+    assert_eq!(output.code, 3);
     assert!(
-        said.stderr.contains("codex-mcp jobs retry"),
+        output.stderr.contains("had no session"),
         "{}",
-        said.stderr
+        output.stderr
+    );
+    assert!(
+        output.stderr.contains("codex-mcp jobs retry"),
+        "{}",
+        output.stderr
     );
     let retried = stage.submitted(&["retry", id.as_str()]).await;
     assert_eq!(retried.request.prompt, "p");
@@ -342,21 +346,22 @@ async fn a_job_without_a_session_cannot_be_resumed() {
 
 #[tokio::test]
 async fn job_whose_prompt_was_masked_is_resumed_and_not_retried() {
-    let stage = Stage::new().await;
+    let stage = JobsFixture::new().await;
     let prompt = "push with ghp_0123456789abcdefghijABCDEFGHIJ";
     let id = stage.ended(prompt, Ending::Failed).await;
-    let shown = stage.told(&["show", short(&id)]);
+    let shown = stage.stdout_of(&["show", short(&id)]);
     assert!(shown.contains("push with [masked]"), "{shown}");
     assert!(shown.contains("submit it anew"), "{shown}");
-    let said = stage.say(&["retry", short(&id)]);
-    assert_eq!(said.code, 3);
+    let output = stage.run(&["retry", short(&id)]);
+    assert_eq!(output.code, 3);
     assert!(
-        said.stderr
+        output
+            .stderr
             .contains("credentials in its prompt were masked"),
         "{}",
-        said.stderr
+        output.stderr
     );
-    let resumed = stage.told(&["resume", short(&id), "more"]);
+    let resumed = stage.stdout_of(&["resume", short(&id), "more"]);
     let resumed: JobId = resumed.trim_end().parse().unwrap();
     let resumed = stage.json(&["show", "--json", short(&resumed)]);
     assert_eq!(resumed["prompt"], "more");

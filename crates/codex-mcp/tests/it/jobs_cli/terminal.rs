@@ -1,11 +1,11 @@
-//! What a person sees in a terminal.
+//! The output on a terminal.
 
 use job_queue::logic::Ending;
 
 use super::*;
 use crate::terminal::Terminal;
 
-/// What our own programs write to a terminal: colours, and how a line is drawn again.
+/// The sequences that codex-mcp itself writes: colours, and redrawing of a line.
 const OURS: [&str; 9] = [
     "\u{1b}[0m",
     "\u{1b}[1m",
@@ -18,7 +18,7 @@ const OURS: [&str; 9] = [
     "\u{1b}[?7h",
 ];
 
-impl Stage {
+impl JobsFixture {
     fn on_terminal(&self, args: &[&str]) -> Terminal {
         Terminal::runs(self.command(args))
     }
@@ -30,15 +30,15 @@ fn assert_harmless(seen: &str) {
     for ours in OURS {
         rest = rest.replace(ours, "");
     }
-    // A line that is drawn again begins so.
+    // A carriage return begins a line that is redrawn.
     let rest = rest.replace('\r', "");
     let control = |character: char| character.is_control() && !matches!(character, '\n' | '\t');
     assert!(!rest.contains(control), "{rest:?}");
 }
 
 #[tokio::test]
-async fn nothing_that_is_shown_does_something_to_the_terminal() {
-    let stage = Stage::new().await;
+async fn hostile_texts_are_harmless_on_a_terminal() {
+    let stage = JobsFixture::new().await;
     let id = stage
         .submit(Request {
             task_name: HOSTILE.to_owned(),
@@ -65,7 +65,7 @@ async fn nothing_that_is_shown_does_something_to_the_terminal() {
     report["warnings"] = json!([HOSTILE]);
     report["stderr"] = json!(HOSTILE);
     report["failure"] = json!({"class": "x", "message": HOSTILE, "hint": HOSTILE});
-    let how = Finished {
+    let how = FinishedJob {
         ending: Ending::Failed,
         error: Some(HOSTILE.to_owned()),
         session_id: Some(HOSTILE.to_owned()),
@@ -100,14 +100,14 @@ async fn nothing_that_is_shown_does_something_to_the_terminal() {
     let (seen, code) = stage.on_terminal(&["wait", id]).ends().await;
     assert_eq!(code, Some(0));
     assert_harmless(&seen);
-    // For a program it is as Codex has said it.
-    let said = stage.say(&["wait", id]);
-    assert_eq!(said.stdout, format!("{HOSTILE}\n"));
+    // A pipe gets Codex's answer byte for byte.
+    let output = stage.run(&["wait", id]);
+    assert_eq!(output.stdout, format!("{HOSTILE}\n"));
 }
 
 #[tokio::test]
-async fn states_have_colours_and_a_job_a_word_of_what_to_do_next() {
-    let stage = Stage::new().await;
+async fn states_are_coloured_and_submit_names_the_next_command() {
+    let stage = JobsFixture::new().await;
     let id = stage.ended("p", Ending::Completed).await;
     for args in [&["list"][..], &["show", id.as_str()]] {
         let (seen, _) = stage.on_terminal(args).ends().await;
@@ -124,8 +124,8 @@ async fn states_have_colours_and_a_job_a_word_of_what_to_do_next() {
 }
 
 #[tokio::test]
-async fn progress_is_one_line_that_is_drawn_again() {
-    let stage = Stage::new().await;
+async fn progress_is_one_line_that_is_redrawn() {
+    let stage = JobsFixture::new().await;
     let id = stage.queued("p").await;
     let terminal = stage.on_terminal(&["wait", short(&id)]);
     let terminal = terminal.shows("queued 0s").await;
@@ -137,7 +137,7 @@ async fn progress_is_one_line_that_is_drawn_again() {
     let (seen, code) = terminal.ends().await;
     assert_eq!(code, Some(0), "{seen}");
     assert!(seen.ends_with("done.\r\n"), "{seen:?}");
-    // No line stays but that of the end, and the message.
+    // Only the last state and the two lines of the message stay.
     assert_eq!(seen.matches('\n').count(), 3, "{seen:?}");
     assert_harmless(&seen);
 }

@@ -1,4 +1,4 @@
-//! What becomes of jobs: `wait`, `logs`, `cancel`.
+//! `wait`, `logs`, `cancel`.
 
 use std::io::Read;
 
@@ -9,8 +9,8 @@ use nix::unistd::Pid;
 use super::*;
 
 #[tokio::test]
-async fn the_exit_code_tells_how_a_job_has_ended() {
-    let stage = Stage::new().await;
+async fn exit_code_tells_how_the_job_ended() {
+    let stage = JobsFixture::new().await;
     let mut ids = Vec::new();
     for (ending, code, stdout, words) in [
         (Ending::Completed, 0, "It is\ndone.\n", "completed after"),
@@ -18,12 +18,12 @@ async fn the_exit_code_tells_how_a_job_has_ended() {
         (Ending::Cancelled, 2, "", "cancelled after"),
     ] {
         let id = stage.ended("p", ending).await;
-        let said = stage.say(&["wait", short(&id)]);
-        assert_eq!((said.code, said.stdout.as_str()), (code, stdout));
-        assert!(said.stderr.contains(words), "{}", said.stderr);
-        let said = stage.say(&["wait", "--json", short(&id)]);
-        let record: Value = serde_json::from_str(&said.stdout).unwrap();
-        assert_eq!((said.code, &record["job_id"]), (code, &json!(id)));
+        let output = stage.run(&["wait", short(&id)]);
+        assert_eq!((output.code, output.stdout.as_str()), (code, stdout));
+        assert!(output.stderr.contains(words), "{}", output.stderr);
+        let output = stage.run(&["wait", "--json", short(&id)]);
+        let record: Value = serde_json::from_str(&output.stdout).unwrap();
+        assert_eq!((output.code, &record["job_id"]), (code, &json!(id)));
         ids.push(id);
     }
     let [completed, failed, cancelled] = [&ids[0], &ids[1], &ids[2]].map(|id| id.as_str());
@@ -36,57 +36,57 @@ async fn the_exit_code_tells_how_a_job_has_ended() {
         (&[failed, "00000000"], 3),
         (&[], 3),
     ] {
-        let said = stage.say(&[&["wait", "--timeout", "0s"], args].concat());
-        assert_eq!(said.code, code, "{args:?}: {}", said.stderr);
+        let output = stage.run(&[&["wait", "--timeout", "0s"], args].concat());
+        assert_eq!(output.code, code, "{args:?}: {}", output.stderr);
     }
-    let said = stage.say(&["wait", completed, cancelled, failed]);
+    let output = stage.run(&["wait", completed, cancelled, failed]);
     let heading = format!("--- {completed} call_codex\nIt is\ndone.\n");
-    assert_eq!(said.stdout, heading);
-    let said = stage.say(&["wait", "--json", completed, failed]);
-    let states: Vec<Value> = said
+    assert_eq!(output.stdout, heading);
+    let output = stage.run(&["wait", "--json", completed, failed]);
+    let states: Vec<Value> = output
         .stdout
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap()["status"].clone())
         .collect();
     assert_eq!(states, ["completed", "failed"]);
     for args in [&["wait", "--help"][..], &["--help"]] {
-        assert!(stage.told(args).contains("Exit codes: 0 "));
+        assert!(stage.stdout_of(args).contains("Exit codes: 0 "));
     }
 }
 
 #[tokio::test]
-async fn whoever_waits_is_told_what_codex_does() {
-    let stage = Stage::new().await;
+async fn wait_shows_what_codex_does() {
+    let stage = JobsFixture::new().await;
     let id = stage.queued("p").await;
     let mut waiting = stage.start(&["wait", short(&id)]);
-    waiting.hears(&format!("{} queued", short(&id)));
+    waiting.wait_for_line(&format!("{} queued", short(&id)));
     let claim = stage.claim().await;
-    waiting.hears(&format!("{} running", short(&id)));
+    waiting.wait_for_line(&format!("{} running", short(&id)));
     stage.append(&claim, &[command("started", None)]).await;
-    waiting.hears("$ make test");
+    waiting.wait_for_line("$ make test");
     stage.append(&claim, &[command("completed", Some(3))]).await;
-    waiting.hears("exit code 3: make test");
+    waiting.wait_for_line("exit code 3: make test");
     stage.finish(&claim, Ending::Completed, report()).await;
-    waiting.hears("completed after");
-    let said = waiting.ends();
-    assert_eq!((said.code, said.stdout.as_str()), (0, "It is\ndone.\n"));
+    waiting.wait_for_line("completed after");
+    let output = waiting.ends();
+    assert_eq!((output.code, output.stdout.as_str()), (0, "It is\ndone.\n"));
 }
 
 #[tokio::test]
-async fn whoever_waits_too_long_is_told_and_the_job_goes_on() {
-    let stage = Stage::new().await;
+async fn wait_times_out_and_the_job_continues() {
+    let stage = JobsFixture::new().await;
     let id = stage.queued("p").await;
-    let said = stage.say(&["wait", "--timeout", "50ms", short(&id)]);
-    assert_eq!((said.code, said.stdout.as_str()), (124, ""));
+    let output = stage.run(&["wait", "--timeout", "50ms", short(&id)]);
+    assert_eq!((output.code, output.stdout.as_str()), (124, ""));
     let words = format!("goes on; `codex-mcp jobs wait {}`", short(&id));
-    assert!(said.stderr.contains(&words), "{}", said.stderr);
+    assert!(output.stderr.contains(&words), "{}", output.stderr);
     let job = stage.store.summary(&id).await.unwrap().unwrap();
     assert_eq!(job.state, JobState::Queued);
 }
 
 #[tokio::test]
-async fn ctrl_c_ends_the_waiting_and_not_the_job() {
-    let stage = Stage::new().await;
+async fn ctrl_c_ends_the_wait_and_not_the_job() {
+    let stage = JobsFixture::new().await;
     let id = stage.queued("p").await;
     let claim = stage.claim().await;
     stage.append(&claim, &events()).await;
@@ -96,47 +96,47 @@ async fn ctrl_c_ends_the_waiting_and_not_the_job() {
     ] {
         let mut running = stage.start(args);
         if is_wait {
-            running.hears("It is done.");
+            running.wait_for_line("It is done.");
         } else {
             let stdout = running.child.stdout.as_mut().unwrap();
             stdout.read_exact(&mut [0]).unwrap();
         }
         let pid = Pid::from_raw(running.child.id().try_into().unwrap());
         kill(pid, Signal::SIGINT).unwrap();
-        let said = running.ends();
-        assert_eq!(said.code, 130, "{args:?}: {}", said.stderr);
-        assert!(said.stderr.contains("goes on"), "{}", said.stderr);
+        let output = running.ends();
+        assert_eq!(output.code, 130, "{args:?}: {}", output.stderr);
+        assert!(output.stderr.contains("goes on"), "{}", output.stderr);
     }
     let job = stage.store.summary(&id).await.unwrap().unwrap();
     assert_eq!(job.state, JobState::Running);
 }
 
 #[tokio::test]
-async fn a_job_that_is_removed_meanwhile_cannot_be_told_of() {
-    let stage = Stage::new().await;
+async fn wait_fails_when_its_job_is_pruned() {
+    let stage = JobsFixture::new().await;
     let id = stage.queued("p").await;
     let other = stage.queued("q").await;
     let mut waiting = stage.start(&["wait", short(&id), short(&other)]);
-    waiting.hears("queued");
-    waiting.hears("queued");
+    waiting.wait_for_line("queued");
+    waiting.wait_for_line("queued");
     stage.store.request_cancel(&id).await.unwrap();
-    waiting.hears("cancelled");
+    waiting.wait_for_line("cancelled");
     stage.store.prune(Duration::ZERO).await.unwrap();
     stage.store.request_cancel(&other).await.unwrap();
-    let said = waiting.ends();
-    assert_eq!(said.code, 3);
+    let output = waiting.ends();
+    assert_eq!(output.code, 3);
     assert!(
-        said.stderr.contains("was removed meanwhile"),
+        output.stderr.contains("was removed meanwhile"),
         "{}",
-        said.stderr
+        output.stderr
     );
 }
 
 #[tokio::test]
-async fn the_log_is_in_words_or_as_it_came() {
-    let stage = Stage::new().await;
+async fn log_is_printed_in_words_or_as_raw_events() {
+    let stage = JobsFixture::new().await;
     let id = stage.ended("p", Ending::Failed).await;
-    let told = stage.told(&["logs", short(&id)]);
+    let told = stage.stdout_of(&["logs", short(&id)]);
     let words: Vec<&str> = told
         .lines()
         .map(|line| line.split_once("  ").unwrap())
@@ -157,27 +157,27 @@ async fn the_log_is_in_words_or_as_it_came() {
         ],
         "{told}"
     );
-    let told = stage.told(&["logs", "--tail", "1", short(&id)]);
+    let told = stage.stdout_of(&["logs", "--tail", "1", short(&id)]);
     assert!(told.ends_with("It is done.\n") && told.lines().count() == 1);
-    let raw = stage.told(&["logs", "--json", short(&id)]);
+    let raw = stage.stdout_of(&["logs", "--json", short(&id)]);
     let raw: Vec<Value> = raw
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     assert_eq!(raw, events());
-    // Of an ended job there is nothing to follow.
-    let said = stage.say(&["logs", "--follow", "--tail", "0", short(&id)]);
-    assert_eq!((said.code, said.stdout.as_str()), (0, ""));
-    assert!(said.stderr.contains("failed after"), "{}", said.stderr);
+    // An ended job has no log to follow.
+    let output = stage.run(&["logs", "--follow", "--tail", "0", short(&id)]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, ""));
+    assert!(output.stderr.contains("failed after"), "{}", output.stderr);
 }
 
 #[tokio::test]
-async fn a_log_is_followed_until_the_job_has_ended() {
-    let stage = Stage::new().await;
+async fn log_is_followed_until_the_job_has_ended() {
+    let stage = JobsFixture::new().await;
     let id = stage.queued("p").await;
-    let said = stage.say(&["logs", short(&id)]);
-    assert_eq!((said.code, said.stdout.as_str()), (0, ""));
-    assert!(said.stderr.contains("nothing yet"), "{}", said.stderr);
+    let output = stage.run(&["logs", short(&id)]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, ""));
+    assert!(output.stderr.contains("nothing yet"), "{}", output.stderr);
 
     let following = stage.start(&["logs", "-f", "--json", short(&id)]);
     let claim = stage.claim().await;
@@ -190,27 +190,35 @@ async fn a_log_is_followed_until_the_job_has_ended() {
     };
     stage.store.append(&claim, &[cut]).await.unwrap();
     stage.finish(&claim, Ending::Completed, report()).await;
-    let said = following.ends();
-    let lines: Vec<&str> = said.stdout.lines().collect();
-    assert_eq!((said.code, lines.len()), (0, 181));
+    let output = following.ends();
+    let lines: Vec<&str> = output.stdout.lines().collect();
+    assert_eq!((output.code, lines.len()), (0, 181));
     let last: Value = serde_json::from_str(lines[180]).unwrap();
     assert_eq!(last, json!({"type": "codex-mcp/dropped", "dropped": 7}));
-    assert!(said.stderr.contains("completed after"), "{}", said.stderr);
+    assert!(
+        output.stderr.contains("completed after"),
+        "{}",
+        output.stderr
+    );
 }
 
 #[tokio::test]
-async fn jobs_are_called_off() {
-    let stage = Stage::new().await;
+async fn jobs_are_cancelled() {
+    let stage = JobsFixture::new().await;
     let queued = stage.queued("p").await;
     for words in ["Job cancelled before it began", "Job already cancelled"] {
-        let told = stage.told(&["cancel", short(&queued)]);
+        let told = stage.stdout_of(&["cancel", short(&queued)]);
         assert_eq!(told, format!("{}: {words}\n", short(&queued)));
     }
     let ended = stage.ended("p", Ending::Completed).await;
-    let said = stage.say(&["cancel", short(&ended), short(&queued)]);
-    assert_eq!(said.code, 1);
-    assert!(said.stderr.contains("Cannot cancel job in 'completed'"));
-    assert!(said.stdout.contains("already cancelled"), "{}", said.stdout);
+    let output = stage.run(&["cancel", short(&ended), short(&queued)]);
+    assert_eq!(output.code, 1);
+    assert!(output.stderr.contains("Cannot cancel job in 'completed'"));
+    assert!(
+        output.stdout.contains("already cancelled"),
+        "{}",
+        output.stdout
+    );
 
     let running = stage.queued("p").await;
     let claim = stage.claim().await;
@@ -218,7 +226,7 @@ async fn jobs_are_called_off() {
     let mut watch = stage.store.watch();
     while stage
         .store
-        .unwanted(&claim.worker)
+        .jobs_to_cancel(&claim.worker)
         .await
         .unwrap()
         .is_empty()
@@ -226,10 +234,11 @@ async fn jobs_are_called_off() {
         watch.changed().await;
     }
     stage.finish(&claim, Ending::Cancelled, report()).await;
-    let said = cancelling.ends();
-    assert_eq!(said.code, 0, "{}", said.stderr);
+    let output = cancelling.ends();
+    assert_eq!(output.code, 0, "{}", output.stderr);
     assert!(
-        said.stdout
+        output
+            .stdout
             .contains("Job cancelled; nothing of it runs any more")
     );
 }

@@ -8,16 +8,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::Scene;
 
-/// Longer than any of them takes, also on a busy machine.
+/// Longer than any of these commands takes, also on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
 
-/// When all of them must have ended.
+/// The deadline of all commands.
 fn later() -> Instant {
     Instant::now() + LONG
 }
 
 #[tokio::test]
-async fn a_command_is_judged_by_how_it_ends() {
+async fn command_is_judged_by_its_exit() {
     let scene = Scene::new();
     for (command, beginning) in [
         ("true", "yes: it exited with code 0"),
@@ -38,7 +38,7 @@ async fn a_command_is_judged_by_how_it_ends() {
             "./absent.sh",
             "no: the command ./absent.sh exited with code 127 and wrote: cannot start",
         ),
-        // Nothing on stdin, not a terminal either.
+        // Stdin is empty, and no terminal.
         ("cat", "yes"),
     ] {
         let run = scene.run(&[&format!("command={command}")]).await;
@@ -52,7 +52,7 @@ async fn a_command_is_judged_by_how_it_ends() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_flood_is_told() {
+async fn end_of_a_flood_is_reported() {
     let scene = Scene::new();
     let script = "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; \
                   echo the reason >&2; exit 1";
@@ -73,7 +73,7 @@ async fn the_end_of_a_flood_is_told() {
 }
 
 #[tokio::test]
-async fn at_the_limit_all_that_a_command_has_started_is_gone() {
+async fn timed_out_command_leaves_no_processes() {
     let scene = Scene::new();
     let limit = Duration::from_secs(15);
     let run = scene
@@ -92,7 +92,7 @@ async fn at_the_limit_all_that_a_command_has_started_is_gone() {
 }
 
 #[tokio::test]
-async fn a_command_that_leaves_something_behind_ends_with_it() {
+async fn leftover_process_ends_with_its_command() {
     let scene = Scene::new();
     let run = scene
         .run(&["command=sh -c 'setsid sleep 600 & exit 0'"])
@@ -102,7 +102,7 @@ async fn a_command_that_leaves_something_behind_ends_with_it() {
 }
 
 #[tokio::test]
-async fn only_the_first_is_begun_when_all_the_time_is_over() {
+async fn exhausted_time_allows_the_first_command_only() {
     let scene = Scene::new();
     let run = scene.run(&["command=touch a", "command=touch b"]).await;
     let halt = CancellationToken::new();
@@ -118,7 +118,7 @@ async fn only_the_first_is_begun_when_all_the_time_is_over() {
 }
 
 #[tokio::test]
-async fn commands_are_given_up_when_told_so() {
+async fn commands_are_given_up_on_request() {
     let scene = Scene::new();
     let run = scene
         .run(&["command=sh -c 'touch a; sleep 600'", "command=touch b"])
@@ -131,7 +131,7 @@ async fn commands_are_given_up_when_told_so() {
         halt.cancel();
     };
     let (ends, ()) = tokio::join!(run.looker.commands(LONG, later(), &halt), begun);
-    let given_up = Probe::Failed("it was given up".to_owned());
+    let given_up = Probe::Failed("it was cancelled".to_owned());
     assert_eq!(ends.values().collect::<Vec<_>>(), [&given_up, &given_up]);
     assert!(!scene.work().join("b").exists());
     assert_eq!(scene.home.processes(), []);

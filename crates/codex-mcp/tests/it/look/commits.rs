@@ -1,4 +1,4 @@
-//! Commits, branches, what is uncommitted, and what has changed.
+//! Criteria about commits, branches, uncommitted files and changed files.
 
 use std::fs;
 use std::io::Write;
@@ -19,7 +19,7 @@ const ALL: [&str; 6] = [
 ];
 
 #[tokio::test]
-async fn each_criterion_of_git_is_found_when_it_is_met() {
+async fn git_criterion_is_found_when_it_is_met() {
     let scene = Scene::new();
     scene.git(&["branch", "old"]);
     scene.write("mine.txt", "was here before");
@@ -42,8 +42,8 @@ async fn each_criterion_of_git_is_found_when_it_is_met() {
     );
     let head = now.head.get().unwrap();
     assert_eq!(head.branch.as_deref(), Some("new"));
-    assert_eq!((head.line.total, head.line.new), (3, 2));
-    let found = artifacts::found(&run.start, &now);
+    assert_eq!((head.history.total, head.history.new), (3, 2));
+    let found = artifacts::new_artifacts(&run.start, &now);
     let commits = found.iter().filter_map(|artifact| match artifact {
         Artifact::Commit { id, .. } => Some(id.clone()),
         _ => None,
@@ -58,7 +58,7 @@ async fn each_criterion_of_git_is_found_when_it_is_met() {
 }
 
 #[tokio::test]
-async fn what_other_branches_and_tags_led_to_is_not_new() {
+async fn commits_of_other_branches_and_tags_are_not_new() {
     let scene = Scene::new();
     scene.git(&["checkout", "--quiet", "-b", "other"]);
     scene.commit("a");
@@ -73,16 +73,16 @@ async fn what_other_branches_and_tags_led_to_is_not_new() {
     );
     scene.git(&["merge", "--quiet", "other"]);
     let now = run.looker.now().await;
-    assert_eq!(now.head.get().unwrap().line.new, 0);
-    assert_eq!(now.head.get().unwrap().line.total, 3);
+    assert_eq!(now.head.get().unwrap().history.new, 0);
+    assert_eq!(now.head.get().unwrap().history.total, 3);
     let counted = told(&run.verdict(&now, Preexisting::Counts));
     assert_eq!(counted, ["yes: commits on the checked-out branch: 3"]);
     scene.git(&["reset", "--quiet", "--hard", "other~"]);
-    assert_eq!(run.looker.now().await.head.get().unwrap().line.total, 2);
+    assert_eq!(run.looker.now().await.head.get().unwrap().history.total, 2);
 }
 
 #[tokio::test]
-async fn before_the_first_commit_all_is_new() {
+async fn all_commits_are_new_in_an_empty_repository() {
     let scene = Scene::new();
     let directory = scene.home.root().join("fresh");
     fs::create_dir(&directory).unwrap();
@@ -96,11 +96,11 @@ async fn before_the_first_commit_all_is_new() {
     let judged = run.judged().await;
     assert_eq!(beginnings(&judged), ["yes", "yes", "no"], "{judged:?}");
     let head = run.looker.now().await.head.get().unwrap().clone();
-    assert_eq!((head.line.new, head.line.total), (1, 1));
+    assert_eq!((head.history.new, head.history.total), (1, 1));
 }
 
 #[tokio::test]
-async fn a_detached_head_has_commits_and_no_branch() {
+async fn detached_head_has_commits_and_no_branch() {
     let scene = Scene::new();
     scene.git(&["checkout", "--quiet", "--detach"]);
     let run = scene.run(&["commits=1", "branch=x"]).await;
@@ -113,7 +113,7 @@ async fn a_detached_head_has_commits_and_no_branch() {
 }
 
 #[tokio::test]
-async fn a_thrown_away_history_is_counted_anew() {
+async fn discarded_history_is_counted_anew() {
     let scene = Scene::new();
     let run = scene.run(&["commits=1"]).await;
     scene.git(&["checkout", "--quiet", "--orphan", "else"]);
@@ -122,13 +122,13 @@ async fn a_thrown_away_history_is_counted_anew() {
     scene.git(&["reflog", "expire", "--expire=now", "--all"]);
     scene.git(&["gc", "--quiet", "--prune=now"]);
     let now = run.looker.now().await;
-    let line = &now.head.get().unwrap().line;
+    let line = &now.head.get().unwrap().history;
     assert_eq!((line.new, line.total), (1, 1));
 }
 
-/// More than fits into a pipe at once, so that git says something while it is told.
+/// More input than fits into a pipe at once, so that git writes output while it reads.
 #[tokio::test]
-async fn what_thousands_of_branches_led_to_is_not_new() {
+async fn commits_of_thousands_of_branches_are_not_new() {
     let scene = Scene::new();
     let commits = (0..3000).map(|number| {
         let date = 1_700_000_000 + number;
@@ -159,6 +159,6 @@ async fn what_thousands_of_branches_led_to_is_not_new() {
         "b17",
     ]);
     let now = run.looker.now().await;
-    assert_eq!(now.head.get().unwrap().line.new, 2);
-    assert_eq!(now.head.get().unwrap().line.total, 4);
+    assert_eq!(now.head.get().unwrap().history.new, 2);
+    assert_eq!(now.head.get().unwrap().history.total, 4);
 }

@@ -1,4 +1,4 @@
-//! The user's credentials, with a repository that wants to have them elsewhere.
+//! The user's credentials, with a repository that tries to redirect them.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -13,11 +13,11 @@ use super::{Scene, beginnings};
 const UNAUTHORIZED: &str = "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"x\"\r\n\
      Content-Length: 0\r\nConnection: close\r\n\r\n";
 
-/// The user's own, `me:secret`.
+/// The user's own credential helper, which prints `me:secret`.
 const HELPER: &str = "!f() { echo username=me; echo password=secret; }; f";
 const AUTHORIZATION: &str = "Authorization: Basic bWU6c2VjcmV0";
 
-/// A server of HTTP that lets nobody in, and notes what it was asked.
+/// An HTTP server that refuses every request and records it.
 struct Server {
     port: u16,
     asked: Arc<Mutex<Vec<String>>>,
@@ -42,7 +42,7 @@ impl Server {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
-    /// What it was asked since it was last looked at.
+    /// The requests since the last call.
     fn asked(&self) -> Vec<String> {
         std::mem::take(&mut self.asked.lock().unwrap())
     }
@@ -62,7 +62,7 @@ async fn answer(mut stream: TcpStream, notes: &Mutex<Vec<String>>) {
 }
 
 #[tokio::test]
-async fn credentials_go_nowhere_but_to_the_remote_in_the_users_ways() {
+async fn credentials_go_only_to_the_users_remote() {
     let mut scene = Scene::new();
     scene.with_remote();
     for name in [
@@ -75,7 +75,7 @@ async fn credentials_go_nowhere_but_to_the_remote_in_the_users_ways() {
     ] {
         scene.set(name, "");
     }
-    scene.means.network_patience = Duration::from_secs(60);
+    scene.means.network_timeout = Duration::from_secs(60);
     let (server, proxy) = (Server::start().await, Server::start().await);
     let (trap, caught) = (
         scene.home.root().join("trap"),
@@ -125,7 +125,7 @@ async fn credentials_go_nowhere_but_to_the_remote_in_the_users_ways() {
     assert_eq!(proxy.asked(), [] as [&str; 0]);
     assert_eq!(fs::read_to_string(&caught).unwrap_or_default(), "");
 
-    // The user's own proxy is used, also if it is one for this repository alone.
+    // The user's own proxy is used, also if it is set for this repository alone.
     let included = scene.home.home().join("included");
     fs::write(
         &included,
@@ -139,9 +139,9 @@ async fn credentials_go_nowhere_but_to_the_remote_in_the_users_ways() {
     assert!(!proxy.asked().is_empty());
 }
 
-/// Git takes it from the top directory of the working tree.
+/// Git resolves the path from the top directory of the working tree.
 #[tokio::test]
-async fn a_remote_may_be_a_path_from_the_top() {
+async fn remote_may_be_a_path_relative_to_the_top() {
     let scene = Scene::new();
     scene.with_remote();
     scene.git(&["config", "remote.origin.url", "../remote.git"]);

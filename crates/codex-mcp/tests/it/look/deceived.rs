@@ -1,4 +1,4 @@
-//! A repository whose settings are changed during the run, so that criteria seem to hold.
+//! Repositories whose settings change during the run to make criteria seem met.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -8,7 +8,7 @@ use goal_run::look::LookError;
 
 use super::{Scene, beginnings};
 
-/// The control is the last push: to where the user has the remote.
+/// The control is the last push, to the user's remote.
 #[tokio::test]
 async fn pushed_counts_only_at_the_remote_of_the_user() {
     let scene = Scene::new();
@@ -89,7 +89,7 @@ async fn settings_of_time_stamps_hide_no_change() {
     scene.git(&["update-index", "--refresh"]);
     let run = scene.run(&["clean"]).await;
     assert_eq!(beginnings(&run.judged().await), ["yes"]);
-    // Git compares whole seconds of the time of the last change of a file's status.
+    // Git compares the ctime in whole seconds.
     let changed = || fs::metadata(&file).unwrap().ctime();
     let noted = changed();
     let other = "x".repeat(length.try_into().unwrap());
@@ -127,9 +127,9 @@ async fn excludes_and_file_modes_are_those_of_the_start() {
     assert_eq!(beginnings(&run.judged().await), ["no", "no"]);
 }
 
-/// The control: git itself takes each for the repository of what it names.
+/// The control: git itself uses the repository that each file names.
 #[tokio::test]
-async fn repository_that_is_elsewhere_is_refused() {
+async fn repository_in_another_place_is_refused() {
     let scene = Scene::new();
     let home = scene.home.root().to_str().unwrap().to_owned();
     scene.git(&["config", "core.worktree", &home]);

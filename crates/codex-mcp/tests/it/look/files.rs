@@ -1,4 +1,4 @@
-//! Files that fit patterns.
+//! The criterion of files that match patterns.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use super::{Scene, beginnings};
 
 #[tokio::test]
-async fn files_count_when_they_are_new_or_hold_something_else() {
+async fn files_count_when_new_or_changed() {
     let scene = Scene::new();
     scene.write(".gitignore", "build/\n");
     scene.write("build/out", "old");
@@ -40,7 +40,7 @@ async fn files_count_when_they_are_new_or_hold_something_else() {
 }
 
 #[tokio::test]
-async fn no_link_leads_out_and_nothing_is_found_in_gits_directory() {
+async fn links_and_git_directory_are_not_followed() {
     let scene = Scene::new();
     fs::write(scene.home.tmp().join("outside.txt"), "x").unwrap();
     scene.write("inner/real.txt", "x");
@@ -71,7 +71,7 @@ async fn no_link_leads_out_and_nothing_is_found_in_gits_directory() {
 }
 
 #[tokio::test]
-async fn only_files_are_files() {
+async fn directories_do_not_count_as_files() {
     let scene = Scene::new();
     let work = scene.work();
     fs::create_dir(work.join("directory.x")).unwrap();
@@ -85,7 +85,7 @@ async fn only_files_are_files() {
 }
 
 #[tokio::test]
-async fn a_long_file_is_known_by_its_length_and_time() {
+async fn long_file_is_identified_by_length_and_time() {
     let scene = Scene::new();
     let path = scene.work().join("long.bin");
     let file = fs::File::create(&path).unwrap();
@@ -98,7 +98,7 @@ async fn a_long_file_is_known_by_its_length_and_time() {
 }
 
 #[tokio::test]
-async fn a_file_that_nobody_may_read_is_there() {
+async fn unreadable_file_counts_as_present() {
     let scene = Scene::new();
     let path = scene.work().join("secret");
     let options = fs::File::options()
@@ -112,7 +112,7 @@ async fn a_file_that_nobody_may_read_is_there() {
 }
 
 #[tokio::test]
-async fn names_that_are_no_text_are_told_with_a_mark() {
+async fn names_that_are_not_utf8_are_marked() {
     let scene = Scene::new();
     let run = scene.run(&["files=odd/*", "diff_within=src"]).await;
     let odd = scene.work().join("odd");

@@ -1,4 +1,4 @@
-//! Pull requests and comments, through a stand-in for gh.
+//! Criteria about pull requests and comments, with a fake gh.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{Scene, beginnings, told};
 
-/// Answers with the files beside it, and notes what it was asked.
+/// Answers with the files beside it, and records its arguments.
 const GH: &str = r#"#!/bin/sh
 tip=$(git rev-parse HEAD)
 cd "$(dirname "$0")" || exit 1
@@ -47,7 +47,7 @@ impl GitHub {
         fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
         let path = std::env::var("PATH").unwrap();
         scene.set("PATH", format!("{}:{path}", directory.display()));
-        scene.means.network_patience = Duration::from_secs(60);
+        scene.means.network_timeout = Duration::from_secs(60);
         let github = Self { scene, directory };
         github.says("user", &format!("{USER}{}", json!({"login": "Me"})));
         github.says("user.exit", "0");
@@ -75,7 +75,7 @@ impl GitHub {
     }
 }
 
-/// What the stand-in puts in the place of the commit that is checked out.
+/// The placeholder for the checked-out commit in the answers of the fake gh.
 const TIP: &str = "TIP";
 
 fn pull(number: u64, branch: &str, made: &str) -> Value {
@@ -89,13 +89,13 @@ fn comment(number: u64, login: &str, made: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_pull_request_is_new_by_githubs_clock() {
+async fn pull_request_age_follows_githubs_clock() {
     let github = GitHub::new();
     github.has("pulls", &[pull(1, "main", BEFORE)]);
     let run = github.scene.run(&["pr"]).await;
     let old = "no: https://github.com/o/r/pull/1 was open at the start";
     run.assert_first(&run.judged().await, old);
-    // One that the first look did not show, and one of another branch.
+    // A pull request that the first inspection did not show, and one of another branch.
     github.has(
         "pulls",
         &[
@@ -123,7 +123,7 @@ async fn a_pull_request_is_new_by_githubs_clock() {
 }
 
 #[tokio::test]
-async fn a_pull_request_without_the_last_commits_is_none() {
+async fn pull_request_without_the_last_commits_does_not_count() {
     let github = GitHub::new();
     let run = github.scene.run(&["pr"]).await;
     let mut stale = pull(1, "main", AFTER);
@@ -135,7 +135,7 @@ async fn a_pull_request_without_the_last_commits_is_none() {
 }
 
 #[tokio::test]
-async fn all_is_given_up_when_told_so() {
+async fn queries_are_given_up_on_request() {
     let github = GitHub::new();
     let texts = ["pr", "issue_comment=o/r#7", "clean", "files=**"];
     let run = github.scene.run(&texts).await;
@@ -149,22 +149,22 @@ async fn all_is_given_up_when_told_so() {
     };
     let (judged, ()) = tokio::join!(run.judged(), halted);
     assert!(
-        judged.concat().contains("asking gh was given up"),
+        judged.concat().contains("asking gh was cancelled"),
         "{judged:?}"
     );
     let judged = run.judged().await;
     assert_eq!(beginnings(&judged), ["unknown"; 4], "{judged:?}");
     let all = judged.concat();
-    assert!(all.contains("asking git was given up"), "{all}");
+    assert!(all.contains("asking git was cancelled"), "{all}");
     assert!(
-        all.contains("looking through the files was given up"),
+        all.contains("the search of the files was cancelled"),
         "{all}"
     );
     assert_eq!(github.scene.home.processes(), []);
 }
 
 #[tokio::test]
-async fn only_new_comments_of_ours_count() {
+async fn only_own_new_comments_count() {
     let github = GitHub::new();
     github.has(
         "comments",
@@ -172,7 +172,7 @@ async fn only_new_comments_of_ours_count() {
     );
     let run = github.scene.run(&["issue_comment=o/r#7"]).await;
     run.assert_first(&run.judged().await, "no: there is no new comment of yours");
-    // What was changed since is told too.
+    // Later changes are reported too.
     github.has(
         "comments",
         &[comment(1, "me", BEFORE), comment(3, "other", AFTER)],
@@ -213,7 +213,7 @@ async fn comments_are_read_page_by_page() {
 }
 
 #[tokio::test]
-async fn gh_that_fails_or_prints_garbage_says_nothing() {
+async fn failing_or_garbled_gh_proves_nothing() {
     let github = GitHub::new();
     let run = github.scene.run(&["pr", "issue_comment=o/r#7"]).await;
     github.says("pulls", "garbage");
@@ -228,7 +228,7 @@ async fn gh_that_fails_or_prints_garbage_says_nothing() {
     github.has("pulls", &[pull(1, "main", "yesterday")]);
     run.assert_first(
         &run.judged().await,
-        "unknown: gh's answer can't be read: a time is none",
+        "unknown: gh's answer can't be read: a malformed time",
     );
 }
 
@@ -236,7 +236,7 @@ async fn gh_that_fails_or_prints_garbage_says_nothing() {
 async fn gh_that_hangs_is_ended() {
     let mut github = GitHub::new();
     let mut run = github.scene.run(&["pr"]).await;
-    github.scene.means.network_patience = Duration::from_millis(300);
+    github.scene.means.network_timeout = Duration::from_millis(300);
     github.says("hang", "");
     let patient = run.looker;
     let looker = github.scene.try_at(&github.scene.work(), &["pr"]).await;
@@ -252,12 +252,12 @@ async fn gh_that_hangs_is_ended() {
 }
 
 #[tokio::test]
-async fn who_is_not_logged_in_is_told_so_at_once() {
+async fn missing_gh_login_is_reported_at_once() {
     let github = GitHub::new();
     github.says("user.exit", "4");
     assert_eq!(
         github.refused("pr").await,
-        "gh is not logged in: it says nothing; run gh auth login"
+        "gh is not logged in: no message; run gh auth login"
     );
     github.says("user.exit", "1");
     github.says("user", "HTTP/2.0 401 Unauthorized\nDate: x\n\n{}");
@@ -274,7 +274,7 @@ async fn who_is_not_logged_in_is_told_so_at_once() {
         "{refused}"
     );
 
-    // A program's token has no account: it can open pull requests all the same.
+    // An app's token has no account, but can open pull requests.
     let date = USER.replace("200 OK", "403 Forbidden");
     github.says("user", &date);
     github.scene.run(&["pr"]).await;

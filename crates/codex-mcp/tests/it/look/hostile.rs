@@ -1,5 +1,4 @@
-//! Names that mean something to a shell or to git, and a configuration that names
-//! programs.
+//! Names with a meaning for a shell or for git, and a configuration that names programs.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -8,12 +7,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use goal_run::logic::snapshot::Preexisting;
-use supervise::converse::run;
+use supervise::short_lived::run;
 use supervise::spawn::Program;
 
 use super::{Scene, beginnings, told};
 
-/// Paths that a shell, git or a reader of lines could take for something else.
+/// Paths that a shell, git or a line reader could misread.
 const NAMES: [&str; 8] = [
     "-rf",
     "--output=x",
@@ -26,7 +25,7 @@ const NAMES: [&str; 8] = [
 ];
 
 #[tokio::test]
-async fn hostile_names_are_names() {
+async fn hostile_names_are_taken_literally() {
     let scene = Scene::new();
     scene.with_remote();
     let branch = "a$(touch${IFS}pwned)'\";&x";
@@ -57,7 +56,7 @@ async fn hostile_names_are_names() {
     let judged = run.judged_with_commands(Duration::from_secs(60)).await;
     assert_eq!(beginnings(&judged), ["yes"; 6], "{judged:?}");
     let now = run.looker.now().await;
-    let newest = &now.head.get().unwrap().line.newest;
+    let newest = &now.head.get().unwrap().history.newest;
     assert_eq!(newest[0].subject, "$(touch pwned) [2J");
     let changed = now
         .tree
@@ -72,13 +71,13 @@ async fn hostile_names_are_names() {
     scene.git(&["symbolic-ref", "HEAD", "refs/heads/-x"]);
     let now = run.looker.now().await;
     assert_eq!(now.head.get().unwrap().branch.as_deref(), Some("-x"));
-    assert_eq!(now.head.get().unwrap().line.new, 1);
+    assert_eq!(now.head.get().unwrap().history.new, 1);
 }
 
-/// Whatever the repository's configuration names, also what is set in the run. The control
-/// is git itself.
+/// Covers all settings of a repository that name programs, also those set during the run. The
+/// control is git itself.
 #[tokio::test]
-async fn no_program_of_the_repository_is_run() {
+async fn repository_programs_are_not_run() {
     let mut scene = Scene::new();
     let bare = scene.with_remote();
     let trap = scene.home.root().join("trap");
@@ -90,9 +89,9 @@ async fn no_program_of_the_repository_is_run() {
     .unwrap();
     fs::set_permissions(&trap, Permissions::from_mode(0o755)).unwrap();
     let trap = trap.to_str().unwrap();
-    // Nobody listens there.
+    // Nothing listens at this address.
     let http = "http://user@127.0.0.1:9/x.git";
-    scene.means.network_patience = Duration::from_secs(20);
+    scene.means.network_timeout = Duration::from_secs(20);
     let run = scene.run(&["pushed", "clean", "commits=1"]).await;
     for key in [
         "core.fsmonitor",
@@ -115,7 +114,7 @@ async fn no_program_of_the_repository_is_run() {
     fs::write(scene.work().join(".gitattributes"), "* filter=x\n").unwrap();
     scene.write("README.md", "of another length");
     assert_eq!(beginnings(&run.judged().await), ["no", "no", "no"]);
-    // Where the remote is counts as it was at the start.
+    // The address of the remote at the start counts.
     let addresses = [
         &format!("ext::{trap} %S"),
         "ssh://127.0.0.1:9/x",
@@ -142,8 +141,8 @@ async fn no_program_of_the_repository_is_run() {
     assert_ne!(was_caught(), "", "git itself runs them");
 }
 
-/// Git fetches what is missing from a promisor, whose address may name a program. The
-/// control is git itself.
+/// Git fetches missing objects from a promisor, whose address may name a program. The control is
+/// git itself.
 #[tokio::test]
 async fn missing_objects_are_not_fetched() {
     let scene = Scene::new();
@@ -179,9 +178,9 @@ async fn missing_objects_are_not_fetched() {
     assert!(caught.exists(), "git itself runs it");
 }
 
-/// The user's own configuration is not the repository's.
+/// A setting in the user's own configuration does count.
 #[tokio::test]
-async fn the_users_own_ssh_is_used() {
+async fn users_own_ssh_is_used() {
     let scene = Scene::new();
     let bare = scene.with_remote();
     let ssh = scene.home.home().join("ssh");
@@ -213,7 +212,7 @@ async fn the_users_own_ssh_is_used() {
 }
 
 #[tokio::test]
-async fn the_repository_stays_the_one_of_the_start() {
+async fn repository_stays_that_of_the_start() {
     let mut scene = Scene::new();
     let elsewhere = scene.home.root().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
@@ -225,9 +224,9 @@ async fn the_repository_stays_the_one_of_the_start() {
     assert_eq!(beginnings(&run.judged().await), ["no", "no"]);
 }
 
-/// Also where there are filters to be switched off, by the same variables.
+/// The variables stay also where they switch off filters.
 #[tokio::test]
-async fn settings_that_the_environment_brings_stay() {
+async fn settings_from_the_environment_stay() {
     let mut scene = Scene::new();
     let ignored = scene.home.home().join("ignored");
     fs::write(&ignored, "*.tmp\n").unwrap();
@@ -243,7 +242,7 @@ async fn settings_that_the_environment_brings_stay() {
 }
 
 #[tokio::test]
-async fn variables_can_be_kept_from_a_program() {
+async fn variables_can_be_withheld_from_a_program() {
     let scene = Scene::new();
     let mut program = Program::new(Path::new("sh"), ["-c", "echo ${HOME-none} ${PATH-none}"]);
     program.without = &["HOME", "PATH"];

@@ -1,4 +1,4 @@
-//! Looks at repositories of runs: real git, judged as a run judges.
+//! Inspections of real git repositories, judged as a run judges.
 
 mod commands;
 mod commits;
@@ -24,17 +24,17 @@ use goal_run::logic::criteria::Criteria;
 use goal_run::logic::findings::{Finding, Subject, Verdict, judge};
 use goal_run::logic::snapshot::{Answer, Preexisting, Snapshot, Work};
 use goal_run::look::{InspectOptions, LookError, RepoInspector};
-use supervise::spawn::guards_are;
+use supervise::spawn::set_guard_executable;
 use testkit::Home;
 use tokio::time::Instant;
 
-/// When the first command of a test is; each further one is a minute later, so that
-/// reflogs tell them in their order.
+/// The time of the first git command of a test; each further one is a minute later, so that
+/// reflogs keep their order.
 const BEGIN: u64 = 1_800_000_000;
 
 const MINUTE: u64 = 60;
 
-/// A home, and a clock for what git notes.
+/// A home, and a clock for git's timestamps.
 struct Scene {
     home: Home,
     time: Cell<u64>,
@@ -43,7 +43,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        guards_are(Path::new(env!("CARGO_BIN_EXE_codex-mcp")));
+        set_guard_executable(Path::new(env!("CARGO_BIN_EXE_codex-mcp")));
         let home = Home::new("");
         let means = InspectOptions {
             env: home.env(),
@@ -60,7 +60,7 @@ impl Scene {
         self.home.work()
     }
 
-    /// Git in the work directory.
+    /// Runs git in the work directory.
     fn git(&self, args: &[&str]) -> String {
         self.git_in(&self.work(), args)
     }
@@ -91,7 +91,7 @@ impl Scene {
         fs::write(path, text).unwrap();
     }
 
-    /// Commits a file of that name, with what was never in one before.
+    /// Commits a file of that name with new content.
     fn commit(&self, path: &str) -> String {
         self.commit_in(&self.work(), path)
     }
@@ -103,7 +103,7 @@ impl Scene {
         self.git_in(directory, &["rev-parse", "HEAD"])
     }
 
-    /// A bare repository, which the work directory has pushed its branch to.
+    /// A bare repository, to which the work directory has pushed its branch.
     fn with_remote(&self) -> PathBuf {
         let bare = self.home.root().join("remote.git");
         let text = bare.to_str().unwrap();
@@ -113,7 +113,7 @@ impl Scene {
         bare
     }
 
-    /// Somebody else's clone of it.
+    /// Another user's clone of the remote.
     fn clone_of(&self, remote: &Path) -> PathBuf {
         let clone = self.home.root().join("theirs");
         let texts = [remote, &clone].map(|path| path.to_str().unwrap());
@@ -139,7 +139,7 @@ impl Scene {
         }
     }
 
-    /// What the remote has can't be found out, so no run begins.
+    /// Checks that no run begins, as the state of the remote is unknown.
     async fn refuses_to_begin(&self, texts: &[&str]) -> String {
         let mut looker = self.try_at(&self.work(), texts).await.unwrap();
         let refused = looker.start().await.unwrap_err();
@@ -152,7 +152,7 @@ impl Scene {
     }
 }
 
-/// A run that has begun.
+/// A started run.
 struct Run {
     criteria: Criteria,
     looker: RepoInspector,
@@ -167,18 +167,18 @@ impl Run {
                 ..Evidence::default()
             },
             succeeded: 1,
-            answer: Answer::Given,
+            answer: Answer::Present,
             ..Work::default()
         };
         judge(&self.criteria, &self.start, now, &work, preexisting)
     }
 
-    /// What is found of each criterion, in the order of the criteria.
+    /// The finding of each criterion, in their order.
     async fn judged(&self) -> Vec<String> {
         told(&self.verdict(&self.looker.now().await, Preexisting::Ignored))
     }
 
-    /// The same, run commands included.
+    /// The findings, with commands run.
     async fn judged_with_commands(&self, limit: Duration) -> Vec<String> {
         let mut now = self.looker.now().await;
         now.commands = self
@@ -197,7 +197,7 @@ impl Run {
 fn told(verdict: &Verdict) -> Vec<String> {
     let asked = verdict
         .iter()
-        .filter(|judged| matches!(judged.subject, Subject::Asked(_)));
+        .filter(|judged| matches!(judged.subject, Subject::Criterion(_)));
     asked
         .map(|judged| match &judged.finding {
             Finding::Satisfied { found } => format!("yes: {found}"),
@@ -211,7 +211,7 @@ fn criteria(texts: &[&str]) -> Criteria {
     Criteria::new(texts.iter().map(|text| text.parse().unwrap())).unwrap()
 }
 
-/// The first words of each.
+/// The first word of each finding.
 fn beginnings(judged: &[String]) -> Vec<&str> {
     judged
         .iter()

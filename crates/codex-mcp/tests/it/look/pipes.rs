@@ -1,4 +1,4 @@
-//! Named pipes in place of files that git reads: git waits for somebody to write.
+//! Named pipes in place of files that git reads: git waits for a writer.
 
 use std::fs;
 use std::time::Duration;
@@ -9,12 +9,11 @@ use tokio::time::Instant;
 
 use super::Scene;
 
-/// Far below the 60 s that a question to git may take, and far above what a look takes
-/// that waits for nothing.
+/// Far below the 60 s limit of a git query, and far above the time of an inspection without
+/// waits.
 const SOON: Duration = Duration::from_secs(30);
 
-/// A pipe that git reads when it looks for untracked files. Nothing but git's waiting
-/// tells of it.
+/// A pipe that git reads when it searches for untracked files. Only git's waiting reveals it.
 const UNNOTICED: &str = "deep/.gitignore";
 
 impl Scene {
@@ -27,7 +26,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn pipe_in_a_well_known_place_is_named_at_once() {
+async fn pipe_in_place_of_a_git_file_is_named_at_once() {
     for path in [
         ".git/logs/HEAD",
         ".git/info/exclude",
@@ -54,19 +53,19 @@ async fn pipe_in_a_well_known_place_is_named_at_once() {
 }
 
 #[tokio::test]
-async fn timeout_shortens_the_next_question_until_one_succeeds() {
+async fn timeout_shortens_the_next_query_until_one_succeeds() {
     let mut scene = Scene::new();
-    scene.means.patience = Duration::from_secs(8);
+    scene.means.timeout = Duration::from_secs(8);
     let run = scene.run(&["clean"]).await;
     scene.pipe(UNNOTICED);
     let began = Instant::now();
     let judged = run.judged().await;
-    assert!(began.elapsed() >= scene.means.patience, "{judged:?}");
+    assert!(began.elapsed() >= scene.means.timeout, "{judged:?}");
     let told = "git did not answer within 8 s (slow disk, or a named pipe";
     assert!(judged[0].contains(told), "{judged:?}");
     let began = Instant::now();
     let judged = run.judged().await;
-    assert!(began.elapsed() < scene.means.patience, "{judged:?}");
+    assert!(began.elapsed() < scene.means.timeout, "{judged:?}");
     assert!(judged[0].contains("git did not answer"), "{judged:?}");
 
     fs::remove_file(scene.work().join(UNNOTICED)).unwrap();
@@ -80,12 +79,12 @@ async fn timeout_shortens_the_next_question_until_one_succeeds() {
     scene.pipe(UNNOTICED);
     let began = Instant::now();
     let judged = run.judged().await;
-    assert!(began.elapsed() >= scene.means.patience, "{judged:?}");
+    assert!(began.elapsed() >= scene.means.timeout, "{judged:?}");
     fs::remove_file(scene.work().join(UNNOTICED)).unwrap();
 }
 
 #[tokio::test]
-async fn look_of_a_stopped_run_is_given_up_soon() {
+async fn inspection_of_a_stopped_run_is_given_up_soon() {
     let scene = Scene::new();
     let run = scene.run(&["clean"]).await;
     scene.pipe(UNNOTICED);
@@ -93,9 +92,9 @@ async fn look_of_a_stopped_run_is_given_up_soon() {
     let began = Instant::now();
     let judged = run.judged().await;
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
-    assert_eq!(judged, ["unknown: asking git was given up"]);
+    assert_eq!(judged, ["unknown: asking git was cancelled"]);
 
-    // A file that the configuration includes holds git before the look begins.
+    // An included configuration file blocks git before the inspection begins.
     let scene = Scene::new();
     scene.pipe("settings");
     scene.git_in(
@@ -112,5 +111,5 @@ async fn look_of_a_stopped_run_is_given_up_soon() {
     let began = Instant::now();
     let refused = scene.try_at(&scene.work(), &["clean"]).await.unwrap_err();
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
-    assert!(refused.to_string().contains("given up"), "{refused}");
+    assert!(refused.to_string().contains("was cancelled"), "{refused}");
 }

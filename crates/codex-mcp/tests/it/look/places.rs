@@ -1,4 +1,4 @@
-//! Where a run can take place.
+//! The directories in which a run can work.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use goal_run::look::LookError;
 use super::{Scene, beginnings};
 
 #[tokio::test]
-async fn a_subdirectory_belongs_to_its_repository() {
+async fn subdirectory_belongs_to_its_repository() {
     let scene = Scene::new();
     scene.write("src/deep/a.rs", "a");
     let run = scene
@@ -37,7 +37,7 @@ async fn linked_working_tree_is_judged_by_its_own_commits() {
 }
 
 #[tokio::test]
-async fn a_submodule_is_a_repository_of_its_own() {
+async fn submodule_is_a_repository_of_its_own() {
     let scene = Scene::new();
     let bare = scene.with_remote();
     let url = bare.to_str().unwrap();
@@ -54,7 +54,7 @@ async fn a_submodule_is_a_repository_of_its_own() {
 }
 
 #[tokio::test]
-async fn outside_of_a_repository_files_and_commands_are_found() {
+async fn files_and_commands_are_found_outside_of_a_repository() {
     let scene = Scene::new();
     let directory = scene.home.root().join("tmp");
     let run = scene
@@ -71,7 +71,7 @@ async fn outside_of_a_repository_files_and_commands_are_found() {
 }
 
 #[tokio::test]
-async fn what_can_never_be_judged_is_refused_at_once() {
+async fn criterion_that_cannot_be_judged_is_refused_at_once() {
     let mut scene = Scene::new();
     let directory = scene.home.root().join("tmp");
     let shown = |error: LookError| {

@@ -1,11 +1,11 @@
-//! The remote, and commits that others made.
+//! The criterion of pushed commits, and commits of others.
 
 use std::fs;
 
 use super::{Scene, beginnings};
 
 #[tokio::test]
-async fn a_push_to_the_remote_is_seen_there() {
+async fn push_is_seen_at_the_remote() {
     let scene = Scene::new();
     let bare = scene.with_remote();
     let run = scene.run(&["pushed", "clean"]).await;
@@ -18,17 +18,17 @@ async fn a_push_to_the_remote_is_seen_there() {
     scene.git(&["push", "--quiet"]);
     run.assert_first(&run.judged().await, "yes: \"main\" of the remote is at");
     let now = run.looker.now().await;
-    assert_eq!(now.head.get().unwrap().line.new, 1, "pushed, and new");
+    assert_eq!(now.head.get().unwrap().history.new, 1, "pushed, and new");
 
     fs::rename(&bare, bare.with_extension("gone")).unwrap();
     run.assert_first(
         &run.judged().await,
-        "unknown: the remote doesn't answer: git exited with",
+        "unknown: cannot list the branches of the remote: git exited with",
     );
 }
 
 #[tokio::test]
-async fn a_branch_is_looked_for_where_it_is_pushed_to() {
+async fn branch_is_looked_up_at_its_push_remote() {
     let scene = Scene::new();
     let bare = scene.with_remote();
     let text = bare.to_str().unwrap();
@@ -43,11 +43,11 @@ async fn a_branch_is_looked_for_where_it_is_pushed_to() {
 }
 
 #[tokio::test]
-async fn what_a_pull_brings_is_not_new_and_what_was_pushed_stays_so() {
+async fn pulled_commits_are_not_new_and_pushed_ones_stay_pushed() {
     let scene = Scene::new();
     let theirs = scene.clone_of(&scene.with_remote());
     let run = scene.run(&["commits=1"]).await;
-    let new = async || run.looker.now().await.head.get().unwrap().line.new;
+    let new = async || run.looker.now().await.head.get().unwrap().history.new;
 
     scene.commit_in(&theirs, "theirs-1");
     scene.git_in(&theirs, &["push", "--quiet"]);
@@ -99,7 +99,7 @@ async fn branches_of_others_are_not_new() {
 }
 
 #[tokio::test]
-async fn without_a_remote_nothing_can_be_pushed() {
+async fn pushed_criterion_needs_a_remote() {
     let scene = Scene::new();
     let refused = scene.try_at(&scene.work(), &["pushed"]).await;
     assert_eq!(
@@ -110,6 +110,7 @@ async fn without_a_remote_nothing_can_be_pushed() {
     scene.git(&["remote", "add", "origin", "/nowhere"]);
     let mut looker = scene.try_at(&scene.work(), &["pushed"]).await.unwrap();
     let refused = looker.start().await.unwrap_err().to_string();
-    let beginning = "`pushed` can't be judged here: the remote doesn't answer: git exited";
+    let beginning =
+        "`pushed` can't be judged here: cannot list the branches of the remote: git exited";
     assert!(refused.starts_with(beginning), "{refused}");
 }

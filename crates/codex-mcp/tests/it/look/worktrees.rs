@@ -1,10 +1,10 @@
-//! Worktrees of runs, made and removed.
+//! Worktrees of runs: creation and removal.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use goal_run::worktree::{Kept, Worktree, WorktreeError};
+use goal_run::worktree::{KeptWorktree, Worktree, WorktreeError};
 
 use super::Scene;
 
@@ -25,14 +25,14 @@ impl Scene {
         self.git(&["branch", "--format=%(refname:short)"])
     }
 
-    /// How many there are, the user's own included.
+    /// The number of worktrees, with the user's own.
     fn count(&self) -> usize {
         self.git(&["worktree", "list"]).lines().count()
     }
 }
 
 #[tokio::test]
-async fn a_worktree_in_which_nothing_was_made_is_removed() {
+async fn unchanged_worktree_is_removed() {
     let scene = Scene::new();
     fs::create_dir(scene.work().join("below")).unwrap();
     scene.commit("below/a");
@@ -42,12 +42,12 @@ async fn a_worktree_in_which_nothing_was_made_is_removed() {
     assert!(worktree.directory.join("a").is_file());
     assert!(!worktree.top.join("mine").exists());
     assert_eq!(scene.git_in(&worktree.top, &["status", "--short"]), "");
-    assert_eq!(Kept::tidied(worktree, false).await, None);
+    assert_eq!(KeptWorktree::after_cleanup(worktree, false).await, None);
     assert_eq!((scene.count(), scene.branches().as_str()), (1, "main"));
 }
 
 #[tokio::test]
-async fn a_second_attempt_goes_on_in_the_same_worktree() {
+async fn second_attempt_continues_in_the_same_worktree() {
     let scene = Scene::new();
     let make = async || {
         let (work, home) = (scene.work(), scene.worktrees());
@@ -59,7 +59,7 @@ async fn a_second_attempt_goes_on_in_the_same_worktree() {
     assert_eq!(second.top, first.top);
     assert!(second.top.join("made").is_file());
 
-    // A directory that is no worktree is not taken for one.
+    // A directory that is no worktree does not count as one.
     fs::remove_dir_all(&first.top).unwrap();
     fs::create_dir(&first.top).unwrap();
     assert!(make().await.is_err());
@@ -67,7 +67,7 @@ async fn a_second_attempt_goes_on_in_the_same_worktree() {
 
 /// Though nobody has seen anything made.
 #[tokio::test]
-async fn nothing_is_removed_that_may_be_lost() {
+async fn worktree_with_unsaved_work_is_not_removed() {
     let scene = Scene::new();
     scene.write(".gitignore", "*.tmp\n");
     scene.commit("a");
@@ -84,7 +84,7 @@ async fn nothing_is_removed_that_may_be_lost() {
             }
         }
         let branch = worktree.branch.clone();
-        let kept = Kept::tidied(worktree, false).await.unwrap();
+        let kept = KeptWorktree::after_cleanup(worktree, false).await.unwrap();
         assert_eq!(
             (kept.path.as_ref(), kept.branch),
             (Some(&top), branch),
@@ -95,14 +95,14 @@ async fn nothing_is_removed_that_may_be_lost() {
 }
 
 #[tokio::test]
-async fn a_branch_that_git_does_not_remove_is_told_alone() {
+async fn branch_that_git_keeps_is_reported_alone() {
     let scene = Scene::new();
     scene.commit("a");
     let worktree = scene.worktree().await;
     scene.git(&["checkout", "--quiet", "--detach", "HEAD~1"]);
     let (top, branch) = (worktree.top.clone(), worktree.branch.clone());
-    let kept = Kept::tidied(worktree, false).await;
-    let left = Kept { path: None, branch };
+    let kept = KeptWorktree::after_cleanup(worktree, false).await;
+    let left = KeptWorktree { path: None, branch };
     assert_eq!(kept.as_ref(), Some(&left));
     assert!(!top.exists());
     assert!(scene.branches().contains(&left.branch));
@@ -112,7 +112,7 @@ async fn a_branch_that_git_does_not_remove_is_told_alone() {
 
 /// Also none that is named only for what is made.
 #[tokio::test]
-async fn no_program_of_the_repository_is_run_for_a_worktree() {
+async fn repository_programs_are_not_run_for_a_worktree() {
     let scene = Scene::new();
     scene.write(".gitattributes", "* filter=x\n*.y filter=y\n");
     scene.commit("a.y");
@@ -147,12 +147,12 @@ async fn no_program_of_the_repository_is_run_for_a_worktree() {
     fs::write(&included, filter).unwrap();
     let condition = "includeIf.onbranch:codex-mcp/**.path";
     scene.git(&["config", condition, included.to_str().unwrap()]);
-    // What the settings have done.
+    // The trace of the programs in the settings.
     let _ = fs::remove_file(&caught);
 
     let worktree = scene.worktree().await;
     assert!(worktree.top.join("a.y").is_file());
-    assert_eq!(Kept::tidied(worktree, false).await, None);
+    assert_eq!(KeptWorktree::after_cleanup(worktree, false).await, None);
     assert_eq!(fs::read_to_string(&caught).unwrap_or_default(), "");
     assert!(!worktrees_are_left(&scene));
 
@@ -166,7 +166,7 @@ fn worktrees_are_left(scene: &Scene) -> bool {
 }
 
 #[tokio::test]
-async fn why_there_is_no_worktree_is_told() {
+async fn missing_worktree_is_explained() {
     let mut scene = Scene::new();
     let nowhere = scene.home.root().join("nowhere");
     fs::create_dir(&nowhere).unwrap();
@@ -185,11 +185,11 @@ async fn why_there_is_no_worktree_is_told() {
 
     scene.means.halt.cancel();
     let told = refused(&scene, &scene.work()).await;
-    assert_eq!(told, "called off before there was a worktree");
+    assert_eq!(told, "cancelled before the worktree was created");
     assert!(!worktrees_are_left(&scene));
     scene.means.halt = Default::default();
 
-    // Known to git's own tests alone.
+    // This variable serves git's own tests only.
     scene.set("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1");
     let told = refused(&scene, &scene.work()).await;
     assert!(
@@ -202,7 +202,7 @@ async fn why_there_is_no_worktree_is_told() {
 }
 
 #[tokio::test]
-async fn a_git_dir_in_the_environment_leads_nowhere_else() {
+async fn git_dir_in_the_environment_is_ignored() {
     let mut scene = Scene::new();
     let other = scene.home.root().join("other");
     fs::create_dir(&other).unwrap();
@@ -217,7 +217,7 @@ async fn a_git_dir_in_the_environment_leads_nowhere_else() {
         "theirs"
     );
 
-    // The same in the environment of the program.
+    // The same variables in the environment of the program.
     let nowhere = scene.home.root().join("nowhere");
     fs::create_dir(&nowhere).unwrap();
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_codex-mcp"))

@@ -1,21 +1,21 @@
-//! In both directions, with both real releases of atm.
+//! Mail in both directions, with each real release of atm.
 
 use std::fs;
 use std::path::Path;
 
-use agent_team::mail::{Joined, Left, Membership, MessageId};
+use agent_team::mail::{JoinOutcome, LeaveOutcome, Membership, MessageId};
 use serde_json::{Value, json};
 
-use super::{Stage, codex, letter, name, team, texts, write_plainly};
+use super::{TeamFixture, codex, letter, name, team, texts, write_plainly};
 
-fn for_each_atm(test: impl Fn(&Stage, &str)) {
+fn for_each_atm(test: impl Fn(&TeamFixture, &str)) {
     for version in testkit::atm::versions() {
-        test(&Stage::new(), version);
+        test(&TeamFixture::new(), version);
     }
 }
 
 #[test]
-fn atm_reads_what_we_send_in_its_order() {
+fn atm_reads_our_messages_in_order() {
     for_each_atm(|stage, version| {
         let id = stage.send("lead", "one");
         assert_eq!(stage.atm_reads(version, "lead"), ["one"]);
@@ -30,13 +30,13 @@ fn atm_reads_what_we_send_in_its_order() {
         let stored = stage.stored("lead.json");
         assert_eq!(stored[0]["message_id"], id);
         assert!(stored.iter().all(|message| message["read"] == true));
-        // What it has shown is read for us too.
-        assert_eq!(stage.take("lead"), [] as [&str; 0]);
+        // A message that atm has shown is read for us too.
+        assert_eq!(stage.read_and_mark("lead"), [] as [&str; 0]);
     });
 }
 
 #[test]
-fn we_read_what_atm_sends_and_it_knows_what_we_have_read() {
+fn messages_of_atm_are_read_and_marked() {
     for_each_atm(|stage, version| {
         let sent = stage.atm(
             version,
@@ -68,7 +68,7 @@ fn we_read_what_atm_sends_and_it_knows_what_we_have_read() {
 }
 
 #[test]
-fn a_broadcast_reaches_everybody() {
+fn broadcast_reaches_all_members() {
     for_each_atm(|stage, version| {
         let sent = stage
             .room
@@ -84,12 +84,12 @@ fn a_broadcast_reaches_everybody() {
             assert_eq!(stage.atm_reads(version, &to), ["all"]);
         }
         stage.atm(version, "atm", &["broadcast", "to all"]);
-        assert_eq!(stage.take("codex"), ["to all"]);
+        assert_eq!(stage.read_and_mark("codex"), ["to all"]);
     });
 }
 
 #[test]
-fn what_one_does_not_know_of_the_others_mail_is_kept() {
+fn unknown_fields_of_messages_are_kept() {
     for_each_atm(|stage, version| {
         let inbox = stage.inbox("lead.json");
         let claude = json!({"from": "b", "text": "{\"type\":\"idle\"}", "color": "blue",
@@ -98,7 +98,7 @@ fn what_one_does_not_know_of_the_others_mail_is_kept() {
         stage.send("lead", "ours");
         stage.atm(version, "atm", &["send", "lead", "theirs"]);
         assert_eq!(
-            stage.take("lead"),
+            stage.read_and_mark("lead"),
             ["{\"type\":\"idle\"}", "ours", "theirs"]
         );
         stage.send("lead", "more");
@@ -106,28 +106,28 @@ fn what_one_does_not_know_of_the_others_mail_is_kept() {
         let mut expected = claude;
         expected["read"] = json!(true);
         assert_eq!(stored[0], expected);
-        // Its own clock is behind none of ours.
+        // atm shows our message as the newest: the time stamps agree.
         assert_eq!(stage.atm_reads(version, "lead").last().unwrap(), "more");
     });
 }
 
 #[test]
-fn we_read_also_what_atm_refuses() {
+fn messages_that_atm_refuses_are_read() {
     for_each_atm(|stage, version| {
         let inbox = stage.inbox("codex.json");
         fs::write(&inbox, "").unwrap();
-        // An empty file is an error for it until we have written there.
+        // An empty file is an error for atm until we have written to it.
         stage.send("codex", "first");
         stage.atm(version, "atm", &["send", "codex", "second"]);
         write_plainly(&inbox, json!({"from": "new", "content": "third"}));
         write_plainly(&inbox, json!("malformed"));
-        assert_eq!(stage.take("codex"), ["first", "second", "third"]);
+        assert_eq!(stage.read_and_mark("codex"), ["first", "second", "third"]);
         assert_eq!(stage.stored("codex.json")[3], "malformed");
     });
 }
 
 #[test]
-fn a_member_that_joined_is_there_for_atm_and_gone_when_it_left() {
+fn member_is_known_to_atm_from_join_to_leave() {
     for_each_atm(|stage, version| {
         let note = stage.home.path().join("note");
         let agent = name("joiner");
@@ -138,17 +138,17 @@ fn a_member_that_joined_is_there_for_atm_and_gone_when_it_left() {
         };
         let before = stage.config();
         let joined = stage.room.join(&team(), &membership, &note).unwrap();
-        assert_eq!(joined, Joined::Added);
+        assert_eq!(joined, JoinOutcome::Added);
         stage.atm(version, "atm", &["send", "joiner", "welcome"]);
-        // Not told that we are away, and the sender's own entry written again.
-        assert_eq!(stage.take("joiner"), ["welcome"]);
+        // atm does not add that we are away; it rewrites the sender's own entry.
+        assert_eq!(stage.read_and_mark("joiner"), ["welcome"]);
         stage.atm(version, "joiner", &["send", "lead", "hi"]);
         let members = stage.atm(version, "lead", &["members"]);
         assert!(members.to_string().contains("joiner"), "{members}");
 
-        assert_eq!(stage.room.leave(&note).unwrap(), Left::Removed);
+        assert_eq!(stage.room.leave(&note).unwrap(), LeaveOutcome::Removed);
         let mut after = stage.config();
-        // That it was active is what atm itself has entered when it sent.
+        // atm itself marked the sender as active when it sent.
         let sender = after["members"][2].as_object_mut().unwrap();
         sender.remove("isActive");
         sender.remove("lastActive");
@@ -157,7 +157,7 @@ fn a_member_that_joined_is_there_for_atm_and_gone_when_it_left() {
 }
 
 #[test]
-fn a_member_that_was_away_is_away_again() {
+fn inactive_member_is_inactive_again_after_leaving() {
     for_each_atm(|stage, version| {
         let set = |active: Value| {
             let mut config = stage.config();
@@ -173,11 +173,11 @@ fn a_member_that_was_away_is_away_again() {
             cwd: Path::new("/work"),
         };
         let joined = stage.room.join(&team(), &membership, &note).unwrap();
-        assert_eq!(joined, Joined::Present);
+        assert_eq!(joined, JoinOutcome::Present);
         assert_eq!(stage.config()["members"][1]["isActive"], true);
         stage.atm(version, "atm", &["send", "codex", "while there"]);
-        assert_eq!(stage.take("codex"), ["while there"]);
-        assert_eq!(stage.room.leave(&note).unwrap(), Left::Restored);
+        assert_eq!(stage.read_and_mark("codex"), ["while there"]);
+        assert_eq!(stage.room.leave(&note).unwrap(), LeaveOutcome::Restored);
         assert_eq!(stage.config()["members"][1]["isActive"], false);
         assert_eq!(stage.config()["members"][1]["unknown"]["kept"], "codex");
     });

@@ -4,16 +4,16 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use super::writer::Writer;
-use super::{Stage, text};
+use super::{TeamFixture, text};
 
 const KILLS: u32 = 60;
 
-/// At most so many messages are sent by one before it is killed.
+/// The most messages that one writer sends before it is killed.
 const MOST: u32 = 12;
 
 #[test]
-fn the_inbox_is_whole_and_nothing_acknowledged_is_lost() {
-    let stage = Stage::new();
+fn killed_writers_lose_no_acknowledged_message() {
+    let stage = TeamFixture::new();
     let mut acknowledged = Vec::new();
     for kill in 0..KILLS {
         let sender = format!("writer-{kill}");
@@ -23,7 +23,7 @@ fn the_inbox_is_whole_and_nothing_acknowledged_is_lost() {
         writer.listen(|child, text| {
             acknowledged.push(text);
             sent += 1;
-            // At some point of the message after it, which nobody knows.
+            // The kill falls at a random point of the next message.
             if sent == 1 + kill % MOST {
                 let pause = begin.elapsed().subsec_nanos() % 4_000_000;
                 std::thread::sleep(std::time::Duration::from_nanos(pause.into()));
@@ -35,14 +35,14 @@ fn the_inbox_is_whole_and_nothing_acknowledged_is_lost() {
             .iter()
             .map(|message| text(&message["text"]))
             .collect();
-        assert_eq!(texts.len(), stored.len(), "a message is there twice");
+        assert_eq!(texts.len(), stored.len(), "a message is stored twice");
         let lost: Vec<&String> = acknowledged
             .iter()
             .filter(|one| !texts.contains(*one))
             .collect();
         assert!(lost.is_empty(), "{lost:?}");
     }
-    // What the dead have left is cleared up by the next one.
+    // The next writer removes the temporary files of killed writers.
     stage.send("lead", "last");
     let mut left: Vec<String> = std::fs::read_dir(stage.inbox(""))
         .unwrap()

@@ -1,4 +1,4 @@
-//! Beside writers that lock in other ways.
+//! Writers that lock inboxes in other ways than we do.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -9,12 +9,13 @@ use agent_team::mail::MailError;
 use serde_json::json;
 
 use super::writer::Writer;
-use super::{Stage, codex, letter, name, team, texts, write_plainly};
+use super::{TeamFixture, codex, letter, name, team, texts, write_plainly};
 
-/// Longer than any directory lock is taken to be held without a sign of life.
+/// Longer than the age at which a lock directory counts as stale.
 const LONG_AGO: Duration = Duration::from_secs(60);
 
-/// As Claude Code is said to: a directory for a lock, and the file written in place.
+/// Writes as Claude Code is said to do: with a directory as the lock, and the file written in
+/// place.
 fn write_as_claude_does(inbox: &Path, text: &str) {
     let lock = inbox.with_extension("json.lock");
     loop {
@@ -33,8 +34,8 @@ fn write_as_claude_does(inbox: &Path, text: &str) {
 }
 
 #[test]
-fn nothing_is_lost_beside_writers_that_lock_with_a_directory_and_write_in_place() {
-    let stage = Stage::new();
+fn messages_survive_writers_that_lock_with_a_directory() {
+    let stage = TeamFixture::new();
     let inbox = stage.inbox("lead.json");
     let writers = ["first", "second"].map(|name| Writer::start(stage.home.path(), name, 100));
     let claude = thread::spawn({
@@ -43,14 +44,14 @@ fn nothing_is_lost_beside_writers_that_lock_with_a_directory_and_write_in_place(
     });
     let mut read: Vec<String> = Vec::new();
     while !claude.is_finished() {
-        read.extend(stage.take("lead"));
+        read.extend(stage.read_and_mark("lead"));
     }
     claude.join().unwrap();
     for writer in writers {
         writer.listen(|_, _| {});
     }
     while stage.room.pending(&name("lead"), &team()).unwrap().count > 0 {
-        read.extend(stage.take("lead"));
+        read.extend(stage.read_and_mark("lead"));
     }
     assert_eq!(texts(&stage.stored("lead.json")), read);
     for sender in ["first", "second", "claude"] {
@@ -65,8 +66,8 @@ fn nothing_is_lost_beside_writers_that_lock_with_a_directory_and_write_in_place(
 }
 
 #[test]
-fn a_directory_left_behind_by_the_dead_is_taken_over_and_one_of_the_living_is_named() {
-    let stage = Stage::new();
+fn stale_lock_directory_is_removed_and_a_live_one_is_named() {
+    let stage = TeamFixture::new();
     let lock = stage.inbox("lead.json.lock");
     fs::create_dir(&lock).unwrap();
     let refused = stage
@@ -82,18 +83,18 @@ fn a_directory_left_behind_by_the_dead_is_taken_over_and_one_of_the_living_is_na
     File::open(&lock).unwrap().set_modified(old).unwrap();
     stage.send("lead", "after it");
     assert!(!lock.exists());
-    assert_eq!(stage.take("lead"), ["after it"]);
+    assert_eq!(stage.read_and_mark("lead"), ["after it"]);
 }
 
 #[test]
-fn a_lock_that_is_a_file_is_respected_and_stays() {
-    let stage = Stage::new();
+fn lock_file_is_respected_and_stays() {
+    let stage = TeamFixture::new();
     let lock = stage.inbox("lead.json.lock");
     let held = File::create(&lock).unwrap();
     held.lock().unwrap();
     thread::scope(|scope| {
         let sent = scope.spawn(|| stage.send("lead", "patient"));
-        // It waits as long as the lock is held, however long this takes.
+        // The sender waits for as long as the lock is held.
         thread::sleep(Duration::from_millis(50));
         assert!(!sent.is_finished());
         assert!(!stage.inbox("lead.json").exists());
@@ -104,13 +105,13 @@ fn a_lock_that_is_a_file_is_respected_and_stays() {
     for version in testkit::atm::versions() {
         stage.atm(version, "atm", &["send", "lead", version]);
     }
-    assert_eq!(stage.take("lead")[0], "patient");
+    assert_eq!(stage.read_and_mark("lead")[0], "patient");
 }
 
 #[test]
-fn atm_waits_for_us_and_we_wait_for_it() {
+fn atm_and_we_wait_for_the_same_lock() {
     for version in testkit::atm::versions() {
-        let stage = Stage::new();
+        let stage = TeamFixture::new();
         let first = File::create(stage.inbox("lead.lock")).unwrap();
         first.lock().unwrap();
         thread::scope(|scope| {
@@ -122,7 +123,7 @@ fn atm_waits_for_us_and_we_wait_for_it() {
             assert_eq!(theirs.join().unwrap()["outcome"], "success");
             ours.join().unwrap();
         });
-        let mut read = stage.take("lead");
+        let mut read = stage.read_and_mark("lead");
         read.sort();
         assert_eq!(read, ["ours", "theirs"]);
     }

@@ -1,6 +1,6 @@
-//! Mail on the files that others write too, beside the real `atm` programs.
+//! Mail in files that others write too, with the real `atm` programs.
 
-mod crowd;
+mod concurrency;
 mod interop;
 mod killed;
 mod locks;
@@ -10,18 +10,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use agent_team::logic::inbox::unread::Reading;
+use agent_team::logic::inbox::unread::ReadLimits;
 use agent_team::logic::{AgentName, TeamName};
 use agent_team::mail::{Letter, Mailroom, Sender, Unread};
 use serde_json::{Value, json};
 
 /// A home directory with a team `t` of `lead`, `codex` and `atm`.
-struct Stage {
+struct TeamFixture {
     home: tempfile::TempDir,
     room: Mailroom,
 }
 
-impl Stage {
+impl TeamFixture {
     fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         let room = Mailroom::new(home.path());
@@ -48,7 +48,7 @@ impl Stage {
         self.team().join("inboxes").join(file)
     }
 
-    /// What is in an inbox.
+    /// The messages in an inbox.
     fn stored(&self, file: &str) -> Vec<Value> {
         serde_json::from_slice(&fs::read(self.inbox(file)).unwrap()).unwrap()
     }
@@ -64,15 +64,15 @@ impl Stage {
     }
 
     fn unread(&self, agent: &str) -> Unread {
-        let reading = Reading {
+        let limits = ReadLimits {
             max_messages: 10,
             max_length: 4096,
         };
-        self.room.unread(&name(agent), &team(), reading).unwrap()
+        self.room.unread(&name(agent), &team(), limits).unwrap()
     }
 
-    /// Reads all that is unread, and marks it.
-    fn take(&self, agent: &str) -> Vec<String> {
+    /// Reads the unread messages and marks them as read.
+    fn read_and_mark(&self, agent: &str) -> Vec<String> {
         let unread = self.unread(agent);
         let marked = self.room.mark_read(&name(agent), &team(), &unread.receipts);
         assert_eq!(marked.unwrap(), unread.messages.len());
@@ -80,7 +80,7 @@ impl Stage {
         messages.map(|envelope| envelope.message).collect()
     }
 
-    /// Runs a real atm as one of the team and returns what it says, as JSON.
+    /// Runs a real atm as a member of the team and returns its JSON.
     fn atm(&self, version: &str, identity: &str, args: &[&str]) -> Value {
         let output = Command::new(testkit::atm::binary(version))
             .args(args)
@@ -101,7 +101,7 @@ impl Stage {
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
     }
 
-    /// The texts of what an atm shows for the first time, which marks them as read.
+    /// The texts of the messages that an atm shows for the first time, which marks them as read.
     /// (0.45.2 shows a message again and again until it is acknowledged.)
     fn atm_reads(&self, version: &str, identity: &str) -> Vec<String> {
         let read = self.atm(version, identity, &["read"]);
@@ -111,8 +111,7 @@ impl Stage {
     }
 }
 
-/// What a peer does under a lock of its own: the text of the inbox with one message
-/// more, written in place.
+/// Appends a message to the inbox and writes the file in place, as a peer does under its own lock.
 fn write_plainly(inbox: &Path, message: Value) {
     let text = fs::read_to_string(inbox).unwrap_or_else(|_| "[]".into());
     let mut messages: Vec<Value> = serde_json::from_str(&text).unwrap();

@@ -1,5 +1,4 @@
-//! A process of its own that writes mail: this test program once more, told to run
-//! one test that is ignored otherwise.
+//! A process that writes mail: this test executable again, with a test that is ignored otherwise.
 
 use std::env;
 use std::io::{BufRead, BufReader, Write, stdout};
@@ -10,12 +9,12 @@ use agent_team::mail::{MailError, Mailroom};
 
 use super::{letter, name, sender, team};
 
-/// Where the home is; without it, the test below does nothing.
+/// The home directory. Without this variable, the test below does nothing.
 const HOME: &str = "CODEX_MCP_TEST_WRITER_HOME";
 const SENDER: &str = "CODEX_MCP_TEST_WRITER_SENDER";
 const COUNT: &str = "CODEX_MCP_TEST_WRITER_COUNT";
 
-/// What begins the line that a writer prints when a message has been sent.
+/// Begins the line that a writer prints when a message has been sent.
 const SENT: &str = "sent ";
 
 /// A process that sends messages `SENDER 0`, `SENDER 1` and so on to `lead`.
@@ -26,7 +25,7 @@ impl Writer {
         let child = Command::new(env::current_exe().unwrap())
             .args([
                 "--exact",
-                "mail::writer::writes",
+                "mail::writer::writer_process",
                 "--ignored",
                 "--nocapture",
             ])
@@ -42,8 +41,10 @@ impl Writer {
     /// Calls `heard` with the text of each message that was sent, up to the end.
     pub(super) fn listen(mut self, mut heard: impl FnMut(&mut Child, String)) {
         let lines = BufReader::new(self.0.stdout.take().unwrap()).lines();
-        // What a killed one has written of its last line is no word of it.
+        let mut is_one_test = false;
+        // The last line of a killed writer may be cut: only lines with the final period count.
         for line in lines.map_while(Result::ok) {
+            is_one_test |= line == "running 1 test";
             let sent = line
                 .strip_prefix(SENT)
                 .and_then(|rest| rest.strip_suffix('.'));
@@ -52,12 +53,13 @@ impl Writer {
             }
         }
         self.0.wait().unwrap();
+        assert!(is_one_test, "the writer's test has another name");
     }
 }
 
 #[test]
 #[ignore = "it is a process of other tests"]
-fn writes() {
+fn writer_process() {
     let Some(home) = env::var_os(HOME) else {
         return;
     };

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
-use super::{THREAD, World, turn};
+use super::{MemoryServer, THREAD, turn};
 
 fn error_code(response: &Value) -> &str {
     let error = &response["result"]["structuredContent"]["error"];
@@ -16,8 +16,8 @@ fn error_code(response: &Value) -> &str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_turn_is_told_of_every_ten_seconds() {
-    let mut world = World::new(json!({})).await;
+async fn silent_turn_is_reported_every_ten_seconds() {
+    let mut world = MemoryServer::new(json!({})).await;
     world.call(json!({"progressToken": 7})).await;
     world.start_turn().await;
     let began = Instant::now();
@@ -27,15 +27,15 @@ async fn a_silent_turn_is_told_of_every_ten_seconds() {
         assert_eq!(progress["params"]["message"], format!("thinking, {n}0 s"));
         assert_eq!(began.elapsed().as_secs(), u64::from(n) * 10);
     }
-    let response = world.done().await;
+    let response = world.complete_turn().await;
     assert_eq!(response["result"]["structuredContent"]["content"], "done");
     world.finish().await;
 }
 
-/// The words are the model's, so they are bounded and have no hidden characters.
+/// The model chooses the words, so the message is bounded and shows hidden characters escaped.
 #[tokio::test(start_paused = true)]
-async fn progress_tells_the_current_step_and_its_time() {
-    let mut world = World::new(json!({})).await;
+async fn progress_names_the_current_step_and_its_time() {
+    let mut world = MemoryServer::new(json!({})).await;
     world.call(json!({"progressToken": 7})).await;
     world.start_turn().await;
     tokio::time::sleep(Duration::from_secs(4)).await;
@@ -60,13 +60,13 @@ async fn progress_tells_the_current_step_and_its_time() {
     );
     assert!(running.len() <= 200 && running.ends_with(" …"), "{running}");
     assert_eq!(messages[1], format!("{running}, 10 s"));
-    world.done().await;
+    world.complete_turn().await;
     world.finish().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn progress_says_so_when_codex_is_silent() {
-    let mut world = World::new(json!({})).await;
+async fn progress_reports_that_codex_is_silent() {
+    let mut world = MemoryServer::new(json!({})).await;
     let prompt = json!({"prompt": "work", "wait-ms": 400_000});
     world.call_with(prompt, json!({"progressToken": 7})).await;
     world.start_turn().await;
@@ -83,7 +83,7 @@ async fn progress_says_so_when_codex_is_silent() {
     let progress = world.client.next_is("notifications/progress").await;
     let message = progress["params"]["message"].as_str().unwrap();
     assert!(message.starts_with("thinking, 5 min "), "{message}");
-    world.done().await;
+    world.complete_turn().await;
     world.finish().await;
 }
 
@@ -94,19 +94,19 @@ fn usage() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_token_nothing_is_told() {
-    let mut world = World::new(json!({})).await;
+async fn call_without_a_token_gets_no_progress() {
+    let mut world = MemoryServer::new(json!({})).await;
     world.call(json!({})).await;
     world.start_turn().await;
     tokio::time::sleep(Duration::from_secs(60)).await;
-    let response = world.done().await;
+    let response = world.complete_turn().await;
     assert_eq!(response["result"]["structuredContent"]["content"], "done");
     world.finish().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_ends_at_its_deadline_even_if_codex_does_not_heed_the_interrupt() {
-    let mut world = World::new(json!({})).await;
+async fn call_ends_at_its_deadline_even_if_codex_ignores_the_interrupt() {
+    let mut world = MemoryServer::new(json!({})).await;
     let began = Instant::now();
     world.call(json!({})).await;
     world.start_turn().await;
@@ -125,11 +125,11 @@ async fn a_call_ends_at_its_deadline_even_if_codex_does_not_heed_the_interrupt()
     world.finish().await;
 }
 
-/// As Codex does where a review can't begin.
+/// Codex behaves so when a review cannot begin.
 #[tokio::test(start_paused = true)]
 async fn call_fails_with_an_error_after_which_codex_is_silent() {
     for starts in [false, true] {
-        let mut world = World::new(json!({})).await;
+        let mut world = MemoryServer::new(json!({})).await;
         world.call(json!({})).await;
         if starts {
             world.start_turn().await;
@@ -153,8 +153,8 @@ async fn call_fails_with_an_error_after_which_codex_is_silent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_interrupt_waits_until_the_turn_has_started() {
-    let mut world = World::new(json!({})).await;
+async fn interrupt_waits_until_the_turn_has_started() {
+    let mut world = MemoryServer::new(json!({})).await;
     let id = world.call(json!({})).await;
     let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
         "params": {"requestId": id}});
@@ -171,8 +171,8 @@ async fn an_interrupt_waits_until_the_turn_has_started() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_nobody_can_answer_comes_back_and_is_declined_after_a_minute() {
-    let mut world = World::new(json!({})).await;
+async fn unanswerable_question_is_returned_and_declined_after_a_minute() {
+    let mut world = MemoryServer::new(json!({})).await;
     world.call(json!({})).await;
     world.start_turn().await;
     let asked = Instant::now();
@@ -190,8 +190,8 @@ async fn a_question_nobody_can_answer_comes_back_and_is_declined_after_a_minute(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_the_client_sits_on_is_declined_and_withdrawn() {
-    let mut world = World::new(json!({"elicitation": {}})).await;
+async fn question_ignored_by_the_client_is_declined_and_withdrawn() {
+    let mut world = MemoryServer::new(json!({"elicitation": {}})).await;
     world.call(json!({})).await;
     world.start_turn().await;
     world.ask().await;
@@ -200,18 +200,18 @@ async fn a_question_the_client_sits_on_is_declined_and_withdrawn() {
     assert_eq!(answer["result"]["decision"], "decline");
     let withdrawn = world.client.next_is("notifications/cancelled").await;
     assert_eq!(withdrawn["params"]["requestId"], question["id"]);
-    // Too late: Codex must not hear of it.
+    // A late answer must not reach Codex.
     let late = json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}});
     world.client.send(late).await;
     world.codex.assert_nothing_unread().await;
-    let response = world.done().await;
+    let response = world.complete_turn().await;
     assert_eq!(response["result"]["structuredContent"]["content"], "done");
     world.finish().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_input_ends_a_call_with_an_answer() {
-    let mut world = World::new(json!({})).await;
+async fn end_of_input_ends_a_call_with_an_answer() {
+    let mut world = MemoryServer::new(json!({})).await;
     world.call(json!({})).await;
     world.start_turn().await;
     // Let the turn's start arrive first.
@@ -229,15 +229,15 @@ async fn the_end_of_input_ends_a_call_with_an_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_that_timed_out_does_not_spoil_the_next_one() {
-    let mut world = World::new(json!({"elicitation": {}})).await;
+async fn late_answer_to_a_timed_out_question_is_ignored() {
+    let mut world = MemoryServer::new(json!({"elicitation": {}})).await;
     world.call(json!({})).await;
     world.start_turn().await;
     world.ask_as(0).await;
     let first = world.client.next_is("elicitation/create").await;
     world.codex.next().await;
     world.client.next_is("notifications/cancelled").await;
-    // Some clients answer what was withdrawn, with an error.
+    // Some clients answer a withdrawn request with an error.
     let error = json!({"code": -32800, "message": "cancelled"});
     let late = json!({"jsonrpc": "2.0", "id": first["id"], "error": error});
     world.client.send(late).await;
@@ -247,13 +247,13 @@ async fn a_question_that_timed_out_does_not_spoil_the_next_one() {
     world.client.send(answer).await;
     let answer = world.codex.next().await;
     assert_eq!(answer, json!({"id": 1, "result": {"decision": "accept"}}));
-    world.done().await;
+    world.complete_turn().await;
     world.finish().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_whose_call_came_back_early_does_not_run_for_ever() {
-    let mut world = World::new(json!({})).await;
+async fn turn_whose_call_returned_early_is_interrupted_after_four_hours() {
+    let mut world = MemoryServer::new(json!({})).await;
     let began = Instant::now();
     world.call(json!({})).await;
     world.start_turn().await;
@@ -272,8 +272,8 @@ async fn a_turn_whose_call_came_back_early_does_not_run_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thread_whose_turn_cannot_be_interrupted_can_be_used_again() {
-    let mut world = World::new(json!({})).await;
+async fn thread_whose_turn_cannot_be_interrupted_can_be_used_again() {
+    let mut world = MemoryServer::new(json!({})).await;
     let id = world.call(json!({})).await;
     world.start_turn().await;
     let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
@@ -294,7 +294,7 @@ async fn a_thread_whose_turn_cannot_be_interrupted_can_be_used_again() {
     world.codex.send(answer).await;
     world.tell("turn/started", next.clone()).await;
     world.say("back").await;
-    // The old turn ends at last, which is nobody's business any more.
+    // The late end of the old turn must not end the new one.
     world.end_turn("interrupted").await;
     let ended = json!({"turn": {"id": "next", "items": [], "status": "completed"}});
     world.tell("turn/completed", ended).await;
@@ -304,12 +304,12 @@ async fn a_thread_whose_turn_cannot_be_interrupted_can_be_used_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thread_nobody_uses_is_let_go_and_taken_up_with_its_settings() {
-    let mut world = World::new(json!({})).await;
+async fn unused_thread_is_released_and_resumed_with_its_settings() {
+    let mut world = MemoryServer::new(json!({})).await;
     let arguments = json!({"prompt": "work", "sandbox": "read-only"});
     world.call_with(arguments, json!({})).await;
     world.start_turn().await;
-    world.done().await;
+    world.complete_turn().await;
     tokio::time::sleep(Duration::from_secs(29 * 60)).await;
     world.codex.assert_nothing_unread().await;
     tokio::time::sleep(Duration::from_secs(3 * 60)).await;
@@ -331,16 +331,16 @@ async fn a_thread_nobody_uses_is_let_go_and_taken_up_with_its_settings() {
     let answer = json!({"id": prompt["id"], "result": {"turn": turn("inProgress")}});
     world.codex.send(answer).await;
     world.start_turn().await;
-    let response = world.done().await;
+    let response = world.complete_turn().await;
     assert_eq!(response["result"]["structuredContent"]["content"], "done");
     world.finish().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_to_wait_comes_back_then_and_the_turn_goes_on() {
-    // Also one that is to wait longer than calls usually may.
+async fn call_returns_after_its_wait_and_the_turn_continues() {
+    // 400 s is longer than the default limit of a call.
     for seconds in [0, 2, 400] {
-        let mut world = World::new(json!({})).await;
+        let mut world = MemoryServer::new(json!({})).await;
         let began = Instant::now();
         let arguments = json!({"prompt": "work", "wait-ms": seconds * 1000});
         world.call_with(arguments, json!({})).await;
@@ -354,7 +354,7 @@ async fn a_call_that_is_to_wait_comes_back_then_and_the_turn_goes_on() {
             "waitMs": 60_000, "pollOptions": {"includeEvents": false}});
         let params = json!({"name": "codex_check", "arguments": poll});
         world.request("tools/call", params).await;
-        let response = world.done().await;
+        let response = world.complete_turn().await;
         let look = &response["result"]["structuredContent"];
         assert_eq!(
             (&look["status"], &look["result"]["output"]),
@@ -365,8 +365,8 @@ async fn a_call_that_is_to_wait_comes_back_then_and_the_turn_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_comes_back_while_its_question_is_open_says_so() {
-    let mut world = World::new(json!({"elicitation": {}})).await;
+async fn call_that_returns_with_an_open_question_says_so() {
+    let mut world = MemoryServer::new(json!({"elicitation": {}})).await;
     let arguments = json!({"prompt": "work", "wait-ms": 5000});
     world.call_with(arguments, json!({})).await;
     world.start_turn().await;
@@ -383,10 +383,10 @@ async fn a_call_that_comes_back_while_its_question_is_open_says_so() {
     world.finish().await;
 }
 
-/// A slow MCP server of the user's can hold the beginning of a thread up.
+/// A slow MCP server of the user can delay the beginning of a thread.
 #[tokio::test(start_paused = true)]
-async fn a_call_gives_a_sign_of_life_also_before_the_turn_has_begun() {
-    let mut world = World::new(json!({})).await;
+async fn call_reports_progress_before_the_turn_has_begun() {
+    let mut world = MemoryServer::new(json!({})).await;
     let began = Instant::now();
     let params = json!({"name": "codex", "arguments": {"prompt": "work"},
         "_meta": {"progressToken": "p"}});
@@ -408,12 +408,12 @@ async fn a_call_gives_a_sign_of_life_also_before_the_turn_has_begun() {
     world.codex.send(answer).await;
     world.start_turn().await;
     told.push(world.client.next_is("notifications/progress").await);
-    // As MCP wants it, the number only ever rises, over the whole call.
+    // MCP requires that the number rises over the whole call.
     let numbers: Vec<Option<f64>> = told
         .iter()
         .map(|one| one["params"]["progress"].as_f64())
         .collect();
     assert_eq!(numbers, [Some(1.0), Some(2.0), Some(3.0)]);
-    world.done().await;
+    world.complete_turn().await;
     world.finish().await;
 }

@@ -1,16 +1,15 @@
 //! Ring 2: the server in memory, with an app-server played by the test, in
 //! simulated time.
 //!
-//! Nothing that either side is sent may be left unread: a test that ends with
-//! something unread fails.
+//! A test fails if it leaves a message to either side unread.
 
-mod carried_on;
 mod classic;
-mod eliciting;
+mod elicitation;
+mod idle_sessions;
 mod limits;
-mod looking;
+mod polling;
+mod repeated_call;
 mod sessions;
-mod tidying;
 mod tools;
 
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use std::time::Duration;
 
 use codex_engine::in_memory::engine_over;
 use codex_engine::{Engine, Launch, Options, ThreadTools};
-use mcp_server::{Api, Decider, LineTransport, OurTools, Server, Timeouts};
+use mcp_server::{Api, Decider, LineTransport, OwnThreadTools, Server, Timeouts};
 use rmcp::ServiceExt;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
@@ -28,13 +27,13 @@ use tokio_util::sync::CancellationToken;
 const THREAD: &str = "0199a213-81c0-7800-8aa1-bbab2a035a53";
 
 /// One end of a line-based connection.
-struct End {
+struct Peer {
     name: &'static str,
     reader: BufReader<ReadHalf<DuplexStream>>,
     writer: WriteHalf<DuplexStream>,
 }
 
-impl End {
+impl Peer {
     fn new(name: &'static str, stream: DuplexStream) -> Self {
         let (reader, writer) = tokio::io::split(stream);
         Self {
@@ -55,7 +54,7 @@ impl End {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{}: {error}: {line}", self.name))
     }
 
-    /// What comes next has to be this method.
+    /// Reads the next message, which must have this method.
     async fn next_is(&mut self, method: &str) -> Value {
         let message = self.next().await;
         assert_eq!(message["method"], method, "{}: {message:#}", self.name);
@@ -72,35 +71,35 @@ impl End {
 }
 
 /// A server between a client and a Codex, both played by the test.
-struct World {
-    client: End,
-    codex: End,
+struct MemoryServer {
+    client: Peer,
+    codex: Peer,
     engine: Arc<Engine>,
     next_id: i64,
     served: JoinHandle<()>,
 }
 
-impl World {
+impl MemoryServer {
     async fn new(capabilities: Value) -> Self {
         Self::with_api(Api::Classic, capabilities).await
     }
 
     async fn with_api(api: Api, capabilities: Value) -> Self {
         let mut world = Self::silent(api, Decider::Poller).await;
-        world.shake_hands(capabilities).await;
+        world.initialize(capabilities).await;
         world
     }
 
-    /// One whose threads get these tools.
+    /// A server whose threads get these tools.
     async fn with_tools(tools: Arc<dyn ThreadTools>) -> Self {
         let mut world = Self::begin(Api::Classic, Decider::Poller, tools).await;
-        world.shake_hands(json!({})).await;
+        world.initialize(json!({})).await;
         world
     }
 
-    /// One whose client has said nothing yet.
+    /// A server whose client has not sent `initialize` yet.
     async fn silent(api: Api, decider: Decider) -> Self {
-        Self::begin(api, decider, Arc::new(OurTools::default())).await
+        Self::begin(api, decider, Arc::new(OwnThreadTools::default())).await
     }
 
     async fn begin(api: Api, decider: Decider, tools: Arc<dyn ThreadTools>) -> Self {
@@ -111,14 +110,14 @@ impl World {
         };
         let (ours, codex) = tokio::io::duplex(1 << 20);
         let (reader, writer) = tokio::io::split(ours);
-        let mut codex = End::new("codex", codex);
+        let mut codex = Peer::new("codex", codex);
         let options = Options {
             launch: Launch {
                 codex: None,
                 line_limit: 1 << 20,
             },
             codex_home: "/nonexistent".into(),
-            patience: timeouts.session(),
+            timeouts: timeouts.session(),
         };
         let introduced = tokio::spawn(engine_over(options, reader, writer));
         let hello = codex.next_is("initialize").await;
@@ -151,7 +150,7 @@ impl World {
                 .unwrap();
         });
         Self {
-            client: End::new("client", client),
+            client: Peer::new("client", client),
             codex,
             engine,
             next_id: 1,
@@ -159,7 +158,7 @@ impl World {
         }
     }
 
-    async fn shake_hands(&mut self, capabilities: Value) {
+    async fn initialize(&mut self, capabilities: Value) {
         let params = json!({
             "protocolVersion": "2025-06-18",
             "capabilities": capabilities,
@@ -179,7 +178,7 @@ impl World {
         id
     }
 
-    /// Calls `codex`; Codex takes the prompt.
+    /// Calls `codex`; the played Codex accepts the prompt.
     async fn call(&mut self, meta: Value) -> i64 {
         self.call_with(json!({"prompt": "work"}), meta).await
     }
@@ -224,8 +223,8 @@ impl World {
             .await;
     }
 
-    /// Ends the turn as it should end and returns what the client gets.
-    async fn done(&mut self) -> Value {
+    /// Completes the turn and returns the client's next message.
+    async fn complete_turn(&mut self) -> Value {
         self.say("done").await;
         self.end_turn("completed").await;
         self.client.next().await

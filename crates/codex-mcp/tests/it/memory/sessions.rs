@@ -3,21 +3,21 @@
 use mcp_server::Api;
 use serde_json::{Value, json};
 
-use super::{World, turn};
+use super::{MemoryServer, turn};
 
-/// The id of a thread.
+/// The ID of the thread with this number.
 pub(super) fn thread(number: u32) -> String {
     format!("0199a213-81c0-7800-8aa1-{number:012}")
 }
 
-/// A world with `--api sessions`.
+/// A server with `--api sessions`.
 pub(super) struct Sessions {
-    pub(super) world: World,
+    pub(super) world: MemoryServer,
 }
 
 impl Sessions {
     pub(super) async fn new() -> Self {
-        let world = World::with_api(Api::Sessions, json!({})).await;
+        let world = MemoryServer::with_api(Api::Sessions, json!({})).await;
         Self { world }
     }
 
@@ -27,14 +27,14 @@ impl Sessions {
         self.world.request("tools/call", params).await
     }
 
-    /// The result of a call, which has to be what comes next.
+    /// The result of a call, which must be the client's next message.
     pub(super) async fn result(&mut self, id: i64) -> Value {
         let response = self.world.client.next().await;
         assert_eq!(response["id"], id, "{response:#}");
         response["result"].clone()
     }
 
-    /// What a call answers that must not be refused.
+    /// The structured content of a call, which must not be refused.
     pub(super) async fn answer(&mut self, id: i64) -> Value {
         let result = self.result(id).await;
         assert_eq!(result["isError"], false, "{result:#}");
@@ -54,8 +54,7 @@ impl Sessions {
         result["content"][0]["text"].as_str().unwrap().to_owned()
     }
 
-    /// Starts a session whose thread is of this number; its turn has started and
-    /// nothing was read.
+    /// Starts a session whose thread has this number. Its turn has started, and no event was read.
     pub(super) async fn start(&mut self, number: u32, more: Value) -> String {
         let mut arguments = json!({"prompt": "work", "approvalPolicy": "on-request",
             "sandbox": "read-only"});
@@ -63,21 +62,21 @@ impl Sessions {
         arguments.as_object_mut().unwrap().extend(more);
         let call = self.request("codex", arguments).await;
         let start = self.world.codex.next_is("thread/start").await;
-        self.opened(number, &start).await;
-        self.prompted(number).await;
+        self.answer_thread(number, &start).await;
+        self.accept_prompt(number).await;
         let started = self.answer(call).await;
         started["sessionId"].as_str().unwrap().to_owned()
     }
 
-    /// Answers a request for a thread.
-    pub(super) async fn opened(&mut self, number: u32, request: &Value) {
+    /// Answers Codex's request that opens a thread.
+    pub(super) async fn answer_thread(&mut self, number: u32, request: &Value) {
         let thread = json!({"thread": {"id": thread(number)}});
         let answer = json!({"id": request["id"], "result": thread});
         self.world.codex.send(answer).await;
     }
 
     /// Codex takes a prompt and starts the turn.
-    pub(super) async fn prompted(&mut self, number: u32) {
+    pub(super) async fn accept_prompt(&mut self, number: u32) {
         let prompt = self.world.codex.next_is("turn/start").await;
         assert_eq!(prompt["params"]["threadId"], thread(number));
         let begun = json!({"turn": turn("inProgress")});
@@ -112,13 +111,13 @@ impl Sessions {
         self.world.codex.send(question).await;
     }
 
-    /// Looks in and takes all events there are.
-    pub(super) async fn look(&mut self, session: &str) -> Value {
+    /// Polls once and takes all events.
+    pub(super) async fn poll_events(&mut self, session: &str) -> Value {
         self.call("codex_check", poll(session, 0)).await
     }
 
-    /// Looks in until so many questions are open.
-    pub(super) async fn look_for(&mut self, session: &str, open: usize) -> Value {
+    /// Polls until `open` questions are open.
+    pub(super) async fn poll_for_questions(&mut self, session: &str, open: usize) -> Value {
         loop {
             let look = self.call("codex_check", poll(session, 60_000)).await;
             if look["actions"].as_array().map_or(0, Vec::len) == open {
@@ -137,7 +136,7 @@ impl Sessions {
     }
 
     /// Checks that a call gets no answer now. A second of simulated time passes.
-    pub(super) async fn nothing_comes(&mut self) {
+    pub(super) async fn assert_nothing_unread(&mut self) {
         self.world.client.assert_nothing_unread().await;
     }
 
@@ -146,14 +145,14 @@ impl Sessions {
     }
 }
 
-/// The arguments of a look that takes all events, and waits for so long.
+/// The arguments of a poll that takes all events and waits up to `wait` milliseconds.
 pub(super) fn poll(session: &str, wait: u64) -> Value {
     json!({"action": "poll", "sessionId": session, "maxEvents": 1000, "responseMode": "full",
         "waitMs": wait})
 }
 
-/// The events of a look that tell of this method.
-pub(super) fn told(look: &Value, method: &str) -> Vec<Value> {
+/// The events of a poll that have this method.
+pub(super) fn events_of(look: &Value, method: &str) -> Vec<Value> {
     let events = look["events"].as_array().unwrap();
     let of_method = |event: &&Value| event["data"]["method"] == method;
     events.iter().filter(of_method).cloned().collect()

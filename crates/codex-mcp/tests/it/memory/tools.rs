@@ -1,38 +1,38 @@
-//! Calls of tools of ours, at moments that are hard to hit.
+//! Calls of our own tools at moments that real processes hardly meet.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use codex_engine::{Called, Reply, ThreadTools};
+use codex_engine::{Reply, ThreadTools, ToolInvocation};
 use codex_protocol::codex::DynamicTool;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{THREAD, World};
+use super::{MemoryServer, THREAD};
 
 /// A tool that never answers, and counts its calls that were dropped.
 #[derive(Default)]
-struct Silent {
+struct SilentTool {
     called: Arc<AtomicUsize>,
     dropped: Arc<AtomicUsize>,
 }
 
-struct Call(Arc<AtomicUsize>);
+struct DropCounter(Arc<AtomicUsize>);
 
-impl Drop for Call {
+impl Drop for DropCounter {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-impl ThreadTools for Silent {
+impl ThreadTools for SilentTool {
     fn describe(&self) -> Vec<DynamicTool> {
         Vec::new()
     }
 
-    fn call(&self, _: Called) -> BoxFuture<'static, Reply> {
+    fn call(&self, _: ToolInvocation) -> BoxFuture<'static, Reply> {
         self.called.fetch_add(1, Ordering::Relaxed);
-        let call = Call(Arc::clone(&self.dropped));
+        let call = DropCounter(Arc::clone(&self.dropped));
         Box::pin(async move {
             let _call = call;
             std::future::pending().await
@@ -40,7 +40,7 @@ impl ThreadTools for Silent {
     }
 }
 
-async fn call(world: &mut World, id: i64, params: Value) {
+async fn call(world: &mut MemoryServer, id: i64, params: Value) {
     let call = json!({ "id": id, "method": "item/tool/call", "params": params });
     world.codex.send(call).await;
 }
@@ -49,8 +49,8 @@ fn of_thread(thread: &str) -> Value {
     json!({ "threadId": thread, "turnId": "turn", "callId": "c", "tool": "x", "arguments": {} })
 }
 
-/// The call with this id is refused, in these words.
-async fn assert_refused(world: &mut World, id: i64, why: &str) {
+/// Checks that the call with this ID is refused, with `why` in the text.
+async fn assert_refused(world: &mut MemoryServer, id: i64, why: &str) {
     let answer = world.codex.next().await;
     assert_eq!(answer["id"], id, "{answer}");
     assert_eq!(answer["result"]["success"], false, "{answer}");
@@ -62,8 +62,8 @@ async fn assert_refused(world: &mut World, id: i64, why: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn call_that_nobody_can_answer_is_refused_at_once() {
-    let tools = Arc::new(Silent::default());
-    let mut world = World::with_tools(tools.clone()).await;
+    let tools = Arc::new(SilentTool::default());
+    let mut world = MemoryServer::with_tools(tools.clone()).await;
     call(&mut world, 0, of_thread(THREAD)).await;
     assert_refused(&mut world, 0, "no session").await;
 
@@ -73,7 +73,7 @@ async fn call_that_nobody_can_answer_is_refused_at_once() {
     assert_refused(&mut world, 1, "no session").await;
     call(&mut world, 2, json!({ "threadId": THREAD })).await;
     assert_refused(&mut world, 2, "missing field `tool`").await;
-    world.done().await;
+    world.complete_turn().await;
     call(&mut world, 3, of_thread(THREAD)).await;
     assert_refused(&mut world, 3, "the turn is over").await;
     assert_eq!(tools.called.load(Ordering::Relaxed), 0);
@@ -82,8 +82,8 @@ async fn call_that_nobody_can_answer_is_refused_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn open_call_is_dropped_with_its_turn_and_not_answered() {
-    let tools = Arc::new(Silent::default());
-    let mut world = World::with_tools(tools.clone()).await;
+    let tools = Arc::new(SilentTool::default());
+    let mut world = MemoryServer::with_tools(tools.clone()).await;
     world.call(json!({})).await;
     world.start_turn().await;
     for id in 0..2 {
@@ -97,7 +97,7 @@ async fn open_call_is_dropped_with_its_turn_and_not_answered() {
         tokio::task::yield_now().await;
     }
     assert_eq!(counts(), (2, 0));
-    world.done().await;
+    world.complete_turn().await;
     while counts().1 < 2 {
         tokio::task::yield_now().await;
     }

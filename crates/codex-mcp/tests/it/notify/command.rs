@@ -1,4 +1,4 @@
-//! With real programs.
+//! `command:` notifiers with real programs.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use testkit::Home;
 
-use super::{LONG, Teller, result, tell, tell_this, teller};
+use super::{LONG, NotifierContext, result, tell, tell_text, teller};
 
-/// A home with a program of these lines, and who tells in it.
-fn stage(script: &str) -> (Home, Teller) {
+/// A home with a program of these lines, and a teller that runs there.
+fn stage(script: &str) -> (Home, NotifierContext) {
     let home = Home::new("");
     let program = program(&home);
     fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    let teller = Teller {
+    let teller = NotifierContext {
         env: home.env(),
         ..teller(home.atm_home(), &home.work())
     };
@@ -36,11 +36,11 @@ fn read(home: &Home, file: &str) -> String {
 }
 
 #[tokio::test]
-async fn it_gets_the_line_as_its_last_argument_and_the_result_on_its_stdin() {
+async fn program_gets_the_line_as_an_argument_and_the_result_on_stdin() {
     let (home, teller) = stage("printf '%s\\0' \"$@\" >arguments; cat >result");
     let line = "DONE #7 :: it's \"a\"\nb $(touch x) `touch x` * \\ ;& -- é";
     let command = command(&home, "-a 'b c' \"$(d)\"");
-    tell_this(&command, line, &teller).await.unwrap();
+    tell_text(&command, line, &teller).await.unwrap();
     let arguments = read(&home, "arguments");
     let arguments: Vec<&str> = arguments.split_terminator('\0').collect();
     assert_eq!(arguments, ["-a", "b c", "$(d)", line]);
@@ -51,7 +51,7 @@ async fn it_gets_the_line_as_its_last_argument_and_the_result_on_its_stdin() {
 }
 
 #[tokio::test]
-async fn one_that_fails_is_told_with_the_end_of_its_complaints() {
+async fn failed_program_is_reported_with_the_end_of_its_stderr() {
     let (home, teller) = stage(
         "i=0; while [ $i -lt 2000 ]; do echo noise; echo noise >&2; i=$((i+1)); done\n\
          printf '\\033[31mno \\033[0m\\nroute\\n' >&2; exit 1",
@@ -73,7 +73,7 @@ async fn one_that_fails_is_told_with_the_end_of_its_complaints() {
 }
 
 #[tokio::test]
-async fn one_that_is_not_there_or_can_not_be_run_is_told() {
+async fn missing_or_unrunnable_program_is_reported() {
     let (home, teller) = stage("");
     let error = tell("command:no-such-program x", &teller)
         .await
@@ -83,7 +83,7 @@ async fn one_that_is_not_there_or_can_not_be_run_is_told() {
     let error = tell(&format!("command:{}", home.work().display()), &teller).await;
     let error = error.unwrap_err();
     assert!(error.contains("exited with code 126"), "{error}");
-    let gone = Teller {
+    let gone = NotifierContext {
         directory: home.root().join("gone"),
         ..teller
     };
@@ -92,9 +92,9 @@ async fn one_that_is_not_there_or_can_not_be_run_is_told() {
 }
 
 #[tokio::test]
-async fn one_that_hangs_is_ended_with_all_that_it_has_started() {
+async fn hanging_program_is_ended_with_its_descendants() {
     let (home, mut teller) = stage("trap '' TERM; echo waiting >&2; setsid sleep 600 & sleep 600");
-    teller.patience.command = Duration::from_secs(15);
+    teller.timeouts.command = Duration::from_secs(15);
     let began = Instant::now();
     let error = tell(&command(&home, ""), &teller).await.unwrap_err();
     assert!(
@@ -106,33 +106,33 @@ async fn one_that_hangs_is_ended_with_all_that_it_has_started() {
 }
 
 #[tokio::test]
-async fn one_that_does_not_read_is_not_waited_for() {
+async fn program_that_does_not_read_stdin_is_not_waited_for() {
     let (home, teller) = stage("exit 0");
     let result = serde_json::json!({"missing": "x".repeat(4 << 20)});
-    let telling = goal_run::notify::Telling {
+    let telling = goal_run::notify::Notification {
         line: "BLOCKED :: x",
         result: &result,
     };
     let notifiers = [super::notifier(&command(&home, ""))];
-    let told = goal_run::notify::tell_all(&notifiers, telling, &teller).await;
-    assert!(told[0].came.is_ok(), "{told:?}");
+    let told = goal_run::notify::notify_all(&notifiers, telling, &teller).await;
+    assert!(told[0].result.is_ok(), "{told:?}");
 
     let (home, teller) = stage("exec 0<&-; sleep 0.2; exit 3");
     let notifiers = [super::notifier(&command(&home, ""))];
-    let told = goal_run::notify::tell_all(&notifiers, telling, &teller).await;
-    let error = told[0].came.as_ref().unwrap_err().to_string();
+    let told = goal_run::notify::notify_all(&notifiers, telling, &teller).await;
+    let error = told[0].result.as_ref().unwrap_err().to_string();
     assert!(error.ends_with("exited with code 3"), "{error}");
 }
 
 #[tokio::test]
-async fn what_it_leaves_behind_ends_with_it() {
+async fn background_process_ends_with_its_program() {
     let (home, teller) = stage("setsid sleep 600 & exit 0");
     tell(&command(&home, ""), &teller).await.unwrap();
     assert_eq!(home.processes(), []);
 }
 
 #[tokio::test]
-async fn one_whose_telling_is_dropped_is_ended() {
+async fn program_is_ended_when_its_call_is_dropped() {
     let (home, teller) = stage("touch started; sleep 600");
     let command = command(&home, "");
     let started = async {

@@ -1,4 +1,4 @@
-//! With a server of IRC that does what a real one doesn't.
+//! `irc:` notifiers with a fake server that behaves as no real one does.
 
 use std::time::Duration;
 
@@ -7,30 +7,30 @@ use std::io;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, copy, sink};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{LONG, SHORT, nobody, tell};
+use super::{LONG, SHORT, tell, teller_without_mail};
 
 const WELCOME: &str = ":s 001 codex-mcp :hello\r\n";
 const JOINED: &str = ":codex-mcp!u@h JOIN #runs\r\n";
 
-/// Tells a server that does this with whoever comes.
-async fn tell_one<F: Future<Output = io::Result<()>>>(
+/// Notifies a server that handles its one connection with `serve`.
+async fn tell_server<F: Future<Output = io::Result<()>>>(
     serve: impl FnOnce(BufReader<TcpStream>) -> F,
-    patience: std::time::Duration,
+    timeout: std::time::Duration,
 ) -> Result<(), String> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let mut teller = nobody();
-    teller.patience.irc = patience;
+    let mut teller = teller_without_mail();
+    teller.timeouts.irc = timeout;
     let url = format!("irc://127.0.0.1:{port}/runs");
     let serving = async {
         let (stream, _) = listener.accept().await.unwrap();
-        // That we go away is no failure of the server's.
+        // The client closes the connection first, which is no error.
         let _ = serve(BufReader::new(stream)).await;
     };
     tokio::join!(tell(&url, &teller), serving).0
 }
 
-/// Reads on until a line begins so.
+/// Reads until a line begins with `begin`.
 async fn until(stream: &mut BufReader<TcpStream>, begin: &str) -> String {
     loop {
         let mut line = String::new();
@@ -42,8 +42,8 @@ async fn until(stream: &mut BufReader<TcpStream>, begin: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_ping_before_the_welcome_is_answered() {
-    let told = tell_one(
+async fn ping_before_the_welcome_is_answered() {
+    let sent = tell_server(
         |mut stream| async move {
             stream.write_all(b"PING :a1b2 c3\r\n").await?;
             assert_eq!(until(&mut stream, "PONG").await, "PONG :a1b2 c3\r\n");
@@ -58,12 +58,12 @@ async fn a_ping_before_the_welcome_is_answered() {
         },
         LONG,
     );
-    told.await.unwrap();
+    sent.await.unwrap();
 }
 
 #[tokio::test]
-async fn what_was_confirmed_is_said_even_if_nobody_closes() {
-    let told = tell_one(
+async fn confirmed_line_counts_as_sent_without_a_close() {
+    let sent = tell_server(
         |mut stream| async move {
             stream.write_all(WELCOME.as_bytes()).await?;
             stream.write_all(JOINED.as_bytes()).await?;
@@ -72,18 +72,18 @@ async fn what_was_confirmed_is_said_even_if_nobody_closes() {
         },
         Duration::from_secs(15),
     );
-    told.await.unwrap();
+    sent.await.unwrap();
 }
 
 #[tokio::test]
-async fn silence_is_not_waited_for_for_ever() {
+async fn silent_server_is_waited_for_up_to_the_timeout() {
     let joined = format!("{WELCOME}{JOINED}");
     let silent = |said: String| {
         let serve = |mut stream: BufReader<TcpStream>| async move {
             stream.write_all(said.as_bytes()).await?;
             copy(&mut stream, &mut sink()).await.map(drop)
         };
-        tell_one(serve, SHORT)
+        tell_server(serve, SHORT)
     };
     let all = ["", WELCOME, &joined].map(|said| silent(said.to_owned()));
     for told in futures::future::join_all(all).await {
@@ -93,9 +93,9 @@ async fn silence_is_not_waited_for_for_ever() {
 }
 
 #[tokio::test]
-async fn an_end_before_the_line_was_said_is_an_error() {
+async fn connection_closed_before_the_line_was_sent_is_an_error() {
     for said in ["", "x", WELCOME, &format!("{WELCOME}{JOINED}")] {
-        let told = tell_one(
+        let sent = tell_server(
             |mut stream| async move {
                 stream.write_all(said.as_bytes()).await?;
                 let wanted = match said.contains("JOIN") {
@@ -107,16 +107,16 @@ async fn an_end_before_the_line_was_said_is_an_error() {
             },
             LONG,
         );
-        let error = told.await.unwrap_err();
+        let error = sent.await.unwrap_err();
         assert!(error.contains("the connection was closed"), "{error}");
     }
 }
 
 #[tokio::test]
-async fn a_flood_and_a_line_without_end_are_bounded() {
+async fn flood_and_endless_line_are_bounded() {
     let line = format!(":s NOTICE * :{}\r\n", "x".repeat(400));
     for piece in [line, "x".repeat(400)] {
-        let told = tell_one(
+        let sent = tell_server(
             |mut stream| async move {
                 loop {
                     stream.write_all(piece.as_bytes()).await?;
@@ -124,14 +124,14 @@ async fn a_flood_and_a_line_without_end_are_bounded() {
             },
             LONG,
         );
-        let error = told.await.unwrap_err();
+        let error = sent.await.unwrap_err();
         assert!(error.contains("more than is listened to"), "{error}");
     }
 }
 
 #[tokio::test]
-async fn pings_without_end_to_a_deaf_server_are_bounded() {
-    let told = tell_one(
+async fn endless_pings_of_a_server_that_does_not_read_are_bounded() {
+    let sent = tell_server(
         |mut stream| async move {
             let pings = "PING :x\r\n".repeat(1000);
             while stream.write_all(pings.as_bytes()).await.is_ok() {}
@@ -140,13 +140,13 @@ async fn pings_without_end_to_a_deaf_server_are_bounded() {
         },
         LONG,
     );
-    let error = told.await.unwrap_err();
+    let error = sent.await.unwrap_err();
     assert!(error.contains("more than is listened to"), "{error}");
 }
 
 #[tokio::test]
-async fn a_long_line_that_means_nothing_is_passed_over() {
-    let told = tell_one(
+async fn long_notice_is_skipped() {
+    let sent = tell_server(
         |mut stream| async move {
             let long = format!(":s NOTICE * :{}\r\n", "x".repeat(100_000));
             stream.write_all(long.as_bytes()).await?;
@@ -160,5 +160,5 @@ async fn a_long_line_that_means_nothing_is_passed_over() {
         },
         LONG,
     );
-    told.await.unwrap();
+    sent.await.unwrap();
 }

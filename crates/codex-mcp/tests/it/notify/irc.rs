@@ -1,23 +1,25 @@
-//! With a real server of IRC.
+//! `irc:` notifiers with a real server.
 
 use std::time::Duration;
 
 use testkit::Signal;
 use testkit::ngircd::Ngircd;
 
-use super::{LINE, SHORT, nobody, notifier, tell, tell_line, tell_this};
+use super::{LINE, SHORT, notifier, tell, tell_line, tell_text, teller_without_mail};
 
 fn channel(server: &Ngircd, channel: &str) -> String {
     format!("irc://127.0.0.1:{}/{channel}", server.port())
 }
 
 #[tokio::test]
-async fn others_in_the_channel_get_exactly_the_line() {
+async fn channel_members_get_exactly_the_line() {
     let server = Ngircd::start("");
     let mut guest = server.guest_in("#runs", "guest");
     let mut elsewhere = server.guest_in("#other", "other");
-    tell(&channel(&server, "runs"), &nobody()).await.unwrap();
-    // It has gone out when we are told so: nothing is waited for here.
+    tell(&channel(&server, "runs"), &teller_without_mail())
+        .await
+        .unwrap();
+    // `tell` returns after the line has arrived, so the test does not wait here.
     let from = ":codex-mcp!~codex-mcp@127.0.0.1";
     assert_eq!(
         guest.all_with("codex-mcp"),
@@ -31,14 +33,18 @@ async fn others_in_the_channel_get_exactly_the_line() {
 }
 
 #[tokio::test]
-async fn the_longest_line_is_whole_and_nothing_in_it_is_a_command() {
+async fn long_line_is_whole_and_commands_in_lines_are_escaped() {
     let server = Ngircd::start("");
     let mut guest = server.guest_in("#bär", "guest");
     let url = channel(&server, "b%C3%A4r");
     let long = format!("BLOCKED :: {}", "é".repeat(194));
-    tell_this(&url, &long, &nobody()).await.unwrap();
+    tell_text(&url, &long, &teller_without_mail())
+        .await
+        .unwrap();
     let hostile = "DONE\r\nQUIT :x\r\nPRIVMSG guest :secret\u{1}\0 $(y) %s ::";
-    tell_this(&url, hostile, &nobody()).await.unwrap();
+    tell_text(&url, hostile, &teller_without_mail())
+        .await
+        .unwrap();
     let said: Vec<String> = guest.all_with("PRIVMSG");
     let from = ":codex-mcp!~codex-mcp@127.0.0.1 PRIVMSG #bär :";
     assert_eq!(
@@ -51,14 +57,14 @@ async fn the_longest_line_is_whole_and_nothing_in_it_is_a_command() {
 }
 
 #[tokio::test]
-async fn several_at_once_have_a_nickname_each() {
+async fn concurrent_notifiers_have_a_nickname_each() {
     let server = Ngircd::start("");
     let mut guest = server.guest_in("#runs", "guest");
     let _taken = server.guest("codex-mcp");
     let _taken_too = server.guest("Codex-2");
     let notifiers = [(); 4].map(|()| notifier(&channel(&server, "runs")));
-    for told in tell_line(&notifiers, LINE, &nobody()).await {
-        told.came.unwrap();
+    for told in tell_line(&notifiers, LINE, &teller_without_mail()).await {
+        told.result.unwrap();
     }
     let said = guest.all_with("PRIVMSG");
     assert_eq!(said.len(), 4);
@@ -69,30 +75,32 @@ async fn several_at_once_have_a_nickname_each() {
 }
 
 #[tokio::test]
-async fn it_is_an_error_when_all_nicknames_are_taken() {
+async fn taken_nicknames_are_an_error() {
     let server = Ngircd::start("");
     let _taken = server.guest("codex-mcp");
     let _all: Vec<_> = (2..=9)
         .map(|number| server.guest(&format!("codex-{number}")))
         .collect();
-    let error = tell(&channel(&server, "runs"), &nobody())
+    let error = tell(&channel(&server, "runs"), &teller_without_mail())
         .await
         .unwrap_err();
     assert!(error.contains("takes none of our nicknames"), "{error}");
 }
 
 #[tokio::test]
-async fn a_server_as_it_is_installed_is_waited_for() {
+async fn throttling_server_is_waited_for() {
     let server = Ngircd::start("[Limits]\nMaxPenaltyTime = -1\n");
     let mut guest = server.guest_in("#runs", "guest");
     let _taken = server.guest("codex-mcp");
-    tell(&channel(&server, "runs"), &nobody()).await.unwrap();
+    tell(&channel(&server, "runs"), &teller_without_mail())
+        .await
+        .unwrap();
     let said = guest.wait_for("PRIVMSG");
     assert!(said.ends_with(&format!("PRIVMSG #runs :{LINE}")), "{said}");
 }
 
 #[tokio::test]
-async fn a_channel_that_is_closed_to_us_is_told_in_words() {
+async fn channel_that_refuses_us_is_reported_with_its_reason() {
     let server = Ngircd::start(
         "[Channel]\nName = #key\nModes = +nk secret\n\
          [Channel]\nName = #invited\nModes = +i\n\
@@ -112,7 +120,9 @@ async fn a_channel_that_is_closed_to_us_is_told_in_words() {
         ("full", "the channel is full"),
         ("quiet", "who joins may not speak there"),
     ] {
-        let error = tell(&channel(&server, name), &nobody()).await.unwrap_err();
+        let error = tell(&channel(&server, name), &teller_without_mail())
+            .await
+            .unwrap_err();
         let place = format!("nothing can be said in #{name}: ");
         assert!(error.contains(&place) && error.contains(words), "{error}");
     }
@@ -120,41 +130,41 @@ async fn a_channel_that_is_closed_to_us_is_told_in_words() {
 }
 
 #[tokio::test]
-async fn a_channel_that_cannot_be_made_is_told_in_words() {
+async fn channel_that_cannot_be_created_is_reported() {
     let server = Ngircd::start("[Options]\nAllowedChannelTypes =\n");
-    let error = tell(&channel(&server, "runs"), &nobody())
+    let error = tell(&channel(&server, "runs"), &teller_without_mail())
         .await
         .unwrap_err();
     assert!(error.contains("there is no such channel"), "{error}");
 }
 
 #[tokio::test]
-async fn a_server_that_wants_a_password_lets_nobody_in() {
+async fn server_with_a_password_is_reported() {
     let server = Ngircd::start("[Global]\nPassword = secret\n");
-    let error = tell(&channel(&server, "runs"), &nobody())
+    let error = tell(&channel(&server, "runs"), &teller_without_mail())
         .await
         .unwrap_err();
     assert!(error.contains("password"), "{error}");
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_is_not_waited_for_for_ever() {
+async fn hanging_server_is_waited_for_up_to_the_timeout() {
     let server = Ngircd::start("");
     drop(server.guest("guest"));
     server.signal(Signal::SIGSTOP);
-    let mut teller = nobody();
-    teller.patience.irc = SHORT;
+    let mut teller = teller_without_mail();
+    teller.timeouts.irc = SHORT;
     let error = tell(&channel(&server, "runs"), &teller).await.unwrap_err();
     let words = "not answered in time, while we registered";
     assert!(error.contains(words), "{error}");
 }
 
 #[tokio::test]
-async fn a_server_that_is_killed_in_the_middle_is_told() {
+async fn server_killed_during_registration_is_reported() {
     let server = Ngircd::start("");
     drop(server.guest("guest"));
     server.signal(Signal::SIGSTOP);
-    let (url, teller) = (channel(&server, "runs"), nobody());
+    let (url, teller) = (channel(&server, "runs"), teller_without_mail());
     let kill = async {
         while connections_to(server.port()) == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -172,7 +182,7 @@ async fn a_server_that_is_killed_in_the_middle_is_told() {
     );
 }
 
-/// How many clients are connected to a port of this machine: proc(5), `/proc/net/tcp`.
+/// Counts the clients that are connected to a local port, from `/proc/net/tcp` (see proc(5)).
 fn connections_to(port: u16) -> usize {
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let connected = |line: &&str| {
@@ -183,13 +193,13 @@ fn connections_to(port: u16) -> usize {
 }
 
 #[tokio::test]
-async fn a_host_is_found_by_its_name_and_one_that_is_none_is_told() {
+async fn host_name_is_resolved_and_an_unknown_one_is_reported() {
     let server = Ngircd::start("");
     let mut guest = server.guest_in("#runs", "guest");
     let url = format!("irc://localhost:{}/runs", server.port());
-    tell(&url, &nobody()).await.unwrap();
+    tell(&url, &teller_without_mail()).await.unwrap();
     assert_eq!(guest.all_with("PRIVMSG").len(), 1);
-    let error = tell("irc://nowhere.invalid/runs", &nobody()).await;
+    let error = tell("irc://nowhere.invalid/runs", &teller_without_mail()).await;
     let error = error.unwrap_err();
     assert!(
         error.starts_with("nowhere.invalid, port 6667, can't be reached"),

@@ -1,4 +1,4 @@
-//! With the real program atm, on the files of Claude Code.
+//! `mail:` notifiers with the real atm, on the files of Claude Code.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use std::time::Duration;
 use agent_team::{MailClient, Member};
 use serde_json::{Value, json};
 
-use super::{LINE, Teller, tell, teller};
+use super::{LINE, NotifierContext, tell, teller};
 
 /// A home directory with the teams `t`, of `lead` and `codex`, and `other`, of `lead`.
-struct Stage {
+struct MailFixture {
     home: tempfile::TempDir,
 }
 
-impl Stage {
+impl MailFixture {
     fn new() -> Self {
         let stage = Self {
             home: tempfile::tempdir().unwrap(),
@@ -43,12 +43,12 @@ impl Stage {
         self.home.path().join(".claude/teams").join(team)
     }
 
-    fn teller(&self, identity: Option<&str>, team: Option<&str>) -> Teller {
+    fn teller(&self, identity: Option<&str>, team: Option<&str>) -> NotifierContext {
         let member = identity.map(|identity| Member {
             identity: identity.parse().unwrap(),
             team: team.map(|team| team.parse().unwrap()),
         });
-        Teller {
+        NotifierContext {
             member,
             ..teller(self.home.path().to_owned(), self.home.path())
         }
@@ -71,7 +71,7 @@ impl Stage {
         lines.collect()
     }
 
-    /// What the real atm shows an agent.
+    /// The messages that the real atm shows an agent.
     fn atm_reads(&self, version: &str, identity: &str, team: &str) -> Vec<Value> {
         let output = Command::new(testkit::atm::binary(version))
             .args(["read", "--json"])
@@ -95,9 +95,9 @@ const TEXT: &str = "DONE #7 :: https://github.com/o/r/pull/12\n\nMade:\n\
     - pull request https://github.com/o/r/pull/12\n- file a \"b\" $(c) (added)";
 
 #[tokio::test]
-async fn the_letter_is_in_the_inbox_as_atm_reads_it_and_in_the_audit() {
+async fn letter_is_in_the_inbox_and_in_the_audit() {
     for version in testkit::atm::versions() {
-        let stage = Stage::new();
+        let stage = MailFixture::new();
         let teller = stage.teller(Some("codex"), Some("t"));
         tell("mail:lead", &teller).await.unwrap();
         let read = stage.atm_reads(version, "lead", "t");
@@ -116,15 +116,15 @@ async fn the_letter_is_in_the_inbox_as_atm_reads_it_and_in_the_audit() {
 }
 
 #[tokio::test]
-async fn who_has_no_name_writes_as_codex_mcp() {
-    let stage = Stage::new();
+async fn sender_without_an_identity_writes_as_codex_mcp() {
+    let stage = MailFixture::new();
     tell("mail:lead@t", &stage.teller(None, None))
         .await
         .unwrap();
     let inbox = stage.inbox("t", "lead");
     assert_eq!((inbox.len(), &inbox[0]["from"]), (1, &json!("codex-mcp")));
     assert_eq!(stage.audit("codex-mcp").len(), 2);
-    // It has not joined.
+    // The sender has not joined the team.
     let config = fs::read_to_string(stage.directory("t").join("config.json")).unwrap();
     assert!(!config.contains("codex-mcp"), "{config}");
 
@@ -135,8 +135,8 @@ async fn who_has_no_name_writes_as_codex_mcp() {
 }
 
 #[tokio::test]
-async fn another_team_learns_from_which_one_it_comes() {
-    let stage = Stage::new();
+async fn letter_to_another_team_names_the_source_team() {
+    let stage = MailFixture::new();
     let teller = stage.teller(Some("codex"), Some("t"));
     tell("mail:lead@other", &teller).await.unwrap();
     let inbox = stage.inbox("other", "lead");
@@ -147,11 +147,11 @@ async fn another_team_learns_from_which_one_it_comes() {
 }
 
 #[tokio::test]
-async fn a_desk_that_is_open_is_used() {
-    let stage = Stage::new();
+async fn open_mail_client_is_used() {
+    let stage = MailFixture::new();
     let teller = stage.teller(Some("codex"), Some("t"));
     let mail_client = MailClient::of(teller.member.as_ref().unwrap(), stage.home.path());
-    let teller = Teller {
+    let teller = NotifierContext {
         member: None,
         mail_client: mail_client.unwrap(),
         ..teller
@@ -161,8 +161,8 @@ async fn a_desk_that_is_open_is_used() {
 }
 
 #[tokio::test]
-async fn a_missing_directory_of_inboxes_is_made_and_a_missing_team_is_not() {
-    let stage = Stage::new();
+async fn missing_inbox_directory_is_created_and_a_missing_team_is_not() {
+    let stage = MailFixture::new();
     fs::remove_dir(stage.directory("t").join("inboxes")).unwrap();
     let teller = stage.teller(Some("codex"), Some("t"));
     tell("mail:lead", &teller).await.unwrap();
@@ -182,8 +182,8 @@ async fn a_missing_directory_of_inboxes_is_made_and_a_missing_team_is_not() {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_not_in_the_team_gets_no_inbox() {
-    let stage = Stage::new();
+async fn agent_outside_the_team_gets_no_inbox() {
+    let stage = MailFixture::new();
     let teller = stage.teller(Some("codex"), Some("t"));
     let error = tell("mail:nobody", &teller).await.unwrap_err();
     assert_eq!(
@@ -196,12 +196,12 @@ async fn an_agent_that_is_not_in_the_team_gets_no_inbox() {
 }
 
 #[tokio::test]
-async fn without_a_home_or_an_audit_nothing_is_sent() {
+async fn letter_is_not_sent_without_a_home_or_an_audit() {
     let nobody = teller(PathBuf::new(), Path::new("/"));
     let error = tell("mail:lead@t", &nobody).await.unwrap_err();
     assert!(error.contains("neither ATM_HOME nor HOME"), "{error}");
 
-    let stage = Stage::new();
+    let stage = MailFixture::new();
     fs::write(stage.home.path().join(".config"), "in the way").unwrap();
     let teller = stage.teller(Some("codex"), Some("t"));
     let error = tell("mail:lead", &teller).await.unwrap_err();
@@ -210,14 +210,14 @@ async fn without_a_home_or_an_audit_nothing_is_sent() {
 }
 
 #[tokio::test]
-async fn locks_of_others_are_not_waited_for_longer_than_asked() {
-    let stage = Stage::new();
+async fn lock_of_another_writer_is_waited_for_up_to_the_timeout() {
+    let stage = MailFixture::new();
     let inbox = stage.directory("t").join("inboxes/lead.json");
     fs::write(&inbox, "[]").unwrap();
-    // As Claude Code locks it.
+    // Claude Code's lock.
     fs::create_dir(inbox.with_extension("json.lock")).unwrap();
     let mut teller = stage.teller(Some("codex"), Some("t"));
-    teller.patience.mail = Duration::from_secs(2);
+    teller.timeouts.mail = Duration::from_secs(2);
     let error = tell("mail:lead", &teller).await.unwrap_err();
     assert!(error.contains("not sent within 2 s"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Telling others that a run has ended.
+//! Notifiers of the end of a run.
 
 mod command;
 mod fake_irc;
@@ -9,15 +9,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use goal_run::logic::notifier::Notifier;
-use goal_run::notify::{Patience, Teller, Telling, Told, tell_all};
+use goal_run::notify::{Delivery, Notification, NotifierContext, Timeouts, notify_all};
 use serde_json::{Value, json};
-use supervise::spawn::guards_are;
+use supervise::spawn::set_guard_executable;
 
-/// Longer than anything takes that comes to its end.
+/// The limit of waits that succeed: far longer than anything takes.
 const LONG: Duration = Duration::from_secs(120);
 
-/// What is waited for that never comes: what comes before it takes less, also on a
-/// busy machine.
+/// The limit of waits that fail: the steps before take less, even on a busy machine.
 const SHORT: Duration = Duration::from_secs(10);
 
 const LINE: &str = "DONE #7 :: https://github.com/o/r/pull/12";
@@ -33,16 +32,16 @@ fn result() -> Value {
     })
 }
 
-/// Somebody in no team who is patient.
-fn teller(atm_home: PathBuf, directory: &Path) -> Teller {
-    guards_are(Path::new(env!("CARGO_BIN_EXE_codex-mcp")));
-    Teller {
+/// A teller outside of any team, with long timeouts.
+fn teller(atm_home: PathBuf, directory: &Path) -> NotifierContext {
+    set_guard_executable(Path::new(env!("CARGO_BIN_EXE_codex-mcp")));
+    NotifierContext {
         member: None,
         mail_client: None,
         atm_home,
         directory: directory.to_owned(),
         env: Vec::new(),
-        patience: Patience {
+        timeouts: Timeouts {
             mail: LONG,
             irc: LONG,
             command: LONG,
@@ -50,8 +49,8 @@ fn teller(atm_home: PathBuf, directory: &Path) -> Teller {
     }
 }
 
-/// Nobody who could write mail.
-fn nobody() -> Teller {
+/// A teller that cannot write mail.
+fn teller_without_mail() -> NotifierContext {
     teller(PathBuf::new(), Path::new("/"))
 }
 
@@ -59,29 +58,29 @@ fn notifier(text: &str) -> Notifier {
     text.parse().unwrap()
 }
 
-async fn tell_line(notifiers: &[Notifier], line: &str, teller: &Teller) -> Vec<Told> {
+async fn tell_line(notifiers: &[Notifier], line: &str, teller: &NotifierContext) -> Vec<Delivery> {
     let result = result();
-    let telling = Telling {
+    let telling = Notification {
         line,
         result: &result,
     };
-    tell_all(notifiers, telling, teller).await
+    notify_all(notifiers, telling, teller).await
 }
 
-/// Tells one the usual line, and returns what went wrong.
-async fn tell(notifier: &str, teller: &Teller) -> Result<(), String> {
-    tell_this(notifier, LINE, teller).await
+/// Notifies one notifier with the usual line.
+async fn tell(notifier: &str, teller: &NotifierContext) -> Result<(), String> {
+    tell_text(notifier, LINE, teller).await
 }
 
-async fn tell_this(text: &str, line: &str, teller: &Teller) -> Result<(), String> {
+async fn tell_text(text: &str, line: &str, teller: &NotifierContext) -> Result<(), String> {
     let mut told = tell_line(&[notifier(text)], line, teller).await;
     let told = told.pop().unwrap();
     assert_eq!(told.to, notifier(text));
-    told.came.map_err(|error| error.to_string())
+    told.result.map_err(|error| error.to_string())
 }
 
 #[tokio::test]
-async fn all_are_told_and_one_that_fails_keeps_none_of_the_others() {
+async fn failing_notifier_does_not_stop_the_others() {
     let server = testkit::ngircd::Ngircd::start("");
     let mut guest = server.guest_in("#runs", "guest");
     let home = tempfile::tempdir().unwrap();
@@ -95,8 +94,8 @@ async fn all_are_told_and_one_that_fails_keeps_none_of_the_others() {
     let notifiers = texts.clone().map(|text| notifier(&text));
     let teller = teller(home.path().to_owned(), home.path());
     let told = tell_line(&notifiers, "unused", &teller).await;
-    let went = told.iter().map(|told| told.came.is_ok());
-    // `cp` has one argument too many; that it was started shows in its error.
+    let went = told.iter().map(|told| told.result.is_ok());
+    // `cp` has one argument too many, so it fails after it was started.
     assert_eq!(went.collect::<Vec<_>>(), [false, true, false, false]);
     assert_eq!(guest.all_with("PRIVMSG").len(), 1);
 

@@ -1,21 +1,23 @@
-//! What Codex asks, put to the client or not.
+//! Codex's questions, as elicitations or as results.
 
 use scripted_model::{Patch, Reply, Script, Shell};
 use serde_json::{Value, json};
 
-use super::{Stage, assert_completed, assert_error, on_each_release, structured, text, thread_of};
+use super::{
+    CodexFixture, assert_completed, assert_error, on_each_release, structured, text, thread_of,
+};
 
 on_each_release!(
-    an_approval_is_asked_of_the_client,
-    yes_to_a_plain_command_can_let_it_leave_the_sandbox,
+    approval_is_elicited_from_the_client,
+    approved_plain_command_may_leave_the_sandbox,
     dismissed_elicitation_leaves_the_question_open,
     elicitation_can_allow_for_the_session,
-    a_client_that_cannot_be_asked_gets_the_question_at_once,
-    a_stateless_client_gets_the_question_as_a_result,
-    a_change_of_files_is_asked_about_with_its_contents,
+    client_without_elicitation_gets_the_question_at_once,
+    stateless_client_gets_the_question_as_a_result,
+    file_change_is_elicited_with_its_contents,
 );
 
-/// Touches a file outside of the sandbox, which has to be approved.
+/// A model that touches a file outside of the sandbox, which needs an approval.
 fn script(stage_file: &'static str) -> Script {
     Script::new()
         .on(
@@ -41,8 +43,8 @@ fn arguments() -> Value {
     json!({"prompt": "touch it", "sandbox": "read-only", "approval-policy": "on-request"})
 }
 
-async fn an_approval_is_asked_of_the_client(release: &str) {
-    let stage = Stage::new(release, script("made.txt")).await;
+async fn approval_is_elicited_from_the_client(release: &str) {
+    let stage = CodexFixture::new(release, script("made.txt")).await;
     let mut client = stage.asking_client(&[]).await;
     let file = stage.file("made.txt");
     for (answer, made, status) in [
@@ -90,14 +92,14 @@ async fn an_approval_is_asked_of_the_client(release: &str) {
     stage.finish(client).await;
 }
 
-/// How often a command is tried that Codex is to run a second time. It does not where the
-/// first time takes long, as on a busy machine.
+/// How often the test tries to have Codex run a command a second time. Codex does not if the first
+/// time takes long, as on a busy machine.
 const TRIES: usize = 10;
 
-/// The command has not asked to leave the sandbox, fails inside, and is asked about once.
-async fn yes_to_a_plain_command_can_let_it_leave_the_sandbox(release: &str) {
+/// The command does not ask to leave the sandbox, fails inside, and Codex asks once.
+async fn approved_plain_command_may_leave_the_sandbox(release: &str) {
     let script = Script::new().otherwise([Reply::shell("touch made.txt"), Reply::say("done")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut client = stage.asking_client(&[]).await;
     let arguments =
         json!({"prompt": "touch it", "sandbox": "read-only", "approval-policy": "untrusted"});
@@ -117,14 +119,14 @@ async fn yes_to_a_plain_command_can_let_it_leave_the_sandbox(release: &str) {
             break;
         }
     }
-    // That release seldom runs it a second time.
+    // 0.153.4 seldom runs the command a second time.
     assert!(stage.file("made.txt").exists() || release == "0.153.4");
     stage.finish(client).await;
 }
 
-/// As headless Claude Code does, to each question and at once.
+/// Headless Claude Code dismisses each elicitation at once.
 async fn dismissed_elicitation_leaves_the_question_open(release: &str) {
-    let stage = Stage::new(release, script("made.txt")).await;
+    let stage = CodexFixture::new(release, script("made.txt")).await;
     let mut client = stage.asking_client(&[]).await;
     let id = client.request_tool("codex", arguments());
     let question = client.server_request("elicitation/create").await;
@@ -147,13 +149,13 @@ async fn dismissed_elicitation_leaves_the_question_open(release: &str) {
     stage.finish(client).await;
 }
 
-/// A second command like the first is not asked about.
+/// Codex does not ask about a second command like the first.
 async fn elicitation_can_allow_for_the_session(release: &str) {
     for answer in [
         json!({"decision": "approved_for_session"}),
         json!({"action": "accept", "content": {"decision": "acceptForSession"}}),
     ] {
-        let stage = Stage::new(release, script("made.txt")).await;
+        let stage = CodexFixture::new(release, script("made.txt")).await;
         let mut client = stage.asking_client(&[]).await;
         let file = stage.file("made.txt");
         let id = client.request_tool("codex", arguments());
@@ -171,8 +173,8 @@ async fn elicitation_can_allow_for_the_session(release: &str) {
     }
 }
 
-async fn a_client_that_cannot_be_asked_gets_the_question_at_once(release: &str) {
-    let stage = Stage::new(release, script("made.txt")).await;
+async fn client_without_elicitation_gets_the_question_at_once(release: &str) {
+    let stage = CodexFixture::new(release, script("made.txt")).await;
     let mut client = stage.client(&["--approval-timeout", "1"]).await;
     let waiting = client.call_tool("codex", arguments()).await;
     assert!(waiting.get("isError").is_none(), "{waiting:#}");
@@ -187,7 +189,7 @@ async fn a_client_that_cannot_be_asked_gets_the_question_at_once(release: &str) 
             .contains("touch made.txt")
     );
 
-    // Declined in the meantime, the turn ends and the thread is free again.
+    // The question is declined meanwhile; then the turn ends and the thread is free again.
     let back = loop {
         let arguments = json!({"prompt": "and now?", "threadId": thread_of(&waiting)});
         let result = client.call_tool("codex-reply", arguments).await;
@@ -202,8 +204,8 @@ async fn a_client_that_cannot_be_asked_gets_the_question_at_once(release: &str) 
     stage.finish(client).await;
 }
 
-async fn a_stateless_client_gets_the_question_as_a_result(release: &str) {
-    let stage = Stage::new(release, script("made.txt")).await;
+async fn stateless_client_gets_the_question_as_a_result(release: &str) {
+    let stage = CodexFixture::new(release, script("made.txt")).await;
     let mut client = testkit::McpClient::start(&stage.launch(&[]));
     client.describe_each_request("2026-07-28", json!({"elicitation": {"form": {}}}));
     let params = json!({"name": "codex", "arguments": arguments()});
@@ -227,10 +229,10 @@ async fn a_stateless_client_gets_the_question_as_a_result(release: &str) {
     stage.finish(client).await;
 }
 
-async fn a_change_of_files_is_asked_about_with_its_contents(release: &str) {
+async fn file_change_is_elicited_with_its_contents(release: &str) {
     let patch = Patch::new().add("made.txt", "hello");
     let script = Script::new().otherwise([Reply::patch(patch), Reply::say("done")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut client = stage.asking_client(&[]).await;
     let id = client.request_tool("codex", arguments());
     let question = client.server_request("elicitation/create").await;
@@ -253,8 +255,8 @@ async fn a_change_of_files_is_asked_about_with_its_contents(release: &str) {
     stage.finish(client).await;
 }
 
-/// Questions of the model to the user: since 0.130, where the config says so.
-async fn a_question_to_the_user_becomes_a_form(release: &str) {
+/// The model can ask the user since 0.130, if the configuration allows it.
+async fn user_question_becomes_a_form(release: &str) {
     let questions = json!({"questions": [{
         "id": "colour", "header": "Colour", "question": "Which colour?",
         "options": [
@@ -272,7 +274,7 @@ async fn a_question_to_the_user_becomes_a_form(release: &str) {
             Reply::say(output.unwrap_or_default())
         }),
     ]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut client = stage.asking_client(&[]).await;
     let config = json!({"features.default_mode_request_user_input": true});
     let id = client.request_tool("codex", json!({"prompt": "ask me", "config": config}));
@@ -296,18 +298,18 @@ async fn a_question_to_the_user_becomes_a_form(release: &str) {
 }
 
 #[tokio::test]
-async fn a_question_to_the_user_becomes_a_form_on_0_153_4() {
-    a_question_to_the_user_becomes_a_form("0.153.4").await;
+async fn user_question_becomes_a_form_on_0_153_4() {
+    user_question_becomes_a_form("0.153.4").await;
 }
 
 #[tokio::test]
-async fn a_question_to_the_user_becomes_a_form_on_the_newest() {
-    a_question_to_the_user_becomes_a_form(testkit::codex::newest()).await;
+async fn user_question_becomes_a_form_on_the_newest() {
+    user_question_becomes_a_form(testkit::codex::newest()).await;
 }
 
-/// Codex with our own server as one of its MCP servers: it asks before it calls
-/// a tool of it. (0.104.0 doesn't ask.)
-async fn a_tool_call_is_asked_about(release: &str) {
+/// Our own server is one of Codex's MCP servers, and Codex asks before it calls its tools. (0.104.0
+/// does not.)
+async fn tool_call_is_elicited(release: &str) {
     let server = env!("CARGO_BIN_EXE_codex-mcp");
     let config = format!("[mcp_servers.inner]\ncommand = {server:?}\nargs = [\"serve\"]\n");
     let script = Script::new().otherwise([
@@ -324,7 +326,7 @@ async fn a_tool_call_is_asked_about(release: &str) {
             Reply::say(output.unwrap_or_default())
         }),
     ]);
-    let stage = Stage::with_config(release, script, &config).await;
+    let stage = CodexFixture::with_config(release, script, &config).await;
     let mut client = stage.asking_client(&[]).await;
     for (answer, outcome) in [
         (
@@ -348,11 +350,11 @@ async fn a_tool_call_is_asked_about(release: &str) {
 }
 
 #[tokio::test]
-async fn a_tool_call_is_asked_about_on_0_153_4() {
-    a_tool_call_is_asked_about("0.153.4").await;
+async fn tool_call_is_elicited_on_0_153_4() {
+    tool_call_is_elicited("0.153.4").await;
 }
 
 #[tokio::test]
-async fn a_tool_call_is_asked_about_on_the_newest() {
-    a_tool_call_is_asked_about(testkit::codex::newest()).await;
+async fn tool_call_is_elicited_on_the_newest() {
+    tool_call_is_elicited(testkit::codex::newest()).await;
 }

@@ -4,18 +4,20 @@ use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
 use testkit::process::{Process, descendants};
 
-use super::{Stage, assert_completed, assert_error, on_each_release, structured, text, thread_of};
+use super::{
+    CodexFixture, assert_completed, assert_error, on_each_release, structured, text, thread_of,
+};
 
 on_each_release!(
-    a_thread_is_begun_and_gone_on_with,
-    progress_is_told_to_who_gave_a_token,
-    a_cancelled_call_interrupts_its_turn,
-    a_call_that_takes_too_long_is_interrupted,
+    thread_is_begun_and_continued,
+    progress_is_sent_to_a_call_with_a_token,
+    cancelled_call_interrupts_its_turn,
+    timed_out_call_is_interrupted,
     many_calls_share_one_codex,
-    what_the_model_refuses_is_named,
+    model_errors_have_their_codes,
 );
 
-async fn a_thread_is_begun_and_gone_on_with(release: &str) {
+async fn thread_is_begun_and_continued(release: &str) {
     let script = Script::new().on("first", [Reply::say("one")]).on(
         "second",
         [Reply::with(|request| {
@@ -25,7 +27,7 @@ async fn a_thread_is_begun_and_gone_on_with(release: &str) {
             ))
         })],
     );
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut client = stage.client(&[]).await;
 
     let begun = client.call_tool("codex", json!({"prompt": "first"})).await;
@@ -57,7 +59,7 @@ async fn a_thread_is_begun_and_gone_on_with(release: &str) {
     }
     stage.finish(client).await;
 
-    // Another server finds it among Codex's rollouts.
+    // Another server finds the thread among Codex's rollouts.
     let mut client = stage.client(&[]).await;
     let arguments = json!({"prompt": "second", "threadId": thread[..13]});
     let gone_on = client.call_tool("codex-reply", arguments).await;
@@ -75,9 +77,9 @@ async fn a_thread_is_begun_and_gone_on_with(release: &str) {
     stage.finish(client).await;
 }
 
-async fn progress_is_told_to_who_gave_a_token(release: &str) {
+async fn progress_is_sent_to_a_call_with_a_token(release: &str) {
     let script = Script::new().otherwise([Reply::shell("true"), Reply::say("done")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut client = stage.client(&[]).await;
     let params = json!({
         "name": "codex",
@@ -87,7 +89,7 @@ async fn progress_is_told_to_who_gave_a_token(release: &str) {
     let id = client.request("tools/call", params);
     let mut last = 0.0;
     let mut told = Vec::new();
-    // The last thing told is that Codex writes its final message.
+    // The last progress says that Codex writes its final message.
     while !told
         .iter()
         .any(|message: &String| message.contains("writing"))
@@ -110,13 +112,13 @@ async fn progress_is_told_to_who_gave_a_token(release: &str) {
     stage.finish(client).await;
 }
 
-async fn a_cancelled_call_interrupts_its_turn(release: &str) {
+async fn cancelled_call_interrupts_its_turn(release: &str) {
     let gate = Gate::new();
     let script = Script::new()
         .on("first", [Reply::say("one")])
         .on("hang", [Reply::say("never").behind(&gate)])
         .otherwise([Reply::say("back")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut client = stage.client(&[]).await;
     let begun = client.call_tool("codex", json!({"prompt": "first"})).await;
     let thread = thread_of(&begun);
@@ -135,7 +137,7 @@ async fn a_cancelled_call_interrupts_its_turn(release: &str) {
     stage.finish(client).await;
 }
 
-async fn a_call_that_takes_too_long_is_interrupted(release: &str) {
+async fn timed_out_call_is_interrupted(release: &str) {
     let gate = Gate::new();
     let script = Script::new()
         .on(
@@ -146,7 +148,7 @@ async fn a_call_that_takes_too_long_is_interrupted(release: &str) {
             ],
         )
         .otherwise([Reply::say("back")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut client = stage.client(&["--timeout", "4"]).await;
     let late = client.call_tool("codex", json!({"prompt": "slow"})).await;
     assert_error(&late, "TIMEOUT");
@@ -164,7 +166,7 @@ async fn many_calls_share_one_codex(release: &str) {
     let script = Script::new().otherwise([Reply::with(|request| {
         Reply::say(format!("echo {}", request.prompt()))
     })]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut client = stage.client(&[]).await;
     let ids: Vec<Value> = (0..20)
         .map(|n| client.request_tool("codex", json!({"prompt": format!("number {n}")})))
@@ -172,7 +174,7 @@ async fn many_calls_share_one_codex(release: &str) {
     for (n, id) in ids.iter().enumerate() {
         assert_completed(&client.result(id).await, &format!("echo number {n}"));
     }
-    // A guard for each app-server; what else there is Codex has started itself.
+    // Each app-server has one guard; Codex has started the other processes itself.
     let guards = descendants(client.pid())
         .into_iter()
         .filter_map(Process::look);
@@ -181,7 +183,7 @@ async fn many_calls_share_one_codex(release: &str) {
     stage.finish(client).await;
 }
 
-async fn what_the_model_refuses_is_named(release: &str) {
+async fn model_errors_have_their_codes(release: &str) {
     let script = Script::new().on("too often", [Reply::fail(429, "{}")]).on(
         "wrong",
         [
@@ -189,7 +191,7 @@ async fn what_the_model_refuses_is_named(release: &str) {
             Reply::fail(400, "{\"error\":{\"message\":\"no\"}}"),
         ],
     );
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut client = stage.client(&[]).await;
     let limited = client
         .call_tool("codex", json!({"prompt": "too often"}))

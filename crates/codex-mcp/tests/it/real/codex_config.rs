@@ -1,4 +1,4 @@
-//! The order in which Codex's layers of configuration count.
+//! The precedence of Codex's configuration layers.
 
 use std::fs;
 use std::process::Stdio;
@@ -9,13 +9,13 @@ use codex_config::trust::codex_trust;
 use scripted_model::{Reply, Script};
 use tokio::process::Command;
 
-use super::{Stage, on_each_release};
+use super::{CodexFixture, on_each_release};
 
-on_each_release!(layers_count_in_the_order_of_codex);
+on_each_release!(layers_apply_in_the_order_of_codex);
 
-/// The model that Codex uses is set in every layer, and then in one fewer each time.
-async fn layers_count_in_the_order_of_codex(release: &str) {
-    let stage = Stage::new(release, Script::new().otherwise([Reply::say("ok")])).await;
+/// The model is set in all layers first, and in one layer fewer in each round.
+async fn layers_apply_in_the_order_of_codex(release: &str) {
+    let stage = CodexFixture::new(release, Script::new().otherwise([Reply::say("ok")])).await;
     let (work, home) = (stage.home.work(), stage.home.codex_home());
     let sub = work.join("sub");
     let user = home.join("config.toml");

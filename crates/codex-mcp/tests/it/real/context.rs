@@ -1,4 +1,4 @@
-//! What Codex is told of where it works and for whom, on both backends.
+//! The session context in Codex's instructions, on both backends.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
 use testkit::McpClient;
 
-use super::{Stage, VERSION, text};
+use super::{CodexFixture, VERSION, text};
 
 /// The newest Codex on the default backend, and the last one with an MCP server on
 /// the proxy.
@@ -19,15 +19,15 @@ fn backends() -> [(&'static str, &'static str); 2] {
     ]
 }
 
-async fn on_both_backends(check: impl AsyncFn(&Stage, &[&str])) {
+async fn on_both_backends(check: impl AsyncFn(&CodexFixture, &[&str])) {
     for (release, backend) in backends() {
         let script = Script::new().otherwise([Reply::say("ok")]);
-        let stage = Stage::new(release, script).await;
+        let stage = CodexFixture::new(release, script).await;
         check(&stage, &["--backend", backend]).await;
     }
 }
 
-async fn client(stage: &Stage, args: &[&str], directory: &Path) -> McpClient {
+async fn client(stage: &CodexFixture, args: &[&str], directory: &Path) -> McpClient {
     let launch = stage.launch(args).current_dir(directory);
     let mut client = McpClient::start(&launch);
     client.ignore("codex/event");
@@ -36,8 +36,12 @@ async fn client(stage: &Stage, args: &[&str], directory: &Path) -> McpClient {
     client
 }
 
-/// What the model was told as developer in a new thread.
-async fn told(stage: &Stage, client: &mut McpClient, arguments: Value) -> String {
+/// Begins a thread; returns its developer instructions.
+async fn developer_instructions(
+    stage: &CodexFixture,
+    client: &mut McpClient,
+    arguments: Value,
+) -> String {
     let result = client.call_tool("codex", arguments).await;
     assert_eq!(text(&result, 0), "ok");
     let requests = stage.model.requests();
@@ -65,16 +69,16 @@ fn git(directory: &Path, args: &[&str]) {
 }
 
 #[tokio::test]
-async fn each_thread_is_told_what_is_so_at_the_time() {
+async fn thread_gets_the_context_of_its_start() {
     on_both_backends(async |stage, args| {
         let work = stage.home.work();
         let args = [args, &["--identity", "arch", "--team", "builders"]].concat();
         fs::create_dir(work.join("sub")).unwrap();
         let mut client = client(stage, &args, &work.join("sub")).await;
         let root = work.display().to_string();
-        let said = told(stage, &mut client, json!({"prompt": "x"})).await;
+        let instructions = developer_instructions(stage, &mut client, json!({"prompt": "x"})).await;
         assert_lines(
-            &said,
+            &instructions,
             &[
                 ("identity", "arch"),
                 ("team", "builders"),
@@ -85,16 +89,19 @@ async fn each_thread_is_told_what_is_so_at_the_time() {
             ],
         );
         // Codex works there too.
-        assert!(said.contains(&root), "{said}");
+        assert!(instructions.contains(&root), "{instructions}");
 
         git(&work, &["switch", "-q", "-c", "feature/x"]);
         let arguments = json!({"prompt": "x", "cwd": work.join("sub"),
             "developer-instructions": "MY-WORDS", "base-instructions": "BASE-WORDS"});
-        let said = told(stage, &mut client, arguments).await;
-        assert!(said.contains("MY-WORDS\n\nSession context"), "{said}");
+        let instructions = developer_instructions(stage, &mut client, arguments).await;
+        assert!(
+            instructions.contains("MY-WORDS\n\nSession context"),
+            "{instructions}"
+        );
         let sub = work.join("sub").display().to_string();
-        assert_lines(&said, &[("branch", "feature/x"), ("cwd", &sub)]);
-        // The base instructions are the caller's alone.
+        assert_lines(&instructions, &[("branch", "feature/x"), ("cwd", &sub)]);
+        // Nothing is added to the caller's base instructions.
         let request = stage.model.requests().last().unwrap().body().to_string();
         assert!(!request.contains("BASE-WORDS\\n\\nSession"), "{request}");
         assert!(request.contains("BASE-WORDS"), "{request}");
@@ -103,41 +110,45 @@ async fn each_thread_is_told_what_is_so_at_the_time() {
     .await;
 }
 
-/// What a thread is told by us does not replace them; what a call says does.
+/// The session context does not replace configured instructions; those of a call do.
 #[tokio::test]
-async fn instructions_of_codex_configuration_stay() {
+async fn instructions_of_codex_configuration_are_kept() {
     for (release, backend) in backends() {
         let script = Script::new().otherwise([Reply::say("ok")]);
         let configured = "developer_instructions = \"CONFIGURED-WORDS\"";
-        let stage = Stage::with_config(release, script, configured).await;
+        let stage = CodexFixture::with_config(release, script, configured).await;
         let mut client = client(&stage, &["--backend", backend], &stage.home.work()).await;
-        let said = told(&stage, &mut client, json!({"prompt": "x"})).await;
+        let instructions =
+            developer_instructions(&stage, &mut client, json!({"prompt": "x"})).await;
         assert!(
-            said.contains("CONFIGURED-WORDS\n\nSession context"),
-            "{said}"
+            instructions.contains("CONFIGURED-WORDS\n\nSession context"),
+            "{instructions}"
         );
 
         let config = json!({"developer_instructions": "OVERRIDING-WORDS"});
         let arguments = json!({"prompt": "x", "config": config});
-        let said = told(&stage, &mut client, arguments).await;
+        let instructions = developer_instructions(&stage, &mut client, arguments).await;
         assert!(
-            said.contains("OVERRIDING-WORDS\n\nSession context"),
-            "{said}"
+            instructions.contains("OVERRIDING-WORDS\n\nSession context"),
+            "{instructions}"
         );
-        assert!(!said.contains("CONFIGURED-WORDS"), "{said}");
+        assert!(!instructions.contains("CONFIGURED-WORDS"), "{instructions}");
 
         let arguments = json!({"prompt": "x", "developer-instructions": "MY-WORDS"});
-        let said = told(&stage, &mut client, arguments).await;
-        assert!(said.contains("MY-WORDS\n\nSession context"), "{said}");
-        assert!(!said.contains("CONFIGURED-WORDS"), "{said}");
+        let instructions = developer_instructions(&stage, &mut client, arguments).await;
+        assert!(
+            instructions.contains("MY-WORDS\n\nSession context"),
+            "{instructions}"
+        );
+        assert!(!instructions.contains("CONFIGURED-WORDS"), "{instructions}");
         stage.finish(client).await;
     }
 }
 
 #[tokio::test]
-async fn working_trees_of_every_kind_are_known() {
+async fn working_trees_of_every_kind_are_recognized() {
     let script = Script::new().otherwise([Reply::say("ok")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let work = stage.home.work();
     let root = stage.home.root();
     git(
@@ -151,11 +162,12 @@ async fn working_trees_of_every_kind_are_known() {
     fs::create_dir(&outside).unwrap();
     let mut client = client(&stage, &[], &work).await;
 
-    let said = told(&stage, &mut client, json!({"prompt": "x"})).await;
+    let said = developer_instructions(&stage, &mut client, json!({"prompt": "x"})).await;
     assert!(said.contains("\n- branch: none (detached at "), "{said}");
 
     let side = root.join("side-tree");
-    let said = told(&stage, &mut client, json!({"prompt": "x", "cwd": side})).await;
+    let said =
+        developer_instructions(&stage, &mut client, json!({"prompt": "x", "cwd": side})).await;
     let shown = side.display().to_string();
     assert_lines(
         &said,
@@ -167,11 +179,13 @@ async fn working_trees_of_every_kind_are_known() {
     );
 
     let module = work.join("module");
-    let said = told(&stage, &mut client, json!({"prompt": "x", "cwd": module})).await;
+    let said =
+        developer_instructions(&stage, &mut client, json!({"prompt": "x", "cwd": module})).await;
     let shown = module.display().to_string();
     assert_lines(&said, &[("repo_root", &shown), ("repo_name", "module")]);
 
-    let said = told(&stage, &mut client, json!({"prompt": "x", "cwd": outside})).await;
+    let said =
+        developer_instructions(&stage, &mut client, json!({"prompt": "x", "cwd": outside})).await;
     let shown = outside.display().to_string();
     assert_lines(&said, &[("identity", "codex"), ("cwd", &shown)]);
     assert!(!said.contains("\n- repo_root"), "{said}");

@@ -1,12 +1,12 @@
-//! Ours beside `codex mcp-server` itself, where a release still has it.
+//! Our server compared with `codex mcp-server`, in the releases that have it.
 
 use scripted_model::{Patch, Reply, Script, Shell};
 use serde_json::{Value, json};
 use testkit::{Launch, McpClient};
 
-use super::{Stage, VERSION, text};
+use super::{CodexFixture, VERSION, text};
 
-async fn theirs(stage: &Stage, capabilities: Value) -> McpClient {
+async fn codex_mcp_server(stage: &CodexFixture, capabilities: Value) -> McpClient {
     let launch = Launch::new(testkit::codex::native_binary(&stage.release))
         .args(["mcp-server"])
         .envs(stage.home.env())
@@ -24,11 +24,11 @@ fn properties(tools: &Value, name: &str) -> Vec<String> {
     properties.keys().cloned().collect()
 }
 
-/// Every parameter of theirs is one of ours, and the same call has the same
-/// result in the members that theirs has.
-async fn what_theirs_takes_and_answers_ours_does_too(release: &str) {
-    let stage = Stage::new(release, Script::new().otherwise([Reply::say("hello")])).await;
-    let mut theirs = theirs(&stage, json!({})).await;
+/// Our tools have all parameters of Codex's server, and the same call has the same result in all
+/// members that Codex's result has.
+async fn parameters_and_results_match_mcp_server(release: &str) {
+    let stage = CodexFixture::new(release, Script::new().otherwise([Reply::say("hello")])).await;
+    let mut theirs = codex_mcp_server(&stage, json!({})).await;
     let mut ours = stage.client(&[]).await;
     let their_tools = theirs.call("tools/list", json!({})).await;
     let our_tools = ours.call("tools/list", json!({})).await;
@@ -62,9 +62,9 @@ async fn what_theirs_takes_and_answers_ours_does_too(release: &str) {
     stage.finish(ours).await;
 }
 
-/// What differs from one thread to the next, the words of the question, and the form,
-/// which is empty there.
-const OWN: [&str; 6] = [
+/// Members that differ from thread to thread, the text of the question, and the form, which Codex
+/// leaves empty.
+const DIFFERING_MEMBERS: [&str; 6] = [
     "threadId",
     "message",
     "requestedSchema",
@@ -73,8 +73,8 @@ const OWN: [&str; 6] = [
     "codex_mcp_tool_call_id",
 ];
 
-/// Every member of their elicitations is one of ours, with the same value.
-async fn what_theirs_asks_ours_asks_too(release: &str) {
+/// Our elicitations have all members of those of Codex's server, with the same values.
+async fn elicitations_match_mcp_server(release: &str) {
     let script = Script::new()
         .on(
             "touch",
@@ -90,8 +90,8 @@ async fn what_theirs_asks_ours_asks_too(release: &str) {
                 Reply::say("done"),
             ],
         );
-    let stage = Stage::new(release, script).await;
-    let mut theirs = theirs(&stage, json!({"elicitation": {}})).await;
+    let stage = CodexFixture::new(release, script).await;
+    let mut theirs = codex_mcp_server(&stage, json!({"elicitation": {}})).await;
     let mut ours = stage.asking_client(&[]).await;
     for prompt in ["touch", "patch"] {
         let arguments =
@@ -111,7 +111,7 @@ async fn what_theirs_asks_ours_asks_too(release: &str) {
                 "{prompt}: {name} is missing: {:#?}",
                 asked[1]
             );
-            if !OWN.contains(&name.as_str()) {
+            if !DIFFERING_MEMBERS.contains(&name.as_str()) {
                 assert_eq!(ours, Some(value), "{prompt}: {name}");
             }
         }
@@ -121,21 +121,21 @@ async fn what_theirs_asks_ours_asks_too(release: &str) {
 }
 
 #[tokio::test]
-async fn what_mcp_server_asks_ours_asks_too_on_0_104_0() {
-    what_theirs_asks_ours_asks_too("0.104.0").await;
+async fn elicitations_match_mcp_server_on_0_104_0() {
+    elicitations_match_mcp_server("0.104.0").await;
 }
 
 #[tokio::test]
-async fn what_mcp_server_asks_ours_asks_too_on_0_153_4() {
-    what_theirs_asks_ours_asks_too("0.153.4").await;
+async fn elicitations_match_mcp_server_on_0_153_4() {
+    elicitations_match_mcp_server("0.153.4").await;
 }
 
 #[tokio::test]
-async fn what_mcp_server_takes_and_answers_ours_does_too_on_0_104_0() {
-    what_theirs_takes_and_answers_ours_does_too("0.104.0").await;
+async fn parameters_and_results_match_mcp_server_on_0_104_0() {
+    parameters_and_results_match_mcp_server("0.104.0").await;
 }
 
 #[tokio::test]
-async fn what_mcp_server_takes_and_answers_ours_does_too_on_0_153_4() {
-    what_theirs_takes_and_answers_ours_does_too("0.153.4").await;
+async fn parameters_and_results_match_mcp_server_on_0_153_4() {
+    parameters_and_results_match_mcp_server("0.153.4").await;
 }

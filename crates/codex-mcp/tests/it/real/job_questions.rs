@@ -1,10 +1,10 @@
-//! Questions of Codex's in jobs, and words for their turns.
+//! Codex's questions in jobs, and steering of their turns.
 
 use std::time::Duration;
 
 use job_queue::logic::{JobId, JobState, WORKER_LOST};
 use job_queue::store::{
-    Instructed, Job, JobStore, NewInstruction, NewJob, Progress, Question, Request,
+    InstructOutcome, InstructionProgress, Job, JobStore, NewInstruction, NewJob, Question, Request,
 };
 use nix::sys::signal::Signal;
 use scripted_model::{Patch, Reply, Script, Shell};
@@ -12,29 +12,29 @@ use serde_json::{Value, json};
 use settings::store_access::Access;
 use uuid::Uuid;
 
-use super::{Stage, assert_error, on_each_release, structured};
+use super::{CodexFixture, assert_error, on_each_release, structured};
 use crate::jobs::{Worker, report, wait_for, wait_until};
 
 on_each_release!(
-    question_is_seen_by_all_and_answered_once,
+    question_is_shown_everywhere_and_answered_once,
     question_times_out_and_is_declined,
     refusal_that_ends_the_turn_is_told_as_such,
-    change_of_files_is_asked_about_and_its_diff_is_kept,
-    killed_worker_leaves_no_open_question,
+    file_change_is_asked_about_and_its_diff_is_kept,
+    question_of_a_killed_worker_is_closed,
     answer_stays_within_the_bound,
     running_job_is_steered,
 );
 
-/// A job asks, and somebody else decides.
-struct Asking {
-    stage: Stage,
+/// A store and a worker for jobs that ask.
+struct QuestionFixture {
+    stage: CodexFixture,
     store: JobStore,
     worker: Option<Worker>,
 }
 
-impl Asking {
+impl QuestionFixture {
     async fn of(release: &str, script: Script, args: &[&str]) -> Self {
-        let stage = Stage::new(release, script).await;
+        let stage = CodexFixture::new(release, script).await;
         let location = stage.home.state_home().join("codex-mcp/jobs.db");
         let location = location.to_str().unwrap();
         let access = Access::of(stage.home.state_home().join("codex-mcp"));
@@ -73,14 +73,14 @@ impl Asking {
         lines.collect()
     }
 
-    /// What a shell is told that refuses.
-    async fn refused(&self, args: &[&str]) -> String {
+    /// Runs `codex-mcp jobs`, which must refuse with exit code 3; returns its stderr.
+    async fn run_refused(&self, args: &[&str]) -> String {
         let output = self.stage.jobs_command(args).output().await.unwrap();
         assert_eq!(output.status.code(), Some(3), "{output:?}");
         String::from_utf8(output.stderr).unwrap()
     }
 
-    async fn completed(&self, id: &JobId) -> Job {
+    async fn wait_until_completed(&self, id: &JobId) -> Job {
         wait_until(&self.store, id, JobState::Completed).await
     }
 
@@ -95,14 +95,14 @@ impl Asking {
     }
 }
 
-fn asks() -> Script {
+fn asking_model() -> Script {
     let touch = || Reply::shell(Shell::escalated("touch made.txt", "it is needed"));
     Script::new().otherwise([touch(), Reply::say("Done.")])
 }
 
-/// A command line, a tool and a page tell the same, and the second answer is refused.
-async fn question_is_seen_by_all_and_answered_once(release: &str) {
-    let asking = Asking::of(release, asks(), &[]).await;
+/// Shell and tool show the same question, and a second answer is refused.
+async fn question_is_shown_everywhere_and_answered_once(release: &str) {
+    let asking = QuestionFixture::of(release, asking_model(), &[]).await;
     let id = asking.submit(json!({ "approval": "ask" })).await;
     let question = asking.question(&id).await;
     let page = asking.stage.jobs(&["show", id.as_str()]).await;
@@ -132,7 +132,7 @@ async fn question_is_seen_by_all_and_answered_once(release: &str) {
     let refused = client.call_tool("call_respond", other).await;
     assert_error(&refused, "INVALID_ARGUMENT");
 
-    // Two at once: one of them is too late.
+    // Of two simultaneous answers, one is too late.
     let yes = json!({ "job_id": id, "decision": "accept" });
     let by_tool = client.request_tool("call_respond", yes);
     let by_shell = asking
@@ -144,10 +144,10 @@ async fn question_is_seen_by_all_and_answered_once(release: &str) {
     let by_tool = client.result(&by_tool).await;
     let successes = [by_shell.status.success(), by_tool["isError"] != true];
     assert_ne!(successes[0], successes[1], "{by_shell:?} {by_tool:#}");
-    let job = asking.completed(&id).await;
+    let job = asking.wait_until_completed(&id).await;
     assert!(asking.stage.file("made.txt").exists());
     assert_eq!(report(&job).response.as_deref(), Some("Done."));
-    let late = asking.refused(&["approve", id.as_str()]).await;
+    let late = asking.run_refused(&["approve", id.as_str()]).await;
     assert!(late.contains("the job is completed"), "{late}");
     let events = asking.events(&id).await;
     for words in ["asks: waiting for approval to run", "answered: accept"] {
@@ -158,30 +158,30 @@ async fn question_is_seen_by_all_and_answered_once(release: &str) {
 }
 
 async fn question_times_out_and_is_declined(release: &str) {
-    let asking = Asking::of(release, asks(), &[]).await;
+    let asking = QuestionFixture::of(release, asking_model(), &[]).await;
     let settings = json!({ "approval": "ask", "approval_timeout_ms": 1000 });
     let id = asking.submit(settings).await;
     let question = asking.question(&id).await;
-    let job = asking.completed(&id).await;
+    let job = asking.wait_until_completed(&id).await;
     assert!(!asking.stage.file("made.txt").exists());
     assert_eq!(report(&job).evidence.declined, 1, "{job:#?}");
     let events = asking.events(&id).await;
     assert!(events.contains("codex-mcp/unanswered"), "{events}");
     let late = asking
-        .refused(&["approve", id.as_str(), &question.id])
+        .run_refused(&["approve", id.as_str(), &question.id])
         .await;
     assert!(late.contains("the job is completed"), "{late}");
 
-    // Without `ask` nothing is asked.
+    // Without `approval: ask` the job asks nothing.
     let id = asking.submit(json!({})).await;
-    asking.completed(&id).await;
+    asking.wait_until_completed(&id).await;
     let events = asking.events(&id).await;
     assert!(!events.contains("codex-mcp/question"), "{events}");
     asking.finish().await;
 }
 
 async fn refusal_that_ends_the_turn_is_told_as_such(release: &str) {
-    let asking = Asking::of(release, asks(), &[]).await;
+    let asking = QuestionFixture::of(release, asking_model(), &[]).await;
     let id = asking.submit(json!({ "approval": "ask" })).await;
     asking.question(&id).await;
     let decline = ["decline", "--end", id.as_str(), "--reason", "not here"];
@@ -194,10 +194,10 @@ async fn refusal_that_ends_the_turn_is_told_as_such(release: &str) {
     asking.finish().await;
 }
 
-async fn change_of_files_is_asked_about_and_its_diff_is_kept(release: &str) {
+async fn file_change_is_asked_about_and_its_diff_is_kept(release: &str) {
     let patch = || Reply::patch(Patch::new().add("patched.txt", "hello\n"));
     let script = Script::new().otherwise([patch(), patch(), Reply::say("Done.")]);
-    let asking = Asking::of(release, script, &[]).await;
+    let asking = QuestionFixture::of(release, script, &[]).await;
     let id = asking.submit(json!({ "approval": "ask" })).await;
     let first = asking.question(&id).await;
     let decline = ["decline", id.as_str(), "--reason", "not\u{1b}[2J yet"];
@@ -211,13 +211,15 @@ async fn change_of_files_is_asked_about_and_its_diff_is_kept(release: &str) {
     assert_eq!(second.question["kind"], "fileChange");
     let text = second.question["text"].as_str().unwrap();
     assert!(text.contains("patched.txt"), "{text}");
-    let used = asking.refused(&["approve", id.as_str(), &first.id]).await;
+    let used = asking
+        .run_refused(&["approve", id.as_str(), &first.id])
+        .await;
     assert!(used.contains("no open question"), "{used}");
     asking
         .stage
         .jobs(&["approve", id.as_str(), &second.id])
         .await;
-    let job = asking.completed(&id).await;
+    let job = asking.wait_until_completed(&id).await;
     let diff = report(&job).diff.unwrap();
     assert!(diff.contains("+hello"), "{diff}");
     let exchange = format!("{id}.1");
@@ -232,9 +234,9 @@ async fn change_of_files_is_asked_about_and_its_diff_is_kept(release: &str) {
     asking.finish().await;
 }
 
-async fn killed_worker_leaves_no_open_question(release: &str) {
+async fn question_of_a_killed_worker_is_closed(release: &str) {
     let short = ["--lease-ms", "2000", "--heartbeat-ms", "200"];
-    let mut asking = Asking::of(release, asks(), &short).await;
+    let mut asking = QuestionFixture::of(release, asking_model(), &short).await;
     let id = asking.submit(json!({ "approval": "ask" })).await;
     let question = asking.question(&id).await;
     let worker = asking.worker.take().unwrap();
@@ -246,7 +248,7 @@ async fn killed_worker_leaves_no_open_question(release: &str) {
     })
     .await;
     let gone = asking
-        .refused(&["approve", id.as_str(), &question.id])
+        .run_refused(&["approve", id.as_str(), &question.id])
         .await;
     let words = ["no open question", "the job is failed"];
     assert!(words.iter().any(|words| gone.contains(words)), "{gone}");
@@ -260,15 +262,15 @@ async fn killed_worker_leaves_no_open_question(release: &str) {
     asking.finish().await;
 }
 
-/// Also where the answer goes around our own checks, into the store.
+/// The bound also holds for an answer that is written to the store directly.
 async fn answer_stays_within_the_bound(release: &str) {
     let bound = ["--max-sandbox", "workspace-write"];
-    let asking = Asking::of(release, asks(), &bound).await;
+    let asking = QuestionFixture::of(release, asking_model(), &bound).await;
     let id = asking.submit(json!({ "approval": "ask" })).await;
     let question = asking.question(&id).await;
     let decisions = &question.question["decisions"];
     assert_eq!(*decisions, json!(["decline", "cancel"]));
-    let refused = asking.refused(&["approve", id.as_str()]).await;
+    let refused = asking.run_refused(&["approve", id.as_str()]).await;
     assert!(refused.contains("does not offer \"accept\""), "{refused}");
     let answer = json!({ "answer": { "question": question.id, "decision": "accept" } });
     let forged = NewInstruction {
@@ -277,10 +279,10 @@ async fn answer_stays_within_the_bound(release: &str) {
         data: answer.to_string(),
     };
     let given = asking.store.instruct(&id, &forged).await.unwrap();
-    assert_eq!(given, Some(Instructed::Given));
+    assert_eq!(given, Some(InstructOutcome::Given));
     let outcome = wait_for("an outcome", async || {
         match asking.store.progress(&forged).await.unwrap() {
-            Progress::Concluded(outcome) => Some(outcome),
+            InstructionProgress::Concluded(outcome) => Some(outcome),
             _ => None,
         }
     })
@@ -290,7 +292,7 @@ async fn answer_stays_within_the_bound(release: &str) {
         "{outcome}"
     );
     asking.stage.jobs(&["decline", id.as_str()]).await;
-    asking.completed(&id).await;
+    asking.wait_until_completed(&id).await;
     assert!(!asking.stage.file("made.txt").exists());
     asking.finish().await;
 }
@@ -301,7 +303,7 @@ async fn running_job_is_steered(release: &str) {
         Reply::shell(Shell::new(waits).waiting(Duration::from_secs(30))),
         Reply::say("Done."),
     ]);
-    let asking = Asking::of(release, script, &[]).await;
+    let asking = QuestionFixture::of(release, script, &[]).await;
     let request = Request {
         timeout_ms: 120_000,
         sandbox: Some("danger-full-access".to_owned()),
@@ -318,11 +320,11 @@ async fn running_job_is_steered(release: &str) {
         .await;
     assert_eq!(said, format!("{}: steered\n", &id.as_str()[..8]));
     std::fs::write(asking.stage.file("go.txt"), "").unwrap();
-    asking.completed(&id).await;
+    asking.wait_until_completed(&id).await;
     let last = asking.stage.model.requests().pop().unwrap();
     let said = last.user_messages();
     assert!(said.contains(&"say it in German"), "{said:?}");
-    let late = asking.refused(&["steer", id.as_str(), "more"]).await;
+    let late = asking.run_refused(&["steer", id.as_str(), "more"]).await;
     assert!(late.contains("the job is completed"), "{late}");
     asking.finish().await;
 }

@@ -1,4 +1,4 @@
-//! What a job of `call_codex` may do by default, and what is told of it in the end.
+//! The default permissions of `call_codex` jobs, and their results.
 
 use std::fs;
 use std::time::Duration;
@@ -8,22 +8,22 @@ use serde_json::{Value, json};
 use testkit::McpClient;
 use tokio::time::sleep;
 
-use super::{Stage, assert_error, on_each_release, structured};
+use super::{CodexFixture, assert_error, on_each_release, structured};
 
 on_each_release!(
     call_codex_without_sandbox_writes_and_records_no_trust,
-    call_codex_takes_config_directories_and_network,
-    bounds_of_a_worker_are_read_anew_for_each_job,
-    end_of_a_job_is_told,
-    time_limit_of_tools_ends_a_call,
-    call_codex_keeps_to_the_sandbox_of_codex_configuration,
-    job_without_an_answer_has_failed,
-    refused_and_failed_commands_are_told_beside_the_state,
-    command_stopped_at_once_is_told_beside_the_state,
+    call_codex_applies_config_directories_and_network,
+    worker_reads_the_bounds_anew_for_each_job,
+    end_of_a_job_is_notified,
+    tool_timeout_ends_a_tool_call,
+    call_codex_uses_the_sandbox_of_codex_configuration,
+    job_without_an_answer_fails,
+    refused_and_failed_commands_are_listed_as_problems,
+    command_blocked_at_once_is_listed_as_a_problem,
 );
 
-impl Stage {
-    /// With this in our own configuration beside a worker that leaves soon.
+impl CodexFixture {
+    /// A stage with more lines for both configurations, whose idle worker leaves soon.
     async fn for_jobs(release: &str, script: Script, codex: &str, ours: &str) -> Self {
         let stage = Self::with_config(release, script, codex).await;
         let directory = stage.home.atm_home().join(".config/atm");
@@ -33,7 +33,7 @@ impl Stage {
         stage
     }
 
-    /// Hands a job over and waits for its end.
+    /// Submits a job and waits for its end; returns its record.
     async fn job(&self, client: &mut McpClient, more: Value) -> Value {
         let mut arguments = json!({ "prompt": "work", "cwd": self.home.work() });
         let given = arguments.as_object_mut().unwrap();
@@ -50,12 +50,12 @@ impl Stage {
     }
 }
 
-fn makes_a_file() -> Script {
+fn file_model() -> Script {
     Script::new().otherwise([Reply::shell("echo x > made.txt"), Reply::say("Done.")])
 }
 
 async fn call_codex_without_sandbox_writes_and_records_no_trust(release: &str) {
-    let stage = Stage::for_jobs(release, makes_a_file(), "", "").await;
+    let stage = CodexFixture::for_jobs(release, file_model(), "", "").await;
     let before = stage.codex_config();
     let mut client = stage.client(&[]).await;
     let job = stage.job(&mut client, json!({})).await;
@@ -69,7 +69,7 @@ async fn call_codex_without_sandbox_writes_and_records_no_trust(release: &str) {
     stage.finish_with_worker(client).await;
 
     let bounded = "max_sandbox = \"read-only\"";
-    let stage = Stage::for_jobs(release, makes_a_file(), "", bounded).await;
+    let stage = CodexFixture::for_jobs(release, file_model(), "", bounded).await;
     let mut client = stage.client(&[]).await;
     let job = stage.job(&mut client, json!({})).await;
     assert_eq!(job["sandbox_in_force"], "read-only", "{job:#}");
@@ -77,9 +77,9 @@ async fn call_codex_without_sandbox_writes_and_records_no_trust(release: &str) {
     stage.finish_with_worker(client).await;
 }
 
-async fn call_codex_keeps_to_the_sandbox_of_codex_configuration(release: &str) {
+async fn call_codex_uses_the_sandbox_of_codex_configuration(release: &str) {
     let codex = "sandbox_mode = \"read-only\"";
-    let stage = Stage::for_jobs(release, makes_a_file(), codex, "").await;
+    let stage = CodexFixture::for_jobs(release, file_model(), codex, "").await;
     let mut client = stage.client(&[]).await;
     let job = stage.job(&mut client, json!({})).await;
     assert_eq!(job["sandbox_in_force"], "read-only", "{job:#}");
@@ -87,9 +87,9 @@ async fn call_codex_keeps_to_the_sandbox_of_codex_configuration(release: &str) {
     stage.finish_with_worker(client).await;
 }
 
-/// The answer comes, so the job is completed.
-async fn refused_and_failed_commands_are_told_beside_the_state(release: &str) {
-    // Codex 0.153.4 may miss what a command says at once, or with its end.
+/// The job is completed since there is an answer.
+async fn refused_and_failed_commands_are_listed_as_problems(release: &str) {
+    // Codex 0.153.4 may miss output that a command writes at its beginning or end.
     let script = Script::new().otherwise([
         Reply::shell("false"),
         Reply::shell("sleep 0.3; touch blocked.txt || { sleep 0.3; exit 1; }"),
@@ -98,7 +98,7 @@ async fn refused_and_failed_commands_are_told_beside_the_state(release: &str) {
         Reply::shell("sleep 0.3; echo no such rule; sleep 0.3; exit 3"),
         Reply::say("Done."),
     ]);
-    let stage = Stage::for_jobs(release, script, "", "").await;
+    let stage = CodexFixture::for_jobs(release, script, "", "").await;
     let mut client = stage.client(&[]).await;
     stage.codex_is_ready(&mut client).await;
     let job = stage
@@ -138,18 +138,18 @@ async fn refused_and_failed_commands_are_told_beside_the_state(release: &str) {
     stage.finish_with_worker(client).await;
 }
 
-/// Codex tells of no step where the sandbox ends a command before it has begun in earnest,
-/// and in a thread that was taken up not what the model was told either.
-async fn command_stopped_at_once_is_told_beside_the_state(release: &str) {
+/// Codex reports no step if the sandbox ends a command at its very beginning, and in a resumed
+/// thread not even the output that the model got.
+async fn command_blocked_at_once_is_listed_as_a_problem(release: &str) {
     let turn = || [Reply::shell("echo x > blocked.txt"), Reply::say("Done.")];
     let script = Script::new().otherwise(turn().into_iter().chain(turn()));
-    let stage = Stage::for_jobs(release, script, "", "").await;
+    let stage = CodexFixture::for_jobs(release, script, "", "").await;
     let mut client = stage.client(&[]).await;
     let mut wanted = json!({ "sandbox": "read-only" });
     for _ in 0..2 {
         let job = stage.job(&mut client, wanted.clone()).await;
         assert_eq!(job["status"], "completed", "{job:#}");
-        // 0.153.4 may miss the words by which a blocked command is told from a failed one.
+        // 0.153.4 may miss the words that distinguish a blocked command from a failed one.
         let problems = strings(&job["problems"]);
         assert_eq!(problems.len(), 1, "{job:#}");
         assert!(problems[0].contains("echo x > blocked.txt"), "{job:#}");
@@ -168,9 +168,9 @@ fn strings(list: &Value) -> Vec<&str> {
     list.map(|text| text.as_str().unwrap()).collect()
 }
 
-async fn job_without_an_answer_has_failed(release: &str) {
+async fn job_without_an_answer_fails(release: &str) {
     let script = Script::new().otherwise([Reply::shell("touch x"), Reply::say("")]);
-    let stage = Stage::for_jobs(release, script, "", "").await;
+    let stage = CodexFixture::for_jobs(release, script, "", "").await;
     let mut client = stage.client(&[]).await;
     let job = stage.job(&mut client, json!({})).await;
     assert_eq!(job["status"], "failed", "{job:#}");
@@ -178,10 +178,10 @@ async fn job_without_an_answer_has_failed(release: &str) {
     stage.finish_with_worker(client).await;
 }
 
-async fn call_codex_takes_config_directories_and_network(release: &str) {
+async fn call_codex_applies_config_directories_and_network(release: &str) {
     let writes = "echo ${CODEX_SANDBOX_NETWORK_DISABLED:-open} $GREETING > ../other/made.txt";
     let script = Script::new().otherwise([Reply::shell(writes), Reply::say("Done.")]);
-    let stage = Stage::for_jobs(release, script, "", "").await;
+    let stage = CodexFixture::for_jobs(release, script, "", "").await;
     let other = stage.home.work().parent().unwrap().join("other");
     fs::create_dir(&other).unwrap();
     let mut client = stage.client(&[]).await;
@@ -213,8 +213,8 @@ async fn call_codex_takes_config_directories_and_network(release: &str) {
     stage.finish_with_worker(client).await;
 }
 
-async fn bounds_of_a_worker_are_read_anew_for_each_job(release: &str) {
-    let stage = Stage::for_jobs(release, makes_a_file(), "", "").await;
+async fn worker_reads_the_bounds_anew_for_each_job(release: &str) {
+    let stage = CodexFixture::for_jobs(release, file_model(), "", "").await;
     let file = stage.home.atm_home().join(".config/atm/config.toml");
     let bound = |bound: &str| {
         let text = format!("[plugins.codex-mcp]\nworker_idle_secs = 5\n{bound}\n");
@@ -242,7 +242,7 @@ async fn bounds_of_a_worker_are_read_anew_for_each_job(release: &str) {
     stage.finish_with_worker(client).await;
 }
 
-/// Speaks MCP, and never answers a call.
+/// An MCP server that never answers a call.
 const SLOW: &str = r#"
 while read -r line; do
     id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
@@ -253,12 +253,12 @@ while read -r line; do
 done
 "#;
 
-async fn time_limit_of_tools_ends_a_call(release: &str) {
+async fn tool_timeout_ends_a_tool_call(release: &str) {
     let script =
         Script::new().otherwise([Reply::mcp("slow", "hang", json!({})), Reply::say("Done.")]);
     let args = json!(["-c", SLOW]);
     let server = format!("[mcp_servers.slow]\ncommand = \"sh\"\nargs = {args}");
-    let stage = Stage::for_jobs(release, script, &server, "").await;
+    let stage = CodexFixture::for_jobs(release, script, &server, "").await;
     let mut client = stage.client(&[]).await;
     let job = stage
         .job(&mut client, json!({ "tool_timeout_ms": 900 }))
@@ -272,8 +272,8 @@ async fn time_limit_of_tools_ends_a_call(release: &str) {
     stage.finish_with_worker(client).await;
 }
 
-async fn end_of_a_job_is_told(release: &str) {
-    let stage = Stage::for_jobs(release, makes_a_file(), "", "").await;
+async fn end_of_a_job_is_notified(release: &str) {
+    let stage = CodexFixture::for_jobs(release, file_model(), "", "").await;
     let told = stage.home.root().join("told");
     let script = stage.home.root().join("tell.sh");
     fs::write(

@@ -1,4 +1,4 @@
-//! Jobs over MCP: handed over by one client, done when it has gone, seen by another.
+//! Jobs over MCP: submitted by one client, done after it has left, seen by another.
 
 use std::fs;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 use testkit::postgres::{Durability, Postgres};
 use testkit::{McpClient, Signal};
 
-use super::{Stage, VERSION, assert_error, on_each_release, structured, text};
+use super::{CodexFixture, VERSION, assert_error, on_each_release, structured, text};
 use crate::jobs::Worker;
 
 on_each_release!(
-    a_job_outlives_its_client_and_is_gone_on_with,
-    a_job_is_called_off_with_all_that_it_has_started,
-    waiting_for_a_job_tells_its_current_step,
+    job_outlives_its_client_and_is_continued,
+    cancelled_job_ends_with_its_processes,
+    progress_of_a_waiting_call_names_the_current_step,
 );
 
-/// A stage whose worker leaves soon when there is nothing to do.
-async fn stage(release: &str, script: Script) -> Stage {
-    let stage = Stage::new(release, script).await;
+/// A stage whose idle worker leaves soon.
+async fn stage(release: &str, script: Script) -> CodexFixture {
+    let stage = CodexFixture::new(release, script).await;
     let directory = stage.home.atm_home().join(".config/atm");
     fs::create_dir_all(&directory).unwrap();
     let config = "[plugins.codex-mcp]\nworker_idle_secs = 1\nsandbox = \"danger-full-access\"\n";
@@ -27,14 +27,14 @@ async fn stage(release: &str, script: Script) -> Stage {
     stage
 }
 
-fn makes_a_file() -> Script {
+fn file_model() -> Script {
     Script::new()
         .on("go on", [Reply::say("Two.")])
         .otherwise([Reply::shell("echo x > made.txt"), Reply::say("One.")])
 }
 
-/// What a tool answers.
-async fn told(client: &mut McpClient, tool: &str, arguments: Value) -> Value {
+/// Calls a tool, which must succeed; returns its structured content.
+async fn call_ok(client: &mut McpClient, tool: &str, arguments: Value) -> Value {
     let result = client.call_tool(tool, arguments).await;
     assert_ne!(result["isError"], true, "{result:#}");
     let object = structured(&result).clone();
@@ -42,47 +42,51 @@ async fn told(client: &mut McpClient, tool: &str, arguments: Value) -> Value {
     object
 }
 
-/// Hands a job over; its name.
+/// Submits a job; returns its ID.
 async fn submit(client: &mut McpClient, arguments: Value) -> String {
-    let queued = told(client, "call_codex", arguments).await;
+    let queued = call_ok(client, "call_codex", arguments).await;
     assert_eq!(queued["status"], "queued", "{queued:#}");
     queued["job_id"].as_str().unwrap().to_owned()
 }
 
-async fn ended(client: &mut McpClient, job: &str) -> Value {
+async fn wait_for_job(client: &mut McpClient, job: &str) -> Value {
     let arguments = json!({ "job_id": job, "wait_ms": 60_000 });
-    told(client, "call_status", arguments).await
+    call_ok(client, "call_status", arguments).await
 }
 
-/// As the next client sees it.
-async fn all_are_done(stage: &Stage, jobs: &[String]) {
+/// Checks with a new client that all jobs are done.
+async fn assert_all_done(stage: &CodexFixture, jobs: &[String]) {
     let mut client = stage.client(&[]).await;
     for job in jobs {
-        assert_eq!(ended(&mut client, job).await["response"], "One.");
+        assert_eq!(wait_for_job(&mut client, job).await["response"], "One.");
     }
     assert!(client.finish().await.success());
-    until_all_is_gone(stage).await;
+    wait_until_processes_end(stage).await;
 }
 
-/// Waits until the worker has left, and nothing with it.
-async fn until_all_is_gone(stage: &Stage) {
+/// Waits until the worker and all other processes are gone.
+async fn wait_until_processes_end(stage: &CodexFixture) {
     while !stage.home.processes().is_empty() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
-fn here(stage: &Stage, prompt: &str) -> Value {
+fn job_arguments(stage: &CodexFixture, prompt: &str) -> Value {
     json!({ "prompt": prompt, "cwd": stage.home.work() })
 }
 
-async fn a_job_outlives_its_client_and_is_gone_on_with(release: &str) {
-    let stage = stage(release, makes_a_file()).await;
+async fn job_outlives_its_client_and_is_continued(release: &str) {
+    let stage = stage(release, file_model()).await;
     let mut client = stage.client(&[]).await;
-    let job = submit(&mut client, here(&stage, "make it, the number is 7")).await;
+    let job = submit(
+        &mut client,
+        job_arguments(&stage, "make it, the number is 7"),
+    )
+    .await;
     assert!(client.finish().await.success());
 
     let mut other = stage.client(&["--api", "sessions"]).await;
-    let first = ended(&mut other, &job).await;
+    let first = wait_for_job(&mut other, &job).await;
     assert_eq!(first["status"], "completed", "{first:#}");
     assert_eq!(first["response"], "One.");
     assert_eq!(first["agent_source"], "testkit");
@@ -90,10 +94,10 @@ async fn a_job_outlives_its_client_and_is_gone_on_with(release: &str) {
     assert_eq!(first["metadata"]["commands"][0]["exit_code"], 0);
     assert!(first["metadata"]["usage"]["input_tokens"].as_u64().unwrap() > 0);
 
-    let mut arguments = here(&stage, "go on");
+    let mut arguments = job_arguments(&stage, "go on");
     arguments["continue_latest"] = json!(true);
     let job = submit(&mut other, arguments).await;
-    let second = ended(&mut other, &job).await;
+    let second = wait_for_job(&mut other, &job).await;
     assert_eq!(second["response"], "Two.", "{second:#}");
     assert_eq!(second["session_id"], first["session_id"]);
     assert_eq!(second["resume_session_id"], first["session_id"]);
@@ -101,20 +105,20 @@ async fn a_job_outlives_its_client_and_is_gone_on_with(release: &str) {
     assert!(asked.user_messages().contains(&"make it, the number is 7"));
     assert!(asked.assistant_messages().contains(&"One."));
 
-    let listed = told(&mut other, "call_jobs", json!({})).await;
+    let listed = call_ok(&mut other, "call_jobs", json!({})).await;
     assert_eq!(listed["total"], 2);
     assert_eq!(listed["jobs"][0]["job_id"], job);
     assert_eq!(listed["jobs"][1]["job_id"], first["job_id"]);
     assert!(other.finish().await.success());
-    until_all_is_gone(&stage).await;
+    wait_until_processes_end(&stage).await;
 }
 
-async fn waiting_for_a_job_tells_its_current_step(release: &str) {
+async fn progress_of_a_waiting_call_names_the_current_step(release: &str) {
     let waits = "until [ -e go.txt ]; do sleep 0.05; done";
     let script = Script::new().otherwise([Reply::shell(waits), Reply::say("Done.")]);
     let stage = stage(release, script).await;
     let mut client = stage.client(&[]).await;
-    let job = submit(&mut client, here(&stage, "wait")).await;
+    let job = submit(&mut client, job_arguments(&stage, "wait")).await;
     let call = json!({ "name": "call_status", "_meta": { "progressToken": "mine" },
         "arguments": { "job_id": job, "wait_ms": 600_000 } });
     let id = client.request("tools/call", call);
@@ -130,26 +134,26 @@ async fn waiting_for_a_job_tells_its_current_step(release: &str) {
     let done = client.result(&id).await;
     assert_eq!(structured(&done)["status"], "completed", "{done:#}");
     assert!(client.finish().await.success());
-    until_all_is_gone(&stage).await;
+    wait_until_processes_end(&stage).await;
 }
 
-async fn a_job_is_called_off_with_all_that_it_has_started(release: &str) {
+async fn cancelled_job_ends_with_its_processes(release: &str) {
     let busy = "setsid sleep 1000 & touch started.txt; sleep 1000";
     let script = Script::new().otherwise([Reply::shell(busy), Reply::say("never")]);
     let stage = stage(release, script).await;
     let mut client = stage.client(&[]).await;
-    let mut arguments = here(&stage, "work");
+    let mut arguments = job_arguments(&stage, "work");
     arguments["timeout_ms"] = json!(600_000);
     let job = submit(&mut client, arguments).await;
     while !stage.file("started.txt").exists() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let status = json!({ "job_id": job, "tail": 5 });
-    let running = told(&mut client, "call_status", status).await;
+    let running = call_ok(&mut client, "call_status", status).await;
     assert_eq!(running["status"], "running");
     assert!(running["session_id"].is_string(), "{running:#}");
 
-    let cancelled = told(&mut client, "call_cancel", json!({ "job_id": job })).await;
+    let cancelled = call_ok(&mut client, "call_cancel", json!({ "job_id": job })).await;
     assert_eq!(cancelled["previous_status"], "running");
     assert_eq!(cancelled["new_status"], "cancelled");
     assert_eq!(cancelled["was_running_in_registry"], true);
@@ -158,23 +162,23 @@ async fn a_job_is_called_off_with_all_that_it_has_started(release: &str) {
     let left = stage.home.processes();
     assert!(!format!("{left:?}").contains("sleep"), "{left:?}");
 
-    let again = told(&mut client, "call_cancel", json!({ "job_id": job })).await;
+    let again = call_ok(&mut client, "call_cancel", json!({ "job_id": job })).await;
     assert_eq!(again["message"], "Job already cancelled");
-    assert_eq!(ended(&mut client, &job).await["status"], "cancelled");
+    assert_eq!(wait_for_job(&mut client, &job).await["status"], "cancelled");
     assert!(client.finish().await.success());
-    until_all_is_gone(&stage).await;
+    wait_until_processes_end(&stage).await;
 }
 
-/// With Codex's own MCP server behind us, jobs are the same.
+/// Jobs work the same with Codex's own MCP server as the backend.
 #[tokio::test]
-async fn jobs_are_there_on_the_proxy_too() {
-    let stage = stage("0.153.4", makes_a_file()).await;
+async fn job_tools_work_on_the_proxy() {
+    let stage = stage("0.153.4", file_model()).await;
     let mut client = stage.client(&["--backend", "mcp-server"]).await;
-    let mut arguments = here(&stage, "make it");
+    let mut arguments = job_arguments(&stage, "make it");
     arguments["expose_stream"] = json!(true);
     arguments["task_name"] = json!("a name");
     let job = submit(&mut client, arguments).await;
-    let done = ended(&mut client, &job).await;
+    let done = wait_for_job(&mut client, &job).await;
     assert_eq!(done["response"], "One.", "{done:#}");
     assert_eq!(done["task_name"], "a name");
     let events = done["metadata"]["stream_events"].as_array().unwrap();
@@ -183,12 +187,12 @@ async fn jobs_are_there_on_the_proxy_too() {
     let refused = client.call_tool("call_status", nonsense).await;
     assert_error(&refused, "INVALID_ARGUMENT");
     assert!(client.finish().await.success());
-    until_all_is_gone(&stage).await;
+    wait_until_processes_end(&stage).await;
 }
 
-/// Two jobs that wait for each other are done by two workers that run one each.
+/// Two jobs wait for each other, so each needs a worker of its own.
 #[tokio::test]
-async fn jobs_of_one_server_are_shared_by_two_workers() {
+async fn two_workers_share_the_jobs_of_one_postgres() {
     let meet = |mine: &str, other: &str| {
         let script = format!("touch {mine}; until [ -e {other} ]; do sleep 0.05; done");
         [Reply::shell(script), Reply::say("Met.")]
@@ -209,21 +213,21 @@ async fn jobs_of_one_server_are_shared_by_two_workers() {
 
     let args = ["--store", store.as_str()];
     let mut client = stage.client(&args).await;
-    let first = submit(&mut client, here(&stage, "the first")).await;
-    let second = submit(&mut client, here(&stage, "the second")).await;
+    let first = submit(&mut client, job_arguments(&stage, "the first")).await;
+    let second = submit(&mut client, job_arguments(&stage, "the second")).await;
     assert!(client.finish().await.success());
 
     let mut other = stage.client(&args).await;
-    let first = ended(&mut other, &first).await;
-    let second = ended(&mut other, &second).await;
+    let first = wait_for_job(&mut other, &first).await;
+    let second = wait_for_job(&mut other, &second).await;
     assert_eq!(first["response"], "Met.", "{first:#}");
     assert_eq!(second["response"], "Met.", "{second:#}");
     assert_ne!(first["worker"], second["worker"]);
 
-    let mut arguments = here(&stage, "go on");
+    let mut arguments = job_arguments(&stage, "go on");
     arguments["resume_session_id"] = first["session_id"].clone();
     let third = submit(&mut other, arguments).await;
-    let third = ended(&mut other, &third).await;
+    let third = wait_for_job(&mut other, &third).await;
     assert_eq!(third["response"], "Gone on.", "{third:#}");
     assert_eq!(third["session_id"], first["session_id"]);
     let asked = stage.model.requests().pop().unwrap();
@@ -236,122 +240,128 @@ async fn jobs_of_one_server_are_shared_by_two_workers() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_killed_loses_nothing() {
-    let stage = stage(testkit::codex::newest(), makes_a_file()).await;
+async fn job_of_a_killed_client_is_done() {
+    let stage = stage(testkit::codex::newest(), file_model()).await;
     let mut jobs = Vec::new();
     for number in 0..3 {
         let mut client = stage.client(&[]).await;
-        let id = client.request_tool("call_codex", here(&stage, &format!("job {number}")));
+        let id = client.request_tool(
+            "call_codex",
+            job_arguments(&stage, &format!("job {number}")),
+        );
         let queued = client.result(&id).await;
         client.signal(Signal::SIGKILL);
         jobs.push(structured(&queued)["job_id"].as_str().unwrap().to_owned());
         client.exited().await;
     }
-    all_are_done(&stage, &jobs).await;
+    assert_all_done(&stage, &jobs).await;
 }
 
-/// As a script does that is piped into a server.
+/// A script that is piped into a server behaves so.
 #[tokio::test]
-async fn a_client_that_has_gone_before_its_answer_has_its_job_done() {
-    let stage = stage(testkit::codex::newest(), makes_a_file()).await;
+async fn job_of_a_client_that_left_before_the_answer_is_done() {
+    let stage = stage(testkit::codex::newest(), file_model()).await;
     let mut jobs = Vec::new();
     for number in 0..4 {
         let mut client = stage.client(&[]).await;
-        let id = client.request_tool("call_codex", here(&stage, &format!("job {number}")));
+        let id = client.request_tool(
+            "call_codex",
+            job_arguments(&stage, &format!("job {number}")),
+        );
         client.close_stdin();
         let queued = client.result(&id).await;
         jobs.push(structured(&queued)["job_id"].as_str().unwrap().to_owned());
         assert!(client.exited().await.success());
     }
-    all_are_done(&stage, &jobs).await;
+    assert_all_done(&stage, &jobs).await;
 }
 
 /// The store's URL may hold a password.
 #[tokio::test]
-async fn codex_is_not_told_where_jobs_are_kept() {
+async fn commands_of_codex_do_not_see_the_store_url() {
     let looks = "env | grep -c '^CODEX_MCP_STORE=' > seen.txt; true";
     let script = Script::new().otherwise([Reply::shell(looks), Reply::say("Looked.")]);
     let stage = stage(testkit::codex::newest(), script).await;
     let mut client = stage.client(&[]).await;
-    let job = submit(&mut client, here(&stage, "look")).await;
-    assert_eq!(ended(&mut client, &job).await["response"], "Looked.");
+    let job = submit(&mut client, job_arguments(&stage, "look")).await;
+    assert_eq!(wait_for_job(&mut client, &job).await["response"], "Looked.");
     assert_eq!(
         fs::read_to_string(stage.file("seen.txt")).unwrap().trim(),
         "0"
     );
     assert!(client.finish().await.success());
-    until_all_is_gone(&stage).await;
+    wait_until_processes_end(&stage).await;
 }
 
+/// Calls with invalid arguments: the tool, the arguments, and a part of the error.
+const INVALID_CALLS: [(&str, &str, &str); 14] = [
+    (
+        "call_codex",
+        r#"{"prompt": "", "cwd": "."}"#,
+        "prompt must not be empty",
+    ),
+    (
+        "call_codex",
+        r#"{"prompt": "x", "cwd": ""}"#,
+        "cwd must not be empty",
+    ),
+    ("call_codex", r#"{"prompt": "x"}"#, "missing field `cwd`"),
+    (
+        "call_codex",
+        r#"{"prompt": "x", "cwd": "/not/there"}"#,
+        "there is no directory",
+    ),
+    (
+        "call_codex",
+        r#"{"prompt": "x", "cwd": ".", "continue_latest": true,
+            "resume_session_id": "01a200a4-327e-7ce2-b260-3fbdb333d5ff"}"#,
+        "can't be used together",
+    ),
+    (
+        "call_codex",
+        r#"{"prompt": "x", "cwd": ".", "continue_latest": true}"#,
+        "there is no job of",
+    ),
+    (
+        "call_codex",
+        r#"{"prompt": "x", "cwd": ".", "timeout_ms": 0}"#,
+        "timeout_ms",
+    ),
+    (
+        "call_codex",
+        r#"{"prompt": "x", "cwd": ".", "sandbox": "none"}"#,
+        "sandbox",
+    ),
+    (
+        "call_codex",
+        r#"{"prompt": "x", "cwd": ".", "made_up": 1}"#,
+        "made_up",
+    ),
+    ("call_status", r#"{"job_id": "../x"}"#, "is no job"),
+    (
+        "call_status",
+        r#"{"job_id": "00000000-0000-4000-8000-000000000000", "tail": 101}"#,
+        "at most 100",
+    ),
+    ("call_jobs", r#"{"limit": 0}"#, "from 1 to 100"),
+    ("call_jobs", r#"{"limit": 101}"#, "from 1 to 100"),
+    (
+        "call_jobs",
+        r#"{"status_filter": "x' OR 1=1"}"#,
+        "status_filter",
+    ),
+];
+
 #[tokio::test]
-async fn what_cannot_be_done_is_refused_as_the_contract_has_it() {
-    let stage = stage(testkit::codex::newest(), makes_a_file()).await;
+async fn invalid_arguments_of_job_tools_are_refused() {
+    let stage = stage(testkit::codex::newest(), file_model()).await;
     let mut client = stage.client(&[]).await;
     let work = stage.home.work();
     let session = "01a200a4-327e-7ce2-b260-3fbdb333d5ff";
     let unknown = "00000000-0000-4000-8000-000000000000";
-    for (tool, arguments, why) in [
-        (
-            "call_codex",
-            json!({ "prompt": "", "cwd": work }),
-            "prompt must not be empty",
-        ),
-        (
-            "call_codex",
-            json!({ "prompt": "x", "cwd": "" }),
-            "cwd must not be empty",
-        ),
-        (
-            "call_codex",
-            json!({ "prompt": "x" }),
-            "missing field `cwd`",
-        ),
-        (
-            "call_codex",
-            json!({ "prompt": "x", "cwd": "/not/there" }),
-            "there is no directory",
-        ),
-        (
-            "call_codex",
-            json!({ "prompt": "x", "cwd": work, "resume_session_id": session,
-                "continue_latest": true }),
-            "can't be used together",
-        ),
-        (
-            "call_codex",
-            json!({ "prompt": "x", "cwd": work, "continue_latest": true }),
-            "there is no job of",
-        ),
-        (
-            "call_codex",
-            json!({ "prompt": "x", "cwd": work, "timeout_ms": 0 }),
-            "timeout_ms",
-        ),
-        (
-            "call_codex",
-            json!({ "prompt": "x", "cwd": work, "sandbox": "none" }),
-            "sandbox",
-        ),
-        (
-            "call_codex",
-            json!({ "prompt": "x", "cwd": work, "made_up": 1 }),
-            "made_up",
-        ),
-        ("call_status", json!({ "job_id": "../x" }), "is no job"),
-        (
-            "call_status",
-            json!({ "job_id": unknown, "tail": 101 }),
-            "at most 100",
-        ),
-        ("call_jobs", json!({ "limit": 0 }), "from 1 to 100"),
-        ("call_jobs", json!({ "limit": 101 }), "from 1 to 100"),
-        (
-            "call_jobs",
-            json!({ "status_filter": "x' OR 1=1" }),
-            "status_filter",
-        ),
-    ] {
-        let refused = client.call_tool(tool, arguments.clone()).await;
+    for (tool, arguments, why) in INVALID_CALLS {
+        let arguments: Value = serde_json::from_str(arguments).unwrap();
+        let refused = client.call_tool(tool, arguments).await;
         assert_error(&refused, "INVALID_ARGUMENT");
         let message = text(&refused, 0);
         assert!(message.contains(why), "{message}");
@@ -369,11 +379,11 @@ async fn what_cannot_be_done_is_refused_as_the_contract_has_it() {
     let arguments = json!({ "prompt": "x", "cwd": work, "resume_session_id": "01234567" });
     let refused = client.call_tool("call_codex", arguments).await;
     assert_error(&refused, "THREAD_NOT_FOUND");
-    // An error of the job, and not of the call.
-    let mut arguments = here(&stage, "go on");
+    // An unknown session is an error of the job, not of the call.
+    let mut arguments = job_arguments(&stage, "go on");
     arguments["resume_session_id"] = json!(session);
     let job = submit(&mut client, arguments).await;
-    let failed = ended(&mut client, &job).await;
+    let failed = wait_for_job(&mut client, &job).await;
     assert_eq!(failed["status"], "failed", "{failed:#}");
     assert_eq!(failed["metadata"]["failure"]["class"], "unknown_session");
     let beginning = json!({ "job_id": job[..8] });
@@ -383,19 +393,19 @@ async fn what_cannot_be_done_is_refused_as_the_contract_has_it() {
     let refused = client.call_tool("call_cancel", arguments).await;
     assert!(text(&refused, 0).contains("Cannot cancel job in 'failed' status"));
     assert!(client.finish().await.success());
-    until_all_is_gone(&stage).await;
+    wait_until_processes_end(&stage).await;
 }
 
 #[tokio::test]
-async fn what_is_handed_over_is_in_the_audit_first() {
-    let stage = stage(testkit::codex::newest(), makes_a_file()).await;
+async fn submitted_job_is_audited_before_it_runs() {
+    let stage = stage(testkit::codex::newest(), file_model()).await;
     let mut client = stage.client(&["--identity", "arch"]).await;
     let job = submit(
         &mut client,
-        here(&stage, "make it with sk-proj-0123456789abcdefghij"),
+        job_arguments(&stage, "make it with sk-proj-0123456789abcdefghij"),
     )
     .await;
-    ended(&mut client, &job).await;
+    wait_for_job(&mut client, &job).await;
     let kept = stage
         .home
         .atm_home()
@@ -417,12 +427,12 @@ async fn what_is_handed_over_is_in_the_audit_first() {
         "{summary}"
     );
     assert!(client.finish().await.success());
-    until_all_is_gone(&stage).await;
+    wait_until_processes_end(&stage).await;
 }
 
 #[tokio::test]
-async fn a_store_that_cannot_be_used_is_told_with_what_to_do() {
-    let stage = stage(testkit::codex::newest(), makes_a_file()).await;
+async fn unusable_store_is_an_error_of_the_call() {
+    let stage = stage(testkit::codex::newest(), file_model()).await;
     fs::write(
         stage.file("text"),
         "no database, but long enough to be read as one",
@@ -432,7 +442,9 @@ async fn a_store_that_cannot_be_used_is_told_with_what_to_do() {
     let args = ["--store", store.to_str().unwrap()];
     let mut client = McpClient::start(&stage.launch(&args));
     client.initialize(VERSION, json!({})).await;
-    let refused = client.call_tool("call_codex", here(&stage, "x")).await;
+    let refused = client
+        .call_tool("call_codex", job_arguments(&stage, "x"))
+        .await;
     assert_eq!(refused["isError"], true);
     assert_eq!(
         structured(&refused)["error"]["code"],

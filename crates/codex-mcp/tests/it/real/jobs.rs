@@ -1,8 +1,8 @@
-//! Jobs in the hands of a worker, with the real Codex.
+//! Jobs of a worker, with the real Codex.
 
 use std::time::Duration;
 
-use codex_engine::logic::work::SeenBy;
+use codex_engine::logic::work::ChangeSource;
 use git_probe::logic::git_state::ChangeKind;
 use job_queue::logic::{JobId, JobState};
 use job_queue::store::{JobStore, NewJob, Request};
@@ -10,25 +10,25 @@ use scripted_model::{Patch, Reply, Script, Shell};
 use serde_json::json;
 use settings::store_access::Access;
 
-use super::{Stage, on_each_release};
+use super::{CodexFixture, on_each_release};
 use crate::jobs::{Worker, report, wait_until};
 
 on_each_release!(
-    a_cancelled_job_leaves_nothing,
-    a_job_is_done_and_told,
-    a_job_is_resumed_with_its_context,
+    cancelled_job_leaves_no_processes,
+    job_is_done_and_reported,
+    job_is_resumed_with_its_context,
     resumed_thread_has_the_settings_of_the_new_job,
 );
 
-/// The store in the home of a stage, and a worker for it.
-struct Jobs<'a> {
-    stage: &'a Stage,
+/// The store in a stage's home, and a worker for it.
+struct JobFixture<'a> {
+    stage: &'a CodexFixture,
     store: JobStore,
     worker: Worker,
 }
 
-impl<'a> Jobs<'a> {
-    async fn of(stage: &'a Stage) -> Self {
+impl<'a> JobFixture<'a> {
+    async fn of(stage: &'a CodexFixture) -> Self {
         let path = stage.home.state_home().join("jobs.db");
         let location = path.to_str().unwrap();
         let access = Access::of(stage.home.state_home().join("codex-mcp"));
@@ -60,14 +60,14 @@ impl<'a> Jobs<'a> {
     }
 }
 
-async fn a_job_is_done_and_told(release: &str) {
+async fn job_is_done_and_reported(release: &str) {
     let script = Script::new().otherwise([
         Reply::shell("echo said; echo more >> README.md"),
         Reply::patch(Patch::new().add("patched.txt", "hello\n")),
         Reply::say("Done."),
     ]);
-    let stage = Stage::new(release, script).await;
-    let jobs = Jobs::of(&stage).await;
+    let stage = CodexFixture::new(release, script).await;
+    let jobs = JobFixture::of(&stage).await;
     let mut request = jobs.request("work", "workspace-write");
     request.expose_stream = true;
     let id = jobs.submit(request).await;
@@ -85,8 +85,8 @@ async fn a_job_is_done_and_told(release: &str) {
     assert_eq!(
         files,
         [
-            ("README.md", ChangeKind::Modified, SeenBy::Git),
-            ("patched.txt", ChangeKind::Added, SeenBy::Both),
+            ("README.md", ChangeKind::Modified, ChangeSource::Git),
+            ("patched.txt", ChangeKind::Added, ChangeSource::Both),
         ]
     );
     let events = jobs.store.events(&id, 0, 1000).await.unwrap();
@@ -98,18 +98,17 @@ async fn a_job_is_done_and_told(release: &str) {
     jobs.finish().await;
 }
 
-/// A command that leaves one behind in a session of its own, which ignores SIGTERM
-/// as it does itself.
+/// A command that ignores SIGTERM and leaves a process in a new session, which ignores it too.
 const STUBBORN: &str =
     "trap '' TERM HUP INT; setsid sleep 1000 & touch runs; sleep 1000; sleep 1000";
 
-async fn a_cancelled_job_leaves_nothing(release: &str) {
+async fn cancelled_job_leaves_no_processes(release: &str) {
     let script = Script::new().otherwise([
         Reply::shell(Shell::new(STUBBORN).waiting(Duration::from_secs(30))),
         Reply::say("never"),
     ]);
-    let stage = Stage::new(release, script).await;
-    let jobs = Jobs::of(&stage).await;
+    let stage = CodexFixture::new(release, script).await;
+    let jobs = JobFixture::of(&stage).await;
     let request = jobs.request("work", "danger-full-access");
     let id = jobs.submit(request).await;
     while !stage.file("runs").exists() {
@@ -124,12 +123,12 @@ async fn a_cancelled_job_leaves_nothing(release: &str) {
     jobs.finish().await;
 }
 
-async fn a_job_is_resumed_with_its_context(release: &str) {
+async fn job_is_resumed_with_its_context(release: &str) {
     let script = Script::new()
         .on("go on", [Reply::say("Two.")])
         .otherwise([Reply::say("One.")]);
-    let stage = Stage::new(release, script).await;
-    let jobs = Jobs::of(&stage).await;
+    let stage = CodexFixture::new(release, script).await;
+    let jobs = JobFixture::of(&stage).await;
     let request = jobs.request("the number is 7", "read-only");
     let id = jobs.submit(request).await;
     let first = wait_until(&jobs.store, &id, JobState::Completed).await;
@@ -145,9 +144,9 @@ async fn a_job_is_resumed_with_its_context(release: &str) {
     jobs.finish().await;
 }
 
-/// What an earlier job has set holds for that job alone, also with the same worker.
+/// Settings of a job apply to that job alone, even with the same worker.
 async fn resumed_thread_has_the_settings_of_the_new_job(release: &str) {
-    // Codex 0.153.4 may miss what a command says at once.
+    // Codex 0.153.4 may miss output that a command writes at once.
     let works = |name: &str| {
         let command = format!("sleep 1; echo which=$WHICH; echo x > {name}");
         [Reply::shell(command.as_str()), Reply::say("ok")]
@@ -155,8 +154,8 @@ async fn resumed_thread_has_the_settings_of_the_new_job(release: &str) {
     let script = Script::new()
         .on("first", works("first"))
         .on("second", works("second"));
-    let stage = Stage::new(release, script).await;
-    let jobs = Jobs::of(&stage).await;
+    let stage = CodexFixture::new(release, script).await;
+    let jobs = JobFixture::of(&stage).await;
     let named = |name: &str, sandbox: &str| {
         let key = "shell_environment_policy.set.WHICH";
         Request {

@@ -6,12 +6,12 @@ use scripted_model::{Reply, Script};
 use serde_json::Value;
 use tokio::process::Command;
 
-use super::{Stage, on_each_release};
+use super::{CodexFixture, on_each_release};
 
-on_each_release!(a_job_is_handed_over_waited_for_shown_and_resumed);
+on_each_release!(job_is_submitted_waited_for_shown_and_resumed);
 
-impl Stage {
-    /// What a shell is told. Each is a process of its own.
+impl CodexFixture {
+    /// Runs `codex-mcp jobs`, which must succeed; returns its stdout.
     pub(super) async fn jobs(&self, args: &[&str]) -> String {
         said(self.jobs_command(args)).await
     }
@@ -44,11 +44,11 @@ async fn said(mut command: Command) -> String {
     String::from_utf8(stdout).unwrap()
 }
 
-async fn a_job_is_handed_over_waited_for_shown_and_resumed(release: &str) {
+async fn job_is_submitted_waited_for_shown_and_resumed(release: &str) {
     let script = Script::new()
         .on("go on", [Reply::say("Two.")])
         .otherwise([Reply::shell("echo more >> README.md"), Reply::say("One.")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let submit = ["submit", "--sandbox", "workspace-write", "the number is 7"];
     let id = stage.jobs(&submit).await;
     let id = id.trim_end();
@@ -83,32 +83,32 @@ async fn a_job_is_handed_over_waited_for_shown_and_resumed(release: &str) {
 #[tokio::test]
 async fn thread_of_a_job_says_why_it_has_no_summary() {
     let script = Script::new().otherwise([Reply::say("One.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     stage.jobs(&["submit", "--wait", "say one"]).await;
     let listed = said(stage.program(&["threads", "--json"])).await;
     let listed: Value = serde_json::from_str(&listed).unwrap();
     let thread = listed["threads"][0]["thread_id"].as_str().unwrap();
     for name in [thread, &thread[..8]] {
         let output = stage.program(&["summary", name]).output().await.unwrap();
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{told}");
-        assert!(told.contains("jobs don't ask for one"), "{told}");
-        assert!(told.contains("codex-mcp jobs show "), "{told}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains("jobs don't ask for one"), "{stderr}");
+        assert!(stderr.contains("codex-mcp jobs show "), "{stderr}");
     }
     stage.jobs(&["submit", "--wait", "say one"]).await;
     let output = stage.program(&["summary", "01"]).output().await.unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(
-        told.contains("several threads of jobs begin with 01"),
-        "{told}"
+        stderr.contains("several threads of jobs begin with 01"),
+        "{stderr}"
     );
 }
 
-/// So that the lines of one of them can be filtered.
+/// The names allow to filter the log of one job.
 #[tokio::test]
 async fn lines_of_the_log_name_their_job_and_thread() {
     let script = Script::new().otherwise([Reply::say("One.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let id = stage.jobs(&["submit", "say one"]).await;
     let id = id.trim_end();
     stage.jobs(&["wait", id]).await;
@@ -128,12 +128,12 @@ async fn lines_of_the_log_name_their_job_and_thread() {
     }
 }
 
-/// As in a hook of git, which names its repository to all that it starts.
+/// Git hooks set GIT_DIR for all that they start.
 #[tokio::test]
-async fn a_job_works_in_its_own_repository() {
+async fn job_works_in_its_own_repository_despite_git_dir() {
     let asks = Reply::shell("git rev-parse --absolute-git-dir");
     let script = Script::new().otherwise([asks, Reply::say("Asked.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let other = stage.home.root().join("other");
     stage
         .home

@@ -1,5 +1,5 @@
-//! Client libraries of others: rmcp's in both eras of MCP, and the official
-//! TypeScript one.
+//! Client libraries: rmcp with each handshake of MCP and without one, and the official TypeScript
+//! library.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -16,14 +16,14 @@ use scripted_model::{Reply, Script, Shell};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-use super::{Stage, assert_completed, assert_error};
+use super::{CodexFixture, assert_completed, assert_error};
 
-/// A client that allows everything.
-struct Permissive {
+/// A client that accepts all elicitations.
+struct AcceptingClient {
     version: ProtocolVersion,
 }
 
-impl ClientHandler for Permissive {
+impl ClientHandler for AcceptingClient {
     fn get_info(&self) -> ClientConfig {
         let capabilities = ClientCapabilities::builder().enable_elicitation().build();
         ClientConfig::new(capabilities, Implementation::new("library", "1"))
@@ -44,9 +44,9 @@ impl ClientHandler for Permissive {
 }
 
 async fn connect(
-    stage: &Stage,
+    stage: &CodexFixture,
     version: ProtocolVersion,
-) -> (RunningService<RoleClient, Permissive>, Child) {
+) -> (RunningService<RoleClient, AcceptingClient>, Child) {
     let mut server = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
         .arg("serve")
         .env_clear()
@@ -70,13 +70,13 @@ async fn connect(
             preferred_versions: vec![version.clone()],
         }
     };
-    let client = serve_client_with_lifecycle(Permissive { version }, streams, mode)
+    let client = serve_client_with_lifecycle(AcceptingClient { version }, streams, mode)
         .await
         .unwrap();
     (client, server)
 }
 
-async fn works_with(version: ProtocolVersion) {
+async fn assert_works_with(version: ProtocolVersion) {
     let script = Script::new()
         .on(
             "touch",
@@ -86,7 +86,7 @@ async fn works_with(version: ProtocolVersion) {
             ],
         )
         .otherwise([Reply::say("back")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let (client, mut server) = connect(&stage, version).await;
     let tools = client.list_all_tools().await.unwrap();
     assert_eq!(tools.len(), 13);
@@ -114,27 +114,27 @@ async fn works_with(version: ProtocolVersion) {
 }
 
 #[tokio::test]
-async fn with_a_handshake_of_2024_11_05() {
-    works_with(ProtocolVersion::V_2024_11_05).await;
+async fn rmcp_works_with_the_handshake_of_2024_11_05() {
+    assert_works_with(ProtocolVersion::V_2024_11_05).await;
 }
 
 #[tokio::test]
-async fn with_a_handshake_of_2025_06_18() {
-    works_with(ProtocolVersion::V_2025_06_18).await;
+async fn rmcp_works_with_the_handshake_of_2025_06_18() {
+    assert_works_with(ProtocolVersion::V_2025_06_18).await;
 }
 
 #[tokio::test]
-async fn with_a_handshake_of_2025_11_25() {
-    works_with(ProtocolVersion::V_2025_11_25).await;
+async fn rmcp_works_with_the_handshake_of_2025_11_25() {
+    assert_works_with(ProtocolVersion::V_2025_11_25).await;
 }
 
 #[tokio::test]
-async fn without_a_handshake_2026_07_28() {
-    works_with(ProtocolVersion::V_2026_07_28).await;
+async fn rmcp_works_without_a_handshake_2026_07_28() {
+    assert_works_with(ProtocolVersion::V_2026_07_28).await;
 }
 
 #[tokio::test]
-async fn the_typescript_library_is_content_with_results_and_errors() {
+async fn typescript_library_accepts_results_and_errors() {
     let script = Script::new()
         .on(
             "touch",
@@ -145,7 +145,7 @@ async fn the_typescript_library_is_content_with_results_and_errors() {
         )
         .on("limit", [Reply::fail(429, "{}")])
         .otherwise([Reply::say("back")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let calls = json!([
         {"name": "codex", "arguments":
             {"prompt": "touch", "sandbox": "read-only", "approval-policy": "on-request"}},

@@ -7,33 +7,33 @@ use scripted_model::{Reply, Script, ScriptedModel};
 use serde_json::json;
 use testkit::{Home, McpClient};
 
-use super::{Stage, assert_completed, assert_error, on_each_release, structured, thread_of};
+use super::{CodexFixture, assert_completed, assert_error, on_each_release, structured, thread_of};
 
 on_each_release!(
-    missing_login_is_told_before_the_first_prompt,
+    missing_login_is_reported_before_the_first_prompt,
     missing_login_ends_a_run_before_its_first_turn,
     missing_login_fails_a_job_before_its_first_request,
-    refused_key_is_told_with_the_remedy,
-    login_is_asked_for_again_when_the_configuration_has_changed,
+    refused_key_is_reported_with_the_remedy,
+    login_is_checked_again_when_the_configuration_has_changed,
     thread_with_a_provider_of_its_own_needs_no_login,
 );
 
 /// A Codex with its built-in provider, at the address of a scripted model.
-async fn stage(release: &str) -> Stage {
+async fn stage(release: &str) -> CodexFixture {
     let script = Script::new().otherwise([Reply::say("hello")]);
     let model = ScriptedModel::start(script).await.unwrap();
     let config = format!(
         "openai_base_url = \"{}\"\nfeatures.plugins = false\n",
         model.base_url()
     );
-    Stage {
+    CodexFixture {
         home: Home::new(&config),
         model,
         release: release.to_owned(),
     }
 }
 
-impl Stage {
+impl CodexFixture {
     /// 0.104.0 takes the address of the built-in provider from the environment.
     pub(super) async fn client_of_openai(&self) -> McpClient {
         let launch = self.launch(&[]);
@@ -57,7 +57,7 @@ impl Stage {
     }
 }
 
-async fn missing_login_is_told_before_the_first_prompt(release: &str) {
+async fn missing_login_is_reported_before_the_first_prompt(release: &str) {
     let stage = stage(release).await;
     let mut client = stage.client_of_openai().await;
     let refused = client.call_tool("codex", json!({"prompt": "work"})).await;
@@ -85,9 +85,14 @@ async fn missing_login_ends_a_run_before_its_first_turn(release: &str) {
     let ran = stage.run(&["--until", "files=new", "make a file"]).await;
     assert_eq!(ran.result["reason"], "could_not_run", "{:#}", ran.result);
     assert_eq!(ran.result["turns"], 0, "{:#}", ran.result);
-    assert_eq!(ran.told.matches("codex login").count(), 1, "{}", ran.told);
-    assert!(!ran.told.contains("turn 1"), "{}", ran.told);
-    assert!(!ran.told.contains("missing"), "{}", ran.told);
+    assert_eq!(
+        ran.stderr.matches("codex login").count(),
+        1,
+        "{}",
+        ran.stderr
+    );
+    assert!(!ran.stderr.contains("turn 1"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("missing"), "{}", ran.stderr);
     assert_eq!(stage.model.request_count(), 0);
 }
 
@@ -98,7 +103,7 @@ async fn missing_login_fails_a_job_before_its_first_request(release: &str) {
     let leaves = "[plugins.codex-mcp]\nworker_idle_secs = 1\n";
     std::fs::write(directory.join("config.toml"), leaves).unwrap();
     let mut client = stage.client_of_openai().await;
-    // Not tried again: it would fail again.
+    // The job is not retried, as it would fail again.
     let arguments = json!({"prompt": "work", "cwd": stage.home.work(), "retry": 2});
     let queued = client.call_tool("call_codex", arguments).await;
     let status = json!({"job_id": structured(&queued)["job_id"], "wait_ms": 60_000});
@@ -116,32 +121,32 @@ async fn missing_login_fails_a_job_before_its_first_request(release: &str) {
     stage.finish_with_worker(client).await;
 }
 
-/// The worker goes on with the Codex that it has, otherwise.
-async fn login_is_asked_for_again_when_the_configuration_has_changed(release: &str) {
+/// Without the change, the worker would continue with its running Codex.
+async fn login_is_checked_again_when_the_configuration_has_changed(release: &str) {
     let script = Script::new().otherwise([Reply::say("hello")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     assert_eq!(stage.jobs(&["submit", "--wait", "work"]).await, "hello\n");
     let requests = stage.model.request_count();
     let config = format!("openai_base_url = \"{}\"\n", stage.model.base_url());
     std::fs::write(stage.home.codex_home().join("config.toml"), config).unwrap();
     let submit = ["jobs", "submit", "--wait", "--timeout", "20s", "work"];
     let output = stage.program(&submit).output().await.unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert_eq!(told.matches("`codex login`").count(), 1, "{told}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert_eq!(stderr.matches("`codex login`").count(), 1, "{stderr}");
     assert_eq!(stage.model.request_count(), requests);
 }
 
-async fn refused_key_is_told_with_the_remedy(release: &str) {
+async fn refused_key_is_reported_with_the_remedy(release: &str) {
     let body = json!({ "error": { "message": "Incorrect API key", "code": "invalid_api_key" } });
     let refuses = Reply::fail(401, body.to_string());
-    let stage = Stage::new(release, Script::new().otherwise(vec![refuses; 20])).await;
+    let stage = CodexFixture::new(release, Script::new().otherwise(vec![refuses; 20])).await;
     let arguments = ["--sandbox", "workspace-write", "make a file"];
     let ran = stage.run_command(&arguments).output().await.unwrap();
-    let told = String::from_utf8(ran.stdout).unwrap();
-    assert_eq!(ran.status.code(), Some(3), "{told}");
-    assert!(told.contains("401 Unauthorized"), "{told}");
-    assert_eq!(told.matches("`codex login`").count(), 1, "{told}");
+    let stdout = String::from_utf8(ran.stdout).unwrap();
+    assert_eq!(ran.status.code(), Some(3), "{stdout}");
+    assert!(stdout.contains("401 Unauthorized"), "{stdout}");
+    assert_eq!(stdout.matches("`codex login`").count(), 1, "{stdout}");
 
     let mut client = stage.client(&[]).await;
     let failed = client.call_tool("codex", json!({"prompt": "work"})).await;

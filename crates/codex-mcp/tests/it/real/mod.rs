@@ -44,13 +44,13 @@ use crate::on_each_release;
 const VERSION: &str = "2025-06-18";
 
 /// A home, a model and a release of Codex.
-struct Stage {
+struct CodexFixture {
     home: Home,
     model: ScriptedModel,
     release: String,
 }
 
-impl Stage {
+impl CodexFixture {
     /// Waits until the server's own Codex has started. Two that start at once in a new
     /// CODEX_HOME can disturb each other (seen with 0.153.4: one exits with code 1).
     async fn codex_is_ready(&self, client: &mut McpClient) {
@@ -69,7 +69,7 @@ impl Stage {
         Self::with_config(release, script, "").await
     }
 
-    /// With more lines for `config.toml`.
+    /// The same with more lines for `config.toml`.
     async fn with_config(release: &str, script: Script, config: &str) -> Self {
         let model = ScriptedModel::start(script).await.unwrap();
         // With plugins, Codex asks git about its market place over the network.
@@ -82,7 +82,7 @@ impl Stage {
         }
     }
 
-    /// Ends the client, and waits until the worker has left, and nothing with it.
+    /// Ends the client, and waits until the worker and all other processes are gone.
     async fn finish_with_worker(&self, client: McpClient) {
         assert!(client.finish().await.success());
         while !self.home.processes().is_empty() {
@@ -102,12 +102,12 @@ impl Stage {
             .current_dir(self.home.work())
     }
 
-    /// A client of a fresh server that can't be asked anything.
+    /// A client of a new server, without elicitation.
     async fn client(&self, args: &[&str]) -> McpClient {
         self.client_with(args, json!({})).await
     }
 
-    /// A client that answers elicitations.
+    /// A client of a new server, with elicitation.
     async fn asking_client(&self, args: &[&str]) -> McpClient {
         self.client_with(args, json!({"elicitation": {}})).await
     }
@@ -118,7 +118,7 @@ impl Stage {
         client
     }
 
-    /// Ends a client and checks that nothing is left of it.
+    /// Ends the client, and checks that no process is left.
     async fn finish(&self, client: McpClient) {
         assert!(client.finish().await.success());
         assert_eq!(self.home.processes(), []);

@@ -1,4 +1,4 @@
-//! Parameters by other names than the listed ones, and by wrong ones.
+//! Parameters with other names than the listed ones, and with wrong names.
 
 use std::fs;
 
@@ -6,17 +6,17 @@ use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
 use testkit::McpClient;
 
-use super::{Stage, assert_error, structured, text};
+use super::{CodexFixture, assert_error, structured, text};
 
-/// A stage whose worker leaves soon when there is nothing to do.
-async fn stage() -> Stage {
+/// A stage whose idle worker leaves soon.
+async fn stage() -> CodexFixture {
     let script = Script::new()
         .on(
             "make it",
             [Reply::shell("echo x > made.txt"), Reply::say("Done.")],
         )
         .otherwise([Reply::say("ok")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let directory = stage.home.atm_home().join(".config/atm");
     fs::create_dir_all(&directory).unwrap();
     let config = "[plugins.codex-mcp]\nworker_idle_secs = 1\nsandbox = \"danger-full-access\"\n";
@@ -24,13 +24,13 @@ async fn stage() -> Stage {
     stage
 }
 
-async fn told(client: &mut McpClient, tool: &str, arguments: Value) -> Value {
+async fn call_ok(client: &mut McpClient, tool: &str, arguments: Value) -> Value {
     let result = client.call_tool(tool, arguments).await;
     assert_ne!(result["isError"], true, "{result:#}");
     structured(&result).clone()
 }
 
-async fn end(stage: &Stage, client: McpClient) {
+async fn end(stage: &CodexFixture, client: McpClient) {
     assert!(client.finish().await.success());
     while !stage.home.processes().is_empty() {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -38,33 +38,33 @@ async fn end(stage: &Stage, client: McpClient) {
 }
 
 #[tokio::test]
-async fn other_names_of_parameters_are_taken() {
+async fn other_names_of_parameters_are_accepted() {
     let stage = stage().await;
     let mut client = stage.client(&[]).await;
     let work = stage.home.work();
     let begin = json!({ "task": "hello", "repo": work, "approvalPolicy": "never",
         "task_name": "label", "wait_ms": 60_000 });
-    let begun = told(&mut client, "codex", begin).await;
+    let begun = call_ok(&mut client, "codex", begin).await;
     assert_eq!(begun["status"], "completed", "{begun:#}");
     for name in ["thread_id", "session_id", "sessionId", "resume_session_id"] {
         let reply = json!({ "prompt": "again", name: begun["threadId"] });
-        let answer = told(&mut client, "codex-reply", reply).await;
+        let answer = call_ok(&mut client, "codex-reply", reply).await;
         assert_eq!(answer["threadId"], begun["threadId"], "{name}");
     }
     let look = json!({ "action": "poll", "session_id": begun["sessionId"], "max_events": 5 });
-    let polled = told(&mut client, "codex_check", look).await;
+    let polled = call_ok(&mut client, "codex_check", look).await;
     assert_eq!(polled["result"]["output"], "ok", "{polled:#}");
-    let threads = told(&mut client, "codex_threads", json!({})).await;
+    let threads = call_ok(&mut client, "codex_threads", json!({})).await;
     assert_eq!(threads["threads"][0]["tag"], "label", "{threads:#}");
 
-    // One without a session to go on with, and one with that of the first.
+    // The first job has no session to resume, the second resumes that of the first.
     let mut session = Value::Null;
     for _ in 0..2 {
         let call = json!({ "task": "hello", "repo": work, "timeoutMs": 60_000,
             "threadId": session });
-        let job = told(&mut client, "call_codex", call).await;
+        let job = call_ok(&mut client, "call_codex", call).await;
         let look = json!({ "jobId": job["job_id"], "wait-ms": 60_000 });
-        let done = told(&mut client, "call_status", look).await;
+        let done = call_ok(&mut client, "call_status", look).await;
         assert_eq!(done["response"], "ok", "{done:#}");
         assert_eq!(done["resume_session_id"], session, "{done:#}");
         session = done["session_id"].clone();
@@ -72,13 +72,13 @@ async fn other_names_of_parameters_are_taken() {
 
     let run = json!({ "prompt": "make it", "cwd": work, "waitMs": 60_000,
         "exitCriteria": { "files": "made.txt" } });
-    let done = told(&mut client, "codex_run", run).await;
+    let done = call_ok(&mut client, "codex_run", run).await;
     assert_eq!(done["ok"], true, "{done:#}");
     end(&stage, client).await;
 }
 
 #[tokio::test]
-async fn unknown_parameter_is_answered_with_the_nearest() {
+async fn unknown_parameter_is_refused_with_the_nearest() {
     let stage = stage().await;
     for (api, tool, arguments, said) in [
         (

@@ -1,4 +1,4 @@
-//! No process of Codex's outlives us.
+//! No process of Codex outlives our server.
 
 use std::time::Duration;
 
@@ -8,30 +8,29 @@ use testkit::process::{Process, descendants, wait_until_gone};
 use testkit::{McpClient, Signal};
 
 use super::sessions::Poller;
-use super::{Stage, on_each_release};
+use super::{CodexFixture, on_each_release};
 
 on_each_release!(
-    a_cancelled_call_ends_its_commands,
+    cancelled_call_ends_its_commands,
     background_terminal_ends_with_its_session,
     background_terminals_are_listed_and_ended,
     background_terminal_ends_with_a_classic_server,
-    nothing_is_left_after_sigkill_in_a_turn,
-    nothing_is_left_after_sigterm_in_a_turn,
-    nothing_is_left_after_the_end_of_input_in_a_turn,
+    sigkill_in_a_turn_leaves_no_processes,
+    sigterm_in_a_turn_leaves_no_processes,
+    end_of_input_in_a_turn_leaves_no_processes,
 );
 
-/// How long what is left may live on after us.
-const LEFT: Duration = Duration::from_secs(2);
+/// How long processes may outlive the server.
+const EXIT_LIMIT: Duration = Duration::from_secs(2);
 
-/// A turn in which a command runs that has a session of its own and ignores
-/// SIGTERM and SIGHUP.
-async fn in_a_turn(release: &str) -> (Stage, McpClient, Vec<u32>) {
+/// A turn whose command ignores SIGTERM and SIGHUP. Also returns the processes below the server.
+async fn start_turn(release: &str) -> (CodexFixture, McpClient, Vec<u32>) {
     let command = "touch runs; trap '' TERM HUP INT; sleep 1000 & sleep 1000; sleep 1000";
     let script = Script::new().otherwise([
         Reply::shell(Shell::new(command).waiting(Duration::from_secs(30))),
         Reply::say("never"),
     ]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut client = stage.client(&[]).await;
     let arguments =
         json!({"prompt": "x", "sandbox": "danger-full-access", "approval-policy": "never"});
@@ -49,13 +48,13 @@ async fn in_a_turn(release: &str) -> (Stage, McpClient, Vec<u32>) {
     (stage, client, below)
 }
 
-/// Codex and its guard live on, what the turn had started does not.
-async fn a_cancelled_call_ends_its_commands(release: &str) {
+/// Codex and its guard live on; the processes of the turn do not.
+async fn cancelled_call_ends_its_commands(release: &str) {
     let script = Script::new().otherwise([
         Reply::shell(Shell::new("touch runs; sleep 1000").waiting(Duration::from_secs(30))),
         Reply::say("never"),
     ]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut client = stage.client(&[]).await;
     let arguments =
         json!({"prompt": "x", "sandbox": "danger-full-access", "approval-policy": "never"});
@@ -77,14 +76,14 @@ async fn a_cancelled_call_ends_its_commands(release: &str) {
     stage.finish(client).await;
 }
 
-/// Turns that each leave a command behind, with the server's arguments.
-async fn leaving_commands(release: &str) -> Stage {
+/// A stage whose turns each leave a command behind.
+async fn fixture_leaving_commands(release: &str) -> CodexFixture {
     let sleep = Shell::new("exec sleep 1000").waiting(Duration::from_millis(250));
     let script = Script::new().otherwise([Reply::shell(sleep), Reply::say("left running")]);
-    Stage::new(release, script).await
+    CodexFixture::new(release, script).await
 }
 
-const UNASKED: &str = "never";
+const NEVER: &str = "never";
 
 /// The commands that run below a client's server.
 fn sleeping(client: &McpClient) -> Vec<u32> {
@@ -94,9 +93,9 @@ fn sleeping(client: &McpClient) -> Vec<u32> {
 }
 
 async fn background_terminal_ends_with_its_session(release: &str) {
-    let stage = leaving_commands(release).await;
+    let stage = fixture_leaving_commands(release).await;
     let mut poller = Poller::new(&stage, &[]).await;
-    let unbound = json!({"sandbox": "danger-full-access", "approvalPolicy": UNASKED});
+    let unbound = json!({"sandbox": "danger-full-access", "approvalPolicy": NEVER});
     let session = poller
         .start("leave something running", unbound.clone())
         .await;
@@ -116,11 +115,11 @@ async fn background_terminal_ends_with_its_session(release: &str) {
     stage.finish(poller.client).await;
 }
 
-/// 0.104.0 can only end all of them.
+/// 0.104.0 can only end all terminals together.
 async fn background_terminals_are_listed_and_ended(release: &str) {
-    let stage = leaving_commands(release).await;
+    let stage = fixture_leaving_commands(release).await;
     let mut poller = Poller::new(&stage, &[]).await;
-    let unbound = json!({"sandbox": "danger-full-access", "approvalPolicy": UNASKED});
+    let unbound = json!({"sandbox": "danger-full-access", "approvalPolicy": NEVER});
     let session = poller.start("leave something running", unbound).await;
     poller.until_idle(&session).await;
     poller.reply(&session, "and once more", json!({})).await;
@@ -154,43 +153,43 @@ async fn background_terminals_are_listed_and_ended(release: &str) {
     }
     poller.call("codex_session", of_session(json!({}))).await;
     assert_eq!(wait_until_gone(&left, Duration::from_secs(10)).await, []);
-    // The session goes on.
+    // The session stays usable.
     assert_eq!(poller.get(&session).await["status"], "idle");
     stage.finish(poller.client).await;
 }
 
 async fn background_terminal_ends_with_a_classic_server(release: &str) {
-    let stage = leaving_commands(release).await;
+    let stage = fixture_leaving_commands(release).await;
     let mut client = stage.client(&[]).await;
     let arguments = json!({"prompt": "leave something running",
-        "sandbox": "danger-full-access", "approval-policy": UNASKED});
+        "sandbox": "danger-full-access", "approval-policy": NEVER});
     client.call_tool("codex", arguments).await;
     let left = sleeping(&client);
     assert!(!left.is_empty());
     stage.finish(client).await;
-    assert_eq!(wait_until_gone(&left, LEFT).await, []);
+    assert_eq!(wait_until_gone(&left, EXIT_LIMIT).await, []);
 }
 
-async fn nothing_is_left_after_sigkill_in_a_turn(release: &str) {
-    let (stage, mut client, below) = in_a_turn(release).await;
+async fn sigkill_in_a_turn_leaves_no_processes(release: &str) {
+    let (stage, mut client, below) = start_turn(release).await;
     client.signal(Signal::SIGKILL);
     client.exited().await;
-    assert_eq!(wait_until_gone(&below, LEFT).await, []);
+    assert_eq!(wait_until_gone(&below, EXIT_LIMIT).await, []);
     assert_eq!(stage.home.processes(), []);
 }
 
-async fn nothing_is_left_after_sigterm_in_a_turn(release: &str) {
-    let (stage, mut client, below) = in_a_turn(release).await;
+async fn sigterm_in_a_turn_leaves_no_processes(release: &str) {
+    let (stage, mut client, below) = start_turn(release).await;
     client.signal(Signal::SIGTERM);
     assert!(client.exited().await.success());
-    assert_eq!(wait_until_gone(&below, LEFT).await, []);
+    assert_eq!(wait_until_gone(&below, EXIT_LIMIT).await, []);
     assert_eq!(stage.home.processes(), []);
 }
 
-async fn nothing_is_left_after_the_end_of_input_in_a_turn(release: &str) {
-    let (stage, mut client, below) = in_a_turn(release).await;
+async fn end_of_input_in_a_turn_leaves_no_processes(release: &str) {
+    let (stage, mut client, below) = start_turn(release).await;
     client.close_stdin();
     assert!(client.exited().await.success());
-    assert_eq!(wait_until_gone(&below, LEFT).await, []);
+    assert_eq!(wait_until_gone(&below, EXIT_LIMIT).await, []);
     assert_eq!(stage.home.processes(), []);
 }

@@ -5,14 +5,14 @@ use serde_json::json;
 use testkit::Signal;
 use testkit::process::descendants;
 
-use super::{Stage, assert_completed, assert_error, on_each_release, structured, thread_of};
+use super::{CodexFixture, assert_completed, assert_error, on_each_release, structured, thread_of};
 
 on_each_release!(
-    a_thread_goes_on_after_a_restart_of_the_server,
-    a_thread_goes_on_after_a_crash_of_codex,
+    thread_continues_after_a_restart_of_the_server,
+    thread_continues_after_a_crash_of_codex,
 );
 
-fn remembering(gate: &Gate) -> Script {
+fn remembering_model(gate: &Gate) -> Script {
     Script::new()
         .on("first", [Reply::say("one")])
         .on("hang", [Reply::say("never").behind(gate)])
@@ -21,8 +21,8 @@ fn remembering(gate: &Gate) -> Script {
         })])
 }
 
-async fn a_thread_goes_on_after_a_restart_of_the_server(release: &str) {
-    let stage = Stage::new(release, remembering(&Gate::new())).await;
+async fn thread_continues_after_a_restart_of_the_server(release: &str) {
+    let stage = CodexFixture::new(release, remembering_model(&Gate::new())).await;
     let mut client = stage.client(&[]).await;
     let begun = client.call_tool("codex", json!({"prompt": "first"})).await;
     stage.finish(client).await;
@@ -36,17 +36,17 @@ async fn a_thread_goes_on_after_a_restart_of_the_server(release: &str) {
     stage.finish(client).await;
 }
 
-async fn a_thread_goes_on_after_a_crash_of_codex(release: &str) {
+async fn thread_continues_after_a_crash_of_codex(release: &str) {
     let gate = Gate::new();
-    let stage = Stage::new(release, remembering(&gate)).await;
+    let stage = CodexFixture::new(release, remembering_model(&gate)).await;
     let mut client = stage.client(&[]).await;
-    // A sandbox that isn't the default: it has to survive the crash.
+    // A sandbox that differs from the default must survive the crash.
     let arguments = json!({"prompt": "first", "sandbox": "danger-full-access"});
     let thread = thread_of(&client.call_tool("codex", arguments).await);
     let hanging = client.request_tool("codex-reply", json!({"prompt": "hang", "threadId": thread}));
     let other = client.request_tool("codex", json!({"prompt": "hang"}));
     gate.reached(2).await;
-    // The guard comes first, then what it guards, then what that has started.
+    // The first descendant is the guard, the second Codex, then Codex's own processes.
     kill(descendants(client.pid())[1]);
     for id in [&hanging, &other] {
         let result = client.result(id).await;

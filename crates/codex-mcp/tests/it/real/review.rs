@@ -7,7 +7,7 @@ use scripted_model::{Reply, Request, Script};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::{Stage, assert_completed, assert_error, on_each_release, structured, thread_of};
+use super::{CodexFixture, assert_completed, assert_error, on_each_release, structured, thread_of};
 
 /// A review as models write it.
 fn answer(explanation: &str, comments: &[&str]) -> Reply {
@@ -39,8 +39,8 @@ fn is_review(request: &Request) -> bool {
     request.prompt().starts_with("Review ")
 }
 
-/// The reviewer tries to change something, and then comments.
-async fn reviewed(release: &str) -> Stage {
+/// A stage whose reviewer tries to create a file and then comments.
+async fn review_fixture(release: &str) -> CodexFixture {
     let script = Script::new()
         .when(
             is_review,
@@ -50,16 +50,16 @@ async fn reviewed(release: &str) -> Stage {
             ],
         )
         .otherwise([Reply::say("And so it is.")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     std::fs::write(stage.file("new.txt"), "x").unwrap();
-    // More settings than an id has bytes: git tells all of them before it is asked for one.
+    // A setting that is longer than an object ID: git lists all settings before it answers for one.
     let long = "x".repeat(10_000);
     stage.home.git(&["config", "user.note", &long]);
     stage
 }
 
-impl Stage {
-    /// `codex-mcp review`: the exit code, what was printed, and what was told.
+impl CodexFixture {
+    /// Runs `codex-mcp review`; returns the exit code, stdout and stderr.
     async fn review(&self, args: &[&str]) -> (Option<i32>, String, String) {
         let output = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
             .arg("review")
@@ -85,10 +85,10 @@ impl Stage {
     }
 }
 
-/// A branch `feature` with two commits, which `trunk` lacks; `trunk` has one that `feature`
-/// lacks. The reviewer runs the command that it is told, and comments. Also returns the id of
-/// the merge base.
-async fn with_a_branch(release: &str) -> (Stage, String) {
+/// A branch `feature` with two commits that `trunk` lacks, and one commit of `trunk` that `feature`
+/// lacks. The reviewer runs the command in its prompt and comments. Also returns the ID of the
+/// merge base.
+async fn branch_fixture(release: &str) -> (CodexFixture, String) {
     let look = Reply::with(|request| {
         let mut quoted = request.prompt().split('`');
         Reply::shell(quoted.find(|part| part.starts_with("git diff ")).unwrap())
@@ -97,7 +97,7 @@ async fn with_a_branch(release: &str) -> (Stage, String) {
     let script = Script::new()
         .when(is_review, [look, found()])
         .otherwise([Reply::say("And so it is.")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let base = stage.home.git(&["rev-parse", "HEAD"]);
     stage.home.git(&["branch", "trunk"]);
     stage.home.git(&["branch", "feature"]);
@@ -110,9 +110,8 @@ async fn with_a_branch(release: &str) -> (Stage, String) {
     (stage, base)
 }
 
-/// Whether the reviewer saw the changes of the branch, and those alone, since it was asked
-/// `before` times.
-fn assert_saw_the_branch(stage: &Stage, base: &str, branch: &str, before: usize) {
+/// Checks that the reviewer, after `before` requests, saw exactly the changes of the branch.
+fn assert_saw_the_branch(stage: &CodexFixture, base: &str, branch: &str, before: usize) {
     let requests = stage.model.requests().split_off(before);
     let prompt = requests[0].prompt();
     assert!(prompt.contains(base) && prompt.contains(branch), "{prompt}");
@@ -132,17 +131,17 @@ on_each_release!(
     review_since_a_base_over_mcp_returns_comments,
     review_at_a_shell_shows_comments_and_changes_nothing,
     review_over_mcp_returns_comments_and_a_thread,
-    run_goes_on_until_the_reviewer_wants_nothing,
-    review_that_takes_too_long_names_the_last_step,
+    run_continues_until_the_reviewer_is_content,
+    timed_out_review_names_the_last_step,
     review_without_an_answer_is_no_review,
     reviewer_has_no_mcp_servers_and_no_instructions_of_the_repository,
 );
 
 async fn review_at_a_shell_shows_comments_and_changes_nothing(release: &str) {
-    let stage = reviewed(release).await;
-    let (code, shown, told) = stage.review(&["--json"]).await;
-    let shown: Value = serde_json::from_str(&shown).unwrap_or_else(|_| panic!("{shown}{told}"));
-    assert_eq!(code, Some(1), "{told}");
+    let stage = review_fixture(release).await;
+    let (code, shown, stderr) = stage.review(&["--json"]).await;
+    let shown: Value = serde_json::from_str(&shown).unwrap_or_else(|_| panic!("{shown}{stderr}"));
+    assert_eq!(code, Some(1), "{stderr}");
     assert_eq!(shown["ok"], false);
     assert_eq!(shown["summary"], "A fault.");
     assert_eq!(
@@ -156,18 +155,18 @@ async fn review_at_a_shell_shows_comments_and_changes_nothing(release: &str) {
     assert!(!stage.file("by-the-reviewer.txt").exists());
     assert!(stage.file("new.txt").exists());
 
-    let (code, shown, told) = stage.review(&["--commit", "HEAD"]).await;
-    assert_eq!(code, Some(1), "{told}");
+    let (code, shown, stderr) = stage.review(&["--commit", "HEAD"]).await;
+    assert_eq!(code, Some(1), "{stderr}");
     assert!(shown.contains("[P1] Check the length"), "{shown}");
     let asked = stage.model.requests().pop().unwrap();
     let head = stage.home.git(&["rev-parse", "HEAD"]);
     assert!(asked.prompt().contains(head.trim()), "{}", asked.prompt());
-    // The control: without a read-only sandbox the command of the model changes something.
+    // The control: without a read-only sandbox, the model's command creates the file.
     let script = Script::new().otherwise([
         Reply::shell("touch by-the-reviewer.txt"),
         Reply::say("Done."),
     ]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut client = stage.client(&[]).await;
     let arguments = json!({"prompt": "x", "sandbox": "workspace-write"});
     let result = client.call_tool("codex", arguments).await;
@@ -177,10 +176,10 @@ async fn review_at_a_shell_shows_comments_and_changes_nothing(release: &str) {
 }
 
 async fn review_since_a_base_at_a_shell_shows_comments(release: &str) {
-    let (stage, base) = with_a_branch(release).await;
-    let (code, shown, told) = stage.review(&["--json", "--base", "trunk"]).await;
-    let shown: Value = serde_json::from_str(&shown).unwrap_or_else(|_| panic!("{shown}{told}"));
-    assert_eq!(code, Some(1), "{told}");
+    let (stage, base) = branch_fixture(release).await;
+    let (code, shown, stderr) = stage.review(&["--json", "--base", "trunk"]).await;
+    let shown: Value = serde_json::from_str(&shown).unwrap_or_else(|_| panic!("{shown}{stderr}"));
+    assert_eq!(code, Some(1), "{stderr}");
     let comment =
         |title| json!({"title": title, "place": "/home/you/new.txt:1-2", "body": "It breaks."});
     let comments = [comment("[P1] Check one"), comment("[P2] Check two")];
@@ -195,8 +194,8 @@ async fn review_since_a_base_at_a_shell_shows_comments(release: &str) {
     let branch = format!("refs/heads/{option}");
     stage.home.git(&["update-ref", &branch, "trunk"]);
     let before = stage.model.requests().len();
-    let (code, shown, told) = stage.review(&[&format!("--base={option}")]).await;
-    assert_eq!(code, Some(1), "{told}");
+    let (code, shown, stderr) = stage.review(&[&format!("--base={option}")]).await;
+    assert_eq!(code, Some(1), "{stderr}");
     assert!(shown.contains("[P2] Check two"), "{shown}");
     assert_saw_the_branch(&stage, &base, option, before);
     assert!(!stage.file("written-by-git").exists());
@@ -206,7 +205,7 @@ async fn review_since_a_base_at_a_shell_shows_comments(release: &str) {
 }
 
 async fn review_since_a_base_over_mcp_returns_comments(release: &str) {
-    let (stage, base) = with_a_branch(release).await;
+    let (stage, base) = branch_fixture(release).await;
     let mut client = stage.client(&[]).await;
     let result = client
         .call_tool("codex_review", json!({"base": "trunk"}))
@@ -225,7 +224,7 @@ async fn review_since_a_base_over_mcp_returns_comments(release: &str) {
 
 #[tokio::test]
 async fn review_without_a_merge_base_says_what_to_do() {
-    let (stage, _) = with_a_branch(testkit::codex::newest()).await;
+    let (stage, _) = branch_fixture(testkit::codex::newest()).await;
     stage.home.git(&["checkout", "-q", "--orphan", "orphan"]);
     let unborn = (
         "trunk",
@@ -253,15 +252,15 @@ async fn review_without_a_merge_base_says_what_to_do() {
         if number == 1 {
             stage.home.git(&["commit", "-q", "-m", "orphan"]);
         }
-        let (code, shown, told) = stage.review(&[&format!("--base={base}")]).await;
-        assert_eq!((code, shown.as_str()), (Some(3), ""), "{told}");
-        assert!(told.contains(what) && told.contains(remedy), "{told}");
+        let (code, shown, stderr) = stage.review(&[&format!("--base={base}")]).await;
+        assert_eq!((code, shown.as_str()), (Some(3), ""), "{stderr}");
+        assert!(stderr.contains(what) && stderr.contains(remedy), "{stderr}");
     }
     assert!(stage.model.requests().is_empty());
 }
 
 async fn review_over_mcp_returns_comments_and_a_thread(release: &str) {
-    let stage = reviewed(release).await;
+    let stage = review_fixture(release).await;
     let mut client = stage.client(&[]).await;
     let result = client.call_tool("codex_review", json!({})).await;
     let content = structured(&result)["content"].as_str().unwrap().to_owned();
@@ -286,7 +285,7 @@ async fn review_over_mcp_returns_comments_and_a_thread(release: &str) {
     stage.finish(client).await;
 }
 
-async fn run_goes_on_until_the_reviewer_wants_nothing(release: &str) {
+async fn run_continues_until_the_reviewer_is_content(release: &str) {
     let reviews = AtomicUsize::new(0);
     let review = Reply::with(move |_| match reviews.fetch_add(1, Ordering::SeqCst) {
         0 => answer("FAIL: a fault.", &["[P1] Check the length"]),
@@ -302,7 +301,7 @@ async fn run_goes_on_until_the_reviewer_wants_nothing(release: &str) {
             ],
         )
         .otherwise([Reply::shell("echo made > new.txt"), Reply::say("Made.")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let ran = stage
         .run(&["make it", "--until", "review", "--until", "files=new.txt"])
         .await;
@@ -312,7 +311,7 @@ async fn run_goes_on_until_the_reviewer_wants_nothing(release: &str) {
     let review = criteria.iter().find(|one| one["criterion"] == "review");
     let found = review.unwrap()["found"].as_str().unwrap();
     assert!(found.contains("PASS: it does the task."), "{found}");
-    // The reviewer knows the task, and Codex the review.
+    // The reviewer gets the task, and Codex gets the review.
     let requests = stage.model.requests();
     let asked: Vec<&str> = requests
         .iter()
@@ -328,11 +327,11 @@ async fn run_goes_on_until_the_reviewer_wants_nothing(release: &str) {
 }
 
 #[tokio::test]
-async fn run_is_not_done_where_the_reviewer_gives_no_verdict() {
+async fn run_without_a_review_verdict_is_not_done() {
     let script = Script::new()
         .when(is_review, [Reply::say("I would rather talk of PASS.")])
         .otherwise([Reply::shell("echo made > new.txt"), Reply::say("Made.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let ran = stage
         .run(&["make it", "--until", "review", "--max-turns", "1"])
         .await;
@@ -346,18 +345,18 @@ async fn run_is_not_done_where_the_reviewer_gives_no_verdict() {
     );
 }
 
-async fn review_that_takes_too_long_names_the_last_step(release: &str) {
+async fn timed_out_review_names_the_last_step(release: &str) {
     let script = Script::new().otherwise([Reply::shell("sleep 1000"), Reply::say("never")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     std::fs::write(stage.file("new.txt"), "x").unwrap();
-    let (code, shown, told) = stage.review(&["--timeout", "5s"]).await;
-    assert_eq!((code, shown.as_str()), (Some(3), ""), "{told}");
+    let (code, shown, stderr) = stage.review(&["--timeout", "5s"]).await;
+    assert_eq!((code, shown.as_str()), (Some(3), ""), "{stderr}");
     let words = "took longer than 5 s and was interrupted; the last that was heard: running sleep";
-    assert!(told.contains(words), "{told}");
+    assert!(stderr.contains(words), "{stderr}");
 }
 
 async fn review_without_an_answer_is_no_review(release: &str) {
-    let stage = Stage::new(release, Script::new().otherwise([Reply::say("")])).await;
+    let stage = CodexFixture::new(release, Script::new().otherwise([Reply::say("")])).await;
     std::fs::write(stage.file("new.txt"), "x").unwrap();
     let (code, shown, told) = stage.review(&[]).await;
     assert_eq!((code, shown.as_str()), (Some(3), ""), "{told}");
@@ -371,7 +370,7 @@ async fn review_without_an_answer_is_no_review(release: &str) {
 /// Servers of the user's run outside of the sandbox, and whoever wrote the changes could
 /// have the reviewer call them. An AGENTS.md among the changes could tell it to be content.
 async fn reviewer_has_no_mcp_servers_and_no_instructions_of_the_repository(release: &str) {
-    let stage = reviewed(release).await;
+    let stage = review_fixture(release).await;
     let started = stage.file("server-started");
     let config = stage.home.codex_home().join("config.toml");
     let mut text = std::fs::read_to_string(&config).unwrap();

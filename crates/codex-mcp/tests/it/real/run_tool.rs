@@ -1,4 +1,4 @@
-//! Runs over MCP: Codex is held to the result, and the run is a job.
+//! Runs over MCP, which are jobs.
 
 use std::fs;
 use std::time::Duration;
@@ -7,23 +7,23 @@ use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
 use testkit::{McpClient, Signal};
 
-use super::{Stage, assert_error, on_each_release, structured, text};
+use super::{CodexFixture, assert_error, on_each_release, structured, text};
 use crate::jobs::Worker;
 
 on_each_release!(
-    a_promise_is_nudged_into_work_while_the_caller_waits,
-    a_run_is_called_off_and_tells_what_is_there,
+    promising_run_is_nudged_into_work_while_the_caller_waits,
+    cancelled_run_reports_its_partial_work,
 );
 
-/// What the model has the shell do for a commit.
+/// The shell command with which the model commits.
 const COMMIT: &str = "echo x > made.txt && git add made.txt && git commit -qm 'Make it'";
 
-/// So that what a worker has left is found soon.
-const SHORT: [&str; 4] = ["--lease-ms", "2500", "--heartbeat-ms", "250"];
+/// Short leases, so that the jobs of a killed worker are found soon.
+const SHORT_LEASE: [&str; 4] = ["--lease-ms", "2500", "--heartbeat-ms", "250"];
 
-/// A stage whose worker leaves soon when there is nothing to do.
-async fn stage(release: &str, script: Script) -> Stage {
-    let stage = Stage::new(release, script).await;
+/// A stage whose idle worker leaves soon.
+async fn stage(release: &str, script: Script) -> CodexFixture {
+    let stage = CodexFixture::new(release, script).await;
     let directory = stage.home.atm_home().join(".config/atm");
     fs::create_dir_all(&directory).unwrap();
     let config = "[plugins.codex-mcp]\nworker_idle_secs = 1\nsandbox = \"danger-full-access\"\n";
@@ -31,24 +31,24 @@ async fn stage(release: &str, script: Script) -> Stage {
     stage
 }
 
-async fn newest(script: Script) -> Stage {
+async fn newest(script: Script) -> CodexFixture {
     stage(testkit::codex::newest(), script).await
 }
 
-/// Promises at first, and does the work when it is told to.
-fn promises() -> Script {
+/// A model that promises first, and works when it is nudged.
+fn promising_model() -> Script {
     Script::new()
         .on("words only", [Reply::shell(COMMIT), Reply::say("Done.")])
         .otherwise([Reply::say("I will make it.")])
 }
 
-/// Makes one of two files, and hangs in the middle of the other.
-fn hangs() -> Script {
+/// A model that creates one of two files and then hangs.
+fn hanging_model() -> Script {
     let half = "echo x > half.txt; setsid sleep 1000 & touch started.txt; sleep 1000";
     Script::new().otherwise([Reply::shell(half), Reply::say("never")])
 }
 
-async fn told(client: &mut McpClient, tool: &str, arguments: Value) -> Value {
+async fn call_ok(client: &mut McpClient, tool: &str, arguments: Value) -> Value {
     let result = client.call_tool(tool, arguments).await;
     assert_ne!(result["isError"], true, "{result:#}");
     let object = structured(&result).clone();
@@ -56,15 +56,15 @@ async fn told(client: &mut McpClient, tool: &str, arguments: Value) -> Value {
     object
 }
 
-async fn ended(client: &mut McpClient, job: &Value) -> Value {
+async fn wait_for_job(client: &mut McpClient, job: &Value) -> Value {
     let arguments = json!({ "job_id": job, "wait_ms": 60_000, "tail": 50 });
-    told(client, "call_status", arguments).await
+    call_ok(client, "call_status", arguments).await
 }
 
-/// A run that is not waited for; its job.
-async fn begun(client: &mut McpClient, mut arguments: Value) -> Value {
+/// Starts a run without waiting for it; returns its job ID.
+async fn start_run(client: &mut McpClient, mut arguments: Value) -> Value {
     arguments["wait_ms"] = json!(0);
-    let begun = told(client, "codex_run", arguments).await;
+    let begun = call_ok(client, "codex_run", arguments).await;
     let is_under_way = begun["status"] == "queued" || begun["status"] == "running";
     assert!(is_under_way, "{begun:#}");
     let message = begun["message"].as_str().unwrap();
@@ -72,14 +72,14 @@ async fn begun(client: &mut McpClient, mut arguments: Value) -> Value {
     begun["job_id"].clone()
 }
 
-async fn until_there_is(stage: &Stage, name: &str) {
+async fn wait_for_file(stage: &CodexFixture, name: &str) {
     while !stage.file(name).exists() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// Waits until the worker has left, and nothing with it.
-async fn finish(stage: &Stage, client: McpClient) {
+/// Ends the client, and waits until the worker and all other processes are gone.
+async fn finish(stage: &CodexFixture, client: McpClient) {
     assert!(client.finish().await.success());
     while !stage.home.processes().is_empty() {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -92,12 +92,12 @@ fn words(status: &Value) -> String {
     words.collect::<Vec<_>>().join("\n")
 }
 
-async fn a_promise_is_nudged_into_work_while_the_caller_waits(release: &str) {
-    let stage = stage(release, promises()).await;
+async fn promising_run_is_nudged_into_work_while_the_caller_waits(release: &str) {
+    let stage = stage(release, promising_model()).await;
     let mut client = stage.client(&["--identity", "arch"]).await;
     stage.codex_is_ready(&mut client).await;
     let arguments = json!({ "task": "make it", "exit_criteria": { "commits": 1, "clean": true } });
-    let done = told(&mut client, "codex_run", arguments).await;
+    let done = call_ok(&mut client, "codex_run", arguments).await;
     assert_eq!(done["ok"], true, "{done:#}");
     assert_eq!(
         (&done["status"], &done["turns"]),
@@ -109,7 +109,7 @@ async fn a_promise_is_nudged_into_work_while_the_caller_waits(release: &str) {
     assert_eq!(done["evidence"]["log"][1]["prompt"], "nudge");
     assert_eq!(done["response"], "Done.");
 
-    let status = ended(&mut client, &done["job_id"]).await;
+    let status = wait_for_job(&mut client, &done["job_id"]).await;
     assert_eq!(status["tool_name"], "codex_run");
     assert_eq!(status["task_name"], "make it");
     assert_eq!(status["session_id"], done["thread_id"]);
@@ -140,22 +140,22 @@ async fn a_promise_is_nudged_into_work_while_the_caller_waits(release: &str) {
     finish(&stage, client).await;
 }
 
-async fn a_run_is_called_off_and_tells_what_is_there(release: &str) {
-    let stage = stage(release, hangs()).await;
+async fn cancelled_run_reports_its_partial_work(release: &str) {
+    let stage = stage(release, hanging_model()).await;
     let mut client = stage.client(&[]).await;
     stage.codex_is_ready(&mut client).await;
     let arguments =
         json!({ "task": "make both", "exit_criteria": { "files": ["half.txt", "whole.txt"] } });
-    let job = begun(&mut client, arguments).await;
-    until_there_is(&stage, "started.txt").await;
-    let cancelled = told(&mut client, "call_cancel", json!({ "job_id": job })).await;
+    let job = start_run(&mut client, arguments).await;
+    wait_for_file(&stage, "started.txt").await;
+    let cancelled = call_ok(&mut client, "call_cancel", json!({ "job_id": job })).await;
     assert_eq!(cancelled["new_status"], "cancelled", "{cancelled:#}");
     let left = format!("{:?}", stage.home.processes());
     assert!(!left.contains("sleep"), "{left}");
-    // The server has an app-server too.
+    // The one guard is that of the server's own app-server.
     assert!(left.matches("guard").count() <= 1, "{left}");
 
-    let status = ended(&mut client, &job).await;
+    let status = wait_for_job(&mut client, &job).await;
     assert_eq!(status["status"], "cancelled");
     let result = &status["result"];
     assert_eq!(
@@ -172,17 +172,17 @@ async fn a_run_is_called_off_and_tells_what_is_there(release: &str) {
     finish(&stage, client).await;
 }
 
-/// With Codex's own MCP server behind us, runs are the same.
+/// Runs work the same with Codex's own MCP server as the backend.
 #[tokio::test]
-async fn runs_are_there_on_the_proxy_too() {
-    let stage = stage("0.153.4", promises()).await;
+async fn run_tool_works_on_the_proxy() {
+    let stage = stage("0.153.4", promising_model()).await;
     let mut client = stage.client(&["--backend", "mcp-server"]).await;
     let arguments = json!({ "task": "make it", "repo": stage.home.work(),
         "exit_criteria": { "commits": 1 }, "task_name": "a name" });
-    let done = told(&mut client, "codex_run", arguments).await;
+    let done = call_ok(&mut client, "codex_run", arguments).await;
     assert_eq!(done["ok"], true, "{done:#}");
     assert_eq!(
-        ended(&mut client, &done["job_id"]).await["task_name"],
+        wait_for_job(&mut client, &done["job_id"]).await["task_name"],
         "a name"
     );
     let refused = client.call_tool("codex_run", json!({ "task": "" })).await;
@@ -190,9 +190,9 @@ async fn runs_are_there_on_the_proxy_too() {
     finish(&stage, client).await;
 }
 
-/// Who waits hears of the turns.
+/// A waiting call gets progress of the turns.
 #[tokio::test]
-async fn a_caller_that_waits_is_told_what_happens() {
+async fn waiting_caller_gets_progress() {
     let waits = "until [ -e go.txt ]; do sleep 0.05; done";
     let script = Script::new().otherwise([Reply::shell(waits), Reply::say("Done.")]);
     let stage = newest(script).await;
@@ -215,16 +215,15 @@ async fn a_caller_that_waits_is_told_what_happens() {
     finish(&stage, client).await;
 }
 
-/// Its client is killed at once, and a person at a shell sees it, goes on, and has it
-/// done again.
+/// The client is killed at once; a person at a shell sees the run, resumes it, and retries it.
 #[tokio::test]
-async fn a_run_outlives_its_client_and_is_seen_at_a_shell() {
+async fn run_outlives_its_client_and_is_shown_at_a_shell() {
     let go_on = [Reply::say("Went on.")];
-    let script = promises_after(Script::new().on("go on", go_on));
+    let script = promising_model_after(Script::new().on("go on", go_on));
     let stage = newest(script).await;
     let mut client = stage.client(&[]).await;
     let arguments = json!({ "task": "make it", "exit_criteria": { "commits": 1 } });
-    let job = begun(&mut client, arguments).await;
+    let job = start_run(&mut client, arguments).await;
     let id = job.as_str().unwrap();
     client.signal(Signal::SIGKILL);
     client.exited().await;
@@ -254,7 +253,7 @@ async fn a_run_outlives_its_client_and_is_seen_at_a_shell() {
     let asked = stage.model.requests().pop().unwrap();
     assert!(asked.assistant_messages().contains(&"I will make it."));
 
-    // The same file is no new commit any more.
+    // Without this commit, the same file would be no change for the retry.
     fs::remove_file(stage.file("made.txt")).unwrap();
     stage.home.git(&["commit", "-qam", "Remove it"]);
     let again = stage.jobs(&["retry", id, "--wait", "--json"]).await;
@@ -268,11 +267,11 @@ async fn a_run_outlives_its_client_and_is_seen_at_a_shell() {
     }
 }
 
-/// As a script does that is piped into a server.
+/// A script that is piped into a server behaves so.
 #[tokio::test]
-async fn a_client_that_has_gone_before_its_answer_is_told_the_job() {
+async fn client_that_leaves_before_the_answer_gets_the_job() {
     for backend in ["app-server", "mcp-server"] {
-        let stage = stage("0.153.4", promises()).await;
+        let stage = stage("0.153.4", promising_model()).await;
         let mut client = stage.client(&["--backend", backend]).await;
         let arguments = json!({ "task": "make it", "exit_criteria": { "commits": 1 } });
         let id = client.request_tool("codex_run", arguments);
@@ -281,26 +280,26 @@ async fn a_client_that_has_gone_before_its_answer_is_told_the_job() {
         assert_eq!(begun["status"], "running", "{begun:#}");
         assert!(client.exited().await.success());
         let mut other = stage.client(&["--backend", backend]).await;
-        let status = ended(&mut other, &begun["job_id"]).await;
+        let status = wait_for_job(&mut other, &begun["job_id"]).await;
         assert_eq!(status["result"]["ok"], true, "{status:#}");
         finish(&stage, other).await;
     }
 }
 
-fn promises_after(script: Script) -> Script {
+fn promising_model_after(script: Script) -> Script {
     script
         .on("words only", [Reply::shell(COMMIT), Reply::say("Done.")])
         .otherwise([Reply::say("I will make it.")])
 }
 
 #[tokio::test]
-async fn what_was_not_reached_is_no_error_of_the_call() {
+async fn missed_criteria_are_no_error_of_the_call() {
     let script = Script::new().otherwise([Reply::say("It is done already.")]);
     let stage = newest(script).await;
     let mut client = stage.client(&[]).await;
     let arguments = json!({ "task": "make it", "max_turns": 2, "exit_criteria": { "files": "*.tex" },
         "notify": ["command:tee told.json"] });
-    let done = told(&mut client, "codex_run", arguments).await;
+    let done = call_ok(&mut client, "codex_run", arguments).await;
     assert_eq!(
         (&done["ok"], &done["status"]),
         (&json!(false), &json!("failed")),
@@ -315,7 +314,7 @@ async fn what_was_not_reached_is_no_error_of_the_call() {
         .parse()
         .unwrap();
     assert_eq!(heard["turns"], 2);
-    let status = ended(&mut client, &done["job_id"]).await;
+    let status = wait_for_job(&mut client, &done["job_id"]).await;
     let error = status["error"].as_str().unwrap();
     assert!(
         error.starts_with("not satisfied: ") && error.contains("*.tex"),
@@ -326,8 +325,8 @@ async fn what_was_not_reached_is_no_error_of_the_call() {
 }
 
 #[tokio::test]
-async fn a_run_that_could_not_begin_is_an_error_of_the_call() {
-    let stage = newest(promises()).await;
+async fn run_that_could_not_begin_is_an_error_of_the_call() {
+    let stage = newest(promising_model()).await;
     let mut client = stage.client(&[]).await;
     let arguments = json!({ "task": "make it", "sandbox": "read-only",
         "exit_criteria": { "commits": 1 } });
@@ -359,28 +358,31 @@ async fn a_run_that_could_not_begin_is_an_error_of_the_call() {
 }
 
 #[tokio::test]
-async fn thread_of_a_run_is_found_by_the_beginning_of_its_id_or_refused() {
-    let stage = newest(promises()).await;
+async fn thread_of_a_run_is_resolved_by_id_prefix_or_refused() {
+    let stage = newest(promising_model()).await;
     let mut client = stage.client(&[]).await;
     for unknown in ["01234567-89ab-7def-8123-456789abcdef", "01234567"] {
         let arguments = json!({ "task": "x", "thread_id": unknown });
         let refused = client.call_tool("codex_run", arguments).await;
         assert_error(&refused, "THREAD_NOT_FOUND");
     }
-    assert_eq!(told(&mut client, "call_jobs", json!({})).await["total"], 0);
+    assert_eq!(
+        call_ok(&mut client, "call_jobs", json!({})).await["total"],
+        0
+    );
     let begin = json!({ "task": "make it", "exit_criteria": { "commits": 1 } });
-    let first = told(&mut client, "codex_run", begin).await;
+    let first = call_ok(&mut client, "codex_run", begin).await;
     assert_eq!(first["ok"], true, "{first:#}");
     let thread = first["thread_id"].as_str().unwrap();
     let again = json!({ "task": "look", "thread_id": thread[..13], "max_turns": 1 });
-    let second = told(&mut client, "codex_run", again).await;
+    let second = call_ok(&mut client, "codex_run", again).await;
     assert_eq!(second["thread_id"], thread, "{second:#}");
     finish(&stage, client).await;
 }
 
 #[tokio::test]
-async fn what_cannot_be_a_run_is_refused_with_what_to_write() {
-    let stage = newest(promises()).await;
+async fn invalid_arguments_of_a_run_are_refused_with_advice() {
+    let stage = newest(promising_model()).await;
     let mut client = stage.client(&[]).await;
     for (arguments, why) in [
         (json!({}), "missing field `task`"),
@@ -428,17 +430,20 @@ async fn what_cannot_be_a_run_is_refused_with_what_to_write() {
         let message = text(&refused, 0);
         assert!(message.contains(why), "{message}");
     }
-    assert_eq!(told(&mut client, "call_jobs", json!({})).await["total"], 0);
+    assert_eq!(
+        call_ok(&mut client, "call_jobs", json!({})).await["total"],
+        0
+    );
     finish(&stage, client).await;
 }
 
 #[tokio::test]
-async fn a_run_in_a_worktree_leaves_the_directory_as_it_is() {
-    let stage = newest(promises()).await;
+async fn run_in_a_worktree_leaves_the_directory_unchanged() {
+    let stage = newest(promising_model()).await;
     let mut client = stage.client(&[]).await;
     let arguments =
         json!({ "task": "make it", "worktree": true, "exit_criteria": { "commits": 1 } });
-    let done = told(&mut client, "codex_run", arguments).await;
+    let done = call_ok(&mut client, "codex_run", arguments).await;
     assert_eq!(done["ok"], true, "{done:#}");
     let path = done["worktree"]["path"].as_str().unwrap();
     let home = stage.home.state_home().join("codex-mcp/worktrees");
@@ -448,25 +453,25 @@ async fn a_run_in_a_worktree_leaves_the_directory_as_it_is() {
     finish(&stage, client).await;
 }
 
-/// A worker of our own, so that it can be killed.
-fn worker(stage: &Stage) -> Worker {
+/// A worker of the test's own, which it can kill.
+fn worker(stage: &CodexFixture) -> Worker {
     let store = stage.home.state_home().join("codex-mcp/jobs.db");
     let codex = testkit::codex::native_binary(&stage.release);
-    Worker::start(&stage.home, store.to_str().unwrap(), &codex, &SHORT)
+    Worker::start(&stage.home, store.to_str().unwrap(), &codex, &SHORT_LEASE)
 }
 
 #[tokio::test]
-async fn a_run_whose_worker_is_killed_fails_and_can_be_gone_on_with() {
-    let stage = newest(hangs()).await;
+async fn run_whose_worker_is_killed_fails_and_names_its_thread() {
+    let stage = newest(hanging_model()).await;
     let first = worker(&stage);
     first.says("takes jobs from").await;
     let mut client = stage.client(&[]).await;
-    let job = begun(&mut client, json!({ "task": "make it" })).await;
-    until_there_is(&stage, "started.txt").await;
+    let job = start_run(&mut client, json!({ "task": "make it" })).await;
+    wait_for_file(&stage, "started.txt").await;
     first.signal(Signal::SIGKILL);
     first.ended().await;
     let second = worker(&stage);
-    let status = ended(&mut client, &job).await;
+    let status = wait_for_job(&mut client, &job).await;
     assert_eq!(
         (&status["status"], &status["error"]),
         (&json!("failed"), &json!("worker lost"))
@@ -482,7 +487,7 @@ async fn a_run_whose_worker_is_killed_fails_and_can_be_gone_on_with() {
 }
 
 #[tokio::test]
-async fn a_run_whose_worker_is_killed_goes_on_in_its_thread_if_it_may() {
+async fn retryable_run_whose_worker_is_killed_continues_in_its_thread() {
     let work = format!(
         "if [ -e started.txt ]; then rm started.txt; {COMMIT}; else touch started.txt; sleep 1000; fi"
     );
@@ -492,13 +497,13 @@ async fn a_run_whose_worker_is_killed_goes_on_in_its_thread_if_it_may() {
     first.says("takes jobs from").await;
     let mut client = stage.client(&[]).await;
     let arguments = json!({ "task": "make it", "retry": 1, "exit_criteria": { "commits": 1 } });
-    let job = begun(&mut client, arguments).await;
-    until_there_is(&stage, "started.txt").await;
-    let thread = told(&mut client, "call_status", json!({ "job_id": job })).await;
+    let job = start_run(&mut client, arguments).await;
+    wait_for_file(&stage, "started.txt").await;
+    let thread = call_ok(&mut client, "call_status", json!({ "job_id": job })).await;
     first.signal(Signal::SIGKILL);
     first.ended().await;
     let second = worker(&stage);
-    let status = ended(&mut client, &job).await;
+    let status = wait_for_job(&mut client, &job).await;
     assert_eq!(status["result"]["ok"], true, "{status:#}");
     assert_eq!(status["attempts"], 2);
     assert_eq!(status["session_id"], thread["session_id"]);
@@ -512,22 +517,22 @@ async fn a_run_whose_worker_is_killed_goes_on_in_its_thread_if_it_may() {
     finish(&stage, client).await;
 }
 
-/// The worker is told to end, and the run has no time to.
+/// The worker gets SIGTERM and has no grace time for the run.
 #[tokio::test]
-async fn a_worker_that_is_told_to_end_leaves_nothing_of_a_run() {
-    let stage = newest(hangs()).await;
+async fn stopped_worker_leaves_no_processes_of_a_run() {
+    let stage = newest(hanging_model()).await;
     let store = stage.home.state_home().join("codex-mcp/jobs.db");
     let codex = testkit::codex::native_binary(&stage.release);
     let args = ["--grace", "1ms"];
     let worker = Worker::start(&stage.home, store.to_str().unwrap(), &codex, &args);
     worker.says("takes jobs from").await;
     let mut client = stage.client(&[]).await;
-    let job = begun(&mut client, json!({ "task": "make it" })).await;
-    until_there_is(&stage, "started.txt").await;
+    let job = start_run(&mut client, json!({ "task": "make it" })).await;
+    wait_for_file(&stage, "started.txt").await;
     worker.finish().await;
     let left = format!("{:?}", stage.home.processes());
     assert!(!left.contains("sleep"), "{left}");
-    let status = ended(&mut client, &job).await;
+    let status = wait_for_job(&mut client, &job).await;
     assert_eq!(status["error"], "worker stopped", "{status:#}");
     assert_eq!(status["result"]["reason"], "worker_lost");
     assert!(status["session_id"].is_string());

@@ -1,4 +1,4 @@
-//! What a caller sets reaches Codex, and nothing else does.
+//! Settings of the caller, of the configuration, and of repositories.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,19 +9,21 @@ use testkit::{Launch, McpClient};
 
 use crate::trust;
 
-use super::{Stage, VERSION, assert_completed, assert_error, on_each_release, structured, text};
+use super::{
+    CodexFixture, VERSION, assert_completed, assert_error, on_each_release, structured, text,
+};
 
 on_each_release!(
     instructions_and_model_reach_the_model,
-    codex_config_rules_unless_the_caller_says_otherwise,
-    a_profile_is_used,
-    a_role_is_applied,
-    what_cannot_work_is_refused,
-    the_dropped_policy_is_warned_of_once,
+    codex_config_applies_unless_the_caller_overrides_it,
+    profile_is_applied,
+    role_is_applied,
+    invalid_arguments_are_refused,
+    dropped_policy_is_warned_of_once,
 );
 
 async fn instructions_and_model_reach_the_model(release: &str) {
-    let stage = Stage::new(release, Script::new().otherwise([Reply::say("ok")])).await;
+    let stage = CodexFixture::new(release, Script::new().otherwise([Reply::say("ok")])).await;
     let mut client = stage.client(&[]).await;
     let arguments = json!({
         "prompt": "hello",
@@ -42,10 +44,10 @@ async fn instructions_and_model_reach_the_model(release: &str) {
     stage.finish(client).await;
 }
 
-async fn codex_config_rules_unless_the_caller_says_otherwise(release: &str) {
+async fn codex_config_applies_unless_the_caller_overrides_it(release: &str) {
     let script = Script::new().otherwise([Reply::shell("touch made.txt"), Reply::say("done")]);
     let config = "sandbox_mode = \"read-only\"\napproval_policy = \"never\"\n";
-    let stage = Stage::with_config(release, script, config).await;
+    let stage = CodexFixture::with_config(release, script, config).await;
     let mut client = stage.client(&[]).await;
     for (arguments, made) in [
         (json!({"prompt": "x"}), false),
@@ -57,10 +59,10 @@ async fn codex_config_rules_unless_the_caller_says_otherwise(release: &str) {
     stage.finish(client).await;
 }
 
-/// In the same way on both backends, where a release has both.
-async fn a_role_is_applied(release: &str) {
+/// The role applies on both backends, in the releases that have both.
+async fn role_is_applied(release: &str) {
     let script = Script::new().otherwise([Reply::shell("touch made.txt"), Reply::say("done")]);
-    let stage = Stage::with_config(release, script, "approval_policy = \"never\"\n").await;
+    let stage = CodexFixture::with_config(release, script, "approval_policy = \"never\"\n").await;
     let roles = "[plugins.codex-mcp]\nmodel = \"usual-model\"\nsandbox = \"read-only\"\n\
         [plugins.codex-mcp.roles.writer]\nsandbox = \"workspace-write\"\nreasoning_effort = \"high\"\n\
         extra_instructions_file = \"writer.md\"\n";
@@ -98,12 +100,12 @@ async fn a_role_is_applied(release: &str) {
     }
 }
 
-/// Up to 0.130 a profile is a table of `config.toml`, now it is a file.
-async fn a_profile_is_used(release: &str) {
+/// Before 0.130 a profile is a table of `config.toml`, since then a file.
+async fn profile_is_applied(release: &str) {
     let table = "[profiles.fast]\nmodel = \"fast-model\"\n";
     let as_table = release == "0.104.0";
     let script = Script::new().otherwise([Reply::say("ok")]);
-    let stage = Stage::with_config(release, script, if as_table { table } else { "" }).await;
+    let stage = CodexFixture::with_config(release, script, if as_table { table } else { "" }).await;
     if !as_table {
         let file = stage.home.codex_home().join("fast.config.toml");
         std::fs::write(file, "model = \"fast-model\"\n").unwrap();
@@ -135,8 +137,8 @@ async fn a_profile_is_used(release: &str) {
     stage.finish(client).await;
 }
 
-async fn what_cannot_work_is_refused(release: &str) {
-    let stage = Stage::new(release, Script::new()).await;
+async fn invalid_arguments_are_refused(release: &str) {
+    let stage = CodexFixture::new(release, Script::new()).await;
     let mut client = stage.client(&[]).await;
     let unknown = "0199a213-81c0-7800-8aa1-bbab2a035a53";
     for (tool, arguments, code) in [
@@ -178,8 +180,8 @@ async fn what_cannot_work_is_refused(release: &str) {
     stage.finish(client).await;
 }
 
-async fn the_dropped_policy_is_warned_of_once(release: &str) {
-    let stage = Stage::new(release, Script::new().otherwise([Reply::say("ok")])).await;
+async fn dropped_policy_is_warned_of_once(release: &str) {
+    let stage = CodexFixture::new(release, Script::new().otherwise([Reply::say("ok")])).await;
     let mut client = stage.client(&[]).await;
     let arguments = json!({"prompt": "x", "approval-policy": "on-failure"});
     let first = client.call_tool("codex", arguments.clone()).await;
@@ -195,10 +197,10 @@ async fn the_dropped_policy_is_warned_of_once(release: &str) {
     stage.finish(client).await;
 }
 
-/// A stranger's repository must not run what is in it; the user's own file counts.
+/// A repository must not choose the program to run; the user's own file may.
 #[tokio::test]
-async fn a_repository_does_not_choose_the_program_and_the_user_does() {
-    let stage = Stage::new(
+async fn repository_cannot_choose_codex_bin_and_the_user_can() {
+    let stage = CodexFixture::new(
         testkit::codex::newest(),
         Script::new().otherwise([Reply::say("ok")]),
     )

@@ -1,4 +1,4 @@
-//! A Codex that was built from source: all of them call themselves 0.0.0.
+//! A Codex that was built from source, which reports the version 0.0.0.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use testkit::{McpClient, codex};
 use tokio::process::Command;
 
-use super::{Stage, VERSION, assert_completed, assert_error, structured, text};
+use super::{CodexFixture, VERSION, assert_completed, assert_error, structured, text};
 
-/// A stage whose Codex, of this release, says that it was built from source.
-async fn stage(release: &str) -> Stage {
-    let stage = Stage::new(release, Script::new().otherwise([Reply::say("done")])).await;
+/// A stage whose Codex has this release and reports the version of a source build.
+async fn stage(release: &str) -> CodexFixture {
+    let stage = CodexFixture::new(release, Script::new().otherwise([Reply::say("done")])).await;
     let script = format!(
         "#!/bin/sh\n[ \"$1\" = --version ] || exec '{}' \"$@\"\necho codex-cli 0.0.0\n",
         codex::native_binary(release).display()
@@ -23,11 +23,11 @@ async fn stage(release: &str) -> Stage {
     stage
 }
 
-fn program(stage: &Stage) -> PathBuf {
+fn program(stage: &CodexFixture) -> PathBuf {
     stage.home.root().join("codex-from-source")
 }
 
-async fn serve(stage: &Stage, args: &[&str]) -> McpClient {
+async fn serve(stage: &CodexFixture, args: &[&str]) -> McpClient {
     let launch = stage.launch(args);
     let mut client = McpClient::start(&launch.env("CODEX_MCP_CODEX_BIN", program(stage)));
     client.ignore("codex/event");
@@ -36,8 +36,8 @@ async fn serve(stage: &Stage, args: &[&str]) -> McpClient {
     client
 }
 
-/// What doctor finds about its commands.
-async fn commands(stage: &Stage) -> Value {
+/// The commands of Codex that `doctor` finds.
+async fn commands(stage: &CodexFixture) -> Value {
     let output = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
         .args(["doctor", "--json"])
         .env_clear()

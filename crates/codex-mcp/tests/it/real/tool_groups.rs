@@ -4,9 +4,9 @@ use scripted_model::{Reply, Script};
 use serde_json::json;
 use testkit::McpClient;
 
-use super::{Stage, VERSION};
+use super::{CodexFixture, VERSION};
 
-fn says_ok() -> Script {
+fn ok_model() -> Script {
     Script::new().otherwise([Reply::say("ok")])
 }
 
@@ -18,8 +18,8 @@ async fn names(client: &mut McpClient) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn chosen_groups_alone_are_listed_and_can_be_called() {
-    let stage = Stage::new(testkit::codex::newest(), says_ok()).await;
+async fn only_chosen_tool_groups_are_listed_and_callable() {
+    let stage = CodexFixture::new(testkit::codex::newest(), ok_model()).await;
     for (groups, expected) in [
         (
             "runs",
@@ -56,8 +56,8 @@ async fn chosen_groups_alone_are_listed_and_can_be_called() {
 }
 
 #[tokio::test]
-async fn instructions_name_the_tools_that_are_served_alone() {
-    let stage = Stage::new(testkit::codex::newest(), says_ok()).await;
+async fn instructions_name_only_the_served_tools() {
+    let stage = CodexFixture::new(testkit::codex::newest(), ok_model()).await;
     let mut client = McpClient::start(&stage.launch(&["--tools", "runs"]));
     let initialized = client.initialize(VERSION, json!({})).await;
     let told = initialized["instructions"].as_str().unwrap();
@@ -68,10 +68,10 @@ async fn instructions_name_the_tools_that_are_served_alone() {
     stage.finish(client).await;
 }
 
-/// The proxy passes codex mcp-server's own tools on, whatever is chosen.
+/// The proxy serves the tools of Codex's own server, whatever groups are chosen.
 #[tokio::test]
 async fn proxy_serves_groups_of_our_own_tools() {
-    let stage = Stage::new("0.153.4", says_ok()).await;
+    let stage = CodexFixture::new("0.153.4", ok_model()).await;
     let args = ["--backend", "mcp-server", "--tools"];
     let mut client =
         McpClient::start(&stage.launch(&[args.as_slice(), &["sessions,team"]].concat()));

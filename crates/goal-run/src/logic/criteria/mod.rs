@@ -1,15 +1,15 @@
-//! What must hold for a run to have done its work.
+//! The criteria of a run.
 //!
-//! Written as `--until` takes it:
+//! The syntax of `--until`:
 //!
 //! | text | holds when |
 //! | --- | --- |
-//! | `files=GLOB` | a file that fits is new or was changed |
-//! | `commits=N`, `commits=N@BRANCH` | what is checked out, or the branch, has N new commits |
+//! | `files=GLOB` | a matching file is new or was changed |
+//! | `commits=N`, `commits=N@BRANCH` | HEAD, or the branch, has N new commits |
 //! | `branch=NAME` | the branch is new, or has new commits |
-//! | `pushed` | a branch of the remote has become what is checked out |
-//! | `pr` | there is a new pull request from the branch that is checked out |
-//! | `issue_comment=OWNER/REPO#N` | we have commented there |
+//! | `pushed` | a branch of the remote is now at the checked-out commit |
+//! | `pr` | there is a new pull request from the checked-out branch |
+//! | `issue_comment=OWNER/REPO#N` | there is a new comment of the user |
 //! | `clean` | nothing is uncommitted |
 //! | `command=CMD` | the command exits with 0 |
 //! | `review` | another thread that has reviewed the changes wants none |
@@ -34,55 +34,55 @@ use super::names::{BadBranch, BadCommand, BadIssue, BranchName, CommandLine, Iss
 /// How many criteria a run can have.
 pub const CRITERIA_LIMIT: usize = 50;
 
-/// How many commits can be asked for.
+/// The largest number of commits in a criterion.
 pub const COMMITS_LIMIT: u32 = 1000;
 
-/// Something that must hold.
+/// A condition that a run must meet.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Criterion {
-    /// A file that fits is there, new or changed.
+    /// A matching file is new or was changed.
     Files(Glob),
-    /// There are commits.
+    /// There are new commits.
     Commits {
         /// At least this many.
         count: u32,
-        /// On this branch, or else on what is checked out.
+        /// On this branch, or on HEAD.
         branch: Option<BranchName>,
     },
-    /// There is a branch.
+    /// The branch is new or has new commits.
     Branch(BranchName),
-    /// The remote has what is checked out.
+    /// The remote has the checked-out commit.
     Pushed,
-    /// There is a pull request.
+    /// There is a new pull request.
     PullRequest,
-    /// We have commented on an issue.
+    /// There is a new comment of the user on the issue.
     IssueComment(Issue),
     /// Nothing is uncommitted.
     Clean,
     /// The command exits with 0.
     Command(CommandLine),
-    /// A reviewer, who is another thread of Codex's, wants nothing changed.
+    /// A reviewer, another thread of Codex, wants no changes.
     Review,
     /// Nothing outside of these files and directories was changed.
     DiffWithin(Vec<Glob>),
 }
 
-/// When a criterion is met.
+/// The basis on which a criterion is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Judging {
-    /// By something that has come to be since the run began.
-    BySomethingNew,
-    /// By how things stand at the end, whoever has brought that about.
-    AtTheEnd,
+pub enum Basis {
+    /// Something that was made during the run.
+    NewWork,
+    /// The state at the end, whatever has caused it.
+    EndState,
 }
 
-/// What Codex must be allowed for a criterion, beyond writing in its directory.
+/// A permission that Codex needs for a criterion, beyond writing in its directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grant {
-    /// To write in git's own directory, so that it can commit.
+    /// To write to a git directory, so that Codex can commit.
     GitDirectory,
-    /// To reach the network.
+    /// To use the network.
     Network,
 }
 
@@ -94,44 +94,44 @@ pub enum BadCriterion {
         "there is no criterion {0:?}; write files=GLOB, commits=N, commits=N@BRANCH, branch=NAME, pushed, pr, issue_comment=OWNER/REPO#N, clean, command=CMD, review or diff_within=PATH,PATH"
     )]
     Unknown(String),
-    /// It wants a value.
+    /// The criterion needs a value.
     #[error("{kind} wants a value; write {kind}={example}")]
     WantsValue {
         /// The criterion.
         kind: &'static str,
-        /// What can stand there.
+        /// An example of a value.
         example: &'static str,
     },
-    /// It has no value.
+    /// The criterion takes no value.
     #[error("{0} takes no value; write {0} alone")]
     TakesNoValue(&'static str),
-    /// It is not a number of commits.
+    /// The value is not a number of commits.
     #[error(
         "{0:?} is not a number of commits; write one from 1 to {COMMITS_LIMIT}, perhaps with a branch behind it: commits=2@main"
     )]
     Commits(String),
-    /// A path of `files` or `diff_within`.
+    /// A path of `files` or `diff_within` is invalid.
     #[error(transparent)]
     Path(#[from] BadGlob),
-    /// A branch.
+    /// The name of the branch is invalid.
     #[error(transparent)]
     Branch(#[from] BadBranch),
-    /// A branch that no run brings into the repository.
+    /// A run would not import a branch of this name into the repository.
     #[error(
         "git would take {0} for the id of a commit, and a run imports no new branch of that name; \
          choose another name, or write commits=1@{0} for a branch that exists"
     )]
     CommitId(BranchName),
-    /// An issue.
+    /// The issue is invalid.
     #[error(transparent)]
     Issue(#[from] BadIssue),
-    /// A command.
+    /// The command is invalid.
     #[error(transparent)]
     Command(#[from] BadCommand),
 }
 
 impl Criterion {
-    /// Whether it has us run a program.
+    /// Whether the criterion runs a program.
     #[must_use]
     pub fn runs_program(&self) -> bool {
         match self {
@@ -148,7 +148,7 @@ impl Criterion {
         }
     }
 
-    /// The place of its kind among the others.
+    /// The position of its kind among the others.
     fn kind(&self) -> u8 {
         match self {
             Self::Files(_) => 0,
@@ -164,27 +164,25 @@ impl Criterion {
         }
     }
 
-    /// When it is met.
+    /// The basis on which the criterion is judged.
     #[must_use]
-    pub fn judging(&self) -> Judging {
+    pub fn basis(&self) -> Basis {
         match self {
             Self::Files(_)
             | Self::Commits { .. }
             | Self::Branch(_)
             | Self::Pushed
             | Self::PullRequest
-            | Self::IssueComment(_) => Judging::BySomethingNew,
-            Self::Clean | Self::Command(_) | Self::Review | Self::DiffWithin(_) => {
-                Judging::AtTheEnd
-            }
+            | Self::IssueComment(_) => Basis::NewWork,
+            Self::Clean | Self::Command(_) | Self::Review | Self::DiffWithin(_) => Basis::EndState,
         }
     }
 
-    /// What Codex must be allowed for it.
+    /// The permissions that Codex needs for the criterion.
     #[must_use]
     pub fn grants(&self) -> &'static [Grant] {
         match self {
-            // What is uncommitted has to be committed.
+            // For `clean`, Codex has to commit its changes.
             Self::Commits { .. } | Self::Branch(_) | Self::Clean => &[Grant::GitDirectory],
             Self::Pushed | Self::PullRequest => &[Grant::GitDirectory, Grant::Network],
             Self::IssueComment(_) => &[Grant::Network],
@@ -192,9 +190,9 @@ impl Criterion {
         }
     }
 
-    /// What is wanted, for Codex to read: a line.
+    /// The requirement in words for Codex: a line.
     #[must_use]
-    pub fn wanted(&self) -> String {
+    pub fn requirement(&self) -> String {
         match self {
             Self::Files(glob) if glob.plain().is_some() => {
                 format!("the file {glob} must be created or changed")
@@ -239,7 +237,7 @@ fn joined(paths: &[Glob]) -> String {
 }
 
 impl fmt::Display for Criterion {
-    /// As `--until` takes it.
+    /// The syntax of `--until`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Files(glob) => write!(f, "files={glob}"),
@@ -317,8 +315,8 @@ fn commits(text: &str) -> Result<Criterion, BadCriterion> {
     }
 }
 
-/// Paths between commas. A comma in braces or brackets, or behind a backslash, is
-/// of the path.
+/// Splits paths at commas. A comma in braces or brackets, or after a backslash, belongs to the
+/// path.
 fn paths(text: &str) -> Result<Vec<Glob>, BadCriterion> {
     let mut paths = BTreeSet::new();
     let (mut depth, mut start) = (0_usize, 0);
@@ -343,26 +341,26 @@ fn paths(text: &str) -> Result<Vec<Glob>, BadCriterion> {
     Ok(paths.into_iter().collect())
 }
 
-/// Of a directory, the slash behind it says nothing.
+/// Reads a path. A slash at its end is ignored.
 fn path(text: Option<&str>) -> Result<Glob, BadGlob> {
     let text = text.unwrap_or_default();
     text.strip_suffix('/').unwrap_or(text).parse()
 }
 
-/// Why criteria can't be had together.
+/// There are too many criteria.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("there are {0} criteria, and at most {CRITERIA_LIMIT} can be checked; write fewer")]
 pub struct TooManyCriteria(pub usize);
 
-/// All that must hold. May be empty: then evidence of work and an answer are wanted.
+/// The criteria of a run. If there are none, work and an answer are required.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[serde(into = "object::Object")]
+#[serde(into = "object::CriteriaObject")]
 pub struct Criteria(Vec<Criterion>);
 
 impl Criteria {
-    /// These, each once: by their kinds, and those of a kind in the given order, in which
-    /// commands are run. Several `diff_within` are one, as nothing could lie within each of
-    /// them.
+    /// The criteria without duplicates, sorted by kind; those of a kind keep the given order,
+    /// in which commands are run. Several `diff_within` become one, as no change could lie
+    /// within each of them.
     ///
     /// # Errors
     ///
@@ -391,18 +389,18 @@ impl Criteria {
         }
     }
 
-    /// They in turn.
+    /// Iterates over the criteria.
     pub fn iter(&self) -> std::slice::Iter<'_, Criterion> {
         self.0.iter()
     }
 
-    /// Whether nothing particular is asked for.
+    /// Whether there are no criteria.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What Codex must be allowed for them.
+    /// The permissions that Codex needs for all criteria.
     #[must_use]
     pub fn grants(&self) -> BTreeSet<Grant> {
         let grants = self.iter().flat_map(Criterion::grants);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{BadCriterion, Criteria, Criterion, TooManyCriteria};
 
-/// Why an object is no criteria.
+/// Why an object does not describe criteria.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadObject {
     #[error("{key}: {why}")]
@@ -22,39 +22,39 @@ pub(super) enum BadObject {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Object {
+pub(super) struct CriteriaObject {
     #[serde(skip_serializing_if = "Values::is_empty")]
     files: Values,
     #[serde(skip_serializing_if = "Values::is_empty")]
     commits: Values,
     #[serde(skip_serializing_if = "Values::is_empty")]
     branch: Values,
-    #[serde(skip_serializing_if = "Asked::is_not")]
-    pushed: Asked,
-    #[serde(skip_serializing_if = "Asked::is_not")]
-    pr: Asked,
+    #[serde(skip_serializing_if = "Flag::is_off")]
+    pushed: Flag,
+    #[serde(skip_serializing_if = "Flag::is_off")]
+    pr: Flag,
     #[serde(skip_serializing_if = "Values::is_empty")]
     issue_comment: Values,
-    #[serde(skip_serializing_if = "Asked::is_not")]
-    clean: Asked,
+    #[serde(skip_serializing_if = "Flag::is_off")]
+    clean: Flag,
     #[serde(skip_serializing_if = "Values::is_empty")]
     command: Values,
-    #[serde(skip_serializing_if = "Asked::is_not")]
-    review: Asked,
+    #[serde(skip_serializing_if = "Flag::is_off")]
+    review: Flag,
     #[serde(skip_serializing_if = "Values::is_empty")]
     diff_within: Values,
 }
 
 impl<'de> Deserialize<'de> for Criteria {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_map(OfMap)
+        from.deserialize_map(CriteriaVisitor)
     }
 }
 
-/// Reads an object alone: of a list, serde would take the first as the first member.
-struct OfMap;
+/// Accepts only an object: from a list, serde would take the first item as the first member.
+struct CriteriaVisitor;
 
-impl<'de> Visitor<'de> for OfMap {
+impl<'de> Visitor<'de> for CriteriaVisitor {
     type Value = Criteria;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -62,7 +62,7 @@ impl<'de> Visitor<'de> for OfMap {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Criteria, A::Error> {
-        let object = Object::deserialize(MapAccessDeserializer::new(map))?;
+        let object = CriteriaObject::deserialize(MapAccessDeserializer::new(map))?;
         Criteria::try_from(object).map_err(Error::custom)
     }
 }
@@ -85,30 +85,30 @@ enum Value {
     Number(u64),
 }
 
-/// Whether a criterion without a value is there.
+/// Whether a criterion without a value is set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "bool", into = "bool")]
-enum Asked {
+enum Flag {
     #[default]
-    No,
-    Yes,
+    Off,
+    On,
 }
 
-impl Asked {
-    fn is_not(&self) -> bool {
-        *self == Self::No
+impl Flag {
+    fn is_off(&self) -> bool {
+        *self == Self::Off
     }
 }
 
-impl From<bool> for Asked {
-    fn from(asked: bool) -> Self {
-        if asked { Self::Yes } else { Self::No }
+impl From<bool> for Flag {
+    fn from(is_on: bool) -> Self {
+        if is_on { Self::On } else { Self::Off }
     }
 }
 
-impl From<Asked> for bool {
-    fn from(asked: Asked) -> Self {
-        asked == Asked::Yes
+impl From<Flag> for bool {
+    fn from(is_on: Flag) -> Self {
+        is_on == Flag::On
     }
 }
 
@@ -147,10 +147,10 @@ impl Value {
     }
 }
 
-impl TryFrom<Object> for Criteria {
+impl TryFrom<CriteriaObject> for Criteria {
     type Error = BadObject;
 
-    fn try_from(object: Object) -> Result<Self, BadObject> {
+    fn try_from(object: CriteriaObject) -> Result<Self, BadObject> {
         let mut criteria = Vec::new();
         for (key, values) in [
             ("files", &object.files),
@@ -170,19 +170,19 @@ impl TryFrom<Object> for Criteria {
             let criterion = format!("{key}={}", within.join(",")).parse();
             criteria.push(criterion.map_err(|why| BadObject::Value { key, why })?);
         }
-        for (asked, criterion) in [
+        for (is_on, criterion) in [
             (object.pushed, Criterion::Pushed),
             (object.pr, Criterion::PullRequest),
             (object.clean, Criterion::Clean),
             (object.review, Criterion::Review),
         ] {
-            criteria.extend((asked == Asked::Yes).then_some(criterion));
+            criteria.extend((is_on == Flag::On).then_some(criterion));
         }
         Ok(Self::new(criteria)?)
     }
 }
 
-impl From<Criteria> for Object {
+impl From<Criteria> for CriteriaObject {
     fn from(criteria: Criteria) -> Self {
         let mut object = Self::default();
         for criterion in criteria.iter() {
@@ -192,12 +192,12 @@ impl From<Criteria> for Object {
                 Criterion::Files(_) => object.files.add(value.to_owned()),
                 Criterion::Commits { .. } => object.commits.add(value.to_owned()),
                 Criterion::Branch(_) => object.branch.add(value.to_owned()),
-                Criterion::Pushed => object.pushed = Asked::Yes,
-                Criterion::PullRequest => object.pr = Asked::Yes,
+                Criterion::Pushed => object.pushed = Flag::On,
+                Criterion::PullRequest => object.pr = Flag::On,
                 Criterion::IssueComment(_) => object.issue_comment.add(value.to_owned()),
-                Criterion::Clean => object.clean = Asked::Yes,
+                Criterion::Clean => object.clean = Flag::On,
                 Criterion::Command(_) => object.command.add(value.to_owned()),
-                Criterion::Review => object.review = Asked::Yes,
+                Criterion::Review => object.review = Flag::On,
                 Criterion::DiffWithin(paths) => {
                     for path in paths {
                         object.diff_within.add(path.to_string());

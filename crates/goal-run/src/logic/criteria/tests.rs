@@ -27,17 +27,17 @@ const TEXTS: [&str; 12] = [
 ];
 
 #[test]
-fn every_criterion_in_words() {
+fn criteria_are_described() {
     let mut table = String::new();
     for text in TEXTS {
         let criterion = criterion(text);
         assert_eq!(criterion.to_string(), text);
-        let (judging, grants) = (criterion.judging(), criterion.grants());
+        let (basis, grants) = (criterion.basis(), criterion.grants());
         table += &format!(
-            "{text}\n  {judging:?} {grants:?}\n  {}\n",
-            criterion.wanted()
+            "{text}\n  {basis:?} {grants:?}\n  {}\n",
+            criterion.requirement()
         );
-        assert!(!criterion.wanted().contains('\n'));
+        assert!(!criterion.requirement().contains('\n'));
     }
     insta::assert_snapshot!(table);
 }
@@ -58,7 +58,7 @@ fn commands_keep_the_order_in_which_they_are_given() {
 }
 
 #[test]
-fn what_is_no_criterion_is_refused_with_what_to_write() {
+fn malformed_criterion_is_refused_with_advice() {
     let mut table = String::new();
     for text in [
         "",
@@ -100,7 +100,7 @@ fn what_is_no_criterion_is_refused_with_what_to_write() {
 }
 
 #[test]
-fn paths_are_separated_by_commas_that_are_not_of_a_pattern() {
+fn paths_are_split_at_commas_outside_of_patterns() {
     for (text, expected) in [
         ("a", &["a"][..]),
         ("src/,docs/", &["docs", "src"]),
@@ -117,7 +117,7 @@ fn paths_are_separated_by_commas_that_are_not_of_a_pattern() {
 }
 
 #[test]
-fn the_object_has_the_same_keys() {
+fn object_has_the_keys_of_the_texts() {
     let all = read(json!({
         "files": ["src/**/*.{rs,toml}", "a=b.txt"],
         "commits": [2, "1@feature/x"],
@@ -143,7 +143,7 @@ fn the_object_has_the_same_keys() {
 }
 
 #[test]
-fn what_is_wrong_in_the_object_is_named() {
+fn malformed_object_is_refused_naming_the_fault() {
     for (object, named) in [
         (json!({"file": "a"}), "unknown field `file`"),
         (json!({"files": "../a"}), "files: \"../a\" has"),
@@ -178,7 +178,7 @@ fn what_is_wrong_in_the_object_is_named() {
 }
 
 #[test]
-fn what_codex_must_be_allowed() {
+fn grants_follow_from_the_criteria() {
     let criteria = Criteria::new(["files=a", "commits=1"].map(criterion)).unwrap();
     assert_eq!(
         criteria.grants().into_iter().collect::<Vec<_>>(),
@@ -191,18 +191,18 @@ fn what_codex_must_be_allowed() {
 
 proptest! {
     #[test]
-    fn no_text_makes_reading_panic(
+    fn arbitrary_text_does_not_panic(
         kind in proptest::sample::select(vec!["files", "commits", "branch", "command", "diff_within", "x"]),
         value in any::<String>(),
     ) {
         if let Ok(criterion) = format!("{kind}={value}").parse::<Criterion>() {
             prop_assert_eq!(criterion.to_string().parse::<Criterion>().unwrap(), criterion.clone());
-            prop_assert!(!criterion.wanted().contains('\n'));
+            prop_assert!(!criterion.requirement().contains('\n'));
         }
     }
 
     #[test]
-    fn criteria_are_written_and_read_again(texts in proptest::sample::subsequence(TEXTS.to_vec(), 0..11)) {
+    fn criteria_survive_serialization(texts in proptest::sample::subsequence(TEXTS.to_vec(), 0..11)) {
         let criteria = Criteria::new(texts.into_iter().map(criterion)).unwrap();
         let written = serde_json::to_value(&criteria).unwrap();
         prop_assert_eq!(read(written).unwrap(), criteria);

@@ -1,41 +1,39 @@
-//! What was found of each criterion: how things stand now, beside how they stood at
-//! the start.
+//! The verdict on a run: its criteria judged by the snapshots of the start and of now.
 //!
-//! | asked for | also wanted |
+//! | criteria | implied requirements |
 //! | --- | --- |
-//! | nothing | a step that succeeded, none refused in the end, and an answer |
-//! | only what is judged at the end | evidence of work, and an answer |
-//! | something new, and something judged at the end | evidence of work, or something new |
-//! | only something new | nothing |
+//! | none | a step that succeeded, none refused at the end, and an answer |
+//! | only of the end state | evidence of work, and an answer |
+//! | of new work and of the end state | evidence of work, or something new |
+//! | only of new work | none |
 //!
-//! The answer is wanted where nothing new is: only it tells that Codex was done, and
-//! not in the middle of something.
+//! Without a criterion of new work, only an answer shows that Codex had finished.
 
-mod asking;
+mod criterion_finding;
 
 use std::fmt;
 
 use codex_engine::logic::work::Refusal;
 use serde::Serialize;
 
-use super::criteria::{Criteria, Criterion, Judging};
+use super::criteria::{Basis, Criteria, Criterion};
 use super::snapshot::{Answer, Preexisting, Snapshot, Work};
 
-/// What must hold.
+/// The subject of a finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
-    /// What was asked for.
-    Asked(Criterion),
-    /// Codex has executed something.
+    /// A criterion of the run.
+    Criterion(Criterion),
+    /// Codex must have executed something.
     Work,
-    /// Codex has ended a turn with an answer.
+    /// Codex must have ended a turn with an answer.
     Answer,
 }
 
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Asked(criterion) => criterion.fmt(f),
+            Self::Criterion(criterion) => criterion.fmt(f),
             Self::Work => f.write_str("work"),
             Self::Answer => f.write_str("answer"),
         }
@@ -48,24 +46,24 @@ impl Serialize for Subject {
     }
 }
 
-/// Whether it holds.
+/// A finding: whether a subject holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Finding {
-    /// It does.
+    /// The subject holds.
     Satisfied {
         /// What was found: a line.
         found: String,
     },
-    /// It doesn't, or not yet.
+    /// The subject does not hold, or not yet.
     NotYet {
-        /// What is missing: a line, for people and programs.
+        /// The missing requirement: a line, for people and programs.
         missing: String,
-        /// What Codex is to do about it, for Codex alone; may be empty.
+        /// The instruction for Codex alone; may be empty.
         #[serde(skip)]
         instruction: String,
     },
-    /// Nobody can tell.
+    /// The fact is unknown.
     Unknown {
         /// Why: a line.
         why: String,
@@ -81,64 +79,65 @@ impl Finding {
     }
 }
 
-/// What was found of one thing that must hold.
+/// The finding for one subject.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Judged {
-    /// What must hold, as `--until` takes it; or `work`, or `answer`.
+pub struct SubjectFinding {
+    /// The subject in the syntax of `--until`; or `work`, or `answer`.
     #[serde(rename = "criterion")]
     pub subject: Subject,
-    /// Whether it does.
+    /// Whether the subject holds.
     #[serde(flatten)]
     pub finding: Finding,
 }
 
-/// What was found of all that must hold. Never empty.
+/// The findings for all subjects. Never empty.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Verdict(Vec<Judged>);
+pub struct Verdict(Vec<SubjectFinding>);
 
-/// How far the work has come.
+/// The summary of a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// All holds.
+pub enum VerdictStatus {
+    /// All subjects hold.
     Satisfied,
-    /// Something is missing.
-    Lacking,
-    /// Nothing is missing as far as one can tell, but of something one can't.
-    Unclear,
+    /// A subject does not hold.
+    Incomplete,
+    /// All known subjects hold, and some are unknown.
+    Unknown,
 }
 
 impl Verdict {
-    /// What was found of each.
-    pub fn iter(&self) -> std::slice::Iter<'_, Judged> {
+    /// Iterates over the findings.
+    pub fn iter(&self) -> std::slice::Iter<'_, SubjectFinding> {
         self.0.iter()
     }
 
-    /// How far the work has come.
+    /// The summary of the verdict.
     #[must_use]
-    pub fn standing(&self) -> Standing {
-        let mut standing = Standing::Satisfied;
+    pub fn status(&self) -> VerdictStatus {
+        let mut status = VerdictStatus::Satisfied;
         for judged in self.iter() {
             match judged.finding {
                 Finding::Satisfied { .. } => {}
-                Finding::NotYet { .. } => return Standing::Lacking,
-                Finding::Unknown { .. } => standing = Standing::Unclear,
+                Finding::NotYet { .. } => return VerdictStatus::Incomplete,
+                Finding::Unknown { .. } => status = VerdictStatus::Unknown,
             }
         }
-        standing
+        status
     }
 
-    /// Whether nothing is missing but commands and the review that follows them, so that it
-    /// is worthwhile to run those.
+    /// Whether only commands, and the review after them, are missing, so that the commands
+    /// should be run.
     #[must_use]
     pub fn is_worth_commands(&self) -> bool {
         self.lacks_only(|criterion| matches!(criterion, Criterion::Command(_) | Criterion::Review))
     }
 
-    /// Whether nothing is missing but the review, so that it is worthwhile to make it.
+    /// Whether only the review is missing, so that it should be made.
     #[must_use]
     pub fn is_worth_review(&self) -> bool {
-        let wants_review = |judged: &Judged| judged.subject == Subject::Asked(Criterion::Review);
+        let wants_review =
+            |judged: &SubjectFinding| judged.subject == Subject::Criterion(Criterion::Review);
         self.iter().any(wants_review)
             && self.lacks_only(|criterion| *criterion == Criterion::Review)
     }
@@ -146,35 +145,35 @@ impl Verdict {
     fn lacks_only(&self, expected: impl Fn(&Criterion) -> bool) -> bool {
         self.iter()
             .all(|judged| match (&judged.finding, &judged.subject) {
-                (Finding::NotYet { .. }, Subject::Asked(criterion)) => expected(criterion),
+                (Finding::NotYet { .. }, Subject::Criterion(criterion)) => expected(criterion),
                 (Finding::NotYet { .. }, Subject::Work | Subject::Answer) => false,
                 (Finding::Satisfied { .. } | Finding::Unknown { .. }, _) => true,
             })
     }
 
-    /// Whether anything was asked for, so that it could be checked.
+    /// Whether the run has criteria that could be checked.
     #[must_use]
     pub fn has_criteria(&self) -> bool {
         let mut subjects = self.iter().map(|judged| &judged.subject);
-        subjects.any(|subject| matches!(subject, Subject::Asked(_)))
+        subjects.any(|subject| matches!(subject, Subject::Criterion(_)))
     }
 
-    /// What is missing, and what nobody can tell: lines for people and programs.
+    /// The missing and the unknown subjects: lines for people and programs.
     #[must_use]
     pub fn missing(&self) -> Vec<String> {
-        self.lacking(|missing, _| missing.to_owned())
+        self.missing_lines(|missing, _| missing.to_owned())
     }
 
-    /// The same for Codex, with what it is to do.
+    /// The same lines for Codex, with instructions.
     #[must_use]
     pub fn instructions(&self) -> Vec<String> {
-        self.lacking(|missing, instruction| match instruction {
+        self.missing_lines(|missing, instruction| match instruction {
             "" => missing.to_owned(),
             instruction => format!("{missing}: {instruction}"),
         })
     }
 
-    fn lacking(&self, line: impl Fn(&str, &str) -> String) -> Vec<String> {
+    fn missing_lines(&self, line: impl Fn(&str, &str) -> String) -> Vec<String> {
         let lines = self.iter().filter_map(|judged| match &judged.finding {
             Finding::Satisfied { .. } => None,
             Finding::NotYet {
@@ -189,7 +188,7 @@ impl Verdict {
     }
 }
 
-/// What holds `now`, of a run that began with `start`.
+/// Judges the criteria of a run by its snapshots of `start` and `now`.
 #[must_use]
 pub fn judge(
     criteria: &Criteria,
@@ -198,64 +197,68 @@ pub fn judge(
     work: &Work,
     preexisting: Preexisting,
 ) -> Verdict {
-    let scene = asking::Scene {
+    let comparison = criterion_finding::Comparison {
         start,
         now,
         preexisting,
     };
-    let mut judged: Vec<Judged> = criteria
+    let mut judged: Vec<SubjectFinding> = criteria
         .iter()
-        .map(|criterion| Judged {
-            finding: scene.judge(criterion),
-            subject: Subject::Asked(criterion.clone()),
+        .map(|criterion| SubjectFinding {
+            finding: comparison.judge(criterion),
+            subject: Subject::Criterion(criterion.clone()),
         })
         .collect();
-    judged.extend(beside(criteria, &scene, work));
+    judged.extend(implied_findings(criteria, &comparison, work));
     Verdict(judged)
 }
 
-/// What must hold beside the criteria.
-fn beside(criteria: &Criteria, scene: &asking::Scene<'_>, work: &Work) -> Vec<Judged> {
+/// The findings for work and for an answer, where the criteria imply them.
+fn implied_findings(
+    criteria: &Criteria,
+    comparison: &criterion_finding::Comparison<'_>,
+    work: &Work,
+) -> Vec<SubjectFinding> {
     let mut at_the_end = criteria.is_empty();
     let mut wants_new = false;
     for criterion in criteria.iter() {
-        match criterion.judging() {
-            Judging::AtTheEnd => at_the_end = true,
-            Judging::BySomethingNew => wants_new = true,
+        match criterion.basis() {
+            Basis::EndState => at_the_end = true,
+            Basis::NewWork => wants_new = true,
         }
     }
     let mut judged = Vec::new();
     if at_the_end {
-        judged.push(Judged {
+        judged.push(SubjectFinding {
             subject: Subject::Work,
             finding: match criteria.is_empty() {
-                true => succeeded(scene, work),
-                false => worked(scene, work),
+                true => succeeded(comparison, work),
+                false => work_finding(comparison, work),
             },
         });
     }
     if !wants_new {
-        judged.push(Judged {
+        judged.push(SubjectFinding {
             subject: Subject::Answer,
-            finding: answered(work),
+            finding: answer_finding(work),
         });
     }
     judged
 }
 
-/// What is missing where Codex has only spoken.
+/// The missing requirement where Codex has only written messages.
 const NOTHING_EXECUTED: &str = "nothing was executed";
 
-/// What Codex is to do then.
+/// The instruction for that.
 const USE_TOOLS: &str = "use your tools to do the work";
 
-/// What Codex is to do where it was refused something.
+/// The instruction after a refusal.
 const ANOTHER_WAY: &str = "reach the goal in another way";
 
-fn worked(scene: &asking::Scene<'_>, work: &Work) -> Finding {
+fn work_finding(comparison: &criterion_finding::Comparison<'_>, work: &Work) -> Finding {
     let steps = work.evidence.executed();
     match steps {
-        0 if scene.has_something_new() => Finding::Satisfied {
+        0 if comparison.has_something_new() => Finding::Satisfied {
             found: "something new is there".to_owned(),
         },
         0 => Finding::not_yet(NOTHING_EXECUTED, USE_TOOLS),
@@ -265,13 +268,13 @@ fn worked(scene: &asking::Scene<'_>, work: &Work) -> Finding {
     }
 }
 
-/// Where nothing was asked for, only the steps can tell whether the work was done.
-fn succeeded(scene: &asking::Scene<'_>, work: &Work) -> Finding {
+/// The finding for work without criteria, where only the steps show whether work was done.
+fn succeeded(comparison: &criterion_finding::Comparison<'_>, work: &Work) -> Finding {
     let (missing, instruction) = match (work.succeeded, work.refusal) {
         (0, _) if work.evidence.executed() == 0 => (NOTHING_EXECUTED, USE_TOOLS),
         (0, _) => ("no step has succeeded", "find out why, and do the work"),
         (_, Refusal::Last) => ("the last step was refused", ANOTHER_WAY),
-        (_, Refusal::Followed) if !scene.has_something_new() => {
+        (_, Refusal::Followed) if !comparison.has_something_new() => {
             ("a step was refused, and nothing has changed", ANOTHER_WAY)
         }
         (steps, Refusal::None | Refusal::Followed) => {
@@ -283,9 +286,9 @@ fn succeeded(scene: &asking::Scene<'_>, work: &Work) -> Finding {
     Finding::not_yet(missing, instruction)
 }
 
-fn answered(work: &Work) -> Finding {
+fn answer_finding(work: &Work) -> Finding {
     match work.answer {
-        Answer::Given => Finding::Satisfied {
+        Answer::Present => Finding::Satisfied {
             found: "the turn ended with an answer".to_owned(),
         },
         Answer::Missing => Finding::not_yet(

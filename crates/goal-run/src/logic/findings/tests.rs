@@ -7,17 +7,17 @@ use git_probe::logic::git_state::{ChangeKind, FileState, GitState};
 use proptest::prelude::*;
 
 use super::*;
-use crate::logic::artifacts::{self, Gain, Shown};
+use crate::logic::artifacts::{self, Gain, SeenArtifacts};
 use crate::logic::snapshot::{
-    Age, CommandEnd, Comment, Commit, Head, Line, Probe, PullRequest, Tree,
+    Age, CommandEnd, Comment, Commit, Head, History, Probe, PullRequest, Tree,
 };
 
-fn line(tip: Option<&str>, total: u64, new: u64) -> Line {
+fn history(tip: Option<&str>, total: u64, new: u64) -> History {
     let newest = (0..new).map(|number| Commit {
         id: format!("{}-{number}", tip.unwrap_or_default()),
         subject: "work".to_owned(),
     });
-    Line {
+    History {
         tip: tip.map(str::to_owned),
         total,
         new,
@@ -28,7 +28,7 @@ fn line(tip: Option<&str>, total: u64, new: u64) -> Line {
 fn head(tip: Option<&str>, total: u64, new: u64) -> Probe<Head> {
     Probe::Found(Head {
         branch: Some("main".to_owned()),
-        line: line(tip, total, new),
+        history: history(tip, total, new),
     })
 }
 
@@ -89,7 +89,7 @@ fn start() -> Snapshot {
         branches: BTreeMap::from([
             (
                 "main".parse().unwrap(),
-                Probe::Found(Some(line(Some("aaaa"), 3, 0))),
+                Probe::Found(Some(history(Some("aaaa"), 3, 0))),
             ),
             ("x".parse().unwrap(), Probe::Found(None)),
         ]),
@@ -114,11 +114,11 @@ fn done() -> Snapshot {
         branches: BTreeMap::from([
             (
                 "main".parse().unwrap(),
-                Probe::Found(Some(line(Some("bbbb"), 5, 2))),
+                Probe::Found(Some(history(Some("bbbb"), 5, 2))),
             ),
             (
                 "x".parse().unwrap(),
-                Probe::Found(Some(line(Some("bbbb"), 5, 2))),
+                Probe::Found(Some(history(Some("bbbb"), 5, 2))),
             ),
         ]),
         remote: map(&[("main", "bbbb"), ("old", "0000")]),
@@ -141,7 +141,7 @@ fn worked() -> Work {
         },
         succeeded: 2,
         refusal: Refusal::None,
-        answer: Answer::Given,
+        answer: Answer::Present,
     }
 }
 
@@ -191,7 +191,7 @@ const SCENES: [(&str, Change); 7] = [
     }),
     ("one commit, on a branch, not pushed", |now| {
         now.head = head(Some("cccc"), 4, 1);
-        let x = Probe::Found(Some(line(Some("cccc"), 4, 1)));
+        let x = Probe::Found(Some(history(Some("cccc"), 4, 1)));
         now.branches.insert("x".parse().unwrap(), x);
     }),
     ("old work checked out", |now| {
@@ -199,7 +199,7 @@ const SCENES: [(&str, Change); 7] = [
         now.pull_requests = requests(&[(9, Age::Old)]);
     }),
     ("a branch where nothing is", |now| {
-        let x = Probe::Found(Some(line(Some("aaaa"), 3, 0)));
+        let x = Probe::Found(Some(history(Some("aaaa"), 3, 0)));
         now.branches.insert("x".parse().unwrap(), x);
     }),
     ("a changed file, and others", |now| {
@@ -215,7 +215,7 @@ const SCENES: [(&str, Change); 7] = [
 
 /// Each criterion in each scene; and where old things count, if that is different.
 #[test]
-fn every_criterion_and_what_can_be_found() {
+fn criteria_are_judged_in_every_scene() {
     let mut scenes: Vec<(&str, Snapshot)> =
         vec![("as at the start", start()), ("all done", done())];
     for (name, change) in SCENES {
@@ -239,7 +239,7 @@ fn every_criterion_and_what_can_be_found() {
 }
 
 #[test]
-fn what_was_unknown_at_the_start_is_not_called_new() {
+fn state_unknown_at_the_start_is_not_new() {
     let verdict = verdict(&ALL, &Snapshot::default(), &done(), Preexisting::Ignored);
     for judged in verdict.iter() {
         let by_itself = [
@@ -258,7 +258,7 @@ fn what_was_unknown_at_the_start_is_not_called_new() {
 }
 
 #[test]
-fn every_end_of_a_command() {
+fn command_ends_are_judged() {
     let exited = |code, tail: &str| {
         let tail = tail.to_owned();
         Probe::Found(CommandEnd::Exited { code, tail })
@@ -290,7 +290,7 @@ fn every_end_of_a_command() {
 }
 
 #[test]
-fn what_must_hold_beside_the_criteria() {
+fn work_and_answer_are_implied_by_criteria() {
     let subjects = |texts: &[&str]| {
         let verdict = verdict(texts, &start(), &start(), Preexisting::Ignored);
         let subjects = verdict.iter().map(|judged| judged.subject.to_string());
@@ -308,27 +308,33 @@ fn what_must_hold_beside_the_criteria() {
 #[test]
 fn runs_without_criteria_need_a_success_and_no_refusal_at_the_end() {
     let (start, after) = (start(), done());
-    let standing = |work: &Work, now: &Snapshot| {
+    let status = |work: &Work, now: &Snapshot| {
         let nothing = Criteria::default();
-        judge(&nothing, &start, now, work, Preexisting::Ignored).standing()
+        judge(&nothing, &start, now, work, Preexisting::Ignored).status()
     };
     let only_failed = Work {
         succeeded: 0,
         ..worked()
     };
-    assert_eq!(standing(&only_failed, &after), Standing::Lacking);
+    assert_eq!(status(&only_failed, &after), VerdictStatus::Incomplete);
     let refused = |refusal| Work {
         refusal,
         ..worked()
     };
     for now in [&start, &after] {
-        assert_eq!(standing(&refused(Refusal::Last), now), Standing::Lacking);
-        assert_eq!(standing(&refused(Refusal::None), now), Standing::Satisfied);
+        assert_eq!(
+            status(&refused(Refusal::Last), now),
+            VerdictStatus::Incomplete
+        );
+        assert_eq!(
+            status(&refused(Refusal::None), now),
+            VerdictStatus::Satisfied
+        );
     }
     // Looking around after a refusal is not the work.
     let followed = refused(Refusal::Followed);
-    assert_eq!(standing(&followed, &start), Standing::Lacking);
-    assert_eq!(standing(&followed, &after), Standing::Satisfied);
+    assert_eq!(status(&followed, &start), VerdictStatus::Incomplete);
+    assert_eq!(status(&followed, &after), VerdictStatus::Satisfied);
 }
 
 #[test]
@@ -377,7 +383,7 @@ fn refusals_last_over_turns_of_words() {
 }
 
 #[test]
-fn without_work_what_held_before_is_not_done() {
+fn criteria_that_held_before_need_work() {
     let idle = Work::default();
     let denied = Work {
         evidence: Evidence {
@@ -386,7 +392,7 @@ fn without_work_what_held_before_is_not_done() {
             ..Evidence::default()
         },
         refusal: Refusal::Last,
-        answer: Answer::Given,
+        answer: Answer::Present,
         ..Work::default()
     };
     let refused = Work {
@@ -395,7 +401,7 @@ fn without_work_what_held_before_is_not_done() {
             failed_calls: 2,
             ..Evidence::default()
         },
-        answer: Answer::Given,
+        answer: Answer::Present,
         ..Work::default()
     };
     let silent = Work {
@@ -404,38 +410,38 @@ fn without_work_what_held_before_is_not_done() {
     };
     let (start, mut clean) = (start(), start());
     clean.tree = tree(&[], &[]);
-    let standing = |texts: &[&str], now: &Snapshot, work: &Work| {
-        judge(&criteria(texts), &start, now, work, Preexisting::Counts).standing()
+    let status = |texts: &[&str], now: &Snapshot, work: &Work| {
+        judge(&criteria(texts), &start, now, work, Preexisting::Counts).status()
     };
     for work in [idle, denied, refused, silent] {
-        assert_eq!(standing(&[], &start, &work), Standing::Lacking);
+        assert_eq!(status(&[], &start, &work), VerdictStatus::Incomplete);
         assert_eq!(
-            standing(&["diff_within=src"], &start, &work),
-            Standing::Lacking
+            status(&["diff_within=src"], &start, &work),
+            VerdictStatus::Incomplete
         );
     }
-    assert_eq!(standing(&[], &start, &worked()), Standing::Satisfied);
+    assert_eq!(status(&[], &start, &worked()), VerdictStatus::Satisfied);
     assert_eq!(
-        standing(&["diff_within=src"], &start, &worked()),
-        Standing::Satisfied
+        status(&["diff_within=src"], &start, &worked()),
+        VerdictStatus::Satisfied
     );
     // Something new is work, whoever has noted how it came to be.
     assert_eq!(
-        standing(&["commits=1", "clean"], &done(), &idle),
-        Standing::Satisfied
+        status(&["commits=1", "clean"], &done(), &idle),
+        VerdictStatus::Satisfied
     );
     assert_eq!(
-        standing(&["files=src/a.rs"], &start, &idle),
-        Standing::Satisfied
+        status(&["files=src/a.rs"], &start, &idle),
+        VerdictStatus::Satisfied
     );
     assert_eq!(
-        standing(&["clean"], &Snapshot::default(), &worked()),
-        Standing::Unclear
+        status(&["clean"], &Snapshot::default(), &worked()),
+        VerdictStatus::Unknown
     );
 }
 
 #[test]
-fn commands_are_run_when_all_else_holds() {
+fn commands_run_only_when_all_else_holds() {
     let is_worth = |texts: &[&str], now: &Snapshot| {
         verdict(texts, &start(), now, Preexisting::Ignored).is_worth_commands()
     };
@@ -449,7 +455,7 @@ fn commands_are_run_when_all_else_holds() {
 }
 
 #[test]
-fn a_verdict_as_programs_see_it() {
+fn verdict_is_serialized() {
     let mut now = done();
     now.pull_requests = Probe::Failed("gh is not installed".to_owned());
     let verdict = verdict(
@@ -463,18 +469,18 @@ fn a_verdict_as_programs_see_it() {
 }
 
 #[test]
-fn artifacts_are_what_is_new() {
-    assert_eq!(artifacts::listed(&start(), &start()), []);
-    let listed = artifacts::listed(&start(), &done());
+fn artifacts_are_new_things_only() {
+    assert_eq!(artifacts::all_artifacts(&start(), &start()), []);
+    let listed = artifacts::all_artifacts(&start(), &done());
     insta::assert_snapshot!(serde_json::to_string_pretty(&listed).unwrap());
     assert_eq!(
-        artifacts::found(&Snapshot::default(), &Snapshot::default()),
+        artifacts::new_artifacts(&Snapshot::default(), &Snapshot::default()),
         []
     );
 }
 
 #[test]
-fn a_gain_is_what_was_never_there_before() {
+fn gain_is_something_never_seen_before() {
     let start = start();
     let with = |dirty: &[(&str, &str)]| {
         let mut now = start.clone();
@@ -482,7 +488,7 @@ fn a_gain_is_what_was_never_there_before() {
         now
     };
     let before = ("users.txt", "1");
-    let mut shown = Shown::default();
+    let mut seen = SeenArtifacts::default();
     for (now, gain) in [
         (with(&[before]), Gain::Nothing),
         (with(&[before, ("a", "1")]), Gain::Something),
@@ -495,11 +501,11 @@ fn a_gain_is_what_was_never_there_before() {
         (done(), Gain::Nothing),
         (Snapshot::default(), Gain::Nothing),
     ] {
-        assert_eq!(shown.take(&start, &now), gain, "{:?}", now.tree);
+        assert_eq!(seen.record(&start, &now), gain, "{:?}", now.tree);
     }
     let mut ignored = start.clone();
     ignored.files = map(&[("src/a.rs", "1"), ("build/out", "1")]);
-    assert_eq!(shown.take(&start, &ignored), Gain::Something);
+    assert_eq!(seen.record(&start, &ignored), Gain::Something);
 }
 
 fn snapshots() -> impl Strategy<Value = Snapshot> {
@@ -518,15 +524,15 @@ proptest! {
     /// What is there counts at least as much where old things count, something is
     /// missing exactly if not all holds, and every account is a line.
     #[test]
-    fn whatever_is_found(start in snapshots(), now in snapshots()) {
+    fn verdict_of_arbitrary_snapshots_is_consistent(start in snapshots(), now in snapshots()) {
         let new = verdict(&ALL, &start, &now, Preexisting::Ignored);
         let any = verdict(&ALL, &start, &now, Preexisting::Counts);
-        let holds = |judged: &Judged| matches!(judged.finding, Finding::Satisfied { .. });
+        let holds = |judged: &SubjectFinding| matches!(judged.finding, Finding::Satisfied { .. });
         for (new, any) in new.iter().zip(any.iter()) {
             prop_assert!(holds(any) || !holds(new), "{:?} {:?}", new, any);
         }
         for verdict in [new, any] {
-            let satisfied = verdict.standing() == Standing::Satisfied;
+            let satisfied = verdict.status() == VerdictStatus::Satisfied;
             prop_assert_eq!(satisfied, verdict.iter().all(holds));
             prop_assert_eq!(satisfied, verdict.missing().is_empty());
             prop_assert!(!verdict.missing().concat().contains('\n'));
@@ -535,26 +541,26 @@ proptest! {
 
     /// Where nothing has changed, nothing is new.
     #[test]
-    fn what_is_as_it_was_is_not_done(snapshot in snapshots()) {
+    fn unchanged_repository_satisfies_no_new_work_criterion(snapshot in snapshots()) {
         let mut start = snapshot;
         if let Probe::Found(head) = &mut start.head {
-            head.line.new = 0;
-            head.line.newest.clear();
+            head.history.new = 0;
+            head.history.newest.clear();
         }
         for branch in start.branches.values_mut() {
-            if let Probe::Found(Some(line)) = branch {
-                line.new = 0;
-                line.newest.clear();
+            if let Probe::Found(Some(history)) = branch {
+                history.new = 0;
+                history.newest.clear();
             }
         }
         if let Probe::Found(tree) = &mut start.tree {
             tree.committed.clear();
         }
-        for criterion in criteria(&ALL).iter().filter(|one| one.judging() == Judging::BySomethingNew) {
+        for criterion in criteria(&ALL).iter().filter(|one| one.basis() == Basis::NewWork) {
             let verdict = verdict(&[&criterion.to_string()], &start, &start, Preexisting::Ignored);
-            prop_assert!(verdict.standing() != Standing::Satisfied, "{:?}", verdict);
+            prop_assert!(verdict.status() != VerdictStatus::Satisfied, "{:?}", verdict);
         }
-        prop_assert_eq!(artifacts::found(&start, &start), []);
-        prop_assert_eq!(Shown::default().take(&start, &start), Gain::Nothing);
+        prop_assert_eq!(artifacts::new_artifacts(&start, &start), []);
+        prop_assert_eq!(SeenArtifacts::default().record(&start, &start), Gain::Nothing);
     }
 }

@@ -1,21 +1,21 @@
 //! Patterns for paths of a repository.
 //!
-//! | written | fits |
+//! | pattern | matches |
 //! | --- | --- |
 //! | `*` | any characters of one name, also none; also the dot of a hidden file |
 //! | `?` | one character of a name |
 //! | `[a-z]`, `[!a-z]` | one character that is, or is not, one of these |
-//! | `{a,b}` | either; can be nested |
-//! | `**` alone between slashes | any directories, also none; at the end all that lies below |
-//! | `\` | takes the meaning from the character that follows |
+//! | `{a,b}` | either of them; can be nested |
+//! | `**` alone between slashes | any directories, also none; at the end everything below |
+//! | `\` | escapes the character that follows |
 //!
-//! Written here rather than taken, as more is wanted than to match: the directory to look
-//! in, the one path of a plain pattern, no `..` behind any brace. `fast-glob` tells none
-//! of it, compares bytes, and negates what begins with `!`; `globset` brings a whole
-//! engine of regular expressions. A match here takes at most as many
-//! steps as the product of both lengths, for each of what braces amount to.
+//! Implemented here, as runs need more than matching: the directory to search, the single
+//! path of a plain pattern, and no `..` after any brace. `fast-glob` has none of these,
+//! compares bytes, and negates patterns that begin with `!`; `globset` depends on a whole
+//! engine of regular expressions. A match takes at most as many steps as the product of both
+//! lengths, for each alternative of the braces.
 
-mod reading;
+mod parser;
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,25 +25,25 @@ use serde::{Deserialize, Serialize};
 /// The longest pattern, in bytes.
 pub const LENGTH_LIMIT: usize = 1024;
 
-/// To how many patterns braces may amount.
+/// The number of patterns to which braces may expand.
 pub const ALTERNATIVES_LIMIT: usize = 64;
 
 /// How deep braces may be nested.
 pub const DEPTH_LIMIT: usize = 8;
 
-/// A pattern for paths from the top of a repository on, separated by `/`.
+/// A pattern for paths from the top of a repository, separated by `/`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Glob {
     text: String,
-    /// What braces amount to: at least one.
+    /// The expansions of the braces: at least one.
     alternatives: Vec<Vec<Part>>,
 }
 
 /// Why a text is not a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadGlob {
-    /// There is nothing.
+    /// The pattern is empty.
     #[error("the path is empty; write one from the top of the repository on, such as src/*.rs")]
     Empty,
     /// It is longer than [`LENGTH_LIMIT`].
@@ -55,30 +55,29 @@ pub enum BadGlob {
     /// It begins with a slash.
     #[error("{0:?} is an absolute path; write it from the top of the repository on")]
     Absolute(String),
-    /// It leads out of the repository, or says nothing.
+    /// A component is `.`, `..` or empty.
     #[error("{0:?} has `.`, `..` or nothing between slashes; write the path without them")]
     Dots(String),
     /// It ends with a slash.
     #[error("{0:?} is a directory; write {0}** for the files in it")]
     Directory(String),
-    /// It is about git's own directory.
+    /// It names git's own directory.
     #[error("{0:?} is in git's own directory; name files of the project")]
     GitDirectory(String),
     /// `**` is a part of a name.
     #[error("in {0:?}, `**` is not alone between slashes; write **/* for files in any directory")]
     Directories(String),
-    /// A bracket is not closed, or there is nothing or a slash in it, or its ends
-    /// are the wrong way round.
+    /// A bracket is not closed, is empty, has a slash, or has a reversed range.
     #[error(
         "in {0:?}, brackets must hold characters or ranges such as [a-z0-9]; write \\[ for a plain bracket"
     )]
     Brackets(String),
-    /// Braces don't fit together.
+    /// Braces are unbalanced.
     #[error(
         "in {0:?}, braces don't fit together; write {{a,b}} for either, \\{{ for a plain brace"
     )]
     Braces(String),
-    /// Braces amount to too much.
+    /// Braces expand to too many patterns.
     #[error(
         "the braces of {0:?} are nested more than {DEPTH_LIMIT} deep or amount to more than {ALTERNATIVES_LIMIT} patterns; write several criteria"
     )]
@@ -88,18 +87,18 @@ pub enum BadGlob {
     Backslash(String),
 }
 
-/// What stands between slashes.
+/// A component between slashes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Part {
-    /// Any directories.
+    /// `**`: any directories.
     Directories,
-    /// This name.
+    /// A literal name.
     Plain(String),
-    /// A name of this form.
+    /// A name with wildcards.
     Form(Vec<Token>),
 }
 
-/// What fits characters of a name.
+/// A part of a name with wildcards.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Token {
     Character(char),
@@ -111,7 +110,7 @@ enum Token {
     },
 }
 
-/// Whether a class names what fits or what doesn't.
+/// Whether a class names the characters that match or those that do not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Sense {
     In,
@@ -119,21 +118,21 @@ enum Sense {
 }
 
 impl Glob {
-    /// Whether it fits a path from the top of the repository on.
+    /// Whether the pattern matches a path from the top of the repository.
     #[must_use]
-    pub fn fits(&self, path: &str) -> bool {
+    pub fn matches(&self, path: &str) -> bool {
         let names: Vec<&str> = path.split('/').collect();
-        self.fits_names(&names)
+        self.matches_names(&names)
     }
 
-    /// Whether it fits a path or a directory in which it lies.
+    /// Whether the pattern matches a path or one of its directories.
     #[must_use]
     pub fn covers(&self, path: &str) -> bool {
         let names: Vec<&str> = path.split('/').collect();
-        (1..=names.len()).any(|count| self.fits_names(names.get(..count).unwrap_or_default()))
+        (1..=names.len()).any(|count| self.matches_names(names.get(..count).unwrap_or_default()))
     }
 
-    /// The one path that it fits, if it is a plain path.
+    /// The path, if the pattern is a plain one.
     #[must_use]
     pub fn plain(&self) -> Option<String> {
         let [parts] = self.alternatives.as_slice() else {
@@ -143,7 +142,7 @@ impl Glob {
         Some(names?.join("/"))
     }
 
-    /// The directory in which all lies that it can fit; empty for the top.
+    /// The directory that contains every possible match; empty for the top.
     #[must_use]
     pub fn directory(&self) -> String {
         let mut directories = self.alternatives.iter().map(|parts| {
@@ -159,7 +158,7 @@ impl Glob {
         common.join("/")
     }
 
-    /// Whether it can fit something that lies in a directory, at whatever depth.
+    /// Whether a directory can contain a match, at any depth.
     #[must_use]
     pub fn leads_into(&self, directory: &str) -> bool {
         let names: Vec<&str> = directory.split('/').collect();
@@ -167,16 +166,19 @@ impl Glob {
         self.alternatives.iter().any(leads)
     }
 
-    /// It as it was written, without a `./` in front.
+    /// The pattern as it was written, without a leading `./`.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    fn fits_names(&self, names: &[&str]) -> bool {
+    fn matches_names(&self, names: &[&str]) -> bool {
         let is_directories = |part: &Part| matches!(part, Part::Directories);
-        let fit =
-            |parts: &Vec<Part>| fits(parts, names, is_directories, |part, name| part.fits(name));
+        let fit = |parts: &Vec<Part>| {
+            matches(parts, names, is_directories, |part, name| {
+                part.matches(name)
+            })
+        };
         self.alternatives.iter().any(fit)
     }
 }
@@ -189,38 +191,38 @@ impl Part {
         }
     }
 
-    fn fits(&self, name: &str) -> bool {
+    fn matches(&self, name: &str) -> bool {
         match self {
             Self::Directories => true,
             Self::Plain(plain) => plain == name,
             Self::Form(tokens) => {
                 let characters: Vec<char> = name.chars().collect();
                 let is_many = |token: &Token| matches!(token, Token::Many);
-                fits(tokens, &characters, is_many, |token, character| {
-                    token.fits(*character)
+                matches(tokens, &characters, is_many, |token, character| {
+                    token.matches(*character)
                 })
             }
         }
     }
 }
 
-/// Whether parts are left for what lies in the directory of these names.
+/// Whether parts are left for entries of the directory with these names.
 fn leads_into(parts: &[Part], names: &[&str]) -> bool {
     let mut rest = parts.iter();
     let mut names = names.iter();
     loop {
         match (rest.next(), names.next()) {
-            // What follows may lie at any depth below.
+            // The rest may match at any depth.
             (Some(Part::Directories), _) => return true,
             (next, None) => return next.is_some(),
-            (Some(part), Some(name)) if part.fits(name) => {}
+            (Some(part), Some(name)) if part.matches(name) => {}
             (_, Some(_)) => return false,
         }
     }
 }
 
 impl Token {
-    fn fits(&self, character: char) -> bool {
+    fn matches(&self, character: char) -> bool {
         match self {
             Self::Character(wanted) => *wanted == character,
             Self::Any | Self::Many => true,
@@ -233,10 +235,10 @@ impl Token {
     }
 }
 
-/// Whether a pattern fits all of a text, where some of its parts fit any number of
-/// items. Only the last such part ever has to be tried at another place: what an
-/// earlier one could gain by taking more, the last one can take as well.
-fn fits<P, T>(
+/// Whether a pattern matches all of a text, where some of its parts match any number of items.
+/// Only the last such part is ever retried at another position: items that an earlier one
+/// could take in addition, the last one can take as well.
+fn matches<P, T>(
     pattern: &[P],
     text: &[T],
     takes_many: impl Fn(&P) -> bool,
@@ -269,7 +271,7 @@ impl FromStr for Glob {
     type Err = BadGlob;
 
     fn from_str(text: &str) -> Result<Self, BadGlob> {
-        reading::read(text)
+        parser::parse(text)
     }
 }
 

@@ -7,7 +7,7 @@ fn glob(text: &str) -> Glob {
 }
 
 #[test]
-fn what_patterns_fit() {
+fn patterns_match_paths() {
     for (pattern, fitting, others) in [
         (
             "a.txt",
@@ -52,16 +52,16 @@ fn what_patterns_fit() {
     ] {
         let glob = glob(pattern);
         for path in fitting {
-            assert!(glob.fits(path), "{pattern} does not fit {path}");
+            assert!(glob.matches(path), "{pattern} does not fit {path}");
         }
         for path in others {
-            assert!(!glob.fits(path), "{pattern} fits {path}");
+            assert!(!glob.matches(path), "{pattern} fits {path}");
         }
     }
 }
 
 #[test]
-fn what_is_no_pattern_is_refused_with_what_to_write() {
+fn malformed_pattern_is_refused_with_advice() {
     let long = "x".repeat(LENGTH_LIMIT + 1);
     let deep = format!("{}a{}", "{".repeat(9), "}".repeat(9));
     let many = "{a,b}".repeat(7);
@@ -109,7 +109,7 @@ fn what_is_no_pattern_is_refused_with_what_to_write() {
 }
 
 #[test]
-fn a_directory_covers_what_lies_in_it() {
+fn directory_pattern_covers_its_files() {
     for (pattern, path, covered) in [
         ("src", "src", true),
         ("src", "src/a/b", true),
@@ -124,7 +124,7 @@ fn a_directory_covers_what_lies_in_it() {
 }
 
 #[test]
-fn plain_paths_and_the_directories_of_patterns() {
+fn plain_path_and_directory_of_a_pattern_are_found() {
     for (pattern, plain, directory) in [
         ("a/b.txt", Some("a/b.txt"), "a"),
         (r"a\*b", Some("a*b"), ""),
@@ -145,9 +145,9 @@ fn plain_paths_and_the_directories_of_patterns() {
 fn hostile_patterns_take_no_longer_than_others() {
     let name = "a".repeat(400);
     let path = format!("{}{name}", "a/".repeat(400));
-    assert!(!glob(&format!("{}b", "a*".repeat(200))).fits(&name));
-    assert!(!glob(&format!("{}b", "**/a/".repeat(100))).fits(&path));
-    assert!(!glob(&format!("{}b", "{a,*b}".repeat(6))).fits(&name));
+    assert!(!glob(&format!("{}b", "a*".repeat(200))).matches(&name));
+    assert!(!glob(&format!("{}b", "**/a/".repeat(100))).matches(&path));
+    assert!(!glob(&format!("{}b", "{a,*b}".repeat(6))).matches(&name));
 }
 
 /// Every way to read a pattern of characters, `?`, `*`, `/` and `**`.
@@ -172,17 +172,17 @@ fn naive(pattern: &[char], path: &[char]) -> bool {
 
 proptest! {
     #[test]
-    fn no_text_makes_reading_panic(text in any::<String>(), signs in r"[{},*?\[\]!/\\a.-]{0,30}") {
+    fn arbitrary_pattern_does_not_panic(text in any::<String>(), signs in r"[{},*?\[\]!/\\a.-]{0,30}") {
         for text in [text, signs] {
             if let Ok(glob) = text.parse::<Glob>() {
-                prop_assert!(glob.covers("a/b.c") || !glob.fits("a/b.c"));
+                prop_assert!(glob.covers("a/b.c") || !glob.matches("a/b.c"));
                 prop_assert_eq!(glob.as_str().parse::<Glob>().unwrap(), glob);
             }
         }
     }
 
     #[test]
-    fn it_agrees_with_a_naive_reading(
+    fn matching_agrees_with_a_naive_matcher(
         parts in proptest::collection::vec(r"\*\*|[ab*?]{1,4}", 1..5),
         names in proptest::collection::vec("[ab]{1,4}", 1..5),
     ) {
@@ -190,13 +190,13 @@ proptest! {
         if let Ok(glob) = pattern.parse::<Glob>() {
             let characters = |text: &str| text.chars().collect::<Vec<_>>();
             let expected = naive(&characters(&pattern), &characters(&path));
-            prop_assert_eq!(glob.fits(&path), expected, "{} {}", pattern, path);
+            prop_assert_eq!(glob.matches(&path), expected, "{} {}", pattern, path);
         }
     }
 }
 
 #[test]
-fn directories_are_known_in_which_something_can_fit() {
+fn directories_that_can_hold_a_match_are_known() {
     for (pattern, into, not_into) in [
         ("src/*.rs", &["src"][..], &["srcs", "src/a", "docs"][..]),
         ("a.txt", &[], &["a", "a.txt", "b"]),

@@ -1,14 +1,13 @@
-//! Where a channel of IRC is: `irc://HOST:PORT/CHANNEL`.
+//! The address of an IRC channel: `irc://HOST:PORT/CHANNEL`.
 //!
-//! The host is given to the resolver and the channel stands in lines of the protocol:
-//! what could end a line there, or be taken for another word, is refused.
+//! The host goes to the resolver and the channel into lines of the protocol, so characters
+//! that could end a line or begin another word are refused.
 
 use core::net::Ipv6Addr;
 use std::fmt;
 use std::str::FromStr;
 
-/// Where servers listen that don't encrypt, unless it is said otherwise: by custom,
-/// see RFC 7194, 1.
+/// The customary port of servers without encryption, see RFC 7194, 1.
 const DEFAULT_PORT: u16 = 6667;
 
 /// The longest name of a host, in bytes. Source: RFC 1035, 2.3.4.
@@ -17,17 +16,17 @@ const HOST_LIMIT: usize = 253;
 /// The longest name of a channel with its sign, in bytes. Source: RFC 2812, 1.3.
 const CHANNEL_LIMIT: usize = 50;
 
-/// How much of a text is shown that is refused, in characters.
+/// How much of a refused text is shown, in characters.
 const SHOWN: usize = 100;
 
-/// What a channel's name begins with. (Those with `!` are found by a name that only
-/// the server knows.) Source: RFC 2812, 1.3.
+/// The signs that begin a channel's name. (A channel with `!` has a name that only the server
+/// knows.) Source: RFC 2812, 1.3.
 const SIGNS: [char; 3] = ['#', '&', '+'];
 
 /// Why a text is not the address of a channel.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadIrcAddress {
-    /// It doesn't begin as one, or lacks the channel.
+    /// It lacks the scheme or the channel.
     #[error("{0:?} names no channel; write irc://HOST/CHANNEL or irc://HOST:PORT/CHANNEL")]
     Form(String),
     /// It has a name or a password.
@@ -35,16 +34,16 @@ pub enum BadIrcAddress {
         "an address of IRC has neither a name nor a password here; write irc://HOST:PORT/CHANNEL"
     )]
     User,
-    /// The host is none.
+    /// The host is invalid.
     #[error(
         "{0:?} is no host; write a name such as irc.example.org, an IPv4 address, or an IPv6 address in brackets"
     )]
     Host(String),
-    /// The port is none.
+    /// The port is invalid.
     #[error("{0:?} is no port; write a number from 1 to 65535")]
     Port(String),
-    /// A percent sign isn't followed by two hexadecimal digits, or what comes of it
-    /// isn't UTF-8.
+    /// A percent sign is not followed by two hexadecimal digits, or the decoded text is not
+    /// UTF-8.
     #[error("{0:?} can't be decoded; write %25 for a percent sign and UTF-8 for the rest")]
     Percent(String),
     /// There is a key or another option.
@@ -52,7 +51,7 @@ pub enum BadIrcAddress {
         "{0:?} has options, and none are known, nor are channels joined that want a key; write %3F for a question mark"
     )]
     Options(String),
-    /// The channel is none.
+    /// The channel is invalid.
     #[error(
         "{0:?} is no channel; write at most {CHANNEL_LIMIT} bytes without spaces, commas, colons and control characters, after #, & or +"
     )]
@@ -65,7 +64,7 @@ pub enum BadIrcAddress {
 pub struct Host(String);
 
 impl Host {
-    /// It as a text, an IPv6 address without brackets.
+    /// The host as a text, an IPv6 address without brackets.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -104,7 +103,7 @@ fn is_label(label: &str) -> bool {
 pub struct ChannelName(String);
 
 impl ChannelName {
-    /// It as a text.
+    /// The name as a text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -131,21 +130,21 @@ impl FromStr for ChannelName {
     }
 }
 
-/// A channel and where it is. The connection is not encrypted.
+/// The address of a channel. The connection is not encrypted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IrcAddress {
     /// The server.
     pub host: Host,
-    /// Where it listens, from 1.
+    /// Its port, from 1.
     pub port: u16,
-    /// The channel there.
+    /// The channel.
     pub channel: ChannelName,
 }
 
 impl FromStr for IrcAddress {
     type Err = BadIrcAddress;
 
-    /// A `#` may stand for itself, as people write it.
+    /// A `#` need not be encoded, as people write it plainly.
     fn from_str(text: &str) -> Result<Self, BadIrcAddress> {
         let form = || BadIrcAddress::Form(shown(text));
         let rest = text.strip_prefix("irc://").ok_or_else(form)?;
@@ -168,7 +167,7 @@ impl FromStr for IrcAddress {
     }
 }
 
-/// The host, and what stands behind its colon.
+/// The host, and the text after its colon.
 fn split_port(server: &str) -> (&str, Option<&str>) {
     match server.rsplit_once(':') {
         // The colon is one of an IPv6 address.

@@ -1,10 +1,9 @@
 //! Lines of IRC. Source: RFC 2812, 2.3.
 
-/// A line that a server has sent, taken apart. Of a line that isn't UTF-8, what isn't
-/// is replaced.
+/// A parsed line of a server. Bytes that are not UTF-8 are replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ServerLine {
-    /// Who is behind it: a server, or `nickname!user@host`. Empty if it isn't said.
+    /// The sender: a server, or `nickname!user@host`. May be empty.
     pub(super) origin: String,
     /// A word, or a number of three digits.
     pub(super) command: String,
@@ -12,11 +11,11 @@ pub(super) struct ServerLine {
 }
 
 impl ServerLine {
-    /// Takes a line apart, without what ends it; `None` if it says nothing.
+    /// Parses a line with or without its end; `None` if it has no command.
     pub(super) fn parse(line: &[u8]) -> Option<Self> {
         let line = String::from_utf8_lossy(line);
         let mut rest = line.trim_end_matches(['\r', '\n']);
-        // Tags are of no interest (IRCv3, message tags).
+        // Tags are ignored (IRCv3, message tags).
         if rest.starts_with('@') {
             rest = word(rest).1;
         }
@@ -36,7 +35,7 @@ impl ServerLine {
         })
     }
 
-    /// The number, where the command is one.
+    /// The number of the reply, if the command is one.
     pub(super) fn number(&self) -> Option<u16> {
         let digits = |text: &str| text.bytes().all(|one| one.is_ascii_digit());
         let is_number = self.command.len() == 3 && digits(&self.command);
@@ -47,12 +46,12 @@ impl ServerLine {
         self.parameters.get(at).map_or("", String::as_str)
     }
 
-    /// The last one, which is what people are to read.
+    /// The last parameter, which is the text for people.
     pub(super) fn words(&self) -> &str {
         self.parameters.last().map_or("", String::as_str)
     }
 
-    /// The nickname behind it.
+    /// The nickname of the sender.
     pub(super) fn nickname(&self) -> &str {
         let end = self.origin.find('!').unwrap_or(self.origin.len());
         self.origin.get(..end).unwrap_or_default()
@@ -73,7 +72,7 @@ fn parameters(mut rest: &str) -> Vec<String> {
     parameters
 }
 
-/// The first word, and what comes after the spaces behind it.
+/// The first word, and the text after its spaces.
 fn word(text: &str) -> (&str, &str) {
     match text.split_once(' ') {
         Some((word, rest)) => (word, rest.trim_start_matches(' ')),
@@ -81,8 +80,8 @@ fn word(text: &str) -> (&str, &str) {
     }
 }
 
-/// Whether two names are the same to a server. Source: RFC 2812, 2.2; servers for
-/// which more names differ have no two that are the same here in one channel.
+/// Whether two names are the same to a server. Source: RFC 2812, 2.2. Some servers
+/// distinguish more names; that does no harm within one channel.
 pub(super) fn is_same(one: &str, other: &str) -> bool {
     let fold = |sign: u8| match sign {
         b'[' => b'{',
@@ -104,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_taken_apart() {
+    fn lines_are_parsed() {
         for (line, origin, command, parameters) in [
             ("PING :a b\r", "", "PING", &["a b"][..]),
             ("PING a", "", "PING", &["a"]),

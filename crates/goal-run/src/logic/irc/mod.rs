@@ -1,5 +1,4 @@
-//! Telling a channel of IRC one line (RFC 2812), over a connection that somebody else
-//! holds.
+//! The protocol for one line to an IRC channel (RFC 2812). The caller holds the connection.
 //!
 //! ```text
 //!              welcome             own JOIN            PONG
@@ -9,11 +8,11 @@
 //!  nickname taken: the next one
 //! ```
 //!
-//! A server answers in the order in which it is asked: with the answer to our PING, the
-//! line before that has been said, or else its refusal has come. To be told so, and not
-//! to be cut off in the middle, we stay until the server has closed the connection.
+//! A server answers in order: before the answer to our PING, the line was sent on, or its
+//! refusal has come. We stay until the server has closed the connection, so that nothing is
+//! cut off.
 //!
-//! - [`address`]: which channel, and where.
+//! - [`address`]: the address of a channel.
 
 pub mod address;
 mod line;
@@ -26,34 +25,34 @@ use line::{ServerLine, is_same};
 
 pub use refusal::{ChannelRefusal, IrcError};
 
-/// The longest line, with what ends it, in bytes. Source: RFC 2812, 2.3.
+/// The longest line with its end, in bytes. Source: RFC 2812, 2.3.
 const LINE_LIMIT: usize = 512;
 
-/// Who we are; it fits where nicknames have 9 characters. Source: RFC 2812, 1.2.1.
+/// Our nickname, which fits servers that allow 9 characters. Source: RFC 2812, 1.2.1.
 const NICKNAME: &str = "codex-mcp";
 
 /// How many nicknames are tried.
 const NICKNAMES: u8 = 9;
 
-/// What our PING asks to be given back.
+/// The token of our PING, which the PONG repeats.
 const TOKEN: &str = "said";
 
 /// How much of a server's words is shown, in bytes.
 const WORDS_LIMIT: usize = 200;
 
-/// What a server says when it takes us in. Source of the numbers: RFC 2812, 5.
+/// The reply that accepts us. Source of the numbers: RFC 2812, 5.
 const WELCOME: u16 = 1;
 
-/// A nickname is not to be had: it is malformed there, in use, or kept for somebody.
+/// Replies that refuse a nickname: malformed, in use, or reserved.
 const NICKNAME_REFUSED: [u16; 4] = [432, 433, 436, 437];
 
-/// We are not let in: not from here, without a password, banned, or soon banned.
+/// Replies that refuse the connection: wrong host, no password, banned, or soon banned.
 const NOT_LET_IN: [u16; 4] = [463, 464, 465, 466];
 
-/// A refusal.
+/// The replies that are refusals.
 const REFUSALS: std::ops::RangeInclusive<u16> = 400..=599;
 
-/// Says one line in a channel.
+/// Sends one line to a channel.
 #[derive(Debug, Clone)]
 pub struct Speaker {
     channel: ChannelName,
@@ -61,33 +60,32 @@ pub struct Speaker {
     state: State,
 }
 
-/// How far it is.
+/// The state of a [`Speaker`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
-    /// The nickname of this number was asked for, from 1.
+    /// The nickname of this number was requested, from 1.
     Registering(u8),
-    /// The server calls us so.
+    /// The server accepted this nickname.
     Joining { nickname: String },
     /// The line was sent.
     Speaking,
-    /// It was said.
+    /// The line was delivered.
     Leaving,
 }
 
-/// Why nothing more comes from the server.
+/// Why reading from the server ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Silence {
-    /// It has closed the connection, or that has broken.
+pub enum ReadEnd {
+    /// The connection was closed or broke.
     Closed,
-    /// It was given time enough.
+    /// The time limit was reached.
     TimedOut,
-    /// It has said more than anybody wants to hear.
+    /// The server sent more than the limit.
     Flood,
 }
 
 impl Speaker {
-    /// Somebody who says `line` in `channel`. What would break a line or be a colour is
-    /// a space in it.
+    /// A speaker that sends `line` to `channel`, with spaces for line breaks and colours.
     #[must_use]
     pub fn new(channel: ChannelName, line: &str) -> Self {
         Self {
@@ -97,22 +95,21 @@ impl Speaker {
         }
     }
 
-    /// What is written first: lines, each with its end.
+    /// The first lines to write, each with its end.
     #[must_use]
-    pub fn greeting(&self) -> String {
+    pub fn registration(&self) -> String {
         lines(&[
             &format!("NICK {NICKNAME}"),
             &format!("USER {NICKNAME} 0 * :{NICKNAME}"),
         ])
     }
 
-    /// Takes in a line of the server's and returns what is to be written then: lines,
-    /// each with its end.
+    /// Takes a line of the server, and returns the lines to write, each with its end.
     ///
     /// # Errors
     ///
-    /// [`IrcError`] when the line will not be said.
-    pub fn hear(&mut self, line: &[u8]) -> Result<String, IrcError> {
+    /// [`IrcError`] if the line will not be sent.
+    pub fn receive(&mut self, line: &[u8]) -> Result<String, IrcError> {
         let Some(line) = ServerLine::parse(line) else {
             return Ok(String::new());
         };
@@ -130,34 +127,34 @@ impl Speaker {
                     && self.is_channel(line.parameter(0));
                 match joined {
                     true => Ok(self.speak(&line.origin)),
-                    false => self.unless_refused(&line),
+                    false => self.check_refusal(&line),
                 }
             }
             State::Speaking if line.command == "PONG" => {
                 self.state = State::Leaving;
                 Ok(lines(&["QUIT"]))
             }
-            State::Speaking => self.unless_refused(&line),
+            State::Speaking => self.check_refusal(&line),
             State::Leaving => Ok(String::new()),
         }
     }
 
-    /// Whether the line was said, now that nothing more comes.
+    /// Whether the line was sent, at the end of reading.
     ///
     /// # Errors
     ///
-    /// [`IrcError`] if it was not, or nobody knows.
-    pub fn end(&self, silence: Silence) -> Result<(), IrcError> {
+    /// [`IrcError`] if it was not, or if that is unknown.
+    pub fn end(&self, read_end: ReadEnd) -> Result<(), IrcError> {
         let doing = match self.state {
             State::Registering(_) => "while we registered",
             State::Joining { .. } => "while we joined the channel",
             State::Speaking => "after the line was sent; it may have been said",
             State::Leaving => return Ok(()),
         };
-        Err(match silence {
-            Silence::Closed => IrcError::Closed(doing),
-            Silence::TimedOut => IrcError::Silent(doing),
-            Silence::Flood => IrcError::Flood(doing),
+        Err(match read_end {
+            ReadEnd::Closed => IrcError::Closed(doing),
+            ReadEnd::TimedOut => IrcError::Silent(doing),
+            ReadEnd::Flood => IrcError::Flood(doing),
         })
     }
 
@@ -183,8 +180,8 @@ impl Speaker {
         }
     }
 
-    /// Sends the line. Others get it with `origin` before it, and more than a line may
-    /// have is cut off for them.
+    /// Sends the line. Servers relay it with `origin` before it, and cut off the excess, so it
+    /// is shortened here.
     fn speak(&mut self, origin: &str) -> String {
         self.state = State::Speaking;
         let around = format!(":{origin} PRIVMSG {} :\r\n", self.channel);
@@ -197,9 +194,9 @@ impl Speaker {
         lines(&[&message, &format!("PING :{TOKEN}")])
     }
 
-    /// A refusal names what it is about: also other things are refused, such as a
-    /// message of the day.
-    fn unless_refused(&self, line: &ServerLine) -> Result<String, IrcError> {
+    /// Returns the refusal of the channel, if the line is one. Servers refuse other things
+    /// too, such as a message of the day.
+    fn check_refusal(&self, line: &ServerLine) -> Result<String, IrcError> {
         let code = line.number().filter(|code| REFUSALS.contains(code));
         match code {
             Some(code) if self.is_channel(line.parameter(1)) => Err(IrcError::Channel {
@@ -220,7 +217,7 @@ fn lines(lines: &[&str]) -> String {
     lines.iter().map(|line| format!("{line}\r\n")).collect()
 }
 
-/// What a server wants back as it was, but never as another line.
+/// The text that a server wants back, without characters that would begin another line.
 fn one_word(text: &str) -> String {
     text.chars().filter(|one| !one.is_control()).collect()
 }

@@ -1,31 +1,31 @@
-//! Why nothing is said in a channel.
+//! Errors of sending to a channel.
 
 use std::fmt;
 
 use super::address::ChannelName;
 
-/// Why a line was not said. What servers say is cut and without control characters.
+/// Why a line was not sent. Texts of servers are shortened and without control characters.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IrcError {
-    /// None of our nicknames is to be had.
+    /// The server refused all of our nicknames.
     #[error("the server takes none of our nicknames, of codex-mcp and codex-2 to codex-9: {0}")]
     Nicknames(String),
-    /// We may not use the server.
+    /// The server refused the connection.
     #[error(
         "the server doesn't let us in: {0}. Choose one that is open without a password, or tell by command:PROGRAM"
     )]
     NotLetIn(String),
-    /// The server has ended the connection, and says why.
+    /// The server ended the connection with a reason.
     #[error("the server has ended the connection: {0}")]
     Ended(String),
     /// We may not join or speak.
     #[error("nothing can be said in {channel}: {refusal} (the server: {words})")]
     Channel {
-        /// Where.
+        /// The channel.
         channel: ChannelName,
-        /// Why.
+        /// The reason.
         refusal: ChannelRefusal,
-        /// The server's own words.
+        /// The server's own text.
         words: String,
     },
     /// The connection has ended.
@@ -34,12 +34,12 @@ pub enum IrcError {
     /// The server has not answered in time.
     #[error("the server has not answered in time, {0}")]
     Silent(&'static str),
-    /// The server talks too much.
+    /// The server sent too much.
     #[error("the server has sent more than is listened to, {0}")]
     Flood(&'static str),
 }
 
-/// Why a channel is closed to us.
+/// Why a channel refused us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "what they mean is shown")]
 pub enum ChannelRefusal {

@@ -8,7 +8,7 @@ fn speaker() -> Speaker {
 fn after(lines: &[&str]) -> Speaker {
     let mut speaker = speaker();
     for line in lines {
-        speaker.hear(line.as_bytes()).unwrap();
+        speaker.receive(line.as_bytes()).unwrap();
     }
     speaker
 }
@@ -29,7 +29,7 @@ fn states() -> [(&'static str, Speaker); 5] {
 }
 
 #[test]
-fn every_state_and_line() {
+fn every_line_is_handled_in_every_state() {
     let mut table = String::new();
     for (name, state) in states() {
         table += &format!("# {name}\n");
@@ -68,78 +68,78 @@ fn every_state_and_line() {
             "",
         ] {
             let mut state = state.clone();
-            let answer = match state.hear(line.as_bytes()) {
+            let answer = match state.receive(line.as_bytes()) {
                 Ok(lines) => format!("{lines:?}"),
                 Err(error) => format!("fails: {error}"),
             };
             table += &format!("{line:?}: {answer}\n");
         }
-        for silence in [Silence::Closed, Silence::TimedOut, Silence::Flood] {
-            let end = match state.end(silence) {
+        for read_end in [ReadEnd::Closed, ReadEnd::TimedOut, ReadEnd::Flood] {
+            let end = match state.end(read_end) {
                 Ok(()) => "said".to_owned(),
                 Err(error) => format!("fails: {error}"),
             };
-            table += &format!("{silence:?}: {end}\n");
+            table += &format!("{read_end:?}: {end}\n");
         }
     }
     insta::assert_snapshot!(table);
 }
 
 #[test]
-fn it_greets_and_says_its_line_once() {
+fn speaker_registers_and_sends_its_line_once() {
     let mut speaker = speaker();
     assert_eq!(
-        speaker.greeting(),
+        speaker.registration(),
         "NICK codex-mcp\r\nUSER codex-mcp 0 * :codex-mcp\r\n"
     );
-    let mut hear = |line: &str| speaker.hear(line.as_bytes()).unwrap();
-    assert_eq!(hear("PING :1"), "PONG :1\r\n");
-    assert_eq!(hear(WELCOME), "JOIN #runs\r\n");
+    let mut receive = |line: &str| speaker.receive(line.as_bytes()).unwrap();
+    assert_eq!(receive("PING :1"), "PONG :1\r\n");
+    assert_eq!(receive(WELCOME), "JOIN #runs\r\n");
     assert_eq!(
-        hear(JOINED),
+        receive(JOINED),
         "PRIVMSG #runs :DONE #7 :: abc\r\nPING :said\r\n"
     );
-    assert_eq!(hear(JOINED), "");
-    assert_eq!(hear(PONG), "QUIT\r\n");
-    assert_eq!(hear("ERROR :Closing connection"), "");
-    assert_eq!(speaker.end(Silence::Closed), Ok(()));
+    assert_eq!(receive(JOINED), "");
+    assert_eq!(receive(PONG), "QUIT\r\n");
+    assert_eq!(receive("ERROR :Closing connection"), "");
+    assert_eq!(speaker.end(ReadEnd::Closed), Ok(()));
 }
 
 #[test]
-fn it_answers_to_the_nickname_that_the_server_gives() {
+fn speaker_uses_the_nickname_given_by_the_server() {
     let mut speaker = after(&[":s 433 * codex-mcp :in use", ":s 001 Codex-2 :Welcome"]);
-    assert_eq!(speaker.hear(JOINED.as_bytes()).unwrap(), "");
+    assert_eq!(speaker.receive(JOINED.as_bytes()).unwrap(), "");
     let joined = ":codex-2!u@h JOIN #RUNS * :codex-mcp";
     assert!(
         speaker
-            .hear(joined.as_bytes())
+            .receive(joined.as_bytes())
             .unwrap()
             .starts_with("PRIVMSG #runs :DONE")
     );
 }
 
 #[test]
-fn nothing_in_the_line_becomes_another_line() {
+fn control_characters_do_not_start_another_line() {
     let line = "DONE\r\nQUIT\n\u{1}ACTION\u{3}04 x\u{202e}\0 é :: $(y)";
     let mut speaker = Speaker::new("#runs".parse().unwrap(), line);
-    speaker.hear(WELCOME.as_bytes()).unwrap();
+    speaker.receive(WELCOME.as_bytes()).unwrap();
     assert_eq!(
-        speaker.hear(JOINED.as_bytes()).unwrap(),
+        speaker.receive(JOINED.as_bytes()).unwrap(),
         "PRIVMSG #runs :DONE QUIT \\u{1}ACTION\\u{3}04 x\\u{202e}\\u{0} é :: $(y)\r\nPING :said\r\n"
     );
 }
 
 #[test]
-fn what_others_get_fits_into_a_line_and_shows_where_it_was_cut() {
+fn relayed_line_fits_and_shows_where_it_was_cut() {
     for (channel, length) in [(5, 400), (50, 400), (50, 5000), (50, 1)] {
         for host in ["h".to_owned(), "h".repeat(63), "h".repeat(600)] {
             let channel = format!("#{}", "c".repeat(channel - 1));
             let text = "é".repeat(length / 2 + 1);
             let mut speaker = Speaker::new(channel.parse().unwrap(), &text);
             let origin = format!("codex-mcp!~codex-mcp@{host}");
-            speaker.hear(WELCOME.as_bytes()).unwrap();
+            speaker.receive(WELCOME.as_bytes()).unwrap();
             let joined = format!(":{origin} JOIN {channel}");
-            let written = speaker.hear(joined.as_bytes()).unwrap();
+            let written = speaker.receive(joined.as_bytes()).unwrap();
             let (message, _) = written.split_once("\r\n").unwrap();
             let relayed = format!(":{origin} {message}\r\n");
             let (_, said) = message.split_once(" :").unwrap();
@@ -150,11 +150,11 @@ fn what_others_get_fits_into_a_line_and_shows_where_it_was_cut() {
 }
 
 #[test]
-fn a_line_of_the_longest_notice_is_whole_in_a_usual_channel() {
+fn longest_notice_is_sent_whole_to_a_usual_channel() {
     let text = "x".repeat(crate::logic::outcome::NOTICE_LIMIT);
     let mut speaker = Speaker::new("#a-usual-channel".parse().unwrap(), &text);
-    speaker.hear(WELCOME.as_bytes()).unwrap();
+    speaker.receive(WELCOME.as_bytes()).unwrap();
     let joined = ":codex-mcp!~codex-mcp@runner-17.build.example.org JOIN #a-usual-channel";
-    let written = speaker.hear(joined.as_bytes()).unwrap();
+    let written = speaker.receive(joined.as_bytes()).unwrap();
     assert!(written.contains(&format!(":{text}\r\n")), "{written}");
 }

@@ -1,4 +1,4 @@
-//! Which turn comes next, and when a run is over.
+//! The machine of a run: the next turn, and the end.
 //!
 //! ```text
 //!            start                 time is over, or stop
@@ -13,18 +13,17 @@
 //!                                           total time, max tokens, could not run, cancelled
 //! ```
 //!
-//! A turn runs in Working and Interrupting, and what has come of it is being looked
-//! at. What decides is, in this order: whether it was called off; whether all holds;
-//! whether there is time; whether there are tokens; whether Codex can run at all; whether anything comes of it;
-//! whether there is another turn. Then the kind of the next prompt: a turn in which
-//! nothing was executed or tried was words, whatever they said.
+//! In Working and Interrupting, a turn runs or its result is inspected. The decision depends,
+//! in this order, on cancellation, the criteria, the time, the tokens, whether Codex can run
+//! at all, whether the run has stalled, and the number of turns. If the run continues, the
+//! result of the turn determines the kind of the next prompt: a turn in which nothing was
+//! executed or attempted had words only, whatever they said.
 //!
-//! A run has stalled after `Limits::stall_after` idle turns in a row. A turn is idle
-//! if it brought nothing new, and Codex executed nothing in it or answered what it had
-//! answered before. A turn that executed something is work, also when the limit of time
-//! has cut it short.
+//! A run has stalled after `Limits::stall_after` idle turns in a row. A turn is idle if it
+//! brought nothing new, and Codex executed nothing in it or repeated its last answer. A turn
+//! that executed something is work, even if the time limit cut it short.
 //!
-//! All moments are durations since the run began.
+//! All times are durations since the run began.
 
 use std::time::Duration;
 
@@ -33,34 +32,34 @@ use codex_engine::logic::work::{Evidence, FailureClass};
 use serde::{Deserialize, Serialize};
 
 use super::artifacts::Gain;
-use super::findings::Standing;
+use super::findings::VerdictStatus;
 
-/// How many turns a run has, unless told otherwise. Source of this and the next two
-/// numbers: the specification of futon3c's peripheral.
+/// The default limit of turns. Source of this and the next two numbers: the specification of
+/// futon3c's peripheral.
 pub const MAX_TURNS: u32 = 10;
 
-/// How long a turn may take, unless told otherwise (120 s).
+/// The default time limit of a turn (120 s).
 pub const TURN_LIMIT: Duration = Duration::from_secs(120);
 
-/// How long a run may take, unless told otherwise (10 min).
+/// The default time limit of a run (10 min).
 pub const TOTAL_LIMIT: Duration = Duration::from_secs(600);
 
-/// How many turns a run can be given: a record is kept of each.
+/// The largest limit of turns: a record of each turn is kept.
 pub const MOST_TURNS: u32 = 100;
 
-/// How long a run can be given (24 h).
+/// The longest time limit (24 h).
 pub const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// After how many idle turns in a row a run has stalled, unless told otherwise.
+/// The default number of idle turns in a row after which a run has stalled.
 pub const STALL_AFTER: u32 = 3;
 
-/// After how many failed turns running, with nothing even tried, Codex counts as
-/// unable to run: each takes an account's requests, and none has got anywhere.
+/// The number of failed turns in a row, without any attempt, after which Codex counts as
+/// unable to run: each costs requests of the account.
 pub const FAILURES_LIMIT: u32 = 3;
 
-/// How much a run may take. As JSON, the times are milliseconds.
+/// The limits of a run. As JSON, the times are milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Parts", into = "Parts")]
+#[serde(try_from = "RawLimits", into = "RawLimits")]
 pub struct Limits {
     turns: u32,
     turn: Duration,
@@ -69,31 +68,31 @@ pub struct Limits {
     max_tokens: Option<u64>,
 }
 
-/// The limits by the names of the specification of futon3c's peripheral; what isn't
-/// said is as usual.
+/// The limits by the names of the specification of futon3c's peripheral. Absent ones have
+/// their defaults.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub struct Parts {
-    /// How many turns.
+pub struct RawLimits {
+    /// The number of turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<u32>,
-    /// How long a turn may take.
+    /// The time limit of a turn, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_timeout_ms: Option<u64>,
-    /// How long all of it may take.
+    /// The time limit of the run, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_timeout_ms: Option<u64>,
-    /// After how many idle turns in a row the run has stalled.
+    /// The number of idle turns in a row after which the run has stalled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall_after: Option<u32>,
-    /// How many tokens all of it may use.
+    /// The limit of tokens for the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
 }
 
-impl TryFrom<Parts> for Limits {
+impl TryFrom<RawLimits> for Limits {
     type Error = BadLimits;
 
-    fn try_from(parts: Parts) -> Result<Self, BadLimits> {
+    fn try_from(parts: RawLimits) -> Result<Self, BadLimits> {
         let usual = Self::default();
         let time = |millis: Option<u64>| millis.map(Duration::from_millis);
         Self::new(
@@ -106,7 +105,7 @@ impl TryFrom<Parts> for Limits {
     }
 }
 
-impl From<Limits> for Parts {
+impl From<Limits> for RawLimits {
     fn from(limits: Limits) -> Self {
         Self {
             max_turns: Some(limits.turns),
@@ -118,13 +117,13 @@ impl From<Limits> for Parts {
     }
 }
 
-/// A duration as records tell it.
+/// A duration in milliseconds, as records have it.
 #[must_use]
 pub fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Why a run can't have such limits.
+/// Why limits are invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadLimits {
     /// Too few or too many turns.
@@ -133,13 +132,13 @@ pub enum BadLimits {
     /// Too little or too much time for a turn.
     #[error("a turn takes more than 0 s and at most 24 h, not {} s", .0.as_secs())]
     TurnTime(Duration),
-    /// The same for all of them together.
+    /// Too little or too much time for the run.
     #[error("a run takes more than 0 s and at most 24 h, not {} s", .0.as_secs())]
     TotalTime(Duration),
     /// Too few or too many idle turns.
     #[error("a run stalls after 1 to {MOST_TURNS} idle turns, not {0}")]
     Stall(u32),
-    /// No tokens.
+    /// A limit of no tokens.
     #[error("a run needs tokens: the limit must be 1 or more")]
     Tokens,
 }
@@ -157,7 +156,7 @@ impl BadLimits {
         }
     }
 
-    /// Whether it is a time.
+    /// Whether the limit is a time.
     #[must_use]
     pub fn is_about_time(self) -> bool {
         matches!(self, Self::TurnTime(_) | Self::TotalTime(_))
@@ -177,11 +176,11 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// So many turns, so much time for each, and for all together.
+    /// Limits of turns, of time for each turn, and of time for the run.
     ///
     /// # Errors
     ///
-    /// [`BadLimits`] if there is none, or more than a run can have.
+    /// [`BadLimits`] if one is zero or too large.
     pub fn new(turns: u32, turn: Duration, total: Duration) -> Result<Self, BadLimits> {
         if !(1..=MOST_TURNS).contains(&turns) {
             return Err(BadLimits::Turns(turns));
@@ -199,11 +198,11 @@ impl Limits {
         }
     }
 
-    /// The same limits, for a run that stalls after so many idle turns in a row.
+    /// The same limits with another number of idle turns.
     ///
     /// # Errors
     ///
-    /// [`BadLimits::Stall`] if there is none, or more than a run has turns at most.
+    /// [`BadLimits::Stall`] if it is zero or more than [`MOST_TURNS`].
     pub fn stalling_after(self, stall_after: u32) -> Result<Self, BadLimits> {
         match (1..=MOST_TURNS).contains(&stall_after) {
             true => Ok(Self {
@@ -214,11 +213,11 @@ impl Limits {
         }
     }
 
-    /// The same limits, for a run that may use so many tokens.
+    /// The same limits with a limit of tokens.
     ///
     /// # Errors
     ///
-    /// [`BadLimits::Tokens`] if there are none.
+    /// [`BadLimits::Tokens`] if it is zero.
     pub fn within_tokens(self, max_tokens: Option<u64>) -> Result<Self, BadLimits> {
         match max_tokens {
             Some(0) => Err(BadLimits::Tokens),
@@ -226,147 +225,146 @@ impl Limits {
         }
     }
 
-    /// How many turns there can be.
+    /// The limit of turns.
     #[must_use]
     pub fn turns(self) -> u32 {
         self.turns
     }
 
-    /// How long a turn may take.
+    /// The time limit of a turn.
     #[must_use]
     pub fn turn(self) -> Duration {
         self.turn
     }
 
-    /// How long all of it may take.
+    /// The time limit of the run.
     #[must_use]
     pub fn total(self) -> Duration {
         self.total
     }
 }
 
-/// How a turn ended.
+/// The end of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TurnEnd {
-    /// Codex was done.
+    /// Codex completed the turn.
     Completed,
-    /// It failed, and this is how.
+    /// The turn failed.
     Failed(FailureClass),
-    /// It took too long and was ended.
+    /// The turn took too long and was interrupted.
     TimedOut,
-    /// It was interrupted.
+    /// The turn was interrupted.
     Interrupted,
     /// Codex died.
     Died,
-    /// It never began: Codex doesn't know the conversation any more.
+    /// The turn did not begin, as Codex no longer knows the conversation.
     StaleSession,
 }
 
 /// Whether the answer of a turn says something new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerNovelty {
-    /// There is none, or it differs from the last one.
+    /// There is no answer, or it differs from the last one.
     New,
-    /// It is the answer of the turn before.
+    /// The answer is that of the turn before.
     Repeated,
 }
 
-/// What has come of a turn.
+/// The report of a turn for the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Report {
-    /// How it ended.
+pub struct TurnReport {
+    /// The end of the turn.
     pub end: TurnEnd,
-    /// What Codex did in it.
+    /// The steps that Codex executed.
     pub evidence: Evidence,
-    /// What Codex tried and was denied, and that is not in `evidence`.
+    /// The number of refused attempts that are not in `evidence`.
     pub denied: u64,
-    /// Steps that went wrong: commands that exited with another code than 0 for
-    /// example.
+    /// The number of failed steps, such as commands that exited with another code than 0.
     pub failed: u64,
-    /// How far the work has come now.
-    pub standing: Standing,
-    /// Whether there is something that was not there before.
+    /// The summary of the verdict after the turn.
+    pub status: VerdictStatus,
+    /// Whether the turn brought something new.
     pub gain: Gain,
-    /// Whether its answer says something new.
+    /// Whether its answer is new.
     pub answer: AnswerNovelty,
-    /// How many tokens the run has used until now.
+    /// The tokens of the run until now.
     pub tokens: u64,
 }
 
-/// What is to be done next.
+/// The next step of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
-    /// To give Codex a prompt.
-    Prompt(Prompt),
-    /// To interrupt the turn. If none runs any more, nothing.
+pub enum NextStep {
+    /// Give Codex a prompt.
+    Prompt(TurnPrompt),
+    /// Interrupt the turn, if one runs.
     Interrupt,
-    /// Nothing: the run is over.
-    End(End),
+    /// The run is over.
+    End(RunEnd),
 }
 
-/// A prompt to be given.
+/// The prompt of the next turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Prompt {
-    /// Which.
+pub struct TurnPrompt {
+    /// The kind of prompt.
     pub kind: PromptKind,
-    /// Where.
+    /// The conversation for it.
     pub conversation: Conversation,
-    /// The number of the turn that it begins, from 1.
+    /// The number of the turn, from 1.
     pub turn: u32,
-    /// When the turn has to be over.
+    /// The time at which the turn must be over.
     pub until: Duration,
 }
 
-/// In which conversation a turn takes place.
+/// The conversation of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Conversation {
-    /// The one that the run is in, or is to take up; a new one if there is none.
+    /// The current or resumed conversation of the run; a new one if there is none.
     Same,
-    /// A new one: nothing that was said before is known there.
+    /// A new conversation, without the earlier messages.
     New,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum End {
-    /// All holds.
+pub enum RunEnd {
+    /// All criteria hold.
     Satisfied,
-    /// All held, but the repository has changed since. No step ends a run in this way: the
-    /// shell finds it out afterwards.
+    /// All criteria held, but the repository changed afterwards. Found by the shell, never by
+    /// the machine.
     Unconfirmed,
-    /// Codex executes nothing, or repeats itself.
+    /// Codex executes nothing, or repeats its answers.
     Stalled,
-    /// There are no more turns.
+    /// All turns are used up.
     MaxTurns,
-    /// There is no more time.
+    /// The time is used up.
     TotalTime,
-    /// There are no more tokens.
+    /// The tokens are used up.
     MaxTokens,
-    /// Codex can't work, for this reason.
+    /// Codex cannot work, for this reason.
     CouldNotRun(FailureClass),
-    /// Somebody called it off.
+    /// The run was cancelled.
     Cancelled,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Working,
-    Interrupting(Why),
+    Interrupting(InterruptReason),
     Over,
 }
 
 /// Why a turn is interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Why {
+enum InterruptReason {
     Time,
     Tokens,
     Stop,
 }
 
-/// Whether the run has had to leave its conversation.
+/// Whether the run has replaced its conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Renewed {
+enum Renewal {
     Never,
     Once,
 }
@@ -378,23 +376,23 @@ pub struct Run {
     state: State,
     turns: u32,
     until: Duration,
-    renewed: Renewed,
-    /// How many turns in a row were idle.
+    renewal: Renewal,
+    /// The number of idle turns in a row.
     idle: u32,
-    /// How many turns running failed with nothing tried.
+    /// The number of failed turns in a row without an attempt.
     failures: u32,
 }
 
 impl Run {
     /// Begins a run.
     #[must_use]
-    pub fn start(limits: Limits) -> (Self, Prompt) {
+    pub fn start(limits: Limits) -> (Self, TurnPrompt) {
         let mut run = Self {
             limits,
             state: State::Working,
             turns: 0,
             until: Duration::ZERO,
-            renewed: Renewed::Never,
+            renewal: Renewal::Never,
             idle: 0,
             failures: 0,
         };
@@ -402,129 +400,137 @@ impl Run {
         (run, prompt)
     }
 
-    /// How many turns there have been, the running one among them. One that never
-    /// began, as its conversation was not known any more, is none.
+    /// The number of turns, with the running one. A turn that did not begin because of a stale
+    /// conversation does not count.
     #[must_use]
     pub fn turns(&self) -> u32 {
         self.turns
     }
 
-    /// When the machine wants to be told the time, if at all.
+    /// The time at which to call [`tick`](Self::tick), if at all.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         (self.state == State::Working).then_some(self.until)
     }
 
-    /// Takes the time; a turn that takes too long is to be interrupted.
-    pub fn tick(&mut self, at: Duration) -> Option<Next> {
+    /// Takes the time, and interrupts a turn that takes too long.
+    pub fn tick(&mut self, at: Duration) -> Option<NextStep> {
         let late = self.deadline().is_some_and(|deadline| at >= deadline);
-        late.then(|| self.interrupt(Why::Time))
+        late.then(|| self.interrupt(InterruptReason::Time))
     }
 
-    /// Takes how many tokens the run has used; a turn that uses too many is to be
-    /// interrupted.
-    pub fn used(&mut self, tokens: u64) -> Option<Next> {
+    /// Takes the tokens of the run, and interrupts a turn that uses too many.
+    pub fn tokens_used(&mut self, tokens: u64) -> Option<NextStep> {
         let too_many = self.state == State::Working && self.is_used_up(tokens);
-        too_many.then(|| self.interrupt(Why::Tokens))
+        too_many.then(|| self.interrupt(InterruptReason::Tokens))
     }
 
     fn is_used_up(&self, tokens: u64) -> bool {
         self.limits.max_tokens.is_some_and(|most| tokens >= most)
     }
 
-    /// Somebody doesn't want the run any more. It is over when the turn has ended.
-    pub fn stop(&mut self) -> Option<Next> {
+    /// Cancels the run, which is over when the turn has ended.
+    pub fn stop(&mut self) -> Option<NextStep> {
         match self.state {
-            State::Working => Some(self.interrupt(Why::Stop)),
+            State::Working => Some(self.interrupt(InterruptReason::Stop)),
             State::Interrupting(_) => {
-                self.state = State::Interrupting(Why::Stop);
+                self.state = State::Interrupting(InterruptReason::Stop);
                 None
             }
             State::Over => None,
         }
     }
 
-    /// Takes what has come of the turn; `None` if the run was over before.
-    pub fn step(&mut self, report: &Report, at: Duration) -> Option<Next> {
+    /// Takes the report of a turn, and returns the next step; `None` if the run was over.
+    pub fn step(&mut self, report: &TurnReport, at: Duration) -> Option<NextStep> {
         let why = match self.state {
             State::Working => None,
             State::Interrupting(why) => Some(why),
             State::Over => return None,
         };
-        self.count(report);
-        let next = match self.end(report, why, at) {
-            Some(end) => Next::End(end),
-            None => self.go_on(report, at),
+        self.update_counters(report);
+        let next = match self.run_end(report, why, at) {
+            Some(end) => NextStep::End(end),
+            None => self.continue_run(report, at),
         };
         self.state = match next {
-            Next::End(_) => State::Over,
-            Next::Prompt(_) | Next::Interrupt => State::Working,
+            NextStep::End(_) => State::Over,
+            NextStep::Prompt(_) | NextStep::Interrupt => State::Working,
         };
         Some(next)
     }
 
-    fn interrupt(&mut self, why: Why) -> Next {
+    fn interrupt(&mut self, why: InterruptReason) -> NextStep {
         self.state = State::Interrupting(why);
-        Next::Interrupt
+        NextStep::Interrupt
     }
 
-    fn count(&mut self, report: &Report) {
-        let tried = report.tried();
+    fn update_counters(&mut self, report: &TurnReport) {
+        let activity = report.activity();
         let failed = matches!(
             report.end,
             TurnEnd::Failed(_) | TurnEnd::Died | TurnEnd::TimedOut
         );
         let raised = |count: u32, holds: bool| if holds { count + 1 } else { 0 };
         self.idle = raised(self.idle, report.is_idle());
-        self.failures = raised(self.failures, failed && tried == Tried::Nothing);
+        self.failures = raised(self.failures, failed && activity == Activity::WordsOnly);
         if report.failure() == Some(FailureClass::UnknownSession) {
             self.turns = self.turns.saturating_sub(1);
         }
     }
 
-    /// Whether this was the last turn.
-    fn end(&self, report: &Report, why: Option<Why>, at: Duration) -> Option<End> {
+    /// The end of the run, if this was the last turn.
+    fn run_end(
+        &self,
+        report: &TurnReport,
+        why: Option<InterruptReason>,
+        at: Duration,
+    ) -> Option<RunEnd> {
         let broken = report.failure();
-        let lost_again = report.has_lost_its_conversation() && self.renewed == Renewed::Once;
-        let is_hopeless = broken.is_some_and(is_hopeless);
-        let end = if why == Some(Why::Stop) {
-            End::Cancelled
-        } else if report.standing == Standing::Satisfied {
-            End::Satisfied
+        let lost_again = report.has_lost_its_conversation() && self.renewal == Renewal::Once;
+        let is_permanent = broken.is_some_and(is_permanent);
+        let end = if why == Some(InterruptReason::Stop) {
+            RunEnd::Cancelled
+        } else if report.status == VerdictStatus::Satisfied {
+            RunEnd::Satisfied
         } else if at >= self.limits.total {
-            End::TotalTime
+            RunEnd::TotalTime
         } else if self.is_used_up(report.tokens) {
-            End::MaxTokens
+            RunEnd::MaxTokens
         } else if let Some(class) = broken
-            && (is_hopeless || lost_again || self.failures >= FAILURES_LIMIT)
+            && (is_permanent || lost_again || self.failures >= FAILURES_LIMIT)
         {
-            End::CouldNotRun(class)
+            RunEnd::CouldNotRun(class)
         } else if self.idle >= self.limits.stall_after {
-            End::Stalled
+            RunEnd::Stalled
         } else if self.turns >= self.limits.turns {
-            End::MaxTurns
+            RunEnd::MaxTurns
         } else {
             return None;
         };
         Some(end)
     }
 
-    fn go_on(&mut self, report: &Report, at: Duration) -> Next {
+    fn continue_run(&mut self, report: &TurnReport, at: Duration) -> NextStep {
         if !report.has_lost_its_conversation() {
-            return Next::Prompt(self.prompt(report.wants(), Conversation::Same, at));
+            return NextStep::Prompt(self.prompt(
+                report.next_prompt_kind(),
+                Conversation::Same,
+                at,
+            ));
         }
-        self.renewed = Renewed::Once;
+        self.renewal = Renewal::Once;
         let kind = match self.turns {
             0 => PromptKind::Initial,
             _ => PromptKind::Continuation,
         };
-        Next::Prompt(self.prompt(kind, Conversation::New, at))
+        NextStep::Prompt(self.prompt(kind, Conversation::New, at))
     }
 
-    fn prompt(&mut self, kind: PromptKind, conversation: Conversation, at: Duration) -> Prompt {
+    fn prompt(&mut self, kind: PromptKind, conversation: Conversation, at: Duration) -> TurnPrompt {
         self.turns += 1;
         self.until = self.limits.total.min(at.saturating_add(self.limits.turn));
-        Prompt {
+        TurnPrompt {
             kind,
             conversation,
             turn: self.turns,
@@ -533,19 +539,19 @@ impl Run {
     }
 }
 
-/// Whether Codex has done more than to speak.
+/// Whether Codex attempted anything in a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Tried {
-    Nothing,
-    Something,
+enum Activity {
+    WordsOnly,
+    Attempted,
 }
 
-impl Report {
-    /// A denied step is an attempt too, and so is a call that failed.
-    fn tried(&self) -> Tried {
+impl TurnReport {
+    /// Denied steps and failed calls are attempts too.
+    fn activity(&self) -> Activity {
         match self.evidence.executed() + self.denied() + self.evidence.failed_calls {
-            0 => Tried::Nothing,
-            _ => Tried::Something,
+            0 => Activity::WordsOnly,
+            _ => Activity::Attempted,
         }
     }
 
@@ -568,27 +574,27 @@ impl Report {
         }
     }
 
-    /// Whether a turn can only be had in a new conversation.
+    /// Whether the next turn needs a new conversation.
     fn has_lost_its_conversation(&self) -> bool {
         let lost = [FailureClass::UnknownSession, FailureClass::ContextWindow];
         self.failure().is_some_and(|class| lost.contains(&class))
     }
 
-    /// The prompt that fits, if there is to be one.
-    fn wants(&self) -> PromptKind {
+    /// The kind of the next prompt, if there is one.
+    fn next_prompt_kind(&self) -> PromptKind {
         if self.end != TurnEnd::Completed || self.denied() > 0 {
             return PromptKind::Recovery;
         }
-        match (self.tried(), self.failed, self.gain) {
-            (Tried::Nothing, ..) => PromptKind::Nudge,
-            (Tried::Something, 1.., Gain::Nothing) => PromptKind::Recovery,
-            (Tried::Something, ..) => PromptKind::Continuation,
+        match (self.activity(), self.failed, self.gain) {
+            (Activity::WordsOnly, ..) => PromptKind::Nudge,
+            (Activity::Attempted, 1.., Gain::Nothing) => PromptKind::Recovery,
+            (Activity::Attempted, ..) => PromptKind::Continuation,
         }
     }
 }
 
-/// Whether another turn at once would fail as well.
-fn is_hopeless(class: FailureClass) -> bool {
+/// Whether an immediate further turn would fail as well.
+fn is_permanent(class: FailureClass) -> bool {
     match class {
         FailureClass::Auth
         | FailureClass::RateLimit

@@ -8,7 +8,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// What Codex did in a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Did {
+enum TurnWork {
     Words,
     Denied,
     DeniedUnseen,
@@ -17,13 +17,13 @@ enum Did {
     Executed,
 }
 
-const DID: [Did; 6] = [
-    Did::Words,
-    Did::Denied,
-    Did::DeniedUnseen,
-    Did::Failed,
-    Did::FailedCall,
-    Did::Executed,
+const DID: [TurnWork; 6] = [
+    TurnWork::Words,
+    TurnWork::Denied,
+    TurnWork::DeniedUnseen,
+    TurnWork::Failed,
+    TurnWork::FailedCall,
+    TurnWork::Executed,
 ];
 
 const ENDS: [TurnEnd; 9] = [
@@ -38,69 +38,73 @@ const ENDS: [TurnEnd; 9] = [
     TurnEnd::Failed(FailureClass::UnknownSession),
 ];
 
-const STANDINGS: [Standing; 3] = [Standing::Satisfied, Standing::Lacking, Standing::Unclear];
+const STANDINGS: [VerdictStatus; 3] = [
+    VerdictStatus::Satisfied,
+    VerdictStatus::Incomplete,
+    VerdictStatus::Unknown,
+];
 
 const GAINS: [Gain; 2] = [Gain::Something, Gain::Nothing];
 
-fn report(end: TurnEnd, did: Did, standing: Standing, gain: Gain) -> Report {
+fn report(end: TurnEnd, work: TurnWork, status: VerdictStatus, gain: Gain) -> TurnReport {
     let mut evidence = Evidence::default();
-    match did {
-        Did::Words | Did::DeniedUnseen => {}
-        Did::Denied => {
+    match work {
+        TurnWork::Words | TurnWork::DeniedUnseen => {}
+        TurnWork::Denied => {
             evidence.commands = 1;
             evidence.declined = 1;
         }
-        Did::FailedCall => {
+        TurnWork::FailedCall => {
             evidence.tool_calls = 1;
             evidence.failed_calls = 1;
         }
-        Did::Failed | Did::Executed => evidence.commands = 1,
+        TurnWork::Failed | TurnWork::Executed => evidence.commands = 1,
     }
-    Report {
+    TurnReport {
         end,
         evidence,
-        denied: u64::from(did == Did::DeniedUnseen),
-        failed: u64::from(matches!(did, Did::Failed | Did::FailedCall)),
-        standing,
+        denied: u64::from(work == TurnWork::DeniedUnseen),
+        failed: u64::from(matches!(work, TurnWork::Failed | TurnWork::FailedCall)),
+        status,
         gain,
         answer: AnswerNovelty::New,
         tokens: 0,
     }
 }
 
-fn completed(did: Did, gain: Gain) -> Report {
-    report(TurnEnd::Completed, did, Standing::Lacking, gain)
+fn completed(work: TurnWork, gain: Gain) -> TurnReport {
+    report(TurnEnd::Completed, work, VerdictStatus::Incomplete, gain)
 }
 
-fn told(next: Option<Next>) -> String {
+fn described(next: Option<NextStep>) -> String {
     match next {
         None => "-".to_owned(),
-        Some(Next::Interrupt) => "interrupt".to_owned(),
-        Some(Next::End(end)) => format!("end: {end:?}"),
-        Some(Next::Prompt(prompt)) => match prompt.conversation {
+        Some(NextStep::Interrupt) => "interrupt".to_owned(),
+        Some(NextStep::End(end)) => format!("end: {end:?}"),
+        Some(NextStep::Prompt(prompt)) => match prompt.conversation {
             Conversation::Same => prompt.kind.to_string(),
             Conversation::New => format!("{}, new conversation", prompt.kind),
         },
     }
 }
 
-fn step(run: &mut Run, report: Report) -> String {
-    told(run.step(&report, SECOND))
+fn step(run: &mut Run, report: TurnReport) -> String {
+    described(run.step(&report, SECOND))
 }
 
 /// What follows after the first turn, after the second and third such turn, and if there are no
 /// more turns, for everything that can come of it.
 #[test]
-fn every_turn_and_what_follows() {
+fn next_step_follows_every_kind_of_turn() {
     let mut table = String::new();
-    for standing in STANDINGS {
+    for status in STANDINGS {
         for end in ENDS {
-            table += &format!("{standing:?}, {end:?}\n");
+            table += &format!("{status:?}, {end:?}\n");
             let mut rows: Vec<(String, String)> = Vec::new();
             for gain in GAINS {
-                for did in DID {
-                    let name = format!("{gain:?}, {did:?}");
-                    rows.push((name, what_follows(report(end, did, standing, gain))));
+                for work in DID {
+                    let name = format!("{gain:?}, {work:?}");
+                    rows.push((name, what_follows(report(end, work, status, gain))));
                 }
             }
             if rows.iter().all(|(_, follows)| *follows == rows[0].1) {
@@ -115,7 +119,7 @@ fn every_turn_and_what_follows() {
     insta::assert_snapshot!(table);
 }
 
-fn what_follows(report: Report) -> String {
+fn what_follows(report: TurnReport) -> String {
     let (mut run, _) = Run::start(Limits::default());
     let once = step(&mut run, report);
     let twice = step(&mut run, report);
@@ -124,7 +128,7 @@ fn what_follows(report: Report) -> String {
     format!("{once} | {twice} | {thrice} | {last}")
 }
 
-fn last_turn(report: Report) -> String {
+fn last_turn(report: TurnReport) -> String {
     let limits = Limits::new(1, TURN_LIMIT, TOTAL_LIMIT).unwrap();
     let (mut run, _) = Run::start(limits);
     step(&mut run, report)
@@ -132,8 +136,8 @@ fn last_turn(report: Report) -> String {
 
 /// Each state and what can happen in it, apart from how turns end.
 #[test]
-fn every_state_and_event() {
-    type Way = fn(&mut Run) -> Option<Next>;
+fn every_event_is_handled_in_every_state() {
+    type Way = fn(&mut Run) -> Option<NextStep>;
     let ways: [(&str, Way); 4] = [
         ("working", |_| None),
         ("interrupting, too late", |run| run.tick(TURN_LIMIT)),
@@ -142,17 +146,17 @@ fn every_state_and_event() {
             run.step(
                 &report(
                     TurnEnd::Completed,
-                    Did::Executed,
-                    Standing::Satisfied,
+                    TurnWork::Executed,
+                    VerdictStatus::Satisfied,
                     Gain::Something,
                 ),
                 SECOND,
             )
         }),
     ];
-    let lacking = completed(Did::Executed, Gain::Something);
-    let satisfied = Report {
-        standing: Standing::Satisfied,
+    let lacking = completed(TurnWork::Executed, Gain::Something);
+    let satisfied = TurnReport {
+        status: VerdictStatus::Satisfied,
         ..lacking
     };
     let mut table = String::new();
@@ -182,27 +186,27 @@ fn every_state_and_event() {
         ]);
         table += &format!("{state}; wants the time: {:?}\n", in_state().deadline());
         for (event, next) in events {
-            table += &format!("  {event:<30} {}\n", told(next));
+            table += &format!("  {event:<30} {}\n", described(next));
         }
     }
     insta::assert_snapshot!(table);
 }
 
 #[test]
-fn promise_then_work() {
+fn promise_is_nudged_and_work_satisfies() {
     let (mut run, first) = Run::start(Limits::default());
     assert_eq!(
         (first.kind, first.turn, first.until),
         (PromptKind::Initial, 1, TURN_LIMIT)
     );
     assert_eq!(
-        step(&mut run, completed(Did::Words, Gain::Nothing)),
+        step(&mut run, completed(TurnWork::Words, Gain::Nothing)),
         "nudge"
     );
     let done = report(
         TurnEnd::Completed,
-        Did::Executed,
-        Standing::Satisfied,
+        TurnWork::Executed,
+        VerdictStatus::Satisfied,
         Gain::Something,
     );
     assert_eq!(step(&mut run, done), "end: Satisfied");
@@ -215,12 +219,12 @@ fn words_only_are_nudged_up_to_the_last_turn() {
     let (mut run, _) = Run::start(limits);
     for _ in 1..MAX_TURNS {
         assert_eq!(
-            step(&mut run, completed(Did::Words, Gain::Nothing)),
+            step(&mut run, completed(TurnWork::Words, Gain::Nothing)),
             "nudge"
         );
     }
     assert_eq!(
-        step(&mut run, completed(Did::Words, Gain::Nothing)),
+        step(&mut run, completed(TurnWork::Words, Gain::Nothing)),
         "end: MaxTurns"
     );
     assert_eq!(run.turns(), MAX_TURNS);
@@ -229,21 +233,21 @@ fn words_only_are_nudged_up_to_the_last_turn() {
 #[test]
 fn only_idle_turns_in_a_row_are_a_stall() {
     let (mut run, _) = Run::start(Limits::default());
-    let words = completed(Did::Words, Gain::Nothing);
-    let repeated = Report {
+    let words = completed(TurnWork::Words, Gain::Nothing);
+    let repeated = TurnReport {
         answer: AnswerNovelty::Repeated,
-        ..completed(Did::Executed, Gain::Nothing)
+        ..completed(TurnWork::Executed, Gain::Nothing)
     };
     let cut = report(
         TurnEnd::TimedOut,
-        Did::Executed,
-        Standing::Lacking,
+        TurnWork::Executed,
+        VerdictStatus::Incomplete,
         Gain::Nothing,
     );
     for between in [
         cut,
-        completed(Did::Executed, Gain::Nothing),
-        completed(Did::Words, Gain::Something),
+        completed(TurnWork::Executed, Gain::Nothing),
+        completed(TurnWork::Words, Gain::Something),
     ] {
         for idle in [words, repeated] {
             assert_ne!(step(&mut run, idle), "end: Stalled");
@@ -253,17 +257,22 @@ fn only_idle_turns_in_a_row_are_a_stall() {
     let (mut run, _) = Run::start(Limits::default());
     step(&mut run, words);
     step(&mut run, repeated);
-    let denied = completed(Did::DeniedUnseen, Gain::Nothing);
+    let denied = completed(TurnWork::DeniedUnseen, Gain::Nothing);
     assert_eq!(step(&mut run, denied), "end: Stalled");
 }
 
 /// Reading takes time, and brings nothing new.
 #[test]
-fn turns_of_work_without_anything_new_go_on_to_the_last_turn() {
+fn turns_of_work_without_a_gain_do_not_stall() {
     for end in [TurnEnd::Completed, TurnEnd::TimedOut] {
         let limits = Limits::default().stalling_after(1).unwrap();
         let (mut run, _) = Run::start(limits);
-        let reads = report(end, Did::Executed, Standing::Lacking, Gain::Nothing);
+        let reads = report(
+            end,
+            TurnWork::Executed,
+            VerdictStatus::Incomplete,
+            Gain::Nothing,
+        );
         for _ in 1..MAX_TURNS {
             assert_ne!(step(&mut run, reads), "end: Stalled");
         }
@@ -275,23 +284,23 @@ fn turns_of_work_without_anything_new_go_on_to_the_last_turn() {
 fn used_up_tokens_interrupt_the_turn_and_end_the_run() {
     let limits = Limits::default().within_tokens(Some(1000)).unwrap();
     let (mut run, _) = Run::start(limits);
-    assert_eq!(run.used(999), None);
-    let used = |tokens| Report {
+    assert_eq!(run.tokens_used(999), None);
+    let used = |tokens| TurnReport {
         tokens,
-        ..completed(Did::Executed, Gain::Something)
+        ..completed(TurnWork::Executed, Gain::Something)
     };
     assert_eq!(step(&mut run, used(999)), "continuation");
-    assert_eq!(run.used(1000), Some(Next::Interrupt));
-    assert_eq!(run.used(1001), None);
-    let cut = Report {
+    assert_eq!(run.tokens_used(1000), Some(NextStep::Interrupt));
+    assert_eq!(run.tokens_used(1001), None);
+    let cut = TurnReport {
         end: TurnEnd::Interrupted,
         ..used(1001)
     };
     assert_eq!(step(&mut run, cut), "end: MaxTokens");
     // What holds in the end counts all the same.
     let (mut run, _) = Run::start(limits);
-    let satisfied = Report {
-        standing: Standing::Satisfied,
+    let satisfied = TurnReport {
+        status: VerdictStatus::Satisfied,
         ..used(2000)
     };
     assert_eq!(step(&mut run, satisfied), "end: Satisfied");
@@ -304,7 +313,7 @@ fn used_up_tokens_interrupt_the_turn_and_end_the_run() {
 fn stall_after_is_set_by_its_limit() {
     let limits = Limits::default().stalling_after(1).unwrap();
     let (mut run, _) = Run::start(limits);
-    let words = completed(Did::Words, Gain::Nothing);
+    let words = completed(TurnWork::Words, Gain::Nothing);
     assert_eq!(step(&mut run, words), "end: Stalled");
     assert_eq!(limits.stalling_after(0), Err(BadLimits::Stall(0)));
     assert_eq!(limits.stalling_after(101), Err(BadLimits::Stall(101)));
@@ -313,49 +322,49 @@ fn stall_after_is_set_by_its_limit() {
 }
 
 #[test]
-fn a_turn_that_hangs_is_interrupted_and_the_next_one_goes_on() {
+fn hanging_turn_is_interrupted_and_followed_by_recovery() {
     let (mut run, _) = Run::start(Limits::default());
     assert_eq!(run.tick(TURN_LIMIT - SECOND), None);
-    assert_eq!(run.tick(TURN_LIMIT), Some(Next::Interrupt));
+    assert_eq!(run.tick(TURN_LIMIT), Some(NextStep::Interrupt));
     assert_eq!(run.tick(TURN_LIMIT + SECOND), None);
     let hung = report(
         TurnEnd::Interrupted,
-        Did::Words,
-        Standing::Lacking,
+        TurnWork::Words,
+        VerdictStatus::Incomplete,
         Gain::Nothing,
     );
     let next = run.step(&hung, TURN_LIMIT + SECOND);
-    assert_eq!(told(next), "recovery");
+    assert_eq!(described(next), "recovery");
     assert_eq!(run.deadline(), Some(TURN_LIMIT * 2 + SECOND));
 }
 
 #[test]
-fn the_last_turn_is_cut_short_by_the_end_of_time() {
+fn last_turn_ends_at_the_total_limit() {
     let limits = Limits::new(10, SECOND * 60, SECOND * 100).unwrap();
     let (mut run, _) = Run::start(limits);
-    let next = run.step(&completed(Did::Words, Gain::Nothing), SECOND * 50);
-    let Some(Next::Prompt(prompt)) = next else {
+    let next = run.step(&completed(TurnWork::Words, Gain::Nothing), SECOND * 50);
+    let Some(NextStep::Prompt(prompt)) = next else {
         panic!("{next:?}");
     };
     assert_eq!(prompt.until, SECOND * 100);
-    assert_eq!(run.tick(SECOND * 100), Some(Next::Interrupt));
+    assert_eq!(run.tick(SECOND * 100), Some(NextStep::Interrupt));
     let cut = report(
         TurnEnd::Interrupted,
-        Did::Executed,
-        Standing::Lacking,
+        TurnWork::Executed,
+        VerdictStatus::Incomplete,
         Gain::Something,
     );
-    assert_eq!(told(run.step(&cut, SECOND * 101)), "end: TotalTime");
+    assert_eq!(described(run.step(&cut, SECOND * 101)), "end: TotalTime");
 }
 
 #[test]
-fn a_stale_conversation_is_left_once_and_is_no_turn() {
+fn stale_conversation_is_replaced_once_and_counts_as_no_turn() {
     let limits = Limits::new(1, TURN_LIMIT, TOTAL_LIMIT).unwrap();
     let (mut run, _) = Run::start(limits);
     let stale = report(
         TurnEnd::StaleSession,
-        Did::Words,
-        Standing::Lacking,
+        TurnWork::Words,
+        VerdictStatus::Incomplete,
         Gain::Nothing,
     );
     assert_eq!(step(&mut run, stale), "initial, new conversation");
@@ -364,16 +373,21 @@ fn a_stale_conversation_is_left_once_and_is_no_turn() {
 }
 
 #[test]
-fn failing_without_having_tried_anything_is_ended() {
+fn repeated_failures_without_an_attempt_end_the_run() {
     let (mut run, _) = Run::start(Limits::default());
-    let died = report(TurnEnd::Died, Did::Words, Standing::Lacking, Gain::Nothing);
+    let died = report(
+        TurnEnd::Died,
+        TurnWork::Words,
+        VerdictStatus::Incomplete,
+        Gain::Nothing,
+    );
     assert_eq!(step(&mut run, died), "recovery");
     assert_eq!(step(&mut run, died), "recovery");
     assert_eq!(step(&mut run, died), "end: CouldNotRun(Signal)");
 }
 
 #[test]
-fn limits_have_limits() {
+fn limits_out_of_range_are_refused() {
     let limits = |turns, turn, total| Limits::new(turns, SECOND * turn, SECOND * total);
     assert_eq!(limits(MAX_TURNS, 120, 600), Ok(Limits::default()));
     assert_eq!(limits(0, 1, 1), Err(BadLimits::Turns(0)));
@@ -389,10 +403,10 @@ fn limits_have_limits() {
 fn limits_are_read_by_their_names() {
     let limits = |text: &str| serde_json::from_str::<Limits>(text);
     assert_eq!(limits("{}").unwrap(), Limits::default());
-    let told = limits(r#"{"max_turns":3,"turn_timeout_ms":1000}"#).unwrap();
-    assert_eq!(told, Limits::new(3, SECOND, TOTAL_LIMIT).unwrap());
-    let written = serde_json::to_string(&told).unwrap();
-    assert_eq!(limits(&written).unwrap(), told);
+    let described = limits(r#"{"max_turns":3,"turn_timeout_ms":1000}"#).unwrap();
+    assert_eq!(described, Limits::new(3, SECOND, TOTAL_LIMIT).unwrap());
+    let written = serde_json::to_string(&described).unwrap();
+    assert_eq!(limits(&written).unwrap(), described);
     assert!(limits(r#"{"max_turns":0}"#).is_err());
 }
 
@@ -401,24 +415,23 @@ fn limits_are_read_by_their_names() {
 enum Event {
     Tick,
     Stop,
-    Ends(Report),
+    Ends(TurnReport),
 }
 
-fn reports() -> impl Strategy<Value = Report> {
+fn reports() -> impl Strategy<Value = TurnReport> {
     // Most turns don't end a run, or the later ones would hardly be tried.
-    let standing = prop_oneof![
-        10 => Just(Standing::Lacking),
-        1 => Just(Standing::Unclear),
-        1 => Just(Standing::Satisfied),
+    let status = prop_oneof![
+        10 => Just(VerdictStatus::Incomplete),
+        1 => Just(VerdictStatus::Unknown),
+        1 => Just(VerdictStatus::Satisfied),
     ];
     let end = prop_oneof![
         5 => Just(TurnEnd::Completed),
         3 => proptest::sample::select(ENDS.to_vec()),
     ];
-    let did = proptest::sample::select(DID.to_vec());
+    let work = proptest::sample::select(DID.to_vec());
     let gain = proptest::sample::select(GAINS.to_vec());
-    (end, did, standing, gain)
-        .prop_map(|(end, did, standing, gain)| report(end, did, standing, gain))
+    (end, work, status, gain).prop_map(|(end, work, status, gain)| report(end, work, status, gain))
 }
 
 fn events() -> impl Strategy<Value = Vec<(Event, u64)>> {
@@ -451,7 +464,7 @@ struct Observed {
     renewed: u32,
     interrupts: u32,
     stopped: bool,
-    end: Option<End>,
+    end: Option<RunEnd>,
 }
 
 impl Observed {
@@ -469,9 +482,9 @@ impl Observed {
         prop_assert!(!matches!(event, Event::Ends(_)) || self.end.is_some() || next.is_some());
         match next {
             None => {}
-            Some(Next::Interrupt) => self.interrupted(event)?,
-            Some(Next::Prompt(prompt)) => self.prompted(prompt, event)?,
-            Some(Next::End(end)) => self.ended(end, event)?,
+            Some(NextStep::Interrupt) => self.interrupted(event)?,
+            Some(NextStep::Prompt(prompt)) => self.prompted(prompt, event)?,
+            Some(NextStep::End(end)) => self.ended(end, event)?,
         }
         self.stopped |= matches!(event, Event::Stop) && self.end.is_none();
         Ok(())
@@ -485,7 +498,7 @@ impl Observed {
         Ok(())
     }
 
-    fn prompted(&mut self, prompt: Prompt, event: Event) -> Result<(), TestCaseError> {
+    fn prompted(&mut self, prompt: TurnPrompt, event: Event) -> Result<(), TestCaseError> {
         let Event::Ends(report) = event else {
             return Err(TestCaseError::fail("a prompt while a turn runs"));
         };
@@ -495,7 +508,7 @@ impl Observed {
         self.stale += u32::from([TurnEnd::StaleSession, unknown].contains(&report.end));
         self.renewed += u32::from(prompt.conversation == Conversation::New);
         prop_assert!(!self.stopped);
-        prop_assert!(report.standing != Standing::Satisfied);
+        prop_assert!(report.status != VerdictStatus::Satisfied);
         prop_assert!(self.renewed <= 1 && self.stale <= 1);
         prop_assert_eq!(prompt.turn, self.prompts - self.stale);
         prop_assert!(prompt.turn <= self.limits.turns);
@@ -504,13 +517,13 @@ impl Observed {
         Ok(())
     }
 
-    fn ended(&mut self, end: End, event: Event) -> Result<(), TestCaseError> {
+    fn ended(&mut self, end: RunEnd, event: Event) -> Result<(), TestCaseError> {
         let Event::Ends(report) = event else {
             return Err(TestCaseError::fail("an end while a turn runs"));
         };
-        let holds = report.standing == Standing::Satisfied;
-        prop_assert_eq!(end == End::Satisfied, holds && !self.stopped);
-        prop_assert_eq!(end == End::Cancelled, self.stopped);
+        let holds = report.status == VerdictStatus::Satisfied;
+        prop_assert_eq!(end == RunEnd::Satisfied, holds && !self.stopped);
+        prop_assert_eq!(end == RunEnd::Cancelled, self.stopped);
         self.end = Some(end);
         Ok(())
     }
@@ -521,7 +534,7 @@ proptest! {
     /// after the time; a run ends satisfied exactly if all holds; and once it is
     /// over, it stays so.
     #[test]
-    fn whatever_happens(limits in limits(), events in events()) {
+    fn run_stays_within_its_limits_whatever_happens(limits in limits(), events in events()) {
         let (run, first) = Run::start(limits);
         prop_assert_eq!((first.kind, first.turn), (PromptKind::Initial, 1));
         let mut observed = Observed {
@@ -543,11 +556,11 @@ proptest! {
 
     /// Every run is over after as many turns as there can be, and one that was stale.
     #[test]
-    fn every_run_ends(limits in limits(), reports in proptest::collection::vec(reports(), 13)) {
+    fn run_ends_within_its_turns(limits in limits(), reports in proptest::collection::vec(reports(), 13)) {
         let (mut run, _) = Run::start(limits);
         let mut ends = 0;
         for report in reports {
-            if let Some(Next::End(_)) = run.step(&report, Duration::ZERO) {
+            if let Some(NextStep::End(_)) = run.step(&report, Duration::ZERO) {
                 ends += 1;
                 prop_assert_eq!(run.deadline(), None);
             }

@@ -1,4 +1,4 @@
-//! The mail by which an agent learns of the end of a run.
+//! The mail to an agent about the end of a run.
 
 use common::text::one_line;
 use git_probe::logic::git_state::ChangeKind;
@@ -6,15 +6,14 @@ use serde_json::Value;
 
 use crate::logic::artifacts::Artifact;
 
-/// How many artifacts are listed, and how many things that are missing.
+/// How many artifacts, and how many missing criteria, are listed.
 const LISTED: usize = 40;
 
 /// The longest of these lines, in bytes.
 const LINE_LIMIT: usize = 300;
 
-/// What is written: the notice, and below it what was made and what is missing by
-/// `result`, an [`Outcome`](super::Outcome) as JSON. What isn't in that is left out.
-/// At most 32 KiB.
+/// The text of the mail: the notice, and the artifacts and missing criteria of `result`, a
+/// [`RunOutcome`](super::RunOutcome) as JSON. At most 32 KiB.
 #[must_use]
 pub fn letter(notice: &str, result: &Value) -> String {
     let mut text = one_line(notice, super::NOTICE_LIMIT);
@@ -33,11 +32,11 @@ pub fn letter(notice: &str, result: &Value) -> String {
         for line in &lines {
             text += &format!("\n- {}", one_line(line, LINE_LIMIT));
         }
-        let untold = match key {
+        let omitted = match key {
             "missing" => 0,
-            _ => untold(result),
+            _ => omitted(result),
         };
-        match things.len().saturating_sub(LISTED).saturating_add(untold) {
+        match things.len().saturating_sub(LISTED).saturating_add(omitted) {
             0 => {}
             more => text += &format!("\n- and {more} more"),
         }
@@ -45,8 +44,8 @@ pub fn letter(notice: &str, result: &Value) -> String {
     text
 }
 
-/// How many artifacts aren't even in the result.
-fn untold(result: &Value) -> usize {
+/// The number of artifacts that the result does not list.
+fn omitted(result: &Value) -> usize {
     let more = result.get("more_artifacts").and_then(Value::as_u64);
     more.and_then(|more| usize::try_from(more).ok())
         .unwrap_or(0)

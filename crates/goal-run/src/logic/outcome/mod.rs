@@ -1,4 +1,4 @@
-//! What a run answers, and how others are told of it.
+//! The outcome of a run, and its texts for notifiers.
 
 mod letter;
 mod notice;
@@ -13,84 +13,84 @@ use serde::{Deserialize, Serialize};
 
 use super::artifacts::{Artifact, Gain};
 use super::findings::Verdict;
-use super::machine::{Conversation, End, TurnEnd};
+use super::machine::{Conversation, RunEnd, TurnEnd};
 
 pub use letter::letter;
 pub use notice::{NOTICE_LIMIT, blocked};
 
-/// How many artifacts are told; all are counted.
+/// How many artifacts an outcome lists; all are counted.
 pub const ARTIFACTS_LIMIT: usize = 500;
 
-/// How many things of a kind are told of a turn.
+/// How many notes of a kind the record of a turn has.
 pub const NOTES_LIMIT: usize = 20;
 
-/// What has come of a run.
+/// The outcome of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Outcome {
-    /// Whether all that was asked for holds.
+pub struct RunOutcome {
+    /// Whether all criteria hold.
     pub ok: bool,
-    /// Whether something was asked for and found to hold. Without criteria, `ok` rests on
-    /// what Codex did alone.
+    /// Whether criteria were given and hold. Without criteria, `ok` rests on Codex's steps
+    /// alone.
     pub verified: bool,
-    /// What was made; nothing if not all holds, see `partial`.
+    /// The artifacts; empty if not all criteria hold, see `partial`.
     pub artifacts: Vec<Artifact>,
-    /// What was seen.
+    /// The evidence of all turns.
     pub evidence: RunEvidence,
-    /// How many turns there were.
+    /// The number of turns.
     pub turns: u32,
-    /// Why it ended, if not all holds.
+    /// Why the run ended, if not all criteria hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// More about the reason, in words.
+    /// Details of the reason, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// What to do about it, for people; `None` where `why` says that.
+    /// Advice for people; `None` if `why` has it.
     #[serde(skip)]
     pub hint: Option<&'static str>,
-    /// What was made all the same, if not all holds.
+    /// The artifacts, if not all criteria hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partial: Option<Vec<Artifact>>,
-    /// What doesn't hold, or can't be told, in words.
+    /// The criteria that do not hold or are unknown, in words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
-    /// How many artifacts more there are than are told.
+    /// The number of artifacts that are not listed.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_artifacts: usize,
 }
 
-/// Why a run ended without all that was asked for.
+/// Why a run ended although not all criteria hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// All held, but the repository has changed since.
+    /// All criteria held, but the repository changed afterwards.
     Unconfirmed,
-    /// Codex executed nothing, or repeated itself.
+    /// Codex executed nothing, or repeated its answers.
     Stalled,
-    /// There were no more turns.
+    /// All turns were used up.
     MaxTurnsExceeded,
-    /// There was no more time.
+    /// The time was used up.
     TotalTimeExceeded,
-    /// There were no more tokens.
+    /// The tokens were used up.
     MaxTokensExceeded,
     /// Codex could not work.
     CouldNotRun,
-    /// Somebody called it off.
+    /// The run was cancelled.
     Cancelled,
 }
 
-/// What was seen of a run.
+/// The evidence of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunEvidence {
-    /// What Codex did in all turns together.
+    /// The steps of all turns.
     #[serde(flatten)]
     pub total: Evidence,
-    /// What was found of each criterion in the end.
+    /// The verdict at the end.
     pub criteria: Verdict,
-    /// The turns.
+    /// The records of the turns.
     pub log: Vec<TurnRecord>,
 }
 
-/// How many tokens were used, as Codex tells it.
+/// The tokens used, as Codex reports them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// All of them, read and written.
@@ -106,7 +106,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Whether Codex has told of none.
+    /// Whether Codex reported no tokens.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
@@ -136,42 +136,42 @@ impl AddAssign for Usage {
     }
 }
 
-/// What was seen of a turn: a line of evidence.
+/// The record of a turn: a line of the evidence.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TurnRecord {
     /// Its number, from 1.
     pub turn: u32,
-    /// What it began with.
+    /// The kind of its prompt.
     pub prompt: PromptKind,
-    /// Where it took place.
+    /// Its conversation.
     pub conversation: Conversation,
-    /// How it ended, in a word.
+    /// Its end, in a word.
     pub end: &'static str,
-    /// How long it took, in milliseconds.
+    /// Its duration, in milliseconds.
     pub duration_ms: u64,
-    /// What Codex did in it.
+    /// Its steps.
     #[serde(flatten)]
     pub evidence: Evidence,
-    /// What Codex was denied, in words: see [`notes`].
+    /// Refusals, in words: see [`notes`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub denied: Vec<String>,
-    /// How many tokens it used; none where Codex did not tell.
+    /// Its tokens; none if Codex reported none.
     #[serde(skip_serializing_if = "Usage::is_nothing")]
     pub usage: Usage,
-    /// What went wrong, in words: see [`notes`].
+    /// Errors, in words: see [`notes`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<String>,
     /// Words by which Codex announced work. They decide nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub promises: Vec<&'static str>,
-    /// Whether there was something new after it.
+    /// Whether the turn brought something new.
     pub gain: Gain,
-    /// What was found of each criterion after it.
+    /// The verdict after the turn.
     pub criteria: Verdict,
 }
 
 impl TurnEnd {
-    /// It in a word.
+    /// The end in a word.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -186,20 +186,20 @@ impl TurnEnd {
 }
 
 impl Reason {
-    fn of(end: End) -> Option<Self> {
+    fn of(end: RunEnd) -> Option<Self> {
         match end {
-            End::Satisfied => None,
-            End::Unconfirmed => Some(Self::Unconfirmed),
-            End::Stalled => Some(Self::Stalled),
-            End::MaxTurns => Some(Self::MaxTurnsExceeded),
-            End::TotalTime => Some(Self::TotalTimeExceeded),
-            End::MaxTokens => Some(Self::MaxTokensExceeded),
-            End::CouldNotRun(_) => Some(Self::CouldNotRun),
-            End::Cancelled => Some(Self::Cancelled),
+            RunEnd::Satisfied => None,
+            RunEnd::Unconfirmed => Some(Self::Unconfirmed),
+            RunEnd::Stalled => Some(Self::Stalled),
+            RunEnd::MaxTurns => Some(Self::MaxTurnsExceeded),
+            RunEnd::TotalTime => Some(Self::TotalTimeExceeded),
+            RunEnd::MaxTokens => Some(Self::MaxTokensExceeded),
+            RunEnd::CouldNotRun(_) => Some(Self::CouldNotRun),
+            RunEnd::Cancelled => Some(Self::Cancelled),
         }
     }
 
-    /// It in words.
+    /// The reason in words.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -214,12 +214,12 @@ impl Reason {
     }
 }
 
-impl Outcome {
-    /// What a run answers that ended in this way. `made` is what there is to show,
-    /// what weighs most first; `why` says more about a failure than its kind.
+impl RunOutcome {
+    /// The outcome of a run with this end. `made` has the artifacts, the most important ones
+    /// first; `why` has details of a failure.
     #[must_use]
     pub fn new(
-        end: End,
+        end: RunEnd,
         mut made: Vec<Artifact>,
         evidence: RunEvidence,
         turns: u32,
@@ -229,7 +229,7 @@ impl Outcome {
         made.truncate(ARTIFACTS_LIMIT);
         let reason = Reason::of(end);
         let hint = match end {
-            End::CouldNotRun(class) => Some(class.hint()),
+            RunEnd::CouldNotRun(class) => Some(class.hint()),
             _ => None,
         };
         let (artifacts, partial) = match reason {
@@ -251,15 +251,14 @@ impl Outcome {
         }
     }
 
-    /// What was made, whether or not all holds.
+    /// The artifacts, whether or not all criteria hold.
     #[must_use]
     pub fn made(&self) -> &[Artifact] {
         self.partial.as_deref().unwrap_or(&self.artifacts)
     }
 }
 
-/// Accounts of things as a record keeps them: a line each, the first [`NOTES_LIMIT`]
-/// and how many more there are.
+/// Notes for a record: a line each, the first [`NOTES_LIMIT`], and the number of others.
 #[must_use]
 pub fn notes(accounts: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut accounts = accounts.into_iter();

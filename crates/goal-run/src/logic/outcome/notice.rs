@@ -1,10 +1,9 @@
-//! The line by which others learn of the end of a run. It may go to a channel of IRC,
-//! so what others have chosen (names of files, words of errors) must not become a
-//! command or a colour there.
+//! The notice of the end of a run, one line. It may go to an IRC channel, so texts from
+//! outside (names of files, errors) must not become commands or colours there.
 
 use common::text::one_line;
 
-use super::Outcome;
+use super::RunOutcome;
 use crate::logic::artifacts::Artifact;
 
 /// The longest line, in bytes. IRC takes 512 (RFC 1459, 2.3), the names of sender and
@@ -17,7 +16,7 @@ pub fn blocked(why: &str) -> String {
     one_line(&format!("BLOCKED :: {why}"), NOTICE_LIMIT)
 }
 
-impl Outcome {
+impl RunOutcome {
     /// `DONE #N :: <url or commit>` or `BLOCKED :: <why>`: one line of at most
     /// [`NOTICE_LIMIT`] bytes, without control characters. `number` is the run's
     /// number in the store.
@@ -38,7 +37,7 @@ impl Outcome {
         }
     }
 
-    /// The artifact that weighs most; they come in that order.
+    /// The most important artifact, which is the first one.
     fn result(&self) -> &str {
         match self.artifacts.first() {
             None if !self.verified => "not verified: no criteria were given",

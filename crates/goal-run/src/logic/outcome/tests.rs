@@ -23,7 +23,7 @@ fn evidence(criteria: &[&str]) -> RunEvidence {
     let work = Work {
         evidence: total,
         succeeded: 2,
-        answer: Answer::Given,
+        answer: Answer::Present,
         ..Work::default()
     };
     let nothing = Snapshot::default();
@@ -81,21 +81,21 @@ fn made() -> Vec<Artifact> {
     ]
 }
 
-fn pretty(outcome: &Outcome) -> String {
+fn pretty(outcome: &RunOutcome) -> String {
     serde_json::to_string_pretty(outcome).unwrap()
 }
 
 #[test]
-fn a_run_that_is_done() {
-    let outcome = Outcome::new(End::Satisfied, made(), evidence(&[]), 2, None);
+fn outcome_of_a_satisfied_run_is_serialized() {
+    let outcome = RunOutcome::new(RunEnd::Satisfied, made(), evidence(&[]), 2, None);
     insta::assert_snapshot!(pretty(&outcome));
     assert_eq!(outcome.made(), &made()[..]);
 }
 
 #[test]
-fn a_run_that_is_not() {
+fn outcome_of_an_unsatisfied_run_is_serialized() {
     let files = made().split_off(5);
-    let outcome = Outcome::new(End::MaxTurns, files.clone(), evidence(&["pr"]), 10, None);
+    let outcome = RunOutcome::new(RunEnd::MaxTurns, files.clone(), evidence(&["pr"]), 10, None);
     insta::assert_snapshot!(pretty(&outcome));
     assert_eq!(outcome.made(), &files[..]);
 }
@@ -103,7 +103,7 @@ fn a_run_that_is_not() {
 #[test]
 fn artifacts_past_the_limit_are_counted() {
     let many = vec![made().remove(5); ARTIFACTS_LIMIT + 3];
-    let outcome = Outcome::new(End::Stalled, many, evidence(&[]), 1, None);
+    let outcome = RunOutcome::new(RunEnd::Stalled, many, evidence(&[]), 1, None);
     assert_eq!(
         (outcome.made().len(), outcome.more_artifacts),
         (ARTIFACTS_LIMIT, 3)
@@ -111,7 +111,7 @@ fn artifacts_past_the_limit_are_counted() {
 }
 
 #[test]
-fn notes_are_few_lines() {
+fn notes_are_bounded() {
     let notes = notes((0..50).map(|number| format!("exit\n{number} {}", "ß".repeat(1000))));
     assert_eq!(notes.len(), NOTES_LIMIT + 1);
     assert!(
@@ -123,44 +123,44 @@ fn notes_are_few_lines() {
 }
 
 #[test]
-fn every_notice() {
+fn notices_name_result_or_reason() {
     let mut table = String::new();
     for end in [
-        End::Satisfied,
-        End::Stalled,
-        End::MaxTurns,
-        End::TotalTime,
-        End::CouldNotRun(FailureClass::Auth),
-        End::Cancelled,
+        RunEnd::Satisfied,
+        RunEnd::Stalled,
+        RunEnd::MaxTurns,
+        RunEnd::TotalTime,
+        RunEnd::CouldNotRun(FailureClass::Auth),
+        RunEnd::Cancelled,
     ] {
         for (criteria, why) in [
             (&["pr"][..], None),
             (&[], None),
             (&[], Some("in words".to_owned())),
         ] {
-            let outcome = Outcome::new(end, made(), evidence(criteria), 1, why);
+            let outcome = RunOutcome::new(end, made(), evidence(criteria), 1, why);
             table += &format!("{}\n", outcome.notice(7));
         }
     }
     for artifact in made() {
-        let outcome = Outcome::new(End::Satisfied, vec![artifact], evidence(&[]), 1, None);
+        let outcome = RunOutcome::new(RunEnd::Satisfied, vec![artifact], evidence(&[]), 1, None);
         table += &format!("{}\n", outcome.notice(7));
     }
-    let nothing = Outcome::new(End::Satisfied, Vec::new(), evidence(&[]), 1, None);
+    let nothing = RunOutcome::new(RunEnd::Satisfied, Vec::new(), evidence(&[]), 1, None);
     table += &nothing.notice(7);
     insta::assert_snapshot!(table);
 }
 
 proptest! {
     #[test]
-    fn a_notice_is_one_harmless_line(text in any::<String>(), length in 0..2000_usize) {
+    fn notice_is_one_line_without_control_characters(text in any::<String>(), length in 0..2000_usize) {
         let hostile = format!("{text}\r\nQUIT :\u{3}4\0\u{202e}{}", "ß".repeat(length));
         let file = Artifact::File { path: hostile.clone(), change: ChangeKind::Added };
         for (end, made, why) in [
-            (End::Satisfied, vec![file], None),
-            (End::Stalled, Vec::new(), Some(hostile)),
+            (RunEnd::Satisfied, vec![file], None),
+            (RunEnd::Stalled, Vec::new(), Some(hostile)),
         ] {
-            let notice = Outcome::new(end, made, evidence(&[]), 1, why).notice(1);
+            let notice = RunOutcome::new(end, made, evidence(&[]), 1, why).notice(1);
             prop_assert!(notice.len() <= NOTICE_LIMIT);
             prop_assert!(notice.starts_with("DONE #1 :: ") || notice.starts_with("BLOCKED :: "));
             let is_harmful = |one: char| one.is_control() || one == '\u{202e}';
@@ -169,23 +169,23 @@ proptest! {
     }
 }
 
-fn letter_of(outcome: &Outcome) -> String {
+fn letter_of(outcome: &RunOutcome) -> String {
     letter(&outcome.notice(7), &serde_json::to_value(outcome).unwrap())
 }
 
 #[test]
-fn a_letter_lists_what_was_made_and_what_is_missing() {
-    let done = Outcome::new(End::Satisfied, made(), evidence(&[]), 2, None);
+fn letter_lists_artifacts_and_missing_criteria() {
+    let done = RunOutcome::new(RunEnd::Satisfied, made(), evidence(&[]), 2, None);
     let mut files = made().split_off(5);
     files.extend(vec![files.first().unwrap().clone(); ARTIFACTS_LIMIT]);
-    let not = Outcome::new(End::MaxTurns, files, evidence(&["pr"]), 10, None);
-    let nothing = Outcome::new(End::Cancelled, Vec::new(), evidence(&[]), 0, None);
+    let not = RunOutcome::new(RunEnd::MaxTurns, files, evidence(&["pr"]), 10, None);
+    let nothing = RunOutcome::new(RunEnd::Cancelled, Vec::new(), evidence(&[]), 0, None);
     let letters = [done, not, nothing].map(|outcome| letter_of(&outcome));
     insta::assert_snapshot!(letters.join("\n\n===\n\n"));
 }
 
 #[test]
-fn a_letter_is_short_and_takes_any_result() {
+fn letter_of_any_result_is_bounded() {
     let long = "ß\n".repeat(10_000);
     let many = vec![serde_json::json!(long); 1000];
     let result =

@@ -1,15 +1,15 @@
-//! The command lines of the interactive Codex: the one that begins, and the one that
-//! resumes with a picture.
+//! The command lines of the interactive Codex: for the beginning, and for resuming with a
+//! picture.
 //!
-//! Both have the options that the user has given, and ours before them:
+//! Both have the user's options, with ours before them:
 //!
 //! ```text
 //! codex [resume|fork] -a never -c mcp_servers.… -c developer_instructions=… OPTIONS PROMPT
 //! codex resume --last|ID -a never -c … -c … -C DIRECTORY OPTIONS -i PICTURE … -- WORDS
 //! ```
 //!
-//! What belongs to the beginning is left out of the second one: the prompt, the user's
-//! pictures, and which conversation was to be taken up.
+//! The second one leaves out the arguments for the beginning: the prompt, the user's pictures,
+//! and the conversation to resume.
 //!
 //! Source of the options: `codex --help` and `codex resume --help` of 0.104.0, 0.153.4
 //! and 0.169.0. An option that is not known here is taken to have no value but one that
@@ -23,39 +23,39 @@ use serde_json::Value;
 
 use super::contract::SERVER;
 use super::machine::Session;
-use reading::{Group, Part};
+use parser::{ArgumentGroup, ArgumentKind};
 
-mod reading;
+mod parser;
 
-/// Why the wrapper can't start Codex with some arguments.
+/// Why the wrapper cannot start Codex with some arguments.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadArguments {
-    /// They are not for the interactive program.
+    /// The arguments are not for the interactive program.
     #[error(
         "`codex {0}` is not the interactive Codex, and pictures are brought to that only; run `codex {0}` by itself, or put `--` before a prompt of this one word"
     )]
     Subcommand(String),
-    /// They ask for Codex's help, which says nothing of ours.
+    /// The arguments ask for Codex's help, which does not describe the wrapper.
     #[error(
         "`codex-mcp eyes --help` is the help, and `codex --help` tells what Codex takes; put `--` before a prompt of this one word"
     )]
     Help,
-    /// Codex would work where nobody looks for pictures.
+    /// Codex would work in another directory than the one with the pictures.
     #[error(
         "with `--worktree` Codex works in a directory of its own, whose pictures are not found from here; make one with `git worktree add`, and run `codex-mcp eyes` in it"
     )]
     Worktree,
-    /// Codex would take the file for several ones.
+    /// Codex would take the name for several files.
     #[error("Codex takes {0:?} for several pictures because of its comma; give it another name")]
     Comma(OsString),
 }
 
-/// The file of a picture, as Codex is given it.
+/// The file of a picture, as an argument for Codex.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attachment(OsString);
 
 impl Attachment {
-    /// A path, absolute or from Codex's directory on.
+    /// A path, absolute or relative to Codex's directory.
     ///
     /// # Errors
     ///
@@ -69,102 +69,103 @@ impl Attachment {
     }
 }
 
-/// What the user has given for Codex.
+/// The user's arguments for Codex.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arguments {
-    groups: Vec<Group>,
+    groups: Vec<ArgumentGroup>,
 }
 
 impl Arguments {
-    /// Takes the arguments for Codex, without the program.
+    /// Reads the arguments for Codex, without the program.
     ///
     /// # Errors
     ///
     /// [`BadArguments::Subcommand`] and [`BadArguments::Help`] if they are not for the
     /// interactive program, and [`BadArguments::Worktree`].
     pub fn read(args: Vec<OsString>) -> Result<Self, BadArguments> {
-        let groups = reading::groups(args)?;
-        match groups.iter().any(Group::is_worktree) {
+        let groups = parser::groups(args)?;
+        match groups.iter().any(ArgumentGroup::is_worktree) {
             true => Err(BadArguments::Worktree),
             false => Ok(Self { groups }),
         }
     }
 
-    /// The developer instructions that they hold, as they are after
-    /// `-c developer_instructions=`: TOML, or else text. Ours would take their place, so
-    /// they are left out of both command lines, and are to be a part of what
-    /// [`Added::new`] is given.
+    /// The user's developer instructions, as they follow `-c developer_instructions=`: TOML or
+    /// text. Ours would replace them, so both command lines leave them out, and the caller
+    /// includes them in those for [`AddedArguments::new`].
     #[must_use]
     pub fn instructions(&self) -> Option<&str> {
-        let own = |group: &&Group| group.part == Part::Instructions;
+        let own = |group: &&ArgumentGroup| group.kind == ArgumentKind::Instructions;
         let last = self.groups.iter().rfind(own)?;
         let (_, text) = last.setting()?.split_once('=')?;
         Some(text.trim())
     }
 
-    /// The profile that is chosen.
+    /// The chosen profile.
     #[must_use]
     pub fn profile(&self) -> Option<&str> {
-        let chosen = |group: &Group| group.value("-p", "--profile").is_some();
+        let chosen = |group: &ArgumentGroup| group.value("-p", "--profile").is_some();
         let last = self.groups.iter().rfind(|group| chosen(group))?;
         last.value("-p", "--profile")
     }
 
-    /// The directory that Codex is to work in, if that isn't the current one.
+    /// The directory for Codex, if it is not the current one.
     #[must_use]
     pub fn directory(&self) -> Option<&OsStr> {
         self.groups.iter().rev().find_map(|group| group.directory())
     }
 
-    /// The conversation that is to be resumed or forked, where it is named.
+    /// The conversation to resume or fork, if it is named.
     pub fn conversation_mut(&mut self) -> Option<&mut OsString> {
-        let is_last = |group: &Group| group.args.first().is_some_and(|arg| arg == "--last");
+        let is_last = |group: &ArgumentGroup| group.args.first().is_some_and(|arg| arg == "--last");
         if self.groups.iter().any(is_last) {
             return None;
         }
-        let subcommand = |group: &Group| group.part == Part::Subcommand;
+        let subcommand = |group: &ArgumentGroup| group.kind == ArgumentKind::Subcommand;
         let after = self.groups.iter().position(subcommand)?;
         let mut words = self.groups.iter_mut().skip(after);
-        let word = words.find(|group| group.part == Part::Word)?;
+        let word = words.find(|group| group.kind == ArgumentKind::Word)?;
         match word.args.as_mut_slice() {
             [only] => Some(only),
             _ => None,
         }
     }
 
-    /// The command line that begins.
+    /// The command line for the beginning.
     #[must_use]
-    pub fn begin(&self, added: &Added) -> Vec<OsString> {
-        let kept = |group: &&Group| group.part != Part::Instructions;
-        let (subcommand, rest): (Vec<&Group>, Vec<&Group>) = self
+    pub fn begin(&self, added: &AddedArguments) -> Vec<OsString> {
+        let kept = |group: &&ArgumentGroup| group.kind != ArgumentKind::Instructions;
+        let (subcommand, rest): (Vec<&ArgumentGroup>, Vec<&ArgumentGroup>) = self
             .groups
             .iter()
             .filter(kept)
-            .partition(|group| group.part == Part::Subcommand);
+            .partition(|group| group.kind == ArgumentKind::Subcommand);
         let mut line = args(&subcommand);
-        line.extend(self.ours(added));
+        line.extend(self.own_arguments(added));
         line.extend(args(&rest));
         line
     }
 
-    /// The command line that resumes, with these words. They are bounded, as an argument
-    /// has at most 128 KiB.
+    /// The command line for resuming, with these words as the prompt. They are bounded, as an
+    /// argument has at most 128 KiB.
     #[must_use]
     pub fn resume(
         &self,
-        added: &Added,
+        added: &AddedArguments,
         session: &Session,
         pictures: &[Attachment],
         words: &str,
     ) -> Vec<OsString> {
         let mut line: Vec<OsString> = vec!["resume".into(), session.to_string().into()];
-        line.extend(self.ours(added));
-        // Else Codex asks whether to work where the conversation did before.
+        line.extend(self.own_arguments(added));
+        // Otherwise Codex asks whether to use the conversation's earlier directory.
         if self.directory().is_none() {
             line.extend([OsString::from("-C"), added.directory.clone()]);
         }
-        let stays = |group: &&Group| matches!(group.part, Part::Option | Part::Approval);
-        let rest: Vec<&Group> = self.groups.iter().filter(stays).collect();
+        let stays = |group: &&ArgumentGroup| {
+            matches!(group.kind, ArgumentKind::Option | ArgumentKind::Approval)
+        };
+        let rest: Vec<&ArgumentGroup> = self.groups.iter().filter(stays).collect();
         line.extend(args(&rest));
         for Attachment(path) in pictures {
             line.extend([OsString::from("-i"), path.clone()]);
@@ -173,47 +174,48 @@ impl Arguments {
         line
     }
 
-    fn ours(&self, added: &Added) -> Vec<OsString> {
-        let says = |group: &Group| group.part == Part::Approval;
+    fn own_arguments(&self, added: &AddedArguments) -> Vec<OsString> {
+        let says = |group: &ArgumentGroup| group.kind == ArgumentKind::Approval;
         let is_said = added.approval == Approval::Configured || self.groups.iter().any(says);
-        let mut ours = match is_said {
+        let mut own_arguments = match is_said {
             true => Vec::new(),
             false => ["-a", "never"].map(OsString::from).into(),
         };
         for setting in [&added.server, &added.instructions] {
-            ours.extend([OsString::from("-c"), setting.into()]);
+            own_arguments.extend([OsString::from("-c"), setting.into()]);
         }
-        ours
+        own_arguments
     }
 }
 
-fn args(groups: &[&Group]) -> Vec<OsString> {
+fn args(groups: &[&ArgumentGroup]) -> Vec<OsString> {
     let args = groups.iter().flat_map(|group| group.args.iter());
     args.cloned().collect()
 }
 
-/// Whether the user's configuration says when Codex asks.
+/// The approval policy by the user's configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Approval {
-    /// It does, and that stays.
+    /// The configuration has a policy, which stays.
     Configured,
-    /// It doesn't: then Codex never asks, as with the program that this one replaces.
+    /// The configuration has none, so Codex never asks, as with the program that this one
+    /// replaces.
     Never,
 }
 
-/// What is added to each command line.
+/// The arguments that are added to each command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Added {
+pub struct AddedArguments {
     server: String,
     instructions: String,
     approval: Approval,
     directory: OsString,
 }
 
-impl Added {
-    /// The server of the tool, as an entry of Codex's configuration; all of Codex's
-    /// developer instructions, the user's and ours; and the directory that it works in,
-    /// absolute.
+impl AddedArguments {
+    /// `server` is the entry of the tool's server in Codex's configuration, `instructions` are
+    /// all developer instructions, the user's and ours, and `directory` is Codex's absolute
+    /// working directory.
     #[must_use]
     pub fn new(server: &Value, instructions: &str, approval: Approval, directory: &OsStr) -> Self {
         let server = toml_value::value(server).unwrap_or_default();

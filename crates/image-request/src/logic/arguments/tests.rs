@@ -14,9 +14,9 @@ fn read(args: &[&str]) -> Arguments {
     Arguments::read(os(args)).unwrap()
 }
 
-fn added() -> Added {
+fn added() -> AddedArguments {
     let server = json!({"command": "/p", "args": ["eyes-mcp"]});
-    Added::new(&server, "Look.", Approval::Never, OsStr::new("/f"))
+    AddedArguments::new(&server, "Look.", Approval::Never, OsStr::new("/f"))
 }
 
 /// A command line, with what is always added as `ADDED`.
@@ -32,7 +32,7 @@ fn shown(line: &[OsString]) -> String {
 }
 
 #[test]
-fn every_kind_of_command_line() {
+fn command_lines_are_built_from_every_kind_of_arguments() {
     let lines: [&[&str]; 32] = [
         &[],
         &["look at it"],
@@ -94,7 +94,7 @@ fn every_kind_of_command_line() {
 }
 
 #[test]
-fn all_that_is_added() {
+fn added_arguments_are_complete() {
     let thread = ThreadId::parse(ID).unwrap();
     let resume = read(&["look"]).resume(&added(), &Session::Named(thread), &[], "-- It has gone");
     let expected = [
@@ -115,9 +115,9 @@ fn all_that_is_added() {
 }
 
 #[test]
-fn a_policy_of_the_configuration_stays() {
+fn configured_approval_policy_stays() {
     let server = json!({});
-    let added = Added::new(&server, "", Approval::Configured, OsStr::new("/f"));
+    let added = AddedArguments::new(&server, "", Approval::Configured, OsStr::new("/f"));
     for line in [
         read(&["look"]).begin(&added),
         read(&["-C", "/x"]).resume(&added, &Session::Last, &[], ""),
@@ -130,7 +130,7 @@ fn a_policy_of_the_configuration_stays() {
 }
 
 #[test]
-fn what_is_not_the_interactive_codex_is_refused() {
+fn subcommands_that_are_not_interactive_are_refused() {
     let error = Arguments::read(os(&["--worktree", "look"])).unwrap_err();
     assert_eq!(error, BadArguments::Worktree);
     assert!(Arguments::read(os(&["--", "--worktree"])).is_ok());
@@ -147,7 +147,7 @@ fn what_is_not_the_interactive_codex_is_refused() {
 }
 
 #[test]
-fn instructions_of_the_user_s_are_told_and_the_last_ones_count() {
+fn last_instructions_of_the_user_count() {
     assert_eq!(read(&["look"]).instructions(), None);
     let two = [
         "-c",
@@ -161,7 +161,7 @@ fn instructions_of_the_user_s_are_told_and_the_last_ones_count() {
 }
 
 #[test]
-fn the_last_profile_and_directory_count() {
+fn last_profile_and_directory_count() {
     let given = read(&[
         "-p",
         "a",
@@ -182,14 +182,14 @@ fn the_last_profile_and_directory_count() {
 }
 
 #[test]
-fn a_name_with_a_comma_is_not_attached() {
+fn attachment_with_a_comma_is_refused() {
     let error = Attachment::new(OsStr::new("./a,/etc/b.png")).unwrap_err();
     assert_eq!(error, BadArguments::Comma("./a,/etc/b.png".into()));
 }
 
 #[cfg(unix)]
 #[test]
-fn what_is_not_unicode_is_kept_in_the_line() {
+fn arguments_that_are_not_unicode_are_kept() {
     use std::os::unix::ffi::OsStrExt;
 
     let bad = OsStr::from_bytes(b"/\xff.png");
@@ -220,7 +220,7 @@ proptest! {
     /// Nothing that the user has given is lost, nor its order; and the resumed Codex gets
     /// one picture and one prompt, whatever the first one got.
     #[test]
-    fn whatever_is_given(args in proptest::collection::vec(arg(), 0..8), words in any::<String>()) {
+    fn arbitrary_arguments_keep_their_order(args in proptest::collection::vec(arg(), 0..8), words in any::<String>()) {
         let args: Vec<OsString> = args.into_iter().map(OsString::from).collect();
         let Ok(arguments) = Arguments::read(args.clone()) else { return Ok(()) };
         let together: Vec<OsString> =
@@ -231,7 +231,7 @@ proptest! {
         let end: Vec<OsString> = os(&["-i", "./p.png", "--", &words]);
         prop_assert!(line.ends_with(&end));
         let before = Arguments::read(line[..line.len() - 4].to_vec()).unwrap();
-        let odd = |group: &&Group| matches!(group.part, Part::Word | Part::Pictures);
+        let odd = |group: &&ArgumentGroup| matches!(group.kind, ArgumentKind::Word | ArgumentKind::Pictures);
         prop_assert_eq!(before.groups.iter().find(odd), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What the machine is told, and what it says is to be done.
+//! The inputs and effects of the machine.
 
 use std::fmt;
 
@@ -7,38 +7,36 @@ use common::text::shell_word;
 
 use crate::logic::path::PicturePath;
 use crate::logic::picture::BadPicture;
-use crate::logic::queue::Number;
-use crate::logic::screen::Sight;
-use crate::logic::wanted::Wanted;
+use crate::logic::queue::RequestNumber;
+use crate::logic::requested::RequestedPictures;
+use crate::logic::screen::ScreenState;
 
-/// What happens.
+/// An input of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
-    /// There is a request of this number. It may be told again and again, and is to be
-    /// told again after [`Input::Started`] if it is still open.
-    Asked(Number, PicturePath),
-    /// The screen has changed, or been looked at for the first time since Codex started,
-    /// and shows this.
-    Saw(Sight),
-    /// The conversation of the request that is told next, as Codex calls it; `None` if
-    /// nobody knows.
-    Named(Option<ThreadId>),
-    /// Codex has gone, with all that it has started. The queue is to be read before this
-    /// is told: what the old Codex asked for is not the new one's request.
-    Exited(Exit),
-    /// Somebody has sent us this signal.
-    Told(Signal),
-    /// The pictures were looked at, and these of them can't be attached.
-    Checked(Vec<BadPicture>),
+    /// A request with its number. May be repeated, and must be repeated after
+    /// [`Input::CodexStarted`] if it is still open.
+    Requested(RequestNumber, PicturePath),
+    /// The state of Codex by its screen, after a change or after a start of Codex.
+    ScreenObserved(ScreenState),
+    /// The conversation of the next request; `None` if it is unknown.
+    ThreadIdentified(Option<ThreadId>),
+    /// Codex and all its processes have ended. The queue must be read before this input:
+    /// requests of the old Codex are not the new one's.
+    CodexExited(Exit),
+    /// The wrapper got this signal.
+    Signalled(Signal),
+    /// The pictures were checked, and these cannot be attached.
+    PicturesChecked(Vec<BadPicture>),
     /// Codex was started again.
-    Started,
-    /// Codex can't be started again, for this reason.
-    NotStarted(String),
+    CodexStarted,
+    /// Codex cannot be started again, for this reason.
+    StartFailed(String),
     /// The [`deadline`](super::Machine::deadline) has come.
-    Time,
+    DeadlineReached,
 }
 
-/// How Codex has ended.
+/// The exit of Codex.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Exit {
     /// With this code.
@@ -48,7 +46,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// What a shell says of it.
+    /// The exit code as a shell reports it.
     #[must_use]
     pub fn code(self) -> u8 {
         match self {
@@ -65,7 +63,7 @@ pub enum Signal {
     Interrupt,
     /// SIGTERM.
     Terminate,
-    /// SIGHUP, or the terminal has gone.
+    /// SIGHUP, or the terminal was closed.
     HangUp,
     /// SIGQUIT.
     Quit,
@@ -82,43 +80,43 @@ impl Signal {
     }
 }
 
-/// What is to be done.
+/// An effect to perform.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// To end Codex and all that it has started: by TERM, and what stays by KILL.
-    End,
-    /// To look at the pictures again, and to say which of them can't be attached.
-    Check(Wanted),
-    /// To start Codex.
-    Start(Resume),
-    /// To exit.
-    Leave(Leave),
+    /// End Codex and all its processes, by TERM and then KILL.
+    TerminateCodex,
+    /// Check the pictures, and apply [`Input::PicturesChecked`].
+    CheckPictures(RequestedPictures),
+    /// Start Codex.
+    StartCodex(Resume),
+    /// Exit.
+    ShutDown(Shutdown),
 }
 
-/// How Codex is resumed.
+/// The arguments for resuming Codex.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resume {
-    /// Which conversation.
+    /// The conversation.
     pub session: Session,
-    /// With which pictures.
+    /// The pictures to attach.
     pub pictures: Vec<PicturePath>,
-    /// What it is told.
+    /// The prompt.
     pub words: String,
-    /// What the person is told who looks on, if there is something.
+    /// A notice for the person at the terminal.
     pub notice: Option<String>,
 }
 
-/// Which conversation is resumed.
+/// The conversation to resume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Session {
-    /// The one of this name.
+    /// The conversation with this id.
     Named(ThreadId),
-    /// The last one that there was.
+    /// The last conversation.
     Last,
 }
 
 impl fmt::Display for Session {
-    /// As Codex's command line has it.
+    /// The syntax of Codex's command line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Named(thread) => write!(f, "{thread}"),
@@ -127,22 +125,22 @@ impl fmt::Display for Session {
     }
 }
 
-/// With what the wrapper exits.
+/// The exit of the wrapper.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Leave {
+pub struct Shutdown {
     /// Its exit code.
     pub code: u8,
-    /// What went wrong, if something did.
-    pub error: Option<GaveUp>,
+    /// The error, if there was one.
+    pub error: Option<WrapperError>,
 }
 
-/// Why the wrapper gives up.
+/// Why the wrapper ends without Codex.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum GaveUp {
-    /// Codex doesn't end.
+pub enum WrapperError {
+    /// Codex does not end.
     #[error("Codex has not ended, not even by KILL, and no second one is started beside it")]
     StillThere,
-    /// It can't be started again.
+    /// Codex cannot be started again.
     #[error(
         "Codex can't be started again: {0}; see to that, then go on with `codex-mcp eyes resume {quoted}`",
         quoted = shell_word(.1.to_string())

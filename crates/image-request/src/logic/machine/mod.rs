@@ -18,18 +18,18 @@
 //!   Resuming ── it can't be started, Error ──► Over: 1
 //! ```
 //!
-//! What the specification calls nudging is a part of resuming: the words are the prompt
-//! of the Codex that is resumed, as what is typed while it resumes stays unsent.
+//! The nudge of the specification is a part of resuming: its text is the prompt of the resumed
+//! Codex, as text typed while Codex resumes stays unsent.
 //!
-//! All open requests are answered together, up to a limit; what is left out is named. A
-//! picture that is not there any more is no error: Codex is resumed without it and told
-//! why. The old Codex has gone, with all that it has started, before the pictures are
-//! looked at, and the new one is started after that; so there are never two.
+//! All open requests are answered together, up to a limit; omitted pictures are named. A
+//! picture that no longer exists is no error: Codex is resumed without it and told why. The
+//! old Codex and all its processes have ended before the pictures are checked, and the new
+//! one starts after that, so two never run at once.
 //!
-//! A Codex that asks for pictures without end is resumed once without one and told why,
-//! and then left to the person at the terminal, who can say what is to happen.
+//! A Codex that asks for pictures endlessly is resumed once without one and told why, and
+//! then left to the person at the terminal.
 //!
-//! All moments are durations since the wrapper began.
+//! All times are durations since the wrapper began.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -39,11 +39,11 @@ use codex_protocol::codex::ThreadId;
 use super::contract::{all, over_limit, resumed};
 use super::path::PicturePath;
 use super::picture::BadPicture;
-use super::queue::Number;
-use super::screen::Sight;
-use super::wanted::Wanted;
+use super::queue::RequestNumber;
+use super::requested::RequestedPictures;
+use super::screen::ScreenState;
 
-pub use events::{Effect, Exit, GaveUp, Input, Leave, Resume, Session, Signal};
+pub use events::{Effect, Exit, Input, Resume, Session, Shutdown, Signal, WrapperError};
 
 mod events;
 
@@ -54,68 +54,68 @@ pub const MOST_RESTARTS: usize = 5;
 /// See [`MOST_RESTARTS`].
 pub const RESTARTS_WITHIN: Duration = Duration::from_secs(5 * 60);
 
-/// How long Codex must be seen waiting before it is ended. It draws a screen in parts,
-/// but never takes so long for one.
+/// How long Codex must be seen waiting before it is ended (400 ms). Codex draws a screen in
+/// parts, but never takes so long for one.
 pub const QUIET: Duration = Duration::from_millis(400);
 
-/// How long Codex may take to end. Whoever ends it sends KILL after a second, again and
-/// again; what is then still there waits for a disk.
+/// How long Codex may take to end (8 s). KILL is sent from the first second on; a process that
+/// is still there waits for a disk.
 pub const END: Duration = Duration::from_secs(8);
 
 /// The machine. It begins with Codex running.
 #[derive(Debug, Clone)]
 pub struct Machine {
     state: State,
-    /// Since when Codex has been seen waiting.
+    /// The time since which Codex has been seen waiting.
     waiting: Option<Duration>,
     thread: Option<ThreadId>,
-    /// The last request that was answered, or is being.
-    answered: Option<Number>,
+    /// The last request that was answered, or is being answered.
+    answered: Option<RequestNumber>,
     /// How often Codex is restarted with pictures within [`RESTARTS_WITHIN`].
     most_restarts: usize,
-    /// When Codex was restarted with pictures, of late.
+    /// The times of recent restarts with pictures.
     restarts: VecDeque<Duration>,
-    /// When it was last restarted without one, to be told that it was too often.
+    /// The time of the last restart without a picture, because of too many restarts.
     refused: Option<Duration>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     Running,
-    NeedImage(Request),
+    NeedImage(OpenRequests),
     /// The old Codex is being ended, since then.
-    Restarting(Duration, Request, Answer),
-    /// Nobody runs; the pictures are being looked at.
-    Resuming(Wanted),
-    /// Codex is being started, and ended again if that was said in the meantime.
-    Starting(Option<Leave>),
-    /// Codex is being ended, since then, and that is all.
-    Leaving(Duration, Leave),
+    Restarting(Duration, OpenRequests, Answer),
+    /// No Codex runs; the pictures are being checked.
+    Resuming(RequestedPictures),
+    /// Codex is being started, and will be ended again if a signal came meanwhile.
+    Starting(Option<Shutdown>),
+    /// Codex is being ended, since then, for good.
+    Leaving(Duration, Shutdown),
     Over,
 }
 
 /// The open requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Request {
-    /// That of the newest.
-    number: Number,
-    wanted: Wanted,
-    /// When the newest was seen.
+struct OpenRequests {
+    /// The number of the newest request.
+    number: RequestNumber,
+    requested: RequestedPictures,
+    /// The time of the newest request.
     seen: Duration,
 }
 
-/// What Codex is resumed with.
+/// The answer for the resumed Codex.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Pictures,
-    /// That there are none, as it was restarted too often.
+    /// No pictures, because of too many restarts.
     Refusal,
 }
 
-impl Request {
-    fn add(&mut self, number: Number, path: PicturePath, at: Duration) {
+impl OpenRequests {
+    fn add(&mut self, number: RequestNumber, path: PicturePath, at: Duration) {
         self.number = number;
-        self.wanted.add(path);
+        self.requested.add(path);
         self.seen = at;
     }
 }
@@ -144,19 +144,19 @@ impl Machine {
         }
     }
 
-    /// The last request that was answered, or is being: older ones are of no interest.
+    /// The last request that was answered, or is being answered. Older ones are ignored.
     #[must_use]
-    pub fn answered(&self) -> Option<Number> {
+    pub fn answered(&self) -> Option<RequestNumber> {
         self.answered
     }
 
-    /// The conversation that asked for a picture last, if it is known.
+    /// The conversation of the last request, if it is known.
     #[must_use]
     pub fn thread(&self) -> Option<&ThreadId> {
         self.thread.as_ref()
     }
 
-    /// When the machine wants to be told the time, if at all.
+    /// The time at which to apply [`Input::DeadlineReached`], if at all.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         match &self.state {
@@ -171,33 +171,38 @@ impl Machine {
         }
     }
 
-    /// Takes what happens at a moment, and says what is to be done about it.
+    /// Takes an input, and returns the effect to perform.
     pub fn apply(&mut self, input: Input, at: Duration) -> Option<Effect> {
         match input {
-            Input::Asked(number, path) => self.asked(number, path, at),
-            Input::Saw(sight) => self.saw(sight, at),
-            Input::Named(thread) => {
+            Input::Requested(number, path) => self.on_request(number, path, at),
+            Input::ScreenObserved(screen_state) => self.on_screen(screen_state, at),
+            Input::ThreadIdentified(thread) => {
                 self.thread = thread;
                 None
             }
-            Input::Exited(exit) => self.exited(exit),
-            Input::Told(signal) => self.told(signal, at),
-            Input::Checked(bad) => self.checked(&bad, at),
-            Input::Started => self.started(at),
-            Input::NotStarted(why) => self.not_started(why),
-            Input::Time => self.time(at),
+            Input::CodexExited(exit) => self.on_exit(exit),
+            Input::Signalled(signal) => self.on_signal(signal, at),
+            Input::PicturesChecked(bad) => self.on_checked(&bad, at),
+            Input::CodexStarted => self.on_started(at),
+            Input::StartFailed(why) => self.on_start_failed(why),
+            Input::DeadlineReached => self.on_deadline(at),
         }
     }
 
-    fn asked(&mut self, number: Number, path: PicturePath, at: Duration) -> Option<Effect> {
+    fn on_request(
+        &mut self,
+        number: RequestNumber,
+        path: PicturePath,
+        at: Duration,
+    ) -> Option<Effect> {
         if Some(number) <= self.answered {
             return None;
         }
         match &mut self.state {
             State::Running => {
-                self.state = State::NeedImage(Request {
+                self.state = State::NeedImage(OpenRequests {
                     number,
-                    wanted: Wanted::one(path),
+                    requested: RequestedPictures::one(path),
                     seen: at,
                 });
             }
@@ -211,61 +216,63 @@ impl Machine {
         None
     }
 
-    /// What is seen of a Codex that is being ended, or is not there, tells nothing.
-    fn saw(&mut self, sight: Sight, at: Duration) -> Option<Effect> {
+    /// The screen of a Codex that is being ended, or does not run, is ignored.
+    fn on_screen(&mut self, screen_state: ScreenState, at: Duration) -> Option<Effect> {
         let watched = matches!(self.state, State::Running | State::NeedImage(_));
-        self.waiting = match sight {
-            Sight::Waiting if watched => self.waiting.or(Some(at)),
+        self.waiting = match screen_state {
+            ScreenState::Waiting if watched => self.waiting.or(Some(at)),
             _ => None,
         };
         None
     }
 
-    fn exited(&mut self, exit: Exit) -> Option<Effect> {
-        match self.take() {
+    fn on_exit(&mut self, exit: Exit) -> Option<Effect> {
+        match self.take_state() {
             State::Running | State::NeedImage(_) => {
                 let code = exit.code();
-                Some(self.leave(Leave { code, error: None }))
+                Some(self.shutdown(Shutdown { code, error: None }))
             }
-            State::Restarting(_, Request { wanted, .. }, Answer::Pictures) => {
-                self.state = State::Resuming(wanted.clone());
-                Some(Effect::Check(wanted))
+            State::Restarting(_, OpenRequests { requested, .. }, Answer::Pictures) => {
+                self.state = State::Resuming(requested.clone());
+                Some(Effect::CheckPictures(requested))
             }
-            State::Restarting(_, Request { wanted, .. }, Answer::Refusal) => {
-                Some(self.refuse(&wanted))
+            State::Restarting(_, OpenRequests { requested, .. }, Answer::Refusal) => {
+                Some(self.refuse(&requested))
             }
-            State::Leaving(_, leave) => Some(self.leave(leave)),
-            other @ (State::Resuming(_) | State::Starting(_) | State::Over) => self.stay(other),
+            State::Leaving(_, shutdown) => Some(self.shutdown(shutdown)),
+            other @ (State::Resuming(_) | State::Starting(_) | State::Over) => {
+                self.set_state(other)
+            }
         }
     }
 
-    /// The first signal decides with which code.
-    fn told(&mut self, signal: Signal, at: Duration) -> Option<Effect> {
-        let leave = Leave {
+    /// The first signal determines the exit code.
+    fn on_signal(&mut self, signal: Signal, at: Duration) -> Option<Effect> {
+        let shutdown = Shutdown {
             code: signal.code(),
             error: None,
         };
-        match self.take() {
-            State::Running | State::NeedImage(_) => Some(self.end(leave, at)),
-            State::Restarting(since, ..) => self.stay(State::Leaving(since, leave)),
-            State::Resuming(_) => Some(self.leave(leave)),
-            State::Starting(earlier) => self.stay(State::Starting(earlier.or(Some(leave)))),
-            other @ (State::Leaving(..) | State::Over) => self.stay(other),
+        match self.take_state() {
+            State::Running | State::NeedImage(_) => Some(self.end(shutdown, at)),
+            State::Restarting(since, ..) => self.set_state(State::Leaving(since, shutdown)),
+            State::Resuming(_) => Some(self.shutdown(shutdown)),
+            State::Starting(earlier) => self.set_state(State::Starting(earlier.or(Some(shutdown)))),
+            other @ (State::Leaving(..) | State::Over) => self.set_state(other),
         }
     }
 
-    fn checked(&mut self, bad: &[BadPicture], at: Duration) -> Option<Effect> {
-        let wanted = match self.take() {
-            State::Resuming(wanted) => wanted,
-            other => return self.stay(other),
+    fn on_checked(&mut self, bad: &[BadPicture], at: Duration) -> Option<Effect> {
+        let requested = match self.take_state() {
+            State::Resuming(requested) => requested,
+            other => return self.set_state(other),
         };
         self.state = State::Starting(None);
         self.restarts.push_back(at);
-        let words = resumed(&wanted, bad);
+        let words = resumed(&requested, bad);
         let is_bad = |path: &PicturePath| bad.iter().any(|bad| bad.path == *path);
-        let mut pictures = wanted.pictures;
+        let mut pictures = requested.pictures;
         pictures.retain(|path| !is_bad(path));
-        Some(Effect::Start(Resume {
+        Some(Effect::StartCodex(Resume {
             session: self.session(),
             pictures,
             words,
@@ -273,64 +280,64 @@ impl Machine {
         }))
     }
 
-    fn refuse(&mut self, wanted: &Wanted) -> Effect {
+    fn refuse(&mut self, requested: &RequestedPictures) -> Effect {
         self.state = State::Starting(None);
         let most = self.most_restarts;
-        Effect::Start(Resume {
+        Effect::StartCodex(Resume {
             session: self.session(),
             pictures: Vec::new(),
-            words: over_limit(wanted, most),
+            words: over_limit(requested, most),
             notice: Some(format!(
                 "Codex was restarted {most} times in 5 minutes and now asks for {}, without an \
                  answer; go on with it as you like, --max-restarts sets another limit",
-                all(wanted)
+                all(requested)
             )),
         })
     }
 
-    fn started(&mut self, at: Duration) -> Option<Effect> {
-        match self.take() {
+    fn on_started(&mut self, at: Duration) -> Option<Effect> {
+        match self.take_state() {
             State::Starting(None) => {
                 self.waiting = None;
-                self.stay(State::Running)
+                self.set_state(State::Running)
             }
-            State::Starting(Some(leave)) => Some(self.end(leave, at)),
-            other => self.stay(other),
+            State::Starting(Some(shutdown)) => Some(self.end(shutdown, at)),
+            other => self.set_state(other),
         }
     }
 
-    fn not_started(&mut self, why: String) -> Option<Effect> {
-        match self.take() {
-            State::Starting(told) => Some(self.leave(told.unwrap_or(Leave {
+    fn on_start_failed(&mut self, why: String) -> Option<Effect> {
+        match self.take_state() {
+            State::Starting(on_signal) => Some(self.shutdown(on_signal.unwrap_or(Shutdown {
                 code: 1,
-                error: Some(GaveUp::NotStarted(why, self.session())),
+                error: Some(WrapperError::NotStarted(why, self.session())),
             }))),
-            other => self.stay(other),
+            other => self.set_state(other),
         }
     }
 
-    fn time(&mut self, at: Duration) -> Option<Effect> {
+    fn on_deadline(&mut self, at: Duration) -> Option<Effect> {
         if self.deadline().is_none_or(|deadline| at < deadline) {
             return None;
         }
-        match self.take() {
+        match self.take_state() {
             State::NeedImage(request) => self.restart(request, at),
-            State::Restarting(..) => Some(self.leave(Leave {
+            State::Restarting(..) => Some(self.shutdown(Shutdown {
                 code: 1,
-                error: Some(GaveUp::StillThere),
+                error: Some(WrapperError::StillThere),
             })),
-            State::Leaving(_, leave) => Some(self.leave(Leave {
-                code: leave.code,
-                error: leave.error.or(Some(GaveUp::StillThere)),
+            State::Leaving(_, shutdown) => Some(self.shutdown(Shutdown {
+                code: shutdown.code,
+                error: shutdown.error.or(Some(WrapperError::StillThere)),
             })),
-            other => self.stay(other),
+            other => self.set_state(other),
         }
     }
 
-    /// Ends Codex, to start it again with pictures if it has not been started too often.
-    /// That is counted from start to start: none comes before this one is over. If it was
-    /// too often, it is told so once, and left alone then.
-    fn restart(&mut self, request: Request, at: Duration) -> Option<Effect> {
+    /// Ends Codex, to restart it with pictures unless there were too many restarts. These are
+    /// counted from start to start. After too many, Codex is restarted once without pictures,
+    /// and then left alone.
+    fn restart(&mut self, request: OpenRequests, at: Duration) -> Option<Effect> {
         self.answered = Some(request.number);
         let is_old = |restart: &Duration| at.saturating_sub(*restart) >= RESTARTS_WITHIN;
         while self.restarts.front().is_some_and(is_old) {
@@ -342,10 +349,10 @@ impl Machine {
             self.refused = Some(at);
             Answer::Refusal
         } else {
-            return self.stay(State::Running);
+            return self.set_state(State::Running);
         };
         self.state = State::Restarting(at, request, answer);
-        Some(Effect::End)
+        Some(Effect::TerminateCodex)
     }
 
     fn session(&self) -> Session {
@@ -355,23 +362,23 @@ impl Machine {
         }
     }
 
-    fn end(&mut self, leave: Leave, at: Duration) -> Effect {
-        self.state = State::Leaving(at, leave);
-        Effect::End
+    fn end(&mut self, shutdown: Shutdown, at: Duration) -> Effect {
+        self.state = State::Leaving(at, shutdown);
+        Effect::TerminateCodex
     }
 
-    fn leave(&mut self, leave: Leave) -> Effect {
+    fn shutdown(&mut self, shutdown: Shutdown) -> Effect {
         self.state = State::Over;
-        Effect::Leave(leave)
+        Effect::ShutDown(shutdown)
     }
 
-    fn stay(&mut self, state: State) -> Option<Effect> {
+    fn set_state(&mut self, state: State) -> Option<Effect> {
         self.state = state;
         None
     }
 
-    /// The state, to be replaced by another one or put back by [`Self::stay`].
-    fn take(&mut self) -> State {
+    /// Takes the state out, to be replaced or put back by [`Self::set_state`].
+    fn take_state(&mut self) -> State {
         std::mem::replace(&mut self.state, State::Over)
     }
 }

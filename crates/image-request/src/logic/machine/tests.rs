@@ -3,7 +3,7 @@ use std::fmt::Write;
 use proptest::prelude::*;
 
 use super::*;
-use crate::logic::picture::Why;
+use crate::logic::picture::BadPictureReason;
 
 const ID: &str = "0199a213-81c0-7800-8aa1-bbab2a035a53";
 
@@ -14,13 +14,13 @@ fn path(text: &str) -> PicturePath {
 }
 
 fn asked(number: u64) -> Input {
-    Input::Asked(Number(number), path(&format!("{number}.png")))
+    Input::Requested(RequestNumber(number), path(&format!("{number}.png")))
 }
 
 fn gone() -> BadPicture {
     BadPicture {
         path: path("1.png"),
-        why: Why::Missing {
+        why: BadPictureReason::Missing {
             directory: "/w".to_owned(),
         },
     }
@@ -31,12 +31,12 @@ fn shown(paths: &[PicturePath]) -> String {
     paths.join(" ")
 }
 
-fn told(effect: Option<Effect>) -> String {
+fn described(effect: Option<Effect>) -> String {
     match effect {
         None => "-".to_owned(),
-        Some(Effect::End) => "end Codex".to_owned(),
-        Some(Effect::Check(wanted)) => format!("look at {}", shown(&wanted.pictures)),
-        Some(Effect::Start(resume)) => {
+        Some(Effect::TerminateCodex) => "end Codex".to_owned(),
+        Some(Effect::CheckPictures(requested)) => format!("look at {}", shown(&requested.pictures)),
+        Some(Effect::StartCodex(resume)) => {
             let session = match resume.session {
                 Session::Named(_) => "by its name",
                 Session::Last => "the last one",
@@ -48,9 +48,9 @@ fn told(effect: Option<Effect>) -> String {
             let words: String = resume.words.chars().take(24).collect();
             format!("resume {session}, {pictures}, {words:?}")
         }
-        Some(Effect::Leave(leave)) => match leave.error {
-            None => format!("leave: {}", leave.code),
-            Some(error) => format!("leave: {}, {error}", leave.code),
+        Some(Effect::ShutDown(shutdown)) => match shutdown.error {
+            None => format!("leave: {}", shutdown.code),
+            Some(error) => format!("leave: {}, {error}", shutdown.code),
         },
     }
 }
@@ -60,7 +60,7 @@ fn after(inputs: &[Input]) -> (Machine, Duration) {
     let (mut machine, mut at) = (Machine::default(), Duration::ZERO);
     for input in inputs {
         at = match (input, machine.deadline()) {
-            (Input::Time, Some(deadline)) => deadline,
+            (Input::DeadlineReached, Some(deadline)) => deadline,
             _ => at + SECOND,
         };
         machine.apply(input.clone(), at);
@@ -70,13 +70,17 @@ fn after(inputs: &[Input]) -> (Machine, Duration) {
 
 fn states() -> Vec<(&'static str, Vec<Input>)> {
     let need = vec![asked(1)];
-    let waiting = [need.clone(), vec![Input::Saw(Sight::Waiting)]].concat();
-    let restarting = [waiting.clone(), vec![Input::Time]].concat();
-    let resuming = [restarting.clone(), vec![Input::Exited(Exit::Code(0))]].concat();
-    let starting = [resuming.clone(), vec![Input::Checked(Vec::new())]].concat();
-    let told = Input::Told(Signal::Terminate);
-    let starting_told = [starting.clone(), vec![told.clone()]].concat();
-    let again = [starting.clone(), vec![Input::Started]].concat();
+    let waiting = [
+        need.clone(),
+        vec![Input::ScreenObserved(ScreenState::Waiting)],
+    ]
+    .concat();
+    let restarting = [waiting.clone(), vec![Input::DeadlineReached]].concat();
+    let resuming = [restarting.clone(), vec![Input::CodexExited(Exit::Code(0))]].concat();
+    let starting = [resuming.clone(), vec![Input::PicturesChecked(Vec::new())]].concat();
+    let described = Input::Signalled(Signal::Terminate);
+    let starting_told = [starting.clone(), vec![described.clone()]].concat();
+    let again = [starting.clone(), vec![Input::CodexStarted]].concat();
     vec![
         ("running", vec![]),
         ("need image", need),
@@ -86,29 +90,29 @@ fn states() -> Vec<(&'static str, Vec<Input>)> {
         ("starting", starting),
         ("starting, and told to end", starting_told),
         ("running again", again),
-        ("leaving", vec![told]),
-        ("over", vec![Input::Exited(Exit::Code(0))]),
+        ("leaving", vec![described]),
+        ("over", vec![Input::CodexExited(Exit::Code(0))]),
     ]
 }
 
 #[test]
-fn every_state_and_input() {
+fn every_input_is_handled_in_every_state() {
     let inputs = [
         ("asked for a picture", asked(2)),
         ("asked for an old one", asked(1)),
-        ("Codex waits", Input::Saw(Sight::Waiting)),
-        ("Codex doesn't", Input::Saw(Sight::Other)),
-        ("named", Input::Named(ThreadId::parse(ID).ok())),
-        ("exited: 3", Input::Exited(Exit::Code(3))),
-        ("exited by signal 9", Input::Exited(Exit::Signal(9))),
-        ("told: SIGINT", Input::Told(Signal::Interrupt)),
-        ("told: SIGTERM", Input::Told(Signal::Terminate)),
-        ("told: SIGHUP", Input::Told(Signal::HangUp)),
-        ("told: SIGQUIT", Input::Told(Signal::Quit)),
-        ("picture is fine", Input::Checked(Vec::new())),
-        ("picture has gone", Input::Checked(vec![gone()])),
-        ("started", Input::Started),
-        ("not started", Input::NotStarted("no memory".to_owned())),
+        ("Codex waits", Input::ScreenObserved(ScreenState::Waiting)),
+        ("Codex doesn't", Input::ScreenObserved(ScreenState::Other)),
+        ("named", Input::ThreadIdentified(ThreadId::parse(ID).ok())),
+        ("exited: 3", Input::CodexExited(Exit::Code(3))),
+        ("exited by signal 9", Input::CodexExited(Exit::Signal(9))),
+        ("told: SIGINT", Input::Signalled(Signal::Interrupt)),
+        ("told: SIGTERM", Input::Signalled(Signal::Terminate)),
+        ("told: SIGHUP", Input::Signalled(Signal::HangUp)),
+        ("told: SIGQUIT", Input::Signalled(Signal::Quit)),
+        ("picture is fine", Input::PicturesChecked(Vec::new())),
+        ("picture has gone", Input::PicturesChecked(vec![gone()])),
+        ("started", Input::CodexStarted),
+        ("not started", Input::StartFailed("no memory".to_owned())),
     ];
     let mut table = String::new();
     for (name, before) in states() {
@@ -119,15 +123,21 @@ fn every_state_and_input() {
             row(&mut table, name, &machine, input, at);
         }
         let late = machine.deadline().unwrap_or(at + SECOND);
-        row(&mut table, "time, too early", &machine, &Input::Time, at);
-        row(&mut table, "time", &machine, &Input::Time, late);
+        row(
+            &mut table,
+            "time, too early",
+            &machine,
+            &Input::DeadlineReached,
+            at,
+        );
+        row(&mut table, "time", &machine, &Input::DeadlineReached, late);
     }
     insta::assert_snapshot!(table);
 }
 
 fn row(table: &mut String, name: &str, before: &Machine, input: &Input, at: Duration) {
     let mut machine = before.clone();
-    let effect = told(machine.apply(input.clone(), at));
+    let effect = described(machine.apply(input.clone(), at));
     let state = format!("{:?}", machine.state);
     let end = state.find(['(', '{']).unwrap_or(state.len());
     let next = match machine.state == before.state {
@@ -138,45 +148,45 @@ fn row(table: &mut String, name: &str, before: &Machine, input: &Input, at: Dura
 }
 
 #[test]
-fn the_way_to_a_picture() {
-    let (mut machine, at) = after(&[Input::Named(ThreadId::parse(ID).ok()), asked(1)]);
+fn request_leads_to_a_resume_with_the_picture() {
+    let (mut machine, at) = after(&[Input::ThreadIdentified(ThreadId::parse(ID).ok()), asked(1)]);
     assert_eq!(machine.deadline(), None);
-    machine.apply(Input::Saw(Sight::Waiting), at);
+    machine.apply(Input::ScreenObserved(ScreenState::Waiting), at);
     assert_eq!(machine.deadline(), Some(at + QUIET));
     let at = at + QUIET;
     let steps = [
-        (Input::Time, "end Codex"),
-        (Input::Exited(Exit::Signal(15)), "look at ./1.png"),
+        (Input::DeadlineReached, "end Codex"),
+        (Input::CodexExited(Exit::Signal(15)), "look at ./1.png"),
         (
-            Input::Checked(Vec::new()),
+            Input::PicturesChecked(Vec::new()),
             "resume by its name, ./1.png, \"Requested image attached\"",
         ),
-        (Input::Started, "-"),
-        (Input::Exited(Exit::Code(7)), "leave: 7"),
+        (Input::CodexStarted, "-"),
+        (Input::CodexExited(Exit::Code(7)), "leave: 7"),
     ];
     for (input, expected) in steps {
-        assert_eq!(told(machine.apply(input, at)), expected);
+        assert_eq!(described(machine.apply(input, at)), expected);
     }
-    assert_eq!(machine.answered(), Some(Number(1)));
+    assert_eq!(machine.answered(), Some(RequestNumber(1)));
 }
 
 #[test]
-fn a_glance_is_no_order() {
+fn marker_seen_only_briefly_does_not_restart_codex() {
     let (mut machine, mut at) = after(&[asked(1)]);
     for _ in 0..10 {
-        machine.apply(Input::Saw(Sight::Waiting), at);
+        machine.apply(Input::ScreenObserved(ScreenState::Waiting), at);
         let nearly = at + QUIET - Duration::from_millis(1);
-        assert_eq!(machine.apply(Input::Time, nearly), None);
-        machine.apply(Input::Saw(Sight::Other), nearly);
+        assert_eq!(machine.apply(Input::DeadlineReached, nearly), None);
+        machine.apply(Input::ScreenObserved(ScreenState::Other), nearly);
         at += QUIET;
-        assert_eq!(machine.apply(Input::Time, at), None);
+        assert_eq!(machine.apply(Input::DeadlineReached, at), None);
     }
 }
 
 #[test]
-fn a_marker_that_was_there_before_the_request_needs_as_long() {
-    let (mut machine, at) = after(&[Input::Saw(Sight::Waiting), asked(1)]);
-    assert_eq!(machine.apply(Input::Time, at), None);
+fn marker_shown_before_the_request_needs_the_full_quiet_time() {
+    let (mut machine, at) = after(&[Input::ScreenObserved(ScreenState::Waiting), asked(1)]);
+    assert_eq!(machine.apply(Input::DeadlineReached, at), None);
     assert_eq!(machine.deadline(), Some(at + QUIET));
     // The same request, told again, changes nothing.
     machine.apply(asked(1), at + QUIET / 2);
@@ -185,18 +195,26 @@ fn a_marker_that_was_there_before_the_request_needs_as_long() {
 
 #[test]
 fn all_open_requests_are_answered_together() {
-    let waits = Input::Saw(Sight::Waiting);
-    let before = [asked(1), asked(3), asked(2), asked(3), waits, Input::Time];
+    let waits = Input::ScreenObserved(ScreenState::Waiting);
+    let before = [
+        asked(1),
+        asked(3),
+        asked(2),
+        asked(3),
+        waits,
+        Input::DeadlineReached,
+    ];
     let (mut machine, at) = after(&before);
-    let effect = machine.apply(Input::Exited(Exit::Code(0)), at);
-    assert_eq!(told(effect), "look at ./1.png ./3.png");
+    let effect = machine.apply(Input::CodexExited(Exit::Code(0)), at);
+    assert_eq!(described(effect), "look at ./1.png ./3.png");
     // And one that comes while the old Codex still ends.
     let (mut machine, at) = after(&before);
     machine.apply(asked(4), at);
-    assert_eq!(machine.answered(), Some(Number(4)));
-    let effect = machine.apply(Input::Exited(Exit::Code(0)), at);
-    assert_eq!(told(effect), "look at ./1.png ./3.png ./4.png");
-    let Some(Effect::Start(resume)) = machine.apply(Input::Checked(vec![gone()]), at) else {
+    assert_eq!(machine.answered(), Some(RequestNumber(4)));
+    let effect = machine.apply(Input::CodexExited(Exit::Code(0)), at);
+    assert_eq!(described(effect), "look at ./1.png ./3.png ./4.png");
+    let Some(Effect::StartCodex(resume)) = machine.apply(Input::PicturesChecked(vec![gone()]), at)
+    else {
         panic!("{machine:?}");
     };
     assert_eq!(shown(&resume.pictures), "./3.png ./4.png");
@@ -212,12 +230,13 @@ fn all_open_requests_are_answered_together() {
 fn requests_over_the_limit_are_left_out_and_named() {
     let mut inputs: Vec<Input> = (1..=10).map(asked).collect();
     inputs.extend([
-        Input::Saw(Sight::Waiting),
-        Input::Time,
-        Input::Exited(Exit::Code(0)),
+        Input::ScreenObserved(ScreenState::Waiting),
+        Input::DeadlineReached,
+        Input::CodexExited(Exit::Code(0)),
     ]);
     let (mut machine, at) = after(&inputs);
-    let Some(Effect::Start(resume)) = machine.apply(Input::Checked(Vec::new()), at) else {
+    let Some(Effect::StartCodex(resume)) = machine.apply(Input::PicturesChecked(Vec::new()), at)
+    else {
         panic!("{machine:?}");
     };
     assert_eq!(resume.pictures.len(), 8);
@@ -226,12 +245,16 @@ fn requests_over_the_limit_are_left_out_and_named() {
 }
 
 #[test]
-fn the_old_conversation_after_a_resume_is_no_order() {
+fn old_conversation_after_a_resume_does_not_restart_codex() {
     let (_, mut before) = states().swap_remove(7);
-    before.extend([Input::Saw(Sight::Waiting), asked(1), Input::Time]);
+    before.extend([
+        Input::ScreenObserved(ScreenState::Waiting),
+        asked(1),
+        Input::DeadlineReached,
+    ]);
     let (mut machine, at) = after(&before);
     assert_eq!(machine.deadline(), None);
-    assert_eq!(machine.apply(Input::Time, at + 9 * SECOND), None);
+    assert_eq!(machine.apply(Input::DeadlineReached, at + 9 * SECOND), None);
     assert_eq!(machine.state, State::Running);
 }
 
@@ -242,13 +265,13 @@ fn refused(machine: Machine, every: Duration, count: u64) -> Vec<u64> {
     for number in 1..=count {
         at += every;
         machine.apply(asked(number), at);
-        machine.apply(Input::Saw(Sight::Waiting), at);
-        if machine.apply(Input::Time, at + QUIET).is_none() {
+        machine.apply(Input::ScreenObserved(ScreenState::Waiting), at);
+        if machine.apply(Input::DeadlineReached, at + QUIET).is_none() {
             assert_eq!(machine.state, State::Running, "{number} is passed over");
             continue;
         }
-        let effect = machine.apply(Input::Exited(Exit::Code(0)), at + QUIET);
-        if let Some(Effect::Start(resume)) = effect {
+        let effect = machine.apply(Input::CodexExited(Exit::Code(0)), at + QUIET);
+        if let Some(Effect::StartCodex(resume)) = effect {
             assert_eq!(resume.pictures, []);
             let picture = format!("./{number}.png");
             assert!(resume.words.contains(&picture), "{}", resume.words);
@@ -256,9 +279,9 @@ fn refused(machine: Machine, every: Duration, count: u64) -> Vec<u64> {
             assert!(notice.contains(&picture), "{notice}");
             refused.push(number);
         } else {
-            machine.apply(Input::Checked(Vec::new()), at + QUIET);
+            machine.apply(Input::PicturesChecked(Vec::new()), at + QUIET);
         }
-        machine.apply(Input::Started, at + QUIET);
+        machine.apply(Input::CodexStarted, at + QUIET);
     }
     refused
 }
@@ -296,7 +319,7 @@ struct World {
     checks: u32,
     starting: u32,
     starts: Vec<Duration>,
-    left: Option<Leave>,
+    left: Option<Shutdown>,
 }
 
 impl World {
@@ -319,23 +342,23 @@ impl World {
                 self.number += 1;
                 asked(self.number)
             }
-            Step::Wait => Input::Saw(Sight::Waiting),
-            Step::Draw => Input::Saw(Sight::Other),
+            Step::Wait => Input::ScreenObserved(ScreenState::Waiting),
+            Step::Draw => Input::ScreenObserved(ScreenState::Other),
             Step::Go if self.codexes > 0 => {
                 self.codexes -= 1;
-                Input::Exited(Exit::Code(0))
+                Input::CodexExited(Exit::Code(0))
             }
-            Step::Tell(signal) => Input::Told(signal),
+            Step::Tell(signal) => Input::Signalled(signal),
             Step::Answer(fine) if self.checks > 0 => {
                 self.checks -= 1;
-                Input::Checked(if fine { Vec::new() } else { vec![gone()] })
+                Input::PicturesChecked(if fine { Vec::new() } else { vec![gone()] })
             }
             Step::Answer(fine) if self.starting > 0 => {
                 self.starting -= 1;
                 self.codexes += u32::from(fine);
                 match fine {
-                    true => Input::Started,
-                    false => Input::NotStarted(String::new()),
+                    true => Input::CodexStarted,
+                    false => Input::StartFailed(String::new()),
                 }
             }
             Step::Pass(millis) => return self.pass(Duration::from_millis(millis)),
@@ -349,7 +372,7 @@ impl World {
         let end = self.at + time;
         while let Some(deadline) = self.machine.deadline().filter(|deadline| *deadline <= end) {
             self.at = self.at.max(deadline);
-            self.apply(Input::Time)?;
+            self.apply(Input::DeadlineReached)?;
             prop_assert_ne!(self.machine.deadline(), Some(deadline));
         }
         self.at = end;
@@ -362,12 +385,12 @@ impl World {
         };
         prop_assert!(self.left.is_none(), "{effect:?} after the end");
         match effect {
-            Effect::End => prop_assert_eq!(self.codexes, 1),
-            Effect::Check(_) => {
+            Effect::TerminateCodex => prop_assert_eq!(self.codexes, 1),
+            Effect::CheckPictures(_) => {
                 prop_assert_eq!(self.codexes, 0);
                 self.checks += 1;
             }
-            Effect::Start(_) => {
+            Effect::StartCodex(_) => {
                 prop_assert_eq!((self.codexes, self.starting), (0, 0));
                 self.starting += 1;
                 self.starts.push(self.at);
@@ -377,10 +400,10 @@ impl World {
                 prop_assert!(recent.is_none_or(enough), "{:?}", self.starts);
                 prop_assert!(self.starts.len() <= usize::try_from(self.number).unwrap());
             }
-            Effect::Leave(leave) => {
-                let still_there = self.codexes > 0 && leave.error.is_some();
+            Effect::ShutDown(shutdown) => {
+                let still_there = self.codexes > 0 && shutdown.error.is_some();
                 prop_assert!(still_there || self.codexes == 0);
-                self.left = Some(leave);
+                self.left = Some(shutdown);
             }
         }
         Ok(())
@@ -419,7 +442,7 @@ proptest! {
     /// Never two Codexes, never more than 6 restarts in any 5 minutes, nothing after the
     /// end; and whoever is told to end ends, whatever Codex does about it.
     #[test]
-    fn whatever_happens(
+    fn machine_keeps_its_invariants_whatever_happens(
         steps in proptest::collection::vec(step(), 0..200),
         pictures in proptest::collection::vec(greedy(), 0..15),
     ) {

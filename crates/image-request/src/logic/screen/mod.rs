@@ -1,4 +1,4 @@
-//! Whether Codex waits for a picture, by what its screen shows.
+//! Whether Codex waits for a picture, by the content of its screen.
 //!
 //! Codex draws its conversation in blocks. Each begins in the first column, with a
 //! sign, and goes on with rows that are indented:
@@ -53,67 +53,67 @@
 
 use super::contract::MARKER;
 
-/// One row of the screen, as the parser of the terminal has it.
+/// A row of the screen, as the terminal parser returns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row<'a> {
-    /// What is written in it.
+    /// The text of the row.
     pub text: &'a str,
-    /// Where it ends.
+    /// Its end.
     pub end: RowEnd,
 }
 
-/// Where a row ends.
+/// The end of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RowEnd {
-    /// What comes in the next row is something else.
+    /// The row ends here.
     Closed,
-    /// The terminal has wrapped it: the next row goes on with it.
+    /// The terminal wrapped the line: the next row continues it.
     Wrapped,
 }
 
-/// What the screen tells of Codex.
+/// The state of Codex by its screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Sight {
-    /// It waits for a picture.
+pub enum ScreenState {
+    /// Codex waits for a picture.
     Waiting,
-    /// It doesn't, or nobody can tell.
+    /// Codex does not wait, or its state is unknown.
     Other,
 }
 
-/// Looks at all rows of the screen, from the top.
+/// Determines the state from all rows of the screen, from the top.
 #[must_use]
-pub fn sight(rows: &[Row<'_>]) -> Sight {
+pub fn screen_state(rows: &[Row<'_>]) -> ScreenState {
     let lines = unwrapped(rows);
     let blocks = blocks(&lines);
     let Some(last) = blocks
         .iter()
-        .rposition(|block| block.speaker == Speaker::Codex)
+        .rposition(|block| block.author == BlockAuthor::Codex)
     else {
-        return Sight::Other;
+        return ScreenState::Other;
     };
     let after = blocks.iter().skip(last + 1);
-    let typing = after.filter(|block| block.speaker == Speaker::Somebody);
+    let typing = after.filter(|block| block.author == BlockAuthor::User);
     let waits = blocks.get(last).is_some_and(Block::waits) && typing.count() == 1;
     match waits {
-        true => Sight::Waiting,
-        false => Sight::Other,
+        true => ScreenState::Waiting,
+        false => ScreenState::Other,
     }
 }
 
-/// Who has begun a block.
+/// The author of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Speaker {
+enum BlockAuthor {
     Codex,
-    Somebody,
-    /// A warning, a line across, or the rest of something.
+    User,
+    /// A warning, a separator, or the rest of a block.
     Other,
 }
 
-/// A block: its lines without the sign and the spaces around; those between paragraphs
-/// are empty.
+/// A block: its lines without the sign and surrounding spaces. Lines between paragraphs are
+/// empty.
 #[derive(Debug)]
 struct Block<'a> {
-    speaker: Speaker,
+    author: BlockAuthor,
     lines: Vec<&'a str>,
 }
 
@@ -129,12 +129,12 @@ impl Block<'_> {
     }
 }
 
-/// Whether a line begins what a tool has brought, what waits to be sent, or a tip.
+/// Whether a line begins the result of a tool, a queued message, or a tip.
 fn hangs_below(line: &str) -> bool {
     ["└ ", "↳ "].iter().any(|sign| line.starts_with(sign))
 }
 
-/// Whether the last rows of a paragraph are the marker, and whole rows of it.
+/// Whether the last rows of a paragraph are the marker, with nothing else in them.
 fn ends_with_marker(paragraph: &[&str]) -> bool {
     let mut rest = MARKER;
     for line in paragraph.iter().rev() {
@@ -149,7 +149,7 @@ fn ends_with_marker(paragraph: &[&str]) -> bool {
     false
 }
 
-/// The rows with those together that the terminal has wrapped.
+/// The lines, joined from rows that the terminal wrapped.
 fn unwrapped(rows: &[Row<'_>]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut before = RowEnd::Closed;
@@ -163,42 +163,42 @@ fn unwrapped(rows: &[Row<'_>]) -> Vec<String> {
     lines
 }
 
-/// The blocks; lines above the first one belong to what has left the screen.
+/// The blocks. Lines above the first one belong to a block that has scrolled off.
 fn blocks(lines: &[String]) -> Vec<Block<'_>> {
     let mut blocks: Vec<Block<'_>> = Vec::new();
     let mut above = "";
     for line in lines {
-        let begun = begun(line);
+        let block_start = block_start(line);
         let indented = line.starts_with(char::is_whitespace) || line.is_empty();
-        let broken = begun.speaker == Speaker::Other && !above.is_empty();
+        let broken = block_start.author == BlockAuthor::Other && !above.is_empty();
         match (indented || broken, blocks.last_mut()) {
             (true, Some(block)) => block.lines.push(line.trim()),
             (true, None) => {}
-            (false, _) => blocks.push(begun),
+            (false, _) => blocks.push(block_start),
         }
         above = line.trim();
     }
     blocks
 }
 
-fn begun(line: &str) -> Block<'_> {
+fn block_start(line: &str) -> Block<'_> {
     let signs = [
-        ('•', Speaker::Codex),
-        // What Codex is at work at, every other 600 ms.
-        ('◦', Speaker::Codex),
-        ('›', Speaker::Somebody),
+        ('•', BlockAuthor::Codex),
+        // The sign of a working Codex, in every other 600 ms.
+        ('◦', BlockAuthor::Codex),
+        ('›', BlockAuthor::User),
     ];
-    let speaks = |(sign, speaker)| {
+    let speaks = |(sign, author)| {
         let rest = line.strip_prefix(sign)?;
         let fits = rest.is_empty() || rest.starts_with(' ');
-        fits.then_some((speaker, rest))
+        fits.then_some((author, rest))
     };
-    let (speaker, text) = signs
+    let (author, text) = signs
         .into_iter()
         .find_map(speaks)
-        .unwrap_or((Speaker::Other, line));
+        .unwrap_or((BlockAuthor::Other, line));
     Block {
-        speaker,
+        author,
         lines: vec![text.trim()],
     }
 }

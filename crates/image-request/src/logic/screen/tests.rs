@@ -39,9 +39,9 @@ fn closed(text: &str) -> Row<'_> {
     Row { text, end }
 }
 
-fn look(screen: &str) -> Sight {
+fn look(screen: &str) -> ScreenState {
     let rows: Vec<Row<'_>> = screen.lines().map(closed).collect();
-    sight(&rows)
+    screen_state(&rows)
 }
 
 fn with_composer(transcript: &str) -> String {
@@ -49,47 +49,47 @@ fn with_composer(transcript: &str) -> String {
 }
 
 #[test]
-fn real_screens_on_which_codex_waits() {
+fn waiting_is_recognized_on_real_screens() {
     for (which, screen) in WAITING {
-        assert_eq!(look(screen), Sight::Waiting, "{which}");
+        assert_eq!(look(screen), ScreenState::Waiting, "{which}");
     }
 }
 
 /// Neither the old conversation nor the acknowledgement nor what was sent counts.
 #[test]
-fn real_screens_before_codex_has_printed_the_marker() {
+fn real_screens_without_the_marker_are_not_waiting() {
     for (which, screen) in WAITING {
         let (before, after) = screen.rsplit_once("• <<").unwrap();
         let (_, composer) = after.split_once("\n›").unwrap();
         let before = format!("{before}\n›{composer}");
-        assert_eq!(look(&before), Sight::Other, "{which}");
+        assert_eq!(look(&before), ScreenState::Other, "{which}");
         let (asked, _) = before.rsplit_once("\n• Called").unwrap();
         let asked = format!("{asked}\n›{composer}");
-        assert_eq!(look(&asked), Sight::Other, "{which}, before the call");
+        assert_eq!(look(&asked), ScreenState::Other, "{which}, before the call");
     }
 }
 
 #[test]
-fn a_codex_at_work_does_not_wait() {
+fn working_codex_is_not_waiting() {
     for (which, screen) in WAITING {
         for working in ["• Working (0s • esc to interrupt)", "◦ Working (9s)"] {
             let at = screen.rfind("\n›").unwrap();
             let (before, composer) = screen.split_at(at);
             let screen = format!("{before}\n{working}\n{composer}");
-            assert_eq!(look(&screen), Sight::Other, "{which}");
+            assert_eq!(look(&screen), ScreenState::Other, "{which}");
         }
     }
 }
 
 #[test]
-fn scrolling_changes_nothing_as_long_as_the_message_is_there() {
+fn waiting_is_recognized_after_scrolling() {
     for (which, screen) in WAITING {
         let lines: Vec<&str> = screen.lines().collect();
         let message = lines.iter().rposition(|line| line.starts_with("• <<"));
         for top in 0..lines.len() {
             let expected = match Some(top) <= message {
-                true => Sight::Waiting,
-                false => Sight::Other,
+                true => ScreenState::Waiting,
+                false => ScreenState::Other,
             };
             let rest = lines[top..].join("\n");
             assert_eq!(look(&rest), expected, "{which} from row {top}");
@@ -98,7 +98,7 @@ fn scrolling_changes_nothing_as_long_as_the_message_is_there() {
 }
 
 #[test]
-fn a_marker_that_is_no_message_of_codex_s_does_not_count() {
+fn marker_outside_of_codex_messages_does_not_count() {
     let no_orders = [
         "› <<WAITING_FOR_IMAGE>>",
         "› is it\n  <<WAITING_FOR_IMAGE>>",
@@ -125,14 +125,14 @@ fn a_marker_that_is_no_message_of_codex_s_does_not_count() {
         "<<WAITING_FOR_IMAGE>>",
     ];
     for screen in no_orders {
-        assert_eq!(look(&with_composer(screen)), Sight::Other, "{screen}");
+        assert_eq!(look(&with_composer(screen)), ScreenState::Other, "{screen}");
     }
     let typing = "• Hello\n\n› <<WAITING_FOR_IMAGE>>\n  <<WAITING_FOR_IMAGE>>\n\n  ? for shortcuts";
-    assert_eq!(look(typing), Sight::Other);
+    assert_eq!(look(typing), ScreenState::Other);
 }
 
 #[test]
-fn a_message_may_say_more_before_the_marker() {
+fn message_with_text_before_the_marker_counts() {
     let orders = [
         "• I need to see it.\n\n  <<WAITING_FOR_IMAGE>>",
         "• I need to see it.\n  <<WAITING_FOR_IMAGE>>",
@@ -144,18 +144,22 @@ fn a_message_may_say_more_before_the_marker() {
         "• <<WAITING_FOR_IMAGE>>\n\n⚠ something is old\n\n────",
     ];
     for screen in orders {
-        assert_eq!(look(&with_composer(screen)), Sight::Waiting, "{screen}");
+        assert_eq!(
+            look(&with_composer(screen)),
+            ScreenState::Waiting,
+            "{screen}"
+        );
     }
 }
 
 #[test]
-fn without_the_place_to_type_nobody_can_tell() {
-    assert_eq!(look("• <<WAITING_FOR_IMAGE>>\n"), Sight::Other);
-    assert_eq!(look(""), Sight::Other);
+fn screen_without_composer_is_not_waiting() {
+    assert_eq!(look("• <<WAITING_FOR_IMAGE>>\n"), ScreenState::Other);
+    assert_eq!(look(""), ScreenState::Other);
 }
 
 #[test]
-fn what_the_terminal_wraps_goes_on_in_the_first_column() {
+fn wrapped_rows_continue_in_the_first_column() {
     let row = |text, end| Row { text, end };
     let composer = closed("› ");
     let waiting = [
@@ -163,7 +167,7 @@ fn what_the_terminal_wraps_goes_on_in_the_first_column() {
         row("FOR_IMAGE>>", RowEnd::Closed),
         composer,
     ];
-    assert_eq!(sight(&waiting), Sight::Waiting);
+    assert_eq!(screen_state(&waiting), ScreenState::Waiting);
     // A long row of a tool's result that is wrapped just before what looks like a message.
     let not = [
         row("• Ran cat a.txt", RowEnd::Closed),
@@ -171,9 +175,9 @@ fn what_the_terminal_wraps_goes_on_in_the_first_column() {
         row("• <<WAITING_FOR_IMAGE>>", RowEnd::Closed),
         composer,
     ];
-    assert_eq!(sight(&not), Sight::Other);
+    assert_eq!(screen_state(&not), ScreenState::Other);
     let last = [row("• <<WAITING_FOR_IMAGE>>", RowEnd::Wrapped)];
-    assert_eq!(sight(&last), Sight::Other);
+    assert_eq!(screen_state(&last), ScreenState::Other);
 }
 
 /// A part of a conversation, to be drawn.
@@ -282,24 +286,24 @@ fn screen(cells: &[Cell], width: usize, typed: &str) -> Vec<String> {
     rows
 }
 
-fn rows_sight(rows: &[String]) -> Sight {
+fn rows_sight(rows: &[String]) -> ScreenState {
     let rows: Vec<Row<'_>> = rows.iter().map(|row| closed(row)).collect();
-    sight(&rows)
+    screen_state(&rows)
 }
 
 proptest! {
     /// Codex waits exactly if the last thing that it or somebody has done is that it
     /// has printed the marker; however wide the screen is.
     #[test]
-    fn codex_waits_if_its_message_comes_last(
+    fn last_message_decides_whether_codex_waits(
         cells in proptest::collection::vec(cell(), 0..8),
         typed in hostile(),
         width in 10_usize..120,
     ) {
         let last = cells.iter().rfind(|cell| cell.is_of_codex_or_somebody());
         let expected = match last {
-            Some(Cell::Waits) => Sight::Waiting,
-            _ => Sight::Other,
+            Some(Cell::Waits) => ScreenState::Waiting,
+            _ => ScreenState::Other,
         };
         let rows = screen(&cells, width, &typed);
         prop_assert_eq!(rows_sight(&rows), expected, "{}", rows.join("\n"));
@@ -307,7 +311,7 @@ proptest! {
 
     /// After a resume all of the old conversation is history, whatever was in it.
     #[test]
-    fn the_old_conversation_is_no_order(
+    fn old_conversation_is_not_waiting(
         cells in proptest::collection::vec(cell(), 0..8),
         new in proptest::collection::vec(hostile().prop_map(Cell::Called), 0..2),
         width in 10_usize..120,
@@ -318,11 +322,11 @@ proptest! {
         let rows = screen(&cells, width, "");
         let words = rows.iter().rposition(|row| row.starts_with("› Req")).unwrap();
         let rows = &rows[top.min(words)..];
-        prop_assert_eq!(rows_sight(rows), Sight::Other, "{}", rows.join("\n"));
+        prop_assert_eq!(rows_sight(rows), ScreenState::Other, "{}", rows.join("\n"));
     }
 
     #[test]
-    fn no_screen_makes_it_panic(
+    fn arbitrary_screen_does_not_panic(
         rows in proptest::collection::vec((r"[•›◦└ ßa<>]{0,9}(<<WAITING_FOR_IMAGE>>)?", any::<bool>()), 0..9),
         any in any::<String>(),
     ) {
@@ -332,6 +336,6 @@ proptest! {
         };
         let rows = rows.iter().map(|(text, wrapped)| Row { text, end: end(*wrapped) });
         let rows: Vec<Row<'_>> = rows.chain([closed(&any)]).collect();
-        let _ = sight(&rows);
+        let _ = screen_state(&rows);
     }
 }

@@ -1,4 +1,4 @@
-//! What lists say against what there is.
+//! Compares the counts of lists with the stored jobs.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::logic::{Ending, JobState};
 const TOOLS: [&str; 3] = ["call_codex", "other", "third"];
 const DIRECTORIES: [&str; 3] = ["/repo", "/repo/", "/a b"];
 
-/// A job as its row says.
-struct Seen {
+/// A job as its row has it.
+struct ListedJob {
     id: String,
     state: JobState,
     tool: String,
@@ -29,11 +29,11 @@ async fn number(store: &JobStore, sql: &str) -> i64 {
 }
 
 /// All jobs, newest first.
-async fn all_jobs(store: &JobStore) -> Vec<Seen> {
+async fn all_jobs(store: &JobStore) -> Vec<ListedJob> {
     let sql = "SELECT id, state, tool_name, cwd FROM codex_jobs ORDER BY seq DESC";
     let text = |row: &sql::Row, column| row.text(column).unwrap().unwrap();
     let rows = rows(store, sql).await;
-    let seen = rows.iter().map(|row| Seen {
+    let seen = rows.iter().map(|row| ListedJob {
         id: text(row, "id"),
         state: text(row, "state").parse().unwrap(),
         tool: text(row, "tool_name"),
@@ -48,24 +48,24 @@ fn or_any<T: Clone>(some: impl IntoIterator<Item = T>) -> Vec<Option<T>> {
         .collect()
 }
 
-/// Each filter shows what fits, and counts it.
+/// Checks the jobs and the count of every filter.
 async fn lists_are_right(store: &JobStore) {
     const SHOWN: u32 = 3;
     let all = all_jobs(store).await;
     for status in or_any(JobState::ALL) {
         for tool in or_any(TOOLS) {
             for cwd in or_any(DIRECTORIES) {
-                let filter = Filter {
+                let filter = JobFilter {
                     status,
                     tool_name: tool.map(str::to_owned),
                     cwd: cwd.map(str::to_owned),
                 };
-                let fits = |job: &&Seen| {
+                let fits = |job: &&ListedJob| {
                     status.is_none_or(|status| job.state == status)
                         && tool.is_none_or(|tool| job.tool == tool)
                         && cwd.is_none_or(|cwd| job.cwd == cwd)
                 };
-                let fit: Vec<&Seen> = all.iter().filter(fits).collect();
+                let fit: Vec<&ListedJob> = all.iter().filter(fits).collect();
                 let listed = store.list(&filter, SHOWN).await.unwrap();
                 assert_eq!(listed.total, fit.len() as u64, "{filter:?}");
                 let shown = listed.jobs.iter().map(|job| job.id.as_str());
@@ -76,8 +76,7 @@ async fn lists_are_right(store: &JobStore) {
     }
 }
 
-/// A user of a store, who does one thing after the other. What is next is said by a
-/// number that goes on in a fixed way.
+/// A user of a store, who acts in a pseudo-random but fixed order.
 struct User {
     store: Arc<JobStore>,
     number: u64,
@@ -156,7 +155,7 @@ impl User {
     }
 }
 
-/// Whoever looks at any moment sees as many jobs as are counted.
+/// At every moment, the count equals the number of listed jobs.
 async fn counts_are_right(store: &JobStore) {
     let jobs = "(SELECT COUNT(*) FROM codex_jobs WHERE state IN ('queued', 'running'))";
     let sum = |table| format!("(SELECT COALESCE(SUM(jobs), 0) FROM {table} WHERE state = 'open')");
@@ -167,7 +166,7 @@ async fn counts_are_right(store: &JobStore) {
     }
 }
 
-pub(super) async fn counts_are_right_in_a_storm(stage: &Stage) {
+pub(super) async fn counts_are_right_in_a_storm(stage: &TestStore) {
     const USERS: usize = 6;
     const STEPS: usize = 150;
     let stores = [stage.open().await, stage.open().await].map(Arc::new);
@@ -194,15 +193,15 @@ pub(super) async fn counts_are_right_in_a_storm(stage: &Stage) {
     }
     counts_are_right(&stores[0]).await;
     lists_are_right(&stores[1]).await;
-    // PostgreSQL has added up, and what is gone leaves nothing.
+    // PostgreSQL has added the changes up, and removed jobs leave no count.
     assert!(number(&stores[0], "SELECT COUNT(*) AS n FROM codex_counts").await > 0);
     let gone = "SELECT COUNT(*) AS n FROM codex_folder_counts WHERE jobs <= 0";
     assert_eq!(number(&stores[0], gone).await, 0);
 }
 
-pub(super) async fn a_store_of_the_first_form_is_brought_up_to_date(stage: &Stage) {
+pub(super) async fn store_of_the_first_version_is_upgraded(stage: &TestStore) {
     let (mut connection, lock) = pool::first(&stage.location).await.unwrap();
-    let first = schema::STEPS[0].script(connection.dialect());
+    let first = schema::MIGRATIONS[0].script(connection.dialect());
     connection.begin(Purpose::WriteThrough).await.unwrap();
     connection.script(first).await.unwrap();
     let mut most = 0;
@@ -223,8 +222,8 @@ pub(super) async fn a_store_of_the_first_form_is_brought_up_to_date(stage: &Stag
     connection.script("COMMIT").await.unwrap();
     drop((connection, lock));
 
-    // Nobody knows whose the old jobs of a server are. Those of a file that nobody else
-    // can write are its user's.
+    // The owner of a server's old jobs is unknown. Those of a file that nobody else can write
+    // belong to its user.
     let (others, origin) = match stage.location {
         Location::Sqlite(_) => (OthersJobs::Leave, Origin::ThisHost),
         Location::Postgres(_) => {
@@ -238,7 +237,7 @@ pub(super) async fn a_store_of_the_first_form_is_brought_up_to_date(stage: &Stag
         ..stage.access()
     };
     let store = JobStore::open(&stage.location, &access).await.unwrap();
-    let all = store.list(&Filter::default(), 1).await.unwrap();
+    let all = store.list(&JobFilter::default(), 1).await.unwrap();
     assert_eq!(all.total, most);
     lists_are_right(&store).await;
     let worker = new_worker_id();
@@ -247,9 +246,9 @@ pub(super) async fn a_store_of_the_first_form_is_brought_up_to_date(stage: &Stag
     assert_eq!(claimed.job.summary.owner.name, None);
     let how = finished(Ending::Completed);
     store.finish(&claimed.claim, &how).await.unwrap();
-    let ended = Filter {
+    let ended = JobFilter {
         status: Some(JobState::Failed),
-        ..Filter::default()
+        ..JobFilter::default()
     };
     for job in store.list(&ended, 100).await.unwrap().jobs {
         let job = store.get(&job.id).await.unwrap().unwrap();
@@ -263,12 +262,12 @@ pub(super) async fn a_store_of_the_first_form_is_brought_up_to_date(stage: &Stag
     lists_are_right(&stage.open().await).await;
 }
 
-/// Rows that do not wait are left alone: a trigger refuses any change of theirs.
-pub(super) async fn waiting_job_of_step_7_is_looked_at_after_the_migration(stage: &Stage) {
+/// Only waiting rows are changed: a trigger refuses changes of the others.
+pub(super) async fn waiting_job_of_version_7_is_rechecked_after_the_migration(stage: &TestStore) {
     let (mut connection, lock) = pool::first(&stage.location).await.unwrap();
     let dialect = connection.dialect();
     connection.begin(Purpose::WriteThrough).await.unwrap();
-    for step in &schema::STEPS[..7] {
+    for step in &schema::MIGRATIONS[..7] {
         connection.script(step.script(dialect)).await.unwrap();
     }
     let ids = ["waits", "is due", "does not wait"].map(|prompt| new_job(prompt).id);
@@ -298,7 +297,7 @@ pub(super) async fn waiting_job_of_step_7_is_looked_at_after_the_migration(stage
         }
     };
     connection.script(refuse).await.unwrap();
-    let step = schema::STEPS[7].script(dialect);
+    let step = schema::MIGRATIONS[7].script(dialect);
     connection.script(step).await.unwrap();
     let allow = match dialect {
         Dialect::Sqlite => "DROP TRIGGER refuse",

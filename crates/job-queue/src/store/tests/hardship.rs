@@ -1,4 +1,4 @@
-//! Disks that are full, servers that go away, and callers that do.
+//! Tests of full disks, servers that stop, and dropped calls.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use super::*;
 
-/// A small file system, until it is dropped.
+/// A small file system, unmounted on drop.
 struct SmallDisk(TempDir);
 
 impl SmallDisk {
@@ -38,7 +38,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_full_disk_loses_nothing() {
+fn full_disk_loses_no_job() {
     let disk = SmallDisk::new();
     let ballast = disk.path("ballast");
     fs::write(&ballast, vec![0; 256 << 10]).unwrap();
@@ -57,7 +57,7 @@ fn a_full_disk_loses_nothing() {
         };
         assert!(matches!(error, StoreError::Full { .. }), "{error:?}");
         assert!(error.to_string().contains("Make room"), "{error}");
-        let total = store.list(&Filter::default(), 1).await.unwrap().total;
+        let total = store.list(&JobFilter::default(), 1).await.unwrap().total;
         assert_eq!(total, kept.len() as u64);
 
         fs::remove_file(&ballast).unwrap();
@@ -71,16 +71,16 @@ fn a_full_disk_loses_nothing() {
 }
 
 #[test]
-fn a_server_may_go_away_and_come_back() {
+fn store_recovers_when_its_server_returns() {
     let mut server = Postgres::start(Durability::Unsynced);
     block_on(async {
-        let stage = Stage::postgres(&server, "jobs");
+        let stage = TestStore::postgres(&server, "jobs");
         let store = stage.open().await;
         let mut watch = store.watch();
         let first = new_job("first");
         store.submit(&first).await.unwrap();
         let claimed = claim(&store, &new_worker_id()).await.unwrap();
-        store.list(&Filter::default(), 1).await.unwrap();
+        store.list(&JobFilter::default(), 1).await.unwrap();
 
         server.stop();
         let second = new_job("second");
@@ -98,26 +98,26 @@ fn a_server_may_go_away_and_come_back() {
 
         server.start_again();
         let renewed = store.renew(&claimed.claim, LONG).await.unwrap();
-        assert!(matches!(renewed, Renewed::Held(_)));
+        assert!(matches!(renewed, RenewOutcome::Held(_)));
         store.submit(&second).await.unwrap();
         while claim(&store, &new_worker_id()).await.is_none() {
             watch.changed().await;
         }
 
-        // It restarts while connections are idle: nobody is to notice.
+        // The server restarts while connections are idle: no call fails.
         server.stop();
         server.start_again();
         store.submit(&new_job("third")).await.unwrap();
-        let all = store.list(&Filter::default(), 1).await.unwrap();
+        let all = store.list(&JobFilter::default(), 1).await.unwrap();
         assert_eq!(all.total, 3);
     });
 }
 
 #[test]
-fn a_server_may_be_newer() {
+fn newer_postgres_store_is_refused() {
     let server = Postgres::start(Durability::Unsynced);
     block_on(async {
-        let stage = Stage::postgres(&server, "jobs");
+        let stage = TestStore::postgres(&server, "jobs");
         drop(stage.open().await);
         let (mut connection, _) = pool::first(&stage.location).await.unwrap();
         let newer = "UPDATE codex_store SET version = 99";
@@ -130,11 +130,11 @@ fn a_server_may_be_newer() {
 }
 
 #[test]
-fn many_open_a_new_database_at_once() {
+fn new_database_is_opened_by_many_at_once() {
     let server = Postgres::start(Durability::Unsynced);
     block_on(async {
         for time in 0..5 {
-            let stage = Stage::postgres(&server, &format!("jobs{time}"));
+            let stage = TestStore::postgres(&server, &format!("jobs{time}"));
             let access = stage.access();
             let opening = (0..8).map(|_| JobStore::open(&stage.location, &access));
             for opened in futures::future::join_all(opening).await {
@@ -145,8 +145,8 @@ fn many_open_a_new_database_at_once() {
 }
 
 #[test]
-fn a_caller_that_goes_leaves_nothing_half_done() {
-    let stage = Stage::sqlite();
+fn dropped_call_leaves_no_transaction_open() {
+    let stage = TestStore::sqlite();
     block_on(async {
         let store = stage.open().await;
         for micros in (0..2000).step_by(25) {
@@ -155,17 +155,17 @@ fn a_caller_that_goes_leaves_nothing_half_done() {
             let limit = Duration::from_micros(micros);
             let _ = tokio::time::timeout(limit, submit).await;
         }
-        let before = store.list(&Filter::default(), 1).await.unwrap().total;
+        let before = store.list(&JobFilter::default(), 1).await.unwrap().total;
         store.submit(&new_job("p")).await.unwrap();
-        let after = store.list(&Filter::default(), 1).await.unwrap().total;
+        let after = store.list(&JobFilter::default(), 1).await.unwrap().total;
         assert!(after > before);
         assert!(claim(&store, &new_worker_id()).await.is_some());
     });
 }
 
 #[test]
-fn beyond_the_bound_events_are_cut() {
-    let stage = Stage::sqlite();
+fn events_beyond_the_limit_are_dropped() {
+    let stage = TestStore::sqlite();
     block_on(async {
         let store = stage.open().await;
         let new = new_job("p");
@@ -180,9 +180,9 @@ fn beyond_the_bound_events_are_cut() {
             let appended = store.append(&claimed.claim, events).await;
             appended.unwrap()
         };
-        assert_eq!(append(&many).await, Appended::Done { dropped: 0 });
-        assert_eq!(append(&many[..5]).await, Appended::Done { dropped: 4 });
-        assert_eq!(append(&many[..5]).await, Appended::Done { dropped: 5 });
+        assert_eq!(append(&many).await, AppendOutcome::Done { dropped: 0 });
+        assert_eq!(append(&many[..5]).await, AppendOutcome::Done { dropped: 4 });
+        assert_eq!(append(&many[..5]).await, AppendOutcome::Done { dropped: 5 });
         let last = store.tail(&new.id, 2).await.unwrap();
         assert_eq!(last[1].sequence, MOST_EVENTS);
         assert_eq!(last[0].kind, "k");

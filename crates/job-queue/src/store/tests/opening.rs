@@ -1,4 +1,4 @@
-//! Stores that are new, newer than we are, or none, and many who open one at once.
+//! Tests of opening stores: new ones, newer ones, other files, and many processes at once.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,19 +9,19 @@ use testkit::worker_process::{WorkerProcess, done, variable};
 
 use super::*;
 
-/// The store, for a process that opens it.
+/// The variable with the store's path, for the child processes.
 const STORE: &str = "CODEX_MCP_TEST_STORE";
 
 const PROCESSES: usize = 8;
 const TIMES: usize = 100;
 
 #[test]
-fn many_processes_open_a_new_store_at_once() {
+fn new_store_is_opened_by_many_processes_at_once() {
     let directory = tempfile::tempdir().unwrap();
     for time in 0..TIMES {
         let path = directory.path().join(format!("{time}/jobs.db"));
         let start = || {
-            let test = "store::tests::opening::process_that_opens";
+            let test = "store::tests::opening::opening_process";
             WorkerProcess::start(test, &[(STORE, path.as_os_str())])
         };
         let mut processes: Vec<WorkerProcess> = (0..PROCESSES).map(|_| start()).collect();
@@ -37,7 +37,7 @@ fn many_processes_open_a_new_store_at_once() {
             let store = JobStore::open(&Location::Sqlite(path), &access)
                 .await
                 .unwrap();
-            store.list(&Filter::default(), 1).await.unwrap().total
+            store.list(&JobFilter::default(), 1).await.unwrap().total
         });
         assert_eq!(all, PROCESSES as u64, "time {time}");
     }
@@ -49,7 +49,7 @@ fn go(store: &Path) -> std::path::PathBuf {
 
 #[test]
 #[ignore = "a process of another test"]
-fn process_that_opens() {
+fn opening_process() {
     let path = variable(STORE);
     done(1);
     while !go(&path).exists() {
@@ -65,8 +65,8 @@ fn process_that_opens() {
 }
 
 #[test]
-fn a_new_store_is_for_its_user_alone() {
-    let stage = Stage::sqlite();
+fn new_store_is_private_to_its_user() {
+    let stage = TestStore::sqlite();
     let path = stage.location.path().unwrap().to_owned();
     block_on(async {
         let store = stage.open().await;
@@ -85,8 +85,8 @@ fn a_new_store_is_for_its_user_alone() {
 }
 
 #[test]
-fn a_newer_store_is_left_alone() {
-    let stage = Stage::sqlite();
+fn newer_store_is_refused() {
+    let stage = TestStore::sqlite();
     block_on(async {
         drop(stage.open().await);
         let (mut connection, lock) = pool::first(&stage.location).await.unwrap();
@@ -102,7 +102,7 @@ fn a_newer_store_is_left_alone() {
 }
 
 #[test]
-fn another_programs_file_is_left_alone() {
+fn file_of_another_program_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let notes = directory.path().join("notes.txt");
     fs::write(&notes, "not a database ".repeat(1000)).unwrap();
@@ -123,11 +123,11 @@ fn another_programs_file_is_left_alone() {
     });
 }
 
-/// A user that has no rights, on most systems called nobody.
+/// A user without rights, called `nobody` on most systems.
 const NOBODY: u32 = 65_534;
 
 #[test]
-fn a_store_that_cannot_be_written_says_so() {
+fn read_only_store_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state/jobs.db");
     let location = Location::Sqlite(path.clone());
@@ -147,7 +147,7 @@ fn a_store_that_cannot_be_written_says_so() {
     }
     let missing = directory.path().join("state/new/jobs.db");
     for store in [&path, &missing] {
-        let test = "store::tests::opening::process_that_cannot_write";
+        let test = "store::tests::opening::process_without_write_access";
         let variables: [(&str, &OsStr); 1] = [(STORE, store.as_os_str())];
         WorkerProcess::start(test, &variables).wait();
     }
@@ -157,14 +157,14 @@ fn a_store_that_cannot_be_written_says_so() {
     block_on(async {
         let store = JobStore::open(&location, &access).await.unwrap();
         store.submit(&new_job("q")).await.unwrap();
-        let all = store.list(&Filter::default(), 1).await.unwrap();
+        let all = store.list(&JobFilter::default(), 1).await.unwrap();
         assert_eq!(all.total, 2);
     });
 }
 
 #[test]
 #[ignore = "a process of another test"]
-fn process_that_cannot_write() {
+fn process_without_write_access() {
     if nix::unistd::Uid::effective().is_root() {
         // Nothing is read-only for root.
         nix::unistd::setuid(nix::unistd::Uid::from_raw(NOBODY)).unwrap();
@@ -184,11 +184,11 @@ fn process_that_cannot_write() {
     assert!(said.contains("--store"), "{said}");
 }
 
-/// A file of this user's alone has no jobs of others, also when its key was replaced. What
-/// names programs is not taken from a row that the key has not signed all the same.
+/// A file that only this user can access has no jobs of others, even if its key was replaced.
+/// Programs are nevertheless not taken from a row that the key has not signed.
 #[test]
 fn file_that_others_can_write_has_jobs_of_others() {
-    let stage = Stage::sqlite();
+    let stage = TestStore::sqlite();
     let path = stage.location.path().unwrap().to_owned();
     let key = tempfile::tempdir().unwrap();
     block_on(async {
@@ -199,14 +199,14 @@ fn file_that_others_can_write_has_jobs_of_others() {
         }
         let private = JobStore::open(&stage.location, &Access::of(key.path())).await;
         let claimed = claim(&private.unwrap(), &worker).await.unwrap();
-        assert_eq!(claimed.job.summary.owner.whose, Whose::Ours);
+        assert_eq!(claimed.job.summary.owner.ownership, Ownership::Ours);
         assert_eq!(claimed.job.origin, Origin::Unproven);
 
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let shared = JobStore::open(&stage.location, &Access::of(key.path())).await;
         assert_eq!(claim(&shared.unwrap(), &worker).await, None);
         let claimed = claim(&stage.open().await, &worker).await.unwrap();
-        assert_eq!(claimed.job.summary.owner.whose, Whose::Ours);
+        assert_eq!(claimed.job.summary.owner.ownership, Ownership::Ours);
         assert_eq!(claimed.job.origin, Origin::ThisHost);
     });
 }

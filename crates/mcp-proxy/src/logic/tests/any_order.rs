@@ -1,4 +1,4 @@
-//! Every request gets one answer, whatever happens.
+//! Every request gets one answer in any order of events.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What may happen, in any order.
+/// A step of a test, in any order.
 #[derive(Debug, Clone)]
 enum Step {
     Call,
@@ -47,8 +47,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// How many answers each request of the client's got, and how many those that were
-/// cancelled had by then.
+/// The number of answers to each request of the client, and of those to a cancelled request at its
+/// cancellation.
 #[derive(Default)]
 struct Ledger {
     answers: HashMap<i64, u32>,
@@ -68,7 +68,7 @@ impl Ledger {
                         None => message["id"].clone(),
                     }
                 }
-                Effect::Own { id, .. } => {
+                Effect::CallOwnTool { id, .. } => {
                     self.own.extend(json!(id).as_i64());
                     continue;
                 }
@@ -79,7 +79,7 @@ impl Ledger {
     }
 }
 
-impl Table {
+impl Harness {
     fn take(&mut self, step: &Step, next: &mut i64) -> Vec<Effect> {
         match step {
             Step::Call => self.client(&codex(new(next))),
@@ -108,9 +108,9 @@ impl Table {
             }
             Step::Later(seconds) => self.later(Duration::from_secs(*seconds)),
             Step::CutOff(id) => {
-                let head = Beheaded::Response(RequestId::Number(*id));
+                let head = TruncatedMessage::Response(RequestId::Number(*id));
                 self.router
-                    .cut_off(&head, Failure::Unreadable("not JSON".to_owned()))
+                    .fail_unreadable(&head, Failure::Unreadable("not JSON".to_owned()))
             }
         }
     }
@@ -123,16 +123,16 @@ fn new(next: &mut i64) -> i64 {
 
 proptest! {
     #[test]
-    fn every_request_gets_one_answer_whatever_happens(
+    fn every_request_gets_one_answer_in_any_order_of_events(
         steps in proptest::collection::vec(step(), 1..60),
         asks in any::<bool>(),
     ) {
         let capabilities = if asks { elicits() } else { no_capabilities() };
-        let mut table = Table::begun("0.153.4", &capabilities);
+        let mut harness = Harness::initialized("0.153.4", &capabilities);
         let mut ledger = Ledger::default();
         let mut last = 0;
         for step in &steps {
-            let effects = table.take(step, &mut last);
+            let effects = harness.take(step, &mut last);
             ledger.note(&effects);
             if let Step::Cancel(id) = step
                 && *id <= last
@@ -142,16 +142,16 @@ proptest! {
             }
         }
         for id in std::mem::take(&mut ledger.own) {
-            if table.router.own_answered(&RequestId::Number(id)) {
+            if harness.router.finish_own_call(&RequestId::Number(id)) {
                 *ledger.answers.entry(id).or_default() += 1;
             }
         }
-        ledger.note(&table.router.child_gone("exited with code 0"));
+        ledger.note(&harness.router.child_gone("exited with code 0"));
         for id in 1..=last {
             let answers = ledger.answers.get(&id).copied().unwrap_or_default();
             let before = ledger.cancelled.get(&id).copied();
             prop_assert_eq!(answers, before.unwrap_or(1), "{}", id);
         }
-        prop_assert_eq!(table.router.next_deadline(), None);
+        prop_assert_eq!(harness.router.next_deadline(), None);
     }
 }

@@ -1,20 +1,20 @@
 use super::*;
 
 #[test]
-fn a_call_that_takes_too_long_tells_what_was_said() {
-    let mut table = Table::begun("0.153.4", &elicits());
-    table.call(5);
-    table.child(&question(0, 5, "t"));
+fn timed_out_call_returns_the_partial_text() {
+    let mut harness = Harness::initialized("0.153.4", &elicits());
+    harness.call(5);
+    harness.child(&question(0, 5, "t"));
     for msg in [
         json!({"type": "agent_message_content_delta", "item_id": "a", "delta": "First."}),
         json!({"type": "agent_message", "message": "First."}),
         json!({"type": "agent_message_content_delta", "item_id": "b", "delta": "Sec"}),
         json!({"type": "agent_message_content_delta", "item_id": "b", "delta": "ond"}),
     ] {
-        table.child(&event(5, "t", &msg));
+        harness.child(&event(5, "t", &msg));
     }
-    table.now += LIMITS.approval;
-    let effects = table.later(LIMITS.call);
+    harness.now += LIMITS.approval;
+    let effects = harness.later(LIMITS.call);
     let methods: Vec<Value> = effects
         .iter()
         .filter_map(|effect| match effect {
@@ -22,7 +22,7 @@ fn a_call_that_takes_too_long_tells_what_was_said() {
             _ => None,
         })
         .collect();
-    // The no to the question, which was late before, and the end of the call.
+    // The refusal of the question, whose deadline is earlier, and the end of the call.
     assert_eq!(methods, [Value::Null, "notifications/cancelled".into()]);
     let Some(Effect::Answer {
         answer: Answer::Failed { call, why },
@@ -36,31 +36,31 @@ fn a_call_that_takes_too_long_tells_what_was_said() {
 }
 
 #[test]
-fn what_comes_under_the_id_of_an_ended_call_is_its_threads() {
+fn late_messages_of_an_ended_call_go_to_the_next_call_of_its_thread() {
     for ended_by_client in [true, false] {
-        let mut table = Table::begun("0.153.4", &elicits());
-        table.call(5);
-        table.child(&event(5, "t", &json!({"type": "task_started"})));
+        let mut harness = Harness::initialized("0.153.4", &elicits());
+        harness.call(5);
+        harness.child(&event(5, "t", &json!({"type": "task_started"})));
         if ended_by_client {
-            assert_eq!(table.client(&cancelled(5)), [to_child(&cancelled(5))]);
+            assert_eq!(harness.client(&cancelled(5)), [to_child(&cancelled(5))]);
         } else {
-            table.later(LIMITS.call);
+            harness.later(LIMITS.call);
         }
-        table.reply(6, "t");
-        // The end of its own turn is not the new one's.
+        harness.reply(6, "t");
+        // The end of the old turn is not that of the new call.
         let aborted = event(5, "t", &json!({"type": "turn_aborted"}));
-        assert_eq!(table.child(&aborted), [to_client(&aborted)]);
-        let said = json!({"type": "agent_message", "message": "m"});
+        assert_eq!(harness.child(&aborted), [to_client(&aborted)]);
+        let message_event = json!({"type": "agent_message", "message": "m"});
         assert_eq!(
-            table.child(&event(5, "t", &said)),
-            [to_client(&event(6, "t", &said))]
+            harness.child(&event(5, "t", &message_event)),
+            [to_client(&event(6, "t", &message_event))]
         );
         assert_eq!(
-            table.child(&question(0, 5, "t")),
+            harness.child(&question(0, 5, "t")),
             [to_client(&question(0, 6, "t"))]
         );
         assert_eq!(
-            table.child(&answered(5, "t")),
+            harness.child(&answered(5, "t")),
             [
                 told_to_withdraw(0).swap_remove(0),
                 told_to_withdraw(0).swap_remove(1),
@@ -68,16 +68,16 @@ fn what_comes_under_the_id_of_an_ended_call_is_its_threads() {
             ]
         );
         // Now the listener of call 6 is the stale one.
-        table.reply(7, "t");
+        harness.reply(7, "t");
         assert_eq!(
-            table.child(&answered(6, "t")),
+            harness.child(&answered(6, "t")),
             [to_client(&answered(7, "t"))]
         );
-        // Another thread's are left alone.
-        table.call(8);
-        assert_eq!(table.child(&answered(7, "t")), []);
+        // Messages of another thread are not changed.
+        harness.call(8);
+        assert_eq!(harness.child(&answered(7, "t")), []);
         assert_eq!(
-            table.child(&answered(8, "u")),
+            harness.child(&answered(8, "u")),
             [to_client(&answered(8, "u"))]
         );
     }
@@ -92,12 +92,12 @@ fn told_to_withdraw(question: i64) -> Vec<Effect> {
 }
 
 #[test]
-fn a_dead_child_fails_what_it_held_and_what_comes_after() {
-    let mut table = Table::begun("0.153.4", &elicits());
-    table.call(5);
-    table.child(&question(0, 5, "t"));
-    table.client(&request(6, "ping", &json!({})));
-    let effects = table.router.child_gone("exited with code 3");
+fn dead_child_fails_open_and_later_requests() {
+    let mut harness = Harness::initialized("0.153.4", &elicits());
+    harness.call(5);
+    harness.child(&question(0, 5, "t"));
+    harness.client(&request(6, "ping", &json!({})));
+    let effects = harness.router.child_gone("exited with code 3");
     let ids: Vec<&RequestId> = effects
         .iter()
         .filter_map(|effect| match effect {
@@ -106,10 +106,10 @@ fn a_dead_child_fails_what_it_held_and_what_comes_after() {
         })
         .collect();
     assert_eq!(ids, [&RequestId::Number(5), &RequestId::Number(6)]);
-    assert_eq!(table.router.next_deadline(), None);
+    assert_eq!(harness.router.next_deadline(), None);
 
     let gone = Failure::Gone("exited with code 3".to_owned());
-    let effects = table.client(&codex(7));
+    let effects = harness.client(&codex(7));
     assert!(
         matches!(
             effects.as_slice(),
@@ -117,7 +117,7 @@ fn a_dead_child_fails_what_it_held_and_what_comes_after() {
         ),
         "{effects:?}"
     );
-    let effects = table.client(&request(8, "made/up", &json!({})));
+    let effects = harness.client(&request(8, "made/up", &json!({})));
     assert!(
         matches!(
             effects.as_slice(),
@@ -126,7 +126,7 @@ fn a_dead_child_fails_what_it_held_and_what_comes_after() {
         "{effects:?}"
     );
     for (id, method) in [(9, "ping"), (10, "tools/list")] {
-        let effects = table.client(&request(id, method, &json!({})));
+        let effects = harness.client(&request(id, method, &json!({})));
         assert!(
             matches!(
                 effects.as_slice(),
@@ -138,19 +138,19 @@ fn a_dead_child_fails_what_it_held_and_what_comes_after() {
             "{effects:?}"
         );
     }
-    assert_eq!(table.client(&cancelled(7)), []);
+    assert_eq!(harness.client(&cancelled(7)), []);
     let status = json!({ "name": "codex_status" });
-    let effects = table.client(&request(11, "tools/call", &status));
-    assert!(matches!(effects.as_slice(), [Effect::Own { .. }]));
+    let effects = harness.client(&request(11, "tools/call", &status));
+    assert!(matches!(effects.as_slice(), [Effect::CallOwnTool { .. }]));
 }
 
 #[test]
-fn a_child_that_does_not_read_gets_no_more_work() {
-    let mut table = Table::begun("0.153.4", &elicits());
-    table.call(5);
-    table.room = Room::None;
+fn child_that_does_not_read_gets_no_more_work() {
+    let mut harness = Harness::initialized("0.153.4", &elicits());
+    harness.call(5);
+    harness.queue = ChildQueue::Full;
     for message in [codex(6), request(7, "made/up", &json!({}))] {
-        let effects = table.client(&message);
+        let effects = harness.client(&message);
         let [Effect::Answer { answer, .. }] = effects.as_slice() else {
             panic!("{effects:?}");
         };
@@ -160,26 +160,26 @@ fn a_child_that_does_not_read_gets_no_more_work() {
         assert_eq!(*why, Failure::NotReading);
     }
     let status = json!({ "name": "codex_status" });
-    let effects = table.client(&request(8, "tools/call", &status));
-    assert!(matches!(effects.as_slice(), [Effect::Own { .. }]));
-    // The call is over all the same.
-    assert_eq!(table.client(&cancelled(5)), [to_child(&cancelled(5))]);
-    assert_eq!(table.router.counts().in_flight, 0);
-    // It need not hear that again, nor anything else.
-    let news = json!({ "jsonrpc": "2.0", "method": "notifications/made_up" });
-    for message in [cancelled(5), news, answered(88, "t")] {
-        assert_eq!(table.client(&message), []);
+    let effects = harness.client(&request(8, "tools/call", &status));
+    assert!(matches!(effects.as_slice(), [Effect::CallOwnTool { .. }]));
+    // The call is over nevertheless.
+    assert_eq!(harness.client(&cancelled(5)), [to_child(&cancelled(5))]);
+    assert_eq!(harness.router.counts().in_flight, 0);
+    // The child gets neither this cancellation again nor any other message.
+    let notification = json!({ "jsonrpc": "2.0", "method": "notifications/made_up" });
+    for message in [cancelled(5), notification, answered(88, "t")] {
+        assert_eq!(harness.client(&message), []);
     }
 }
 
 #[test]
-fn an_answer_that_cannot_be_taken_fails_its_call() {
-    let mut table = Table::begun("0.153.4", &elicits());
-    table.call(5);
-    let head = Beheaded::Response(RequestId::Number(5));
-    let effects = table
+fn unreadable_answer_fails_its_call() {
+    let mut harness = Harness::initialized("0.153.4", &elicits());
+    harness.call(5);
+    let head = TruncatedMessage::Response(RequestId::Number(5));
+    let effects = harness
         .router
-        .cut_off(&head, Failure::Unreadable("not JSON".to_owned()));
+        .fail_unreadable(&head, Failure::Unreadable("not JSON".to_owned()));
     assert!(
         matches!(
             effects.as_slice(),
@@ -193,15 +193,15 @@ fn an_answer_that_cannot_be_taken_fails_its_call() {
         ),
         "{effects:?}"
     );
-    assert_eq!(table.child(&answered(5, "t")), []);
+    assert_eq!(harness.child(&answered(5, "t")), []);
 }
 
 #[test]
-fn the_end_of_the_program_ends_turns_too() {
-    let mut table = Table::begun("0.153.4", &elicits());
-    table.call(5);
-    let effects = table.router.shut_down();
-    assert_eq!(told_child(&effects)["params"]["requestId"], 5);
+fn shutdown_cancels_running_turns() {
+    let mut harness = Harness::initialized("0.153.4", &elicits());
+    harness.call(5);
+    let effects = harness.router.shut_down();
+    assert_eq!(only_message_to_child(&effects)["params"]["requestId"], 5);
     assert!(matches!(
         effects.last(),
         Some(Effect::Answer {

@@ -8,13 +8,13 @@ mod turns;
 
 use std::time::Duration;
 
-use codex_protocol::rpc::{Beheaded, Message};
+use codex_protocol::rpc::{Message, TruncatedMessage};
 use serde_json::json;
 
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
-const LIMITS: Limits = Limits {
+const LIMITS: RouterTimeouts = RouterTimeouts {
     call: Duration::from_secs(300),
     approval: Duration::from_secs(60),
     request: Duration::from_secs(30),
@@ -25,38 +25,38 @@ fn raw(value: &Value) -> Box<RawValue> {
 }
 
 /// A router, whether its child reads, and the time.
-struct Table {
+struct Harness {
     router: Router,
-    room: Room,
+    queue: ChildQueue,
     now: Instant,
 }
 
-impl Table {
+impl Harness {
     fn new() -> Self {
         let named = |name: &str| raw(&json!({ "name": name }));
-        let setup = Setup {
-            limits: LIMITS,
+        let config = RouterConfig {
+            timeouts: LIMITS,
             version: None,
             server_info: json!({ "name": "ours" }),
             known_tools: vec![named("codex"), named("codex-reply")],
             own_tools: vec![("codex_status".to_owned(), named("codex_status"))],
         };
         Self {
-            router: Router::new(setup),
-            room: Room::Some,
+            router: Router::new(config),
+            queue: ChildQueue::Open,
             now: Instant::now(),
         }
     }
 
-    /// One whose client has introduced itself, with these capabilities, to a child
-    /// of this version.
-    fn begun(version: &str, capabilities: &Value) -> Self {
-        let mut table = Self::new();
+    /// A router whose client has initialized with these capabilities, and whose child has this
+    /// version.
+    fn initialized(version: &str, capabilities: &Value) -> Self {
+        let mut harness = Self::new();
         let params = json!({ "protocolVersion": "2025-06-18", "capabilities": capabilities });
-        table.client(&request(0, "initialize", &params));
+        harness.client(&request(0, "initialize", &params));
         let result = json!({ "serverInfo": { "version": version } });
-        table.child(&json!({ "jsonrpc": "2.0", "id": "codex-mcp:initialize", "result": result }));
-        table
+        harness.child(&json!({ "jsonrpc": "2.0", "id": "codex-mcp:initialize", "result": result }));
+        harness
     }
 
     fn client(&mut self, message: &Value) -> Vec<Effect> {
@@ -66,7 +66,7 @@ impl Table {
     fn client_says(&mut self, bytes: &[u8]) -> Vec<Effect> {
         let message = Message::read(bytes).unwrap();
         self.router
-            .from_client(bytes, &message, self.room, self.now)
+            .from_client(bytes, &message, self.queue, self.now)
     }
 
     fn child(&mut self, message: &Value) -> Vec<Effect> {
@@ -158,7 +158,7 @@ fn parsed(bytes: &[u8]) -> Value {
 }
 
 /// The only message to the child among the effects.
-fn told_child(effects: &[Effect]) -> Value {
+fn only_message_to_child(effects: &[Effect]) -> Value {
     let messages: Vec<&[u8]> = effects
         .iter()
         .filter_map(|effect| match effect {

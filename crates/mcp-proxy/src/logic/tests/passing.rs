@@ -1,15 +1,15 @@
 use super::*;
 
 #[test]
-fn initialize_is_answered_at_once_and_told_to_the_child() {
-    for (wanted, spoken) in [
+fn initialize_is_answered_at_once_and_forwarded() {
+    for (requested, answered) in [
         ("2024-11-05", "2024-11-05"),
         ("2025-06-18", "2025-06-18"),
         ("1999-01-01", "2025-11-25"),
     ] {
-        let mut table = Table::new();
-        let params = json!({ "protocolVersion": wanted, "capabilities": {}, "x": [1.50] });
-        let effects = table.client(&request(7, "initialize", &params));
+        let mut harness = Harness::new();
+        let params = json!({ "protocolVersion": requested, "capabilities": {}, "x": [1.50] });
+        let effects = harness.client(&request(7, "initialize", &params));
         let [
             Effect::Answer {
                 id,
@@ -21,7 +21,7 @@ fn initialize_is_answered_at_once_and_told_to_the_child() {
             panic!("{effects:?}");
         };
         assert_eq!(*id, RequestId::Number(7));
-        assert_eq!(result["protocolVersion"], spoken);
+        assert_eq!(result["protocolVersion"], answered);
         assert_eq!(result["serverInfo"]["name"], "ours");
         let sent = parsed(sent);
         assert_eq!(sent["id"], "codex-mcp:initialize");
@@ -30,8 +30,8 @@ fn initialize_is_answered_at_once_and_told_to_the_child() {
 }
 
 #[test]
-fn what_is_not_ours_passes_byte_for_byte() {
-    let mut table = Table::begun("0.153.4", &elicits());
+fn foreign_messages_pass_byte_for_byte() {
+    let mut harness = Harness::initialized("0.153.4", &elicits());
     let from_client: [&[u8]; 4] = [
         br#"{"method":"made/up",  "b":1.50,"a":1e2,"id":"x","params":{"n":100000000000000000000},"jsonrpc":"2.0"}"#,
         br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"codex","z":1,"arguments":{"prompt":"\u00fc","_x":-0.0},"_meta":{"progressToken":3}}}"#,
@@ -39,7 +39,7 @@ fn what_is_not_ours_passes_byte_for_byte() {
         br#"{"jsonrpc":"2.0","id":88,"result":{"roots":[]}}"#,
     ];
     for bytes in from_client {
-        let effects = table.client_says(bytes);
+        let effects = harness.client_says(bytes);
         assert_eq!(effects.first(), Some(&Effect::ToChild(bytes.to_vec())));
     }
     let from_child: [&[u8]; 5] = [
@@ -50,15 +50,18 @@ fn what_is_not_ours_passes_byte_for_byte() {
         br#"{"jsonrpc":"2.0","id":1,"result":{"structuredContent":{"threadId":"t","content":"c"},"content":[],"b":1.0,"a":2}}"#,
     ];
     for bytes in from_child {
-        assert_eq!(table.child_says(bytes), [Effect::ToClient(bytes.to_vec())]);
+        assert_eq!(
+            harness.child_says(bytes),
+            [Effect::ToClient(bytes.to_vec())]
+        );
     }
 }
 
 #[test]
-fn a_list_of_tools_is_the_childs_and_ours() {
-    let mut table = Table::new();
+fn tool_list_has_the_childs_tools_and_ours() {
+    let mut harness = Harness::new();
     let list = request(1, "tools/list", &json!({}));
-    let effects = table.client(&list);
+    let effects = harness.client(&list);
     let known = effects.iter().find_map(|effect| match effect {
         Effect::Answer {
             answer: Answer::Result(result),
@@ -76,9 +79,9 @@ fn a_list_of_tools_is_the_childs_and_ours() {
         ["codex", "codex-reply", "codex_status"]
     );
 
-    // The child's own list may be another one.
-    let introduced = json!({ "jsonrpc": "2.0", "id": "codex-mcp:initialize", "result": {} });
-    let effects = table.child(&introduced);
+    // The child's own list may differ.
+    let handshake = json!({ "jsonrpc": "2.0", "id": "codex-mcp:initialize", "result": {} });
+    let effects = harness.child(&handshake);
     let [Effect::ToClient(changed)] = effects.as_slice() else {
         panic!("{effects:?}");
     };
@@ -88,8 +91,8 @@ fn a_list_of_tools_is_the_childs_and_ours() {
     );
 
     let list = request(2, "tools/list", &json!({}));
-    assert_eq!(table.client(&list), [to_child(&list)]);
-    let effects = table.child_says(
+    assert_eq!(harness.client(&list), [to_child(&list)]);
+    let effects = harness.child_says(
         br#"{"jsonrpc":"2.0","id":2,"result":{"nextCursor":null, "tools":[{"name":"codex","n":1.0}] }}"#,
     );
     let longer = br#"{"jsonrpc":"2.0","id":2,"result":{"nextCursor":null, "tools":[{"name":"codex","n":1.0},{"name":"codex_status"}] }}"#;
@@ -97,10 +100,10 @@ fn a_list_of_tools_is_the_childs_and_ours() {
 }
 
 #[test]
-fn a_request_that_the_child_skips_is_answered_by_us() {
-    let mut table = Table::begun("0.153.4", &elicits());
+fn request_that_the_child_skips_is_answered_by_the_router() {
+    let mut harness = Harness::initialized("0.153.4", &elicits());
     let skipped = request(1, "resources/list", &json!({}));
-    let effects = table.client(&skipped);
+    let effects = harness.client(&skipped);
     let [Effect::ToChild(sent), Effect::ToChild(ping)] = effects.as_slice() else {
         panic!("{effects:?}");
     };
@@ -112,20 +115,20 @@ fn a_request_that_the_child_skips_is_answered_by_us() {
         method: "resources/list".to_owned(),
     };
     let id = RequestId::Number(1);
-    assert_eq!(table.child(&pong), [Effect::Answer { id, answer }]);
-    assert_eq!(table.child(&pong), []);
+    assert_eq!(harness.child(&pong), [Effect::Answer { id, answer }]);
+    assert_eq!(harness.child(&pong), []);
 }
 
 #[test]
-fn a_request_without_an_answer_is_given_up() {
-    let mut table = Table::begun("0.153.4", &elicits());
-    table.client(&request(1, "ping", &json!({})));
+fn request_without_an_answer_times_out() {
+    let mut harness = Harness::initialized("0.153.4", &elicits());
+    harness.client(&request(1, "ping", &json!({})));
     assert_eq!(
-        table.router.next_deadline(),
-        Some(table.now + LIMITS.request)
+        harness.router.next_deadline(),
+        Some(harness.now + LIMITS.request)
     );
-    assert_eq!(table.later(LIMITS.request - SECOND), []);
-    let effects = table.later(SECOND);
+    assert_eq!(harness.later(LIMITS.request - SECOND), []);
+    let effects = harness.later(SECOND);
     assert!(
         matches!(
             effects.as_slice(),
@@ -139,38 +142,38 @@ fn a_request_without_an_answer_is_given_up() {
         ),
         "{effects:?}"
     );
-    assert_eq!(table.router.next_deadline(), None);
+    assert_eq!(harness.router.next_deadline(), None);
     // Too late.
     assert_eq!(
-        table.child(&json!({ "jsonrpc": "2.0", "id": 1, "result": {} })),
+        harness.child(&json!({ "jsonrpc": "2.0", "id": 1, "result": {} })),
         []
     );
 }
 
 #[test]
-fn ids_are_used_once() {
-    let mut table = Table::begun("0.153.4", &elicits());
-    table.call(5);
+fn ids_in_use_are_refused() {
+    let mut harness = Harness::initialized("0.153.4", &elicits());
+    harness.call(5);
     let ours = json!({ "jsonrpc": "2.0", "id": "codex-mcp:ping:1", "method": "ping" });
-    let refusal = |table: &mut Table, message: &Value| {
-        let effects = table.client(message);
+    let refusal = |harness: &mut Harness, message: &Value| {
+        let effects = harness.client(message);
         match effects.as_slice() {
             [Effect::Answer { answer, .. }] => answer.clone(),
             other => panic!("{other:?}"),
         }
     };
     for message in [codex(5), ours] {
-        assert_eq!(refusal(&mut table, &message), Answer::IdInUse);
+        assert_eq!(refusal(&mut harness, &message), Answer::IdInUse);
     }
-    // Nobody else waits for an answer under it, so the refusal may name it.
-    table.client(&cancelled(5));
-    assert_eq!(refusal(&mut table, &codex(5)), Answer::IdSpent);
+    // No other request waits for an answer under this ID, so the refusal may name it.
+    harness.client(&cancelled(5));
+    assert_eq!(refusal(&mut harness, &codex(5)), Answer::IdSpent);
 }
 
 #[test]
-fn a_client_that_can_do_without_initialize_is_told_that_the_child_cannot() {
-    let mut table = Table::new();
-    let effects = table.client(&request(1, "server/discover", &json!({})));
+fn server_discover_before_initialize_is_refused() {
+    let mut harness = Harness::new();
+    let effects = harness.client(&request(1, "server/discover", &json!({})));
     assert!(
         matches!(
             effects.as_slice(),
@@ -181,14 +184,14 @@ fn a_client_that_can_do_without_initialize_is_told_that_the_child_cannot() {
         ),
         "{effects:?}"
     );
-    // A ping may come before it begins, and tells nothing of the client.
-    let effects = table.client(&request(2, "ping", &json!({})));
+    // A ping may come before `initialize`, and does not initialize the child.
+    let effects = harness.client(&request(2, "ping", &json!({})));
     let id = RequestId::Number(2);
     let answer = Answer::Result(json!({}));
     assert_eq!(effects, [Effect::Answer { id, answer }]);
-    // One that begins without a word gets no further without one of ours.
-    let effects = table.client(&request(3, "made/up", &json!({})));
-    let told: Vec<Value> = effects
+    // For a client that sends no `initialize`, the router sends one to the child.
+    let effects = harness.client(&request(3, "made/up", &json!({})));
+    let sent: Vec<Value> = effects
         .iter()
         .map(|effect| match effect {
             Effect::ToChild(bytes) => parsed(bytes)["method"].clone(),
@@ -196,15 +199,15 @@ fn a_client_that_can_do_without_initialize_is_told_that_the_child_cannot() {
         })
         .collect();
     assert_eq!(
-        told,
+        sent,
         ["initialize", "notifications/initialized", "made/up", "ping"]
     );
 }
 
 #[test]
-fn our_tools_are_on_the_last_page() {
-    let mut table = Table::begun("0.153.4", &no_capabilities());
-    table.client(&request(1, "tools/list", &json!({})));
+fn our_tools_are_added_to_the_last_page() {
+    let mut harness = Harness::initialized("0.153.4", &no_capabilities());
+    harness.client(&request(1, "tools/list", &json!({})));
     let page = json!({ "jsonrpc": "2.0", "id": 1, "result": { "tools": [], "nextCursor": "x" } });
-    assert_eq!(table.child(&page), [to_client(&page)]);
+    assert_eq!(harness.child(&page), [to_client(&page)]);
 }

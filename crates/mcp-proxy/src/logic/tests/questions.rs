@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_plain_accept_is_an_approval_and_a_decision_stays() {
+fn plain_accept_becomes_an_approval_and_decisions_are_kept() {
     let denied = json!({ "denied": { "rejection": "declined by the user" } });
     for (version, result, decision) in [
         (
@@ -32,27 +32,27 @@ fn a_plain_accept_is_an_approval_and_a_decision_stays() {
             json!("approved"),
         ),
     ] {
-        let mut table = Table::begun(version, &elicits());
-        table.call(5);
+        let mut harness = Harness::initialized(version, &elicits());
+        harness.call(5);
         let asked = question(0, 5, "t");
-        assert_eq!(table.child(&asked), [to_client(&asked)]);
+        assert_eq!(harness.child(&asked), [to_client(&asked)]);
         let answer = json!({ "jsonrpc": "2.0", "id": 0, "result": result });
-        let effects = table.client(&answer);
-        let sent = told_child(&effects);
+        let effects = harness.client(&answer);
+        let sent = only_message_to_child(&effects);
         assert_eq!(sent["result"]["decision"], decision, "{result}");
         assert_eq!(sent["result"]["action"], result["action"]);
         assert_eq!(sent["id"], 0);
-        assert_eq!(table.later(LIMITS.approval), []);
+        assert_eq!(harness.later(LIMITS.approval), []);
     }
 }
 
 #[test]
-fn a_client_that_cannot_be_asked_gets_the_question_and_the_child_a_no() {
-    let mut table = Table::begun("0.153.4", &no_capabilities());
-    table.call(5);
-    table.child(&event(5, "t", &json!({"type": "task_started"})));
-    let effects = table.child(&question(0, 5, "t"));
-    let sent = told_child(&effects);
+fn question_to_a_client_without_elicitation_is_declined_and_returned() {
+    let mut harness = Harness::initialized("0.153.4", &no_capabilities());
+    harness.call(5);
+    harness.child(&event(5, "t", &json!({"type": "task_started"})));
+    let effects = harness.child(&question(0, 5, "t"));
+    let sent = only_message_to_child(&effects);
     assert_eq!(sent["result"]["action"], "decline");
     let Some(Effect::Answer {
         id,
@@ -65,8 +65,8 @@ fn a_client_that_cannot_be_asked_gets_the_question_and_the_child_a_no() {
     assert_eq!(call.thread.as_deref(), Some("t"));
     assert_eq!(question["message"], "Allow?");
 
-    // The turn goes on, and what comes of it has no taker.
-    let busy = table.reply(6, "t");
+    // The turn continues, and its answer is dropped.
+    let busy = harness.reply(6, "t");
     assert!(matches!(
         busy.as_slice(),
         [Effect::Answer {
@@ -77,36 +77,39 @@ fn a_client_that_cannot_be_asked_gets_the_question_and_the_child_a_no() {
             ..
         }]
     ));
-    assert_eq!(table.child(&answered(5, "t")), []);
+    assert_eq!(harness.child(&answered(5, "t")), []);
     assert!(matches!(
-        table.reply(7, "t").as_slice(),
+        harness.reply(7, "t").as_slice(),
         [Effect::ToChild(_)]
     ));
 }
 
 #[test]
-fn a_turn_that_nobody_waits_for_has_an_end() {
-    let mut table = Table::begun("0.153.4", &no_capabilities());
-    table.call(5);
-    table.child(&event(5, "t", &json!({"type": "task_started"})));
-    table.child(&question(0, 5, "t"));
-    let effects = table.later(LIMITS.call);
-    assert_eq!(told_child(&effects)["params"]["requestId"], 5);
+fn unattended_turn_is_cancelled_at_its_deadline() {
+    let mut harness = Harness::initialized("0.153.4", &no_capabilities());
+    harness.call(5);
+    harness.child(&event(5, "t", &json!({"type": "task_started"})));
+    harness.child(&question(0, 5, "t"));
+    let effects = harness.later(LIMITS.call);
+    assert_eq!(only_message_to_child(&effects)["params"]["requestId"], 5);
     assert_eq!(effects.len(), 1, "{effects:?}");
     assert!(matches!(
-        table.reply(7, "t").as_slice(),
+        harness.reply(7, "t").as_slice(),
         [Effect::ToChild(_)]
     ));
 }
 
 #[test]
-fn a_client_that_refuses_to_ask_is_one_that_cannot() {
-    let mut table = Table::begun("0.153.4", &elicits());
-    table.call(5);
-    table.child(&question(0, 5, "t"));
+fn elicitation_error_declines_the_question() {
+    let mut harness = Harness::initialized("0.153.4", &elicits());
+    harness.call(5);
+    harness.child(&question(0, 5, "t"));
     let error = json!({ "code": -32601, "message": "no" });
-    let effects = table.client(&json!({ "jsonrpc": "2.0", "id": 0, "error": error }));
-    assert_eq!(told_child(&effects)["result"]["action"], "decline");
+    let effects = harness.client(&json!({ "jsonrpc": "2.0", "id": 0, "error": error }));
+    assert_eq!(
+        only_message_to_child(&effects)["result"]["action"],
+        "decline"
+    );
     assert!(matches!(
         effects.last(),
         Some(Effect::Answer {
@@ -117,16 +120,19 @@ fn a_client_that_refuses_to_ask_is_one_that_cannot() {
 }
 
 #[test]
-fn dismissed_question_is_declined_and_given_back() {
-    let mut table = Table::begun("0.153.4", &elicits());
+fn dismissed_question_is_declined_and_returned() {
+    let mut harness = Harness::initialized("0.153.4", &elicits());
     for (id, result) in [
         (5, json!({"action": "cancel"})),
         (6, json!({"action": "cancel", "decision": null})),
     ] {
-        table.call(id);
-        table.child(&question(0, id, "t"));
-        let effects = table.client(&json!({ "jsonrpc": "2.0", "id": 0, "result": result }));
-        assert_eq!(told_child(&effects)["result"]["action"], "decline");
+        harness.call(id);
+        harness.child(&question(0, id, "t"));
+        let effects = harness.client(&json!({ "jsonrpc": "2.0", "id": 0, "result": result }));
+        assert_eq!(
+            only_message_to_child(&effects)["result"]["action"],
+            "decline"
+        );
         let Some(Effect::Answer { answer, .. }) = effects.last() else {
             panic!("{effects:?}");
         };
@@ -135,24 +141,24 @@ fn dismissed_question_is_declined_and_given_back() {
 }
 
 #[test]
-fn an_unanswered_question_is_declined_and_withdrawn() {
-    let mut table = Table::begun("0.153.4", &elicits());
-    table.call(5);
-    table.child(&question(0, 5, "t"));
-    let effects = table.later(LIMITS.approval);
+fn unanswered_question_is_declined_and_withdrawn() {
+    let mut harness = Harness::initialized("0.153.4", &elicits());
+    harness.call(5);
+    harness.child(&question(0, 5, "t"));
+    let effects = harness.later(LIMITS.approval);
     let [Effect::ToChild(no), Effect::ToClient(withdrawn)] = effects.as_slice() else {
         panic!("{effects:?}");
     };
     assert_eq!(parsed(no)["result"]["action"], "decline");
     assert_eq!(parsed(withdrawn)["params"]["requestId"], 0);
-    assert_eq!(table.router.counts().in_flight, 1);
+    assert_eq!(harness.router.counts().in_flight, 1);
 }
 
 #[test]
-fn a_question_that_the_child_takes_back_is_open_no_more() {
-    let mut table = Table::begun("0.153.4", &elicits());
-    table.call(5);
-    table.child(&question(0, 5, "t"));
-    assert_eq!(table.child(&cancelled(0)), [to_client(&cancelled(0))]);
-    assert_eq!(table.later(LIMITS.approval), []);
+fn question_withdrawn_by_the_child_is_closed() {
+    let mut harness = Harness::initialized("0.153.4", &elicits());
+    harness.call(5);
+    harness.child(&question(0, 5, "t"));
+    assert_eq!(harness.child(&cancelled(0)), [to_client(&cancelled(0))]);
+    assert_eq!(harness.later(LIMITS.approval), []);
 }

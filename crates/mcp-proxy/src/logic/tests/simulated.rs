@@ -1,5 +1,5 @@
-//! A thread of a child that behaves as the real one does, against the router: each
-//! call gets the answer of its own turn, or none.
+//! Runs the router against a simulated thread that behaves like the real child: each call gets the
+//! answer of its own turn, or none.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -7,21 +7,21 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What the child has been told to do, in order.
+/// The operations that the child was sent, in order.
 #[derive(Debug)]
 enum Op {
     Turn(i64),
     Interrupt,
 }
 
-/// What the child has yet to say after what it has said.
+/// An answer that the child has yet to send.
 #[derive(Debug)]
 struct Answer {
     under: i64,
     turn: i64,
 }
 
-/// One thread. Its listeners share what is told of it.
+/// One thread, whose listeners share its events.
 #[derive(Default)]
 struct Thread {
     ops: VecDeque<Op>,
@@ -34,9 +34,9 @@ struct Thread {
 enum Step {
     Reply,
     Cancel,
-    /// The child does what it was told next.
+    /// The child performs its next operation.
     Proceed(usize),
-    /// The turn that runs completes.
+    /// The running turn completes.
     Complete(usize),
     Answer,
 }
@@ -53,10 +53,10 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 struct World {
-    table: Table,
+    harness: Harness,
     thread: Thread,
     last: i64,
-    /// Calls that the client waits for.
+    /// The calls that the client waits for.
     open: BTreeSet<i64>,
     answered: Vec<(i64, String)>,
 }
@@ -64,7 +64,7 @@ struct World {
 impl World {
     fn new() -> Self {
         Self {
-            table: Table::begun("0.153.4", &no_capabilities()),
+            harness: Harness::initialized("0.153.4", &no_capabilities()),
             thread: Thread::default(),
             last: 0,
             open: BTreeSet::new(),
@@ -77,12 +77,12 @@ impl World {
             Step::Reply => {
                 self.last += 1;
                 self.open.insert(self.last);
-                let effects = self.table.reply(self.last, "t");
+                let effects = self.harness.reply(self.last, "t");
                 self.perform(effects);
             }
             Step::Cancel => {
                 if let Some(id) = self.open.pop_first() {
-                    let effects = self.table.client(&cancelled(id));
+                    let effects = self.harness.client(&cancelled(id));
                     self.perform(effects);
                 }
             }
@@ -95,7 +95,7 @@ impl World {
     fn perform(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::ToChild(bytes) => self.heard(&parsed(&bytes)),
+                Effect::ToChild(bytes) => self.receive(&parsed(&bytes)),
                 Effect::ToClient(bytes) => {
                     let message = parsed(&bytes);
                     if message.get("method").is_none() {
@@ -110,13 +110,13 @@ impl World {
                 Effect::Answer { id, .. } => {
                     self.open.remove(&json!(id).as_i64().unwrap());
                 }
-                Effect::Own { .. } => panic!("not asked for"),
+                Effect::CallOwnTool { .. } => panic!("not asked for"),
             }
         }
     }
 
-    /// The child takes in a message. It knows a call from when its turn begins.
-    fn heard(&mut self, message: &Value) {
+    /// The child reads a message. It knows a call from the beginning of its turn.
+    fn receive(&mut self, message: &Value) {
         if message["method"] == "tools/call" {
             let id = message["id"].as_i64().unwrap();
             self.thread.listeners.push(id);
@@ -163,7 +163,7 @@ impl World {
 
     fn tell(&mut self, kind: &str, under: i64) {
         let effects = self
-            .table
+            .harness
             .child(&event(under, "t", &json!({ "type": kind })));
         self.perform(effects);
     }
@@ -172,7 +172,7 @@ impl World {
         if let Some(Answer { under, turn }) = self.thread.answers.pop_front() {
             let mut message = answered(under, "t");
             message["result"]["structuredContent"]["content"] = format!("turn {turn}").into();
-            let effects = self.table.child(&message);
+            let effects = self.harness.child(&message);
             self.perform(effects);
         }
     }
@@ -187,7 +187,7 @@ proptest! {
         for step in &steps {
             world.take(step);
         }
-        // The child comes to an end with all that it was told.
+        // The child finishes all its operations.
         while !(world.thread.ops.is_empty() && world.thread.running.is_none()) {
             world.take(&Step::Complete(0));
             world.take(&Step::Answer);

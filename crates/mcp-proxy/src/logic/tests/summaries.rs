@@ -1,14 +1,14 @@
-//! What is noted for the record, and the last question to each thread.
+//! Tests of the notes for the recorder, and of the requests for summaries.
 
 use super::*;
 
 const ASK: &str = "Summarise.";
 
-fn begun() -> Table {
-    Table::begun("0.153.4", &no_capabilities())
+fn initialized() -> Harness {
+    Harness::initialized("0.153.4", &no_capabilities())
 }
 
-impl Table {
+impl Harness {
     /// A thread in which a turn has been done.
     fn with_thread(&mut self, call: i64, thread: &str) {
         self.call(call);
@@ -17,7 +17,7 @@ impl Table {
 
     fn end(&mut self) -> Vec<Value> {
         let mut effects = self.router.shut_down();
-        effects.extend(self.router.ask_for_summaries(ASK, self.now));
+        effects.extend(self.router.request_summaries(ASK, self.now));
         asked(&effects)
     }
 
@@ -25,7 +25,7 @@ impl Table {
         let notes = self.router.take_notes().into_iter();
         notes
             .filter_map(|note| match note {
-                Note::Summary { thread, text } => Some((thread, text)),
+                Note::SummaryReceived { thread, text } => Some((thread, text)),
                 _ => None,
             })
             .collect()
@@ -50,114 +50,117 @@ fn summary(id: &Value, thread: &str, content: &str) -> Value {
 }
 
 #[test]
-fn a_call_is_noted_from_its_forwarding_to_its_answer() {
-    let mut table = begun();
-    table.call(1);
+fn call_is_noted_from_its_forwarding_to_its_answer() {
+    let mut harness = initialized();
+    harness.call(1);
     let call = RequestId::Number(1);
     let thread = || "t".to_owned();
-    let forwarded = Note::Forwarded {
+    let forwarded = Note::CallForwarded {
         call: call.clone(),
         tool: "codex".to_owned(),
         thread: None,
         prompt: "x".to_owned(),
     };
-    assert_eq!(table.router.take_notes(), [forwarded]);
+    assert_eq!(harness.router.take_notes(), [forwarded]);
     let configured = json!({ "type": "session_configured", "session_id": "t" });
-    table.child(&event(1, "t", &configured));
-    table.child(&event(1, "t", &json!({ "type": "task_started" })));
-    table.child(&answered(1, "t"));
-    let began = Note::Began {
+    harness.child(&event(1, "t", &configured));
+    harness.child(&event(1, "t", &json!({ "type": "task_started" })));
+    harness.child(&answered(1, "t"));
+    let began = Note::ThreadStarted {
         call: call.clone(),
         thread: thread(),
     };
-    let over = Note::Over {
+    let over = Note::CallEnded {
         call,
         thread: Some(thread()),
-        how: How::Answered,
+        outcome: CallOutcome::Answered,
     };
-    assert_eq!(table.router.take_notes(), [began, over]);
+    assert_eq!(harness.router.take_notes(), [began, over]);
 
-    table.reply(2, "t");
-    table.client(&cancelled(2));
-    let notes = table.router.take_notes();
-    let Note::Forwarded { thread, .. } = &notes[0] else {
+    harness.reply(2, "t");
+    harness.client(&cancelled(2));
+    let notes = harness.router.take_notes();
+    let Note::CallForwarded { thread, .. } = &notes[0] else {
         panic!("{notes:?}");
     };
     assert_eq!(thread.as_deref(), Some("t"));
     assert!(matches!(
         &notes[1],
-        Note::Over { how: How::Left, thread: Some(thread), .. } if thread == "t"
+        Note::CallEnded { outcome: CallOutcome::Abandoned, thread: Some(thread), .. } if thread == "t"
     ));
 }
 
 #[test]
-fn each_thread_is_asked_once_and_its_answer_noted() {
-    let mut table = begun();
-    table.with_thread(1, "t");
-    table.with_thread(2, "u");
-    table.reply(3, "u");
-    table.child(&answered(3, "u"));
-    let prompts = table.end();
+fn each_thread_is_asked_for_one_summary() {
+    let mut harness = initialized();
+    harness.with_thread(1, "t");
+    harness.with_thread(2, "u");
+    harness.reply(3, "u");
+    harness.child(&answered(3, "u"));
+    let prompts = harness.end();
     assert_eq!(prompts.len(), 2);
     for prompt in &prompts {
         assert_eq!(prompt["params"]["name"], "codex-reply");
         assert_eq!(prompt["params"]["arguments"]["prompt"], ASK);
     }
-    assert_eq!(table.router.summaries_missing(), 2);
-    let effects = table.child(&summary(&prompts[0]["id"], "t", " All done. "));
+    assert_eq!(harness.router.pending_summaries(), 2);
+    let effects = harness.child(&summary(&prompts[0]["id"], "t", " All done. "));
     assert_eq!(effects, []);
     assert_eq!(
-        table.summaries(),
+        harness.summaries(),
         [("t".to_owned(), Some("All done.".to_owned()))]
     );
-    // A question then has nobody to go to, and the answer may still come.
+    // The client is no longer asked questions, and the answer may still come.
     let id = prompts[1]["id"].clone();
-    let effects = table.child(&question(7, 99, "u"));
+    let effects = harness.child(&question(7, 99, "u"));
     assert!(matches!(effects.as_slice(), [Effect::ToChild(_)]));
-    let effects = table.router.child_gone("exited with code 0");
+    let effects = harness.router.child_gone("exited with code 0");
     assert_eq!(effects, [], "{id}");
-    assert_eq!(table.summaries(), [("u".to_owned(), None)]);
-    assert_eq!(table.router.summaries_missing(), 0);
+    assert_eq!(harness.summaries(), [("u".to_owned(), None)]);
+    assert_eq!(harness.router.pending_summaries(), 0);
 }
 
 #[test]
-fn a_thread_is_asked_when_its_turn_is_over() {
-    let mut table = begun();
-    table.with_thread(1, "t");
-    table.reply(2, "t");
-    table.child(&event(2, "t", &json!({ "type": "task_started" })));
-    assert_eq!(table.end(), Vec::<Value>::new());
-    assert_eq!(table.router.summaries_missing(), 1);
+fn summary_is_requested_after_the_running_turn() {
+    let mut harness = initialized();
+    harness.with_thread(1, "t");
+    harness.reply(2, "t");
+    harness.child(&event(2, "t", &json!({ "type": "task_started" })));
+    assert_eq!(harness.end(), Vec::<Value>::new());
+    assert_eq!(harness.router.pending_summaries(), 1);
     let aborted = event(2, "t", &json!({ "type": "turn_aborted" }));
-    let prompts = asked(&table.child(&aborted));
+    let prompts = asked(&harness.child(&aborted));
     assert_eq!(prompts.len(), 1);
-    // What comes under the id of the call that was ended is the summary all the same.
-    table.child(&event(2, "t", &json!({ "type": "task_started" })));
-    table.child(&event(2, "t", &json!({ "type": "task_complete" })));
-    let effects = table.child(&summary(&json!(2), "t", "Half done."));
+    // The summary may come under the ID of the ended call.
+    harness.child(&event(2, "t", &json!({ "type": "task_started" })));
+    harness.child(&event(2, "t", &json!({ "type": "task_complete" })));
+    let effects = harness.child(&summary(&json!(2), "t", "Half done."));
     assert_eq!(effects, []);
     assert_eq!(
-        table.summaries(),
+        harness.summaries(),
         [("t".to_owned(), Some("Half done.".to_owned()))]
     );
 }
 
 #[test]
-fn a_child_that_is_gone_is_not_asked() {
-    let mut table = begun();
-    table.with_thread(1, "t");
-    table.router.child_gone("exited with code 3");
-    assert_eq!(table.end(), Vec::<Value>::new());
-    assert_eq!(table.router.summaries_missing(), 0);
+fn child_that_is_gone_is_not_asked_for_summaries() {
+    let mut harness = initialized();
+    harness.with_thread(1, "t");
+    harness.router.child_gone("exited with code 3");
+    assert_eq!(harness.end(), Vec::<Value>::new());
+    assert_eq!(harness.router.pending_summaries(), 0);
 }
 
 #[test]
-fn a_summary_that_takes_too_long_is_none() {
-    let mut table = begun();
-    table.with_thread(1, "t");
-    let prompts = table.end();
+fn summary_that_times_out_is_noted_as_missing() {
+    let mut harness = initialized();
+    harness.with_thread(1, "t");
+    let prompts = harness.end();
     assert_eq!(prompts.len(), 1);
-    let effects = table.later(LIMITS.call);
-    assert_eq!(told_child(&effects)["method"], "notifications/cancelled");
-    assert_eq!(table.summaries(), [("t".to_owned(), None)]);
+    let effects = harness.later(LIMITS.call);
+    assert_eq!(
+        only_message_to_child(&effects)["method"],
+        "notifications/cancelled"
+    );
+    assert_eq!(harness.summaries(), [("t".to_owned(), None)]);
 }

@@ -1,10 +1,10 @@
-//! `codex`: begin a thread and wait for what Codex says.
+//! `codex`: begins a thread and waits for the final message.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use codex_config::profile::ProfileName;
-use codex_engine::command::{Prompt, Settings, Start};
+use codex_engine::command::{Prompt, Settings, StartThread};
 use codex_protocol::codex::{ApprovalPolicy, SandboxMode, ThreadSettings};
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::definition::tool;
 use crate::error::ToolError;
 use crate::server::Server;
-use crate::tools::parameters::{Policy, Wait, Words, arguments};
+use crate::tools::parameters::{NonBlankText, Policy, Wait, arguments};
 use crate::tools::schema::{approval_policy, input, sandbox};
 use crate::turn_call::TurnCall;
 
@@ -26,7 +26,7 @@ pub(in crate::tools) const NAME: &str = "codex";
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Arguments {
-    prompt: Words,
+    prompt: NonBlankText,
     model: Option<String>,
     cwd: Option<PathBuf>,
     approval_policy: Option<Policy>,
@@ -79,7 +79,7 @@ pub(in crate::tools) async fn call(
     let defaults = server.defaults.clone();
     let opening = async move {
         let opened = engine.start(start).await?;
-        defaults.recalled();
+        defaults.forget_previous_thread();
         Ok(opened)
     };
     let call = TurnCall {
@@ -91,8 +91,8 @@ pub(in crate::tools) async fn call(
 }
 
 impl Arguments {
-    /// What to begin the thread with, and the first prompt.
-    fn into_start(self, approval_policy: Option<ApprovalPolicy>) -> (Start, String) {
+    /// The settings of the thread, and the first prompt.
+    fn into_start(self, approval_policy: Option<ApprovalPolicy>) -> (StartThread, String) {
         let mut config = self.config;
         if let Some(prompt) = self.compact_prompt {
             config.insert("compact_prompt".to_owned(), prompt.into());
@@ -110,11 +110,11 @@ impl Arguments {
             profile: self.profile,
             ..Settings::default()
         };
-        let start = Start {
+        let start = StartThread {
             settings,
-            patience: None,
+            timeouts: None,
             tag: self.tag,
-            ..Start::default()
+            ..StartThread::default()
         };
         (start, self.prompt.0)
     }
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn every_parameter_that_is_described_is_taken() {
+    fn every_described_parameter_is_accepted() {
         let described = describe();
         let properties = described.input_schema["properties"]
             .as_object()
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_wrong_parameter() {
         for (given, named) in [
             (json!({}), "missing field `prompt`"),
             (json!({"prompt": "  "}), "prompt: must not be empty"),
@@ -180,8 +180,8 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_set_that_was_not_given() {
+    fn settings_without_arguments_are_empty() {
         let (start, _) = read(json!({"prompt": "x"})).unwrap().into_start(None);
-        assert_eq!(start, Start::default());
+        assert_eq!(start, StartThread::default());
     }
 }

@@ -1,8 +1,8 @@
-//! `codex-reply`: go on with a thread and wait for what Codex says.
+//! `codex-reply`: continues a thread and waits for the final message.
 
 use std::sync::Arc;
 
-use codex_engine::command::{Prompt, Resume, Start};
+use codex_engine::command::{Prompt, ResumeThread, StartThread};
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
 use rmcp::service::RequestContext;
@@ -13,7 +13,7 @@ use super::definition::tool;
 use crate::code::Code;
 use crate::error::ToolError;
 use crate::server::Server;
-use crate::tools::parameters::{Wait, Words, arguments};
+use crate::tools::parameters::{NonBlankText, Wait, arguments};
 use crate::tools::schema::input;
 use crate::turn_call::TurnCall;
 
@@ -22,9 +22,9 @@ pub(in crate::tools) const NAME: &str = "codex-reply";
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Arguments {
-    prompt: Words,
+    prompt: NonBlankText,
     thread_id: Option<String>,
-    /// The older name of the same.
+    /// The older name of `threadId`.
     conversation_id: Option<String>,
     #[serde(rename = "wait-ms")]
     wait: Option<Wait>,
@@ -55,9 +55,9 @@ pub(in crate::tools) async fn call(
     let given: Arguments = arguments(given)?;
     let thread = server.thread(given.thread()?).await?;
     let engine = Arc::clone(&server.engine);
-    let mut start = Start::default();
+    let mut start = StartThread::default();
     server.bound_resumed(&thread, &mut start.settings)?;
-    let resume = Resume {
+    let resume = ResumeThread {
         thread: thread.clone(),
         start,
     };
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn both_spellings_name_the_thread() {
+    fn thread_id_and_conversation_id_name_the_thread() {
         for given in [
             json!({"prompt": "x", "threadId": ID}),
             json!({"prompt": "x", "conversationId": ID}),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_thread_is_refused() {
+    fn missing_or_conflicting_thread_ids_are_refused() {
         for given in [
             json!({"prompt": "x"}),
             json!({"prompt": "x", "threadId": 7}),

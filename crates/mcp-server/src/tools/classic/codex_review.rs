@@ -1,11 +1,11 @@
-//! `codex_review`: have changes reviewed, and wait for what the reviewer says.
+//! `codex_review`: has changes reviewed, and waits for the review.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use codex_engine::command::{Prompt, Settings, Start};
+use codex_engine::command::{Prompt, Settings, StartThread};
 use codex_protocol::codex::ThreadSettings;
-use goal_run::reviewer::{Subject, reading};
+use goal_run::reviewer::{ReviewScope, read_only};
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
 use rmcp::service::RequestContext;
@@ -16,7 +16,7 @@ use super::definition::tool;
 use crate::code::Code;
 use crate::error::ToolError;
 use crate::server::Server;
-use crate::tools::parameters::{Wait, Words, arguments};
+use crate::tools::parameters::{NonBlankText, Wait, arguments};
 use crate::tools::schema::input;
 use crate::turn_call::TurnCall;
 
@@ -25,9 +25,9 @@ pub(in crate::tools) const NAME: &str = "codex_review";
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 struct Arguments {
-    base: Option<Words>,
-    commit: Option<Words>,
-    instructions: Option<Words>,
+    base: Option<NonBlankText>,
+    commit: Option<NonBlankText>,
+    instructions: Option<NonBlankText>,
     cwd: Option<PathBuf>,
     model: Option<String>,
     #[serde(rename = "wait-ms")]
@@ -63,13 +63,13 @@ pub(in crate::tools) async fn call(
         },
         ..Settings::default()
     };
-    let settings = server.settings(reading(settings)).await?;
+    let settings = server.settings(read_only(settings)).await?;
     let here = Path::new(".");
     let cwd = settings.thread.cwd.as_deref().unwrap_or(here);
     let target = given.subject()?.target(cwd).await?;
-    let start = Start {
+    let start = StartThread {
         settings,
-        ..Start::default()
+        ..StartThread::default()
     };
     let engine = Arc::clone(&server.engine);
     let opening = async move { engine.start(start).await };
@@ -82,12 +82,12 @@ pub(in crate::tools) async fn call(
 }
 
 impl Arguments {
-    fn subject(self) -> Result<Subject, ToolError> {
+    fn subject(self) -> Result<ReviewScope, ToolError> {
         match (self.base, self.commit, self.instructions) {
-            (Some(Words(branch)), None, None) => Ok(Subject::Since(branch)),
-            (None, Some(Words(commit)), None) => Ok(Subject::Commit(commit)),
-            (None, None, Some(Words(words))) => Ok(Subject::Described(words)),
-            (None, None, None) => Ok(Subject::Uncommitted),
+            (Some(NonBlankText(branch)), None, None) => Ok(ReviewScope::Since(branch)),
+            (None, Some(NonBlankText(commit)), None) => Ok(ReviewScope::Commit(commit)),
+            (None, None, Some(NonBlankText(words))) => Ok(ReviewScope::Described(words)),
+            (None, None, None) => Ok(ReviewScope::Uncommitted),
             _ => Err(ToolError::new(
                 Code::InvalidArgument,
                 "base, commit and instructions exclude each other; give one of them",

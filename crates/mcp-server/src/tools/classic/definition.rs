@@ -1,4 +1,4 @@
-//! What the classic tools have in common.
+//! The common definition of the classic tools.
 
 use rmcp::model::Tool;
 use serde_json::{Value, json};

@@ -1,12 +1,12 @@
-//! `call_cancel`: call a job off.
+//! `call_cancel`: cancels a job.
 
-use job_queue::logic::CancelAnswer;
+use job_queue::logic::CancelResponse;
 use job_queue::service::Jobs;
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::ids::Id;
+use super::ids::JobIdArgument;
 use crate::code::Code;
 use crate::error::ToolError;
 use crate::tools::definition::{answer, tool};
@@ -18,7 +18,7 @@ pub(super) const NAME: &str = "call_cancel";
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    job_id: Id,
+    job_id: JobIdArgument,
 }
 
 pub(super) fn describe() -> Tool {
@@ -33,17 +33,19 @@ pub(super) fn describe() -> Tool {
 }
 
 pub(super) async fn call(jobs: &Jobs, given: JsonObject) -> Result<CallToolResult, ToolError> {
-    let Arguments { job_id: Id(prefix) } = arguments(given)?;
+    let Arguments {
+        job_id: JobIdArgument(prefix),
+    } = arguments(given)?;
     let id = jobs.find(&prefix).await?;
     let cancelled = jobs.cancel(&id).await?;
-    if let CancelAnswer::Refused(_) = cancelled.answer {
-        return Err(ToolError::new(Code::JobEnded, cancelled.answer.message()));
+    if let CancelResponse::Refused(_) = cancelled.response {
+        return Err(ToolError::new(Code::JobEnded, cancelled.response.message()));
     }
     Ok(answer(json!({
         "job_id": id,
-        "previous_status": cancelled.answer.previous_status(),
+        "previous_status": cancelled.response.previous_status(),
         "new_status": cancelled.new_status(),
-        "was_running_in_registry": cancelled.answer.was_running(),
+        "was_running_in_registry": cancelled.response.was_running(),
         "message": cancelled.message(),
     })))
 }

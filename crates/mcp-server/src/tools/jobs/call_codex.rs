@@ -1,4 +1,4 @@
-//! `call_codex`: hand a task over.
+//! `call_codex`: submits a task as a job.
 
 use std::path::PathBuf;
 
@@ -6,17 +6,17 @@ use codex_config::profile::ProfileName;
 use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
 use goal_run::logic::notifier::Notifier;
 use job_queue::call_settings::Approval;
-use job_queue::order::{Order, Past};
-use job_queue::service::{Jobs, Submitted};
+use job_queue::service::{Jobs, Submission};
+use job_queue::spec::{Continuation, JobSpec};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::ids::Thread;
+use super::ids::ThreadIdArgument;
 use crate::code::Code;
 use crate::error::ToolError;
 use crate::tools::definition::{answer, tool};
-use crate::tools::parameters::{Count, Limit, arguments};
+use crate::tools::parameters::{Count, TimeLimit, arguments};
 use crate::tools::schema::{about, input, off, one_of, output, sandbox, texts};
 
 pub(super) const NAME: &str = "call_codex";
@@ -28,11 +28,11 @@ struct Arguments {
     cwd: PathBuf,
     task_name: Option<String>,
     model: Option<String>,
-    resume_session_id: Option<Thread>,
+    resume_session_id: Option<ThreadIdArgument>,
     #[serde(default)]
     continue_latest: Option<bool>,
-    timeout_ms: Option<Limit>,
-    tool_timeout_ms: Option<Limit>,
+    timeout_ms: Option<TimeLimit>,
+    tool_timeout_ms: Option<TimeLimit>,
     expose_stream: Option<bool>,
     fire_and_forget: Option<bool>,
     sandbox: Option<SandboxMode>,
@@ -44,7 +44,7 @@ struct Arguments {
     add_dirs: Option<Vec<PathBuf>>,
     network: Option<bool>,
     approval: Option<Approval>,
-    approval_timeout_ms: Option<Limit>,
+    approval_timeout_ms: Option<TimeLimit>,
     notify: Option<Vec<Notifier>>,
     retry: Option<Count>,
 }
@@ -89,8 +89,8 @@ pub(super) async fn call(
     let mut given: Arguments = arguments(given)?;
     let is_forgotten = given.fire_and_forget.unwrap_or_default();
     let session = match given.resume_session_id.take() {
-        // A whole id may be known where the job is run, on another machine.
-        Some(Thread(prefix)) => Some(match prefix.whole() {
+        // A whole ID is not looked up here: the thread may be on the machine that runs the job.
+        Some(ThreadIdArgument(prefix)) => Some(match prefix.whole() {
             Some(session) => session,
             None => jobs.thread(prefix).await?,
         }),
@@ -104,8 +104,8 @@ pub(super) async fn call(
     })))
 }
 
-fn message(submitted: &Submitted, is_forgotten: bool) -> String {
-    let Submitted { job, no_worker, .. } = submitted;
+fn message(submitted: &Submission, is_forgotten: bool) -> String {
+    let Submission { job, no_worker, .. } = submitted;
     match no_worker {
         Some(why) => format!(
             "Job queued, but it waits: {why}. `codex-mcp worker` runs one by hand; call_status \
@@ -123,40 +123,40 @@ impl Arguments {
         self,
         client: Option<String>,
         session: Option<ThreadId>,
-    ) -> Result<Order, ToolError> {
-        let past = match (session, self.continue_latest) {
+    ) -> Result<JobSpec, ToolError> {
+        let continuation = match (session, self.continue_latest) {
             (Some(_), Some(true)) => {
                 let why = "resume_session_id and continue_latest can't be used together";
                 return Err(ToolError::new(Code::InvalidArgument, why));
             }
-            (Some(session), _) => Past::Session(session),
-            (None, Some(true)) => Past::Latest,
-            (None, _) => Past::None,
+            (Some(session), _) => Continuation::Session(session),
+            (None, Some(true)) => Continuation::Latest,
+            (None, _) => Continuation::None,
         };
-        let order = Order::new(self.prompt, self.cwd);
+        let spec = JobSpec::new(self.prompt, self.cwd);
         let retry = self.retry.map_or(0, |Count(count)| count);
-        Ok(Order {
+        Ok(JobSpec {
             client,
             task_name: self.task_name,
-            past,
+            continuation,
             model: self.model,
             sandbox: self.sandbox,
             effort: self.effort,
             profile: self.profile,
             images: self.images.unwrap_or_default(),
             output_schema: self.output_schema,
-            timeout: self.timeout_ms.map_or(order.timeout, |Limit(time)| time),
-            tool_timeout: self.tool_timeout_ms.map(|Limit(time)| time),
+            timeout: self.timeout_ms.map_or(spec.timeout, |TimeLimit(time)| time),
+            tool_timeout: self.tool_timeout_ms.map(|TimeLimit(time)| time),
             config: self.config.unwrap_or_default(),
             add_dirs: self.add_dirs.unwrap_or_default(),
             network: self.network,
             approval: self.approval.unwrap_or_default(),
-            approval_timeout: self.approval_timeout_ms.map(|Limit(time)| time),
+            approval_timeout: self.approval_timeout_ms.map(|TimeLimit(time)| time),
             notify: self.notify.unwrap_or_default(),
             expose_stream: self.expose_stream.unwrap_or_default(),
             fire_and_forget: self.fire_and_forget.unwrap_or_default(),
             retry: u32::try_from(retry).unwrap_or(u32::MAX),
-            ..order
+            ..spec
         })
     }
 }

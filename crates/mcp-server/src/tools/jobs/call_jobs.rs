@@ -1,9 +1,9 @@
-//! `call_jobs`: the newest jobs.
+//! `call_jobs`: lists the newest jobs.
 
+use job_queue::job_json;
 use job_queue::logic::JobState;
 use job_queue::service::Jobs;
-use job_queue::shown;
-use job_queue::store::Filter;
+use job_queue::store::JobFilter;
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -16,11 +16,11 @@ use crate::tools::schema::{input, one_of, output};
 
 pub(super) const NAME: &str = "call_jobs";
 
-/// How many there are unless told otherwise.
+/// The default number of jobs.
 const LIMIT: u32 = 20;
 
-/// How many may be asked for.
-const MOST: u32 = 100;
+/// The most jobs that may be asked for.
+const MAX_LIMIT: u32 = 100;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -52,17 +52,17 @@ pub(super) async fn call(jobs: &Jobs, given: JsonObject) -> Result<CallToolResul
     let limit = limit.map_or(u64::from(LIMIT), |Count(limit)| limit);
     let limit = u32::try_from(limit)
         .ok()
-        .filter(|limit| (1..=MOST).contains(limit));
+        .filter(|limit| (1..=MAX_LIMIT).contains(limit));
     let Some(limit) = limit else {
-        let why = format!("limit must be from 1 to {MOST}");
+        let why = format!("limit must be from 1 to {MAX_LIMIT}");
         return Err(ToolError::new(Code::InvalidArgument, why));
     };
-    let filter = Filter {
+    let filter = JobFilter {
         status: status_filter,
         tool_name,
         cwd: None,
     };
     let listed = jobs.list(&filter, limit).await?;
-    let shown: Vec<Value> = listed.jobs.iter().map(shown::summary).collect();
+    let shown: Vec<Value> = listed.jobs.iter().map(job_json::summary).collect();
     Ok(answer(json!({ "jobs": shown, "total": listed.total })))
 }

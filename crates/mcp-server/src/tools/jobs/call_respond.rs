@@ -1,4 +1,4 @@
-//! `call_respond`: answer what Codex asks in a job, or add words to its turn.
+//! `call_respond`: answers a question of Codex in a job, or steers its turn.
 
 use codex_engine::logic::action::Decision;
 use job_queue::service::{Jobs, Response};
@@ -6,11 +6,11 @@ use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::ids::Id;
+use super::ids::JobIdArgument;
 use crate::code::Code;
 use crate::error::ToolError;
 use crate::tools::definition::{answer, tool};
-use crate::tools::parameters::{Words, arguments};
+use crate::tools::parameters::{NonBlankText, arguments};
 use crate::tools::schema::{input, output};
 
 pub(super) const NAME: &str = "call_respond";
@@ -18,11 +18,11 @@ pub(super) const NAME: &str = "call_respond";
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    job_id: Id,
+    job_id: JobIdArgument,
     request_id: Option<String>,
     decision: Option<Value>,
     answers: Option<Map<String, Value>>,
-    steer: Option<Words>,
+    steer: Option<NonBlankText>,
 }
 
 pub(super) fn describe() -> Tool {
@@ -43,15 +43,15 @@ fields, or steer its turn.";
 
 pub(super) async fn call(jobs: &Jobs, given: JsonObject) -> Result<CallToolResult, ToolError> {
     let given: Arguments = arguments(given)?;
-    let wanted = given.wanted()?;
-    let Id(prefix) = given.job_id;
+    let action = given.action()?;
+    let JobIdArgument(prefix) = given.job_id;
     let id = jobs.find(&prefix).await?;
-    Ok(answer(match wanted {
-        Wanted::Steer(words) => {
+    Ok(answer(match action {
+        ResponseAction::Steer(words) => {
             jobs.steer(&id, words).await?;
             json!({ "job_id": id, "message": "Codex has taken the words" })
         }
-        Wanted::Respond(response) => {
+        ResponseAction::Respond(response) => {
             let request = given.request_id.as_deref();
             let question = jobs.respond(&id, request, response, None).await?;
             let message = "Answered; follow the job with call_status";
@@ -60,14 +60,14 @@ pub(super) async fn call(jobs: &Jobs, given: JsonObject) -> Result<CallToolResul
     }))
 }
 
-/// What a call asks for.
-enum Wanted {
+/// The action that a call asks for.
+enum ResponseAction {
     Respond(Response),
     Steer(String),
 }
 
 impl Arguments {
-    fn wanted(&self) -> Result<Wanted, ToolError> {
+    fn action(&self) -> Result<ResponseAction, ToolError> {
         let wrong = |why: &str| ToolError::new(Code::InvalidArgument, why);
         match (&self.decision, &self.answers, &self.steer) {
             (Some(decision), None, None) => {
@@ -77,11 +77,13 @@ impl Arguments {
                         "decision: {error}; take one of the question's decisions as it is"
                     ))
                 })?;
-                Ok(Wanted::Respond(Response::Decision(decision)))
+                Ok(ResponseAction::Respond(Response::Decision(decision)))
             }
-            (None, Some(answers), None) => Ok(Wanted::Respond(Response::Words(answers.clone()))),
-            (None, None, Some(Words(words))) => match &self.request_id {
-                None => Ok(Wanted::Steer(words.clone())),
+            (None, Some(answers), None) => {
+                Ok(ResponseAction::Respond(Response::Words(answers.clone())))
+            }
+            (None, None, Some(NonBlankText(words))) => match &self.request_id {
+                None => Ok(ResponseAction::Steer(words.clone())),
                 Some(_) => Err(wrong("request_id does not go with steer")),
             },
             _ => Err(wrong("give one of decision, answers and steer")),

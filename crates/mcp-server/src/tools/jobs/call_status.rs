@@ -1,8 +1,8 @@
-//! `call_status`: how a job stands, and what has come of it.
+//! `call_status`: the state and the result of a job.
 
+use job_queue::job_json;
 use job_queue::logic::{JobId, WORKER_LOST};
-use job_queue::service::{Jobs, Looked};
-use job_queue::shown;
+use job_queue::service::{JobView, Jobs};
 use job_queue::store::{Job, Question, StoredEvent};
 use job_queue::worker::start::StartError;
 use rmcp::model::{CallToolResult, JsonObject, Tool};
@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::ids::Id;
-use super::waited::{Waited, until_ended};
+use super::ids::JobIdArgument;
+use super::wait::{WaitOutcome, until_ended};
 use crate::code::Code;
 use crate::error::ToolError;
 use crate::tools::definition::{answer, tool};
@@ -20,16 +20,16 @@ use crate::tools::schema::{input, output};
 
 pub(super) const NAME: &str = "call_status";
 
-/// How many events may be asked for.
-const MOST_EVENTS: u64 = 100;
+/// The most events that may be asked for.
+const MAX_EVENTS: u64 = 100;
 
-/// How much is shown of an event, in bytes.
+/// The longest part of an event that is shown, in bytes.
 const EVENT_LIMIT: usize = 4096;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    job_id: Id,
+    job_id: JobIdArgument,
     wait_ms: Option<Wait>,
     tail: Option<Count>,
 }
@@ -51,52 +51,52 @@ call_respond), problems, metadata (changed files, diff, commands, usage), result
     tool(NAME, "Job Status", description, input).with_raw_output_schema(answer)
 }
 
-/// What a call asks for.
+/// The query of a call.
 #[derive(Debug)]
-pub struct Asked {
+pub struct StatusQuery {
     id: JobId,
-    /// How many of the last events to tell.
+    /// The number of the last events to return.
     tail: u32,
-    /// Until when to wait for the end.
+    /// The time until which the end is awaited.
     until: Instant,
 }
 
-/// Reads the arguments of a call, and finds its job.
-pub(super) async fn ask(jobs: &Jobs, given: JsonObject) -> Result<Asked, ToolError> {
+/// Parses the arguments of a call, and finds its job.
+pub(super) async fn query(jobs: &Jobs, given: JsonObject) -> Result<StatusQuery, ToolError> {
     let Arguments {
-        job_id: Id(prefix),
+        job_id: JobIdArgument(prefix),
         wait_ms,
         tail,
     } = arguments(given)?;
     let tail = tail.map_or(0, |Count(count)| count);
-    if tail > MOST_EVENTS {
-        let why = format!("tail must be at most {MOST_EVENTS}, not {tail}");
+    if tail > MAX_EVENTS {
+        let why = format!("tail must be at most {MAX_EVENTS}, not {tail}");
         return Err(ToolError::new(Code::InvalidArgument, why));
     }
     let wait = wait_ms.map(|Wait(wait)| wait).unwrap_or_default();
-    Ok(Asked {
+    Ok(StatusQuery {
         id: jobs.find(&prefix).await?,
         tail: u32::try_from(tail).unwrap_or(u32::MAX),
         until: Instant::now() + wait,
     })
 }
 
-impl Asked {
-    /// Waits for a second at most.
-    pub(super) async fn wait(&self, jobs: &Jobs) -> Result<Waited, ToolError> {
+impl StatusQuery {
+    /// Waits for one second at most.
+    pub(super) async fn wait(&self, jobs: &Jobs) -> Result<WaitOutcome, ToolError> {
         match until_ended(jobs, &self.id, self.until).await? {
-            Waited::Over(looked) => Ok(Waited::Over(self.answer(jobs, looked).await?)),
-            Waited::Doing(step) => Ok(Waited::Doing(step)),
+            WaitOutcome::Over(looked) => Ok(WaitOutcome::Over(self.answer(jobs, looked).await?)),
+            WaitOutcome::Running(step) => Ok(WaitOutcome::Running(step)),
         }
     }
 
-    async fn answer(&self, jobs: &Jobs, looked: Looked) -> Result<CallToolResult, ToolError> {
-        let Looked {
+    async fn answer(&self, jobs: &Jobs, looked: JobView) -> Result<CallToolResult, ToolError> {
+        let JobView {
             job,
             questions,
             no_worker,
         } = looked;
-        let mut record = shown::record(&job, &questions);
+        let mut record = job_json::record(&job, &questions);
         if let Some(members) = record.as_object_mut() {
             if self.tail > 0 {
                 let events = jobs.tail(&self.id, self.tail).await?;
@@ -110,7 +110,7 @@ impl Asked {
     }
 }
 
-/// What there is to say and to do, beside the record.
+/// A note on what the job waits for and what to do, in addition to the record.
 fn note(job: &Job, questions: &[Question], no_worker: Option<StartError>) -> Option<String> {
     if !questions.is_empty() {
         let words = "Codex waits: decide each of questions by call_respond before it expires.";
@@ -121,7 +121,7 @@ fn note(job: &Job, questions: &[Question], no_worker: Option<StartError>) -> Opt
             "It waits: {why}. `codex-mcp worker` runs a worker by hand."
         ));
     }
-    if let Some(wait) = shown::waiting(&job.summary) {
+    if let Some(wait) = job_json::waiting(&job.summary) {
         return Some(format!("It {wait}. It runs by itself then."));
     }
     let is_lost = job.summary.error.as_deref() == Some(WORKER_LOST);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_shown_as_json_unless_it_is_long() {
+    fn short_event_is_shown_as_json_and_a_long_one_is_cut() {
         let shown = of(r#"{"a":1}"#);
         assert_eq!(shown["data"], json!({ "a": 1 }));
         assert_eq!(shown["sequence"], 7);

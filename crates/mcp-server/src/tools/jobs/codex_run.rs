@@ -1,4 +1,4 @@
-//! `codex_run`: turns of Codex until what was asked for is there.
+//! `codex_run`: turns of Codex until all criteria are met.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,32 +7,31 @@ use codex_config::profile::ProfileName;
 use codex_engine::EngineError;
 use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
 use goal_run::logic::criteria::Criteria;
-use goal_run::logic::machine::{BadLimits, Limits, Parts};
+use goal_run::logic::machine::{BadLimits, Limits, RawLimits};
 use goal_run::logic::notifier::Notifier;
 use goal_run::logic::snapshot::Preexisting;
-use goal_run::order::{Approve, Order, Place};
+use goal_run::spec::{Approve, RunSpec, WorkspaceMode};
+use job_queue::job_json;
 use job_queue::logic::JobId;
-use job_queue::run::order::RunOrder;
 use job_queue::run::result;
-use job_queue::service::{Jobs, Looked};
-use job_queue::shown;
+use job_queue::run::spec::RunJobSpec;
+use job_queue::service::{JobView, Jobs};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::ids::Thread;
-use super::waited::{Waited, until_ended};
+use super::ids::ThreadIdArgument;
+use super::wait::{WaitOutcome, until_ended};
 use crate::code::Code;
 use crate::error::ToolError;
 use crate::tools::definition::{answer, tool};
 use crate::tools::parameters::{Count, Wait, arguments};
 use crate::tools::schema::{about, input, off, one_of, output, sandbox, texts};
 
-pub(super) const NAME: &str = job_queue::run::order::TOOL;
+pub(super) const NAME: &str = job_queue::run::spec::TOOL;
 
-/// How long the end is waited for, unless told otherwise: clients cut calls after a
-/// minute.
+/// The default time to wait for the end: some clients end a call after a minute.
 const WAIT: Duration = Duration::from_secs(50);
 
 #[derive(Debug, Deserialize)]
@@ -47,7 +46,7 @@ struct Arguments {
     stall_after: Option<Count>,
     max_tokens: Option<Count>,
     allow_preexisting: Option<bool>,
-    thread_id: Option<Thread>,
+    thread_id: Option<ThreadIdArgument>,
     worktree: Option<bool>,
     model: Option<String>,
     sandbox: Option<SandboxMode>,
@@ -60,7 +59,7 @@ struct Arguments {
     wait_ms: Option<Wait>,
 }
 
-/// What Codex's questions are answered: nobody is there to be asked.
+/// The answer to Codex's questions, as nobody can be asked.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Approval {
@@ -105,7 +104,8 @@ on without you; call_cancel ends it.";
     tool(NAME, "Run Until Done", description, input).with_raw_output_schema(answer)
 }
 
-/// Most can be one value or several; what is described is the form that serves best.
+/// The schema of the criteria. Most can be one value or several; the schema describes the most
+/// useful form.
 fn exit_criteria() -> Value {
     let switch = json!({ "type": "boolean" });
     json!({
@@ -126,51 +126,51 @@ fn exit_criteria() -> Value {
     })
 }
 
-/// A run that was handed over, and until when its end is waited for.
+/// A submitted run, and the time until which the call waits for its end.
 #[derive(Debug)]
-pub struct Begun {
+pub struct StartedRun {
     job: JobId,
     until: Instant,
 }
 
-/// Hands the run over: from then on it goes on by itself.
+/// Submits the run, which then continues without the client.
 pub(super) async fn begin(
     jobs: &Jobs,
     client: Option<String>,
     given: JsonObject,
-) -> Result<Begun, ToolError> {
+) -> Result<StartedRun, ToolError> {
     let mut given: Arguments = arguments(given)?;
     let wait = given.wait_ms.map_or(WAIT, |Wait(wait)| wait);
     let thread = match given.thread_id.take() {
-        Some(Thread(prefix)) => Some(jobs.thread(prefix).await?),
+        Some(ThreadIdArgument(prefix)) => Some(jobs.thread(prefix).await?),
         None => None,
     };
     let submitted = jobs.submit_run(given.into_order(client, thread)?).await?;
-    Ok(Begun {
+    Ok(StartedRun {
         job: submitted.job,
         until: Instant::now() + wait,
     })
 }
 
-impl Begun {
-    /// Waits for the end, for a second at most. Nothing is lost when this is dropped.
-    pub(super) async fn wait(&self, jobs: &Jobs) -> Result<Waited, ToolError> {
+impl StartedRun {
+    /// Waits for the end for one second at most. Dropping the future loses nothing.
+    pub(super) async fn wait(&self, jobs: &Jobs) -> Result<WaitOutcome, ToolError> {
         let id = &self.job;
         let waited = until_ended(jobs, id, self.until).await.map_err(|error| {
             let note = format!("the run is job {id} (call_status), but it can't be looked at");
             error.with_note(&note)
         })?;
-        Ok(waited.map(|looked| self.so_far(looked)))
+        Ok(waited.map(|looked| self.result_so_far(looked)))
     }
 
-    fn so_far(&self, Looked { job, no_worker, .. }: Looked) -> CallToolResult {
+    fn result_so_far(&self, JobView { job, no_worker, .. }: JobView) -> CallToolResult {
         if let Some(result) = result::of(&job) {
             return match error_of(&result) {
                 Some(error) => error.into_result_with(result),
                 None => answer(result),
             };
         }
-        let message = match (no_worker, shown::waiting(&job.summary)) {
+        let message = match (no_worker, job_json::waiting(&job.summary)) {
             (None, Some(wait)) => format!("The run {wait}. {}", self.message()),
             (Some(why), _) => format!(
                 "The run waits: {why}. `codex-mcp worker` runs a worker by hand; call_status \
@@ -186,8 +186,8 @@ impl Begun {
         }))
     }
 
-    /// The answer where nobody waits any more.
-    pub(super) fn goes_on(&self) -> CallToolResult {
+    /// The answer when the call no longer waits.
+    pub(super) fn still_running(&self) -> CallToolResult {
         let message = self.message();
         answer(json!({ "status": "running", "job_id": self.job, "message": message }))
     }
@@ -201,7 +201,7 @@ impl Begun {
     }
 }
 
-/// What a run failed with that could not be begun or finished.
+/// The error of a run that could not begin or lost its worker.
 fn error_of(result: &Value) -> Option<ToolError> {
     let why = result.get("why").and_then(Value::as_str);
     let why = why.unwrap_or_default();
@@ -219,9 +219,9 @@ impl Arguments {
         self,
         client: Option<String>,
         thread: Option<ThreadId>,
-    ) -> Result<RunOrder, ToolError> {
+    ) -> Result<RunJobSpec, ToolError> {
         let limits = self.limits()?;
-        let mut run = Order::new(self.task, self.repo.unwrap_or_else(|| ".".into()));
+        let mut run = RunSpec::new(self.task, self.repo.unwrap_or_else(|| ".".into()));
         run.limits = limits;
         run.criteria = self.exit_criteria.unwrap_or_default();
         if self.allow_preexisting.unwrap_or_default() {
@@ -229,12 +229,12 @@ impl Arguments {
         }
         run.thread = thread;
         if self.worktree.unwrap_or_default() {
-            run.place = Place::Worktree;
+            run.workspace = WorkspaceMode::Worktree;
         }
         let settings = &mut run.settings;
         settings.thread.model = self.model;
         settings.thread.sandbox = self.sandbox;
-        settings.manner.effort = self.effort;
+        settings.model_options.effort = self.effort;
         settings.profile = self.profile;
         run.approve = match self.approve {
             None | Some(Approval::Never) => Approve::Never,
@@ -242,11 +242,11 @@ impl Arguments {
         };
         run.notify = self.notify.unwrap_or_default();
         let retry = self.retry.map_or(0, |Count(count)| count);
-        Ok(RunOrder {
+        Ok(RunJobSpec {
             client,
             task_name: self.task_name,
             retry: u32::try_from(retry).unwrap_or(u32::MAX),
-            ..RunOrder::new(run)
+            ..RunJobSpec::new(run)
         })
     }
 
@@ -255,7 +255,7 @@ impl Arguments {
         let small = |given: Option<Count>| {
             count(given).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
         };
-        let limits = Limits::try_from(Parts {
+        let limits = Limits::try_from(RawLimits {
             max_turns: small(self.max_turns),
             turn_timeout_ms: count(self.turn_timeout_ms),
             total_timeout_ms: count(self.total_timeout_ms),

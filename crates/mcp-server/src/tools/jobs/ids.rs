@@ -1,15 +1,15 @@
-//! IDs of jobs and threads as arguments: whole, or their beginning.
+//! IDs of jobs and threads as arguments: whole IDs or prefixes.
 
 use job_queue::logic::{BadPrefix, JobPrefix};
-use job_queue::thread_ids::{NotAThread, ThreadPrefix};
+use job_queue::thread_ids::{BadThreadPrefix, ThreadPrefix};
 use serde::Deserialize;
 
-/// The id of a job, or how it begins.
+/// The ID of a job, or a prefix of it.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "String")]
-pub(super) struct Id(pub(super) JobPrefix);
+pub(super) struct JobIdArgument(pub(super) JobPrefix);
 
-impl TryFrom<String> for Id {
+impl TryFrom<String> for JobIdArgument {
     type Error = BadPrefix;
 
     fn try_from(text: String) -> Result<Self, BadPrefix> {
@@ -17,15 +17,15 @@ impl TryFrom<String> for Id {
     }
 }
 
-/// The id of a thread, or how it begins.
+/// The ID of a thread, or a prefix of it.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "String")]
-pub(super) struct Thread(pub(super) ThreadPrefix);
+pub(super) struct ThreadIdArgument(pub(super) ThreadPrefix);
 
-impl TryFrom<String> for Thread {
-    type Error = NotAThread;
+impl TryFrom<String> for ThreadIdArgument {
+    type Error = BadThreadPrefix;
 
-    fn try_from(text: String) -> Result<Self, NotAThread> {
+    fn try_from(text: String) -> Result<Self, BadThreadPrefix> {
         text.parse().map(Self)
     }
 }

@@ -1,6 +1,6 @@
-//! The tools for work that outlives its client, which both backends have. Names,
-//! parameters and results of the first four are those of the program that `call_codex`
-//! comes from; `codex_run` has those of the specification of runs.
+//! The tools for work that outlives its client, which both backends have. The first four have the
+//! names, parameters and results of the program that `call_codex` comes from, and `codex_run` those
+//! of the specification of runs.
 
 mod call_cancel;
 mod call_codex;
@@ -9,11 +9,11 @@ mod call_respond;
 mod call_status;
 mod codex_run;
 mod ids;
-mod waited;
+mod wait;
 mod watch;
 
-use job_queue::order::BadOrder;
-use job_queue::service::{Jobs, JobsError, NotTold};
+use job_queue::service::{InstructError, Jobs, JobsError};
+use job_queue::spec::BadJobSpec;
 use job_queue::store::StoreError;
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 
@@ -21,8 +21,8 @@ use crate::code::Code;
 use crate::error::ToolError;
 use crate::tools::annotations::Effect;
 
-pub(crate) use waited::Waited;
-pub(crate) use watch::Watch;
+pub(crate) use wait::WaitOutcome;
+pub(crate) use watch::JobWatch;
 
 /// A tool for jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,72 +83,71 @@ impl JobTool {
         }
     }
 
-    /// Does what a client wants that calls itself so.
+    /// Answers the call of a client with this name.
     ///
     /// # Errors
     ///
-    /// What was wrong with it, or with the store.
+    /// [`ToolError`] for wrong arguments, or a failure of the store.
     pub async fn call(
         self,
         jobs: &Jobs,
         client: Option<String>,
         given: JsonObject,
-    ) -> Result<Called, ToolError> {
+    ) -> Result<JobCall, ToolError> {
         let answered = match self {
             Self::Codex => call_codex::call(jobs, client, given).await,
             Self::Status => {
-                let asked = call_status::ask(jobs, given).await?;
-                return Ok(Called::Watched(Watch::Job(asked)));
+                let query = call_status::query(jobs, given).await?;
+                return Ok(JobCall::Watched(JobWatch::Job(query)));
             }
             Self::Jobs => call_jobs::call(jobs, given).await,
             Self::Cancel => call_cancel::call(jobs, given).await,
             Self::Respond => call_respond::call(jobs, given).await,
             Self::Run => {
-                let begun = codex_run::begin(jobs, client, given).await?;
-                return Ok(Called::Watched(Watch::Run(begun)));
+                let run = codex_run::begin(jobs, client, given).await?;
+                return Ok(JobCall::Watched(JobWatch::Run(run)));
             }
         };
-        answered.map(Called::Answered)
+        answered.map(JobCall::Answered)
     }
 
-    /// Whether the call changes something, and so has to go on when its caller has
-    /// gone.
+    /// Whether the call changes something, and so has to be completed even if its caller has gone.
     pub(crate) fn acts(self) -> bool {
         matches!(self, Self::Codex | Self::Cancel | Self::Respond | Self::Run)
     }
 }
 
-/// What has come of a call so far.
+/// The result of a call so far.
 #[derive(Debug)]
-pub enum Called {
+pub enum JobCall {
     /// The answer.
     Answered(CallToolResult),
-    /// A job whose end may be waited for.
-    Watched(Watch),
+    /// A job whose end may be awaited.
+    Watched(JobWatch),
 }
 
 impl From<JobsError> for ToolError {
     fn from(error: JobsError) -> Self {
         match error {
             JobsError::Store(error) => error.into(),
-            JobsError::Order(BadOrder::OutOfBounds(error)) => error.into(),
+            JobsError::Spec(BadJobSpec::OutOfBounds(error)) => error.into(),
             JobsError::NotFound(_) => Self::new(Code::JobNotFound, error.to_string()),
             JobsError::Thread(error) => error.into(),
-            JobsError::Order(_) | JobsError::Ambiguous { .. } => {
+            JobsError::Spec(_) | JobsError::Ambiguous { .. } => {
                 Self::new(Code::InvalidArgument, error.to_string())
             }
-            JobsError::NotTold(error) => error.into(),
+            JobsError::Instruct(error) => error.into(),
             JobsError::Audit(_) => Self::new(Code::TeamFiles, error.to_string()),
         }
     }
 }
 
-impl From<NotTold> for ToolError {
-    fn from(error: NotTold) -> Self {
+impl From<InstructError> for ToolError {
+    fn from(error: InstructError) -> Self {
         let code = match error {
-            NotTold::NotRunning(_) | NotTold::Ended => Code::JobEnded,
-            NotTold::NotTaken | NotTold::Unknown => Code::JobStoreAway,
-            NotTold::Json(_) => Code::Internal,
+            InstructError::NotRunning(_) | InstructError::Ended => Code::JobEnded,
+            InstructError::NotTaken | InstructError::Unknown => Code::JobStoreAway,
+            InstructError::Json(_) => Code::Internal,
             _ => Code::InvalidArgument,
         };
         Self::new(code, error.to_string())

@@ -1,10 +1,10 @@
-//! What the tools for sessions answer with.
+//! The answers of the tools for sessions.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use codex_engine::Engine;
-use codex_engine::command::{Opened, SessionId};
+use codex_engine::command::{OpenThread, SessionId};
 use codex_engine::logic::session::{IDLE_POLL_INTERVAL, State};
 use rmcp::model::JsonObject;
 use serde_json::{Map, Value, json};
@@ -14,7 +14,7 @@ use crate::error::ToolError;
 use crate::tools::schema::output;
 
 /// The schema of [`opened`].
-pub(super) fn begun() -> Arc<JsonObject> {
+pub(super) fn opened_schema() -> Arc<JsonObject> {
     output(json!({
         "sessionId": "string",
         "threadId": "string",
@@ -22,43 +22,43 @@ pub(super) fn begun() -> Arc<JsonObject> {
     }))
 }
 
-/// What is told of a session that has got something to do, or has just begun.
+/// The answer about a session that has got a prompt, or has just begun.
 pub(super) fn opened(
     engine: &Engine,
-    opened: &Opened,
+    opened: &OpenThread,
     warnings: Vec<String>,
 ) -> Result<Value, ToolError> {
     let info = engine.get(&opened.session)?;
-    let mut told = json!({
+    let mut object = json!({
         "sessionId": opened.session,
         "threadId": opened.thread,
         "status": info.view.state,
     });
-    if let Some(told) = told.as_object_mut() {
-        insert_poll_interval(told, info.poll_interval);
+    if let Some(object) = object.as_object_mut() {
+        insert_poll_interval(object, info.poll_interval);
         if !warnings.is_empty() {
-            told.insert("warnings".to_owned(), warnings.into());
+            object.insert("warnings".to_owned(), warnings.into());
         }
     }
-    Ok(told)
+    Ok(object)
 }
 
-/// The same of a fork, which is idle and yet has an interval.
-pub(super) fn forked(opened: &Opened) -> Value {
-    let mut told = json!({
+/// The answer about a fork, which is idle and yet has an interval.
+pub(super) fn forked(opened: &OpenThread) -> Value {
+    let mut object = json!({
         "sessionId": opened.session,
         "threadId": opened.thread,
         "status": State::Idle,
     });
-    if let Some(told) = told.as_object_mut() {
-        insert_poll_interval(told, Some(IDLE_POLL_INTERVAL));
+    if let Some(object) = object.as_object_mut() {
+        insert_poll_interval(object, Some(IDLE_POLL_INTERVAL));
     }
-    told
+    object
 }
 
-pub(super) fn insert_poll_interval(told: &mut Map<String, Value>, interval: Option<Duration>) {
+pub(super) fn insert_poll_interval(object: &mut Map<String, Value>, interval: Option<Duration>) {
     if let Some(interval) = interval {
-        told.insert("pollInterval".to_owned(), milliseconds(interval).into());
+        object.insert("pollInterval".to_owned(), milliseconds(interval).into());
     }
 }
 
@@ -73,7 +73,7 @@ pub(super) fn missing(what: &str, action: &str) -> ToolError {
     )
 }
 
-/// The session that an argument names, by its id or how that begins.
+/// The session that an argument names by its ID or an ID prefix.
 pub(super) fn session(engine: &Engine, named: Option<String>) -> Result<SessionId, ToolError> {
     let missing = || ToolError::new(Code::InvalidArgument, "sessionId is missing");
     Ok(engine.session_named(&named.ok_or_else(missing)?)?)

@@ -1,4 +1,4 @@
-//! `codex`: begin a session, and return at once.
+//! `codex`: begins a session, and returns at once.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,24 +12,24 @@ use rmcp::service::RequestContext;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::answers::{begun, opened};
+use super::answers::{opened, opened_schema};
 use super::elicit::elicit;
-use super::settings::{Advanced, Beginning, Wanted};
+use super::settings::{AdvancedSettings, SessionArguments, SessionStart};
 use crate::error::ToolError;
 use crate::server::Server;
 use crate::tools::definition::{answer, tool};
-use crate::tools::parameters::{Policy, Words, arguments};
+use crate::tools::parameters::{NonBlankText, Policy, arguments};
 use crate::tools::schema::{approval_policy, effort, input, off, or, sandbox, texts};
 
 pub(in crate::tools) const NAME: &str = "codex";
 
-/// How hard the model thinks unless it is told (the npm package's default).
+/// The default reasoning effort (that of the npm package).
 const EFFORT: Effort = Effort::Low;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Arguments {
-    prompt: Words,
+    prompt: NonBlankText,
     approval_policy: Policy,
     sandbox: SandboxMode,
     effort: Option<Effort>,
@@ -37,7 +37,7 @@ struct Arguments {
     model: Option<String>,
     profile: Option<ProfileName>,
     tag: Option<String>,
-    advanced: Option<Advanced>,
+    advanced: Option<AdvancedSettings>,
 }
 
 pub(in crate::tools) fn describe() -> Tool {
@@ -71,7 +71,8 @@ pub(in crate::tools) fn describe() -> Tool {
 and go on meanwhile. Returns {sessionId, threadId, status, pollInterval} at once. Follow with \
 codex_check until status is idle; its result has the final message.";
     let required = ["prompt", "approvalPolicy", "sandbox"];
-    tool(NAME, "Codex", description, input(properties, required)).with_raw_output_schema(begun())
+    tool(NAME, "Codex", description, input(properties, required))
+        .with_raw_output_schema(opened_schema())
 }
 
 pub(in crate::tools) async fn call(
@@ -80,7 +81,7 @@ pub(in crate::tools) async fn call(
     given: JsonObject,
 ) -> Result<CallToolResponse, ToolError> {
     let given: Arguments = arguments(given)?;
-    let wanted = Wanted {
+    let session_arguments = SessionArguments {
         approval_policy: Some(given.approval_policy),
         sandbox: Some(given.sandbox),
         effort: given.effort,
@@ -90,28 +91,28 @@ pub(in crate::tools) async fn call(
         tag: given.tag,
         advanced: given.advanced,
     };
-    let Beginning {
+    let SessionStart {
         mut start,
         first,
         warnings,
-    } = wanted.into_beginning(server).await?;
+    } = session_arguments.into_start(server).await?;
     start.settings = server.settings(start.settings).await?;
-    start.settings.manner.effort.get_or_insert(EFFORT);
+    start.settings.model_options.effort.get_or_insert(EFFORT);
     let prompt = Prompt {
         text: given.prompt.0,
         ..first
     };
     let engine = Arc::clone(&server.engine);
     let defaults = server.defaults.clone();
-    // Half a start is worse than none, so it goes on should the caller leave.
+    // Half a start is worse than none, so the start is completed even if the caller leaves.
     let started = server
-        .to_the_end(context, async move {
+        .run_detached(context, async move {
             let opened = engine.start(start).await?;
-            defaults.recalled();
+            defaults.forget_previous_thread();
             match engine.prompt(&opened.session, prompt).await {
                 Ok(turn) => Ok((opened, turn)),
                 Err(error) => {
-                    // The caller does not learn of it, so nobody could use it.
+                    // The caller does not learn of the session, so nobody could use it.
                     engine.cancel(&opened.session, "its first prompt was not taken")?;
                     Err(error)
                 }

@@ -1,8 +1,8 @@
-//! `codex_check`: look into a session, and answer what Codex asks.
+//! `codex_check`: polls a session, and answers Codex's questions.
 
 use std::time::Duration;
 
-use codex_engine::command::{Deciding, Polled, SessionId};
+use codex_engine::command::{Decider, PollResponse, SessionId};
 use codex_engine::logic::action::{ActionId, Decision};
 use codex_engine::logic::events::{Poll, PollOptions, ResponseMode};
 use codex_engine::logic::session::State;
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::answers::{insert_poll_interval, missing, session};
-use super::elicit::asks_the_user;
+use super::elicit::can_ask_user;
 use crate::code::Code;
 use crate::error::ToolError;
 use crate::server::Server;
@@ -23,8 +23,8 @@ use crate::tools::schema::{input, one_of, or, output, texts};
 
 pub(in crate::tools) const NAME: &str = "codex_check";
 
-/// How many events a poll with `waitMs` takes unless it is told.
-const WAITED: u64 = 50;
+/// The default number of events of a poll with `waitMs`.
+const EVENTS_AFTER_WAIT: u64 = 50;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -136,21 +136,21 @@ pub(in crate::tools) async fn call(
     let session = session(&server.engine, given.session_id.take())?;
     let mut poll = given.poll();
     if given.action == Action::Poll {
-        given.nothing_to_decide()?;
+        given.refuse_decision()?;
         let wait = given.wait_ms.map_or(Duration::ZERO, |Wait(wait)| wait);
         if !wait.is_zero() {
-            let deciding = match asks_the_user(server, context) {
-                true => Deciding::Other,
-                false => Deciding::Reader,
+            let deciding = match can_ask_user(server, context) {
+                true => Decider::Other,
+                false => Decider::Reader,
             };
-            let news = server.engine.news(&session, &poll, wait, deciding);
+            let news = server.engine.wait_for_news(&session, &poll, wait, deciding);
             let look = || server.engine.current_step(&session);
-            server.wait_watching(context, look, news).await??;
+            server.wait_with_steps(context, look, news).await??;
         }
     } else {
-        given.nothing_to_wait_for()?;
-        // Somebody who answers may have an old cursor: nothing is shown twice.
-        poll.cursor = Some(server.engine.place(&session, poll.cursor)?);
+        given.refuse_wait()?;
+        // A caller that answers may have an old cursor: no event is shown twice.
+        poll.cursor = Some(server.engine.read_position(&session, poll.cursor)?);
         let decision = given.decision()?;
         let request = given.request_id.take();
         let request = request.ok_or_else(|| missing("requestId", given.action.name()))?;
@@ -163,13 +163,13 @@ pub(in crate::tools) async fn call(
 }
 
 /// The status, and a hint when to look again, before the rest.
-fn shown(session: &SessionId, polled: Polled) -> Result<Value, ToolError> {
-    let Polled {
+fn shown(session: &SessionId, polled: PollResponse) -> Result<Value, ToolError> {
+    let PollResponse {
         state,
         poll_interval,
         mut shown,
     } = polled;
-    // Moved rather than written anew, since they can be many.
+    // Moved rather than serialized again, as they can be many.
     let events = std::mem::take(&mut shown.events);
     let shown = serde_json::to_value(shown)
         .map_err(|error| ToolError::new(Code::Internal, error.to_string()))?;
@@ -203,9 +203,9 @@ impl Arguments {
         let given = self.poll_options.as_ref();
         let most = self.max_events.map(|Count(most)| most);
         let most = match self.action {
-            // A poll that takes nothing would go round in circles, and one that has
-            // waited would do so for each word if it took but one.
-            Action::Poll if self.wait_ms.is_some() => most.unwrap_or(WAITED).max(1),
+            // A poll that takes no event would loop, and one that has waited would loop for each
+            // word if it took only one.
+            Action::Poll if self.wait_ms.is_some() => most.unwrap_or(EVENTS_AFTER_WAIT).max(1),
             Action::Poll => most.unwrap_or(1).max(1),
             Action::RespondPermission | Action::RespondUserInput => most.unwrap_or(0),
         };
@@ -223,8 +223,8 @@ impl Arguments {
         }
     }
 
-    /// A decision in a poll is a slip that must not pass for an answer.
-    fn nothing_to_decide(&self) -> Result<(), ToolError> {
+    /// Refuses a decision in a poll: it is a mistake that must not pass for an answer.
+    fn refuse_decision(&self) -> Result<(), ToolError> {
         let slip = match (&self.request_id, &self.decision, &self.answers) {
             (_, Some(_), _) => "decision",
             (_, _, Some(_)) => "answers",
@@ -237,7 +237,7 @@ impl Arguments {
         ))
     }
 
-    fn nothing_to_wait_for(&self) -> Result<(), ToolError> {
+    fn refuse_wait(&self) -> Result<(), ToolError> {
         match self.wait_ms {
             None => Ok(()),
             Some(_) => Err(ToolError::new(

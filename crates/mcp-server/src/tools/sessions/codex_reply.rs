@@ -1,9 +1,9 @@
-//! `codex_reply`: give a session its next prompt, and return at once.
+//! `codex_reply`: gives a session its next prompt, and returns at once.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use codex_engine::command::{Opened, Overrides, Prompt};
+use codex_engine::command::{OpenThread, Overrides, Prompt};
 use codex_protocol::codex::{Effort, ModelOptions, Personality, ReasoningSummary, SandboxMode};
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
@@ -11,13 +11,13 @@ use rmcp::service::RequestContext;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::answers::{begun, opened};
+use super::answers::{opened, opened_schema};
 use super::elicit::elicit;
 use crate::error::ToolError;
 use crate::server::Server;
 use crate::tools::definition::{answer, tool};
 use crate::tools::output_schema::OutputSchema;
-use crate::tools::parameters::{Policy, Words, arguments};
+use crate::tools::parameters::{NonBlankText, Policy, arguments};
 use crate::tools::schema::input;
 
 pub(in crate::tools) const NAME: &str = "codex_reply";
@@ -26,7 +26,7 @@ pub(in crate::tools) const NAME: &str = "codex_reply";
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Arguments {
     session_id: String,
-    prompt: Words,
+    prompt: NonBlankText,
     model: Option<String>,
     approval_policy: Option<Policy>,
     effort: Option<Effort>,
@@ -53,7 +53,7 @@ pub(in crate::tools) fn describe() -> Tool {
     let description = "Use to prompt a session that is idle or in error. Returns at once, as codex, \
 whose settings it takes; they hold from now on.";
     let input = input(properties, ["sessionId", "prompt"]);
-    tool(NAME, "Codex Reply", description, input).with_raw_output_schema(begun())
+    tool(NAME, "Codex Reply", description, input).with_raw_output_schema(opened_schema())
 }
 
 pub(in crate::tools) async fn call(
@@ -67,7 +67,7 @@ pub(in crate::tools) async fn call(
         .approval_policy
         .map(|policy| policy.today(server, &mut warnings));
     let session = server.engine.session_named(&given.session_id)?;
-    let opened_before = Opened {
+    let opened_before = OpenThread {
         thread: server.engine.get(&session)?.thread,
         session: session.clone(),
         sandbox: None,
@@ -82,7 +82,7 @@ pub(in crate::tools) async fn call(
     let prompt = Prompt {
         text: given.prompt.0,
         pictures: Vec::new(),
-        manner: ModelOptions {
+        model_options: ModelOptions {
             effort: given.effort,
             summary: given.summary,
             personality: given.personality,
@@ -93,7 +93,7 @@ pub(in crate::tools) async fn call(
     };
     let engine = Arc::clone(&server.engine);
     let turn = server
-        .to_the_end(
+        .run_detached(
             context,
             async move { engine.prompt(&session, prompt).await },
         )

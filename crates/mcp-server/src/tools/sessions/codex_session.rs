@@ -1,4 +1,4 @@
-//! `codex_session`: look at all sessions, and do something with one.
+//! `codex_session`: lists sessions, and acts on one.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use codex_config::profile::ProfileName;
 use codex_engine::Engine;
-use codex_engine::command::{Attention, Info, Prompt, Resume, SessionId};
+use codex_engine::command::{Attention, Prompt, ResumeThread, SessionId, SessionInfo};
 use codex_engine::logic::events::ResponseMode;
 use codex_protocol::codex::{Effort, SandboxMode};
 use common::timestamp::timestamp;
@@ -18,25 +18,24 @@ use serde_json::{Map, Value, json};
 
 use super::answers::{forked, milliseconds, missing, opened, session};
 use super::elicit::elicit;
-use super::settings::{Advanced, Beginning, Wanted};
+use super::settings::{AdvancedSettings, SessionArguments, SessionStart};
 use crate::code::Code;
 use crate::error::ToolError;
 use crate::server::Server;
 use crate::tools::definition::{answer, tool};
 use crate::tools::parameter_names::resolved;
-use crate::tools::parameters::{Policy, Wait, Words, arguments};
+use crate::tools::parameters::{NonBlankText, Policy, Wait, arguments};
 use crate::tools::schema::{input, off, one_of, output, texts};
 
 pub(in crate::tools) const NAME: &str = "codex_session";
 
-/// How long `wait_any` waits unless it is told: below the minute after which many
-/// clients give up.
+/// The default time of `wait_any`: below the minute after which many clients give up.
 const WAIT: Duration = Duration::from_secs(50);
 
-/// How many sessions a list has at most.
-const LISTED: usize = 500;
+/// The most sessions in a list.
+const MAX_LISTED: usize = 500;
 
-/// Why a session was cancelled that its client has cancelled.
+/// The cancellation reason of a session that its client has cancelled.
 const CANCELLED: &str = "Cancelled by user";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -63,7 +62,7 @@ struct Arguments {
     session_ids: Option<Vec<String>>,
     wait_ms: Option<Wait>,
     process_id: Option<String>,
-    prompt: Option<Words>,
+    prompt: Option<NonBlankText>,
     thread_id: Option<String>,
     approval_policy: Option<Policy>,
     sandbox: Option<SandboxMode>,
@@ -71,7 +70,7 @@ struct Arguments {
     cwd: Option<PathBuf>,
     model: Option<String>,
     profile: Option<ProfileName>,
-    advanced: Option<Advanced>,
+    advanced: Option<AdvancedSettings>,
 }
 
 pub(in crate::tools) fn describe() -> Tool {
@@ -122,11 +121,11 @@ pub(in crate::tools) async fn call(
     let given: Arguments = arguments(given)?;
     given.action.takes(&named)?;
     let engine = &server.engine;
-    let told = match given.action {
+    let object = match given.action {
         Action::List => list(engine, given.include_sensitive.unwrap_or(false)),
         Action::Get => {
             let info = engine.get(&session(engine, given.session_id)?)?;
-            whole(&info, given.include_sensitive.unwrap_or(false))
+            details(&info, given.include_sensitive.unwrap_or(false))
         }
         Action::Cancel => {
             let session = session(engine, given.session_id)?;
@@ -142,7 +141,7 @@ pub(in crate::tools) async fn call(
             let session = session(engine, given.session_id)?;
             let engine = Arc::clone(engine);
             let forking = async move { engine.fork(&session).await };
-            forked(&server.to_the_end(context, forking).await?)
+            forked(&server.run_detached(context, forking).await?)
         }
         Action::Steer => steer(server, context, given).await?,
         Action::Resume => resume(server, context, given).await?,
@@ -150,18 +149,18 @@ pub(in crate::tools) async fn call(
         Action::Terminals => terminals(server, context, given).await?,
         Action::EndTerminals => end_terminals(server, context, given).await?,
     };
-    Ok(answer(told).into())
+    Ok(answer(object).into())
 }
 
-/// The parameters that are given.
+/// The names of the given parameters.
 fn named(given: &JsonObject) -> Vec<String> {
     let given = given.iter().filter(|(_, value)| !value.is_null());
     given.map(|(name, _)| name.clone()).collect()
 }
 
 impl Action {
-    /// Refuses what it would silently drop otherwise, apart from what every
-    /// action was always given.
+    /// Refuses parameters that the action would silently drop, apart from those that every action
+    /// has always accepted.
     fn takes(self, named: &[String]) -> Result<(), ToolError> {
         let own: &[&str] = match self {
             Self::List
@@ -198,14 +197,14 @@ impl Action {
     }
 }
 
-/// The newest sessions, up to [`LISTED`], in the order in which they began.
+/// The newest sessions, up to [`MAX_LISTED`], in the order in which they began.
 fn list(engine: &Engine, sensitive: bool) -> Value {
     let all = engine.list();
-    let omitted = all.len().saturating_sub(LISTED);
+    let omitted = all.len().saturating_sub(MAX_LISTED);
     let shown: Vec<Value> = all
         .iter()
         .skip(omitted)
-        .map(|info| brief(info, sensitive))
+        .map(|info| summary(info, sensitive))
         .collect();
     match omitted {
         0 => json!({ "sessions": shown }),
@@ -223,11 +222,11 @@ async fn steer(
     given: Arguments,
 ) -> Result<Value, ToolError> {
     let session = session(&server.engine, given.session_id)?;
-    let Words(words) = given.prompt.ok_or_else(|| missing("prompt", "steer"))?;
+    let NonBlankText(words) = given.prompt.ok_or_else(|| missing("prompt", "steer"))?;
     let engine = Arc::clone(&server.engine);
     let steered = session.clone();
     server
-        .to_the_end(context, async move { engine.steer(&steered, &words).await })
+        .run_detached(context, async move { engine.steer(&steered, &words).await })
         .await?;
     Ok(done(&session, "steered"))
 }
@@ -241,7 +240,7 @@ async fn resume(
         .thread_id
         .ok_or_else(|| missing("threadId", "resume"))?;
     let thread = server.thread(&thread).await?;
-    let wanted = Wanted {
+    let session_arguments = SessionArguments {
         approval_policy: given.approval_policy,
         sandbox: given.sandbox,
         effort: given.effort,
@@ -251,15 +250,15 @@ async fn resume(
         tag: None,
         advanced: given.advanced,
     };
-    let Beginning {
+    let SessionStart {
         mut start,
         first,
         warnings,
-    } = wanted.into_beginning(server).await?;
+    } = session_arguments.into_start(server).await?;
     server.bound_resumed(&thread, &mut start.settings)?;
-    let resume = Resume { thread, start };
+    let resume = ResumeThread { thread, start };
     let prompt = match given.prompt {
-        Some(Words(text)) => Some(Prompt { text, ..first }),
+        Some(NonBlankText(text)) => Some(Prompt { text, ..first }),
         None if first != Prompt::default() => {
             let message = "images and outputSchema go with a prompt, and there is none";
             return Err(ToolError::new(Code::InvalidArgument, message));
@@ -267,8 +266,8 @@ async fn resume(
         None => None,
     };
     let engine = Arc::clone(&server.engine);
-    let (taken_up, turn) = server
-        .to_the_end(context, async move {
+    let (opened_session, turn) = server
+        .run_detached(context, async move {
             let opened = engine.resume(resume).await?;
             let turn = match prompt {
                 Some(prompt) => Some(engine.prompt(&opened.session, prompt).await),
@@ -278,15 +277,15 @@ async fn resume(
         })
         .await?;
     match turn {
-        Some(Ok(turn)) => elicit(server, context, &turn, &taken_up.thread),
+        Some(Ok(turn)) => elicit(server, context, &turn, &opened_session.thread),
         Some(Err(error)) => {
-            let session = &taken_up.session;
+            let session = &opened_session.session;
             let note = format!("session {session} has the thread, but not the prompt");
             return Err(ToolError::from(error).with_note(&note));
         }
         None => {}
     }
-    opened(&server.engine, &taken_up, warnings)
+    opened(&server.engine, &opened_session, warnings)
 }
 
 async fn wait_any(
@@ -306,7 +305,7 @@ async fn wait_any(
         let mut sessions = sessions.iter();
         sessions.find_map(|session| server.engine.current_step(session))
     };
-    let first = server.wait_watching(context, look, attention).await??;
+    let first = server.wait_with_steps(context, look, attention).await??;
     Ok(match first {
         Some(Attention { session, state }) => json!({ "sessionId": session, "status": state }),
         None => json!({ "timedOut": true }),
@@ -338,48 +337,48 @@ async fn end_terminals(
             None => engine.end_terminals(&of).await,
         }
     };
-    server.to_the_end(context, ending).await?;
+    server.run_detached(context, ending).await?;
     let message = format!("Background terminals of session {session} ended");
     Ok(json!({ "success": true, "message": message }))
 }
 
 /// A session in a list.
-fn brief(info: &Info, sensitive: bool) -> Value {
-    let mut told = public(info);
+fn summary(info: &SessionInfo, sensitive: bool) -> Value {
+    let mut object = common_members(info);
     if sensitive {
-        told.insert("threadId".to_owned(), json!(info.thread));
-        told.insert("cwd".to_owned(), json!(info.settings.thread.cwd));
+        object.insert("threadId".to_owned(), json!(info.thread));
+        object.insert("cwd".to_owned(), json!(info.settings.thread.cwd));
     }
-    Value::Object(told)
+    Value::Object(object)
 }
 
-/// A session for somebody who wants to know all about it.
-fn whole(info: &Info, sensitive: bool) -> Value {
-    let mut told = public(info);
-    let manner = match json!(info.settings.manner) {
+/// A session with all details.
+fn details(info: &SessionInfo, sensitive: bool) -> Value {
+    let mut object = common_members(info);
+    let manner = match json!(info.settings.model_options) {
         Value::Object(manner) => manner,
         _ => Map::new(),
     };
-    told.extend(manner);
-    told.extend(info.view.facts.shown(ResponseMode::Minimal));
+    object.extend(manner);
+    object.extend(info.view.facts.shown(ResponseMode::Minimal));
     if sensitive {
         let thread = &info.settings.thread;
-        told.insert("threadId".to_owned(), json!(info.thread));
-        told.insert("cwd".to_owned(), json!(thread.cwd));
-        told.insert("profile".to_owned(), json!(info.settings.profile));
+        object.insert("threadId".to_owned(), json!(info.thread));
+        object.insert("cwd".to_owned(), json!(thread.cwd));
+        object.insert("profile".to_owned(), json!(info.settings.profile));
         if !thread.config.is_empty() {
-            told.insert("config".to_owned(), json!(thread.config));
+            object.insert("config".to_owned(), json!(thread.config));
         }
     }
-    told.retain(|_, value| !value.is_null());
-    Value::Object(told)
+    object.retain(|_, value| !value.is_null());
+    Value::Object(object)
 }
 
-fn public(info: &Info) -> Map<String, Value> {
-    let Info {
+fn common_members(info: &SessionInfo) -> Map<String, Value> {
+    let SessionInfo {
         view, effective, ..
     } = info;
-    let told = json!({
+    let object = json!({
         "sessionId": info.session,
         "status": view.state,
         "createdAt": timestamp(view.created),
@@ -396,10 +395,10 @@ fn public(info: &Info) -> Map<String, Value> {
         "doing": view.state.is_at_work().then(|| view.progress.to_string()),
         "stalledForMs": view.stalled.map(milliseconds),
     });
-    let mut told = match told {
-        Value::Object(told) => told,
+    let mut object = match object {
+        Value::Object(object) => object,
         _ => Map::new(),
     };
-    told.retain(|_, value| !value.is_null());
-    told
+    object.retain(|_, value| !value.is_null());
+    object
 }

@@ -1,4 +1,4 @@
-//! Asking the client's user at once, where somebody wanted that (`--elicit`).
+//! Asks the client's user at once, if that was requested (`--elicit`).
 
 use std::sync::Arc;
 
@@ -9,27 +9,27 @@ use rmcp::RoleServer;
 use rmcp::service::RequestContext;
 
 use crate::decision::decide;
-use crate::dialogs::{Dialogs, Manner};
+use crate::dialogs::{Dialogs, QuestionMode};
 use crate::question::Origin;
 use crate::server::{Decider, Server};
 
-/// Whether the client's user is asked what Codex asks in a session.
-pub(super) fn asks_the_user(server: &Server, context: &RequestContext<RoleServer>) -> bool {
-    server.decider == Decider::User && Manner::of(context) == Manner::Elicit
+/// Whether the client's user is asked the questions of a session.
+pub(super) fn can_ask_user(server: &Server, context: &RequestContext<RoleServer>) -> bool {
+    server.decider == Decider::User && QuestionMode::of(context) == QuestionMode::Elicit
 }
 
-/// Puts what Codex asks in a turn to the client's user, until the turn has ended.
-/// A client that can't be asked finds it when it looks in.
+/// Asks the client's user the questions of a turn, until the turn has ended. A client that can't be
+/// asked finds them when it polls.
 pub(crate) fn elicit(
     server: &Server,
     context: &RequestContext<RoleServer>,
     turn: &TurnRef,
     thread: &ThreadId,
 ) {
-    if !asks_the_user(server, context) {
+    if !can_ask_user(server, context) {
         return;
     }
-    let asking = Asking {
+    let turn_dialogs = TurnDialogs {
         engine: Arc::clone(&server.engine),
         turn: turn.clone(),
         thread: thread.clone(),
@@ -39,20 +39,20 @@ pub(crate) fn elicit(
     tokio::spawn(async move {
         tokio::select! {
             () = closing.cancelled() => {}
-            () = asking.until_the_end() => {}
+            () = turn_dialogs.run() => {}
         }
     });
 }
 
-struct Asking {
+struct TurnDialogs {
     engine: Arc<Engine>,
     turn: TurnRef,
     thread: ThreadId,
     dialogs: Dialogs,
 }
 
-impl Asking {
-    async fn until_the_end(mut self) {
+impl TurnDialogs {
+    async fn run(mut self) {
         let session = self.turn.session.clone();
         while let Ok(view) = self.engine.inspect(&session) {
             self.dialogs.withdraw_closed(&view.actions).await;
@@ -65,7 +65,7 @@ impl Asking {
                     turn: view.turn_id.as_ref(),
                     call: None,
                 };
-                if !self.dialogs.has(question) && !self.dialogs.put(&origin, question).await {
+                if !self.dialogs.has(question) && !self.dialogs.ask(&origin, question).await {
                     return;
                 }
             }

@@ -1,14 +1,14 @@
-//! How a session is to be: what `codex` takes, and the action `resume`.
+//! The settings of a session, as `codex` and the action `resume` take them.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use codex_config::profile::ProfileName;
-use codex_engine::command::{AddedInstructions, McpServers, Prompt, Settings, Start};
-use codex_engine::logic::session::Patience;
+use codex_engine::command::{AddedInstructions, McpServers, Prompt, Settings, StartThread};
+use codex_engine::logic::session::Timeouts;
 use codex_engine::picture::Picture;
 use codex_protocol::codex::{
-    Effort, Keeping, ModelOptions, Personality, ReasoningSummary, SandboxMode, ThreadSettings,
+    Effort, ModelOptions, Persistence, Personality, ReasoningSummary, SandboxMode, ThreadSettings,
 };
 use safe_files::off_runtime;
 use serde::Deserialize;
@@ -18,12 +18,12 @@ use crate::code::Code;
 use crate::error::ToolError;
 use crate::server::Server;
 use crate::tools::output_schema::OutputSchema;
-use crate::tools::parameters::{Limit, Policy};
+use crate::tools::parameters::{Policy, TimeLimit};
 
-/// What is set but rarely.
+/// Settings that are rarely used.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Advanced {
+pub(super) struct AdvancedSettings {
     base_instructions: Option<String>,
     developer_instructions: Option<String>,
     personality: Option<Personality>,
@@ -32,13 +32,13 @@ pub(super) struct Advanced {
     ephemeral: Option<bool>,
     output_schema: Option<OutputSchema>,
     images: Option<Vec<String>>,
-    approval_timeout_ms: Option<Limit>,
-    stall_timeout_ms: Option<Limit>,
+    approval_timeout_ms: Option<TimeLimit>,
+    stall_timeout_ms: Option<TimeLimit>,
 }
 
-/// What a session is given besides its prompt.
+/// The arguments for a session, except its prompt.
 #[derive(Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct SessionArguments {
     pub approval_policy: Option<Policy>,
     pub sandbox: Option<SandboxMode>,
     pub(super) effort: Option<Effort>,
@@ -46,25 +46,25 @@ pub(super) struct Wanted {
     pub(super) model: Option<String>,
     pub(super) profile: Option<ProfileName>,
     pub(super) tag: Option<String>,
-    pub(super) advanced: Option<Advanced>,
+    pub(super) advanced: Option<AdvancedSettings>,
 }
 
-/// How to begin, and what belongs to the first prompt alone.
-pub(super) struct Beginning {
-    pub(super) start: Start,
+/// The start of a session, and the settings of its first prompt.
+pub(super) struct SessionStart {
+    pub(super) start: StartThread,
     pub(super) first: Prompt,
     pub(super) warnings: Vec<String>,
 }
 
-impl Wanted {
-    pub(super) async fn into_beginning(self, server: &Server) -> Result<Beginning, ToolError> {
+impl SessionArguments {
+    pub(super) async fn into_start(self, server: &Server) -> Result<SessionStart, ToolError> {
         let mut warnings = Vec::new();
         let advanced = self.advanced.unwrap_or_default();
         let pictures = pictures(advanced.images.unwrap_or_default(), self.cwd.as_ref()).await?;
         let approval_policy = self
             .approval_policy
             .map(|policy| policy.today(server, &mut warnings));
-        let patience = patience(
+        let timeouts = session_timeouts(
             server.timeouts.session(),
             advanced.approval_timeout_ms,
             advanced.stall_timeout_ms,
@@ -80,15 +80,15 @@ impl Wanted {
                 developer_instructions: advanced.developer_instructions,
             },
             profile: self.profile,
-            manner: ModelOptions {
+            model_options: ModelOptions {
                 effort: self.effort,
                 summary: advanced.summary,
                 personality: advanced.personality,
             },
             added: AddedInstructions::default(),
-            keeping: match advanced.ephemeral {
-                Some(true) => Keeping::Ephemeral,
-                Some(false) | None => Keeping::Kept,
+            persistence: match advanced.ephemeral {
+                Some(true) => Persistence::Ephemeral,
+                Some(false) | None => Persistence::Persistent,
             },
             mcp_servers: McpServers::Configured,
         };
@@ -97,12 +97,12 @@ impl Wanted {
             output_schema: advanced.output_schema.map(|OutputSchema(schema)| schema),
             ..Prompt::default()
         };
-        Ok(Beginning {
-            start: Start {
+        Ok(SessionStart {
+            start: StartThread {
                 settings,
-                patience,
+                timeouts,
                 tag: self.tag,
-                ..Start::default()
+                ..StartThread::default()
             },
             first,
             warnings,
@@ -110,14 +110,19 @@ impl Wanted {
     }
 }
 
-/// `None` if it is as usual.
-fn patience(usual: Patience, approval: Option<Limit>, stall: Option<Limit>) -> Option<Patience> {
-    let or = |limit: Option<Limit>, usual: Duration| limit.map_or(usual, |Limit(limit)| limit);
-    let patience = Patience {
+/// The time-outs of a session; `None` if they are the usual ones.
+fn session_timeouts(
+    usual: Timeouts,
+    approval: Option<TimeLimit>,
+    stall: Option<TimeLimit>,
+) -> Option<Timeouts> {
+    let or =
+        |limit: Option<TimeLimit>, usual: Duration| limit.map_or(usual, |TimeLimit(limit)| limit);
+    let timeouts = Timeouts {
         approval: or(approval, usual.approval),
         stall: or(stall, usual.stall),
     };
-    (approval.is_some() || stall.is_some()).then_some(patience)
+    (approval.is_some() || stall.is_some()).then_some(timeouts)
 }
 
 async fn pictures(images: Vec<String>, cwd: Option<&PathBuf>) -> Result<Vec<Picture>, ToolError> {

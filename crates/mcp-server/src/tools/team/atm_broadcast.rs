@@ -1,4 +1,4 @@
-//! `atm_broadcast`: write to all other members of the team.
+//! `atm_broadcast`: sends a message to all other members of the team.
 
 use agent_team::MailClient;
 use agent_team::mail::Letter;
@@ -6,10 +6,10 @@ use rmcp::model::{JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::deliveries::Told;
+use crate::deliveries::ToolOutcome;
 use crate::error::ToolError;
 use crate::tools::definition::{answer, tool};
-use crate::tools::parameters::{Words, arguments};
+use crate::tools::parameters::{NonBlankText, arguments};
 use crate::tools::schema::{input, output};
 
 pub(super) const NAME: &str = "atm_broadcast";
@@ -17,7 +17,7 @@ pub(super) const NAME: &str = "atm_broadcast";
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    message: Words,
+    message: NonBlankText,
     summary: Option<String>,
 }
 
@@ -33,9 +33,12 @@ pub(super) fn describe() -> Tool {
     tool(NAME, "Broadcast Mail", description, input).with_raw_output_schema(answer)
 }
 
-pub(super) async fn call(mail_client: &MailClient, given: JsonObject) -> Result<Told, ToolError> {
+pub(super) async fn call(
+    mail_client: &MailClient,
+    given: JsonObject,
+) -> Result<ToolOutcome, ToolError> {
     let Arguments {
-        message: Words(text),
+        message: NonBlankText(text),
         summary,
     } = arguments(given)?;
     let sent = mail_client.broadcast(Letter { text, summary }).await?;

@@ -1,12 +1,12 @@
-//! `atm_pending_count`: how much unread mail there is.
+//! `atm_pending_count`: counts unread mail.
 
 use agent_team::MailClient;
-use agent_team::logic::inbox::Pending;
+use agent_team::logic::inbox::PendingMail;
 use rmcp::model::{JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::deliveries::Told;
+use crate::deliveries::ToolOutcome;
 use crate::error::ToolError;
 use crate::tools::definition::{answer, tool};
 use crate::tools::parameters::arguments;
@@ -14,7 +14,7 @@ use crate::tools::schema::{input, output};
 
 pub(super) const NAME: &str = "atm_pending_count";
 
-/// It takes none.
+/// The tool takes no arguments.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {}
@@ -26,13 +26,16 @@ pub(super) fn describe() -> Tool {
     tool(NAME, "Count Mail", description, input).with_raw_output_schema(answer)
 }
 
-pub(super) async fn call(mail_client: &MailClient, given: JsonObject) -> Result<Told, ToolError> {
+pub(super) async fn call(
+    mail_client: &MailClient,
+    given: JsonObject,
+) -> Result<ToolOutcome, ToolError> {
     let Arguments {} = arguments(given)?;
     Ok(answer(shown(&mail_client.pending().await?)).into())
 }
 
-/// How much there is, and from whom.
-pub(crate) fn shown(pending: &Pending) -> Value {
+/// The number of unread messages, and their senders.
+pub(crate) fn shown(pending: &PendingMail) -> Value {
     let senders = pending.senders.iter();
     let senders: Vec<Value> = senders
         .map(|(from, count)| json!({ "from": from, "count": count }))

@@ -1,4 +1,4 @@
-//! `atm_send`: write to a member of a team.
+//! `atm_send`: sends a message to a member of a team.
 
 use agent_team::MailClient;
 use agent_team::logic::{Address, BadName};
@@ -7,10 +7,10 @@ use rmcp::model::{JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::deliveries::Told;
+use crate::deliveries::ToolOutcome;
 use crate::error::ToolError;
 use crate::tools::definition::{answer, tool};
-use crate::tools::parameters::{Words, arguments};
+use crate::tools::parameters::{NonBlankText, arguments};
 use crate::tools::schema::{input, output};
 
 pub(super) const NAME: &str = "atm_send";
@@ -19,11 +19,11 @@ pub(super) const NAME: &str = "atm_send";
 #[serde(deny_unknown_fields)]
 struct Arguments {
     to: To,
-    message: Words,
+    message: NonBlankText,
     summary: Option<String>,
 }
 
-/// Whom it is for.
+/// The recipient.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "String")]
 struct To(Address);
@@ -48,10 +48,13 @@ pub(super) fn describe() -> Tool {
     tool(NAME, "Send Mail", description, input).with_raw_output_schema(answer)
 }
 
-pub(super) async fn call(mail_client: &MailClient, given: JsonObject) -> Result<Told, ToolError> {
+pub(super) async fn call(
+    mail_client: &MailClient,
+    given: JsonObject,
+) -> Result<ToolOutcome, ToolError> {
     let Arguments {
         to: To(address),
-        message: Words(text),
+        message: NonBlankText(text),
         summary,
     } = arguments(given)?;
     let sent = mail_client.send(address, Letter { text, summary }).await?;

@@ -1,4 +1,4 @@
-//! `codex_threads`: the threads that this identity has.
+//! `codex_threads`: lists the threads of this identity.
 
 use agent_team::Records;
 use agent_team::logic::registry::Entry;
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::code::Code;
-use crate::deliveries::Told;
+use crate::deliveries::ToolOutcome;
 use crate::error::ToolError;
 use crate::tools::definition::{answer, tool};
 use crate::tools::parameters::{Count, arguments};
@@ -15,11 +15,11 @@ use crate::tools::schema::{input, output};
 
 pub(super) const NAME: &str = "codex_threads";
 
-/// How many there are unless told otherwise.
+/// The default number of threads.
 const LIMIT: u64 = 20;
 
-/// How many may be asked for.
-const MOST: u64 = 200;
+/// The most threads that may be asked for.
+const MAX_LIMIT: u64 = 200;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -38,11 +38,14 @@ codex-reply or codex_session.";
     tool(NAME, "Codex Threads", description, input).with_raw_output_schema(answer)
 }
 
-pub(super) async fn call(records: Option<&Records>, given: JsonObject) -> Result<Told, ToolError> {
+pub(super) async fn call(
+    records: Option<&Records>,
+    given: JsonObject,
+) -> Result<ToolOutcome, ToolError> {
     let Arguments { limit } = arguments(given)?;
     let limit = limit.map_or(LIMIT, |Count(limit)| limit);
-    if !(1..=MOST).contains(&limit) {
-        let message = format!("limit must be from 1 to {MOST}, not {limit}");
+    if !(1..=MAX_LIMIT).contains(&limit) {
+        let message = format!("limit must be from 1 to {MAX_LIMIT}, not {limit}");
         return Err(ToolError::new(Code::InvalidArgument, message));
     }
     let none = || {
@@ -63,7 +66,7 @@ pub(super) async fn call(records: Option<&Records>, given: JsonObject) -> Result
     Ok(answer(json!({ "identity": identity, "threads": shown, "total": total })).into())
 }
 
-/// An entry, without what isn't known.
+/// An entry without unknown values.
 fn show(entry: &Entry) -> Value {
     let mut shown = json!(entry);
     if let Some(members) = shown.as_object_mut() {

@@ -1,5 +1,5 @@
-//! The tools of a member of a team, which both backends have, and which Codex's own
-//! threads are given: mail, and what the member's threads are.
+//! The tools of a member of a team: mail, and the list of its threads. Both backends have them, and
+//! Codex's threads get those for mail.
 
 mod atm_broadcast;
 pub(crate) mod atm_pending_count;
@@ -13,7 +13,7 @@ use agent_team::{MailClient, MailClientError, TeamServices};
 use rmcp::model::{JsonObject, Tool};
 
 use crate::code::Code;
-use crate::deliveries::Told;
+use crate::deliveries::ToolOutcome;
 use crate::error::ToolError;
 use crate::tools::annotations::Effect;
 
@@ -23,12 +23,12 @@ pub enum TeamTool {
     /// `codex_threads`.
     Threads,
     /// A tool for mail.
-    Mail(Mail),
+    Mail(MailTool),
 }
 
 /// A tool for mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mail {
+pub enum MailTool {
     /// `atm_send`.
     Send,
     /// `atm_read`.
@@ -39,7 +39,7 @@ pub enum Mail {
     PendingCount,
 }
 
-impl Mail {
+impl MailTool {
     pub(crate) const ALL: [Self; 4] = [Self::Send, Self::Read, Self::Broadcast, Self::PendingCount];
 
     pub(crate) fn named(text: &str) -> Option<Self> {
@@ -80,21 +80,21 @@ impl Mail {
     ///
     /// # Errors
     ///
-    /// What was wrong with it, or with the team's files.
+    /// [`ToolError`] for wrong arguments, or a failure of the team's files.
     pub(crate) async fn call(
         self,
         mail_client: &MailClient,
         given: JsonObject,
-    ) -> Result<Told, ToolError> {
-        let told = match self {
+    ) -> Result<ToolOutcome, ToolError> {
+        let outcome = match self {
             Self::Send => atm_send::call(mail_client, given).await,
             Self::Read => atm_read::call(mail_client, given).await,
             Self::Broadcast => atm_broadcast::call(mail_client, given).await,
             Self::PendingCount => atm_pending_count::call(mail_client, given).await,
         };
-        // Of all else the mail client has written something down.
-        told.inspect_err(|error| {
-            if error.is_about_the_arguments() {
+        // The mail client has recorded all other errors.
+        outcome.inspect_err(|error| {
+            if error.is_invalid_argument() {
                 mail_client.refused(self.event(), error.message());
             }
         })
@@ -111,9 +111,9 @@ impl Mail {
 }
 
 impl TeamTool {
-    /// The tools that there are, with mail or without.
+    /// The available tools, with mail or without.
     pub fn all(mail_client: Option<&MailClient>) -> Vec<Self> {
-        let mail = mail_client.map_or([].as_slice(), |_| &Mail::ALL);
+        let mail = mail_client.map_or([].as_slice(), |_| &MailTool::ALL);
         let mail = mail.iter().copied().map(Self::Mail);
         std::iter::once(Self::Threads).chain(mail).collect()
     }
@@ -144,8 +144,12 @@ impl TeamTool {
     ///
     /// # Errors
     ///
-    /// What was wrong with it, or with the team's files.
-    pub async fn call(self, services: &TeamServices, given: JsonObject) -> Result<Told, ToolError> {
+    /// [`ToolError`] for wrong arguments, or a failure of the team's files.
+    pub async fn call(
+        self,
+        services: &TeamServices,
+        given: JsonObject,
+    ) -> Result<ToolOutcome, ToolError> {
         let TeamServices {
             records,
             mail_client,
@@ -164,7 +168,7 @@ impl From<MailClientError> for ToolError {
             MailClientError::Mail(
                 MailError::UnknownTeam { .. } | MailError::UnknownAgent { .. },
             ) => Code::UnknownRecipient,
-            MailClientError::NotIn(_) => Code::NoTeam,
+            MailClientError::NotAMember(_) => Code::NoTeam,
             MailClientError::Mail(MailError::TooLong { .. }) => Code::MessageTooLong,
             MailClientError::Mail(_) | MailClientError::Audit(_) => Code::TeamFiles,
             MailClientError::IoThread(_) => Code::Internal,

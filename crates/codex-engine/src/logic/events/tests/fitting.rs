@@ -1,4 +1,4 @@
-//! Looks that must not bring back more than so many bytes.
+//! Polls with a size limit.
 
 use super::*;
 
@@ -13,10 +13,10 @@ fn bounded(max_bytes: u64) -> Poll {
 }
 
 #[test]
-fn events_go_before_the_result() {
+fn events_are_left_out_before_the_result() {
     let mut log = log(many(20, &progress()));
     let result = json!({"status": "completed", "output": "x".repeat(500)});
-    let shown = log.look(&bounded(1200), Vec::new(), Some(result.clone()));
+    let shown = log.read(&bounded(1200), Vec::new(), Some(result.clone()));
     assert_eq!(shown.result, Some(result));
     assert!((1..10).contains(&shown.events.len()));
     assert_eq!(shown.next_cursor, shown.events.len() as u64);
@@ -26,40 +26,40 @@ fn events_go_before_the_result() {
 }
 
 #[test]
-fn a_result_goes_before_the_last_event_and_comes_whole_without() {
+fn result_is_left_out_before_the_last_event() {
     let mut log = log([progress()]);
     let result = json!({"status": "completed", "output": "x".repeat(1500)});
-    let shown = log.look(&bounded(1600), Vec::new(), Some(result.clone()));
+    let shown = log.read(&bounded(1600), Vec::new(), Some(result.clone()));
     assert_eq!((shown.events.len(), shown.result), (1, None));
     assert_eq!(shown.truncated_fields, ["result"]);
-    let shown = log.look(&bounded(1800), Vec::new(), Some(result.clone()));
+    let shown = log.read(&bounded(1800), Vec::new(), Some(result.clone()));
     assert_eq!(shown.result, Some(result));
     assert!(!shown.truncated);
 }
 
 #[test]
-fn a_result_goes_before_events_that_would_not_make_room_for_it() {
+fn result_is_left_out_before_events_that_would_not_make_room_for_it() {
     let mut log = log(many(5, &progress()));
     let result = json!({"status": "completed", "output": "x".repeat(1500)});
-    let shown = log.look(&bounded(1600), Vec::new(), Some(result.clone()));
+    let shown = log.read(&bounded(1600), Vec::new(), Some(result.clone()));
     assert_eq!((shown.events.len(), &shown.result), (5, &None));
     assert_eq!(shown.truncated_fields, ["result"]);
     assert!(size(&shown) <= 1600);
-    // It comes once the events are read.
-    let shown = log.look(&bounded(1800), Vec::new(), Some(result.clone()));
+    // The result is returned once the events are read.
+    let shown = log.read(&bounded(1800), Vec::new(), Some(result.clone()));
     assert_eq!((shown.events.len(), shown.result), (0, Some(result)));
     assert!(!shown.truncated);
 }
 
 #[test]
-fn the_final_message_is_the_last_of_a_result_to_be_cut() {
+fn final_message_is_the_last_part_of_a_result_to_be_cut() {
     let mut log = log([]);
     let output = "ß".repeat(700);
     let result = json!({
         "status": "completed", "output": output, "turn": {"id": "t", "items": [1, 2, 3]},
         "diff": "d".repeat(5000), "changedFiles": [{"path": "p".repeat(200), "kind": "add"}],
     });
-    let shown = log.look(&bounded(2100), Vec::new(), Some(result.clone()));
+    let shown = log.read(&bounded(2100), Vec::new(), Some(result.clone()));
     assert_eq!(
         shown.result,
         Some(json!({"status": "completed", "output": output,
@@ -67,7 +67,7 @@ fn the_final_message_is_the_last_of_a_result_to_be_cut() {
     );
     assert_eq!(shown.truncated_fields, ["result.turn", "result.diff"]);
 
-    let shown = log.look(&bounded(900), Vec::new(), Some(result));
+    let shown = log.read(&bounded(900), Vec::new(), Some(result));
     let fields = [
         "result.turn",
         "result.diff",
@@ -81,7 +81,7 @@ fn the_final_message_is_the_last_of_a_result_to_be_cut() {
 }
 
 #[test]
-fn an_event_that_does_not_fit_is_cut_and_counts_as_shown() {
+fn oversized_event_is_cut_and_counts_as_read() {
     for data in [
         text("item", &"\u{1}ß\"".repeat(5000)),
         fixed(
@@ -95,7 +95,7 @@ fn an_event_that_does_not_fit_is_cut_and_counts_as_shown() {
     ] {
         for limit in [0, 1, 640, 2000] {
             let mut log = log([data.clone(), progress()]);
-            let shown = log.look(&bounded(limit), Vec::new(), None);
+            let shown = log.read(&bounded(limit), Vec::new(), None);
             assert_eq!((shown.events.len(), shown.next_cursor), (1, 1));
             assert_eq!(shown.truncated_fields, ["events"]);
             assert!(size(&shown) <= FLOOR.max(2000));
@@ -105,7 +105,7 @@ fn an_event_that_does_not_fit_is_cut_and_counts_as_shown() {
 }
 
 #[test]
-fn questions_are_shown_by_name_where_there_is_no_room_for_more() {
+fn questions_are_reduced_to_their_names_without_room() {
     let action = |id: &str, command: &str| {
         json!({"type": "approval", "requestId": id, "kind": "command", "command": command,
             "params": {"command": command}})
@@ -113,7 +113,7 @@ fn questions_are_shown_by_name_where_there_is_no_room_for_more() {
     let long = "x".repeat(1000);
     let mut log = log([progress()]);
     let actions = vec![action("req_1", &long), action("req_2", "ls")];
-    let shown = log.look(&bounded(1000), actions, None);
+    let shown = log.read(&bounded(1000), actions, None);
     let name = |id: &str| json!({"type": "approval", "requestId": id, "kind": "command"});
     assert_eq!(shown.actions, [name("req_1"), name("req_2")]);
     assert_eq!(shown.events.len(), 1);
@@ -121,11 +121,11 @@ fn questions_are_shown_by_name_where_there_is_no_room_for_more() {
 }
 
 #[test]
-fn what_is_there_twice_of_a_question_goes_before_events() {
+fn duplicate_fields_of_a_question_are_left_out_before_events() {
     let mut action = json!({"type": "approval", "requestId": "req_1", "kind": "command",
         "command": "ls", "params": {"command": "x".repeat(1000)}});
     let mut log = log(many(5, &progress()));
-    let shown = log.look(&bounded(1000), vec![action.clone()], None);
+    let shown = log.read(&bounded(1000), vec![action.clone()], None);
     action.as_object_mut().unwrap().remove("params");
     assert_eq!(shown.actions, [action]);
     assert_eq!(shown.events.len(), 5);
@@ -134,11 +134,11 @@ fn what_is_there_twice_of_a_question_goes_before_events() {
 }
 
 #[test]
-fn the_first_questions_are_shown_where_there_is_no_room_for_all() {
+fn first_questions_are_shown_without_room_for_all() {
     let name = |number: usize| json!({"type": "approval", "requestId": format!("req_{number}"), "kind": "command"});
     let mut log = log([progress()]);
     let actions: Vec<Value> = (0..50).map(name).collect();
-    let shown = log.look(&bounded(1000), actions.clone(), None);
+    let shown = log.read(&bounded(1000), actions.clone(), None);
     assert!((5..50).contains(&shown.actions.len()));
     assert!(actions.starts_with(&shown.actions));
     assert_eq!((shown.events.len(), shown.next_cursor), (1, 1));

@@ -1,31 +1,31 @@
-//! The log against a naive model, which keeps all that was ever pushed.
+//! Compares the log with a naive model, which keeps every pushed event.
 
 use std::collections::HashMap;
 
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::steps::{ITEMS, Look, Step, a_step, a_text, an_event};
+use super::steps::{ITEMS, PollStep, Step, a_step, a_text, an_event};
 use super::*;
 
-/// An event as the model knows it: its number is its place.
+/// An event of the model: its number is its index.
 #[derive(Debug)]
-struct Told {
+struct ModelEvent {
     content: Content,
     rank: Rank,
     size: usize,
     gone: bool,
-    /// As a reader saw it first.
+    /// The event as a reader first saw it.
     seen: Option<Value>,
 }
 
 #[derive(Debug)]
 enum Content {
     Text { item: &'static str, text: String },
-    Fixed(EventType, Map<String, Value>),
+    FixedData(EventType, Map<String, Value>),
 }
 
-impl Told {
+impl ModelEvent {
     fn new(content: Content, rank: Rank, size: usize) -> Self {
         Self {
             content,
@@ -42,19 +42,19 @@ impl Told {
                 "method": "item/agentMessage/delta", "turnId": "turn-1",
                 "itemId": item, "delta": text,
             }),
-            Content::Fixed(_, data) => Value::Object(data.clone()),
+            Content::FixedData(_, data) => Value::Object(data.clone()),
         }
     }
 }
 
 #[derive(Debug, Default)]
 struct Model {
-    told: Vec<Told>,
-    /// The numbers of those that are not gone.
+    told: Vec<ModelEvent>,
+    /// The numbers of the events that are not gone.
     live: Vec<usize>,
     bytes: usize,
     read_to: usize,
-    /// All that was ever said in each item.
+    /// The complete text of each item.
     said: HashMap<&'static str, String>,
 }
 
@@ -80,7 +80,11 @@ impl Model {
         }
         for text in rest.chunks(GROWTH_LIMIT).map(String::from_iter) {
             let size = super::text(item, &text).size();
-            self.append(Told::new(Content::Text { item, text }, Rank::Passing, size));
+            self.append(ModelEvent::new(
+                Content::Text { item, text },
+                Rank::Transient,
+                size,
+            ));
         }
         self.evict();
     }
@@ -103,33 +107,33 @@ impl Model {
 
     fn push_fixed(&mut self, kind: EventType, data: &EventData) {
         let rank = match kind {
-            EventType::Output | EventType::Progress => Rank::Passing,
+            EventType::Output | EventType::Progress => Rank::Transient,
             EventType::ApprovalResult => Rank::Settled,
-            EventType::ApprovalRequest | EventType::Result | EventType::Error => Rank::Kept,
+            EventType::ApprovalRequest | EventType::Result | EventType::Error => Rank::Essential,
         };
-        let content = Content::Fixed(kind, data.whole());
-        self.append(Told::new(content, rank, data.size()));
+        let content = Content::FixedData(kind, data.whole());
+        self.append(ModelEvent::new(content, rank, data.size()));
         self.evict();
     }
 
-    fn append(&mut self, told: Told) {
+    fn append(&mut self, told: ModelEvent) {
         self.bytes += told.size;
         self.live.push(self.told.len());
         self.told.push(told);
     }
 
-    /// What matters least goes first, the oldest of it: what passes beyond the
-    /// soft limit, what matters beyond the hard one.
+    /// Evicts the oldest event of the lowest rank: transient ones beyond the soft limit,
+    /// others beyond the hard one.
     fn evict(&mut self) {
         while self.is_over(SOFT) {
-            let ranks = [Rank::Passing, Rank::Settled, Rank::Kept];
+            let ranks = [Rank::Transient, Rank::Settled, Rank::Essential];
             let is = |rank, id: &usize| self.told.get(*id).unwrap().rank == rank;
             let least = ranks.into_iter().find_map(|rank| {
                 let place = self.live.iter().position(|id| is(rank, id))?;
                 Some((place, rank))
             });
             let (place, rank) = least.unwrap();
-            if rank > Rank::Passing && !self.is_over(HARD) {
+            if rank > Rank::Transient && !self.is_over(HARD) {
                 return;
             }
             let id = self.live.remove(place);
@@ -149,7 +153,7 @@ impl Model {
 
     fn settle(&mut self, request: &str) {
         for told in &mut self.told {
-            if let Content::Fixed(EventType::ApprovalRequest, data) = &told.content
+            if let Content::FixedData(EventType::ApprovalRequest, data) = &told.content
                 && data.get("requestId") == Some(&json!(request))
             {
                 told.rank = Rank::Settled;
@@ -160,7 +164,7 @@ impl Model {
     fn forget_ends(&mut self) {
         for id in std::mem::take(&mut self.live) {
             match self.told.get(id).unwrap().content {
-                Content::Fixed(EventType::Result | EventType::Error, ..) => self.lose(id),
+                Content::FixedData(EventType::Result | EventType::Error, ..) => self.lose(id),
                 _ => self.live.push(id),
             }
         }
@@ -178,7 +182,7 @@ impl Pair {
     fn apply(&mut self, step: Step) -> Result<(), TestCaseError> {
         match step {
             Step::Text(item, text) => self.push_text(item, &text),
-            Step::Fixed(kind, length) => self.push_fixed(kind, &an_event(kind, length, length)),
+            Step::FixedData(kind, length) => self.push_fixed(kind, &an_event(kind, length, length)),
             Step::Many(kind, length, count) => {
                 let event = an_event(kind, length, count);
                 (0..count).for_each(|_| self.push_fixed(kind, &event));
@@ -197,7 +201,7 @@ impl Pair {
                 });
                 self.model.forget_ends();
             }
-            Step::Look(look) => {
+            Step::PollStep(look) => {
                 self.look(&look)?;
             }
             Step::ReadToTheEnd(look) => self.read_to_the_end(look)?,
@@ -222,7 +226,7 @@ impl Pair {
         self.model.push_fixed(kind, data);
     }
 
-    /// The log holds what the model has, no more, no less.
+    /// The log holds exactly the events of the model.
     fn check(&self) -> Result<(), TestCaseError> {
         let Self { log, model } = self;
         prop_assert_eq!(log.next_id(), model.told.len() as u64);
@@ -239,14 +243,14 @@ impl Pair {
         Ok(())
     }
 
-    /// Their contents are the same, and texts are whole: all that was said is in
-    /// them, in order.
+    /// The contents are the same, and together the texts contain all that was pushed, in
+    /// order.
     fn check_contents(&self) -> Result<(), TestCaseError> {
         for event in &self.log.events {
             let id = usize::try_from(event.id).unwrap();
             let told = self.model.told.get(id).unwrap();
             prop_assert_eq!(Value::Object(event.data.whole()), told.data());
-            if let Content::Fixed(kind, ..) = told.content {
+            if let Content::FixedData(kind, ..) = told.content {
                 prop_assert_eq!(event.data.kind(), kind);
             }
         }
@@ -261,12 +265,16 @@ impl Pair {
         Ok(())
     }
 
-    fn look(&mut self, look: &Look) -> Result<Shown, TestCaseError> {
+    fn look(&mut self, look: &PollStep) -> Result<PollContent, TestCaseError> {
         let cursor = look.cursor.map(|share| self.log.next_id() * share / 1000);
         self.look_from(cursor, look)
     }
 
-    fn look_from(&mut self, cursor: Option<u64>, look: &Look) -> Result<Shown, TestCaseError> {
+    fn look_from(
+        &mut self,
+        cursor: Option<u64>,
+        look: &PollStep,
+    ) -> Result<PollContent, TestCaseError> {
         let end = self.model.told.len();
         let poll = Poll {
             cursor,
@@ -275,7 +283,7 @@ impl Pair {
         let from = usize::try_from(cursor.unwrap_or(self.log.read_to())).unwrap();
         let shown = self
             .log
-            .look(&poll, look.actions.clone(), look.result.clone());
+            .read(&poll, look.actions.clone(), look.result.clone());
 
         let most = match poll.options.include_events {
             true => poll.max_events,
@@ -308,7 +316,7 @@ impl Pair {
 
     fn check_events(
         &mut self,
-        shown: &Shown,
+        shown: &PollContent,
         expected: &[usize],
         poll: &Poll,
     ) -> Result<(), TestCaseError> {
@@ -329,9 +337,9 @@ impl Pair {
         Ok(())
     }
 
-    /// A reader that goes on from where it is sent gets somewhere each time, and
-    /// to the end.
-    fn read_to_the_end(&mut self, mut look: Look) -> Result<(), TestCaseError> {
+    /// A reader that follows the returned cursors advances each time, and reaches the
+    /// end.
+    fn read_to_the_end(&mut self, mut look: PollStep) -> Result<(), TestCaseError> {
         look.poll.options.include_events = true;
         look.poll.max_events = look.poll.max_events.clamp(1, 8);
         let mut cursor = self.look(&look)?.next_cursor;
@@ -341,7 +349,7 @@ impl Pair {
                 break;
             }
             if count == 100 {
-                // The rest at once, for the test's sake.
+                // Reads the rest at once, to bound the test's duration.
                 look.poll.options.max_bytes = None;
                 look.poll.max_events = usize::MAX;
             }
@@ -353,8 +361,8 @@ impl Pair {
     }
 }
 
-/// What comes back keeps to the bound, and says what was left out for it.
-fn check_bounds(shown: &Shown, look: &Look) -> Result<(), TestCaseError> {
+/// The response keeps to its size limit, and names the parts left out for it.
+fn check_bounds(shown: &PollContent, look: &PollStep) -> Result<(), TestCaseError> {
     if let Some(limit) = look.poll.options.max_bytes {
         let limit = usize::try_from(limit).unwrap().max(FLOOR);
         prop_assert!(
@@ -387,7 +395,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 20, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_log_does_what_its_model_does(steps in proptest::collection::vec(a_step(), 1..40)) {
+    fn log_behaves_like_its_model(steps in proptest::collection::vec(a_step(), 1..40)) {
         let mut pair = Pair::default();
         for step in steps {
             pair.apply(step)?;
@@ -395,9 +403,9 @@ proptest! {
         pair.check_contents()?;
     }
 
-    /// A reader that looks in often enough sees every byte once, in order.
+    /// A reader that polls often enough sees every byte once, in order.
     #[test]
-    fn who_keeps_up_misses_nothing(
+    fn frequent_reader_sees_every_byte_once(
         pieces in proptest::collection::vec((select(ITEMS.to_vec()), a_text(), any::<bool>()), 0..60),
     ) {
         let mut pair = Pair::default();
@@ -406,7 +414,7 @@ proptest! {
         for (place, (item, told, looks)) in pieces.into_iter().enumerate() {
             pair.push_text(item, &told);
             if looks || place + 1 == count {
-                let shown = pair.log.look(&full(usize::MAX), Vec::new(), None);
+                let shown = pair.log.read(&full(usize::MAX), Vec::new(), None);
                 prop_assert_eq!((shown.cursor_reset_to, shown.dropped), (None, 0));
                 for event in shown.events {
                     let data = &event["data"];

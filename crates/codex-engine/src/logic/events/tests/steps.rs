@@ -1,4 +1,4 @@
-//! What may happen to a log, at random.
+//! Random operations on a log.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -8,23 +8,23 @@ use super::*;
 pub(super) const ITEMS: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
 const REQUESTS: [&str; 3] = ["req_0", "req_1", "req_2"];
 
-/// What happens to a log.
+/// An operation on a log.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
     Text(&'static str, String),
-    Fixed(EventType, usize),
+    FixedData(EventType, usize),
     Many(EventType, usize, usize),
     ManyTexts(usize),
     Settle(&'static str),
     Reply,
-    Look(Look),
-    ReadToTheEnd(Look),
+    PollStep(PollStep),
+    ReadToTheEnd(PollStep),
     MarkRead(u64),
 }
 
-/// A look; the cursor is a share of what there is, in thousandths.
+/// A poll; the cursor is a fraction of the log, in thousandths.
 #[derive(Debug, Clone)]
-pub(super) struct Look {
+pub(super) struct PollStep {
     pub(super) cursor: Option<u64>,
     pub(super) poll: Poll,
     pub(super) actions: Vec<Value>,
@@ -89,7 +89,7 @@ fn a_result() -> impl Strategy<Value = Value> {
     })
 }
 
-fn a_look() -> impl Strategy<Value = Look> {
+fn a_look() -> impl Strategy<Value = PollStep> {
     let cursor = prop_oneof![
         2 => Just(None),
         1 => select(vec![0, 1000]).prop_map(Some),
@@ -121,7 +121,7 @@ fn a_look() -> impl Strategy<Value = Look> {
                 include_result: parts.2,
                 max_bytes,
             };
-            Look {
+            PollStep {
                 cursor,
                 poll: Poll {
                     cursor: None,
@@ -144,7 +144,7 @@ fn a_look() -> impl Strategy<Value = Look> {
 pub(super) fn a_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (select(ITEMS.to_vec()), a_text()).prop_map(|(item, text)| Step::Text(item, text)),
-        6 => (a_kind(), 0..3000_usize).prop_map(|(kind, length)| Step::Fixed(kind, length)),
+        6 => (a_kind(), 0..3000_usize).prop_map(|(kind, length)| Step::FixedData(kind, length)),
         2 => (a_kind(), 0..200_usize, 0..1100_usize)
             .prop_map(|(kind, length, count)| Step::Many(kind, length, count)),
         1 => (a_kind(), 10_000..20_000_usize, 0..450_usize)
@@ -152,7 +152,7 @@ pub(super) fn a_step() -> impl Strategy<Value = Step> {
         1 => (1..50_usize).prop_map(Step::ManyTexts),
         2 => select(REQUESTS.to_vec()).prop_map(Step::Settle),
         1 => Just(Step::Reply),
-        10 => a_look().prop_map(Step::Look),
+        10 => a_look().prop_map(Step::PollStep),
         1 => a_look().prop_map(Step::ReadToTheEnd),
         1 => (0..1100_u64).prop_map(Step::MarkRead),
     ]

@@ -1,4 +1,4 @@
-//! What comes of turns, and what is told of it.
+//! The outcomes of turns, and how they are reported.
 
 use super::*;
 use crate::logic::events::{PollOptions, ResponseMode};
@@ -22,33 +22,33 @@ fn result(world: &World) -> Value {
     world.session.result(ResponseMode::Full).unwrap()
 }
 
-fn outcome(world: &World) -> &Outcome {
+fn outcome(world: &World) -> &TurnOutcome {
     &world.session.outcome().unwrap().1
 }
 
 #[test]
-fn the_outcome_of_a_completed_turn_is_its_last_whole_message() {
+fn completed_turn_returns_its_last_whole_message() {
     let mut world = World::running();
-    world.hear_message("a", "first");
-    world.hear_delta("b", "sec");
+    world.receive_message("a", "first");
+    world.receive_delta("b", "sec");
     assert_eq!(world.session.partial_text(), "first\n\nsec");
-    world.hear_message("b", "second");
+    world.receive_message("b", "second");
     world.apply(Event::Completed);
-    assert_eq!(outcome(&world).ending, Ending::Completed);
+    assert_eq!(outcome(&world).ending, TurnEnding::Completed);
     assert_eq!(outcome(&world).text, "second");
 }
 
 #[test]
-fn the_outcome_of_an_interrupted_turn_is_all_that_was_said() {
+fn interrupted_turn_returns_all_text() {
     let mut world = World::running();
-    world.hear_message("a", "first");
-    world.hear_delta("b", "sec");
+    world.receive_message("a", "first");
+    world.receive_delta("b", "sec");
     world.apply(Event::InterruptedByCodex);
     assert_eq!(outcome(&world).text, "first\n\nsec");
 }
 
 #[test]
-fn a_turn_that_ends_before_its_prompt_is_answered_stays_ended() {
+fn turn_that_ends_before_the_prompt_response_stays_ended() {
     let mut world = World::after(&[Event::Prompt, Event::Started, Event::Completed]);
     world.apply(Event::Accepted);
     assert_eq!(world.session.state(), State::Idle);
@@ -56,7 +56,7 @@ fn a_turn_that_ends_before_its_prompt_is_answered_stays_ended() {
 }
 
 #[test]
-fn an_end_that_comes_before_the_answer_to_the_prompt_counts_for_its_own_turn_only() {
+fn early_turn_end_counts_only_for_its_own_turn() {
     let mut world = World::after(&[
         Event::Prompt,
         Event::Message,
@@ -71,12 +71,12 @@ fn an_end_that_comes_before_the_answer_to_the_prompt_counts_for_its_own_turn_onl
 }
 
 #[test]
-fn review_is_interrupted_by_one_name_and_ends_under_another() {
+fn review_is_interrupted_by_one_id_and_ends_under_another() {
     let mut world = World::after(&[Event::Prompt, Event::Accepted]);
     let turn = json!({"threadId": "t", "turn": {"id": "inner", "status": "inProgress"}});
-    world.hear("turn/started", turn);
+    world.receive("turn/started", turn);
     assert_eq!(world.session.turn_id(), Some(&TurnId("inner".into())));
-    world.hear_message("m", "reviewed");
+    world.receive_message("m", "reviewed");
     world.apply(Event::Completed);
     assert_eq!(outcome(&world).text, "reviewed");
 }
@@ -89,9 +89,9 @@ fn review_without_an_answer_has_failed() {
         world.session.prompt(Form::Review, world.now).unwrap();
         assert!(world.session.sending(1));
         world.apply(Event::Accepted);
-        world.hear_message("m", message);
+        world.receive_message("m", message);
         world.apply(Event::Completed);
-        let failed = matches!(outcome(&world).ending, Ending::Failed(_));
+        let failed = matches!(outcome(&world).ending, TurnEnding::Failed(_));
         assert_eq!(failed, is_missing, "{message}");
     }
 }
@@ -101,7 +101,7 @@ fn partial_text_is_bounded() {
     let mut world = World::running();
     let chunk = "x".repeat(100_000);
     for _ in 0..20 {
-        world.hear_delta("m", &chunk);
+        world.receive_delta("m", &chunk);
     }
     let partial = world.session.partial_text();
     assert!(partial.len() < PARTIAL_TEXT_LIMIT + 100);
@@ -109,10 +109,10 @@ fn partial_text_is_bounded() {
 }
 
 #[test]
-fn a_result_holds_the_whole_final_message_in_every_mode() {
+fn result_holds_the_whole_final_message_in_every_mode() {
     let message = "ß".repeat(PARTIAL_TEXT_LIMIT);
     let mut world = World::running();
-    world.hear_message("m", &message);
+    world.receive_message("m", &message);
     assert_eq!(world.session.result(ResponseMode::Full), None);
     world.apply(Event::Completed);
     for mode in MODES {
@@ -130,7 +130,7 @@ fn turn_in_a_small_result_does_not_repeat_the_message() {
     let message = json!({"type": "agentMessage", "id": "m", "text": "done"});
     let turn = json!({"id": "turn-1", "status": "completed", "items": [message],
         "itemsView": "summary", "durationMs": 7});
-    world.hear("turn/completed", json!({"threadId": "t", "turn": turn}));
+    world.receive("turn/completed", json!({"threadId": "t", "turn": turn}));
     for mode in MODES {
         let result = world.session.result(mode).unwrap();
         if mode == ResponseMode::Full {
@@ -146,17 +146,17 @@ fn turn_in_a_small_result_does_not_repeat_the_message() {
 #[test]
 fn events_of_agent_messages_are_output() {
     let mut world = World::running();
-    world.hear_item(
+    world.receive_item(
         "item/started",
         &json!({"type": "agentMessage", "id": "m", "text": ""}),
     );
-    world.hear_message("m", "whole");
-    world.hear_item(
+    world.receive_message("m", "whole");
+    world.receive_item(
         "item/started",
         &json!({"type": "commandExecution", "id": "c", "command": "ls"}),
     );
     let of_items = |kind: &str| {
-        let told = world.told(kind).into_iter();
+        let told = world.event_data(kind).into_iter();
         let told = told.filter(|data| data.get("item").is_some());
         told.map(|data| (data["method"].clone(), data["itemType"].clone()))
             .collect::<Vec<_>>()
@@ -173,14 +173,14 @@ fn events_of_agent_messages_are_output() {
 }
 
 #[test]
-fn title_of_an_event_is_true_once_its_step_has_ended() {
+fn title_of_an_event_states_the_outcome_of_its_step() {
     let mut world = World::running();
     let step = |status: &str, code: Option<i32>| {
         json!({"type": "commandExecution", "id": "c", "command": "bash -lc 'cargo test'",
             "status": status, "exitCode": code})
     };
-    world.hear_item("item/started", &step("inProgress", None));
-    world.hear_item("item/completed", &step("failed", Some(1)));
+    world.receive_item("item/started", &step("inProgress", None));
+    world.receive_item("item/completed", &step("failed", Some(1)));
     let log = world.session.log();
     let events = log.page(0, usize::MAX).events;
     let shown = events
@@ -202,7 +202,7 @@ fn token_usage_is_an_event_with_its_numbers() {
     let mut world = World::running();
     let usage = json!({"last": {"totalTokens": 12}, "total": {"totalTokens": 30}});
     let params = json!({"threadId": "t", "turnId": "turn-1", "tokenUsage": usage});
-    world.hear("thread/tokenUsage/updated", params);
+    world.receive("thread/tokenUsage/updated", params);
     let log = world.session.log();
     let event = *log.page(0, usize::MAX).events.last().unwrap();
     let shown = event.shown(ResponseMode::Minimal);
@@ -210,23 +210,26 @@ fn token_usage_is_an_event_with_its_numbers() {
     assert_eq!(shown["data"]["method"], "thread/tokenUsage/updated");
     let title = "12 tokens used by the last request, 30 by the thread";
     assert_eq!(shown["data"]["title"], title);
-    assert_eq!(world.told("progress").last().unwrap()["tokenUsage"], usage);
+    assert_eq!(
+        world.event_data("progress").last().unwrap()["tokenUsage"],
+        usage
+    );
 }
 
 #[test]
-fn events_of_ends_and_errors_name_their_thread() {
+fn result_and_error_events_name_their_thread() {
     let mut world = World::running();
     let error = json!({"message": "Reconnecting... 1/5"});
     for will_retry in [true, false] {
         let params = json!({"threadId": "t", "turnId": "turn-1", "error": error,
             "willRetry": will_retry});
-        world.hear("error", params);
+        world.receive("error", params);
     }
     world.apply(Event::Completed);
     world.apply(Event::Lost);
     let named: Vec<Value> = ["progress", "error", "result"]
         .into_iter()
-        .flat_map(|kind| world.told(kind))
+        .flat_map(|kind| world.event_data(kind))
         .filter(|data| data["method"] != "turn/started")
         .map(|data| data["threadId"].clone())
         .collect();
@@ -234,7 +237,7 @@ fn events_of_ends_and_errors_name_their_thread() {
 }
 
 #[test]
-fn result_of_a_crash_says_when() {
+fn result_of_a_crash_has_a_time() {
     for way in [&[] as &[Event], &[Event::Prompt, Event::Started]] {
         let mut world = World::after(way);
         world.wait(Duration::from_secs(7));
@@ -245,13 +248,13 @@ fn result_of_a_crash_says_when() {
     }
 }
 
-/// A thread that was taken up has used some before, and the same is told twice.
+/// A resumed thread has used tokens before, and a report may be repeated.
 #[test]
-fn tokens_of_a_turn_are_what_the_thread_used_in_it() {
+fn turn_tokens_are_those_used_during_the_turn() {
     let count = |total: i64| json!({ "totalTokens": total, "inputTokens": total });
     let told = |world: &mut World, total, last| {
         let usage = json!({ "last": count(last), "total": count(total) });
-        world.hear(
+        world.receive(
             "thread/tokenUsage/updated",
             json!({"threadId": "t", "turnId": "turn-1", "tokenUsage": usage}),
         );
@@ -260,11 +263,11 @@ fn tokens_of_a_turn_are_what_the_thread_used_in_it() {
     let message = json!({"type": "agentMessage", "id": "m", "text": ""});
     let mut world = World::running();
     assert_eq!(told(&mut world, 1000, 300), 0);
-    world.hear_item("item/started", &message);
+    world.receive_item("item/started", &message);
     assert_eq!(told(&mut world, 1100, 100), 100);
 
     let mut world = World::running();
-    world.hear_item("item/started", &message);
+    world.receive_item("item/started", &message);
     for (total, last, spent) in [(1100, 100, 100), (1100, 100, 100), (1350, 250, 350)] {
         assert_eq!(told(&mut world, total, last), spent);
     }
@@ -276,7 +279,7 @@ fn tokens_of_a_turn_are_what_the_thread_used_in_it() {
 }
 
 #[test]
-fn a_result_tells_what_the_turn_did() {
+fn result_lists_files_plan_usage_and_diff() {
     let mut world = World::running();
     let change = |path: &str, kind: Value, status: &str| {
         json!({"type": "fileChange", "id": "c", "status": status,
@@ -293,19 +296,19 @@ fn a_result_tells_what_the_turn_did() {
             "completed",
         ),
     ] {
-        world.hear_item("item/completed", &item);
+        world.receive_item("item/completed", &item);
     }
     let plan = json!([{"step": "s", "status": "pending"}]);
-    world.hear(
+    world.receive(
         "turn/plan/updated",
         json!({"threadId": "t", "turnId": "turn-1", "plan": plan}),
     );
     let diff = json!({"threadId": "t", "turnId": "turn-1", "diff": "d".repeat(10_000)});
-    world.hear("turn/diff/updated", diff);
+    world.receive("turn/diff/updated", diff);
     let count = json!({"totalTokens": 3, "inputTokens": 1, "cachedInputTokens": 0,
         "outputTokens": 2, "reasoningOutputTokens": 0});
     let usage = json!({"last": count, "total": count});
-    world.hear(
+    world.receive(
         "thread/tokenUsage/updated",
         json!({"threadId": "t", "turnId": "turn-1", "tokenUsage": usage}),
     );
@@ -325,43 +328,43 @@ fn a_result_tells_what_the_turn_did() {
 }
 
 #[test]
-fn a_final_message_after_a_schema_is_read() {
+fn structured_final_message_is_parsed() {
     for (message, expected) in [(r#"{"a":1}"#, Some(json!({"a": 1}))), ("words", None)] {
         let mut world = World::new();
         world.session.prompt(Form::Structured, world.now).unwrap();
         assert!(world.session.sending(1));
         world.apply(Event::Accepted);
-        world.hear_message("m", message);
+        world.receive_message("m", message);
         world.apply(Event::Completed);
         assert_eq!(outcome(&world).structured, expected);
     }
 }
 
 #[test]
-fn a_failed_turn_leaves_an_idle_session() {
+fn failed_turn_leaves_an_idle_session() {
     let mut world = World::running();
     let error = json!({"message": "too much", "codexErrorInfo": "usageLimitExceeded"});
     let turn = json!({"id": "turn-1", "status": "failed", "error": error});
-    world.hear("turn/completed", json!({"threadId": "t", "turn": turn}));
+    world.receive("turn/completed", json!({"threadId": "t", "turn": turn}));
     assert_eq!(world.session.state(), State::Idle);
     let result = world.session.result(ResponseMode::Minimal).unwrap();
     assert_eq!(result["status"], "failed");
     assert_eq!(result["error"], "too much");
     assert_eq!(result["turnError"], error);
-    let told = world.told("result");
+    let told = world.event_data("result");
     assert_eq!(told.len(), 1);
     assert_eq!(told.first().unwrap()["status"], "failed");
     assert_eq!(told.first().unwrap()["error"], "too much");
 }
 
 #[test]
-fn a_lost_session_says_how_and_takes_the_next_prompt() {
+fn lost_session_reports_the_reason_and_accepts_the_next_prompt() {
     let world = World::after(&[Event::Lost]);
     let result = world.session.result(ResponseMode::Minimal);
     let killed = json!({"status": "error", "error": "killed",
         "completedAt": "1970-01-01T00:00:00.000Z"});
     assert_eq!(result, Some(killed));
-    assert_eq!(world.told("error").len(), 1);
+    assert_eq!(world.event_data("error").len(), 1);
 
     let mut world = World::after(&[Event::Prompt, Event::Accepted, Event::Message, Event::Lost]);
     let result = world.session.result(ResponseMode::Minimal).unwrap();
@@ -374,7 +377,7 @@ fn a_lost_session_says_how_and_takes_the_next_prompt() {
 }
 
 #[test]
-fn a_session_that_is_lost_between_turns_keeps_what_the_last_one_brought() {
+fn session_lost_between_turns_keeps_the_last_outcome() {
     use Event::{Accepted, Completed, Lost, Message, Prompt};
     let mut world = World::after(&[Prompt, Accepted, Message, Completed]);
     let before = result(&world);
@@ -392,7 +395,7 @@ fn a_session_that_is_lost_between_turns_keeps_what_the_last_one_brought() {
 }
 
 #[test]
-fn a_session_does_not_recover_under_a_prompt_that_may_be_refused() {
+fn session_does_not_recover_while_a_prompt_may_be_refused() {
     let mut world = World::after(&[Event::Lost, Event::Take]);
     world.session.recovered();
     assert_eq!(world.session.state(), State::Running);
@@ -403,9 +406,9 @@ fn a_session_does_not_recover_under_a_prompt_that_may_be_refused() {
 }
 
 #[test]
-fn a_cancelled_session_says_why() {
+fn cancelled_session_reports_the_reason() {
     let mut world = World::running();
-    world.hear_delta("m", "par");
+    world.receive_delta("m", "par");
     world.apply(Event::Cancel);
     let mut expected = json!({"status": "cancelled", "reason": "not wanted", "error": "not wanted",
         "turnId": "turn-1", "completedAt": "1970-01-01T00:00:00.000Z"});
@@ -414,25 +417,24 @@ fn a_cancelled_session_says_why() {
         world.wait(Duration::from_secs(1));
         world.apply(event);
         if event == Event::InterruptedByCodex {
-            // What it has brought until then is had, and when it was cancelled
-            // stays.
+            // The turn's output is added, and the time of the cancellation stays.
             expected["output"] = json!("parpar");
             expected["turn"] = json!({"id": "turn-1", "status": "interrupted", "items": []});
         }
         assert_eq!(result(&world), expected, "{event:?}");
     }
-    assert_eq!(world.told("result").len(), 1);
-    assert_eq!(world.told("error"), Vec::<Value>::new());
+    assert_eq!(world.event_data("result").len(), 1);
+    assert_eq!(world.event_data("error"), Vec::<Value>::new());
 }
 
 #[test]
-fn a_session_that_is_cancelled_between_turns_keeps_what_the_last_one_brought() {
+fn session_cancelled_between_turns_keeps_the_last_outcome() {
     for end in [Event::Completed, Event::Failed] {
         let mut world = World::running();
         let change = json!([{"path": "a", "kind": {"type": "add"}, "diff": ""}]);
         let item = json!({"type": "fileChange", "id": "c", "status": "completed",
             "changes": change});
-        world.hear_item("item/completed", &item);
+        world.receive_item("item/completed", &item);
         world.apply(Event::Message);
         world.apply(end);
         let mut expected = result(&world);
@@ -456,23 +458,23 @@ fn a_session_that_is_cancelled_between_turns_keeps_what_the_last_one_brought() {
 }
 
 #[test]
-fn what_codex_tries_again_is_progress() {
+fn error_that_codex_retries_is_a_progress_event() {
     let mut world = World::running();
     let error = json!({"message": "Reconnecting... 2/5"});
     let params = json!({"threadId": "t", "turnId": "turn-1", "error": error, "willRetry": true});
-    world.hear("error", params);
-    let told = world.told("progress");
+    world.receive("error", params);
+    let told = world.event_data("progress");
     let told = told.last().unwrap();
     assert_eq!(told["method"], "codex-mcp/reconnect");
     assert_eq!(
         (&told["retryCount"], &told["maxRetries"]),
         (&json!(2), &json!(5))
     );
-    assert_eq!(world.told("error"), Vec::<Value>::new());
+    assert_eq!(world.event_data("error"), Vec::<Value>::new());
 }
 
 #[test]
-fn a_look_shows_news_questions_and_the_result() {
+fn poll_shows_events_questions_and_the_result() {
     let mut world = World::running();
     world.apply(Event::Asked);
     let shown = world.session.poll(&poll(None), world.now).unwrap();
@@ -494,7 +496,7 @@ fn a_look_shows_news_questions_and_the_result() {
 }
 
 #[test]
-fn a_cursor_from_the_future_is_refused_and_skips_nothing() {
+fn cursor_beyond_the_end_is_refused_and_skips_nothing() {
     let mut world = World::running();
     let next = world.session.log().next_id();
     let refusal = world
@@ -503,7 +505,7 @@ fn a_cursor_from_the_future_is_refused_and_skips_nothing() {
         .unwrap_err();
     assert_eq!(
         refusal,
-        BeyondTheEnd {
+        CursorBeyondEnd {
             cursor: next + 1,
             next
         }

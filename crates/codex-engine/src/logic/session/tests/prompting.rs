@@ -1,4 +1,4 @@
-//! Prompts: taken, sent, and accepted or not.
+//! Prompts that are accepted, sent, withdrawn and refused.
 
 use super::*;
 use crate::logic::events::ResponseMode;
@@ -11,19 +11,19 @@ fn result(world: &World) -> Option<Value> {
     world.session.result(ResponseMode::Full)
 }
 
-/// What Codex says in the words of an error that ends the turn.
-fn hear_error(world: &mut World) {
+/// Codex reports an error that ends the turn.
+fn receive_error(world: &mut World) {
     let params = json!({"threadId": "t", "turnId": world.current(), "willRetry": false,
         "error": {"message": "too much"}});
-    world.hear("error", params);
+    world.receive("error", params);
 }
 
 #[test]
-fn a_prompt_that_was_taken_is_sent_once_it_is_wanted() {
+fn pending_prompt_is_sent_under_its_own_number() {
     let mut world = World::after(&[Event::Take]);
     assert_eq!(world.session.state(), State::Running);
     assert!(!world.session.sending(0) && !world.session.sending(2));
-    // A number that is not the turn's has changed nothing.
+    // The numbers of other turns have changed nothing.
     world.apply(Event::Lost);
     assert_eq!(world.session.state(), State::Running);
     assert!(world.session.sending(1));
@@ -32,10 +32,14 @@ fn a_prompt_that_was_taken_is_sent_once_it_is_wanted() {
 }
 
 #[test]
-fn a_prompt_that_was_taken_back_is_not_sent() {
-    // Only who interrupts a turn waits for what becomes of it.
+fn withdrawn_prompt_is_not_sent() {
+    // Only a caller that interrupts a turn waits for its outcome.
     for (event, state, ending) in [
-        (Event::Interrupt, State::Idle, Some(&Ending::Interrupted)),
+        (
+            Event::Interrupt,
+            State::Idle,
+            Some(&TurnEnding::Interrupted),
+        ),
         (Event::Cancel, State::Cancelled, None),
     ] {
         let mut world = World::after(&[Event::Take]);
@@ -44,36 +48,36 @@ fn a_prompt_that_was_taken_back_is_not_sent() {
         assert_eq!(world.session.state(), state);
         let outcome = world.session.outcome();
         assert_eq!(outcome.map(|(_, outcome)| &outcome.ending), ending);
-        assert_eq!(world.told("result").len(), 1);
+        assert_eq!(world.event_data("result").len(), 1);
         assert!(!world.session.sending(1));
     }
 }
 
 #[test]
-fn a_prompt_that_was_taken_back_is_not_sent_in_place_of_the_next() {
+fn withdrawn_prompt_is_not_sent_in_place_of_the_next() {
     let mut world = World::after(&[Event::Take, Event::Interrupt, Event::Take]);
     assert!(!world.session.sending(1));
     assert!(world.session.sending(2));
 }
 
 #[test]
-fn a_question_is_declined_with_the_prompt_that_is_taken_back() {
+fn question_is_declined_with_the_withdrawn_prompt() {
     for event in [Event::Interrupt, Event::Cancel] {
         let mut world = World::after(&[Event::Take, Event::Asked]);
         let (effects, _) = world.apply(event);
         let declined = effect_words(effects.first().unwrap());
         assert_eq!(declined, r#"answer 1 with {"decision":"decline"}"#);
         assert!(world.session.actions().is_empty());
-        assert_eq!(world.told("approval_result").len(), 1);
+        assert_eq!(world.event_data("approval_result").len(), 1);
     }
 }
 
 #[test]
-fn a_prompt_that_was_not_sent_goes_to_the_next_codex_and_questions_do_not() {
+fn unsent_prompt_survives_a_lost_codex_and_questions_do_not() {
     let mut world = World::after(&[Event::Take, Event::Asked, Event::Lost]);
     assert_eq!(world.session.state(), State::Running);
     assert!(world.session.actions().is_empty());
-    assert_eq!(world.told("error"), Vec::<Value>::new());
+    assert_eq!(world.event_data("error"), Vec::<Value>::new());
     for event in [
         Event::Send,
         Event::Accepted,
@@ -83,11 +87,11 @@ fn a_prompt_that_was_not_sent_goes_to_the_next_codex_and_questions_do_not() {
         world.apply(event);
     }
     let (turn, outcome) = world.session.outcome().unwrap();
-    assert_eq!((*turn, &outcome.ending), (1, &Ending::Completed));
+    assert_eq!((*turn, &outcome.ending), (1, &TurnEnding::Completed));
 }
 
 #[test]
-fn a_refused_prompt_leaves_all_as_it_was() {
+fn refused_prompt_leaves_the_session_unchanged() {
     use Event::{Accepted, Completed, Lost, Message, Prompt, Refused, Send, Take};
     let befores: [&[Event]; 4] = [
         &[],
@@ -115,7 +119,7 @@ fn a_refused_prompt_leaves_all_as_it_was() {
 }
 
 #[test]
-fn numbers_of_turns_are_not_given_twice() {
+fn turn_numbers_are_not_reused() {
     let mut world = World::after(&[Event::Prompt, Event::Refused, Event::Prompt]);
     assert_eq!((world.session.turns(), turns(&world)), (2, 1));
     world.apply(Event::Accepted);
@@ -125,27 +129,35 @@ fn numbers_of_turns_are_not_given_twice() {
 }
 
 #[test]
-fn an_accepted_prompt_lets_go_of_how_the_turn_before_ended_only() {
+fn accepted_prompt_forgets_only_the_end_of_the_previous_turn() {
     use Event::{Accepted, Completed, Prompt};
     let mut world = World::after(&[Prompt, Accepted]);
-    hear_error(&mut world);
+    receive_error(&mut world);
     world.apply(Completed);
-    let ends = |world: &World| (world.told("error").len(), world.told("result").len());
+    let ends = |world: &World| {
+        (
+            world.event_data("error").len(),
+            world.event_data("result").len(),
+        )
+    };
     assert_eq!(ends(&world), (1, 1));
 
     world.apply(Prompt);
-    hear_error(&mut world);
+    receive_error(&mut world);
     assert_eq!(ends(&world), (2, 1));
     world.apply(Accepted);
     assert_eq!(ends(&world), (1, 0));
-    assert_eq!(world.told("error").first().unwrap()["message"], "too much");
-    // The one that is left came after the prompt.
+    assert_eq!(
+        world.event_data("error").first().unwrap()["message"],
+        "too much"
+    );
+    // The remaining error was reported after the prompt.
     world.apply(Accepted);
     assert_eq!(ends(&world), (1, 0));
 }
 
 #[test]
-fn a_late_acceptance_lets_go_of_nothing() {
+fn late_acceptance_forgets_nothing() {
     use Event::{Accepted, Completed, Interrupt, Prompt, Take};
     let mut world = World::after(&[Prompt, Accepted, Completed, Take, Interrupt]);
     let before = world.events();
@@ -155,7 +167,7 @@ fn a_late_acceptance_lets_go_of_nothing() {
 }
 
 #[test]
-fn what_codex_starts_before_a_prompt_is_sent_is_another_turn() {
+fn turn_started_before_the_prompt_is_sent_is_another_turn() {
     let mut world = World::after(&[Event::Take, Event::Started]);
     assert_eq!(world.session.turn_id(), None);
     let (effects, _) = world.apply(Event::Interrupt);

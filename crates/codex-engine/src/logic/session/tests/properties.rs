@@ -1,4 +1,4 @@
-//! What holds whatever happens, in whatever order.
+//! Properties that hold for any sequence of events.
 
 use std::collections::HashMap;
 
@@ -7,15 +7,15 @@ use proptest::prelude::*;
 use super::*;
 use crate::logic::events::ResponseMode;
 
-/// A session and all that it has ever wanted done.
+/// A session and all effects that it has returned.
 struct Observed {
     world: World,
     answered: Vec<RequestId>,
     interrupted: Vec<TurnId>,
-    /// Whether an interrupt was asked for that may be one too many.
+    /// Whether a second interrupt was requested, which may be superfluous.
     insisted: bool,
     let_go: usize,
-    /// Whether Codex has gone before there was a thread to let go of.
+    /// Whether Codex exited before the thread could be released.
     went_down: bool,
 }
 
@@ -62,7 +62,7 @@ impl Observed {
             let reason = matches!(event, Event::Resolved | Event::Lost);
             prop_assert!(!gone || turn_over || reason);
         }
-        // What Codex asks is opened, or answered at once.
+        // A question of Codex is opened, or answered at once.
         if event == Event::Asked {
             let asked = RequestId::Number(self.world.asked);
             prop_assert!(open.contains(&asked) != self.answered.contains(&asked));
@@ -91,7 +91,7 @@ impl Observed {
         Ok(())
     }
 
-    /// A cancelled session stays cancelled, and lets go when no turn is left.
+    /// A cancelled session stays cancelled, and releases its thread when no turn is left.
     fn check_the_end(&mut self) -> Result<(), TestCaseError> {
         let session = &mut self.world.session;
         let cancelled = session.state() == State::Cancelled;
@@ -107,7 +107,7 @@ impl Observed {
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let any = proptest::sample::select(EVENTS.to_vec());
-    // Few ways lead to questions if all is left to chance.
+    // A uniform choice would rarely lead to questions.
     let usual = proptest::sample::select(vec![
         Event::Take,
         Event::Send,
@@ -122,9 +122,9 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     proptest::collection::vec(prop_oneof![any, usual], 0..60)
 }
 
-/// What a prompt that is refused leaves as it was.
+/// The state that a refused prompt does not change.
 #[derive(Debug, PartialEq)]
-struct Standing {
+struct Snapshot {
     state: State,
     turns: u64,
     error: Option<String>,
@@ -132,7 +132,7 @@ struct Standing {
     ends: Vec<Value>,
 }
 
-impl Standing {
+impl Snapshot {
     fn of(world: &World) -> Self {
         let view = world.session.view(world.now.instant);
         Self {
@@ -145,7 +145,7 @@ impl Standing {
     }
 }
 
-/// The events that tell of ends, without those of what went wrong before.
+/// The events about ends, without errors before them.
 fn ends(world: &World) -> Vec<Value> {
     let is_end = |event: &Value| match event["type"].as_str() {
         Some("result") => true,
@@ -155,13 +155,13 @@ fn ends(world: &World) -> Vec<Value> {
     world.events().into_iter().filter(is_end).collect()
 }
 
-/// A session, and how it stood when the running turn was prompted.
+/// A session, and its state before the prompt of the running turn.
 struct Ends {
     world: World,
-    before: Standing,
+    before: Snapshot,
     /// The number of the first event after the prompt.
     since: u64,
-    /// Whether Codex has told that it has the prompt.
+    /// Whether Codex has confirmed the prompt.
     known: bool,
 }
 
@@ -169,7 +169,7 @@ impl Ends {
     fn new() -> Self {
         let world = World::new();
         Self {
-            before: Standing::of(&world),
+            before: Snapshot::of(&world),
             world,
             since: 0,
             known: false,
@@ -177,7 +177,7 @@ impl Ends {
     }
 
     fn apply(&mut self, event: Event) -> Result<(), TestCaseError> {
-        let standing = Standing::of(&self.world);
+        let standing = Snapshot::of(&self.world);
         let next = self.world.session.log().next_id();
         let had_turn = self.world.session.has_turn();
         let number = self.world.session.turns();
@@ -199,7 +199,7 @@ impl Ends {
         event["id"].as_u64().unwrap() >= self.since
     }
 
-    /// How the turn before ended is in the log until Codex has the next prompt.
+    /// The end of the previous turn is in the log until Codex has the next prompt.
     fn check_the_turn_before(&self) -> Result<(), TestCaseError> {
         let mut left = ends(&self.world);
         left.retain(|event| !self.is_of_the_turn(event));
@@ -212,7 +212,7 @@ impl Ends {
     }
 
     fn check_the_end(&self, event: Event) -> Result<(), TestCaseError> {
-        let now = Standing::of(&self.world);
+        let now = Snapshot::of(&self.world);
         if now.state == State::Cancelled {
             return Ok(());
         }
@@ -239,11 +239,11 @@ impl Ends {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A question is answered once at most, and an open one is never forgotten
-    /// while its turn runs; a turn is interrupted once at most unless more is
-    /// asked for; a thread is let go of once, when nobody wants it any more.
+    /// A question is answered at most once, and an open one is never forgotten while its
+    /// turn runs; a turn is interrupted at most once unless a second interrupt is
+    /// requested; the thread of a cancelled session is released once.
     #[test]
-    fn nothing_is_doubled_or_lost(events in events()) {
+    fn questions_and_interrupts_are_handled_exactly_once(events in events()) {
         let mut observed = Observed {
             world: World::new(),
             answered: Vec::new(),
@@ -257,10 +257,10 @@ proptest! {
         }
     }
 
-    /// How the turn before ended is told until Codex has the next prompt, and a
-    /// prompt that is refused leaves no trace; the end of each turn is told once.
+    /// The end of the previous turn is reported until Codex has the next prompt, a
+    /// refused prompt leaves no trace, and the end of each turn is reported once.
     #[test]
-    fn ends_are_told_until_codex_has_the_next_prompt(events in events()) {
+    fn turn_ends_stay_in_the_log_until_codex_has_the_next_prompt(events in events()) {
         let mut ends = Ends::new();
         for event in events {
             ends.apply(event)?;

@@ -1,4 +1,4 @@
-//! What Codex asks, and what is told of it.
+//! Questions of Codex, and the events about them.
 
 use codex_protocol::codex::{
     FileChange, FileChangeApproval, FileChangeKind, Question, UserInputRequest,
@@ -22,7 +22,7 @@ fn user_input() -> Ask {
 }
 
 #[test]
-fn a_question_about_files_says_which() {
+fn file_question_lists_the_changes_of_its_step() {
     let mut world = World::running();
     let change = FileChange {
         path: "a.txt".into(),
@@ -30,7 +30,7 @@ fn a_question_about_files_says_which() {
         diff: "hello".into(),
     };
     let item = json!({"type": "fileChange", "id": "c", "changes": [change]});
-    world.hear_item("item/started", &item);
+    world.receive_item("item/started", &item);
     for (item, expected) in [("c", vec![change]), ("another", Vec::new())] {
         world.ask(Ask::FileChange(FileChangeApproval {
             item_id: item.into(),
@@ -44,7 +44,7 @@ fn a_question_about_files_says_which() {
 }
 
 #[test]
-fn answers_are_told_with_what_was_said() {
+fn approval_result_carries_the_answer_and_the_note() {
     let mut world = World::running();
     world.apply(Event::Asked);
     world.ask(user_input());
@@ -71,11 +71,11 @@ fn answers_are_told_with_what_was_said() {
         json!({"requestId": "req_3", "kind": "command", "itemId": "", "decision": "decline",
             "timeout": true, "message": "nobody answered in time, so it was declined"}),
     ];
-    assert_eq!(world.told("approval_result"), expected);
+    assert_eq!(world.event_data("approval_result"), expected);
 }
 
 #[test]
-fn an_answer_that_does_not_fit_leaves_the_question_open() {
+fn answer_that_does_not_fit_leaves_the_question_open() {
     let mut world = World::running();
     world.ask(user_input());
     let before = world.session.progress(world.now.instant).number;
@@ -89,7 +89,7 @@ fn an_answer_that_does_not_fit_leaves_the_question_open() {
     }
     assert_eq!(world.session.state(), State::WaitingApproval);
     assert_eq!(world.session.progress(world.now.instant).number, before);
-    assert_eq!(world.told("approval_result"), Vec::<Value>::new());
+    assert_eq!(world.event_data("approval_result"), Vec::<Value>::new());
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn declined_step_is_not_shown_as_running() {
     ] {
         let mut world = World::running();
         let item = json!({"type": "commandExecution", "id": "c", "command": "make"});
-        world.hear_item("item/started", &item);
+        world.receive_item("item/started", &item);
         world.ask(Ask::Command(CommandApproval {
             item_id: "c".into(),
             ..CommandApproval::default()
@@ -113,7 +113,7 @@ fn declined_step_is_not_shown_as_running() {
 }
 
 #[test]
-fn deciding_a_question_is_a_step() {
+fn decision_counts_as_a_step() {
     let mut world = World::running();
     world.apply(Event::Asked);
     let before = world.session.progress(world.now.instant).number;
@@ -122,9 +122,9 @@ fn deciding_a_question_is_a_step() {
     assert_eq!((step.number, step.words.as_str()), (before + 1, "thinking"));
 }
 
-/// Questions that nobody can answer alert nobody.
+/// Questions that cannot be answered raise no alert.
 #[test]
-fn each_open_question_alerts_once() {
+fn open_question_alerts_once() {
     let mut world = World::running();
     world.apply(Event::Asked);
     world.ask(user_input());
@@ -135,7 +135,8 @@ fn each_open_question_alerts_once() {
         .iter()
         .map(|action| action.id.clone())
         .collect();
-    // It can be 60 s before a client that looks in as often as it is told sees a question.
+    // It can take 60 s until a client that polls at the recommended interval sees a
+    // question.
     let unseen = SystemTime::UNIX_EPOCH + Duration::from_secs(60 + 60);
     let alerted: Vec<ActionId> = alerts
         .into_iter()
@@ -154,7 +155,7 @@ fn each_open_question_alerts_once() {
 }
 
 #[test]
-fn a_question_says_until_when_it_can_be_answered() {
+fn question_states_when_it_expires() {
     let mut world = World::running();
     world.wait(Duration::from_secs(1));
     world.apply(Event::Asked);
@@ -164,7 +165,7 @@ fn a_question_says_until_when_it_can_be_answered() {
 }
 
 #[test]
-fn a_question_matters_less_once_it_is_answered() {
+fn answered_question_is_ranked_as_settled() {
     let mut world = World::running();
     world.apply(Event::Asked);
     world.apply(Event::Asked);
@@ -174,5 +175,5 @@ fn a_question_matters_less_once_it_is_answered() {
         .iter()
         .filter(|event| event.data.kind() == EventType::ApprovalRequest);
     let ranks: Vec<Rank> = questions.map(|event| event.data.rank()).collect();
-    assert_eq!(ranks, [Rank::Settled, Rank::Kept]);
+    assert_eq!(ranks, [Rank::Settled, Rank::Essential]);
 }

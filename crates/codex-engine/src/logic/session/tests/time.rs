@@ -1,4 +1,4 @@
-//! Time: questions, stalls, and what becomes of sessions that nobody uses.
+//! Timeouts of questions, stalled turns and unused sessions.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn stalls(world: &World) -> Vec<u64> {
-    let told = world.told("progress");
+    let told = world.event_data("progress");
     let stalls = told
         .iter()
         .filter(|data| data["method"] == "codex-mcp/stalled");
@@ -17,20 +17,20 @@ fn stalls(world: &World) -> Vec<u64> {
 }
 
 #[test]
-fn a_question_is_declined_when_its_time_is_up() {
+fn question_times_out_and_is_declined() {
     let mut world = World::running();
     world.apply(Event::Asked);
     world.wait(SECOND);
     world.apply(Event::Asked);
-    let deadline = world.now.instant - SECOND + PATIENCE.approval;
+    let deadline = world.now.instant - SECOND + TIMEOUTS.approval;
     assert_eq!(world.session.next_deadline(), Some(deadline));
 
-    assert_eq!(world.tick_after(PATIENCE.approval - SECOND * 2), []);
+    assert_eq!(world.tick_after(TIMEOUTS.approval - SECOND * 2), []);
     let effects = world.tick_after(SECOND);
     let words: Vec<String> = effects.iter().map(effect_words).collect();
     assert_eq!(words, [r#"answer 1 with {"decision":"decline"}"#]);
     assert_eq!(world.session.actions().len(), 1);
-    let data = world.told("approval_result");
+    let data = world.event_data("approval_result");
     assert_eq!(data.first().unwrap()["timeout"], true);
 
     let late = world.session.decide(
@@ -43,63 +43,63 @@ fn a_question_is_declined_when_its_time_is_up() {
 }
 
 #[test]
-fn time_of_a_question_begins_when_it_is_first_shown() {
+fn question_timeout_starts_when_it_is_first_shown() {
     let mut world = World::running();
     world.ask_unseen(command());
     let asked = world.now.instant;
-    let unseen = PATIENCE.poll_interval() + PATIENCE.approval;
+    let unseen = TIMEOUTS.poll_interval() + TIMEOUTS.approval;
     assert_eq!(world.session.next_deadline(), Some(asked + unseen));
 
-    world.wait(PATIENCE.poll_interval());
+    world.wait(TIMEOUTS.poll_interval());
     assert!(world.session.show_questions(world.now));
-    let deadline = Some(world.now.instant + PATIENCE.approval);
+    let deadline = Some(world.now.instant + TIMEOUTS.approval);
     assert_eq!(world.session.next_deadline(), deadline);
-    // Only the first time counts.
+    // Only the first call counts.
     world.wait(SECOND);
     assert!(!world.session.show_questions(world.now));
     assert_eq!(world.session.next_deadline(), deadline);
-    assert_eq!(world.tick_after(PATIENCE.approval - SECOND * 2), []);
+    assert_eq!(world.tick_after(TIMEOUTS.approval - SECOND * 2), []);
     assert_eq!(world.tick_after(SECOND).len(), 1);
 }
 
 #[test]
-fn question_that_nobody_sees_is_declined_in_the_end() {
+fn unseen_question_times_out_and_is_declined() {
     let mut world = World::running();
     world.ask_unseen(command());
-    let unseen = PATIENCE.poll_interval() + PATIENCE.approval;
+    let unseen = TIMEOUTS.poll_interval() + TIMEOUTS.approval;
     assert_eq!(world.tick_after(unseen - SECOND), []);
     assert_eq!(world.tick_after(SECOND).len(), 1);
 }
 
 #[test]
-fn dismissed_question_has_its_time_again() {
+fn dismissed_question_gets_a_new_timeout() {
     let mut world = World::running();
     world.apply(Event::Asked);
-    world.wait(PATIENCE.approval - SECOND);
+    world.wait(TIMEOUTS.approval - SECOND);
     assert!(!world.session.has_dismissed());
     world.session.dismiss(&ActionId("req_1".into()), world.now);
     assert!(world.session.has_dismissed());
-    assert_eq!(world.tick_after(PATIENCE.approval - SECOND), []);
+    assert_eq!(world.tick_after(TIMEOUTS.approval - SECOND), []);
     assert_eq!(world.tick_after(SECOND).len(), 1);
 }
 
 #[test]
 fn poll_hint_follows_the_approval_timeout_within_its_bounds() {
     for (approval, expected) in [(60_000, 60_000), (50, 1000), (600_000, 120_000)] {
-        let patience = Patience {
+        let timeouts = Timeouts {
             approval: Duration::from_millis(approval),
-            ..PATIENCE
+            ..TIMEOUTS
         };
-        let hint = State::Running.poll_interval(patience.poll_interval());
+        let hint = State::Running.poll_interval(timeouts.poll_interval());
         assert_eq!(hint, Some(Duration::from_millis(expected)));
     }
 }
 
 #[test]
-fn patience_may_change_on_the_way() {
+fn changed_stall_timeout_applies_to_the_running_turn() {
     let mut world = World::running();
-    let stall = PATIENCE.stall * 2;
-    world.session.set_patience(Patience { stall, ..PATIENCE });
+    let stall = TIMEOUTS.stall * 2;
+    world.session.set_timeouts(Timeouts { stall, ..TIMEOUTS });
     world.apply(Event::Stall);
     assert_eq!(stalls(&world), Vec::<u64>::new());
     world.apply(Event::Stall);
@@ -107,20 +107,20 @@ fn patience_may_change_on_the_way() {
 }
 
 #[test]
-fn a_turn_is_seen_as_stalled_until_codex_is_heard() {
+fn turn_is_reported_as_stalled_until_codex_sends_news() {
     let mut world = World::running();
     world.apply(Event::Stall);
     world.wait(SECOND);
     let stalled = |world: &World| world.session.view(world.now.instant).stalled;
-    assert_eq!(stalled(&world), Some(PATIENCE.stall + SECOND));
-    // It is looked at again, or a second silence would not be noticed.
-    let again = world.now.instant - SECOND + PATIENCE.stall;
+    assert_eq!(stalled(&world), Some(TIMEOUTS.stall + SECOND));
+    // Without another deadline, a second silence would not be noticed.
+    let again = world.now.instant - SECOND + TIMEOUTS.stall;
     assert_eq!(world.session.next_deadline(), Some(again));
     world.apply(Event::Delta);
     assert_eq!(stalled(&world), None);
     assert_eq!(
         world.session.next_deadline(),
-        Some(world.now.instant + PATIENCE.stall)
+        Some(world.now.instant + TIMEOUTS.stall)
     );
     world.apply(Event::Stall);
     world.apply(Event::Lost);
@@ -129,22 +129,22 @@ fn a_turn_is_seen_as_stalled_until_codex_is_heard() {
 }
 
 #[test]
-fn codex_is_not_silent_while_it_waits_for_an_answer() {
+fn stall_timeout_restarts_after_a_question() {
     let mut world = World::running();
-    world.wait(PATIENCE.stall - SECOND);
+    world.wait(TIMEOUTS.stall - SECOND);
     world.apply(Event::Asked);
-    world.wait(PATIENCE.approval);
+    world.wait(TIMEOUTS.approval);
     world.apply(Event::TimePasses);
     assert_eq!(world.session.state(), State::Running);
-    let silence = world.now.instant + PATIENCE.stall;
+    let silence = world.now.instant + TIMEOUTS.stall;
     assert_eq!(world.session.next_deadline(), Some(silence));
-    world.tick_after(PATIENCE.stall - SECOND);
+    world.tick_after(TIMEOUTS.stall - SECOND);
     assert_eq!(stalls(&world), Vec::<u64>::new());
     world.tick_after(SECOND);
     assert_eq!(stalls(&world), [300_000]);
 }
 
-/// A turn in which Codex has told an error that it does not mend, and nothing else.
+/// A turn in which Codex has reported a final error, and nothing else.
 fn after_error(way: &[Event]) -> World {
     let mut world = World::after(way);
     assert_eq!(world.apply(Event::FinalError).0, []);
@@ -153,13 +153,13 @@ fn after_error(way: &[Event]) -> World {
     world
 }
 
-fn last_ending(world: &World) -> Option<(u64, Ending)> {
+fn last_ending(world: &World) -> Option<(u64, TurnEnding)> {
     let outcome = world.session.outcome();
     outcome.map(|(turn, outcome)| (*turn, outcome.ending.clone()))
 }
 
 #[test]
-fn turn_without_an_end_fails_with_the_error_that_codex_told() {
+fn turn_without_an_end_fails_with_the_last_error() {
     use Event::{Accepted, Asked, Prompt, Started};
     let interrupt = Effect::Interrupt(TurnId("turn-1".into()));
     let decline = Effect::Answer {
@@ -183,24 +183,24 @@ fn turn_without_an_end_fails_with_the_error_that_codex_told() {
         assert!(world.session.state().is_at_work());
         assert_eq!(world.tick_after(SECOND), expected, "{way:?}");
         assert_eq!(world.session.state(), State::Idle);
-        let Some((1, Ending::Failed(error))) = last_ending(&world) else {
+        let Some((1, TurnEnding::Failed(error))) = last_ending(&world) else {
             panic!("{way:?}: {:?}", last_ending(&world));
         };
         assert_eq!(error.message, "no model");
-        // The thread can be used again, and a late end is not that of the next turn.
+        // The thread can be used again, and a late end does not end the next turn.
         world.apply(Prompt);
-        world.hear_end("turn-1", "completed");
+        world.receive_end("turn-1", "completed");
         world.apply(Accepted);
         assert_eq!(world.session.state(), State::Running);
     }
 }
 
 #[test]
-fn end_within_the_grace_time_counts() {
+fn turn_end_within_the_grace_period_counts() {
     let mut world = after_error(&[Event::Prompt, Event::Accepted, Event::Started]);
     world.wait(FINAL_ERROR_GRACE - SECOND);
     world.apply(Event::Completed);
-    assert_eq!(last_ending(&world), Some((1, Ending::Completed)));
+    assert_eq!(last_ending(&world), Some((1, TurnEnding::Completed)));
     assert_eq!(world.session.next_deadline(), None);
     for event in [Event::Prompt, Event::Accepted, Event::Started] {
         world.apply(event);
@@ -210,15 +210,15 @@ fn end_within_the_grace_time_counts() {
 }
 
 #[test]
-fn turn_that_goes_on_after_an_error_is_not_ended() {
+fn turn_that_continues_after_an_error_is_not_ended() {
     let signs: [fn(&mut World) -> Vec<Effect>; 5] = [
         |world| world.apply(Event::Started).0,
         |world| world.apply(Event::Delta).0,
         |world| world.apply(Event::Asked).0,
-        |world| world.hear_error("Reconnecting... 1/5", true),
+        |world| world.receive_error("Reconnecting... 1/5", true),
         |world| {
             let item = json!({"type": "commandExecution", "id": "c", "command": "make"});
-            world.hear_item("item/started", &item)
+            world.receive_item("item/started", &item)
         },
     ];
     for (number, goes_on) in signs.into_iter().enumerate() {
@@ -227,9 +227,9 @@ fn turn_that_goes_on_after_an_error_is_not_ended() {
         assert_eq!(world.tick_after(FINAL_ERROR_GRACE), [], "{number}");
         assert!(world.session.state().is_at_work(), "{number}");
     }
-    // A warning tells of no work.
+    // A warning does not show that Codex still works.
     let mut world = after_error(&[Event::Prompt, Event::Accepted, Event::Started]);
-    world.hear(
+    world.receive(
         "warning",
         json!({"threadId": "t", "message": "no metadata"}),
     );
@@ -238,9 +238,9 @@ fn turn_that_goes_on_after_an_error_is_not_ended() {
 }
 
 #[test]
-fn error_before_a_prompt_is_sent_is_not_that_of_its_turn() {
+fn error_before_the_prompt_is_sent_does_not_end_its_turn() {
     let world = World::after(&[Event::Take, Event::FinalError]);
-    let silence = world.now.instant + PATIENCE.stall;
+    let silence = world.now.instant + TIMEOUTS.stall;
     assert_eq!(world.session.next_deadline(), Some(silence));
 }
 
@@ -257,7 +257,7 @@ fn tidied(way: &[Event], limit: Duration) -> (State, Vec<Effect>, Fate, World) {
 }
 
 #[test]
-fn an_idle_session_is_cancelled_after_half_an_hour_and_forgotten_later() {
+fn idle_session_is_cancelled_after_half_an_hour_and_forgotten_later() {
     let (state, effects, fate, mut world) = tidied(&[], IDLE_LIMIT);
     assert_eq!((state, fate), (State::Cancelled, Fate::Keep));
     assert_eq!(effects, [Effect::StopCommands, Effect::LetGo]);
@@ -268,12 +268,12 @@ fn an_idle_session_is_cancelled_after_half_an_hour_and_forgotten_later() {
 }
 
 #[test]
-fn a_turn_has_four_hours() {
+fn turn_without_news_is_cancelled_after_four_hours() {
     use Event::{Accepted, Asked, Prompt, Started};
     let (state, effects, fate, mut world) = tidied(&[Prompt, Accepted, Started], TURN_LIMIT);
     assert_eq!((state, fate), (State::Cancelled, Fate::Keep));
     assert_eq!(effects, [Effect::Interrupt(TurnId("turn-1".into()))]);
-    // It is not forgotten while its turn has not ended.
+    // The session is not forgotten before its turn has ended.
     world.wait(TERMINAL_LIMIT);
     assert_eq!(world.session.tidy(world.now), (Vec::new(), Fate::Keep));
     let (effects, _) = world.apply(Event::InterruptedByCodex);
@@ -286,7 +286,7 @@ fn a_turn_has_four_hours() {
 }
 
 #[test]
-fn a_session_that_is_over_is_forgotten_after_five_minutes() {
+fn ended_session_is_forgotten_after_five_minutes() {
     use Event::{Cancel, Lost, Prompt};
     let ways: [&[Event]; 3] = [&[Cancel], &[Lost], &[Prompt, Lost]];
     for way in ways {
@@ -296,7 +296,7 @@ fn a_session_that_is_over_is_forgotten_after_five_minutes() {
 }
 
 #[test]
-fn who_looks_in_keeps_a_session() {
+fn poll_keeps_a_session_alive() {
     let mut world = World::new();
     for _ in 0..3 {
         world.wait(IDLE_LIMIT - SECOND);
@@ -313,10 +313,10 @@ fn who_looks_in_keeps_a_session() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// However often the clock is looked at: each silence is reported once, and
-    /// as soon as it is too long.
+    /// Regardless of the times of the ticks, each silence is reported once, and as soon
+    /// as it is too long.
     #[test]
-    fn a_silence_is_reported_once(
+    fn silence_is_reported_once(
         steps in proptest::collection::vec((0..400_u64, any::<bool>()), 0..40),
     ) {
         let mut world = World::running();
@@ -324,13 +324,13 @@ proptest! {
         for (seconds, speaks) in steps {
             silent += seconds;
             world.tick_after(Duration::from_secs(seconds));
-            if silent >= PATIENCE.stall.as_secs() && !reported {
+            if silent >= TIMEOUTS.stall.as_secs() && !reported {
                 reported = true;
                 expected.push(silent * 1000);
             }
             let left = match reported {
-                true => PATIENCE.stall,
-                false => PATIENCE.stall - Duration::from_secs(silent),
+                true => TIMEOUTS.stall,
+                false => TIMEOUTS.stall - Duration::from_secs(silent),
             };
             let deadline = world.now.instant + left;
             prop_assert_eq!(world.session.next_deadline(), Some(deadline));

@@ -1,24 +1,24 @@
-//! What Codex's words and ends become.
+//! The classes of Codex's messages and endings.
 
 use serde_json::json;
 
 use super::*;
 
-fn failed(message: &str) -> Ending {
-    Ending::Failed(TurnError {
+fn failed(message: &str) -> WorkEnding {
+    WorkEnding::Failed(TurnError {
         message: message.to_owned(),
         codex_error_info: None,
         additional_details: None,
     })
 }
 
-fn judged(ending: &Ending) -> Failure {
+fn judged(ending: &WorkEnding) -> Failure {
     judge(ending, &Digest::default()).unwrap()
 }
 
-/// As 0.104.0, 0.153.4 and 0.169.0 have them.
+/// The messages are those of 0.104.0, 0.153.4 and 0.169.0.
 #[test]
-fn words_tell_the_class() {
+fn failure_class_is_derived_from_the_message() {
     use FailureClass::*;
     for (words, class) in [
         (
@@ -85,7 +85,7 @@ fn words_tell_the_class() {
 }
 
 #[test]
-fn kind_of_error_tells_the_class_where_words_do_not() {
+fn failure_class_is_derived_from_the_error_kind() {
     use FailureClass::*;
     for (words, info, class) in [
         ("it broke", json!("usageLimitExceeded"), RateLimit),
@@ -102,7 +102,7 @@ fn kind_of_error_tells_the_class_where_words_do_not() {
         let error = json!({ "message": words, "codexErrorInfo": info });
         let error: TurnError = serde_json::from_value(error).unwrap();
         assert_eq!(
-            judged(&Ending::Failed(error)).class,
+            judged(&WorkEnding::Failed(error)).class,
             class,
             "{words}, {info}"
         );
@@ -110,38 +110,46 @@ fn kind_of_error_tells_the_class_where_words_do_not() {
 }
 
 #[test]
-fn an_end_has_a_class_and_words() {
+fn ending_has_a_class_and_a_message() {
     use FailureClass::*;
     let id = ThreadId::parse("01a200a4-af16-7971-bdb2-fa12438e61e4").unwrap();
     let after = Duration::from_millis(1500);
     for (ending, class, words) in [
         (
-            Ending::NotStarted("no such file".into()),
+            WorkEnding::NotStarted("no such file".into()),
             NotStarted,
             "no such file",
         ),
-        (Ending::UnknownSession(id), UnknownSession, "01a200a4"),
-        (Ending::SessionBusy("in use".into()), SessionBusy, "in use"),
-        (Ending::NoLogin("log in".into()), Auth, "log in"),
+        (WorkEnding::UnknownSession(id), UnknownSession, "01a200a4"),
         (
-            Ending::Refused("config profile `x` not found".into()),
+            WorkEnding::SessionBusy("in use".into()),
+            SessionBusy,
+            "in use",
+        ),
+        (WorkEnding::NoLogin("log in".into()), Auth, "log in"),
+        (
+            WorkEnding::Refused("config profile `x` not found".into()),
             Exit,
             "config profile",
         ),
         (
-            Ending::Killed("was ended by signal 9".into()),
+            WorkEnding::Killed("was ended by signal 9".into()),
             Signal,
             "signal 9",
         ),
-        (Ending::Died("exited with code 3".into()), Exit, "code 3"),
-        (Ending::Interrupted, Exit, "interrupted"),
-        (Ending::Completed, EmptyOutput, "without an answer"),
         (
-            Ending::TimedOut(after),
+            WorkEnding::Died("exited with code 3".into()),
+            Exit,
+            "code 3",
+        ),
+        (WorkEnding::Interrupted, Exit, "interrupted"),
+        (WorkEnding::Completed, EmptyOutput, "without an answer"),
+        (
+            WorkEnding::TimedOut(after),
             Timeout,
             "agent timed out after 1500ms",
         ),
-        (Ending::Cancelled, Cancelled, "cancelled"),
+        (WorkEnding::Cancelled, Cancelled, "cancelled"),
     ] {
         let failure = judged(&ending);
         assert_eq!(failure.class, class, "{ending:?}");
@@ -150,21 +158,21 @@ fn an_end_has_a_class_and_words() {
     }
     let mut digest = Digest::default();
     digest.message = Some("Done.".to_owned());
-    assert_eq!(judge(&Ending::Completed, &digest), None);
+    assert_eq!(judge(&WorkEnding::Completed, &digest), None);
     let failure = judge(&failed("it broke"), &digest).unwrap();
     assert_eq!(failure.class, Exit);
     digest.message = Some(" \n".to_owned());
-    assert!(judge(&Ending::Completed, &digest).is_some());
+    assert!(judge(&WorkEnding::Completed, &digest).is_some());
 }
 
-/// As 0.169.0 says it, every few seconds, until it is interrupted.
+/// 0.169.0 repeats this message every few seconds until it is interrupted.
 #[test]
-fn time_out_names_what_codex_waited_for() {
+fn timeout_names_the_last_error() {
     let mut digest = Digest::default();
     let waiting = "Reconnecting... waiting for network (Connection failed: error sending request)";
     let error = json!({ "type": "error", "message": waiting });
     digest.take(&serde_json::from_value(error).unwrap());
-    let ending = Ending::TimedOut(Duration::from_mins(1));
+    let ending = WorkEnding::TimedOut(Duration::from_mins(1));
     let failure = judge(&ending, &digest).unwrap();
     assert_eq!(failure.class, FailureClass::Timeout);
     assert_eq!(
@@ -172,7 +180,7 @@ fn time_out_names_what_codex_waited_for() {
         format!("agent timed out after 60000ms; the last that was heard: {waiting}")
     );
     assert_eq!(failure.hint(), FailureClass::Connection.hint());
-    // It has got past that.
+    // Codex has recovered.
     let said = json!({ "type": "item.completed",
         "item": { "type": "agent_message", "id": "1", "text": "on it" } });
     digest.take(&serde_json::from_value(said).unwrap());
@@ -182,7 +190,7 @@ fn time_out_names_what_codex_waited_for() {
 }
 
 #[test]
-fn the_reset_is_told_where_codex_knows_it() {
+fn limit_reset_is_extracted_from_the_message() {
     for (words, reset) in [
         (
             "You've hit your usage limit. Visit x or try again at May 18th, 2033 3:33 AM.",
@@ -206,7 +214,7 @@ fn the_reset_is_told_where_codex_knows_it() {
 }
 
 #[test]
-fn words_without_end_are_cut() {
+fn long_failure_message_is_cut() {
     let long = "é".repeat(100_000);
     let failure = judged(&failed(&long));
     assert!(failure.message.len() < ERROR_LIMIT + 100);

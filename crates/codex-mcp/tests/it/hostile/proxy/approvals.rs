@@ -1,4 +1,4 @@
-//! Codex asks in the middle of a call.
+//! Approval requests of the child during a call.
 
 use serde_json::{Value, json};
 use testkit::Signal;
@@ -23,7 +23,7 @@ fn denied() -> Value {
 }
 
 #[tokio::test]
-async fn a_question_passes_as_the_child_asks_it() {
+async fn question_of_the_child_passes_unchanged() {
     let mut serve = eliciting(&asking(), &[]).await;
     let call = serve.prompt();
     let asked = elicitation(&mut serve).await;
@@ -43,7 +43,7 @@ async fn a_question_passes_as_the_child_asks_it() {
 }
 
 #[tokio::test]
-async fn every_answer_reaches_the_child_in_both_forms() {
+async fn answer_reaches_the_child_in_both_forms() {
     let mut serve = eliciting(&asking(), &[]).await;
     for (answer, decision) in [
         (json!({"action": "accept"}), json!("approved")),
@@ -77,7 +77,7 @@ async fn every_answer_reaches_the_child_in_both_forms() {
 }
 
 #[tokio::test]
-async fn nonsense_as_an_answer_holds_nothing_up() {
+async fn nonsense_answer_blocks_nothing() {
     let mut serve = eliciting(&asking(), &[]).await;
     for answer in [
         json!({}),
@@ -97,7 +97,7 @@ async fn nonsense_as_an_answer_holds_nothing_up() {
 }
 
 #[tokio::test]
-async fn a_no_to_an_old_codex_is_a_word() {
+async fn decline_for_an_old_codex_is_a_word() {
     let mut serve = Serve::start_with(&asking(), |launch| {
         super::through(launch, &[]).env(VERSION, "0.104.0")
     });
@@ -116,7 +116,7 @@ async fn a_no_to_an_old_codex_is_a_word() {
 }
 
 #[tokio::test]
-async fn a_question_that_nobody_answers_is_declined_in_time() {
+async fn unanswered_question_is_declined_in_time() {
     let mut serve = eliciting(&asking(), &["--approval-timeout", "1"]).await;
     let call = serve.prompt();
     let asked = elicitation(&mut serve).await;
@@ -133,7 +133,7 @@ async fn a_question_that_nobody_answers_is_declined_in_time() {
     serve.finish().await;
 }
 
-/// Checks that a call came back with a question that nobody could be asked.
+/// Checks that a call returned a question that the client could not be asked.
 async fn came_back(serve: &mut Serve, call: &Value) -> Value {
     let result = serve.client.result(call).await;
     assert_ne!(result["isError"], true, "{result:#}");
@@ -150,7 +150,7 @@ async fn came_back(serve: &mut Serve, call: &Value) -> Value {
     result
 }
 
-/// A turn that asks, and goes on when the test says so.
+/// A turn that asks, and continues when the test opens a gate.
 fn going_on() -> Plan {
     let ask = [Action::StartTurn, Action::elicit_approval("touch x")];
     let goes_on = [Action::gate("go on")].into_iter().chain(end("late"));
@@ -159,7 +159,7 @@ fn going_on() -> Plan {
 }
 
 #[tokio::test]
-async fn a_call_of_a_client_that_can_not_be_asked_comes_back_with_the_question() {
+async fn call_of_a_client_without_elicitation_returns_the_question() {
     let mut serve = plain(&going_on(), &[]).await;
     let call = serve.prompt();
     let result = came_back(&mut serve, &call).await;
@@ -180,7 +180,7 @@ async fn a_call_of_a_client_that_can_not_be_asked_comes_back_with_the_question()
 }
 
 #[tokio::test]
-async fn a_client_that_can_not_be_asked_after_all_gets_its_call_back() {
+async fn client_that_refuses_elicitation_gets_its_call_back() {
     let mut serve = eliciting(&going_on(), &[]).await;
     let call = serve.prompt();
     let asked = elicitation(&mut serve).await;
@@ -190,7 +190,7 @@ async fn a_client_that_can_not_be_asked_after_all_gets_its_call_back() {
 }
 
 #[tokio::test]
-async fn a_turn_that_nobody_waits_for_is_ended_in_time() {
+async fn abandoned_turn_is_ended_in_time() {
     let mut serve = plain(&going_on(), &["--timeout", "1"]).await;
     let call = serve.prompt();
     let result = came_back(&mut serve, &call).await;
@@ -202,7 +202,7 @@ async fn a_turn_that_nobody_waits_for_is_ended_in_time() {
 }
 
 #[tokio::test]
-async fn a_question_about_no_call_is_declined_and_nothing_else() {
+async fn question_without_a_call_is_declined() {
     let ask = |params: Value| Action::Ask {
         method: "elicitation/create".to_owned(),
         params,
@@ -224,7 +224,7 @@ async fn a_question_about_no_call_is_declined_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_client_that_can_only_be_sent_elsewhere_can_not_be_asked() {
+async fn client_with_url_elicitation_only_is_not_asked() {
     let mut serve = silent(&going_on(), &[]);
     let capabilities = json!({"elicitation": {"url": {}}});
     serve.client.initialize(HANDSHAKE, capabilities).await;
@@ -234,7 +234,7 @@ async fn a_client_that_can_only_be_sent_elsewhere_can_not_be_asked() {
 }
 
 #[tokio::test]
-async fn a_question_that_the_child_takes_back_is_open_no_more() {
+async fn question_withdrawn_by_the_child_is_closed() {
     let ask = [Action::StartTurn, Action::elicit_approval("touch x")];
     let withdraw = Action::Notify {
         method: "notifications/cancelled".to_owned(),
@@ -258,7 +258,7 @@ async fn a_question_that_the_child_takes_back_is_open_no_more() {
 }
 
 #[tokio::test]
-async fn two_questions_at_once_get_each_its_own_answer() {
+async fn two_concurrent_questions_get_their_own_answers() {
     let both = ["one", "two"].map(Question::elicitation).to_vec();
     let plan = calls([Action::AskTogether(both)]);
     let mut serve = eliciting(&plan, &[]).await;
@@ -280,7 +280,7 @@ async fn two_questions_at_once_get_each_its_own_answer() {
 }
 
 #[tokio::test]
-async fn a_child_that_dies_takes_its_question_back() {
+async fn dying_child_withdraws_its_question() {
     let mut serve = eliciting(&asking(), &[]).await;
     let call = serve.prompt();
     let asked = elicitation(&mut serve).await;
@@ -298,9 +298,9 @@ async fn a_child_that_dies_takes_its_question_back() {
 }
 
 #[tokio::test]
-async fn a_turn_that_ends_without_an_answer_takes_its_question_back() {
+async fn turn_that_ends_withdraws_its_question() {
     let ask = [Action::StartTurn, Action::elicit_approval("touch x")];
-    // The child answers the call as soon as somebody else calls.
+    // The child answers the call as soon as another call arrives.
     let end = [
         Action::AnswerUnder { id: json!(2) },
         Action::EndTurn(TurnEnd::Completed),
@@ -322,7 +322,7 @@ async fn a_turn_that_ends_without_an_answer_takes_its_question_back() {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_declines_its_question_and_is_cancelled_in_the_child() {
+async fn cancelled_call_declines_its_question_and_cancels_the_child_call() {
     let mut serve = eliciting(&asking(), &[]).await;
     let call = serve.prompt();
     let asked = elicitation(&mut serve).await;
@@ -330,7 +330,7 @@ async fn a_cancelled_call_declines_its_question_and_is_cancelled_in_the_child() 
     let withdrawn = serve.client.notification("notifications/cancelled").await;
     assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
     serve.fake.wait_for_method("notifications/cancelled").await;
-    // The answer is told right behind the cancellation.
+    // The answer follows right after the cancellation.
     while serve.answers().is_empty() {
         status(&mut serve).await;
     }

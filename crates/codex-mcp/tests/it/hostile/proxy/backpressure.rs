@@ -1,4 +1,4 @@
-//! A side that doesn't read what it is sent.
+//! Clients and children that do not read.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::super::serve::Serve;
 use super::{code, content, plain, status, stuck};
 
-/// How many calls, and how long their prompts, until no pipe or queue holds more.
+/// The number of calls and the length of their prompts that fill every pipe and queue.
 const CALLS: usize = 40;
 const PROMPT: usize = 20_000;
 
@@ -29,13 +29,13 @@ async fn unheard() -> Serve {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_can_still_end_the_server() {
+async fn client_that_does_not_read_can_end_the_server() {
     unheard().await.finish().await;
     unheard().await.finish_by(Signal::SIGTERM).await;
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_its_answers_can_still_end_the_server() {
+async fn client_with_unread_answers_can_end_the_server() {
     for signal in [None, Some(Signal::SIGTERM)] {
         let mut serve = unheard().await;
         for _ in 0..200 {
@@ -50,7 +50,7 @@ async fn a_client_that_does_not_read_its_answers_can_still_end_the_server() {
 }
 
 #[tokio::test]
-async fn a_client_that_reads_nothing_but_refusals_can_still_end_the_server() {
+async fn client_with_unread_refusals_can_end_the_server() {
     let mut serve = plain(&Plan::new(), &[]).await;
     serve.client.stop_reading().await;
     serve.client.send_raw("not JSON\n".repeat(5000));
@@ -58,7 +58,7 @@ async fn a_client_that_reads_nothing_but_refusals_can_still_end_the_server() {
 }
 
 #[tokio::test]
-async fn a_client_that_closed_its_end_ends_the_server() {
+async fn closed_stdout_ends_the_server() {
     let mut serve = plain(&stuck("half"), &[]).await;
     let call = serve.prompt();
     serve.client.abandon(&call);
@@ -94,7 +94,7 @@ async fn unread(args: &[&str]) -> (Serve, Vec<Value>) {
 }
 
 #[tokio::test]
-async fn a_child_that_does_not_read_holds_up_nothing_that_is_not_for_it() {
+async fn child_that_does_not_read_blocks_only_its_own_requests() {
     let (mut serve, calls) = unread(&[]).await;
     assert_eq!(status(&mut serve).await["codex"]["state"], "starting");
     serve.client.call("tools/list", json!({})).await;
@@ -115,7 +115,7 @@ async fn calls_of_a_child_that_does_not_read_time_out() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_input_is_noticed_though_the_child_does_not_read() {
+async fn end_of_input_is_noticed_while_the_child_does_not_read() {
     for signal in [None, Some(Signal::SIGTERM)] {
         let (mut serve, calls) = unread(&[]).await;
         match signal {
@@ -128,7 +128,7 @@ async fn the_end_of_the_input_is_noticed_though_the_child_does_not_read() {
             if let Some(answer) = serve.client.response_so_far(call) {
                 assert_eq!(code(&answer["result"]), "SHUTTING_DOWN");
             } else {
-                // A signal comes before what was not read yet.
+                // A signal takes effect before unread input.
                 assert!(signal.is_some(), "no answer to {call}");
                 serve.client.abandon(call);
             }
@@ -138,7 +138,7 @@ async fn the_end_of_the_input_is_noticed_though_the_child_does_not_read() {
 }
 
 #[tokio::test]
-async fn a_child_that_stops_in_the_middle_holds_up_nothing_that_is_not_for_it() {
+async fn child_stopped_midway_blocks_only_its_own_requests() {
     let mut serve = plain(&stuck("half"), &["--timeout", "2"]).await;
     let first = serve.prompt();
     serve.fake.wait_for_method("tools/call").await;

@@ -1,4 +1,4 @@
-//! Calls that are given up, by the client or by the clock.
+//! Calls that are cancelled by the client or time out.
 
 use serde_json::{Value, json};
 use testkit::fake::{Action, HELLO, Plan};
@@ -27,7 +27,7 @@ async fn finish(mut serve: Serve, cancelled: &Value) {
     serve.gone(status).await;
 }
 
-/// A server whose client minds the news.
+/// A server whose client checks notifications.
 async fn attentive(plan: &Plan, args: &[&str]) -> Serve {
     let mut serve = Serve::start_with(plan, |launch| super::through(launch, args));
     let version = super::HANDSHAKE;
@@ -36,7 +36,7 @@ async fn attentive(plan: &Plan, args: &[&str]) -> Serve {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_gets_no_answer_and_its_thread_can_go_on() {
+async fn cancelled_call_gets_no_answer_and_its_thread_continues() {
     let plan = stuck("half").on("tools/call", [Action::Proceed]).nth(2);
     let mut serve = attentive(&plan, &[]).await;
     let call = serve.prompt();
@@ -50,7 +50,7 @@ async fn a_cancelled_call_gets_no_answer_and_its_thread_can_go_on() {
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_all_the_same_reaches_nobody() {
+async fn late_answer_of_a_cancelled_call_is_dropped() {
     let late = [Action::StartTurn, Action::gate("late")]
         .into_iter()
         .chain(end("late"))
@@ -69,7 +69,7 @@ async fn an_answer_that_comes_all_the_same_reaches_nobody() {
 }
 
 #[tokio::test]
-async fn an_answer_under_the_id_of_a_cancelled_call_comes_to_the_call_it_is_for() {
+async fn answer_under_a_cancelled_id_reaches_its_call() {
     let under = |id: u64| {
         let answer = Action::AnswerUnder { id: json!(id) };
         [Action::StartTurn, Action::say("go on"), answer]
@@ -94,7 +94,7 @@ async fn an_answer_under_the_id_of_a_cancelled_call_comes_to_the_call_it_is_for(
 }
 
 #[tokio::test]
-async fn a_cancelled_call_leaves_the_others_alone() {
+async fn cancelled_call_does_not_affect_others() {
     let begin = [Action::StartTurn, Action::gate("go")];
     let plan = begin.into_iter().chain(end("done")).collect::<Vec<_>>();
     let mut serve = plain(&Plan::new().on("tools/call", plan), &[]).await;
@@ -119,7 +119,7 @@ async fn other_requests_can_be_cancelled_too() {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_is_not_failed_when_the_child_dies() {
+async fn cancelled_call_gets_no_failure_when_the_child_dies() {
     let plan = stuck("half").on("notifications/cancelled", [Action::Hang]);
     let mut serve = plain(&plan, &[]).await;
     let call = serve.prompt();
@@ -131,7 +131,7 @@ async fn a_cancelled_call_is_not_failed_when_the_child_dies() {
 }
 
 #[tokio::test]
-async fn a_call_that_takes_too_long_is_cancelled_and_tells_what_was_said() {
+async fn timed_out_call_is_cancelled_and_keeps_the_messages() {
     let delta = Action::Flood { notifications: 3 };
     let begin = [Action::StartTurn, Action::say("The first half."), delta];
     let plan = Plan::new()
@@ -153,7 +153,7 @@ async fn a_call_that_takes_too_long_is_cancelled_and_tells_what_was_said() {
 }
 
 #[tokio::test]
-async fn a_child_that_ignores_the_cancellation_does_not_hold_the_call_up() {
+async fn child_that_ignores_cancellation_does_not_block_the_call() {
     let plan = stuck("half").on("notifications/cancelled", [Action::Hang]);
     let mut serve = plain(&plan, &["--timeout", "1"]).await;
     let calls: Vec<Value> = (0..3).map(|_| serve.prompt()).collect();
@@ -166,7 +166,7 @@ async fn a_child_that_ignores_the_cancellation_does_not_hold_the_call_up() {
 }
 
 #[tokio::test]
-async fn a_question_open_at_the_time_out_is_withdrawn_and_declined() {
+async fn question_open_at_the_timeout_is_withdrawn_and_declined() {
     let plan = super::calls([Action::elicit_approval("touch x")]);
     let mut serve = eliciting(&plan, &["--timeout", "1"]).await;
     let call = serve.prompt();
@@ -180,7 +180,7 @@ async fn a_question_open_at_the_time_out_is_withdrawn_and_declined() {
 }
 
 #[tokio::test]
-async fn cancelling_a_call_that_has_been_answered_is_no_matter() {
+async fn cancelling_an_answered_call_has_no_effect() {
     let mut serve = silent(&Plan::new(), &[]);
     let call = serve.prompt();
     assert_eq!(content(&serve.client.result(&call).await), HELLO);

@@ -1,4 +1,4 @@
-//! Which of Codex's servers is used.
+//! The choice between Codex's servers.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -11,7 +11,7 @@ use testkit::fake::{Event, HELLO, Plan, VERSION, fake_codex_path};
 use super::super::serve::{HANDSHAKE, Serve, code, completed, message};
 use super::{LAST, content, status};
 
-/// Whether the Codex that was started last was started as this.
+/// Whether the last started Codex had this argument.
 fn started_as(serve: &Serve, word: &str) -> bool {
     let args = serve.fake.log().into_iter().rev();
     let mut args = args.filter_map(|entry| match entry.event {
@@ -42,7 +42,7 @@ fn start(version: &str, args: &[&str]) -> Serve {
     serve
 }
 
-/// A Codex that npm has not installed, and tells its version only when it is let.
+/// A Codex from elsewhere than npm, which prints its version only when the test allows it.
 struct Slow {
     directory: TempDir,
 }
@@ -68,12 +68,12 @@ impl Slow {
         self.directory.path().join(name)
     }
 
-    /// Whether it was asked.
+    /// Whether the version was queried.
     fn was_asked(&self) -> bool {
         self.file("asked").exists()
     }
 
-    /// Lets it tell.
+    /// Lets it print the version.
     fn answer(&self) {
         fs::write(self.file("answer"), "").unwrap();
     }
@@ -114,14 +114,14 @@ async fn initialize_of_the_proxy_does_not_wait_for_the_version() {
 }
 
 #[tokio::test]
-async fn version_of_a_codex_that_hangs_does_not_hold_up_the_end() {
+async fn hanging_version_query_does_not_delay_shutdown() {
     let slow = Slow::new();
     let serve = slow.serve(LAST, &["--backend", "mcp-server"]).await;
     serve.finish().await;
 }
 
 #[tokio::test]
-async fn old_codex_that_npm_did_not_install_is_refused_by_the_first_call() {
+async fn old_codex_from_elsewhere_is_refused_by_the_first_call() {
     let slow = Slow::new();
     let mut serve = slow.serve("0.71.0", &[]).await;
     let result = serve.codex().await;
@@ -133,7 +133,7 @@ async fn old_codex_that_npm_did_not_install_is_refused_by_the_first_call() {
 }
 
 #[tokio::test]
-async fn codex_without_an_mcp_server_that_npm_did_not_install_is_refused_by_the_first_call() {
+async fn new_codex_from_elsewhere_is_refused_by_the_first_proxy_call() {
     let slow = Slow::new();
     slow.answer();
     let mut serve = slow.serve("0.154.0", &["--backend", "mcp-server"]).await;
@@ -146,7 +146,7 @@ async fn codex_without_an_mcp_server_that_npm_did_not_install_is_refused_by_the_
     serve.finish().await;
 }
 
-/// A server that doesn't start says why, once, and never starts Codex.
+/// Checks that the server refuses to start, says why once, and never starts Codex.
 async fn refused(version: &str, args: &[&str], words: &[&str]) {
     let mut serve = start(version, args);
     let status = serve.client.exited().await;
@@ -161,7 +161,7 @@ async fn refused(version: &str, args: &[&str], words: &[&str]) {
 }
 
 #[tokio::test]
-async fn an_old_codex_is_served_through_its_mcp_server() {
+async fn old_codex_uses_its_mcp_server() {
     let mut serve = start("0.71.0", &[]);
     serve.client.initialize(HANDSHAKE, json!({})).await;
     assert_eq!(content(&serve.codex().await), HELLO);
@@ -170,7 +170,7 @@ async fn an_old_codex_is_served_through_its_mcp_server() {
 }
 
 #[tokio::test]
-async fn a_codex_with_both_is_served_through_its_app_server() {
+async fn codex_with_both_servers_uses_its_app_server() {
     for version in ["0.72.0", "0.153.4"] {
         let mut serve = start(version, &["--backend", "auto"]);
         serve.client.initialize(HANDSHAKE, json!({})).await;
@@ -181,7 +181,7 @@ async fn a_codex_with_both_is_served_through_its_app_server() {
 }
 
 #[tokio::test]
-async fn a_codex_without_an_mcp_server_is_refused_at_once() {
+async fn codex_without_an_mcp_server_is_refused_at_once() {
     let wanted = ["--backend", "mcp-server"];
     refused("0.154.0", &wanted, &["0.154.0", "--backend mcp-server"]).await;
 }
@@ -201,7 +201,7 @@ async fn sessions_need_an_app_server() {
 }
 
 #[tokio::test]
-async fn no_codex_at_all_is_said_at_once() {
+async fn missing_codex_is_reported_at_once() {
     let nowhere = ["--backend", "mcp-server", "--codex-bin", "/no/such/codex"];
     refused("0.153.4", &nowhere, &["/no/such/codex", "npm install"]).await;
 }

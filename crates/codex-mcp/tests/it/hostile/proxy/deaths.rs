@@ -1,4 +1,4 @@
-//! The child dies, and is not started again.
+//! The death of the child, which is not started again.
 
 use serde_json::{Value, json};
 use testkit::Signal;
@@ -8,8 +8,8 @@ use testkit::process::Process;
 use super::super::serve::{Serve, send};
 use super::{call, code, content, left_of, message, plain, status, stuck, thread, write};
 
-/// Checks that the child is gone, that each request tells how, and that what needs
-/// no child still works.
+/// Checks that the child is gone, that each request reports its death, and that requests without
+/// the child still work.
 async fn reported(serve: &mut Serve, words: &str) {
     let result = serve.codex().await;
     assert_eq!(code(&result), "CODEX_DIED");
@@ -37,7 +37,7 @@ fn by(signal: Signal) -> Action {
 }
 
 #[tokio::test]
-async fn a_child_that_dies_in_a_call_is_named_there_and_from_then_on() {
+async fn child_death_in_a_call_is_reported_to_it_and_later_calls() {
     for (death, words) in [
         (Action::Exit { code: 0 }, "exited with code 0"),
         (Action::Exit { code: 7 }, "exited with code 7"),
@@ -62,7 +62,7 @@ async fn a_child_that_dies_in_a_call_is_named_there_and_from_then_on() {
 }
 
 #[tokio::test]
-async fn the_last_that_a_child_said_to_its_stderr_is_told() {
+async fn last_stderr_output_of_the_child_is_reported() {
     let stderr = |text: &str| Action::WriteStderr {
         text: text.to_owned(),
     };
@@ -80,7 +80,7 @@ async fn the_last_that_a_child_said_to_its_stderr_is_told() {
 }
 
 #[tokio::test]
-async fn what_a_child_complains_of_is_in_our_log_and_nowhere_else() {
+async fn child_stderr_goes_to_our_log_only() {
     let complaint = Action::WriteStderr {
         text: "the disk is nearly full\n".to_owned(),
     };
@@ -95,7 +95,7 @@ async fn what_a_child_complains_of_is_in_our_log_and_nowhere_else() {
 }
 
 #[tokio::test]
-async fn a_child_that_dies_at_rest_is_reported_by_the_next_request() {
+async fn idle_child_death_is_reported_by_the_next_request() {
     let mut serve = plain(&Plan::new(), &[]).await;
     let first = serve.codex().await;
     assert_eq!(content(&first), HELLO);
@@ -109,7 +109,7 @@ async fn a_child_that_dies_at_rest_is_reported_by_the_next_request() {
 }
 
 #[tokio::test]
-async fn all_that_was_in_flight_is_answered_when_the_child_dies() {
+async fn requests_in_flight_are_answered_when_the_child_dies() {
     let hang = stuck("half").on("tools/list", [Action::Hang]);
     let mut serve = plain(&hang.on("ping", [Action::Hang]), &[]).await;
     while status(&mut serve).await["codex"]["state"] != "ready" {}
@@ -131,7 +131,7 @@ async fn all_that_was_in_flight_is_answered_when_the_child_dies() {
 }
 
 #[tokio::test]
-async fn half_an_answer_is_none_and_a_whole_one_without_its_end_is_one() {
+async fn partial_answer_is_dropped_and_unterminated_answer_counts() {
     let half = [Action::HalfAnswer, Action::Exit { code: 3 }];
     let mut serve = plain(&Plan::new().on("tools/call", half), &[]).await;
     assert_eq!(code(&serve.codex().await), "CODEX_DIED");
@@ -147,7 +147,7 @@ async fn half_an_answer_is_none_and_a_whole_one_without_its_end_is_one() {
 }
 
 #[tokio::test]
-async fn what_a_child_says_last_comes_before_its_death() {
+async fn last_message_of_the_child_precedes_its_death() {
     let flood = Action::Flood {
         notifications: 5000,
     };
@@ -193,7 +193,7 @@ async fn commands_end_with_the_child_that_ran_them() {
 }
 
 #[tokio::test]
-async fn a_child_whose_guard_is_killed_is_gone_and_the_call_answered() {
+async fn killed_guard_ends_the_child_and_the_call_is_answered() {
     let mut serve = plain(&stuck("half"), &[]).await;
     let call = serve.prompt();
     serve.fake.wait_for_method("tools/call").await;

@@ -1,4 +1,4 @@
-//! Messages to the byte, and clients that frame them with headers.
+//! Byte-exact messages, and clients that frame them with headers.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -84,7 +84,7 @@ impl Raw {
         }
     }
 
-    /// The next message, which has to have a header and nothing between.
+    /// The next message, which must have a header, with nothing before it.
     async fn next_framed(&mut self) -> Value {
         let header = String::from_utf8(self.next_line().await).unwrap();
         let length = header.strip_prefix("Content-Length: ").unwrap().trim();
@@ -127,7 +127,7 @@ fn ping(id: &str) -> Value {
 }
 
 #[tokio::test]
-async fn an_answer_passes_byte_for_byte() {
+async fn answer_passes_byte_for_byte() {
     let answer = concat!(
         r#"{"result" : {"z":1.0,"a":"\u00e9\/\ud83d\ude00","b":1e3, "n":12345678901234567890,"#,
         r#""structuredContent":{"threadId":"t","content":""},"isError":false,"#,
@@ -143,7 +143,7 @@ async fn an_answer_passes_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn an_answer_of_10_mb_passes_byte_for_byte() {
+async fn answer_of_10_mb_passes_byte_for_byte() {
     let text = "\u{e9}\"\\\n".repeat(1_000_000);
     let answer = [Action::StartTurn, Action::say(&text), Action::Answer];
     let mut raw = Raw::start(&Plan::new().on("tools/call", answer));
@@ -152,17 +152,17 @@ async fn an_answer_of_10_mb_passes_byte_for_byte() {
     assert!(line.len() > 10_000_000, "{}", line.len());
     let message: Value = serde_json::from_slice(&line).unwrap();
     assert!(message["result"]["structuredContent"]["content"] == text);
-    // The fake writes what serde_json does.
+    // The fake writes JSON as serde_json does.
     assert!(format!("{message}\n").into_bytes() == line);
     raw.finish().await;
 }
 
 #[tokio::test]
-async fn a_call_reaches_the_child_as_it_was_sent() {
+async fn call_reaches_the_child_unchanged() {
     let mut raw = Raw::start(&Plan::new());
     let arguments = json!({"prompt": "\u{e9}\u{2028}\n", "config": {"a": 1.0, "b": null}});
     let mut call = prompt(&json!("a"));
-    // Calls of `codex` get more than they have.
+    // The proxy adds members to calls of `codex`.
     call["params"]["name"] = "codex-reply".into();
     call["params"]["arguments"] = arguments;
     call["params"]["_meta"] = json!({"progressToken": 7, "x": {}});
@@ -174,7 +174,7 @@ async fn a_call_reaches_the_child_as_it_was_sent() {
 }
 
 #[tokio::test]
-async fn a_client_that_frames_its_messages_is_answered_in_kind() {
+async fn client_with_framed_messages_gets_framed_answers() {
     let mut raw = Raw::start(&calls([]));
     let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}});
     let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
@@ -197,7 +197,7 @@ async fn a_client_that_frames_its_messages_is_answered_in_kind() {
 }
 
 #[tokio::test]
-async fn headers_of_every_kind_and_in_pieces_are_understood() {
+async fn headers_of_any_kind_and_in_pieces_are_understood() {
     let mut raw = Raw::start(&Plan::new());
     let body = serde_json::to_string_pretty(&ping("a")).unwrap();
     let length = body.len();
@@ -217,7 +217,7 @@ async fn headers_of_every_kind_and_in_pieces_are_understood() {
 }
 
 #[tokio::test]
-async fn a_framed_message_that_is_too_long_is_refused_and_the_next_one_is_served() {
+async fn framed_message_over_the_limit_is_refused_and_the_next_served() {
     const LENGTH: usize = 17 * 1024 * 1024;
     let mut raw = Raw::start(&Plan::new());
     raw.framed(&"x".repeat(LENGTH)).await;
@@ -230,7 +230,7 @@ async fn a_framed_message_that_is_too_long_is_refused_and_the_next_one_is_served
 }
 
 #[tokio::test]
-async fn a_framed_message_that_never_ends_does_not_hold_the_end_up() {
+async fn unterminated_framed_message_does_not_delay_shutdown() {
     let mut raw = Raw::start(&Plan::new());
     raw.framed(&ping("a").to_string()).await;
     raw.framed_answer(&json!("a")).await;

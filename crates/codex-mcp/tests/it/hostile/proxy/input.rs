@@ -1,4 +1,4 @@
-//! What comes in on stdin.
+//! Input on stdin.
 
 use serde_json::{Value, json};
 use testkit::fake::{Action, HELLO, Plan};
@@ -19,7 +19,7 @@ async fn refused(serve: &mut Serve, line: &[u8], code: i64) -> Value {
 }
 
 #[tokio::test]
-async fn each_line_that_is_no_message_is_refused_once_and_never_passed_on() {
+async fn invalid_line_is_refused_once_and_not_passed_on() {
     let mut serve = plain(&Plan::new(), &[]).await;
     let deep = "[".repeat(200_000);
     for (line, code) in [
@@ -54,7 +54,7 @@ async fn each_line_that_is_no_message_is_refused_once_and_never_passed_on() {
 }
 
 #[tokio::test]
-async fn a_message_that_is_too_long_is_refused_and_the_next_one_is_served() {
+async fn message_over_the_limit_is_refused_and_the_next_is_served() {
     let mut serve = plain(&Plan::new(), &["--max-line", "2000"]).await;
     let message = refused(&mut serve, &[b'x'; 2001], -32600).await;
     assert!(message.as_str().unwrap().contains("--max-line"));
@@ -63,7 +63,7 @@ async fn a_message_that_is_too_long_is_refused_and_the_next_one_is_served() {
 }
 
 #[tokio::test]
-async fn a_line_of_100_mb_is_refused_and_the_next_one_is_served() {
+async fn line_of_100_mb_is_refused_and_the_next_is_served() {
     let mut serve = plain(&Plan::new(), &[]).await;
     refused(&mut serve, &vec![b'x'; 100_000_000], -32600).await;
     assert_eq!(content(&serve.codex().await), HELLO);
@@ -71,7 +71,7 @@ async fn a_line_of_100_mb_is_refused_and_the_next_one_is_served() {
 }
 
 #[tokio::test]
-async fn blank_lines_and_carriage_returns_are_no_matter() {
+async fn blank_lines_and_carriage_returns_are_ignored() {
     let mut serve = plain(&Plan::new(), &[]).await;
     let ping = json!({"jsonrpc": "2.0", "id": "x", "method": "ping"});
     serve.client.send_raw(format!("\n \r\n{ping}\r\n\n"));
@@ -80,7 +80,7 @@ async fn blank_lines_and_carriage_returns_are_no_matter() {
 }
 
 #[tokio::test]
-async fn a_last_request_without_a_newline_is_answered() {
+async fn last_request_without_a_newline_is_answered() {
     let mut serve = plain(&Plan::new(), &[]).await;
     let params = json!({"name": "codex_status"});
     let last = json!({"jsonrpc": "2.0", "id": "last", "method": "tools/call", "params": params});
@@ -91,7 +91,7 @@ async fn a_last_request_without_a_newline_is_answered() {
 }
 
 #[tokio::test]
-async fn a_second_request_under_an_open_id_is_refused_and_the_first_goes_on() {
+async fn duplicate_open_id_is_refused_and_the_first_continues() {
     let mut serve = plain(&calls([Action::gate("go")]), &[]).await;
     let call = json!({
         "jsonrpc": "2.0", "id": "twice", "method": "tools/call",
@@ -119,7 +119,7 @@ async fn a_second_request_under_an_open_id_is_refused_and_the_first_goes_on() {
 }
 
 #[tokio::test]
-async fn an_id_of_our_own_is_refused() {
+async fn client_request_with_our_id_is_refused() {
     let mut serve = plain(&Plan::new(), &[]).await;
     for id in ["codex-mcp:initialize", "codex-mcp:ping:1"] {
         for method in ["ping", "tools/call", "initialize"] {
@@ -132,12 +132,12 @@ async fn an_id_of_our_own_is_refused() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_begin_as_clients_do_is_served() {
+async fn client_without_a_handshake_is_served() {
     let mut serve = silent(&Plan::new(), &[]);
     assert_eq!(content(&serve.codex().await), HELLO);
     let begun = ["initialize", "notifications/initialized", "tools/call"];
     assert_eq!(serve.methods(), begun);
-    // Late, but no harm is done.
+    // A late handshake does no harm.
     serve.client.initialize("2025-06-18", json!({})).await;
     assert_eq!(content(&serve.codex().await), HELLO);
     serve.client.call("tools/list", json!({})).await;
@@ -148,7 +148,7 @@ async fn a_client_that_does_not_begin_as_clients_do_is_served() {
 }
 
 #[tokio::test]
-async fn a_version_that_nobody_speaks_is_answered_with_the_latest() {
+async fn unknown_version_is_answered_with_the_latest() {
     for (wanted, spoken) in [
         ("2024-11-05", "2024-11-05"),
         ("2025-03-26", "2025-03-26"),
@@ -163,7 +163,7 @@ async fn a_version_that_nobody_speaks_is_answered_with_the_latest() {
 }
 
 #[tokio::test]
-async fn what_the_child_does_not_know_is_answered() {
+async fn method_unknown_to_the_child_is_answered() {
     let mut serve = plain(&Plan::new(), &[]).await;
     // The child refuses the first, and never answers the others.
     for method in ["no/such", "resources/list", "prompts/list"] {
@@ -175,7 +175,7 @@ async fn what_the_child_does_not_know_is_answered() {
 }
 
 #[tokio::test]
-async fn wrong_arguments_of_our_own_tool_are_refused() {
+async fn wrong_arguments_of_own_tool_are_refused() {
     let mut serve = plain(&Plan::new(), &[]).await;
     for arguments in [json!({"x": 1}), json!([]), json!(7)] {
         let result = serve.client.call_tool("codex_status", arguments).await;
@@ -185,7 +185,7 @@ async fn wrong_arguments_of_our_own_tool_are_refused() {
 }
 
 #[tokio::test]
-async fn an_answer_or_cancellation_that_fits_nothing_is_no_matter() {
+async fn unmatched_answer_or_cancellation_is_ignored() {
     let mut serve = plain(&Plan::new(), &[]).await;
     serve
         .client

@@ -1,4 +1,4 @@
-//! The end of the input, SIGTERM and SIGKILL, at every stage.
+//! The end of the input, SIGTERM and SIGKILL, in every phase of a server.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -8,10 +8,10 @@ use testkit::fake::{Action, Entry, Event, Plan, Session, Stdio};
 use super::super::serve::Serve;
 use super::{HANDSHAKE, calls, code, left_of, plain, silent, status, stuck};
 
-/// How far a server has come.
+/// The phase of a server's life.
 #[derive(Clone, Copy, Debug)]
-enum Stage {
-    NothingSaid,
+enum Phase {
+    Silent,
     ChildStarting,
     ChildNeverReads,
     Idle,
@@ -23,29 +23,29 @@ enum Stage {
     ChildGone,
 }
 
-const STAGES: [Stage; 10] = [
-    Stage::NothingSaid,
-    Stage::ChildStarting,
-    Stage::ChildNeverReads,
-    Stage::Idle,
-    Stage::TurnRunning,
-    Stage::Elicited,
-    Stage::NobodyWaits,
-    Stage::CancelIgnored,
-    Stage::ChildStopped,
-    Stage::ChildGone,
+const PHASES: [Phase; 10] = [
+    Phase::Silent,
+    Phase::ChildStarting,
+    Phase::ChildNeverReads,
+    Phase::Idle,
+    Phase::TurnRunning,
+    Phase::Elicited,
+    Phase::NobodyWaits,
+    Phase::CancelIgnored,
+    Phase::ChildStopped,
+    Phase::ChildGone,
 ];
 
-/// A child that doesn't end when it is asked to.
+/// A child that ignores requests to end.
 fn stubborn(plan: Plan) -> Plan {
     plan.at_start([Action::IgnoreEof, Action::IgnoreSigterm])
 }
 
-impl Stage {
+impl Phase {
     fn plan(self) -> Plan {
         let asks = Action::elicit_approval("touch x");
         match self {
-            Self::NothingSaid | Self::Idle => stubborn(Plan::new()),
+            Self::Silent | Self::Idle => stubborn(Plan::new()),
             Self::ChildStarting => {
                 let plan = Plan::new().on("initialize", [Action::Hang]);
                 stubborn(plan.on("tools/call", [Action::Hang]))
@@ -65,11 +65,11 @@ impl Stage {
         }
     }
 
-    /// Brings a server to this stage. Returns the open call, if there is one.
+    /// Brings a server to this phase. Returns the open call, if there is one.
     async fn reach(self) -> (Serve, Option<Value>) {
         let mut serve = silent(&self.plan(), &[]);
         let capabilities = match self {
-            Self::NothingSaid => return (serve, None),
+            Self::Silent => return (serve, None),
             Self::Elicited => json!({"elicitation": {}}),
             _ => json!({}),
         };
@@ -101,7 +101,7 @@ impl Stage {
         (serve, Some(call))
     }
 
-    /// Ends a server at this stage: an open call is answered, and all is gone.
+    /// Ends a server in this phase: an open call is answered, and no process is left.
     async fn end(self, signal: Option<Signal>) {
         let (mut serve, call) = self.reach().await;
         match signal {
@@ -109,8 +109,8 @@ impl Stage {
             Some(signal) => serve.client.signal(signal),
         }
         let status = serve.client.exited().await;
-        // A signal may come before the program has made provisions for it.
-        let is_before_all = matches!(self, Self::NothingSaid);
+        // A signal may arrive before the program has installed its handlers.
+        let is_before_all = matches!(self, Self::Silent);
         let expected = match signal {
             Some(Signal::SIGINT) => 130,
             _ => 0,
@@ -133,28 +133,28 @@ impl Stage {
     }
 }
 
-fn unanswered(stage: Stage, serve: &Serve) -> Value {
-    panic!("{stage:?}: no answer\n{}", serve.client.stderr())
+fn unanswered(phase: Phase, serve: &Serve) -> Value {
+    panic!("{phase:?}: no answer\n{}", serve.client.stderr())
 }
 
 #[tokio::test]
-async fn the_end_of_the_input_ends_all_at_every_stage() {
-    join_all(STAGES.map(|stage| stage.end(None))).await;
+async fn end_of_input_ends_everything_in_every_phase() {
+    join_all(PHASES.map(|phase| phase.end(None))).await;
 }
 
 #[tokio::test]
-async fn sigterm_ends_all_at_every_stage() {
-    join_all(STAGES.map(|stage| stage.end(Some(Signal::SIGTERM)))).await;
+async fn sigterm_ends_everything_in_every_phase() {
+    join_all(PHASES.map(|phase| phase.end(Some(Signal::SIGTERM)))).await;
 }
 
 #[tokio::test]
-async fn sigint_ends_all_at_every_stage() {
-    join_all(STAGES.map(|stage| stage.end(Some(Signal::SIGINT)))).await;
+async fn sigint_ends_everything_in_every_phase() {
+    join_all(PHASES.map(|phase| phase.end(Some(Signal::SIGINT)))).await;
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_a_server_that_is_killed_at_any_stage() {
-    join_all(STAGES.map(Stage::kill)).await;
+async fn killed_server_leaves_no_process_in_any_phase() {
+    join_all(PHASES.map(Phase::kill)).await;
 }
 
 /// A server in the middle of a turn that has left four processes running.
@@ -184,7 +184,7 @@ async fn with_grandchildren(plan: Plan) -> (Serve, Value, Vec<u32>) {
 }
 
 #[tokio::test]
-async fn commands_end_with_the_server_however_it_ends() {
+async fn commands_end_with_the_server() {
     for plan in [Plan::new(), stubborn(Plan::new())] {
         for signal in [None, Some(Signal::SIGTERM), Some(Signal::SIGKILL)] {
             let (mut serve, call, pids) = with_grandchildren(plan.clone()).await;
@@ -208,7 +208,7 @@ async fn commands_end_with_the_server_however_it_ends() {
 }
 
 #[tokio::test]
-async fn a_child_is_given_the_time_to_end_by_itself() {
+async fn child_gets_time_to_end_by_itself() {
     let mut serve = plain(&Plan::new(), &[]).await;
     serve.codex().await;
     serve.client.close_stdin();

@@ -13,7 +13,7 @@ fn long() -> String {
 }
 
 #[tokio::test]
-async fn an_answer_over_the_limit_fails_its_call_and_no_other() {
+async fn answer_over_the_limit_fails_only_its_call() {
     let plan = Plan::new()
         .on("tools/call", call([]))
         .on(
@@ -40,7 +40,7 @@ async fn an_answer_over_the_limit_fails_its_call_and_no_other() {
 }
 
 #[tokio::test]
-async fn an_answer_over_the_limit_fails_any_other_request_too() {
+async fn answer_over_the_limit_fails_other_requests_too() {
     let answer = json!({"jsonrpc": "2.0", "id": 3, "result": {"tools": [long()]}});
     let plan = Plan::new().on("tools/list", [write(format!("{answer}\n").as_bytes())]);
     let mut serve = plain(&plan, &SHORT).await;
@@ -55,7 +55,7 @@ async fn an_answer_over_the_limit_fails_any_other_request_too() {
 }
 
 #[tokio::test]
-async fn a_question_over_the_limit_is_declined() {
+async fn question_over_the_limit_is_declined() {
     let plan = calls([Action::elicit_approval(&long())]);
     let mut serve = eliciting(&plan, &SHORT).await;
     assert_eq!(content(&serve.codex().await), "done");
@@ -66,7 +66,7 @@ async fn a_question_over_the_limit_is_declined() {
 }
 
 #[tokio::test]
-async fn news_over_the_limit_is_skipped_and_the_call_goes_on() {
+async fn notification_over_the_limit_is_skipped_and_the_call_continues() {
     for bytes in [65 * 1024 * 1024, 100_000_000] {
         let mut serve = plain(&calls([Action::GiantLine { bytes }]), &[]).await;
         assert_eq!(content(&serve.codex().await), "done");
@@ -77,7 +77,7 @@ async fn news_over_the_limit_is_skipped_and_the_call_goes_on() {
 }
 
 #[tokio::test]
-async fn an_answer_of_many_megabytes_passes() {
+async fn answer_of_many_megabytes_passes() {
     let text = "x".repeat(6_000_000);
     let answer = [Action::StartTurn, Action::say(&text), Action::Answer];
     let mut serve = plain(&Plan::new().on("tools/call", answer), &[]).await;

@@ -1,5 +1,5 @@
-//! `codex-mcp serve --backend mcp-server`: a `codex mcp-server` that misbehaves,
-//! and clients that do.
+//! `codex-mcp serve --backend mcp-server`: a misbehaving `codex mcp-server`, and misbehaving
+//! clients.
 
 mod approvals;
 mod backpressure;
@@ -29,7 +29,7 @@ fn through(launch: Launch, args: &[&str]) -> Launch {
         .env(VERSION, LAST)
 }
 
-/// A server whose client has said nothing yet, and minds no news.
+/// A server whose client has sent nothing yet, and ignores notifications.
 fn silent(plan: &Plan, args: &[&str]) -> Serve {
     let mut serve = Serve::start_with(plan, |launch| through(launch, args));
     serve.client.ignore("codex/event");
@@ -53,20 +53,20 @@ async fn eliciting(plan: &Plan, args: &[&str]) -> Serve {
     serve
 }
 
-/// What `codex_status` tells. It also tells that all that was sent before has been
-/// taken in, also when Codex takes nothing in.
+/// The answer of `codex_status`. It also proves that the server has read all earlier input, even
+/// if Codex reads nothing.
 async fn status(serve: &mut Serve) -> Value {
     let mut result = serve.client.call_tool("codex_status", json!({})).await;
     result["structuredContent"].take()
 }
 
-/// The final message of a call that went well.
+/// The final message of a successful call.
 fn content(result: &Value) -> &str {
     assert_ne!(result["isError"], true, "{result:#}");
     result["structuredContent"]["content"].as_str().unwrap()
 }
 
-/// A call that does this between the start of its turn and its end.
+/// A call with these actions between the start and the end of its turn.
 fn call(actions: impl IntoIterator<Item = Action>) -> Vec<Action> {
     [Action::StartTurn]
         .into_iter()
@@ -81,18 +81,17 @@ fn end(said: &str) -> [Action; 3] {
     [Action::say(said), completed, Action::Answer]
 }
 
-/// A plan whose calls do this between the start of their turns and their ends.
+/// A plan whose calls have these actions between the start and the end of their turns.
 fn calls(actions: impl IntoIterator<Item = Action>) -> Plan {
     Plan::new().on("tools/call", call(actions))
 }
 
-/// A plan whose calls hang, having said this.
+/// A plan whose calls hang after this message.
 fn stuck(said: &str) -> Plan {
     Plan::new().on("tools/call", [Action::StartTurn, Action::say(said)])
 }
 
-/// Waits until the client was told something in the turn of a call, and with it
-/// the router.
+/// Waits until the client, and with it the router, got this text in the turn of a call.
 async fn said(serve: &mut Serve, words: &str) {
     let waited = serve.client.wait_for(words, |message| {
         message["method"] == "codex/event" && message["params"]["msg"]["message"] == words

@@ -1,4 +1,4 @@
-//! A child that says more than it should, or something else.
+//! A child that sends too much, or the wrong messages.
 
 use serde_json::{Value, json};
 use testkit::fake::{Action, HELLO, Plan};
@@ -14,7 +14,7 @@ fn notify(method: &str, params: Value) -> Action {
 }
 
 #[tokio::test]
-async fn what_is_not_the_protocol_is_skipped() {
+async fn lines_outside_the_protocol_are_skipped() {
     let deep = ["[".repeat(100_000), "]".repeat(100_000)].concat();
     let plan = calls([
         Action::garbage(),
@@ -35,7 +35,7 @@ async fn what_is_not_the_protocol_is_skipped() {
 }
 
 #[tokio::test]
-async fn an_answer_that_can_not_be_read_fails_its_call_at_once() {
+async fn unreadable_answer_fails_its_call_at_once() {
     for answer in [
         &b"{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":1,\"error\":2}\n"[..],
         b"{\"jsonrpc\":\"2.0\",\"id\":2,\"error\":{\"code\":\"E1\",\"message\":\"\"}}\n",
@@ -50,7 +50,7 @@ async fn an_answer_that_can_not_be_read_fails_its_call_at_once() {
 }
 
 #[tokio::test]
-async fn noise_before_the_introduction_is_skipped() {
+async fn noise_before_initialize_is_skipped() {
     let text = "\u{1b}[31mnoise\u{1b}[0m ".repeat(10_000);
     let plan = Plan::new().at_start([
         Action::garbage(),
@@ -73,7 +73,7 @@ async fn noise_on_stderr_never_reaches_the_client() {
 }
 
 #[tokio::test]
-async fn answers_too_many_and_answers_to_nothing_reach_nobody() {
+async fn surplus_and_unmatched_answers_are_dropped() {
     let twice = [Action::AnswerTwice, Action::AnswerUnknownId];
     let plan = Plan::new()
         .on("initialize", twice.clone())
@@ -88,13 +88,13 @@ async fn answers_too_many_and_answers_to_nothing_reach_nobody() {
     let first = serve.codex().await;
     let second = serve.reply(&thread(&first)).await;
     assert_eq!(thread(&second), thread(&first));
-    // Whatever came twice has come by now.
+    // Duplicates have arrived by now.
     status(&mut serve).await;
     serve.finish().await;
 }
 
 #[tokio::test]
-async fn a_message_in_pieces_is_one() {
+async fn message_in_pieces_is_joined() {
     let plan = Plan::new().on(
         "tools/call",
         [
@@ -118,7 +118,7 @@ async fn a_message_in_pieces_is_one() {
 }
 
 #[tokio::test]
-async fn news_and_requests_that_nobody_knows_pass() {
+async fn unknown_notifications_and_requests_pass() {
     let params = json!({"a": [1], "threadId": "t"});
     let ask = Action::Ask {
         method: "brand/question".to_owned(),
@@ -139,7 +139,7 @@ async fn news_and_requests_that_nobody_knows_pass() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_child_passes_as_it_is() {
+async fn error_of_the_child_passes_unchanged() {
     let error = Action::Error {
         code: -31234,
         message: "not today".to_owned(),
@@ -153,7 +153,7 @@ async fn an_error_of_the_child_passes_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_flood_holds_neither_its_call_nor_others_up() {
+async fn flood_does_not_block_any_call() {
     let flood = Action::Flood {
         notifications: 200_000,
     };
@@ -178,7 +178,7 @@ fn shuffled(count: usize) -> Vec<usize> {
 }
 
 #[tokio::test]
-async fn answers_in_another_order_come_to_their_own_calls() {
+async fn reordered_answers_reach_their_calls() {
     const CALLS: usize = 50;
     let mut plan = Plan::new();
     for number in 0..CALLS {

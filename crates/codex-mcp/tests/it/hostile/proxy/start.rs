@@ -1,4 +1,4 @@
-//! The start of the child, and what is answered before it.
+//! The start of the child, and requests before it.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +21,7 @@ fn silent_plans() -> [Plan; 2] {
 }
 
 #[tokio::test]
-async fn a_child_that_never_answers_holds_nobody_up() {
+async fn child_that_never_answers_blocks_nobody() {
     for plan in silent_plans() {
         let mut serve = plain(&plan, &["--timeout", "1"]).await;
         let list = serve.client.call("tools/list", json!({})).await;
@@ -54,7 +54,7 @@ async fn a_child_that_never_answers_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn the_list_that_is_known_is_replaced_once_the_child_is_up() {
+async fn known_tool_list_is_replaced_once_the_child_is_up() {
     let plan = Plan::new().on("initialize", [Action::gate("up"), Action::Answer]);
     let mut serve = Serve::start_with(&plan, |launch| super::through(launch, &[]));
     serve.client.initialize(HANDSHAKE, json!({})).await;
@@ -71,7 +71,7 @@ async fn the_list_that_is_known_is_replaced_once_the_child_is_up() {
 }
 
 #[tokio::test]
-async fn a_child_that_exits_at_its_start_is_reported_by_each_call() {
+async fn child_that_exits_at_its_start_is_reported_by_each_call() {
     let stderr = Action::WriteStderr {
         text: "Error: config.toml is not TOML".to_owned(),
     };
@@ -92,7 +92,7 @@ async fn a_child_that_exits_at_its_start_is_reported_by_each_call() {
 }
 
 #[tokio::test]
-async fn what_was_asked_while_the_child_starts_is_answered_when_it_is_up() {
+async fn requests_during_child_start_are_answered_afterwards() {
     let plan = Plan::new().on("initialize", [Action::gate("up"), Action::Answer]);
     let mut serve = plain(&plan, &[]).await;
     let calls: Vec<_> = (0..3).map(|_| serve.prompt()).collect();
@@ -107,7 +107,7 @@ async fn what_was_asked_while_the_child_starts_is_answered_when_it_is_up() {
 }
 
 #[tokio::test]
-async fn the_child_is_told_who_its_client_is() {
+async fn child_learns_its_client() {
     let mut serve = plain(&Plan::new(), &[]).await;
     serve.codex().await;
     let introduced = serve.fake.wait_for_method("initialize").await;
@@ -117,7 +117,7 @@ async fn the_child_is_told_who_its_client_is() {
 }
 
 #[tokio::test]
-async fn a_child_that_refuses_the_introduction_may_still_serve() {
+async fn child_that_refuses_initialize_may_still_serve() {
     let error = Action::Error {
         code: -32600,
         message: "not today".to_owned(),
@@ -140,13 +140,13 @@ async fn script(contents: &str) -> Serve {
             .args([program])
     });
     serve.client.initialize(HANDSHAKE, json!({})).await;
-    // The child has to be there for what follows, whatever it does then.
+    // The child must be running for the next steps, whatever it does then.
     assert_eq!(code(&serve.codex().await), "CODEX_DIED");
     serve
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_codex_fails_the_call_with_what_it_said() {
+async fn program_that_is_not_codex_fails_the_call_with_its_output() {
     for (contents, words) in [
         ("#!/no/such/interpreter\n", "code 127"),
         ("#!/bin/sh\necho babble\necho wrong >&2\nexit 3\n", "wrong"),
@@ -160,7 +160,7 @@ async fn a_program_that_is_not_codex_fails_the_call_with_what_it_said() {
 }
 
 #[tokio::test]
-async fn a_child_that_closes_its_stdout_and_lives_on_is_given_up() {
+async fn child_that_closes_its_stdout_is_given_up() {
     let program = "#!/bin/sh\n[ \"$1\" = mcp-server ] || exit 1\nexec sleep 600 >&-\n";
     let serve = script(program).await;
     let pids: Vec<u32> = serve.home.processes().iter().map(|one| one.pid).collect();

@@ -1,4 +1,4 @@
-//! Every way in which the arguments of a beginning can be wrong.
+//! Wrong arguments of calls that start a session.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use super::refusals::{HERE, Row, THREAD, idle, invalid, works};
 use super::{beginning, join};
 
 #[tokio::test]
-async fn codex_names_the_argument_that_is_wrong() {
+async fn codex_names_the_wrong_argument() {
     let (mut sessions, session) = idle().await;
     let file = sessions.serve.home.work().join("file");
     fs::write(&file, "").unwrap();
@@ -67,7 +67,7 @@ async fn codex_names_the_argument_that_is_wrong() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_in_advanced_is_named() {
+async fn wrong_advanced_option_is_named() {
     let (mut sessions, session) = idle().await;
     let rows = [
         (json!("text"), "advanced"),
@@ -108,7 +108,7 @@ async fn what_is_wrong_in_advanced_is_named() {
 }
 
 #[tokio::test]
-async fn an_image_must_be_one() {
+async fn file_that_is_no_image_is_refused() {
     let (mut sessions, session) = idle().await;
     let work = sessions.serve.home.work();
     fs::write(work.join("text.png"), "I am no picture").unwrap();
@@ -184,7 +184,7 @@ async fn numbers_are_whole_not_negative_and_not_huge() {
             rows.push(invalid("codex", begin, name));
         }
     }
-    // Whole, and yet no time that anybody could mean.
+    // Whole numbers outside the allowed range.
     for bad in [json!(0), json!(86_400_001_u64)] {
         for name in ["approvalTimeoutMs", "stallTimeoutMs"] {
             let begin = beginning(json!({"advanced": {name: bad}}));

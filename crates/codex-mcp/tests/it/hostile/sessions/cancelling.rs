@@ -1,4 +1,4 @@
-//! Sessions that are cancelled, also in the very moment in which their turn ends.
+//! Cancelled sessions, also at the moment in which their turn ends.
 
 use serde_json::{Value, json};
 use testkit::fake::{Action, HELLO, Plan, TurnEnd};
@@ -9,12 +9,11 @@ async fn thread_of(sessions: &mut Sessions, session: &str) -> Value {
     sessions.get(session).await["threadId"].clone()
 }
 
-/// Checks that a session was cancelled, and that Codex was told once that nobody
-/// wants its thread any more.
+/// Checks that a session was cancelled, and that its thread was unsubscribed once.
 async fn is_over(sessions: &mut Sessions, session: &str) {
     let thread = thread_of(sessions, session).await;
     wait_for_thread(&sessions.serve, 1, "thread/unsubscribe", &thread).await;
-    let over = sessions.standing(session).await;
+    let over = sessions.state(session).await;
     assert_eq!(over["status"], "cancelled");
     assert_eq!(over["result"]["status"], "cancelled");
     assert_eq!(over["result"]["reason"], "Cancelled by user");
@@ -25,8 +24,8 @@ async fn is_over(sessions: &mut Sessions, session: &str) {
     assert_eq!(let_go.iter().filter(|one| of_thread(one)).count(), 1);
 }
 
-/// Takes up the thread again, which must work as before.
-async fn goes_on(sessions: &mut Sessions, session: &str) {
+/// Resumes the thread, which must work as before.
+async fn continues(sessions: &mut Sessions, session: &str) {
     let thread = thread_of(sessions, session).await;
     let arguments = json!({"action": "resume", "threadId": thread, "prompt": "go on"});
     let resumed = sessions.call("codex_session", arguments).await;
@@ -34,29 +33,29 @@ async fn goes_on(sessions: &mut Sessions, session: &str) {
     assert_ne!(again, session);
     assert_eq!(resumed["threadId"], thread);
     assert_eq!(sessions.result(again).await["output"], HELLO);
-    // The one before stays what it was.
-    assert_eq!(sessions.standing(session).await["status"], "cancelled");
+    // The earlier session stays cancelled.
+    assert_eq!(sessions.state(session).await["status"], "cancelled");
 }
 
 #[tokio::test]
-async fn a_turn_that_has_ended_before_is_not_interrupted() {
+async fn ended_turn_is_not_interrupted() {
     let mut sessions = Sessions::new(&Plan::new()).await;
     let session = sessions.start(json!({})).await;
     sessions.result(&session).await;
     sessions.session("cancel", &session).await;
     is_over(&mut sessions, &session).await;
     assert_eq!(sent(&sessions.serve, "turn/interrupt"), Vec::<Value>::new());
-    goes_on(&mut sessions, &session).await;
+    continues(&mut sessions, &session).await;
     sessions.finish().await;
 }
 
 #[tokio::test]
-async fn what_a_turn_has_brought_outlives_its_session() {
+async fn result_of_a_turn_outlives_its_session() {
     let mut sessions = Sessions::new(&Plan::new()).await;
     let session = sessions.start(json!({})).await;
     let before = sessions.result(&session).await;
     sessions.session("cancel", &session).await;
-    let over = sessions.standing(&session).await["result"].clone();
+    let over = sessions.state(&session).await["result"].clone();
     assert_eq!(over["status"], "cancelled");
     assert_eq!(over["reason"], "Cancelled by user");
     for name in ["output", "turnId", "usage"] {
@@ -67,19 +66,19 @@ async fn what_a_turn_has_brought_outlives_its_session() {
 }
 
 #[tokio::test]
-async fn a_turn_that_ends_before_its_interrupt_arrives_stays_cancelled() {
+async fn turn_that_ends_before_its_interrupt_stays_cancelled() {
     let too_late = Action::Error {
         code: -32600,
         message: "no active turn to interrupt".to_owned(),
     };
     for interrupted in [
-        // Codex has ended the turn when it reads of the interrupt.
+        // Codex has ended the turn before it reads the interrupt.
         vec![
             Action::say("done"),
             Action::EndTurn(TurnEnd::Completed),
             too_late,
         ],
-        // It ends it as interrupted, before or after its answer.
+        // Codex ends the turn as interrupted, before or after its answer.
         vec![Action::EndTurn(TurnEnd::Interrupted), Action::Answer],
         vec![Action::Answer, Action::EndTurn(TurnEnd::Interrupted)],
         vec![
@@ -98,13 +97,13 @@ async fn a_turn_that_ends_before_its_interrupt_arrives_stays_cancelled() {
         let results = sessions.events_of(&session, "result").await;
         assert_eq!(results.len(), 1, "{results:#?}");
         assert_eq!(results[0]["data"]["status"], "cancelled");
-        goes_on(&mut sessions, &session).await;
+        continues(&mut sessions, &session).await;
         sessions.finish().await;
     }
 }
 
 #[tokio::test]
-async fn turns_that_end_while_they_are_cancelled_stay_cancelled() {
+async fn turns_that_end_while_being_cancelled_stay_cancelled() {
     const COUNT: usize = 40;
     let mut plan = Plan::new();
     for nth in 1..=COUNT {
@@ -129,17 +128,17 @@ async fn turns_that_end_while_they_are_cancelled_stay_cancelled() {
         })
         .collect();
     for call in calls {
-        super::told(&sessions.serve.client.result(&call).await);
+        super::structured(&sessions.serve.client.result(&call).await);
     }
     for session in &all {
         is_over(&mut sessions, session).await;
     }
-    goes_on(&mut sessions, &all[0]).await;
+    continues(&mut sessions, &all[0]).await;
     sessions.finish().await;
 }
 
 #[tokio::test]
-async fn a_session_is_cancelled_while_it_begins() {
+async fn session_is_cancelled_while_it_begins() {
     let plan = Plan::new()
         .on("turn/start", [Action::gate("slow"), Action::Proceed])
         .nth(1);
@@ -159,15 +158,15 @@ async fn a_session_is_cancelled_while_it_begins() {
     assert_eq!(list["sessions"][0]["status"], "running");
     sessions.session("cancel", &session).await;
     sessions.serve.fake.open_gate("slow");
-    let started = super::told(&sessions.serve.client.result(&call).await);
+    let started = super::structured(&sessions.serve.client.result(&call).await);
     assert_eq!(started["status"], "cancelled");
     is_over(&mut sessions, &session).await;
-    goes_on(&mut sessions, &session).await;
+    continues(&mut sessions, &session).await;
     sessions.finish().await;
 }
 
 #[tokio::test]
-async fn a_start_whose_caller_has_left_goes_on() {
+async fn start_of_an_absent_caller_continues() {
     let plan = Plan::new().on("thread/start", [Action::gate("slow"), Action::Proceed]);
     let mut sessions = Sessions::new(&plan).await;
     let call = sessions
@@ -191,7 +190,7 @@ async fn a_start_whose_caller_has_left_goes_on() {
 }
 
 #[tokio::test]
-async fn an_interrupted_session_takes_a_reply() {
+async fn interrupted_session_takes_a_reply() {
     let plan = Plan::new().on("turn/start", gated("never")).nth(1);
     let mut sessions = Sessions::new(&plan).await;
     let session = sessions.start(json!({})).await;
@@ -207,7 +206,7 @@ async fn an_interrupted_session_takes_a_reply() {
 }
 
 #[tokio::test]
-async fn a_failed_turn_leaves_a_session_that_takes_a_reply() {
+async fn failed_turn_leaves_a_session_that_takes_a_reply() {
     let end = TurnEnd::FailedFor("You've hit it.".to_owned(), json!("usageLimitExceeded"));
     let actions = [
         Action::Answer,
@@ -234,7 +233,7 @@ async fn a_failed_turn_leaves_a_session_that_takes_a_reply() {
 }
 
 #[tokio::test]
-async fn what_codex_asks_in_a_turn_that_is_to_end_is_declined_at_once() {
+async fn question_in_a_cancelled_turn_is_declined_at_once() {
     let late = [
         Action::Answer,
         Action::ask_approval("touch x"),

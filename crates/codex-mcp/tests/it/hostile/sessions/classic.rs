@@ -1,38 +1,38 @@
-//! `--api classic`: a call that comes back early is carried on by looking in.
+//! `--api classic`: a call that returns early is followed by checks.
 
 use serde_json::{Value, json};
 use testkit::fake::{Action, HELLO, Plan, TurnEnd};
 
 use super::super::serve::{Serve, completed, is_answer, turns};
-use super::{decision, gated, refusal, sent, told};
+use super::{decision, gated, refusal, sent, structured};
 
 async fn check(serve: &mut Serve, arguments: Value) -> Value {
-    told(&serve.client.call_tool("codex_check", arguments).await)
+    structured(&serve.client.call_tool("codex_check", arguments).await)
 }
 
-/// Waits until the session no longer runs, and looks how it stands.
+/// Waits until the session no longer runs, and returns its state.
 async fn attention(serve: &mut Serve, session: &str) -> Value {
     let any = json!({"action": "wait_any", "sessionIds": [session], "waitMs": 20_000});
-    let first = told(&serve.client.call_tool("codex_session", any).await);
+    let first = structured(&serve.client.call_tool("codex_session", any).await);
     assert_eq!(first["sessionId"], session, "{first:#}");
     let poll = json!({"action": "poll", "sessionId": session});
     check(serve, poll).await
 }
 
-/// The session of a call that came back early.
+/// The session of a call that returned early.
 fn early(result: &Value, status: &str) -> String {
     assert_ne!(result["isError"], true, "{result:#}");
     let structured = &result["structuredContent"];
     assert_eq!(structured["status"], status, "{result:#}");
     let session = structured["sessionId"].as_str().unwrap();
-    // Clients that read only text find it there.
+    // Clients that read only text find the session there.
     let text = result["content"].to_string();
     assert!(text.contains(session), "{result:#}");
     session.to_owned()
 }
 
 #[tokio::test]
-async fn the_tools_to_carry_on_with_are_listed() {
+async fn follow_up_tools_are_listed() {
     let mut serve = Serve::plain(&Plan::new()).await;
     let tools = serve.client.call("tools/list", json!({})).await;
     let names: Vec<&Value> = tools["tools"]
@@ -63,7 +63,7 @@ async fn the_tools_to_carry_on_with_are_listed() {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_no_longer_leaves_its_turn_running() {
+async fn call_that_returns_early_leaves_its_turn_running() {
     for wait in [json!(0), json!(1), json!(50)] {
         let plan = Plan::new().on("turn/start", gated("go")).nth(1);
         let mut serve = Serve::plain(&plan).await;
@@ -79,14 +79,14 @@ async fn a_call_that_waits_no_longer_leaves_its_turn_running() {
         assert_eq!(done["result"]["output"], "done");
         assert_eq!(sent(&serve, "turn/interrupt"), Vec::<Value>::new());
 
-        // The thread goes on as any other.
+        // The thread continues as any other.
         assert_eq!(completed(&serve.reply(&thread).await), HELLO);
         serve.finish().await;
     }
 }
 
 #[tokio::test]
-async fn a_call_that_waits_long_enough_comes_back_with_the_end() {
+async fn call_that_waits_long_enough_returns_the_result() {
     let mut serve = Serve::plain(&Plan::new()).await;
     let arguments = json!({"prompt": "hi", "wait-ms": 60_000});
     let result = serve.client.call_tool("codex", arguments).await;
@@ -95,7 +95,7 @@ async fn a_call_that_waits_long_enough_comes_back_with_the_end() {
 }
 
 #[tokio::test]
-async fn a_reply_may_come_back_early_too() {
+async fn reply_may_return_early_too() {
     let plan = Plan::new().on("turn/start", gated("go")).nth(2);
     let mut serve = Serve::plain(&plan).await;
     let first = serve.codex().await;
@@ -114,7 +114,7 @@ async fn a_reply_may_come_back_early_too() {
 }
 
 #[tokio::test]
-async fn a_wrong_time_to_wait_is_refused() {
+async fn wrong_wait_time_is_refused() {
     let mut serve = Serve::plain(&Plan::new()).await;
     for bad in [
         json!(-1),
@@ -143,7 +143,7 @@ async fn a_wrong_time_to_wait_is_refused() {
 }
 
 #[tokio::test]
-async fn a_question_that_a_call_came_back_with_is_decided_by_looking_in() {
+async fn question_of_a_returned_call_is_decided_by_a_check() {
     for (word, actions) in [("accept", 1), ("decline", 1), ("cancel", 1)] {
         let mut serve = Serve::plain(&turns([Action::ask_approval("touch x")])).await;
         let result = serve.codex().await;
@@ -172,23 +172,23 @@ async fn a_question_that_a_call_came_back_with_is_decided_by_looking_in() {
 }
 
 #[tokio::test]
-async fn a_session_of_a_classic_call_can_be_cancelled() {
+async fn session_of_a_classic_call_can_be_cancelled() {
     let plan = Plan::new().on("turn/start", gated("never")).nth(1);
     let mut serve = Serve::plain(&plan).await;
     let arguments = json!({"prompt": "hi", "wait-ms": 0});
     let result = serve.client.call_tool("codex", arguments).await;
     let session = early(&result, "running");
     let cancel = json!({"action": "cancel", "sessionId": session});
-    told(&serve.client.call_tool("codex_session", cancel).await);
+    structured(&serve.client.call_tool("codex_session", cancel).await);
     serve.fake.wait_for_method("thread/unsubscribe").await;
     let thread = &result["structuredContent"]["threadId"];
     assert_eq!(completed(&serve.reply(thread).await), HELLO);
     serve.finish().await;
 }
 
-/// A turn that ends while somebody waits for it in a call, cancelled from beside.
+/// The session is cancelled while a call waits for its turn.
 #[tokio::test]
-async fn a_call_whose_session_is_cancelled_comes_back() {
+async fn call_of_a_cancelled_session_returns() {
     let plan = Plan::new()
         .on(
             "turn/start",
@@ -202,10 +202,10 @@ async fn a_call_whose_session_is_cancelled_comes_back() {
     let call = serve.prompt();
     serve.fake.wait_for_method("turn/start").await;
     let list = json!({"action": "list"});
-    let list = told(&serve.client.call_tool("codex_session", list).await);
+    let list = structured(&serve.client.call_tool("codex_session", list).await);
     let session = &list["sessions"][0]["sessionId"];
     let cancel = json!({"action": "cancel", "sessionId": session});
-    told(&serve.client.call_tool("codex_session", cancel).await);
+    structured(&serve.client.call_tool("codex_session", cancel).await);
     let result = serve.client.result(&call).await;
     assert_eq!(super::super::serve::code(&result), "INTERRUPTED");
     assert_eq!(result["structuredContent"]["content"], "So far.");

@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 use testkit::fake::{Action, Plan, TurnEnd};
 
-use super::{Sessions, is_name, sent, told};
+use super::{Sessions, is_name, sent, structured};
 
 const COUNT: usize = 200;
 
-/// Turns that each say something else.
+/// Turns with a different message each.
 fn counting() -> Plan {
     let mut plan = Plan::new();
     for nth in 1..=COUNT {
@@ -26,7 +26,7 @@ fn counting() -> Plan {
 }
 
 #[tokio::test]
-async fn two_hundred_sessions_get_each_its_own_result() {
+async fn two_hundred_sessions_get_their_own_results() {
     let mut sessions = Sessions::new(&counting()).await;
     let calls: Vec<Value> = (0..COUNT)
         .map(|number| {
@@ -36,7 +36,7 @@ async fn two_hundred_sessions_get_each_its_own_result() {
         .collect();
     let mut started = Vec::new();
     for call in &calls {
-        started.push(told(&sessions.serve.client.result(call).await));
+        started.push(structured(&sessions.serve.client.result(call).await));
     }
     let ids: Vec<String> = started
         .iter()
@@ -50,7 +50,7 @@ async fn two_hundred_sessions_get_each_its_own_result() {
     let list = sessions
         .call("codex_session", json!({"action": "list"}))
         .await;
-    // Calls that come together begin in any order.
+    // Concurrent calls start in any order.
     let listed = list["sessions"].as_array().unwrap();
     assert_eq!(listed.len(), ids.len());
     for (number, id) in ids.iter().enumerate() {
@@ -65,18 +65,15 @@ async fn two_hundred_sessions_get_each_its_own_result() {
             .position(|prompt| prompt["params"]["threadId"] == one["threadId"])
             .unwrap();
         let session = one["sessionId"].as_str().unwrap();
-        let standing = sessions.standing(session).await;
-        assert_eq!(
-            standing["result"]["output"],
-            format!("answer {}", place + 1)
-        );
+        let state = sessions.state(session).await;
+        assert_eq!(state["result"]["output"], format!("answer {}", place + 1));
     }
     assert_eq!(sessions.serve.fake.started().len(), 1);
     sessions.finish().await;
 }
 
 #[tokio::test]
-async fn the_first_of_two_hundred_is_waited_for() {
+async fn first_of_two_hundred_sessions_is_waited_for() {
     const FIRST: usize = 137;
     let mut plan = Plan::new();
     for nth in 1..=COUNT {
@@ -98,7 +95,7 @@ async fn the_first_of_two_hundred_is_waited_for() {
     sessions.serve.settled().await;
     assert_eq!(sessions.serve.client.response_so_far(&call), None);
     sessions.serve.fake.open_gate("first");
-    let first = told(&sessions.serve.client.result(&call).await);
+    let first = structured(&sessions.serve.client.result(&call).await);
     assert_eq!(first, json!({"sessionId": ids[FIRST], "status": "idle"}));
     sessions.finish().await;
 }

@@ -1,4 +1,4 @@
-//! Where a reader is in the events, and what it is told when some are gone.
+//! The positions of readers in the events, and gaps.
 
 use serde_json::{Value, json};
 use testkit::fake::{Action, Plan};
@@ -6,7 +6,7 @@ use testkit::fake::{Action, Plan};
 use super::super::serve::{turn, turns};
 use super::{Sessions, decision, gated, join};
 
-/// How many events a log keeps that are of passing interest.
+/// How many transient events a log keeps.
 const SOFT: u64 = 1000;
 
 fn ids(look: &Value) -> Vec<u64> {
@@ -21,7 +21,7 @@ fn next(look: &Value) -> u64 {
     look["nextCursor"].as_u64().unwrap()
 }
 
-/// News that say nothing, one event each.
+/// Notifications without content, one event each.
 fn noise(count: u64) -> Vec<Action> {
     let one = |number| Action::Notify {
         method: "test/noise".to_owned(),
@@ -31,7 +31,7 @@ fn noise(count: u64) -> Vec<Action> {
 }
 
 #[tokio::test]
-async fn a_cursor_from_the_future_is_refused_and_answers_nothing() {
+async fn future_cursor_is_refused_and_answers_nothing() {
     let plan = turns([Action::ask_approval("touch x")]);
     let mut sessions = Sessions::new(&plan).await;
     let session = sessions.start(json!({})).await;
@@ -54,11 +54,11 @@ async fn a_cursor_from_the_future_is_refused_and_answers_nothing() {
         }
     }
     assert_eq!(sessions.serve.answers(), Vec::<Value>::new());
-    assert_eq!(sessions.standing(&session).await["actions"][0], question);
+    assert_eq!(sessions.state(&session).await["actions"][0], question);
     // Nothing has been skipped.
     assert_eq!(next(&sessions.poll(&session, json!({})).await), end);
 
-    // The end itself is a place to wait at.
+    // A reader can wait at the end itself.
     let at_the_end = join(
         decision(&session, &question, "accept"),
         json!({"cursor": end}),
@@ -71,7 +71,7 @@ async fn a_cursor_from_the_future_is_refused_and_answers_nothing() {
 }
 
 #[tokio::test]
-async fn an_old_cursor_reads_again_and_leaves_the_place_where_it_is() {
+async fn old_cursor_rereads_without_moving_the_position() {
     let mut sessions = Sessions::new(&turns(noise(10))).await;
     let session = sessions.start(json!({})).await;
     sessions.result(&session).await;
@@ -99,7 +99,7 @@ async fn an_old_cursor_reads_again_and_leaves_the_place_where_it_is() {
 }
 
 #[tokio::test]
-async fn a_poll_that_takes_nothing_takes_one() {
+async fn poll_with_limit_zero_returns_one_event() {
     let mut sessions = Sessions::new(&Plan::new()).await;
     let session = sessions.start(json!({})).await;
     sessions.result(&session).await;
@@ -116,7 +116,7 @@ async fn a_poll_that_takes_nothing_takes_one() {
 }
 
 #[tokio::test]
-async fn an_answer_reads_only_what_it_asks_for_and_nothing_twice() {
+async fn answer_returns_requested_events_once() {
     let question = Action::ask_approval;
     let plan = turns([question("one"), question("two"), question("three")]);
     let mut sessions = Sessions::new(&plan).await;
@@ -131,7 +131,7 @@ async fn an_answer_reads_only_what_it_asks_for_and_nothing_twice() {
     let first = sessions.poll(&session, json!({"maxEvents": 2})).await;
     assert_eq!(ids(&first), [0, 1]);
 
-    // An answer with an old cursor goes on where the session was read to.
+    // An answer with an old cursor continues at the last read event.
     let open = sessions.question(&session).await;
     let more = json!({"cursor": 0, "maxEvents": 1});
     let answered = sessions
@@ -158,7 +158,7 @@ async fn an_answer_reads_only_what_it_asks_for_and_nothing_twice() {
 }
 
 #[tokio::test]
-async fn a_reader_far_behind_is_told_where_it_goes_on() {
+async fn reader_far_behind_gets_the_next_available_cursor() {
     let plan = Plan::new().on("turn/start", turn(noise(SOFT + 500)));
     let mut sessions = Sessions::new(&plan).await;
     let session = sessions.start(json!({})).await;
@@ -178,7 +178,7 @@ async fn a_reader_far_behind_is_told_where_it_goes_on() {
     assert_eq!(look.get("dropped"), None);
     let events = look["events"].as_array().unwrap();
     assert_eq!(events.last().unwrap()["type"], "result");
-    // The noise that is there is the latest, in order.
+    // The remaining noise is the latest, in order.
     let numbers: Vec<u64> = events
         .iter()
         .filter_map(|event| event["data"]["number"].as_u64())
@@ -186,11 +186,11 @@ async fn a_reader_far_behind_is_told_where_it_goes_on() {
     assert_eq!(*numbers.last().unwrap(), SOFT + 499);
     assert!(numbers.is_sorted_by(|one, other| one + 1 == *other));
 
-    // Who asks for what is still there isn't told anything.
+    // A cursor at the first remaining event reports no gap.
     let look = sessions.poll(&session, json!({"cursor": reset})).await;
     assert_eq!(look.get("cursorResetTo"), None);
     assert_eq!(ids(&look), [reset]);
-    // Who asks for what has just gone is.
+    // A cursor at the last dropped event reports the gap.
     let look = sessions.poll(&session, json!({"cursor": reset - 1})).await;
     assert_eq!(look["cursorResetTo"], reset);
     assert_eq!(next(&look), reset + 1);
@@ -198,7 +198,7 @@ async fn a_reader_far_behind_is_told_where_it_goes_on() {
 }
 
 #[tokio::test]
-async fn a_question_outlives_any_noise_and_holes_are_counted() {
+async fn question_outlives_noise_and_gaps_are_counted() {
     let mut actions = vec![Action::ask_approval("touch x")];
     actions.extend(noise(SOFT + 500));
     let plan = Plan::new().on("turn/start", turn(actions));
@@ -225,7 +225,7 @@ async fn a_question_outlives_any_noise_and_holes_are_counted() {
 }
 
 #[tokio::test]
-async fn a_reply_drops_the_end_of_the_turn_before() {
+async fn reply_drops_the_end_of_the_previous_turn() {
     let mut sessions = Sessions::new(&Plan::new()).await;
     let session = sessions.start(json!({})).await;
     sessions.result(&session).await;
@@ -254,14 +254,14 @@ async fn a_reply_drops_the_end_of_the_turn_before() {
         .collect();
     assert_eq!(results.len(), 1);
 
-    // A reader that stands right at the hole is told where it goes on.
+    // A reader right at the gap gets the cursor after it.
     let look = sessions.poll(&session, json!({"cursor": result})).await;
     assert_eq!(look["cursorResetTo"], result + 1);
     sessions.finish().await;
 }
 
 #[tokio::test]
-async fn what_was_read_never_changes() {
+async fn read_events_never_change() {
     let delta = |text: &str| Action::Notify {
         method: "item/agentMessage/delta".to_owned(),
         params: json!({"itemId": "m", "delta": text}),

@@ -1,4 +1,4 @@
-//! Codex dies under its sessions.
+//! The death of Codex with open sessions.
 
 use serde_json::{Value, json};
 use testkit::Signal;
@@ -7,7 +7,7 @@ use testkit::fake::{Action, HELLO, Plan};
 use super::super::serve::turn;
 use super::{Sessions, decision, gated, sent};
 
-/// What the first Codex of a test dies of, and how that is told.
+/// The causes of death of a test's first Codex, and how each is reported.
 fn deaths() -> [(Action, &'static str); 4] {
     let by = |signal: Signal| Action::Kill {
         signal: signal as i32,
@@ -21,7 +21,7 @@ fn deaths() -> [(Action, &'static str); 4] {
 }
 
 #[tokio::test]
-async fn a_death_in_a_turn_is_named_and_the_session_goes_on() {
+async fn codex_death_in_a_turn_is_reported_and_the_session_continues() {
     for (death, words) in deaths() {
         let actions = [
             Action::Answer,
@@ -35,13 +35,13 @@ async fn a_death_in_a_turn_is_named_and_the_session_goes_on() {
         let lost = sessions.attention(&session).await;
         assert_eq!(lost["status"], "error", "{words}");
         assert_eq!(lost["result"]["status"], "error");
-        let told = |value: &Value| value.as_str().unwrap().contains(words);
-        assert!(told(&lost["result"]["error"]), "{words}: {lost:#}");
+        let structured = |value: &Value| value.as_str().unwrap().contains(words);
+        assert!(structured(&lost["result"]["error"]), "{words}: {lost:#}");
         assert_eq!(lost["result"]["output"], "So far.");
         let whole = sessions.get(&session).await;
-        assert!(told(&whole["error"]), "{words}: {whole:#}");
+        assert!(structured(&whole["error"]), "{words}: {whole:#}");
         let ends = sessions.events_of(&session, "result").await;
-        assert!(told(&ends[0]["data"]["error"]), "{words}: {ends:#?}");
+        assert!(structured(&ends[0]["data"]["error"]), "{words}: {ends:#?}");
 
         sessions.reply(&session).await;
         let result = sessions.result(&session).await;
@@ -53,7 +53,7 @@ async fn a_death_in_a_turn_is_named_and_the_session_goes_on() {
     }
 }
 
-/// One session that has done its turn, one that runs, and one that waits.
+/// A session with a completed turn, a running one, and one that waits for an answer.
 async fn three() -> (Sessions, [String; 3], Value) {
     let asking = turn([Action::ask_approval("touch x")]);
     let plan = Plan::new()
@@ -73,7 +73,7 @@ async fn three() -> (Sessions, [String; 3], Value) {
 }
 
 #[tokio::test]
-async fn a_death_is_told_to_every_session_and_each_goes_on() {
+async fn codex_death_is_reported_to_every_session() {
     let (mut sessions, all, question) = three().await;
     sessions.serve.kill_codex(Signal::SIGKILL);
     let words = "signal 9 (SIGKILL)";
@@ -86,9 +86,9 @@ async fn a_death_is_told_to_every_session_and_each_goes_on() {
             "{lost:#}"
         );
     }
-    let idle = sessions.standing(&all[0]).await;
+    let idle = sessions.state(&all[0]).await;
     assert_eq!(idle["status"], "error");
-    // What its turn had come to is not forgotten.
+    // The result of its turn is kept.
     assert_eq!(idle["result"]["output"], HELLO);
     let errors = sessions.events_of(&all[0], "error").await;
     assert!(
@@ -106,7 +106,7 @@ async fn a_death_is_told_to_every_session_and_each_goes_on() {
         );
     }
 
-    // Nobody is left who could read an answer.
+    // No Codex is left to read an answer.
     let closed = sessions.events_of(&all[2], "approval_result").await;
     assert_eq!(closed[0]["data"]["requestId"], question["requestId"]);
     let late = decision(&all[2], &question, "accept");
@@ -137,12 +137,12 @@ async fn a_death_is_told_to_every_session_and_each_goes_on() {
 }
 
 #[tokio::test]
-async fn a_session_in_error_can_be_cancelled_and_forked() {
+async fn session_in_error_can_be_cancelled_and_forked() {
     let (mut sessions, all, _) = three().await;
     sessions.serve.kill_codex(Signal::SIGTERM);
     assert_eq!(sessions.attention(&all[1]).await["status"], "error");
     sessions.session("cancel", &all[1]).await;
-    assert_eq!(sessions.standing(&all[1]).await["status"], "cancelled");
+    assert_eq!(sessions.state(&all[1]).await["status"], "cancelled");
     let fork = sessions.session("fork", &all[0]).await;
     let forked = fork["sessionId"].as_str().unwrap().to_owned();
     sessions.reply(&forked).await;
@@ -152,7 +152,7 @@ async fn a_session_in_error_can_be_cancelled_and_forked() {
 }
 
 #[tokio::test]
-async fn a_thread_is_taken_up_again_with_all_its_settings() {
+async fn thread_is_resumed_with_all_its_settings() {
     let mut sessions = Sessions::new(&Plan::new()).await;
     let directory = sessions.serve.home.work().join("directory");
     std::fs::create_dir(&directory).unwrap();
@@ -170,7 +170,7 @@ async fn a_thread_is_taken_up_again_with_all_its_settings() {
 
     sessions.serve.kill_codex(Signal::SIGKILL);
     let any = json!({"action": "wait_any", "sessionIds": [session]});
-    while sessions.standing(&session).await["status"] != "error" {
+    while sessions.state(&session).await["status"] != "error" {
         sessions.call("codex_session", any.clone()).await;
     }
     sessions.reply(&session).await;
@@ -210,7 +210,7 @@ async fn a_thread_is_taken_up_again_with_all_its_settings() {
 }
 
 #[tokio::test]
-async fn a_codex_that_dies_while_it_is_asked_to_begin_is_named() {
+async fn codex_death_at_thread_start_is_reported() {
     for method in ["thread/start", "turn/start"] {
         let plan = Plan::new()
             .on(method, [Action::Exit { code: 3 }])
@@ -236,7 +236,7 @@ async fn a_codex_that_dies_while_it_is_asked_to_begin_is_named() {
 }
 
 #[tokio::test]
-async fn a_wait_ends_when_codex_dies() {
+async fn wait_ends_when_codex_dies() {
     let plan = Plan::new().on("turn/start", gated("never"));
     let mut sessions = Sessions::new(&plan).await;
     let session = sessions.start(json!({})).await;
@@ -244,14 +244,14 @@ async fn a_wait_ends_when_codex_dies() {
     let call = sessions.serve.client.request_tool("codex_session", any);
     sessions.serve.settled().await;
     sessions.serve.kill_codex(Signal::SIGKILL);
-    let first = super::told(&sessions.serve.client.result(&call).await);
+    let first = super::structured(&sessions.serve.client.result(&call).await);
     assert_eq!(first["sessionId"], session);
     assert_eq!(first["status"], "error");
     sessions.finish().await;
 }
 
 #[tokio::test]
-async fn a_codex_that_does_not_start_again_leaves_the_session_in_error() {
+async fn failed_restart_leaves_the_session_in_error() {
     // Each attempt to start it again is three.
     let plan = (2..=4).fold(
         Plan::new().on("turn/start", gated("never")),
@@ -269,7 +269,7 @@ async fn a_codex_that_does_not_start_again_leaves_the_session_in_error() {
         "{}",
         refusal.message
     );
-    let still = sessions.standing(&session).await;
+    let still = sessions.state(&session).await;
     assert_eq!(still["status"], "error");
     assert_eq!(still["result"], lost["result"]);
     assert!(sessions.get(&session).await["error"].is_string());

@@ -15,7 +15,7 @@ pub(super) async fn asked(question: Action) -> (Sessions, String, Value) {
 }
 
 #[tokio::test]
-async fn a_reply_waits_for_its_turn() {
+async fn reply_waits_for_its_turn() {
     let plan = turns([Action::ask_approval("touch x")])
         .on("turn/start", gated("go"))
         .nth(1);
@@ -37,16 +37,13 @@ async fn a_reply_waits_for_its_turn() {
         words.contains("Answer") && words.contains("codex_check"),
         "{words}"
     );
-    assert_eq!(
-        sessions.standing(&session).await["status"],
-        "waiting_approval"
-    );
+    assert_eq!(sessions.state(&session).await["status"], "waiting_approval");
     sessions
         .call("codex_check", decision(&session, &question, "accept"))
         .await;
     assert_eq!(sessions.result(&session).await["output"], "done");
 
-    // What the refused replies would have changed is as it was.
+    // The settings of the refused replies have not changed.
     let whole = sessions.get(&session).await;
     assert_eq!(whole["turns"], 2);
     assert_eq!(whole["model"], "fake-model");
@@ -56,7 +53,7 @@ async fn a_reply_waits_for_its_turn() {
 }
 
 #[tokio::test]
-async fn what_needs_a_turn_is_refused_without_one() {
+async fn action_that_needs_a_turn_is_refused_without_one() {
     let mut sessions = Sessions::new(&Plan::new()).await;
     let session = sessions.start(json!({})).await;
     sessions.result(&session).await;
@@ -69,12 +66,12 @@ async fn what_needs_a_turn_is_refused_without_one() {
     }
     assert_eq!(sent(&sessions.serve, "turn/steer"), Vec::<Value>::new());
     assert_eq!(sent(&sessions.serve, "turn/interrupt"), Vec::<Value>::new());
-    assert_eq!(sessions.standing(&session).await["status"], "idle");
+    assert_eq!(sessions.state(&session).await["status"], "idle");
     sessions.finish().await;
 }
 
 #[tokio::test]
-async fn a_cancelled_session_takes_nothing_and_can_be_looked_at() {
+async fn cancelled_session_takes_no_input_but_can_be_read() {
     for question in [None, Some(Action::ask_approval("touch x"))] {
         let plan = match &question {
             Some(question) => turns([question.clone()]),
@@ -84,7 +81,7 @@ async fn a_cancelled_session_takes_nothing_and_can_be_looked_at() {
         let session = sessions.start(json!({})).await;
         let open = sessions.attention(&session).await["actions"][0].clone();
         sessions.session("cancel", &session).await;
-        let over = sessions.standing(&session).await;
+        let over = sessions.state(&session).await;
         assert_eq!(over["status"], "cancelled");
         assert_eq!(over["result"]["status"], "cancelled");
         assert_eq!(over["result"]["reason"], "Cancelled by user");
@@ -119,11 +116,11 @@ async fn a_cancelled_session_takes_nothing_and_can_be_looked_at() {
         ] {
             let Refusal { code, message } = sessions.refused(tool, arguments).await;
             assert_eq!(code, "CANCELLED", "{message}");
-            // Whoever has but the session can take its thread up again.
+            // The message names the thread, so that it can be resumed.
             assert!(message.contains(thread), "{message}");
         }
         if question.is_some() {
-            // It was declined with the session; nobody can accept it any more.
+            // The question was declined with the session and cannot be accepted later.
             let late = decision(&session, &open, "accept");
             assert_eq!(
                 sessions.refused("codex_check", late).await.code,
@@ -152,7 +149,7 @@ async fn a_cancelled_session_takes_nothing_and_can_be_looked_at() {
 }
 
 #[tokio::test]
-async fn a_second_answer_is_refused_and_codex_gets_one() {
+async fn second_answer_is_refused_and_codex_gets_one() {
     let (mut sessions, session, question) = asked(Action::ask_approval("touch x")).await;
     let accept = decision(&session, &question, "accept");
     sessions.call("codex_check", accept.clone()).await;
@@ -166,15 +163,15 @@ async fn a_second_answer_is_refused_and_codex_gets_one() {
         answers,
         [json!({"id": 0, "result": {"decision": "accept"}})]
     );
-    let told = sessions.events_of(&session, "approval_result").await;
-    assert_eq!(told.len(), 1, "{told:#?}");
-    assert_eq!(told[0]["data"]["requestId"], question["requestId"]);
-    assert_eq!(told[0]["data"]["decision"], "accept");
+    let structured = sessions.events_of(&session, "approval_result").await;
+    assert_eq!(structured.len(), 1, "{structured:#?}");
+    assert_eq!(structured[0]["data"]["requestId"], question["requestId"]);
+    assert_eq!(structured[0]["data"]["decision"], "accept");
     sessions.finish().await;
 }
 
 #[tokio::test]
-async fn answers_that_race_are_taken_once() {
+async fn racing_answers_are_taken_once() {
     let (mut sessions, session, question) = asked(Action::ask_approval("touch x")).await;
     let calls: Vec<Value> = (0..20)
         .map(|number| {
@@ -199,7 +196,7 @@ async fn answers_that_race_are_taken_once() {
 }
 
 #[tokio::test]
-async fn an_answer_after_the_time_is_up_is_refused() {
+async fn answer_after_the_timeout_is_refused() {
     let plan = turns([Action::ask_approval("touch x"), Action::gate("go")]);
     let mut sessions = Sessions::new(&plan).await;
     let session = sessions
@@ -213,10 +210,10 @@ async fn an_answer_after_the_time_is_up_is_refused() {
         .refused("codex_check", decision(&session, question, "accept"))
         .await;
     assert_eq!(refusal.code, "REQUEST_NOT_FOUND");
-    let told = sessions.events_of(&session, "approval_result").await;
-    assert_eq!(told[0]["data"]["timeout"], true);
-    assert_eq!(told[0]["data"]["decision"], "decline");
-    assert_eq!(sessions.standing(&session).await["status"], "running");
+    let structured = sessions.events_of(&session, "approval_result").await;
+    assert_eq!(structured[0]["data"]["timeout"], true);
+    assert_eq!(structured[0]["data"]["decision"], "decline");
+    assert_eq!(sessions.state(&session).await["status"], "running");
     sessions.serve.fake.open_gate("go");
     assert_eq!(sessions.result(&session).await["output"], "done");
     assert_eq!(sessions.serve.answers().len(), 1);
@@ -224,7 +221,7 @@ async fn an_answer_after_the_time_is_up_is_refused() {
 }
 
 #[tokio::test]
-async fn a_question_of_one_session_is_none_of_another() {
+async fn question_belongs_to_one_session_only() {
     let plan = turns([Action::ask_approval("touch x")]);
     let mut sessions = Sessions::new(&plan).await;
     let one = sessions.start(json!({})).await;
@@ -248,7 +245,7 @@ async fn a_question_of_one_session_is_none_of_another() {
 }
 
 #[tokio::test]
-async fn what_a_reply_sets_holds_from_then_on() {
+async fn settings_of_a_reply_persist() {
     let plan = Plan::new().on("turn/start", gated("go"));
     let mut sessions = Sessions::new(&plan).await;
     let started = sessions
@@ -288,7 +285,7 @@ async fn what_a_reply_sets_holds_from_then_on() {
 }
 
 #[tokio::test]
-async fn of_replies_that_race_one_is_taken() {
+async fn one_of_racing_replies_is_taken() {
     let plan = Plan::new().on("turn/start", gated("go")).nth(2);
     let mut sessions = Sessions::new(&plan).await;
     let session = sessions.start(json!({})).await;

@@ -1,4 +1,4 @@
-//! `--elicit`: the client's user is asked at once, where that can be done.
+//! `--elicit`: the client's user is asked at once, if the client supports it.
 
 use serde_json::{Value, json};
 use testkit::fake::{Action, Plan};
@@ -19,7 +19,7 @@ async fn elicitation(sessions: &mut Sessions) -> Value {
 }
 
 #[tokio::test]
-async fn the_client_s_answer_decides() {
+async fn client_answer_decides() {
     for (answer, decided, left) in [
         (json!({"action": "accept"}), "accept", "completed"),
         (json!({"action": "decline"}), "decline", "completed"),
@@ -33,7 +33,7 @@ async fn the_client_s_answer_decides() {
             asked["params"]["threadId"],
             sessions.get(&session).await["threadId"]
         );
-        // Whoever looks in sees it too.
+        // A poller sees the question too.
         assert_eq!(sessions.question(&session).await["command"], "touch x");
         sessions.serve.client.respond(&asked["id"], answer.clone());
         let answers = sessions.answers(1).await;
@@ -44,7 +44,7 @@ async fn the_client_s_answer_decides() {
         );
         assert_eq!(sessions.result(&session).await["status"], left);
 
-        // It is asked in later turns too.
+        // The client is asked in later turns too.
         sessions.reply(&session).await;
         let asked = elicitation(&mut sessions).await;
         sessions
@@ -66,7 +66,7 @@ async fn dismissed_question_is_left_to_the_poller() {
     let dismissal = json!({"action": "cancel"});
     sessions.serve.client.respond(&asked["id"], dismissal);
     sessions.serve.settled().await;
-    // It is not waited away, although everything of it has been read.
+    // A wait returns at once, although all events of the question have been read.
     let more = json!({"cursor": 0, "maxEvents": 1000});
     let read = sessions.poll(&session, more).await;
     let next = json!({"cursor": read["nextCursor"], "waitMs": 60_000});
@@ -85,7 +85,7 @@ async fn dismissed_question_is_left_to_the_poller() {
 }
 
 #[tokio::test]
-async fn a_question_that_a_poller_decides_is_withdrawn() {
+async fn question_decided_by_a_poller_is_withdrawn() {
     let mut sessions = Sessions::eliciting(&asking(), &["--elicit"]).await;
     let session = sessions.start(json!({})).await;
     let asked = elicitation(&mut sessions).await;
@@ -115,7 +115,7 @@ async fn a_question_that_a_poller_decides_is_withdrawn() {
 }
 
 #[tokio::test]
-async fn a_question_whose_time_is_up_is_withdrawn() {
+async fn timed_out_question_is_withdrawn() {
     let args = ["--elicit", "--approval-timeout", "1"];
     let mut sessions = Sessions::eliciting(&asking(), &args).await;
     let session = sessions.start(json!({})).await;
@@ -135,7 +135,7 @@ async fn a_question_whose_time_is_up_is_withdrawn() {
 }
 
 #[tokio::test]
-async fn a_cancelled_session_takes_its_question_back() {
+async fn cancelled_session_withdraws_its_question() {
     let mut sessions = Sessions::eliciting(&asking(), &["--elicit"]).await;
     let session = sessions.start(json!({})).await;
     let asked = elicitation(&mut sessions).await;
@@ -150,7 +150,7 @@ async fn a_cancelled_session_takes_its_question_back() {
 }
 
 #[tokio::test]
-async fn a_client_that_answers_with_an_error_leaves_it_to_the_poller() {
+async fn client_error_leaves_the_question_to_the_poller() {
     let mut sessions = Sessions::eliciting(&asking(), &["--elicit"]).await;
     let session = sessions.start(json!({})).await;
     let asked = elicitation(&mut sessions).await;
@@ -172,8 +172,7 @@ async fn a_client_that_answers_with_an_error_leaves_it_to_the_poller() {
     sessions.finish().await;
 }
 
-/// Checks that nothing is asked: a request that nobody has waited for would fail
-/// the client.
+/// Checks that the client is not asked: an unexpected request would fail the client.
 async fn nobody_is_asked(mut sessions: Sessions) {
     let session = sessions.start(json!({})).await;
     let question = sessions.question(&session).await;
@@ -186,14 +185,14 @@ async fn nobody_is_asked(mut sessions: Sessions) {
 }
 
 #[tokio::test]
-async fn without_the_flag_nobody_is_asked() {
+async fn client_is_not_asked_without_the_flag() {
     nobody_is_asked(Sessions::eliciting(&asking(), &[]).await).await;
 }
 
 #[tokio::test]
-async fn a_client_that_cant_be_asked_is_not() {
+async fn client_without_elicitation_is_not_asked() {
     nobody_is_asked(Sessions::with(&asking(), &["--elicit"]).await).await;
-    // One that can only be sent to a page can't be shown a question.
+    // A client with URL elicitation only cannot be shown a question.
     let mut serve = Serve::start_with(&asking(), |launch| {
         launch.args(["--api", "sessions", "--elicit"])
     });
@@ -203,14 +202,14 @@ async fn a_client_that_cant_be_asked_is_not() {
 }
 
 #[tokio::test]
-async fn a_client_without_a_handshake_is_not_asked() {
+async fn client_without_a_handshake_is_not_asked() {
     let mut serve = Serve::start_with(&asking(), |launch| {
         launch.args(["--api", "sessions", "--elicit"])
     });
     serve
         .client
         .describe_each_request("2026-07-28", json!({"elicitation": {}}));
-    // It has no ping, and its answers say what they are.
+    // This version has no ping, and its results have a `resultType`.
     let started = serve.client.call_tool("codex", beginning(json!({}))).await;
     assert_eq!(started["isError"], false, "{started:#}");
     let session = started["structuredContent"]["sessionId"].clone();

@@ -1,5 +1,4 @@
-//! `--api sessions` against everything that goes wrong: what is refused is refused
-//! in the one form there is, and nothing is lost by it.
+//! `--api sessions` under failures: every refusal has the same form, and loses nothing.
 
 mod beginnings;
 mod cancelling;
@@ -25,7 +24,7 @@ use testkit::fake::{Action, Event, Plan, TurnEnd};
 
 use super::serve::{HANDSHAKE, Serve, is_answer};
 
-/// What a tool refused with.
+/// The error of a refused call.
 struct Refusal {
     code: String,
     message: String,
@@ -47,14 +46,14 @@ impl Sessions {
         }
     }
 
-    /// One whose client can be asked.
+    /// A server whose client can be asked.
     async fn eliciting(plan: &Plan, args: &[&str]) -> Self {
         Self {
             serve: Serve::eliciting(plan, &with_api(args)).await,
         }
     }
 
-    /// One whose Codex says that it is of this version.
+    /// A server whose Codex reports this version.
     async fn of_version(plan: &Plan, version: &str) -> Self {
         let mut serve = Serve::start_with(plan, |launch| {
             launch
@@ -68,7 +67,7 @@ impl Sessions {
     /// Calls a tool that must not refuse.
     async fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let result = self.serve.client.call_tool(tool, arguments).await;
-        told(&result)
+        structured(&result)
     }
 
     /// Calls a tool that must refuse.
@@ -77,13 +76,13 @@ impl Sessions {
         refusal(&result)
     }
 
-    /// Starts a session with these arguments besides those that must be there.
+    /// Starts a session with these arguments beside the required ones.
     async fn start(&mut self, more: Value) -> String {
         let started = self.call("codex", beginning(more)).await;
         started["sessionId"].as_str().unwrap().to_owned()
     }
 
-    /// Does something with a session.
+    /// Calls `codex_session` with this action.
     async fn session(&mut self, action: &str, session: &str) -> Value {
         let arguments = json!({"action": action, "sessionId": session});
         self.call("codex_session", arguments).await
@@ -99,27 +98,27 @@ impl Sessions {
         self.call("codex_reply", arguments).await
     }
 
-    /// Looks in, with these arguments besides.
+    /// Polls the session, with these further arguments.
     async fn poll(&mut self, session: &str, more: Value) -> Value {
         let arguments = join(json!({"action": "poll", "sessionId": session}), more);
         self.call("codex_check", arguments).await
     }
 
-    /// How the session stands, without reading an event.
-    async fn standing(&mut self, session: &str) -> Value {
+    /// The state of the session, without reading an event.
+    async fn state(&mut self, session: &str) -> Value {
         let options = json!({"includeEvents": false});
         let more = json!({"pollOptions": options, "responseMode": "full"});
         self.poll(session, more).await
     }
 
-    /// Waits until the session no longer runs, and looks how it stands.
+    /// Waits until the session no longer runs, and returns its state.
     async fn attention(&mut self, session: &str) -> Value {
         let arguments = json!({"action": "wait_any", "sessionIds": [session], "waitMs": 20_000});
         let first = self.call("codex_session", arguments).await;
         assert_eq!(first["sessionId"], session, "{first:#}");
-        let standing = self.standing(session).await;
-        assert_eq!(standing["status"], first["status"]);
-        standing
+        let state = self.state(session).await;
+        assert_eq!(state["status"], first["status"]);
+        state
     }
 
     /// Waits until the turn has ended and returns its result.
@@ -136,7 +135,7 @@ impl Sessions {
         waiting["actions"][0].clone()
     }
 
-    /// All events that there are.
+    /// All stored events.
     async fn events(&mut self, session: &str) -> Vec<Value> {
         let more = json!({"cursor": 0, "maxEvents": 5000, "responseMode": "full"});
         let look = self.poll(session, more).await;
@@ -150,7 +149,7 @@ impl Sessions {
         events
     }
 
-    /// What Codex was answered, once it was answered so often.
+    /// The answers to Codex, once there are `count`.
     async fn answers(&mut self, count: usize) -> Vec<Value> {
         let fake = &self.serve.fake;
         fake.wait_for_nth(count, "an answer", is_answer).await;
@@ -184,8 +183,8 @@ fn join(mut object: Value, more: Value) -> Value {
     object
 }
 
-/// What a tool answers, as text and as an object.
-fn told(result: &Value) -> Value {
+/// The result of a tool, checked to be equal as text and as an object.
+fn structured(result: &Value) -> Value {
     assert_eq!(result["isError"], false, "{result:#}");
     let text = result["content"][0]["text"].as_str().unwrap();
     let text: Value = serde_json::from_str(text).unwrap();
@@ -196,9 +195,9 @@ fn told(result: &Value) -> Value {
 /// The one form of a refusal.
 fn refusal(result: &Value) -> Refusal {
     assert_eq!(result["isError"], true, "{result:#}");
-    let told = result["structuredContent"].as_object().unwrap();
-    assert_eq!(told["isError"], true, "{result:#}");
-    assert_eq!(told.len(), 2, "{result:#}");
+    let structured = result["structuredContent"].as_object().unwrap();
+    assert_eq!(structured["isError"], true, "{result:#}");
+    assert_eq!(structured.len(), 2, "{result:#}");
     let content = result["content"].as_array().unwrap();
     assert_eq!(content.len(), 1, "{result:#}");
     let text = content[0]["text"].as_str().unwrap();
@@ -206,7 +205,7 @@ fn refusal(result: &Value) -> Refusal {
         .strip_prefix("Error [")
         .and_then(|rest| rest.split_once("]: "))
         .unwrap();
-    let error = &told["error"];
+    let error = &structured["error"];
     assert_eq!(error["code"], code, "{result:#}");
     assert!(message.starts_with(error["message"].as_str().unwrap().trim_end_matches('.')));
     assert!(message.ends_with(error["hint"].as_str().unwrap()));
@@ -241,7 +240,7 @@ fn gated(gate: &str) -> Vec<Action> {
     ]
 }
 
-/// What Codex was sent of this method.
+/// The messages of this method to Codex.
 fn sent(serve: &Serve, method: &str) -> Vec<Value> {
     let of_method = |message: &Value| message["method"] == method;
     serve

@@ -1,4 +1,4 @@
-//! Which decisions fit a question: what Codex offers, and always a no.
+//! The decisions that fit a question: those that Codex offers, and always a decline.
 
 use serde_json::{Value, json};
 use testkit::fake::Action;
@@ -9,7 +9,7 @@ use super::{Sessions, ask, decision, join, sent};
 const COMMAND: &str = "item/commandExecution/requestApproval";
 const USER_INPUT: &str = "item/tool/requestUserInput";
 
-/// Asks about a command with these decisions on offer.
+/// A question about a command with these decisions on offer.
 fn offering(decisions: Value) -> Action {
     ask(
         COMMAND,
@@ -23,27 +23,27 @@ fn user_question() -> Action {
     ask(USER_INPUT, json!({"itemId": "i", "questions": questions}))
 }
 
-/// The arguments of an answer in words.
+/// The arguments of an answer as text.
 fn answers_to(session: &str, question: &Value, answers: Value) -> Value {
     json!({"action": "respond_user_input", "sessionId": session,
         "requestId": question["requestId"], "answers": answers})
 }
 
 impl Sessions {
-    /// Answers a question in a way that must be refused, and checks that it is
-    /// still open and Codex has heard nothing.
+    /// Answers a question in a way that must be refused, and checks that it is still open and
+    /// Codex got no answer.
     async fn still_open(&mut self, session: &str, question: &Value, arguments: Value) -> String {
         let answered = self.serve.answers().len();
         let refusal = self.refused("codex_check", arguments).await;
-        let standing = self.standing(session).await;
-        assert_eq!(standing["status"], "waiting_approval");
-        assert_eq!(standing["actions"][0], *question);
+        let state = self.state(session).await;
+        assert_eq!(state["status"], "waiting_approval");
+        assert_eq!(state["actions"][0], *question);
         assert_eq!(self.serve.answers().len(), answered);
         assert_eq!(refusal.code, "INVALID_ARGUMENT", "{}", refusal.message);
         refusal.message
     }
 
-    /// Decides the only question; returns what Codex gets.
+    /// Decides the only question; returns the answer that Codex gets.
     async fn decided(&mut self, arguments: Value) -> Value {
         self.call("codex_check", arguments).await;
         self.answers(1).await[0]["result"].clone()
@@ -51,7 +51,7 @@ impl Sessions {
 }
 
 #[tokio::test]
-async fn a_decision_that_is_not_offered_leaves_the_question_open() {
+async fn decision_not_offered_leaves_the_question_open() {
     for (offered, wrong, right) in [
         (json!(["cancel"]), "accept", "acceptForSession"),
         (
@@ -81,7 +81,7 @@ async fn a_decision_that_is_not_offered_leaves_the_question_open() {
 }
 
 #[tokio::test]
-async fn an_amendment_needs_its_words_and_its_offer() {
+async fn amendment_needs_its_text_and_its_offer() {
     let execpolicy = "acceptWithExecpolicyAmendment";
     let network = "applyNetworkPolicyAmendment";
     let offer =
@@ -121,7 +121,7 @@ async fn an_amendment_needs_its_words_and_its_offer() {
 }
 
 #[tokio::test]
-async fn both_spellings_of_an_amendment_reach_codex_as_its_own() {
+async fn both_spellings_of_an_amendment_reach_codex() {
     let rule = json!({"action": "allow", "host": "example.org"});
     for (name, inside, value, spellings) in [
         (
@@ -150,15 +150,15 @@ async fn both_spellings_of_an_amendment_reach_codex_as_its_own() {
                 json!({"decision": {name: {inside: value}}}),
                 "{spelling}"
             );
-            let told = sessions.events_of(&session, "approval_result").await;
-            assert_eq!(told[0]["data"]["decision"], name);
+            let structured = sessions.events_of(&session, "approval_result").await;
+            assert_eq!(structured[0]["data"]["decision"], name);
             sessions.finish().await;
         }
     }
 }
 
 #[tokio::test]
-async fn words_for_a_decision_and_a_decision_for_words_are_refused() {
+async fn text_for_a_decision_and_the_reverse_are_refused() {
     let input = |session: &str, question: &Value| {
         answers_to(session, question, json!({"colour": {"answers": ["red"]}}))
     };
@@ -187,7 +187,7 @@ async fn words_for_a_decision_and_a_decision_for_words_are_refused() {
 }
 
 #[tokio::test]
-async fn words_do_not_allow_a_tool_of_an_mcp_server() {
+async fn text_does_not_allow_an_mcp_tool() {
     let approval = ask(
         "mcpServer/elicitation/request",
         json!({"serverName": "s", "message": "Call it?",
@@ -208,7 +208,7 @@ async fn words_do_not_allow_a_tool_of_an_mcp_server() {
 }
 
 #[tokio::test]
-async fn answers_that_miss_a_question_leave_all_of_them_open() {
+async fn incomplete_answers_leave_all_questions_open() {
     let questions = json!([
         {"id": "colour", "header": "Colour", "question": "Which?", "options": null},
         {"id": "size", "header": "Size", "question": "How big?", "options": null}]);
@@ -247,7 +247,7 @@ async fn answers_that_miss_a_question_leave_all_of_them_open() {
 }
 
 #[tokio::test]
-async fn decline_and_cancel_fit_everything() {
+async fn decline_and_cancel_fit_every_question() {
     let network = json!({"network": {"enabled": true}});
     let form = json!({"type": "object", "properties": {"name": {"type": "string"}}});
     for (question, decline, cancel, interrupts) in [
@@ -296,8 +296,7 @@ async fn decline_and_cancel_fit_everything() {
             assert_eq!(answer, expected, "{word}: {open:#}");
             let result = sessions.result(&session).await;
             if word == "cancel" && interrupts {
-                // Codex has no cancel for these; a turn that it goes on with is
-                // interrupted.
+                // Codex has no cancel for these questions, so the continuing turn is interrupted.
                 sessions.serve.fake.wait_for_method("turn/interrupt").await;
             } else {
                 assert_eq!(result["status"], "completed");
@@ -309,7 +308,7 @@ async fn decline_and_cancel_fit_everything() {
 }
 
 #[tokio::test]
-async fn a_decision_in_a_poll_decides_nothing() {
+async fn decision_in_a_poll_has_no_effect() {
     let (mut sessions, session, question) = asked(Action::ask_approval("touch x")).await;
     let request = &question["requestId"];
     for (slip, named) in [

@@ -1,4 +1,4 @@
-//! What a prompt brings besides its words.
+//! Prompts with pictures, schemas and settings.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use testkit::fake::{Action, Plan, TurnEnd};
 
 use super::{Sessions, sent};
 
-/// The least that is a picture.
+/// The smallest picture.
 const PIXEL: &[u8] = b"\x89PNG\r\n\x1a\n";
 
 /// The same as a data URL.
@@ -30,7 +30,7 @@ async fn pictures_reach_codex_once() {
     assert_eq!(input.len(), 4, "{input:#?}");
     for image in &input[..2] {
         assert_eq!(image["type"], "localImage");
-        // A copy, which is there until the next prompt.
+        // A copy, which is kept until the next prompt.
         let copy = Path::new(image["path"].as_str().unwrap());
         assert_ne!(copy, absolute);
         assert!(copy.ends_with("a.png"), "{copy:?}");
@@ -57,7 +57,7 @@ fn saying(nth: u32, plan: Plan, text: &str) -> Plan {
 }
 
 #[tokio::test]
-async fn an_answer_after_a_schema_is_told_as_json_too() {
+async fn answer_with_a_schema_is_also_returned_as_json() {
     let plan = saying(1, Plan::new(), r#"{"a": 1}"#);
     let plan = saying(2, plan, r#"{"a": 2}"#);
     let plan = saying(3, plan, "not JSON");
@@ -99,7 +99,7 @@ async fn an_answer_after_a_schema_is_told_as_json_too() {
 }
 
 #[tokio::test]
-async fn a_policy_that_codex_dropped_is_mapped_and_warned_of_once() {
+async fn dropped_approval_policy_is_mapped_with_one_warning() {
     let mut sessions = Sessions::new(&Plan::new()).await;
     let begin = super::beginning(json!({"approvalPolicy": "on-failure"}));
     let first = sessions.call("codex", begin.clone()).await;
@@ -115,7 +115,7 @@ async fn a_policy_that_codex_dropped_is_mapped_and_warned_of_once() {
 }
 
 #[tokio::test]
-async fn a_thread_of_ours_is_taken_up_in_its_session() {
+async fn own_thread_is_resumed_in_its_session() {
     let plan = Plan::new().on("turn/start", super::gated("go")).nth(2);
     let mut sessions = Sessions::new(&plan).await;
     let session = sessions.start(json!({})).await;
@@ -128,7 +128,7 @@ async fn a_thread_of_ours_is_taken_up_in_its_session() {
         (&json!(session), &json!("idle"))
     );
 
-    // What can't be changed under a session is refused.
+    // Settings that a session cannot change are refused.
     let fixed = super::join(plain.clone(), json!({"advanced": {"config": {"k": 1}}}));
     assert_eq!(
         sessions.refused("codex_session", fixed).await.code,
@@ -142,7 +142,7 @@ async fn a_thread_of_ours_is_taken_up_in_its_session() {
         (&resumed["sessionId"], &resumed["status"]),
         (&json!(session), &json!("running"))
     );
-    // A turn that runs is not given a second prompt, nor other settings.
+    // A running turn accepts neither a second prompt nor other settings.
     assert_eq!(
         sessions.refused("codex_session", other).await.code,
         "SESSION_BUSY"
@@ -163,7 +163,7 @@ async fn a_thread_of_ours_is_taken_up_in_its_session() {
 }
 
 #[tokio::test]
-async fn a_running_turn_can_be_given_more() {
+async fn running_turn_can_be_steered() {
     let plan = Plan::new().on("turn/start", super::gated("go"));
     let mut sessions = Sessions::new(&plan).await;
     let session = sessions.start(json!({})).await;
@@ -179,7 +179,7 @@ async fn a_running_turn_can_be_given_more() {
 }
 
 #[tokio::test]
-async fn a_thread_that_is_taken_up_several_times_at_once_has_one_session() {
+async fn concurrently_resumed_thread_has_one_session() {
     const THREAD: &str = "019fa4e0-0000-7000-8001-00000000abcd";
     let plan = Plan::new().on("thread/resume", [Action::gate("slow"), Action::Proceed]);
     let mut sessions = Sessions::new(&plan).await;
@@ -197,7 +197,7 @@ async fn a_thread_that_is_taken_up_several_times_at_once_has_one_session() {
     sessions.serve.fake.open_gate("slow");
     let mut ids = Vec::new();
     for call in calls {
-        let resumed = super::told(&sessions.serve.client.result(&call).await);
+        let resumed = super::structured(&sessions.serve.client.result(&call).await);
         assert_eq!(resumed["status"], "idle");
         ids.push(resumed["sessionId"].as_str().unwrap().to_owned());
     }

@@ -1,5 +1,4 @@
-//! Every kind of question becomes an action, and its answer what Codex wants to
-//! read.
+//! Questions of every kind become actions, and their answers reach Codex in its own form.
 
 use serde_json::{Value, json};
 use testkit::fake::{Action, Plan, TurnEnd};
@@ -34,8 +33,7 @@ fn legacy(method: &str, params: Value) -> Plan {
     )
 }
 
-/// Lets a Codex of this version ask, decides, and returns the action and what
-/// Codex got.
+/// Has a Codex of this version ask, decides, and returns the action and the answer to Codex.
 async fn legacy_answer(version: &str, plan: &Plan, more: Value) -> (Value, Value) {
     let mut sessions = Sessions::of_version(plan, version).await;
     let resume = json!({"action": "resume", "threadId": THREAD, "prompt": "hi"});
@@ -54,7 +52,7 @@ async fn legacy_answer(version: &str, plan: &Plan, more: Value) -> (Value, Value
 }
 
 #[tokio::test]
-async fn questions_of_the_first_protocol_are_answered_in_its_words() {
+async fn questions_of_the_first_protocol_are_answered_in_its_terms() {
     let command =
         json!({"command": ["git", "push"], "cwd": "/repo", "reason": "r", "parsedCmd": []});
     let patch = json!({"fileChanges": {"/repo/a": {"type": "add", "content": "x"}}, "reason": "r"});
@@ -92,7 +90,7 @@ async fn questions_of_the_first_protocol_are_answered_in_its_words() {
 }
 
 #[tokio::test]
-async fn a_rule_for_commands_reaches_the_first_protocol() {
+async fn rule_for_commands_reaches_the_first_protocol() {
     let plan = legacy("execCommandApproval", json!({"command": ["git", "push"]}));
     let more = json!({"decision": "acceptWithExecpolicyAmendment", "execpolicyAmendment": ["git"]});
     let (_, answer) = legacy_answer("0.169.0", &plan, more).await;
@@ -100,7 +98,7 @@ async fn a_rule_for_commands_reaches_the_first_protocol() {
     assert_eq!(answer, json!({"approved_execpolicy_amendment": amendment}));
 }
 
-/// Lets Codex ask this, decides, and returns the action and what Codex got.
+/// Has Codex ask this, decides, and returns the action and the answer to Codex.
 async fn answered(method: &str, params: &Value, more: &Value) -> (Value, Value) {
     let mut sessions = Sessions::new(&turns([ask(method, params.clone())])).await;
     let session = sessions.start(json!({})).await;
@@ -143,7 +141,7 @@ async fn permissions_are_granted_for_the_turn_or_for_the_thread() {
 }
 
 #[tokio::test]
-async fn a_tool_of_an_mcp_server_can_be_allowed() {
+async fn mcp_tool_can_be_allowed() {
     let method = "mcpServer/elicitation/request";
     let params = json!({"serverName": "s", "message": "Call it?",
         "_meta": {"codex_approval_kind": "mcp_tool_call"},
@@ -165,7 +163,7 @@ async fn a_tool_of_an_mcp_server_can_be_allowed() {
 }
 
 #[tokio::test]
-async fn a_form_of_an_mcp_server_can_be_filled_in() {
+async fn mcp_form_can_be_filled_in() {
     let method = "mcpServer/elicitation/request";
     let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
     let params = json!({"serverName": "s", "message": "Your name?", "requestedSchema": schema});
@@ -204,7 +202,7 @@ async fn answers_to_a_user_question_may_have_several_forms() {
 }
 
 #[tokio::test]
-async fn what_nobody_can_answer_is_refused_at_once_and_asks_nobody() {
+async fn unanswerable_question_is_refused_at_once() {
     let foreign = json!({"threadId": "019fa4e0-0000-7000-8fff-000000000000", "command": "x"});
     let plan = turns([
         ask("brand/new", json!({"a": 1})),
@@ -238,8 +236,8 @@ async fn several_questions_are_decided_in_any_order() {
     let session = sessions.start(json!({})).await;
     let wanted = json!(["one", "two", "three"]);
     let actions = loop {
-        let standing = sessions.standing(&session).await;
-        let actions = standing["actions"].as_array().cloned().unwrap_or_default();
+        let state = sessions.state(&session).await;
+        let actions = state["actions"].as_array().cloned().unwrap_or_default();
         if actions.len() == 3 {
             break actions;
         }

@@ -1,4 +1,4 @@
-//! How much a reader gets to see.
+//! The limits of what a reader gets.
 
 use serde_json::{Value, json};
 use testkit::fake::{Action, Plan, Question, TurnEnd};
@@ -6,7 +6,7 @@ use testkit::fake::{Action, Plan, Question, TurnEnd};
 use super::super::serve::{turn, turns};
 use super::{Sessions, decision};
 
-/// The least room that a look is given, in bytes.
+/// The smallest response limit of a poll, in bytes.
 const FLOOR: usize = 640;
 
 const MODES: [&str; 3] = ["minimal", "delta_compact", "full"];
@@ -21,7 +21,7 @@ fn long(bytes: usize) -> String {
 }
 
 #[tokio::test]
-async fn the_final_message_is_whole_in_every_mode() {
+async fn final_message_is_whole_in_every_mode() {
     let text = long(100 * 1024);
     let plan = Plan::new().on(
         "turn/start",
@@ -104,7 +104,7 @@ fn rich() -> Plan {
 }
 
 #[tokio::test]
-async fn a_reader_with_little_room_reaches_the_end_and_the_result() {
+async fn reader_with_little_room_reaches_the_result() {
     for limit in [0, 1, 640, 700, 3000] {
         for mode in MODES {
             let mut sessions = Sessions::new(&rich()).await;
@@ -129,7 +129,7 @@ async fn a_reader_with_little_room_reaches_the_end_and_the_result() {
                     continue;
                 }
                 match look["status"].as_str().unwrap() {
-                    // However little there is room for, a question can be answered.
+                    // Even with the smallest limit, a question can be answered.
                     "waiting_approval" => {
                         let arguments = decision(&session, &look["actions"][0], "accept");
                         sessions.call("codex_check", arguments).await;
@@ -151,7 +151,7 @@ async fn a_reader_with_little_room_reaches_the_end_and_the_result() {
 }
 
 #[tokio::test]
-async fn what_there_is_no_room_for_is_named() {
+async fn omitted_fields_are_named() {
     let mut sessions = Sessions::new(&rich()).await;
     let session = sessions.start(json!({})).await;
     let question = sessions.question(&session).await;
@@ -176,7 +176,7 @@ async fn what_there_is_no_room_for_is_named() {
         .await;
     sessions.result(&session).await;
 
-    // Events go before the result does, down to one.
+    // Events are dropped before the result, down to one.
     let look = sessions.poll(&session, room(3000)).await;
     assert_eq!(look["result"]["output"], "done");
     assert_eq!(look["truncatedFields"][0], "events");
@@ -185,7 +185,7 @@ async fn what_there_is_no_room_for_is_named() {
 }
 
 #[tokio::test]
-async fn what_a_reader_does_not_want_it_does_not_get() {
+async fn unwanted_fields_are_left_out() {
     let plan = turns([Action::AskTogether(vec![Question::approval("touch x")])]);
     let mut sessions = Sessions::new(&plan).await;
     let session = sessions.start(json!({})).await;
@@ -213,7 +213,7 @@ async fn what_a_reader_does_not_want_it_does_not_get() {
 }
 
 #[tokio::test]
-async fn a_result_tells_what_the_turn_did() {
+async fn result_lists_the_work_of_the_turn() {
     let mut sessions = Sessions::new(&rich()).await;
     let session = sessions.start(json!({})).await;
     let question = sessions.question(&session).await;
@@ -237,7 +237,7 @@ async fn a_result_tells_what_the_turn_did() {
 }
 
 #[tokio::test]
-async fn however_many_questions_there_are_the_room_is_kept() {
+async fn response_limit_holds_with_many_questions() {
     let questions = (0..30).map(|number| Question::approval(&format!("touch {number}")));
     let plan = turns([Action::AskTogether(questions.collect())]);
     let mut sessions = Sessions::new(&plan).await;
@@ -249,7 +249,7 @@ async fn however_many_questions_there_are_the_room_is_kept() {
     let look = sessions.poll(&session, more.clone()).await;
     assert!(look.to_string().len() <= FLOOR, "{look:#}");
     assert_eq!(look["truncatedFields"], json!(["actions"]));
-    // One after the other can be decided all the same.
+    // Each question can still be decided.
     for left in (0..30).rev() {
         let look = sessions.poll(&session, more.clone()).await;
         let arguments = decision(&session, &look["actions"][0], "accept");
@@ -261,7 +261,7 @@ async fn however_many_questions_there_are_the_room_is_kept() {
 }
 
 #[tokio::test]
-async fn a_long_error_is_cut_to_the_room_there_is() {
+async fn long_error_is_cut_to_the_limit() {
     let message = "it's \"broken\"\n".repeat(10_000);
     let actions = [
         Action::Answer,

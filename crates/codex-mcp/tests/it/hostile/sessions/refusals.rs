@@ -1,11 +1,11 @@
-//! Every way in which the arguments of a call about a session can be wrong.
+//! Wrong arguments of calls about a session.
 
 use serde_json::{Value, json};
 use testkit::fake::{HELLO, Plan};
 
 use super::{Sessions, join};
 
-/// What stands for the session in arguments.
+/// The placeholder for the session in arguments.
 pub(super) const HERE: &str = "HERE";
 
 /// Nobody's session.
@@ -14,13 +14,12 @@ const NOWHERE: &str = "sess_000000000000";
 /// A thread that no session has.
 pub(super) const THREAD: &str = "019fa4e0-0000-7000-8001-00000000abcd";
 
-/// A call that is refused: the tool, its arguments, the code, and what the message
-/// has to name.
+/// A refused call: the tool, its arguments, the code, and the text that the message must contain.
 pub(super) type Row = (&'static str, Value, &'static str, &'static str);
 
 impl Sessions {
-    /// Makes each call and checks that it is refused and changes nothing: the
-    /// session is as it was, no other one has come up, and Codex has heard nothing.
+    /// Makes each call and checks that it is refused and changes nothing: the session is
+    /// unchanged, no other one exists, and Codex got no message.
     pub(super) async fn refuses_each(&mut self, session: &str, rows: Vec<Row>) {
         let before = self.all_there_is(session).await;
         for (tool, arguments, code, named) in rows {
@@ -42,8 +41,7 @@ impl Sessions {
         }
     }
 
-    /// All that can be seen of the sessions, without its times, and what Codex was
-    /// sent.
+    /// The visible state of the sessions, without times, and the messages to Codex.
     async fn all_there_is(&mut self, session: &str) -> Value {
         let mut whole = self.get(session).await;
         whole.as_object_mut().unwrap().remove("lastActiveAt");
@@ -51,8 +49,8 @@ impl Sessions {
         for one in list["sessions"].as_array_mut().unwrap() {
             one.as_object_mut().unwrap().remove("lastActiveAt");
         }
-        let standing = self.standing(session).await;
-        json!([whole, list, standing, self.serve.methods()])
+        let state = self.state(session).await;
+        json!([whole, list, state, self.serve.methods()])
     }
 }
 
@@ -65,7 +63,7 @@ pub(super) async fn idle() -> (Sessions, String) {
 }
 
 #[tokio::test]
-async fn session_is_named_by_the_beginning_of_its_id() {
+async fn session_is_resolved_by_id_prefix() {
     let (mut sessions, session) = idle().await;
     let beginning = &session[..10];
     assert_eq!(sessions.get(beginning).await["sessionId"], *session);
@@ -85,14 +83,14 @@ async fn session_is_named_by_the_beginning_of_its_id() {
         *session
     );
     sessions.result(&session).await;
-    // Shorter than what stands for an id.
+    // Shorter than the minimum of an ID prefix.
     let short = json!({"action": "get", "sessionId": &session[..7]});
     let refusal = sessions.refused("codex_session", short).await;
     assert_eq!(refusal.code, "SESSION_NOT_FOUND");
     sessions.finish().await;
 }
 
-/// Checks that the session works on as if nothing had been.
+/// Checks that the session still works.
 pub(super) async fn works(mut sessions: Sessions, session: &str) {
     sessions.reply(session).await;
     let result = sessions.result(session).await;
@@ -107,7 +105,7 @@ pub(super) fn invalid(tool: &'static str, arguments: Value, named: &'static str)
 }
 
 #[tokio::test]
-async fn codex_reply_names_the_argument_that_is_wrong() {
+async fn codex_reply_names_the_wrong_argument() {
     let (mut sessions, session) = idle().await;
     let with = |more: Value| join(json!({"sessionId": HERE, "prompt": "go on"}), more);
     let mut rows = vec![
@@ -155,7 +153,7 @@ async fn codex_reply_names_the_argument_that_is_wrong() {
 }
 
 #[tokio::test]
-async fn codex_session_names_the_argument_that_is_wrong() {
+async fn codex_session_names_the_wrong_argument() {
     let (mut sessions, session) = idle().await;
     let tool = "codex_session";
     let mut rows = vec![
@@ -236,7 +234,7 @@ async fn codex_session_names_the_argument_that_is_wrong() {
             rows.push((tool, with(nowhere.into()), "SESSION_NOT_FOUND", "session"));
         }
     }
-    // What an action would have to drop silently is refused.
+    // Arguments that an action does not use are refused.
     for (arguments, named) in [
         (
             json!({"action": "fork", "sessionId": HERE, "prompt": "x"}),
@@ -270,7 +268,7 @@ async fn codex_session_names_the_argument_that_is_wrong() {
 }
 
 #[tokio::test]
-async fn codex_check_names_the_argument_that_is_wrong() {
+async fn codex_check_names_the_wrong_argument() {
     let (mut sessions, session) = idle().await;
     let tool = "codex_check";
     let permission = |more: Value| {

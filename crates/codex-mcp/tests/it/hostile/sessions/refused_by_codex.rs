@@ -1,4 +1,4 @@
-//! What Codex itself refuses.
+//! Refusals by Codex itself.
 
 use serde_json::json;
 use testkit::fake::{Action, HELLO, Plan};
@@ -7,7 +7,7 @@ use super::refusals::{THREAD, works};
 use super::{Sessions, beginning};
 
 #[tokio::test]
-async fn a_thread_that_codex_does_not_give_makes_no_session() {
+async fn refused_thread_makes_no_session() {
     for words in [
         "no rollout found for thread id",
         "thread not found:",
@@ -37,7 +37,7 @@ async fn a_thread_that_codex_does_not_give_makes_no_session() {
 }
 
 #[tokio::test]
-async fn what_codex_refuses_leaves_no_session_behind_that_runs() {
+async fn refused_turn_leaves_no_running_session() {
     let refuse = Action::Error {
         code: -32600,
         message: "no such model".to_owned(),
@@ -63,7 +63,7 @@ async fn what_codex_refuses_leaves_no_session_behind_that_runs() {
 }
 
 #[tokio::test]
-async fn a_reply_that_codex_refuses_leaves_the_session_as_it_was() {
+async fn refused_reply_leaves_the_session_unchanged() {
     let refuse = Action::Error {
         code: -32600,
         message: "no turns today".to_owned(),
@@ -72,7 +72,7 @@ async fn a_reply_that_codex_refuses_leaves_the_session_as_it_was() {
     let mut sessions = Sessions::new(&plan).await;
     let session = sessions.start(json!({})).await;
     sessions.result(&session).await;
-    let before = sessions.standing(&session).await;
+    let before = sessions.state(&session).await;
     let reply = json!({"sessionId": session, "prompt": "go on", "model": "other"});
     let refusal = sessions.refused("codex_reply", reply).await;
     assert_eq!(refusal.code, "INVALID_ARGUMENT");
@@ -81,7 +81,7 @@ async fn a_reply_that_codex_refuses_leaves_the_session_as_it_was() {
         "{}",
         refusal.message
     );
-    let after = sessions.standing(&session).await;
+    let after = sessions.state(&session).await;
     assert_eq!(after, before);
     assert_eq!(sessions.get(&session).await["model"], "fake-model");
     sessions.reply(&session).await;
@@ -90,7 +90,7 @@ async fn a_reply_that_codex_refuses_leaves_the_session_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_fork_that_codex_refuses_makes_no_session() {
+async fn refused_fork_makes_no_session() {
     for words in ["no rollout found for thread id", "something else"] {
         let refusal = Action::Error {
             code: -32600,

@@ -1,4 +1,4 @@
-//! What is told of a session only to those who ask for it.
+//! Details of a session that are returned on request only.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use testkit::fake::Plan;
 use super::Sessions;
 
 #[tokio::test]
-async fn what_is_sensitive_is_told_only_if_wanted() {
+async fn sensitive_details_are_returned_on_request_only() {
     let mut sessions = Sessions::new(&Plan::new()).await;
     let home = &sessions.serve.home;
     fs::write(home.codex_home().join("fast.config.toml"), "").unwrap();
@@ -45,15 +45,18 @@ async fn what_is_sensitive_is_told_only_if_wanted() {
         let got = sessions.call("codex_session", get).await;
         let list = json!({"action": "list", "includeSensitive": sensitive});
         let list = sessions.call("codex_session", list).await;
-        for told in [&got, &list["sessions"][0]] {
-            assert_eq!(told["sessionId"], session);
-            assert_eq!(told["sandbox"], "read-only");
+        for structured in [&got, &list["sessions"][0]] {
+            assert_eq!(structured["sessionId"], session);
+            assert_eq!(structured["sandbox"], "read-only");
             for name in ["threadId", "cwd", "profile", "config"] {
-                assert_eq!(told.get(name), None, "{name}: {told:#}");
+                assert_eq!(structured.get(name), None, "{name}: {structured:#}");
             }
             // Nor under any other name.
             for secret in [thread, "secret-directory", "secret-value", "fast"] {
-                assert!(!told.to_string().contains(secret), "{secret}: {told:#}");
+                assert!(
+                    !structured.to_string().contains(secret),
+                    "{secret}: {structured:#}"
+                );
             }
         }
     }

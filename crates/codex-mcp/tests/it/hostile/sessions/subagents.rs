@@ -1,4 +1,4 @@
-//! Agents that Codex has begun itself have threads of their own, and ask too.
+//! Subagents of Codex, which have threads of their own and ask questions.
 
 use serde_json::{Value, json};
 use testkit::fake::{Action, Plan};
@@ -9,7 +9,7 @@ use super::{Sessions, ask, decision, gated};
 const CHILD: &str = "019fa4e0-0000-7000-8001-0000000000c1";
 const STRANGER: &str = "019fa4e0-0000-7000-8001-0000000000c2";
 
-/// Codex asks on behalf of this thread whether a command may run.
+/// An approval request of this thread for a command.
 fn asks_for(thread: &str, command: &str) -> Action {
     ask(
         "item/commandExecution/requestApproval",
@@ -18,7 +18,7 @@ fn asks_for(thread: &str, command: &str) -> Action {
     )
 }
 
-/// Codex tells that it has to do with the child.
+/// Codex's notification about the child.
 fn tells(method: &str) -> Action {
     let item = json!({"type": "collabAgentToolCall", "id": "call", "tool": "spawnAgent",
         "status": "completed", "receiverThreadIds": [CHILD], "agentsStates": {}});
@@ -28,8 +28,8 @@ fn tells(method: &str) -> Action {
     }
 }
 
-/// A turn in which the child asks before and after Codex has told of it, and a
-/// stranger after that.
+/// A turn in which the child asks before and after Codex has announced it, and an unknown thread
+/// asks after that.
 fn family(method: &str) -> Plan {
     turns([
         asks_for(CHILD, "too early"),
@@ -40,7 +40,7 @@ fn family(method: &str) -> Plan {
 }
 
 #[tokio::test]
-async fn a_question_of_a_sub_agent_is_one_of_its_session() {
+async fn question_of_a_subagent_belongs_to_its_session() {
     for method in ["item/started", "item/completed"] {
         for word in ["accept", "decline"] {
             let mut sessions = Sessions::new(&family(method)).await;
@@ -57,7 +57,7 @@ async fn a_question_of_a_sub_agent_is_one_of_its_session() {
             let answers = sessions.answers(3).await;
             assert_eq!(answers[1]["id"], 1);
             assert_eq!(answers[1]["result"], json!({"decision": word}));
-            // What nobody has to do with is refused at once.
+            // The question of an unknown thread is refused at once.
             assert_eq!(answers[2]["id"], 2);
             assert_eq!(answers[2]["error"]["code"], -32601, "{answers:#?}");
             assert_eq!(sessions.result(&session).await["output"], "done");
@@ -73,7 +73,7 @@ async fn a_question_of_a_sub_agent_is_one_of_its_session() {
 }
 
 #[tokio::test]
-async fn a_question_of_a_sub_agent_is_no_other_session_s() {
+async fn question_of_a_subagent_is_hidden_from_other_sessions() {
     let plan = family("item/completed")
         .on("turn/start", gated("go"))
         .nth(1);
@@ -81,7 +81,7 @@ async fn a_question_of_a_sub_agent_is_no_other_session_s() {
     let other = sessions.start(json!({})).await;
     let session = sessions.start(json!({})).await;
     let question = sessions.question(&session).await;
-    assert_eq!(sessions.standing(&other).await["status"], "running");
+    assert_eq!(sessions.state(&other).await["status"], "running");
     let foreign = decision(&other, &question, "accept");
     let refusal = sessions.refused("codex_check", foreign).await;
     assert_eq!(refusal.code, "REQUEST_NOT_FOUND");

@@ -1,13 +1,13 @@
-//! Calls that wait, and what ends them.
+//! Waiting calls, and the events that end them.
 
 use serde_json::{Value, json};
 use testkit::Signal;
 use testkit::fake::Plan;
 
 use super::super::serve::{Serve, turns};
-use super::{Sessions, decision, gated, refusal, told};
+use super::{Sessions, decision, gated, refusal, structured};
 
-/// Longer than a test may take: who waits for so long waits for an event.
+/// Longer than a test may take, so a wait of this length ends with an event only.
 const LONG: u64 = 600_000;
 
 /// A session that runs until the gate `go` is opened, all its events read.
@@ -39,7 +39,7 @@ fn wait(session: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_wait_that_is_called_off_harms_nothing() {
+async fn cancelled_wait_has_no_effect() {
     let (mut sessions, session) = running().await;
     let any = json!({"action": "wait_any", "sessionIds": [session], "waitMs": LONG});
     let client = &mut sessions.serve.client;
@@ -52,7 +52,7 @@ async fn a_wait_that_is_called_off_harms_nothing() {
         sessions.serve.client.cancel(call, "no longer of interest");
     }
     sessions.serve.settled().await;
-    assert_eq!(sessions.standing(&session).await["status"], "running");
+    assert_eq!(sessions.state(&session).await["status"], "running");
     sessions.serve.fake.open_gate("go");
     assert_eq!(sessions.result(&session).await["output"], "done");
     assert_eq!(
@@ -63,7 +63,7 @@ async fn a_wait_that_is_called_off_harms_nothing() {
 }
 
 #[tokio::test]
-async fn several_may_wait_for_one_session() {
+async fn several_clients_may_wait_for_one_session() {
     let (mut sessions, session) = running().await;
     let calls: Vec<Value> = (0..20)
         .map(|_| {
@@ -79,7 +79,7 @@ async fn several_may_wait_for_one_session() {
     }
     sessions.serve.fake.open_gate("go");
     for call in &calls {
-        told(&sessions.serve.client.result(call).await);
+        structured(&sessions.serve.client.result(call).await);
     }
     assert_eq!(sessions.result(&session).await["output"], "done");
     sessions.finish().await;
@@ -106,7 +106,7 @@ async fn ends(end: impl FnOnce(&mut Serve)) {
 }
 
 #[tokio::test]
-async fn the_end_of_the_input_ends_a_wait_and_the_server() {
+async fn end_of_input_ends_a_wait_and_the_server() {
     ends(|serve| serve.client.close_stdin()).await;
 }
 
@@ -116,7 +116,7 @@ async fn sigterm_ends_a_wait_and_the_server() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_input_ends_sessions_at_every_stage() {
+async fn end_of_input_ends_sessions_in_every_phase() {
     let plan = turns([testkit::fake::Action::ask_approval("touch x")])
         .on("turn/start", gated("never"))
         .nth(1);
@@ -134,7 +134,7 @@ async fn the_end_of_the_input_ends_sessions_at_every_stage() {
 }
 
 #[tokio::test]
-async fn a_wait_ends_when_its_session_is_cancelled() {
+async fn wait_ends_when_its_session_is_cancelled() {
     let (mut sessions, session) = running().await;
     let call = sessions
         .serve
@@ -142,7 +142,7 @@ async fn a_wait_ends_when_its_session_is_cancelled() {
         .request_tool("codex_check", wait(&session));
     sessions.serve.settled().await;
     sessions.session("cancel", &session).await;
-    let look = told(&sessions.serve.client.result(&call).await);
+    let look = structured(&sessions.serve.client.result(&call).await);
     assert_eq!(look["status"], "cancelled");
     sessions.finish().await;
 }

@@ -1,5 +1,4 @@
-//! Prompts that were taken and not sent yet: what becomes of them when somebody
-//! takes them back, and when Codex dies.
+//! Accepted prompts that have not been sent yet: they are withdrawn, or Codex dies.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,14 +10,14 @@ use testkit::fake::{Action, HELLO, Plan, fake_codex_path};
 use tokio::time::sleep;
 
 use super::super::serve::{HANDSHAKE, Serve};
-use super::{Refusal, Sessions, gated, refusal, sent, told, wait_for_thread};
+use super::{Refusal, Sessions, gated, refusal, sent, structured, wait_for_thread};
 
 const WITHDRAWN: &str = "never mind";
 
-/// How often a test looks whether there is a file.
+/// The polling interval for a file.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// How often Codex got the prompt that was taken back, and any other.
+/// How often Codex got the withdrawn prompt, and any other.
 fn prompts(sessions: &Sessions) -> (usize, usize) {
     let prompts = sent(&sessions.serve, "turn/start");
     let is_it = |prompt: &&Value| prompt["params"]["input"][0]["text"] == WITHDRAWN;
@@ -26,9 +25,9 @@ fn prompts(sessions: &Sessions) -> (usize, usize) {
     (withdrawn, prompts.len() - withdrawn)
 }
 
-/// A session whose prompt waits for the second Codex to take up its thread, and
-/// the call that brought the prompt. Codex takes the thread up once the gate
-/// `first` is open, and, if asked again, once `second` is.
+/// A session whose prompt waits for the second Codex to resume its thread, and the call of the
+/// prompt. Codex resumes the thread once the gate `first` is open, and, if asked again, once
+/// `second` is.
 async fn held() -> (Sessions, String, Value) {
     let plan = Plan::new()
         .on("turn/start", gated("never"))
@@ -45,11 +44,11 @@ async fn held() -> (Sessions, String, Value) {
     let reply = json!({"sessionId": session, "prompt": WITHDRAWN});
     let call = sessions.serve.client.request_tool("codex_reply", reply);
     sessions.serve.fake.wait_for_method("thread/resume").await;
-    assert_eq!(sessions.standing(&session).await["status"], "running");
+    assert_eq!(sessions.state(&session).await["status"], "running");
     (sessions, session, call)
 }
 
-/// Lets Codex take up the thread; returns what became of the prompt.
+/// Lets Codex resume the thread; returns the refusal of the prompt.
 async fn let_go(sessions: &mut Sessions, call: &Value) -> Refusal {
     sessions.serve.fake.open_gate("first");
     let refusal = refusal(&sessions.serve.client.result(call).await);
@@ -58,14 +57,14 @@ async fn let_go(sessions: &mut Sessions, call: &Value) -> Refusal {
 }
 
 #[tokio::test]
-async fn a_prompt_that_was_interrupted_is_not_sent() {
+async fn interrupted_prompt_is_not_sent() {
     let (mut sessions, session, call) = held().await;
     sessions.session("interrupt", &session).await;
     assert_eq!(sessions.result(&session).await["status"], "interrupted");
     let refusal = let_go(&mut sessions, &call).await;
     assert_eq!(refusal.code, "CANCELLED", "{}", refusal.message);
     assert!(refusal.message.contains(&session), "{}", refusal.message);
-    assert_eq!(sessions.standing(&session).await["status"], "idle");
+    assert_eq!(sessions.state(&session).await["status"], "idle");
     assert_eq!(prompts(&sessions), (0, 1));
 
     sessions.reply(&session).await;
@@ -76,7 +75,7 @@ async fn a_prompt_that_was_interrupted_is_not_sent() {
 }
 
 #[tokio::test]
-async fn a_prompt_of_a_session_that_was_cancelled_is_not_sent() {
+async fn prompt_of_a_cancelled_session_is_not_sent() {
     let (mut sessions, session, call) = held().await;
     sessions.session("cancel", &session).await;
     let refusal = let_go(&mut sessions, &call).await;
@@ -87,9 +86,9 @@ async fn a_prompt_of_a_session_that_was_cancelled_is_not_sent() {
         "{}",
         refusal.message
     );
-    // It was loaded meanwhile, and nobody wants it.
+    // The thread was loaded meanwhile, and no session uses it.
     wait_for_thread(&sessions.serve, 1, "thread/unsubscribe", &thread).await;
-    let over = sessions.standing(&session).await;
+    let over = sessions.state(&session).await;
     assert_eq!(over["status"], "cancelled");
     assert_eq!(over["result"]["reason"], "Cancelled by user");
     assert_eq!(prompts(&sessions), (0, 1));
@@ -104,7 +103,7 @@ async fn a_prompt_of_a_session_that_was_cancelled_is_not_sent() {
 }
 
 #[tokio::test]
-async fn the_prompt_after_one_that_was_taken_back_is_not_taken_with_it() {
+async fn prompt_after_a_withdrawn_one_is_kept() {
     let (mut sessions, session, call) = held().await;
     sessions.session("interrupt", &session).await;
     let next = json!({"sessionId": session, "prompt": "go on"});
@@ -113,16 +112,16 @@ async fn the_prompt_after_one_that_was_taken_back_is_not_taken_with_it() {
     wait_for_thread(&sessions.serve, 2, "thread/resume", &thread).await;
     let refusal = let_go(&mut sessions, &call).await;
     assert_eq!(refusal.code, "CANCELLED", "{}", refusal.message);
-    assert_eq!(sessions.standing(&session).await["status"], "running");
+    assert_eq!(sessions.state(&session).await["status"], "running");
     sessions.serve.fake.open_gate("second");
-    told(&sessions.serve.client.result(&next).await);
+    structured(&sessions.serve.client.result(&next).await);
     assert_eq!(sessions.result(&session).await["output"], HELLO);
     assert_eq!(prompts(&sessions), (0, 2));
     sessions.finish().await;
 }
 
-/// The fake Codex in a shell, which goes on for a while after it: its stdout is
-/// closed then, so that nothing can be asked any more, and yet it is not gone.
+/// The fake Codex in a shell that outlives it for a while: stdout is closed then, so that no
+/// request is possible, but the process still exists.
 const LINGERING: &str = r#"#!/bin/sh
 [ "$1" = app-server ] || exec "$FAKE" "$@"
 "$FAKE" "$@"
@@ -132,7 +131,7 @@ while [ ! -e "$MARKS/prompted" ]; do sleep 0.01; done
 "#;
 
 #[tokio::test]
-async fn a_prompt_that_comes_while_codex_dies_goes_to_the_next() {
+async fn prompt_during_codex_death_goes_to_the_next_codex() {
     let marks = tempfile::tempdir().unwrap();
     let script = marks.path().join("codex");
     fs::write(&script, LINGERING).unwrap();
@@ -158,7 +157,7 @@ async fn a_prompt_that_comes_while_codex_dies_goes_to_the_next() {
     let call = sessions.serve.client.request_tool("codex_reply", reply);
     sessions.serve.settled().await;
     fs::write(marks.path().join("prompted"), "").unwrap();
-    told(&sessions.serve.client.result(&call).await);
+    structured(&sessions.serve.client.result(&call).await);
     assert_eq!(sessions.result(&session).await["output"], HELLO);
     assert_eq!(sessions.serve.fake.started().len(), 2);
     assert_eq!(sent(&sessions.serve, "turn/start").len(), 2);

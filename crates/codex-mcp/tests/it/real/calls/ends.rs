@@ -1,48 +1,47 @@
-//! Turns that are ended: all that their commands have started ends with them.
+//! Turns that are ended, with all processes that their commands have started.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use codex_engine::logic::work::event::WorkEvent;
-use codex_engine::logic::work::{FailureClass, SeenBy};
+use codex_engine::logic::work::{ChangeSource, FailureClass};
 use codex_protocol::codex::SandboxMode;
-use job_queue::call::{News, Request, run};
+use job_queue::call::{CallRequest, CallUpdate, run};
 use scripted_model::{Reply, Script, Shell};
 use tokio_util::sync::CancellationToken;
 
-use super::Stage;
+use super::CodexFixture;
 use crate::real::on_each_release;
 use crate::runs::{assert_failed, assert_said};
 
 on_each_release!(
-    a_cancelled_run_leaves_nothing,
-    a_run_that_takes_too_long_leaves_nothing,
-    what_a_finished_run_left_running_is_ended,
-    no_mount_target_of_a_killed_command_is_left,
+    cancelled_call_leaves_no_processes,
+    timed_out_call_leaves_no_processes,
+    background_process_of_a_finished_call_is_ended,
+    mount_targets_of_a_killed_command_are_removed,
 );
 
-/// A command that leaves one behind in a session of its own, which ignores SIGTERM
-/// as it does itself.
+/// A command that ignores SIGTERM and leaves a process in a new session, which ignores it too.
 const STUBBORN: &str = "trap '' TERM HUP INT; echo x > made.txt; setsid sleep 1000 & \
     setsid sleep 1000 & touch runs; sleep 1000; sleep 1000";
 
-async fn stubborn(release: &str) -> (Stage, Request) {
+async fn stubborn(release: &str) -> (CodexFixture, CallRequest) {
     let script = Script::new().otherwise([
         Reply::shell(Shell::new(STUBBORN).waiting(Duration::from_secs(30))),
         Reply::say("never"),
     ]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut request = stage.request("work");
     request.sandbox = Some(SandboxMode::DangerFullAccess);
     (stage, request)
 }
 
-async fn a_cancelled_run_leaves_nothing(release: &str) {
+async fn cancelled_call_leaves_no_processes(release: &str) {
     let (stage, request) = stubborn(release).await;
     let cancel = CancellationToken::new();
     let told = Cell::new(false);
-    let note = |news: News<'_>| {
-        told.set(told.get() || matches!(news, News::Event(WorkEvent::ItemStarted { .. }, _)));
+    let note = |news: CallUpdate<'_>| {
+        told.set(told.get() || matches!(news, CallUpdate::Event(WorkEvent::ItemStarted { .. }, _)));
     };
     let when_it_runs = async {
         while !told.get() || !stage.file("runs").exists() {
@@ -50,7 +49,7 @@ async fn a_cancelled_run_leaves_nothing(release: &str) {
         }
         cancel.cancel();
     };
-    let running = stage.ran_with(&request, note, cancel.clone());
+    let running = stage.run_turn_with(&request, note, cancel.clone());
     let (outcome, ()) = tokio::join!(running, when_it_runs);
     assert_failed(&outcome, FailureClass::Cancelled);
     assert!(outcome.was_cancelled());
@@ -61,37 +60,37 @@ async fn a_cancelled_run_leaves_nothing(release: &str) {
         .files
         .iter()
         .find(|file| file.path == "made.txt");
-    assert_eq!(made.unwrap().seen_by, SeenBy::Git);
+    assert_eq!(made.unwrap().seen_by, ChangeSource::Git);
 
     let cancelled_before = stage
-        .ran_with(&request, |_| panic!("started"), cancel)
+        .run_turn_with(&request, |_| panic!("started"), cancel)
         .await;
     assert_failed(&cancelled_before, FailureClass::Cancelled);
 }
 
-async fn a_run_that_takes_too_long_leaves_nothing(release: &str) {
+async fn timed_out_call_leaves_no_processes(release: &str) {
     let (stage, mut request) = stubborn(release).await;
     request.timeout = Duration::from_millis(2500);
-    let outcome = stage.ran(&request).await;
+    let outcome = stage.run_turn(&request).await;
     let message = assert_failed(&outcome, FailureClass::Timeout);
     assert_eq!(message, "agent timed out after 2500ms");
 }
 
-async fn what_a_finished_run_left_running_is_ended(release: &str) {
+async fn background_process_of_a_finished_call_is_ended(release: &str) {
     let left = "setsid sleep 1000 >/dev/null 2>&1 & echo left";
     let script = Script::new().otherwise([Reply::shell(left), Reply::say("Done.")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut request = stage.request("work");
     request.sandbox = Some(SandboxMode::DangerFullAccess);
-    assert_said(&stage.ran(&request).await, "Done.");
+    assert_said(&stage.run_turn(&request).await, "Done.");
 }
 
-/// Neither by a job that is cancelled nor by one of which an engine that ends knows nothing
-/// any more. The command itself sees that there are some; 0.104.0 makes none.
-async fn no_mount_target_of_a_killed_command_is_left(release: &str) {
+/// Mount targets are removed after a cancelled job and when an engine ends during a job. The test
+/// sees that they exist during the command; 0.104.0 creates none.
+async fn mount_targets_of_a_killed_command_are_removed(release: &str) {
     let waiting = Shell::new("touch runs; sleep 1000").waiting(Duration::from_secs(30));
     let script = Script::new().otherwise([Reply::shell(waiting), Reply::say("never")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let added = stage.home.root().join("added");
     std::fs::create_dir(&added).unwrap();
     let added = added.canonicalize().unwrap();

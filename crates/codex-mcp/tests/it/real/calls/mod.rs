@@ -7,33 +7,33 @@ mod shared;
 mod work;
 
 use codex_engine::Engine;
-use job_queue::call::{News, Outcome, Request};
+use job_queue::call::{CallOutcome, CallRequest, CallUpdate};
 use tokio_util::sync::CancellationToken;
 
-use super::Stage;
+use super::CodexFixture;
 use crate::runs::{engine_of, outcome_with, request};
 
-impl Stage {
+impl CodexFixture {
     fn engine(&self) -> Engine {
         engine_of(&self.home, testkit::codex::native_binary(&self.release))
     }
 
-    fn request(&self, prompt: &str) -> Request {
+    fn request(&self, prompt: &str) -> CallRequest {
         request(&self.home, prompt)
     }
 
-    /// With a Codex of its own.
-    async fn ran(&self, request: &Request) -> Outcome {
-        self.ran_with(request, |_| (), CancellationToken::new())
+    /// Runs a turn with an engine of its own.
+    async fn run_turn(&self, request: &CallRequest) -> CallOutcome {
+        self.run_turn_with(request, |_| (), CancellationToken::new())
             .await
     }
 
-    async fn ran_with(
+    async fn run_turn_with(
         &self,
-        request: &Request,
-        on_news: impl FnMut(News<'_>),
+        request: &CallRequest,
+        on_news: impl FnMut(CallUpdate<'_>),
         cancel: CancellationToken,
-    ) -> Outcome {
+    ) -> CallOutcome {
         let engine = self.engine();
         let outcome = outcome_with(&self.home, &engine, request, on_news, cancel).await;
         engine.shut_down().await;

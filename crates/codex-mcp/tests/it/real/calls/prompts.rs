@@ -1,4 +1,4 @@
-//! What Codex is given: prompts of all kinds, pictures, settings.
+//! The input of Codex: prompts, pictures, settings.
 
 use codex_config::profile::ProfileName;
 use codex_engine::logic::work::FailureClass;
@@ -7,27 +7,27 @@ use codex_protocol::codex::Effort;
 use scripted_model::{Reply, Request as Asked, Script};
 use serde_json::json;
 
-use super::Stage;
+use super::CodexFixture;
 use crate::real::on_each_release;
 use crate::runs::{assert_failed, assert_said};
 
 on_each_release!(
-    a_hello_is_answered,
-    a_profile_and_overrides_are_heeded,
-    a_prompt_of_any_form_arrives_as_it_is,
-    pictures_and_a_schema_arrive,
+    prompt_is_answered,
+    profile_and_overrides_apply,
+    prompt_of_any_form_arrives_unchanged,
+    pictures_and_output_schema_arrive,
 );
 
-/// The smallest picture that Codex takes: one pixel.
+/// The smallest picture that Codex accepts: one pixel.
 const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
 
-fn last(stage: &Stage) -> Asked {
+fn last(stage: &CodexFixture) -> Asked {
     stage.model.requests().pop().unwrap()
 }
 
-async fn a_hello_is_answered(release: &str) {
-    let stage = Stage::new(release, Script::new().otherwise([Reply::say("Hello.")])).await;
-    let outcome = stage.ran(&stage.request("hi")).await;
+async fn prompt_is_answered(release: &str) {
+    let stage = CodexFixture::new(release, Script::new().otherwise([Reply::say("Hello.")])).await;
+    let outcome = stage.run_turn(&stage.request("hi")).await;
     assert_said(&outcome, "Hello.");
     assert_eq!(outcome.digest.usage.unwrap().input_tokens, 100);
     assert_eq!(outcome.digest.evidence.commands, 0);
@@ -40,8 +40,8 @@ async fn a_hello_is_answered(release: &str) {
     );
 }
 
-async fn a_prompt_of_any_form_arrives_as_it_is(release: &str) {
-    let stage = Stage::new(release, Script::new().otherwise([Reply::say("ok")])).await;
+async fn prompt_of_any_form_arrives_unchanged(release: &str) {
+    let stage = CodexFixture::new(release, Script::new().otherwise([Reply::say("ok")])).await;
     let long = "0123456789abcde\n".repeat(300 * 64);
     for prompt in [
         "-",
@@ -50,7 +50,7 @@ async fn a_prompt_of_any_form_arrives_as_it_is(release: &str) {
         "a 'b' \"c\" \\ $(touch x) `touch x`\nand\tmore \u{1f600}\n\n  end",
         long.trim_end(),
     ] {
-        let outcome = stage.ran(&stage.request(prompt)).await;
+        let outcome = stage.run_turn(&stage.request(prompt)).await;
         assert_said(&outcome, "ok");
         let last = last(&stage);
         assert_eq!(last.user_messages().pop().unwrap().trim(), prompt);
@@ -58,37 +58,37 @@ async fn a_prompt_of_any_form_arrives_as_it_is(release: &str) {
     assert!(!stage.file("x").exists());
 }
 
-async fn pictures_and_a_schema_arrive(release: &str) {
+async fn pictures_and_output_schema_arrive(release: &str) {
     let script = Script::new().otherwise([Reply::say(r#"{"a":"b"}"#)]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let url = format!("data:image/png;base64,{PIXEL}");
     let mut request = stage.request("look");
     request.images = vec![Picture::Inline(url)];
     let schema = json!({"type": "object", "properties": {"a": {"type": "string"}},
         "required": ["a"], "additionalProperties": false});
     request.output_schema = schema.as_object().cloned();
-    let first = stage.ran(&request).await;
+    let first = stage.run_turn(&request).await;
     assert_said(&first, r#"{"a":"b"}"#);
     assert_eq!(last(&stage).images().len(), 1);
     assert_eq!(last(&stage).body()["text"]["format"]["schema"], schema);
 
-    // Flags before `resume` hold for what is resumed.
+    // Pictures and schema apply to a resumed session too.
     request.resume = first.digest.session;
-    assert_said(&stage.ran(&request).await, r#"{"a":"b"}"#);
+    assert_said(&stage.run_turn(&request).await, r#"{"a":"b"}"#);
     assert_eq!(last(&stage).images().len(), 2);
     assert_eq!(last(&stage).body()["text"]["format"]["schema"], schema);
 
     request.images = vec![Picture::File(stage.file("absent.png"))];
-    let message = assert_failed(&stage.ran(&request).await, FailureClass::NotStarted);
+    let message = assert_failed(&stage.run_turn(&request).await, FailureClass::NotStarted);
     assert!(message.contains("absent.png"), "{message}");
 }
 
-async fn a_profile_and_overrides_are_heeded(release: &str) {
+async fn profile_and_overrides_apply(release: &str) {
     let old = release == "0.104.0";
     let table = "[profiles.fast]\nmodel = \"from-profile\"\n";
     let config = if old { table } else { "" };
     let script = Script::new().otherwise([Reply::say("ok")]);
-    let stage = Stage::with_config(release, script, config).await;
+    let stage = CodexFixture::with_config(release, script, config).await;
     if !old {
         let file = stage.home.codex_home().join("fast.config.toml");
         std::fs::write(file, "model = \"from-profile\"\n").unwrap();
@@ -96,14 +96,14 @@ async fn a_profile_and_overrides_are_heeded(release: &str) {
     let named = |name: &str| Some(ProfileName::try_from(name.to_owned()).unwrap());
     let mut request = stage.request("hi");
     request.profile = named("fast");
-    assert_said(&stage.ran(&request).await, "ok");
+    assert_said(&stage.run_turn(&request).await, "ok");
     assert_eq!(last(&stage).model(), "from-profile");
 
     request.model = Some("from-request".to_owned());
     request.effort = Some(Effort::High);
     let overrides = json!({"developer_instructions": "Say \"ok\".\nNo more."});
     request.settings.config = overrides.as_object().unwrap().clone();
-    assert_said(&stage.ran(&request).await, "ok");
+    assert_said(&stage.run_turn(&request).await, "ok");
     assert_eq!(last(&stage).model(), "from-request");
     assert!(
         last(&stage)
@@ -113,7 +113,7 @@ async fn a_profile_and_overrides_are_heeded(release: &str) {
     );
 
     request.profile = named("absent");
-    let outcome = stage.ran(&request).await;
+    let outcome = stage.run_turn(&request).await;
     let message = outcome.failure.unwrap().message;
     assert!(message.contains("absent"), "{message}");
 }

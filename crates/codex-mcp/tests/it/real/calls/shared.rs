@@ -9,20 +9,20 @@ use scripted_model::{Reply, Script, Shell};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::Stage;
+use super::CodexFixture;
 use crate::jobs::{kill_codex, wait_for, wait_for_file};
 use crate::real::on_each_release;
 use crate::runs::{assert_failed, assert_said};
 
 on_each_release!(
     cancelled_job_leaves_the_commands_of_others_alone,
-    job_of_a_codex_that_is_killed_is_lost,
-    prompt_that_is_too_long_is_refused_before_the_turn,
-    server_of_the_user_runs_in_the_directory_of_the_job,
-    thread_is_free_when_the_job_has_ended,
+    job_of_a_killed_codex_is_lost,
+    too_long_prompt_is_refused_before_the_turn,
+    mcp_server_of_the_user_runs_in_the_directory_of_the_job,
+    thread_is_unloaded_when_the_job_has_ended,
 );
 
-/// Waits for a file, and leaves a process in a session of its own meanwhile.
+/// A command that starts a process in a new session and waits for a file.
 fn waiting(name: &str) -> Shell {
     let command = format!(
         "setsid sleep 1000 & touch {name}-runs; while [ ! -e {name}-goes ]; do sleep 0.05; done; \
@@ -38,7 +38,7 @@ fn two_at_once() -> Script {
 }
 
 async fn cancelled_job_leaves_the_commands_of_others_alone(release: &str) {
-    let stage = Stage::new(release, two_at_once()).await;
+    let stage = CodexFixture::new(release, two_at_once()).await;
     let engine = stage.engine();
     let (mut one, mut two) = (stage.request("one"), stage.request("two"));
     one.sandbox = Some(SandboxMode::DangerFullAccess);
@@ -47,7 +47,7 @@ async fn cancelled_job_leaves_the_commands_of_others_alone(release: &str) {
     let first = async {
         let outcome = run(&engine, &one, |_| (), cancel.clone()).await;
         assert_failed(&outcome, FailureClass::Cancelled);
-        // Only the process of the other one is left.
+        // Only the process of the other job is left.
         assert_eq!(sleeping(&stage), 1);
         std::fs::write(stage.file("two-goes"), "").unwrap();
     };
@@ -69,8 +69,8 @@ async fn cancelled_job_leaves_the_commands_of_others_alone(release: &str) {
     assert_eq!(stage.home.processes(), []);
 }
 
-/// How many processes of the commands sleep for long.
-fn sleeping(stage: &Stage) -> usize {
+/// Counts the processes that the commands have started.
+fn sleeping(stage: &CodexFixture) -> usize {
     let processes = stage.home.processes();
     let long = processes
         .iter()
@@ -78,8 +78,8 @@ fn sleeping(stage: &Stage) -> usize {
     long.count()
 }
 
-async fn job_of_a_codex_that_is_killed_is_lost(release: &str) {
-    let stage = Stage::new(release, two_at_once()).await;
+async fn job_of_a_killed_codex_is_lost(release: &str) {
+    let stage = CodexFixture::new(release, two_at_once()).await;
     let engine = stage.engine();
     let request = stage.request("one");
     let killing = async {
@@ -93,7 +93,7 @@ async fn job_of_a_codex_that_is_killed_is_lost(release: &str) {
     assert!(outcome.lost_codex);
     assert_eq!(sleeping(&stage), 0);
 
-    // Another Codex goes on in the thread.
+    // Another Codex continues the thread.
     std::fs::write(stage.file("two-goes"), "").unwrap();
     let mut next = stage.request("two");
     next.resume = outcome.digest.session.clone();
@@ -105,9 +105,9 @@ async fn job_of_a_codex_that_is_killed_is_lost(release: &str) {
     engine.shut_down().await;
 }
 
-/// Other processes can have it, and it is where it was.
-async fn thread_is_free_when_the_job_has_ended(release: &str) {
-    let stage = Stage::new(release, Script::new().otherwise([Reply::say("ok")])).await;
+/// Other processes can load the thread, and its rollout is not archived.
+async fn thread_is_unloaded_when_the_job_has_ended(release: &str) {
+    let stage = CodexFixture::new(release, Script::new().otherwise([Reply::say("ok")])).await;
     let (first, second) = (stage.engine(), stage.engine());
     let never = CancellationToken::new();
     let mut request = stage.request("hi");
@@ -126,9 +126,9 @@ async fn thread_is_free_when_the_job_has_ended(release: &str) {
     assert_eq!(stage.home.processes(), []);
 }
 
-async fn prompt_that_is_too_long_is_refused_before_the_turn(release: &str) {
-    let stage = Stage::new(release, Script::new().otherwise([Reply::say("ok")])).await;
-    let outcome = stage.ran(&stage.request(&"ß".repeat(1_048_577))).await;
+async fn too_long_prompt_is_refused_before_the_turn(release: &str) {
+    let stage = CodexFixture::new(release, Script::new().otherwise([Reply::say("ok")])).await;
+    let outcome = stage.run_turn(&stage.request(&"ß".repeat(1_048_577))).await;
     match release {
         "0.104.0" => assert_said(&outcome, "ok"),
         _ => {
@@ -137,23 +137,23 @@ async fn prompt_that_is_too_long_is_refused_before_the_turn(release: &str) {
             assert!(stage.model.requests().is_empty());
         }
     }
-    let outcome = stage.ran(&stage.request(&"ß".repeat(1_048_576))).await;
+    let outcome = stage.run_turn(&stage.request(&"ß".repeat(1_048_576))).await;
     assert_said(&outcome, "ok");
 }
 
-/// Up to 0.117.0 Codex starts it in the directory of the app-server.
-async fn server_of_the_user_runs_in_the_directory_of_the_job(release: &str) {
+/// Up to 0.117.0, Codex starts MCP servers in the directory of the app-server.
+async fn mcp_server_of_the_user_runs_in_the_directory_of_the_job(release: &str) {
     let config = "[mcp_servers.user]\ncommand = \"sh\"\n\
         args = [\"-c\", \"pwd > \\\"$HOME/directory\\\"; exec cat > /dev/null\"]\n";
     let script = Script::new().otherwise([Reply::say("ok")]);
-    let stage = Stage::with_config(release, script, config).await;
+    let stage = CodexFixture::with_config(release, script, config).await;
     let directory = stage.file("below");
     std::fs::create_dir(&directory).unwrap();
     let mut request = stage.request("hi");
     request.cwd = directory.canonicalize().unwrap();
     let settings = json!({ "mcp_servers.user.startup_timeout_sec": 1 });
     request.settings.config = settings.as_object().unwrap().clone();
-    assert_said(&stage.ran(&request).await, "ok");
+    assert_said(&stage.run_turn(&request).await, "ok");
     let noted = std::fs::read_to_string(stage.home.home().join("directory")).unwrap();
     assert_eq!(noted.trim(), request.cwd.to_str().unwrap());
 }

@@ -1,16 +1,16 @@
-//! What is typed and what is drawn goes through as it is.
+//! Keys and drawing pass through the wrapper unchanged.
 
 use super::*;
 
 on_each_release!(
     keys_and_pastes_reach_codex,
-    colours_are_as_without_us,
+    colours_are_passed_on_unchanged,
     codex_can_be_stopped_and_continued,
 );
 
 /// The lines of a paste are one prompt.
 async fn keys_and_pastes_reach_codex(release: &str) {
-    let script = polite().otherwise([Reply::say("Heard.")]);
+    let script = greeting_model().otherwise([Reply::say("Heard.")]);
     let mut eyes = Eyes::new(release, script).await;
     eyes.begin().await;
     eyes.tmux.types("abc ").await;
@@ -22,11 +22,11 @@ async fn keys_and_pastes_reach_codex(release: &str) {
     assert_eq!(eyes.stage.model.request_count(), 1);
     eyes.tmux.presses(&["Enter"]).await;
     eyes.tmux.shows("• Heard.").await;
-    assert_eq!(eyes.asked("abXc one\ntwo\nthree").len(), 1);
+    assert_eq!(eyes.requests_with_prompt("abXc one\ntwo\nthree").len(), 1);
     eyes.end().await;
 }
 
-async fn colours_are_as_without_us(release: &str) {
+async fn colours_are_passed_on_unchanged(release: &str) {
     let script = Script::new().otherwise([Reply::say("It is **bold** and `code`.")]);
     let mut eyes = Eyes::new(release, script).await;
     let mut drawn = Vec::new();
@@ -61,7 +61,7 @@ async fn colours_are_as_without_us(release: &str) {
 }
 
 async fn codex_can_be_stopped_and_continued(release: &str) {
-    let script = polite().on("one\ntwo", [Reply::say("Heard.")]);
+    let script = greeting_model().on("one\ntwo", [Reply::say("Heard.")]);
     let mut eyes = Eyes::new(release, script).await;
     eyes.begin().await;
     eyes.tmux.presses(&["C-z"]).await;
@@ -78,14 +78,13 @@ async fn codex_can_be_stopped_and_continued(release: &str) {
     eyes.end().await;
 }
 
-/// A program that knows nothing of being stopped has the terminal back as it was, its
-/// mouse and its screen.
+/// A program that does not handle a stop gets the terminal back as it was, with mouse and screen.
 #[tokio::test]
-async fn what_is_on_is_on_again_when_it_goes_on() {
-    let mut eyes = Eyes::new(testkit::codex::newest(), polite()).await;
+async fn terminal_modes_are_restored_when_codex_continues() {
+    let mut eyes = Eyes::new(testkit::codex::newest(), greeting_model()).await;
     let on = "printf '\\033[?1049h\\033[?25l\\033[?1000h\\033[?1006h\\033[?2004hthere'";
     let reads = "stty raw -echo; head -c 15 >\"$0.typed\"; exit 7";
-    eyes.codex_is(&format!("{on}; kill -STOP $$; {reads}"));
+    eyes.set_codex(&format!("{on}; kill -STOP $$; {reads}"));
     eyes.run("").await;
     assert_eq!(eyes.tmux.prompt().await, 148);
     eyes.assert_plain().await;
@@ -95,66 +94,66 @@ async fn what_is_on_is_on_again_when_it_goes_on() {
     assert_eq!(eyes.tmux.tells(flags).await, "1 0 1 1");
     eyes.tmux.types("\u{1b}[<0;5;5M").await;
     eyes.tmux.pastes("x").await;
-    assert_eq!(eyes.left().await, 7);
+    assert_eq!(eyes.wait_for_exit().await, 7);
     let typed = fs::read(eyes.beside("codex.sh.typed")).unwrap();
     assert_eq!(typed, b"\x1b[<0;5;5M\x1b[200~");
 }
 
-/// In the background it may not have the terminal, and needs none for that.
+/// A wrapper in the background may not use the terminal, and need not to end.
 #[tokio::test]
-async fn one_that_is_stopped_can_be_ended() {
-    let mut eyes = Eyes::new(testkit::codex::newest(), polite()).await;
+async fn stopped_wrapper_can_be_ended() {
+    let mut eyes = Eyes::new(testkit::codex::newest(), greeting_model()).await;
     eyes.begin().await;
     eyes.tmux.presses(&["C-z"]).await;
     assert_eq!(eyes.tmux.prompt().await, 148);
     eyes.tmux.enters("kill %1").await;
     assert_eq!(eyes.tmux.prompt().await, 0);
-    eyes.all_go().await;
-    // The shell tells of its jobs before the next prompt.
+    eyes.wait_until_processes_end().await;
+    // The shell reports its jobs before the next prompt.
     eyes.tmux.enters("true").await;
     assert_eq!(eyes.tmux.prompt().await, 0);
     eyes.assert_plain().await;
 }
 
-/// What it draws in its end is for nobody: the shell has the terminal.
+/// The shell has the terminal, so the last drawing of the played Codex is dropped.
 #[tokio::test]
-async fn one_that_was_stopped_draws_nothing_in_its_end() {
-    let mut eyes = Eyes::new(testkit::codex::newest(), polite()).await;
+async fn stopped_wrapper_draws_nothing_when_it_ends() {
+    let mut eyes = Eyes::new(testkit::codex::newest(), greeting_model()).await;
     let ends = "trap 'printf \\\\033[HDRAWN; exit' TERM; printf '\\033[30;1Hbegun\\033[20;1H'";
     let waits = "kill -STOP $$; while :; do sleep 0.1; done";
-    eyes.codex_is(&format!("{ends}; {waits}"));
+    eyes.set_codex(&format!("{ends}; {waits}"));
     eyes.run("").await;
     assert_eq!(eyes.tmux.prompt().await, 148);
     eyes.tmux.enters(CLEAR).await;
     assert_eq!(eyes.tmux.prompt().await, 0);
     eyes.tmux.enters("kill %1").await;
     assert_eq!(eyes.tmux.prompt().await, 0);
-    eyes.all_go().await;
+    eyes.wait_until_processes_end().await;
     eyes.tmux.enters("true").await;
     assert_eq!(eyes.tmux.prompt().await, 0);
     let screen = eyes.tmux.screen().await;
     assert!(!screen.contains("DRAWN"), "{screen}");
     let rows = screen.trim_end().lines().count();
-    assert!(rows < 10, "the shell goes on further below: {screen}");
+    assert!(rows < 10, "the shell's prompt has moved down: {screen}");
 }
 
-/// What is typed meanwhile is the shell's.
+/// Keys typed meanwhile go to the shell.
 #[tokio::test]
-async fn one_that_was_stopped_reads_no_keys_in_its_end() {
-    let mut eyes = Eyes::new(testkit::codex::newest(), polite()).await;
+async fn stopped_wrapper_reads_no_keys_when_it_ends() {
+    let mut eyes = Eyes::new(testkit::codex::newest(), greeting_model()).await;
     let waits = "trap '' TERM; kill -STOP $$; touch \"$0.ends\"; while :; do sleep 0.1; done";
-    eyes.codex_is(waits);
-    // Without a script around it: the shell is still there to take care of its job.
+    eyes.set_codex(waits);
+    // Without a script around the wrapper, which is then a job of the shell itself.
     let wrapper = env!("CARGO_BIN_EXE_codex-mcp");
     let line = format!("{wrapper} eyes --codex-bin ../codex.sh");
     eyes.tmux.enters(&line).await;
     assert_eq!(eyes.tmux.prompt().await, 148);
     eyes.tmux.enters("kill %1").await;
     assert_eq!(eyes.tmux.prompt().await, 0);
-    eyes.made("codex.sh.ends").await;
+    eyes.wait_for_file("codex.sh.ends").await;
     // The second line waits in the terminal until the first one is done.
     eyes.tmux.enters("sleep 2; (exit 3)").await;
     eyes.tmux.enters("(exit 4)").await;
     eyes.tmux.shows("[5:4]$").await;
-    eyes.all_go().await;
+    eyes.wait_until_processes_end().await;
 }

@@ -3,9 +3,9 @@
 mod ends;
 mod keys;
 mod markers;
+mod no_terminal;
 mod pictures;
 mod refusals;
-mod shell;
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -23,39 +23,38 @@ use testkit::Tmux;
 use testkit::process::Process;
 use tokio::time::sleep;
 
-use super::{Stage, on_each_release};
+use super::{CodexFixture, on_each_release};
 
-/// The size of the terminal in the beginning.
+/// The initial size of the terminal.
 const COLUMNS: u16 = 100;
 const ROWS: u16 = 40;
 
-/// What Codex is told to begin with, and what the model says then.
+/// The first prompt, and the model's answer to it.
 const HELLO: &str = "Hello.";
 
-/// What the model says once it has its picture.
+/// The model's answer once it has its picture.
 const SEEN: &str = "I see it.";
 
-/// How long something is waited for that nobody tells.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The limit of a wait.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// How often it is looked for.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How often a condition is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// For how long nothing may happen where nothing is to happen: four times what the
-/// wrapper waits before it ends Codex.
+/// How long a test waits for something that must not happen: four times the delay after which the
+/// wrapper ends Codex.
 const QUIET: Duration = Duration::from_millis(2000);
 
 /// A PNG of one pixel.
 const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-/// Keys are keys, however fast they come, and nobody is asked for updates.
+/// Fast keys are no paste, and Codex does not check for updates.
 const CONFIG: &str = "disable_paste_burst = true\ncheck_for_update_on_startup = false\n";
 
-/// What is typed to empty the screen.
+/// A command line that clears the screen.
 const CLEAR: &str = "printf '\\033[2J\\033[H'";
 
-/// What is typed to run the wrapper in the work directory. It notes how the terminal is
-/// before and after.
+/// A script that runs the wrapper and records the terminal's settings before and after.
 const RUN: &str = "\
 #!/bin/sh
 stty -a >\"$0.before\"
@@ -65,8 +64,8 @@ stty -a >\"$0.after\"
 exit $code
 ";
 
-/// What the wrapper runs. It notes that it was started, how, and how many processes of
-/// the home there are then.
+/// The script that the wrapper runs as Codex. It records each start with its arguments and the
+/// number of processes of the home.
 const CODEX: &str = "\
 #!/bin/sh
 count() { echo $#; }
@@ -74,18 +73,18 @@ running=$(count $(grep -lsz \"^HOME=$HOME\\$\" /proc/[0-9]*/environ))
 echo \"$1 $2 $running\" >>\"$0.starts\"
 ";
 
-/// How Codex was started.
+/// A start of Codex.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Start {
-    /// Its first two arguments.
+struct CodexStart {
+    /// The first two arguments.
     args: String,
-    /// How many processes there were, of which the same are always there.
+    /// The number of processes of the home, which must be the same at each start.
     running: String,
 }
 
-/// A terminal beside a home, a model and a release of Codex.
+/// A terminal, and a home with a model and a release of Codex.
 struct Eyes {
-    stage: Stage,
+    stage: CodexFixture,
     tmux: Tmux,
 }
 
@@ -94,10 +93,10 @@ impl Eyes {
         Self::with_config(release, script, "").await
     }
 
-    /// With more lines for `config.toml`.
+    /// The same with more lines for `config.toml`.
     async fn with_config(release: &str, script: Script, config: &str) -> Self {
         let config = format!("{CONFIG}{config}");
-        let stage = Stage::with_config(release, script, &config).await;
+        let stage = CodexFixture::with_config(release, script, &config).await;
         let trusted = stage.home.work();
         let file = stage.home.codex_home().join("config.toml");
         let config = fs::read_to_string(&file).unwrap();
@@ -108,28 +107,28 @@ impl Eyes {
         program(&stage.home.root().join("eyes.sh"), &run);
         let tmux = Tmux::start(&stage.home, COLUMNS, ROWS).await;
         let eyes = Self { stage, tmux };
-        eyes.codex_is("exec $NATIVE \"$@\"");
+        eyes.set_codex("exec $NATIVE \"$@\"");
         eyes
     }
 
-    /// Has the wrapper run this in the shell; `$NATIVE` is Codex.
-    fn codex_is(&self, line: &str) {
+    /// Sets the shell line that the wrapper runs as Codex; `$NATIVE` is the real one.
+    fn set_codex(&self, line: &str) {
         let native = testkit::codex::native_binary(&self.stage.release);
         let line = line.replace("$NATIVE", &native.display().to_string());
         program(&self.beside("codex.sh"), &format!("{CODEX}{line}\n"));
     }
 
-    /// A file that is not in the work directory, but beside it.
+    /// A file beside the work directory.
     fn beside(&self, name: &str) -> PathBuf {
         self.stage.home.root().join(name)
     }
 
-    /// Waits until there is such a file beside the work directory.
-    async fn made(&self, name: &str) {
-        let until = Instant::now() + PATIENCE;
+    /// Waits for a file beside the work directory.
+    async fn wait_for_file(&self, name: &str) {
+        let until = Instant::now() + TIME_LIMIT;
         while !self.beside(name).exists() {
-            assert!(Instant::now() < until, "{name} is not made");
-            sleep(LOOK_AGAIN).await;
+            assert!(Instant::now() < until, "{name} does not exist");
+            sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -138,31 +137,31 @@ impl Eyes {
         self.tmux.enters(&format!("../eyes.sh {args}")).await;
     }
 
-    /// Runs the wrapper, and waits until something can be sent to Codex: 0.153.4 leaves
-    /// unsent what is entered while it starts, and in the moment in which a turn ends.
+    /// Runs the wrapper, and waits until Codex accepts a prompt: 0.153.4 does not send a prompt
+    /// that is entered during its start or in the moment in which a turn ends.
     async fn begin(&self) {
         self.run(HELLO).await;
         self.tmux.shows(&format!("• {HELLO}")).await;
         let conversations = self.stage.home.codex_home().join("sessions");
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIME_LIMIT;
         while !texts(&conversations).contains("\"task_complete\"") {
             assert!(Instant::now() < until, "{}", texts(&conversations));
-            sleep(LOOK_AGAIN).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Sends Codex a prompt, and waits for what is shown then.
+    /// Sends a prompt, and waits until the screen shows `shown`.
     async fn prompt(&self, prompt: &str, shown: &str) -> String {
         self.tmux.enters(prompt).await;
         self.tmux.shows(shown).await
     }
 
-    /// How Codex was started so far.
-    fn starts(&self) -> Vec<Start> {
+    /// The starts of Codex so far.
+    fn starts(&self) -> Vec<CodexStart> {
         let noted = fs::read_to_string(self.beside("codex.sh.starts")).unwrap_or_default();
         let start = |line: &str| {
             let (args, running) = line.rsplit_once(' ').unwrap();
-            Start {
+            CodexStart {
                 args: args.to_owned(),
                 running: running.to_owned(),
             }
@@ -170,49 +169,49 @@ impl Eyes {
         noted.lines().map(start).collect()
     }
 
-    /// Whether Codex goes on as it is: it was started this often, and stays.
-    async fn stays_started(&self, times: usize) {
+    /// Checks that Codex was started `times` times and is not started again.
+    async fn assert_started(&self, times: usize) {
         sleep(QUIET).await;
         let starts = self.starts();
         assert_eq!(starts.len(), times, "{starts:?}");
     }
 
-    /// Puts a picture into the work directory, and returns what the model gets of it.
+    /// Writes a picture to the work directory; returns the data URL that the model gets.
     fn picture(&self, name: &str) -> String {
         let bytes = picture(name);
         fs::write(self.stage.file(name), &bytes).unwrap();
         format!("data:image/png;base64,{}", STANDARD.encode(bytes))
     }
 
-    /// The requests with this prompt.
-    fn asked(&self, prompt: &str) -> Vec<Request> {
+    /// The model requests with this prompt.
+    fn requests_with_prompt(&self, prompt: &str) -> Vec<Request> {
         let mut requests = self.stage.model.requests();
         requests.retain(|request| request.prompt() == prompt);
         requests
     }
 
-    /// The last request whose prompt has this in it.
-    fn asked_with(&self, words: &str) -> Request {
+    /// The last model request whose prompt contains `words`.
+    fn last_request_with(&self, words: &str) -> Request {
         let requests = self.stage.model.requests().into_iter();
         let mut requests = requests.filter(|request| request.prompt().contains(words));
         requests.next_back().unwrap()
     }
 
-    /// Waits for the process whose command line has this in it.
+    /// Waits for the process whose command line contains `command`.
     async fn process(&self, command: &str) -> Pid {
         let has_it = |process: &Process| process.command.contains(command);
-        self.process_such(command, has_it).await
+        self.wait_for_process(command, has_it).await
     }
 
-    async fn process_such(&self, what: &str, such: impl Fn(&Process) -> bool) -> Pid {
-        let until = Instant::now() + PATIENCE;
+    async fn wait_for_process(&self, what: &str, such: impl Fn(&Process) -> bool) -> Pid {
+        let until = Instant::now() + TIME_LIMIT;
         loop {
             let processes = self.tmux.others(&self.stage.home);
             if let Some(process) = processes.iter().find(|process| such(process)) {
                 return Pid::from_raw(process.pid.try_into().unwrap());
             }
             assert!(Instant::now() < until, "no {what}: {processes:?}");
-            sleep(LOOK_AGAIN).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -224,9 +223,9 @@ impl Eyes {
         kill(self.wrapper().await, signal).unwrap();
     }
 
-    /// Waits until the wrapper has left, and looks at what it has left behind: nothing,
-    /// and the terminal as it was. Returns the exit code.
-    async fn left(&mut self) -> u8 {
+    /// Waits until the wrapper has exited; checks that it left no processes and the terminal as it
+    /// was; returns the exit code.
+    async fn wait_for_exit(&mut self) -> u8 {
         let code = self.tmux.prompt().await;
         assert_eq!(self.tmux.others(&self.stage.home), []);
         let stty = |when: &str| fs::read_to_string(self.beside(when)).unwrap();
@@ -235,13 +234,13 @@ impl Eyes {
         code
     }
 
-    /// Ends the wrapper where that is not what a test is about.
+    /// Ends the wrapper at the end of a test.
     async fn end(&mut self) {
         self.signal(Signal::SIGTERM).await;
-        assert_eq!(self.left().await, 143);
+        assert_eq!(self.wait_for_exit().await, 143);
     }
 
-    /// That nothing is on in the terminal that was off in the beginning.
+    /// Checks that the terminal has its initial modes.
     async fn assert_plain(&mut self) {
         let flags = "#{alternate_on} #{cursor_flag} #{mouse_any_flag} #{keypad_flag} \
                      #{keypad_cursor_flag} #{origin_flag} #{insert_flag} #{wrap_flag} \
@@ -261,14 +260,14 @@ impl Eyes {
     }
 }
 
-/// A picture unlike those of other names: nobody reads on after its end.
+/// A picture that differs for each name: the name follows the end of the PNG, where no one reads.
 fn picture(name: &str) -> Vec<u8> {
     let mut bytes = STANDARD.decode(PIXEL).unwrap();
     bytes.extend(name.as_bytes());
     bytes
 }
 
-/// All that is in the files of a directory, at whatever depth.
+/// The texts of all files below a directory.
 fn texts(directory: &Path) -> String {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let text = |path: PathBuf| match path.is_dir() {
@@ -283,25 +282,25 @@ fn program(path: &Path, text: &str) {
     fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Asks for a picture.
+/// A model's request for a picture.
 fn request(path: &str) -> Reply {
     Reply::mcp(SERVER, TOOL, json!({"path": path}))
 }
 
-/// A model that answers to what Codex begins with.
-fn polite() -> Script {
+/// A model that answers the first prompt.
+fn greeting_model() -> Script {
     Script::new().on(HELLO, [Reply::say(HELLO)])
 }
 
-/// A model that looks at `a.png` when it is told to look.
-fn looks() -> Script {
+/// A model that requests `a.png` when the prompt is "look".
+fn looking_model() -> Script {
     Script::new()
         .on("look", [request("./a.png"), Reply::say(MARKER)])
         .on(ATTACHED, [Reply::say(SEEN)])
 }
 
-/// Asks for one picture after the other, so many; the first one when it is told to look.
-fn looks_at(pictures: usize) -> Script {
+/// A model that requests this number of pictures, one after the other.
+fn model_looking_at(pictures: usize) -> Script {
     Script::by(
         move |request| match (request.images().len(), request.round()) {
             (seen, _) if seen == pictures => Reply::say(SEEN),

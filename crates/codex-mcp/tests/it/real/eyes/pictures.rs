@@ -1,30 +1,30 @@
-//! Codex asks for pictures and gets them.
+//! Requested pictures that Codex gets.
 
 use super::*;
 
 on_each_release!(
-    codex_gets_the_picture_that_it_asks_for,
-    three_pictures_in_a_row,
-    pictures_asked_for_before_one_marker_come_together,
-    picture_as_an_answer_comes_without_a_restart,
-    a_narrow_terminal,
-    two_wrappers_in_one_directory,
-    the_users_instructions_stay,
-    a_worktree_is_trusted_as_its_repository_is,
+    requested_picture_is_attached_after_a_restart,
+    three_pictures_are_attached_one_after_the_other,
+    pictures_requested_before_one_marker_are_attached_together,
+    picture_as_an_answer_needs_no_restart,
+    marker_is_found_on_a_narrow_terminal,
+    two_wrappers_in_one_directory_do_not_interfere,
+    instructions_of_the_user_are_kept,
+    worktree_has_the_trust_of_its_repository,
 );
 
-async fn codex_gets_the_picture_that_it_asks_for(release: &str) {
-    let mut eyes = Eyes::new(release, looks()).await;
+async fn requested_picture_is_attached_after_a_restart(release: &str) {
+    let mut eyes = Eyes::new(release, looking_model()).await;
     let a = eyes.picture("a.png");
     eyes.run("'look at it'").await;
     eyes.tmux.shows(SEEN).await;
-    let [told] = &eyes.asked(ATTACHED)[..] else {
+    let [told] = &eyes.requests_with_prompt(ATTACHED)[..] else {
         panic!("{:?}", eyes.stage.model.requests());
     };
     eyes.tmux.enters("/quit").await;
     let goes_on = format!("`codex-mcp eyes resume {}`", told.thread_id());
     eyes.tmux.shows(&goes_on).await;
-    assert_eq!(eyes.left().await, 0);
+    assert_eq!(eyes.wait_for_exit().await, 0);
 
     assert_eq!(told.images(), [a]);
     assert!(told.user_messages().contains(&"look at it"), "{told:?}");
@@ -39,12 +39,12 @@ async fn codex_gets_the_picture_that_it_asks_for(release: &str) {
     };
     assert_eq!(begun.args, "-a never");
     assert_eq!(resumed.args, format!("resume {}", told.thread_id()));
-    // Nothing of the old one was there any more.
+    // No process of the first Codex was left when the second began.
     assert_eq!(resumed.running, begun.running);
 }
 
-async fn three_pictures_in_a_row(release: &str) {
-    let mut eyes = Eyes::new(release, looks_at(3)).await;
+async fn three_pictures_are_attached_one_after_the_other(release: &str) {
+    let mut eyes = Eyes::new(release, model_looking_at(3)).await;
     let pictures = ["0.png", "1.png", "2.png"].map(|name| eyes.picture(name));
     eyes.run("look").await;
     eyes.tmux.shows(SEEN).await;
@@ -61,7 +61,7 @@ async fn three_pictures_in_a_row(release: &str) {
     );
 }
 
-async fn pictures_asked_for_before_one_marker_come_together(release: &str) {
+async fn pictures_requested_before_one_marker_are_attached_together(release: &str) {
     let requests = [request("./a.png"), request("./b.png"), request("./a.png")];
     let script = Script::new()
         .on("look", requests.into_iter().chain([Reply::say(MARKER)]))
@@ -78,13 +78,13 @@ async fn pictures_asked_for_before_one_marker_come_together(release: &str) {
     assert_eq!(eyes.starts().len(), 2);
 }
 
-async fn picture_as_an_answer_comes_without_a_restart(release: &str) {
+async fn picture_as_an_answer_needs_no_restart(release: &str) {
     let script = Script::new().on("look", [request("./a.png"), Reply::say(SEEN)]);
     let mut eyes = Eyes::new(release, script).await;
     let a = eyes.picture("a.png");
     eyes.run("--answer picture look").await;
     eyes.tmux.shows(SEEN).await;
-    eyes.stays_started(1).await;
+    eyes.assert_started(1).await;
     eyes.end().await;
     let told = eyes.stage.model.requests().pop().unwrap();
     assert_eq!(told.images(), [a]);
@@ -93,8 +93,8 @@ async fn picture_as_an_answer_comes_without_a_restart(release: &str) {
     assert!(!eyes.stage.file(".codex-eyes").exists());
 }
 
-/// Here the marker has no room in one row.
-async fn a_narrow_terminal(release: &str) {
+/// The marker is longer than a row of the terminal.
+async fn marker_is_found_on_a_narrow_terminal(release: &str) {
     let gate = Gate::new();
     let marker = Reply::say(MARKER).behind(&gate);
     let script = Script::new()
@@ -106,31 +106,31 @@ async fn a_narrow_terminal(release: &str) {
     eyes.stage.model.requested(2).await;
     eyes.tmux.resizes(20, ROWS).await;
     gate.release();
-    let screen = eyes.shows_once_drawn_again(SEEN, 20).await;
+    let screen = eyes.shows_after_redraw(SEEN, 20).await;
     assert!(!screen.contains(MARKER), "{screen}");
-    assert_eq!(eyes.asked(ATTACHED)[0].images(), [a]);
+    assert_eq!(eyes.requests_with_prompt(ATTACHED)[0].images(), [a]);
     eyes.tmux.resizes(COLUMNS, ROWS).await;
     let wide = "as wide as the terminal was before it was made so narrow";
     eyes.tmux.types(wide).await;
     let typed = format!("› {wide}");
-    eyes.shows_once_drawn_again(&typed, COLUMNS).await;
+    eyes.shows_after_redraw(&typed, COLUMNS).await;
     eyes.end().await;
 }
 
 impl Eyes {
-    /// Waits until the screen shows this. Codex draws over itself when its terminal changes
-    /// in the moment in which it prints, rarely so that parts stay away: then the terminal
-    /// is changed once more, as somebody would who looks at that.
-    async fn shows_once_drawn_again(&self, words: &str, columns: u16) -> String {
-        let until = Instant::now() + PATIENCE;
+    /// Waits until the screen shows `words`. Codex draws over itself when its terminal is resized
+    /// while it prints, and rarely parts stay missing: then this resizes the terminal once more, as
+    /// a person would.
+    async fn shows_after_redraw(&self, words: &str, columns: u16) -> String {
+        let until = Instant::now() + TIME_LIMIT;
         while Instant::now() < until {
-            let again = Instant::now() + PATIENCE / 6;
+            let again = Instant::now() + TIME_LIMIT / 6;
             while Instant::now() < again {
                 let screen = self.tmux.screen().await;
                 if screen.contains(words) {
                     return screen;
                 }
-                sleep(LOOK_AGAIN).await;
+                sleep(POLL_INTERVAL).await;
             }
             self.tmux.resizes(columns + 1, ROWS).await;
             self.tmux.resizes(columns, ROWS).await;
@@ -139,9 +139,9 @@ impl Eyes {
     }
 }
 
-/// Both have asked before either waits. They begin one after the other: of two Codexes
-/// 0.153.4 that make their databases at the same time, one gives up.
-async fn two_wrappers_in_one_directory(release: &str) {
+/// Both wrappers have a request before either restarts Codex. They begin one after the other: of
+/// two Codexes 0.153.4 that create their databases at the same time, one gives up.
+async fn two_wrappers_in_one_directory_do_not_interfere(release: &str) {
     let gate = Gate::new();
     let marker = || Reply::say(MARKER).behind(&gate);
     let script = Script::new()
@@ -158,7 +158,7 @@ async fn two_wrappers_in_one_directory(release: &str) {
     gate.release();
     eyes.tmux.shows(SEEN).await;
     other.shows(SEEN).await;
-    let told = eyes.asked(ATTACHED);
+    let told = eyes.requests_with_prompt(ATTACHED);
     assert_eq!(told.len(), 2, "{told:?}");
     for (prompt, picture) in ["look at a", "look at b"].iter().zip(pictures) {
         let asked = |request: &&Request| request.user_messages().contains(prompt);
@@ -168,9 +168,9 @@ async fn two_wrappers_in_one_directory(release: &str) {
     assert_eq!(eyes.starts().len(), 4);
 }
 
-async fn the_users_instructions_stay(release: &str) {
+async fn instructions_of_the_user_are_kept(release: &str) {
     let own = "developer_instructions = \"Answer in Latin.\"";
-    let mut eyes = Eyes::with_config(release, looks(), own).await;
+    let mut eyes = Eyes::with_config(release, looking_model(), own).await;
     eyes.picture("a.png");
     eyes.run("look").await;
     eyes.tmux.shows(SEEN).await;
@@ -183,10 +183,10 @@ async fn the_users_instructions_stay(release: &str) {
     }
 }
 
-/// Codex asks nobody whether it is, and reads its configuration; without a word about the
-/// policy there, it would be `-a never`.
-async fn a_worktree_is_trusted_as_its_repository_is(release: &str) {
-    let mut eyes = Eyes::new(release, looks()).await;
+/// Codex does not ask whether the worktree is trusted, and reads its configuration. Without the
+/// policy in it, the wrapper would add `-a never`.
+async fn worktree_has_the_trust_of_its_repository(release: &str) {
+    let mut eyes = Eyes::new(release, looking_model()).await;
     let tree = eyes.beside("tree");
     let added = ["worktree", "add", "--quiet", &tree.display().to_string()];
     eyes.stage.home.git(&added);
@@ -206,33 +206,33 @@ async fn a_worktree_is_trusted_as_its_repository_is(release: &str) {
     assert!(starts[0].args.starts_with("-c "), "{starts:?}");
 }
 
-/// KILL ends it, and not before it is gone the next one begins.
+/// SIGKILL ends this Codex, and the next one begins once it is gone.
 #[tokio::test]
-async fn a_codex_that_does_not_listen() {
-    let mut eyes = Eyes::new(testkit::codex::newest(), looks()).await;
-    eyes.codex_is("trap '' TERM; $NATIVE \"$@\"; while :; do sleep 1; done");
+async fn codex_that_ignores_sigterm_is_killed_before_the_restart() {
+    let mut eyes = Eyes::new(testkit::codex::newest(), looking_model()).await;
+    eyes.set_codex("trap '' TERM; $NATIVE \"$@\"; while :; do sleep 1; done");
     let a = eyes.picture("a.png");
     eyes.run("look").await;
     eyes.tmux.shows(SEEN).await;
     eyes.end().await;
-    assert_eq!(eyes.asked(ATTACHED)[0].images(), [a]);
+    assert_eq!(eyes.requests_with_prompt(ATTACHED)[0].images(), [a]);
     let [begun, resumed] = &eyes.starts()[..] else {
         panic!("{:?}", eyes.starts());
     };
     assert_eq!(resumed.running, begun.running);
 }
 
-/// It is the user's own program, and has all that it would have without us.
+/// Codex has the user's environment, as it would without the wrapper.
 #[tokio::test]
-async fn codex_has_the_users_environment_but_for_the_store() {
-    let mut eyes = Eyes::new(testkit::codex::newest(), polite()).await;
-    eyes.codex_is("env >\"$0.env\"; exit 7");
+async fn codex_has_the_environment_of_the_user_without_the_store() {
+    let mut eyes = Eyes::new(testkit::codex::newest(), greeting_model()).await;
+    eyes.set_codex("env >\"$0.env\"; exit 7");
     let store = eyes.beside("jobs.db").display().to_string();
     let line = format!("CODEX_MCP_STORE={store} OF_MINE=1 ../eyes.sh {HELLO}");
     eyes.tmux.enters(&line).await;
-    assert_eq!(eyes.left().await, 7);
+    assert_eq!(eyes.wait_for_exit().await, 7);
     let env = fs::read_to_string(eyes.beside("codex.sh.env")).unwrap();
     assert!(env.lines().any(|line| line == "OF_MINE=1"), "{env}");
-    // It may hold a password, and commands of the model's would see it.
+    // The URL may hold a password, and the model's commands would see it.
     assert!(!env.contains("CODEX_MCP_STORE"), "{env}");
 }

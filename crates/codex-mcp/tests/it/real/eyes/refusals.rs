@@ -1,4 +1,4 @@
-//! Pictures that Codex doesn't get.
+//! Requested pictures that Codex does not get.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -8,12 +8,12 @@ use std::sync::{Arc, OnceLock};
 use super::*;
 
 on_each_release!(
-    what_is_no_picture_here_is_refused,
-    a_picture_that_has_vanished,
+    unsuitable_files_are_refused_as_pictures,
+    removed_picture_is_reported_after_the_restart,
 );
 
-/// The model is told why, and goes on.
-async fn what_is_no_picture_here_is_refused(release: &str) {
+/// The model gets the reason and continues.
+async fn unsuitable_files_are_refused_as_pictures(release: &str) {
     let refused = [
         ("absent.png", "file does not exist"),
         ("passwd.png", "leads out of the repository"),
@@ -32,7 +32,7 @@ async fn what_is_no_picture_here_is_refused(release: &str) {
     symlink("../outside.png", eyes.stage.file("outside.png")).unwrap();
     eyes.run("look").await;
     eyes.tmux.shows("I go on without it.").await;
-    eyes.stays_started(1).await;
+    eyes.assert_started(1).await;
     eyes.end().await;
     let outputs = eyes.stage.model.requests().pop().unwrap().tool_outputs();
     assert_eq!(outputs.len(), refused.len(), "{outputs:?}");
@@ -43,8 +43,8 @@ async fn what_is_no_picture_here_is_refused(release: &str) {
     assert_eq!(fs::read(eyes.stage.file(QUEUE)).unwrap(), b"");
 }
 
-/// It is looked at again before Codex is resumed.
-async fn a_picture_that_has_vanished(release: &str) {
+/// The picture is checked again before Codex is resumed.
+async fn removed_picture_is_reported_after_the_restart(release: &str) {
     let place = Arc::new(OnceLock::<PathBuf>::new());
     let file = Arc::clone(&place);
     let waits = Reply::with(move |_| {
@@ -72,9 +72,9 @@ async fn a_picture_that_has_vanished(release: &str) {
     assert_eq!(eyes.starts().len(), 2);
 }
 
-/// The person is still in the conversation then, and can go on with it.
+/// The person stays in the conversation and can continue.
 #[tokio::test]
-async fn restart_over_the_limit_is_refused_and_the_conversation_goes_on() {
+async fn restart_over_the_limit_is_refused_and_the_conversation_continues() {
     let script = Script::by(|request| match (request.prompt(), request.round()) {
         (prompt, _) if prompt.contains("Not attached") => Reply::say("Then without."),
         ("and now", _) => Reply::say("Now we talk."),
@@ -87,18 +87,18 @@ async fn restart_over_the_limit_is_refused_and_the_conversation_goes_on() {
     }
     eyes.run("--max-restarts 2 look").await;
     eyes.tmux.shows("• Then without.").await;
-    eyes.stays_started(4).await;
+    eyes.assert_started(4).await;
     eyes.prompt("and now", "• Now we talk.").await;
     eyes.tmux.enters("/quit").await;
-    assert_eq!(eyes.left().await, 0);
-    let refused = eyes.asked_with("Not attached");
+    assert_eq!(eyes.wait_for_exit().await, 0);
+    let refused = eyes.last_request_with("Not attached");
     assert!(refused.prompt().contains("./2.png"), "{}", refused.prompt());
     assert_eq!(refused.images().len(), 2);
 }
 
-/// Only our own request counts, whatever is written after it.
+/// Only our own request counts, whatever lines follow it.
 #[tokio::test]
-async fn lines_that_are_no_requests_of_ours_are_skipped() {
+async fn foreign_lines_in_the_request_log_are_skipped() {
     let place = Arc::new(OnceLock::<PathBuf>::new());
     let file = Arc::clone(&place);
     let waits = Reply::with(move |_| {
@@ -118,22 +118,22 @@ async fn lines_that_are_no_requests_of_ours_are_skipped() {
     eyes.run("look").await;
     eyes.tmux.shows(SEEN).await;
     eyes.end().await;
-    assert_eq!(eyes.asked(ATTACHED)[0].images(), [a]);
+    assert_eq!(eyes.requests_with_prompt(ATTACHED)[0].images(), [a]);
 }
 
 #[tokio::test]
-async fn a_queue_that_is_a_link_is_refused() {
-    let mut eyes = Eyes::new(testkit::codex::newest(), looks()).await;
+async fn symbolic_link_as_request_log_is_refused() {
+    let mut eyes = Eyes::new(testkit::codex::newest(), looking_model()).await;
     let queue = eyes.stage.file(QUEUE);
     fs::create_dir(queue.parent().unwrap()).unwrap();
     fs::write(eyes.beside("elsewhere"), "").unwrap();
     symlink(eyes.beside("elsewhere"), queue).unwrap();
     eyes.run("look").await;
-    // The terminal breaks the line wherever the directory's length has it, also at a space.
+    // The terminal breaks the line at a place that depends on the directory, perhaps at a space.
     let words = "can't be used: the file";
     let unbroken = |text: &str| text.replace([' ', '\n'], "");
     let told = |screen: &str| unbroken(screen).contains(&unbroken(words));
     eyes.tmux.shows_such(words, told).await;
-    assert_eq!(eyes.left().await, 1);
+    assert_eq!(eyes.wait_for_exit().await, 1);
     assert_eq!(eyes.starts(), []);
 }

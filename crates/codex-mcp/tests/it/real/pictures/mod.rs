@@ -1,8 +1,7 @@
-//! `request_image` where Codex works for us: the model gets the picture with its next
-//! request.
+//! `request_image` in threads, runs and jobs: the model gets the picture with its next request.
 
-mod handed_over;
 mod refused;
+mod runs_and_jobs;
 mod scaled;
 mod threads;
 
@@ -15,29 +14,29 @@ use scripted_model::{Reply, Request, Script};
 use serde_json::json;
 use testkit::McpClient;
 
-use super::{Stage, VERSION};
+use super::{CodexFixture, VERSION};
 use crate::png::png;
 
-/// The prompt of a turn that looks at a picture, and what the turn ends with.
+/// The prompt of a turn that looks at a picture, and the answer of that turn.
 const LOOK: &str = "look at ";
 const SEEN: &str = "Seen.";
 
-/// The model asks for what comes after [`LOOK`].
-fn looks() -> Script {
+/// A model that requests the picture whose path follows [`LOOK`].
+fn looking_model() -> Script {
     Script::new()
         .on(
             LOOK,
             [
-                Reply::with(|request| asks(request, wanted(request))),
+                Reply::with(|request| request_picture(request, requested_path(request))),
                 Reply::say(SEEN),
             ],
         )
         .otherwise([Reply::say("ok")])
 }
 
-/// As the tool is offered: by the client, or by an MCP server where there is no client that
-/// could offer any.
-fn asks(request: &Request, path: &str) -> Reply {
+/// A model's request for a picture by the tool that it is offered: our own, or that of an MCP
+/// server where threads have no tools of ours.
+fn request_picture(request: &Request, path: &str) -> Reply {
     let arguments = json!({ "path": path });
     match request.tool(TOOL) {
         Some(_) => Reply::call(TOOL, arguments),
@@ -45,7 +44,7 @@ fn asks(request: &Request, path: &str) -> Reply {
     }
 }
 
-fn wanted(request: &Request) -> &str {
+fn requested_path(request: &Request) -> &str {
     let (_, rest) = request.prompt().split_once(LOOK).unwrap();
     rest.lines().next().unwrap()
 }
@@ -54,8 +53,8 @@ fn look_at(path: &str) -> String {
     format!("{LOOK}{path}")
 }
 
-impl Stage {
-    /// Puts a picture into the work directory that is like no other one.
+impl CodexFixture {
+    /// Writes a picture to the work directory that differs from all others.
     fn picture(&self, name: &str) -> Vec<u8> {
         let bytes = png(name);
         let path = self.file(name);
@@ -64,7 +63,7 @@ impl Stage {
         bytes
     }
 
-    /// The model has asked for a picture, and its next request has it as it is.
+    /// Checks that the model has requested a picture and that its next request has these bytes.
     #[track_caller]
     fn assert_shown(&self, bytes: &[u8]) {
         assert!(
@@ -82,14 +81,14 @@ impl Stage {
     }
 
     /// The tools that the model was offered last.
-    fn offered(&self) -> String {
+    fn offered_tools(&self) -> String {
         let requests = self.model.requests();
         requests.last().unwrap().tool_names().join(" ")
     }
 }
 
-/// A client that takes no notice of what only a `codex mcp-server` sends.
-async fn client(stage: &Stage, args: &[&str]) -> McpClient {
+/// A client that ignores the notifications that only a `codex mcp-server` sends.
+async fn client(stage: &CodexFixture, args: &[&str]) -> McpClient {
     let mut client = McpClient::start(&stage.launch(args));
     client.ignore("codex/event");
     client.ignore("notifications/tools/list_changed");

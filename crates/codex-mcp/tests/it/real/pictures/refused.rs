@@ -1,4 +1,4 @@
-//! What Codex isn't shown, and what it is told then.
+//! Refused pictures, and the reasons that the model gets.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -6,13 +6,13 @@ use std::os::unix::fs::symlink;
 use scripted_model::{Reply, Script};
 use serde_json::json;
 
-use super::super::{Stage, assert_completed, on_each_release};
-use super::{asks, client};
+use super::super::{CodexFixture, assert_completed, on_each_release};
+use super::{client, request_picture};
 use crate::png::{declared, png};
 
 on_each_release!(
-    a_refusal_is_told_and_the_turn_goes_on,
-    hostile_picture_is_refused_and_the_turn_goes_on,
+    refusal_is_returned_and_the_turn_continues,
+    hostile_picture_is_refused_and_the_turn_continues,
 );
 
 const REFUSED: [(&str, &str); 8] = [
@@ -35,11 +35,11 @@ const REFUSED: [(&str, &str); 8] = [
     ),
 ];
 
-async fn a_refusal_is_told_and_the_turn_goes_on(release: &str) {
-    let asks = |path: &'static str| Reply::with(move |request| asks(request, path));
-    let mut replies: Vec<Reply> = REFUSED.iter().map(|(path, _)| asks(path)).collect();
-    replies.extend([asks("a.png"), Reply::say("Went on.")]);
-    let stage = Stage::new(release, Script::new().otherwise(replies)).await;
+async fn refusal_is_returned_and_the_turn_continues(release: &str) {
+    let asks_for = |path: &'static str| Reply::with(move |request| request_picture(request, path));
+    let mut replies: Vec<Reply> = REFUSED.iter().map(|(path, _)| asks_for(path)).collect();
+    replies.extend([asks_for("a.png"), Reply::say("Went on.")]);
+    let stage = CodexFixture::new(release, Script::new().otherwise(replies)).await;
     let bytes = stage.picture("a.png");
     symlink("/etc/passwd", stage.file("passwd.png")).unwrap();
     fs::write(stage.file("words.png"), "these are words").unwrap();
@@ -65,9 +65,9 @@ async fn a_refusal_is_told_and_the_turn_goes_on(release: &str) {
     stage.finish(client).await;
 }
 
-/// Of a picture that it can't use, a provider of models refuses each request of the
-/// conversation; one that says it is huge takes the memory of whoever decodes it.
-async fn hostile_picture_is_refused_and_the_turn_goes_on(release: &str) {
+/// With a picture that it cannot use in it, a model provider refuses each request of the
+/// conversation; a picture that declares a huge size exhausts the memory of its decoder.
+async fn hostile_picture_is_refused_and_the_turn_continues(release: &str) {
     let whole = png("whole");
     let gif = [
         b"GIF89a\x01\0\x01\0\0\0\0".as_slice(),
@@ -89,10 +89,10 @@ async fn hostile_picture_is_refused_and_the_turn_goes_on(release: &str) {
         ("frames.png", gif.concat(), "it holds something else"),
         ("none.png", Vec::new(), "the file is empty"),
     ];
-    let asks = |path: &'static str| Reply::with(move |request| asks(request, path));
-    let mut replies: Vec<Reply> = hostile.iter().map(|(path, ..)| asks(path)).collect();
-    replies.extend([asks("whole.png"), Reply::say("Went on.")]);
-    let stage = Stage::new(release, Script::new().otherwise(replies)).await;
+    let asks_for = |path: &'static str| Reply::with(move |request| request_picture(request, path));
+    let mut replies: Vec<Reply> = hostile.iter().map(|(path, ..)| asks_for(path)).collect();
+    replies.extend([asks_for("whole.png"), Reply::say("Went on.")]);
+    let stage = CodexFixture::new(release, Script::new().otherwise(replies)).await;
     for (path, bytes, _) in &hostile {
         fs::write(stage.file(path), bytes).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Pictures that are larger than Codex takes them.
+//! Pictures that are larger than Codex accepts.
 
 use std::fs;
 use std::io::Cursor;
@@ -8,12 +8,12 @@ use base64::engine::general_purpose::STANDARD;
 use image::{DynamicImage, ImageFormat, RgbImage};
 use serde_json::json;
 
-use super::super::{Stage, assert_completed, on_each_release, thread_of};
-use super::{SEEN, client, look_at, looks};
+use super::super::{CodexFixture, assert_completed, on_each_release, thread_of};
+use super::{SEEN, client, look_at, looking_model};
 
 on_each_release!(large_pictures_are_scaled_down);
 
-/// A picture that no compression makes smaller.
+/// A picture of noise, which does not compress.
 fn noise(width: u32, height: u32) -> Vec<u8> {
     let mut state = 1_u32;
     let image = RgbImage::from_fn(width, height, |_, _| {
@@ -28,17 +28,17 @@ fn noise(width: u32, height: u32) -> Vec<u8> {
     bytes
 }
 
-/// As a data URL has it.
+/// The length of the base64 text in a data URL, and the decoded picture.
 fn decoded(url: &str) -> (usize, DynamicImage) {
     let (_, base64) = url.split_once("base64,").unwrap();
     let bytes = STANDARD.decode(base64).unwrap();
     (base64.len(), image::load_from_memory(&bytes).unwrap())
 }
 
-/// Before 0.105, Codex takes a larger one for words that fill the context: it sums the
-/// conversation up, without the picture, and the model asks for it again, for ever.
+/// Before 0.105, Codex counts a larger picture as text that fills the context: it compacts the
+/// conversation without the picture, and the model requests it again, for ever.
 async fn large_pictures_are_scaled_down(release: &str) {
-    let stage = Stage::new(release, looks()).await;
+    let stage = CodexFixture::new(release, looking_model()).await;
     for number in 0..3 {
         fs::write(stage.file(&format!("{number}.png")), noise(2100, 700)).unwrap();
     }

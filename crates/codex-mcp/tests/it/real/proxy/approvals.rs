@@ -1,19 +1,19 @@
-//! What Codex asks, with clients that can be asked and with others.
+//! Codex's questions, to clients with and without elicitation.
 
 use scripted_model::{Reply, Script, Shell};
 use serde_json::{Value, json};
 
-use super::super::{Stage, assert_error, structured, text, thread_of};
+use super::super::{CodexFixture, assert_error, structured, text, thread_of};
 use super::{client, on_releases_with_mcp_server, reply};
 
 on_releases_with_mcp_server!(
-    a_plain_answer_is_taken_as_it_is_meant,
-    an_answer_that_ends_the_turn_ends_the_call,
-    a_client_that_cannot_be_asked_is_told_and_the_turn_goes_on,
-    a_question_nobody_answers_is_declined,
+    standard_and_codex_answers_are_both_understood,
+    answer_that_ends_the_turn_ends_the_call,
+    question_is_declined_and_returned_without_elicitation,
+    unanswered_question_is_declined,
 );
 
-/// Says what became of its command.
+/// A model that reports the outcome of its command.
 fn script() -> Script {
     Script::new()
         .on(
@@ -35,8 +35,8 @@ fn arguments() -> Value {
     json!({"prompt": "touch it", "sandbox": "read-only", "approval-policy": "on-request"})
 }
 
-async fn a_plain_answer_is_taken_as_it_is_meant(release: &str) {
-    let stage = Stage::new(release, script()).await;
+async fn standard_and_codex_answers_are_both_understood(release: &str) {
+    let stage = CodexFixture::new(release, script()).await;
     let mut client = client(&stage, &[], json!({"elicitation": {}})).await;
     for (answer, made) in [
         (json!({"action": "decline"}), false),
@@ -57,8 +57,8 @@ async fn a_plain_answer_is_taken_as_it_is_meant(release: &str) {
 }
 
 /// Codex itself never answers such a call.
-async fn an_answer_that_ends_the_turn_ends_the_call(release: &str) {
-    let stage = Stage::new(release, script()).await;
+async fn answer_that_ends_the_turn_ends_the_call(release: &str) {
+    let stage = CodexFixture::new(release, script()).await;
     let mut client = client(&stage, &[], json!({"elicitation": {}})).await;
     for answer in [
         json!({"action": "cancel", "decision": "abort"}),
@@ -77,8 +77,8 @@ async fn an_answer_that_ends_the_turn_ends_the_call(release: &str) {
     stage.finish(client).await;
 }
 
-async fn a_client_that_cannot_be_asked_is_told_and_the_turn_goes_on(release: &str) {
-    let stage = Stage::new(release, script()).await;
+async fn question_is_declined_and_returned_without_elicitation(release: &str) {
+    let stage = CodexFixture::new(release, script()).await;
     let mut client = client(&stage, &[], json!({})).await;
     let result = client.call_tool("codex", arguments()).await;
     assert_eq!(
@@ -101,7 +101,7 @@ async fn a_client_that_cannot_be_asked_is_told_and_the_turn_goes_on(release: &st
             _ => break again,
         }
     };
-    // It was told no.
+    // The command was declined.
     assert!(
         text(&again, 0).starts_with("after Codex said: "),
         "{again:#}"
@@ -110,8 +110,8 @@ async fn a_client_that_cannot_be_asked_is_told_and_the_turn_goes_on(release: &st
     stage.finish(client).await;
 }
 
-async fn a_question_nobody_answers_is_declined(release: &str) {
-    let stage = Stage::new(release, script()).await;
+async fn unanswered_question_is_declined(release: &str) {
+    let stage = CodexFixture::new(release, script()).await;
     let args = ["--approval-timeout", "1"];
     let mut client = client(&stage, &args, json!({"elicitation": {}})).await;
     let call = client.request_tool("codex", arguments());

@@ -1,25 +1,25 @@
-//! Calls that take too long, that nobody wants any more, and Codexes that die.
+//! Timed out and cancelled calls, and a Codex that dies.
 
 use scripted_model::{Gate, Reply, Script};
 use serde_json::{Value, json};
 use testkit::process::descendants;
 use testkit::{McpClient, Signal};
 
-use super::super::{Stage, VERSION, assert_error, structured, text, thread_of};
+use super::super::{CodexFixture, VERSION, assert_error, structured, text, thread_of};
 use super::{client, on_releases_with_mcp_server, reply};
 
 on_releases_with_mcp_server!(
-    a_call_that_takes_too_long_tells_what_was_said_and_leaves_a_usable_thread,
-    answers_find_their_calls_after_a_cancelled_one,
-    an_answer_that_comes_too_late_is_not_the_next_calls,
-    a_call_that_is_cancelled_before_its_turn_begins_does_no_work,
-    a_thread_whose_turn_failed_is_not_answered_wrongly,
-    a_dead_codex_is_reported_and_not_started_again,
-    it_ends_in_the_middle_of_a_turn,
+    timed_out_call_returns_its_text_and_the_thread_stays_usable,
+    answers_match_their_calls_after_a_cancelled_one,
+    late_answer_is_not_given_to_the_next_call,
+    call_cancelled_before_its_turn_does_no_work,
+    thread_with_a_failed_turn_refuses_further_calls,
+    dead_codex_is_reported_and_not_restarted,
+    end_of_input_in_a_turn_ends_the_proxy,
 );
 
-/// How many replies a thread is given after a call that was ended: about half of
-/// them come back under the id of that call.
+/// The number of replies after an ended call: Codex answers about half of them with the ID of that
+/// call.
 const REPLIES: u32 = 8;
 
 fn script(gate: &Gate) -> Script {
@@ -33,9 +33,9 @@ fn script(gate: &Gate) -> Script {
         })])
 }
 
-async fn a_call_that_takes_too_long_tells_what_was_said_and_leaves_a_usable_thread(release: &str) {
+async fn timed_out_call_returns_its_text_and_the_thread_stays_usable(release: &str) {
     let gate = Gate::new();
-    let stage = Stage::new(release, script(&gate)).await;
+    let stage = CodexFixture::new(release, script(&gate)).await;
     let mut client = client(&stage, &["--timeout", "3"], json!({})).await;
     let first = client.call_tool("codex", json!({"prompt": "begin"})).await;
     let thread = thread_of(&first);
@@ -55,13 +55,12 @@ async fn a_call_that_takes_too_long_tells_what_was_said_and_leaves_a_usable_thre
     stage.finish(client).await;
 }
 
-/// Codex answers at the error, and has the end of that turn before it when the next
-/// prompt comes.
-async fn a_thread_whose_turn_failed_is_not_answered_wrongly(release: &str) {
+/// Codex answers at the error, and takes the end of that turn for the end of the next one.
+async fn thread_with_a_failed_turn_refuses_further_calls(release: &str) {
     let script = Script::new()
         .on("fail", [Reply::error("invalid_prompt", "bad prompt")])
         .otherwise([Reply::say("ok")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut client = client(&stage, &[], json!({})).await;
     let first = client.call_tool("codex", json!({"prompt": "begin"})).await;
     let thread = thread_of(&first);
@@ -78,9 +77,9 @@ async fn a_thread_whose_turn_failed_is_not_answered_wrongly(release: &str) {
     stage.finish(client).await;
 }
 
-async fn answers_find_their_calls_after_a_cancelled_one(release: &str) {
+async fn answers_match_their_calls_after_a_cancelled_one(release: &str) {
     let gate = Gate::new();
-    let stage = Stage::new(release, script(&gate)).await;
+    let stage = CodexFixture::new(release, script(&gate)).await;
     let mut client = client(&stage, &[], json!({})).await;
     let first = client.call_tool("codex", json!({"prompt": "begin"})).await;
     let thread = thread_of(&first);
@@ -100,9 +99,9 @@ async fn answers_find_their_calls_after_a_cancelled_one(release: &str) {
     stage.finish(client).await;
 }
 
-/// Cancelled when its last message shows, a turn has often ended already.
-async fn an_answer_that_comes_too_late_is_not_the_next_calls(release: &str) {
-    let stage = Stage::new(release, script(&Gate::new())).await;
+/// A turn that is cancelled at its last message has often ended already.
+async fn late_answer_is_not_given_to_the_next_call(release: &str) {
+    let stage = CodexFixture::new(release, script(&Gate::new())).await;
     let launch = stage.launch(&super::PROXY);
     let mut client = McpClient::start(&launch);
     client.initialize(VERSION, json!({})).await;
@@ -133,16 +132,15 @@ async fn an_answer_that_comes_too_late_is_not_the_next_calls(release: &str) {
     stage.finish(client).await;
 }
 
-async fn a_call_that_is_cancelled_before_its_turn_begins_does_no_work(release: &str) {
+async fn call_cancelled_before_its_turn_does_no_work(release: &str) {
     let gate = Gate::new();
-    let stage = Stage::new(release, script(&gate)).await;
+    let stage = CodexFixture::new(release, script(&gate)).await;
     let mut client = client(&stage, &[], json!({})).await;
     let first = client.call_tool("codex", json!({"prompt": "begin"})).await;
     let thread = thread_of(&first);
     let unwanted = client.request_tool("codex-reply", reply(&thread, "hang"));
     client.cancel(&unwanted, "changed my mind");
-    // Until the turn has ended, the thread may be busy; it ends though the model
-    // never answers.
+    // The thread may be busy until the turn has ended; it ends although the model never answers.
     let again = loop {
         let again = client
             .call_tool("codex-reply", reply(&thread, "go on"))
@@ -156,13 +154,13 @@ async fn a_call_that_is_cancelled_before_its_turn_begins_does_no_work(release: &
     stage.finish(client).await;
 }
 
-async fn a_dead_codex_is_reported_and_not_started_again(release: &str) {
+async fn dead_codex_is_reported_and_not_restarted(release: &str) {
     let gate = Gate::new();
-    let stage = Stage::new(release, script(&gate)).await;
+    let stage = CodexFixture::new(release, script(&gate)).await;
     let mut client = client(&stage, &[], json!({})).await;
     let hanging = client.request_tool("codex", json!({"prompt": "hang"}));
     gate.reached(1).await;
-    // The guard comes first, then what it guards.
+    // The first descendant is the guard, the second Codex.
     kill(descendants(client.pid())[1]);
     let failed = client.result(&hanging).await;
     assert_error(&failed, "CODEX_DIED");
@@ -176,9 +174,9 @@ async fn a_dead_codex_is_reported_and_not_started_again(release: &str) {
     stage.finish(client).await;
 }
 
-async fn it_ends_in_the_middle_of_a_turn(release: &str) {
+async fn end_of_input_in_a_turn_ends_the_proxy(release: &str) {
     let gate = Gate::new();
-    let stage = Stage::new(release, script(&gate)).await;
+    let stage = CodexFixture::new(release, script(&gate)).await;
     let mut client = client(&stage, &[], json!({})).await;
     let hanging = client.request_tool("codex", json!({"prompt": "hang"}));
     gate.reached(1).await;

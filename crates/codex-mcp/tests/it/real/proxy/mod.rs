@@ -1,13 +1,13 @@
 //! The proxy before the real `codex mcp-server`, in the releases that have one.
 
 mod approvals;
-mod faithful;
 mod limits;
+mod passthrough;
 
 use serde_json::{Value, json};
 use testkit::{Launch, McpClient};
 
-use super::{Stage, VERSION};
+use super::{CodexFixture, VERSION};
 
 /// Makes a test of each release with an MCP server of its own out of
 /// `async fn name(release: &str)`.
@@ -21,9 +21,9 @@ use on_releases_with_mcp_server;
 
 const PROXY: [&str; 2] = ["--backend", "mcp-server"];
 
-/// A client that takes no notice of Codex's events, of a server with these
-/// arguments, whose Codex is up.
-async fn client(stage: &Stage, args: &[&str], capabilities: Value) -> McpClient {
+/// A client of a server with these arguments, whose Codex has started. The client ignores Codex's
+/// events.
+async fn client(stage: &CodexFixture, args: &[&str], capabilities: Value) -> McpClient {
     let launch = stage.launch(&PROXY).args(args.iter().copied());
     let mut client = McpClient::start(&launch);
     client.ignore("codex/event");
@@ -33,7 +33,7 @@ async fn client(stage: &Stage, args: &[&str], capabilities: Value) -> McpClient 
 }
 
 /// A client of `codex mcp-server` itself.
-async fn direct(stage: &Stage, capabilities: Value) -> McpClient {
+async fn direct(stage: &CodexFixture, capabilities: Value) -> McpClient {
     let launch = Launch::new(testkit::codex::native_binary(&stage.release))
         .args(["mcp-server"])
         .envs(stage.home.env())

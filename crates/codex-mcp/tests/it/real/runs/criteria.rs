@@ -1,33 +1,33 @@
-//! What can be asked for, with the real Codex doing it.
+//! Exit criteria, with the real Codex.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use scripted_model::{Reply, Script};
 
-use super::super::Stage;
+use super::super::CodexFixture;
 use super::{commit, kinds, path_with};
 
-/// Where commands may reach everything: a remote is outside the work directory.
+/// A sandbox in which commands reach the remote, which is outside the work directory.
 const ANYWHERE: [&str; 2] = ["--sandbox", "danger-full-access"];
 
-impl Stage {
-    async fn run_anywhere(&self, args: &[&str]) -> super::Ran {
+impl CodexFixture {
+    async fn run_anywhere(&self, args: &[&str]) -> super::RunOutput {
         let args = [&["--json"], &ANYWHERE[..], args].concat();
         let gh = self.home.root().join("bin");
         let mut command = self.run_command(&args);
         command.env("PATH", path_with(&gh));
-        self.ended(command.spawn().unwrap()).await
+        self.finish_run(command.spawn().unwrap()).await
     }
 }
 
 #[tokio::test]
-async fn a_push_is_seen_at_the_remote() {
+async fn push_is_verified_at_the_remote() {
     let push = "git push --quiet origin HEAD:refs/heads/'a$(b)'";
     let script = Script::new()
         .on("not complete", [Reply::shell(push), Reply::say("Pushed.")])
         .otherwise([commit("a.txt"), Reply::say("Committed and pushed!")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let remote = stage.home.root().join("remote.git");
     stage
         .home
@@ -37,11 +37,11 @@ async fn a_push_is_seen_at_the_remote() {
         .git(&["remote", "add", "origin", remote.to_str().unwrap()]);
     let ran = stage.run_anywhere(&["x", "--until", "pushed"]).await;
     ran.assert_done(&["initial", "continuation"]);
-    assert_eq!(ran.made(), ["push", "commit", "file"]);
+    assert_eq!(ran.artifact_kinds(), ["push", "commit", "file"]);
     assert_eq!(ran.result["artifacts"][0]["branch"], "a$(b)");
 }
 
-/// A stand-in for GitHub's program, which needs an account.
+/// A stand-in for `gh`, which would need an account.
 const GH: &str = r#"#!/bin/sh
 state="$HOME/gh"
 mkdir -p "$state"
@@ -62,8 +62,8 @@ esac
 "#;
 
 #[tokio::test]
-async fn a_pull_request_is_seen_by_github() {
-    // A login shell has a PATH of its own.
+async fn pull_request_is_verified_with_gh() {
+    // The command names the path, as a login shell sets its own PATH.
     let create = "\"$HOME/../bin/gh\" pr create --title t --body b";
     let script = Script::new()
         .on(
@@ -74,7 +74,7 @@ async fn a_pull_request_is_seen_by_github() {
             commit("a.txt"),
             Reply::say("PR #12 opened: https://github.example/12"),
         ]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let bin = stage.home.root().join("bin");
     fs::create_dir(&bin).unwrap();
     fs::write(bin.join("gh"), GH).unwrap();
@@ -88,16 +88,16 @@ async fn a_pull_request_is_seen_by_github() {
         .git(&["remote", "add", "origin", remote.to_str().unwrap()]);
     let ran = stage.run_anywhere(&["x", "--until", "pr"]).await;
     ran.assert_done(&["initial", "continuation"]);
-    assert_eq!(ran.made(), ["pr", "commit", "file"]);
+    assert_eq!(ran.artifact_kinds(), ["pr", "commit", "file"]);
     let url = &ran.result["artifacts"][0]["url"];
     assert_eq!(url, "https://github.example/o/r/pull/7");
 }
 
 #[tokio::test]
-async fn what_was_there_before_is_no_work() {
+async fn preexisting_files_are_no_work() {
     let script =
         Script::new().otherwise([Reply::shell("cat README.md"), Reply::say("It is there.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let until = ["--until", "files=README.md", "--until", "branch=main"];
     let ran = stage.run(&[&["x"][..], &until].concat()).await;
     ran.assert_not_done("stalled");
@@ -105,11 +105,11 @@ async fn what_was_there_before_is_no_work() {
         .run(&[&["x", "--allow-preexisting"][..], &until].concat())
         .await;
     ran.assert_done(&["initial"]);
-    assert_eq!(ran.made(), [""; 0]);
+    assert_eq!(ran.artifact_kinds(), [""; 0]);
 }
 
 #[tokio::test]
-async fn commands_and_limits_are_judged_at_the_end() {
+async fn command_and_diff_criteria_are_judged_after_each_turn() {
     let script = Script::new()
         .on(
             "not complete",
@@ -129,7 +129,7 @@ async fn commands_and_limits_are_judged_at_the_end() {
             Reply::shell("echo bad > ok.txt; echo x > outside.txt"),
             Reply::say("Done."),
         ]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let until = [
         "--until",
         "command=grep -q good ok.txt",
@@ -140,7 +140,7 @@ async fn commands_and_limits_are_judged_at_the_end() {
     ];
     let ran = stage.run(&[&["x"][..], &until].concat()).await;
     ran.assert_done(&["initial", "continuation"]);
-    assert_eq!(ran.made(), ["file", "command"]);
+    assert_eq!(ran.artifact_kinds(), ["file", "command"]);
     let first = kinds(&ran.result["evidence"]["log"][0]["criteria"]);
     let state = |name: &str| {
         let found = first

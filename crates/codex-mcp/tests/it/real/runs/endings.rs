@@ -1,4 +1,4 @@
-//! How a run begins and ends.
+//! The beginning and end of runs.
 
 use std::fs;
 
@@ -6,22 +6,22 @@ use scripted_model::{Reply, Script, Usage};
 use serde_json::json;
 use testkit::Signal;
 
-use super::super::{Stage, on_each_release};
-use super::{commit, kill, until};
+use super::super::{CodexFixture, on_each_release};
+use super::{commit, kill, wait_while_running};
 
 on_each_release!(
-    ctrl_c_reports_what_is_there,
-    a_thread_is_hopped_into,
-    a_grant_ends_with_its_run,
+    ctrl_c_reports_partial_work,
+    run_continues_an_existing_thread,
+    grant_ends_with_its_run,
 );
 
-async fn ctrl_c_reports_what_is_there(release: &str) {
+async fn ctrl_c_reports_partial_work(release: &str) {
     let script = Script::new().otherwise([
         commit("a.txt"),
         Reply::shell("sleep 1000"),
         Reply::say("never"),
     ]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let args = [
         "--json",
         "--sandbox",
@@ -38,29 +38,29 @@ async fn ctrl_c_reports_what_is_there(release: &str) {
             .iter()
             .any(|one| one.command.ends_with("sleep 1000"))
     };
-    until(&mut child, sleeps).await;
-    // What the sandbox mounts on, where it protects a path that is missing.
+    wait_while_running(&mut child, sleeps).await;
+    // The mount targets that the sandbox creates for protected paths that are missing.
     let targets = || [".agents", ".aws", ".codex"].map(|name| stage.file(name).exists());
     if release == testkit::codex::newest() {
         assert_eq!(targets(), [true; 3]);
     }
     kill(pid, Signal::SIGINT);
-    let ran = stage.ended(child).await;
+    let ran = stage.finish_run(child).await;
     ran.assert_not_done("cancelled");
     assert_eq!(ran.turns(), [("initial", "interrupted")]);
-    assert_eq!(ran.made(), ["commit", "file"]);
+    assert_eq!(ran.artifact_kinds(), ["commit", "file"]);
     assert_eq!(targets(), [false; 3]);
 }
 
-async fn a_thread_is_hopped_into(release: &str) {
+async fn run_continues_an_existing_thread(release: &str) {
     let script = Script::new()
         .on("and now", [commit("b.txt"), Reply::say("Done.")])
         .otherwise([Reply::shell("cat README.md"), Reply::say("Read it.")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let first = stage.run(&["the number is 7"]).await;
     first.assert_done(&["initial"]);
     let thread = first.result["thread_id"].as_str().unwrap();
-    // What it takes is allowed from now on.
+    // The criterion allows commits from this turn on.
     let args = ["and now?", "--thread", thread, "--until", "commits=1"];
     let second = stage.run(&args).await;
     second.assert_done(&["initial"]);
@@ -73,12 +73,11 @@ async fn a_thread_is_hopped_into(release: &str) {
     );
 }
 
-/// A thread that Codex does not have is an error before anything is started; the beginning
-/// of an id stands for it.
+/// An ID prefix names a thread. An unknown thread is an error before any turn.
 #[tokio::test]
-async fn thread_is_found_by_the_beginning_of_its_id_or_refused() {
+async fn thread_is_resolved_by_id_prefix_or_refused() {
     let script = Script::new().otherwise([Reply::shell("cat README.md"), Reply::say("Read it.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let first = stage.run(&["x"]).await;
     first.assert_done(&["initial"]);
     let thread = first.result["thread_id"].as_str().unwrap();
@@ -95,23 +94,23 @@ async fn thread_is_found_by_the_beginning_of_its_id_or_refused() {
         let refused = stage.run(&["z", "--thread", thread]).await;
         assert_eq!(refused.code, Some(3));
         assert_eq!(refused.result["reason"], "could_not_run");
-        assert!(refused.told.contains(words), "{}", refused.told);
+        assert!(refused.stderr.contains(words), "{}", refused.stderr);
     }
     let refused = stage.run(&["z", "--profile", "nope"]).await;
     assert_eq!(refused.code, Some(3));
     assert!(
-        refused.told.contains("there is no profile nope"),
+        refused.stderr.contains("there is no profile nope"),
         "{}",
-        refused.told
+        refused.stderr
     );
     assert_eq!(stage.model.request_count(), requests);
 }
 
-/// In the registry a run's thread is "interrupted", as nobody has asked for a summary.
+/// The registry has the thread of a run as "interrupted", since runs ask for no summary.
 #[tokio::test]
 async fn finished_run_is_listed_with_a_completed_turn() {
     let script = Script::new().otherwise([Reply::shell("cat README.md"), Reply::say("Read it.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     stage
         .run(&["Read the README"])
         .await
@@ -124,12 +123,12 @@ async fn finished_run_is_listed_with_a_completed_turn() {
     assert!(!listed.contains("interrupted"), "{listed}");
 }
 
-/// What one run was allowed, another one isn't, though newer releases remember it.
-async fn a_grant_ends_with_its_run(release: &str) {
+/// A grant of one run does not apply to the next, though newer releases remember it.
+async fn grant_ends_with_its_run(release: &str) {
     let script = Script::new()
         .on("once more", [commit("b.txt"), Reply::say("Done.")])
         .otherwise([commit("a.txt"), Reply::say("Done.")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let first = stage.run(&["x", "--until", "commits=1"]).await;
     first.assert_done(&["initial"]);
     let thread = first.result["thread_id"].as_str().unwrap();
@@ -140,13 +139,13 @@ async fn a_grant_ends_with_its_run(release: &str) {
         "0.104.0" => &["commit", "file"],
         _ => &["file"],
     };
-    assert_eq!(second.made(), expected, "{:#}", second.result);
+    assert_eq!(second.artifact_kinds(), expected, "{:#}", second.result);
 }
 
 #[tokio::test]
-async fn a_directory_of_a_repository_stands_for_all_of_it() {
+async fn subdirectory_as_repo_means_the_whole_repository() {
     let script = Script::new().otherwise([commit("a.txt"), Reply::say("Done.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     fs::create_dir(stage.file("sub")).unwrap();
     let until = ["--until", "files=a.txt", "--until", "commits=1"];
     let ran = stage
@@ -158,11 +157,11 @@ async fn a_directory_of_a_repository_stands_for_all_of_it() {
     assert!(prompt.contains(&format!("Work in {top}.")), "{prompt}");
 }
 
-/// What the sandbox makes impossible isn't tried.
+/// A run whose criteria the sandbox makes impossible is not started.
 #[tokio::test]
-async fn a_read_only_sandbox_is_refused_at_once() {
+async fn read_only_sandbox_is_refused_at_once() {
     let script = Script::new().otherwise([Reply::say("I can't.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let notify = "command:sh -c 'echo \"$0\" > told'";
     let args = [
         "--json",
@@ -174,7 +173,9 @@ async fn a_read_only_sandbox_is_refused_at_once() {
         "--notify",
         notify,
     ];
-    let ran = stage.ended(stage.run_command(&args).spawn().unwrap()).await;
+    let ran = stage
+        .finish_run(stage.run_command(&args).spawn().unwrap())
+        .await;
     assert_eq!(ran.code, Some(3));
     assert_eq!(ran.result["reason"], "could_not_run");
     let told = fs::read_to_string(stage.file("told")).unwrap();
@@ -195,15 +196,17 @@ async fn a_read_only_sandbox_is_refused_at_once() {
         "--until",
         "command=true",
     ];
-    let ran = stage.ended(stage.run_command(&args).spawn().unwrap()).await;
+    let ran = stage
+        .finish_run(stage.run_command(&args).spawn().unwrap())
+        .await;
     ran.assert_not_done("stalled");
 }
 
-/// The next run may change files, unless the sandbox was named.
+/// The printed command for the next run has a wider sandbox, unless the user named one.
 #[tokio::test]
-async fn read_only_run_that_fails_names_the_sandbox_and_is_resumed_with_a_wider_one() {
+async fn failed_read_only_run_names_the_sandbox_and_how_to_widen_it() {
     let script = Script::new().otherwise([Reply::shell("false"), Reply::say("I can't.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     for (more, advice, sandbox) in [
         (
             &[][..],
@@ -229,27 +232,32 @@ async fn read_only_run_that_fails_names_the_sandbox_and_is_resumed_with_a_wider_
 }
 
 #[tokio::test]
-async fn run_without_a_codex_says_how_to_get_one() {
-    let stage = Stage::new(testkit::codex::newest(), Script::new()).await;
+async fn run_without_a_codex_says_how_to_install_one() {
+    let stage = CodexFixture::new(testkit::codex::newest(), Script::new()).await;
     let empty = stage.home.root().join("empty");
     fs::create_dir(&empty).unwrap();
     let mut command = stage.run_command(&["--json", "x"]);
-    // Git is looked for on PATH too.
+    // The run needs git on PATH.
     std::os::unix::fs::symlink("/usr/bin/git", empty.join("git")).unwrap();
     command
         .env_remove("CODEX_MCP_CODEX_BIN")
         .env("PATH", &empty);
-    let ran = stage.ended(command.spawn().unwrap()).await;
-    assert_eq!(ran.code, Some(3), "{}", ran.told);
+    let ran = stage.finish_run(command.spawn().unwrap()).await;
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
     assert_eq!(
         ran.result["why"],
         "no `codex` found on PATH; install Codex with `npm install -g @openai/codex`, or name it \
          with --codex-bin or CODEX_MCP_CODEX_BIN"
     );
-    assert_eq!(ran.told.matches("npm install").count(), 1, "{}", ran.told);
+    assert_eq!(
+        ran.stderr.matches("npm install").count(),
+        1,
+        "{}",
+        ran.stderr
+    );
 }
 
-/// The arguments of the first example in a help.
+/// The arguments of the first example in a help text.
 fn first_example(help: &str) -> Vec<String> {
     let (_, examples) = help.split_once("Examples:\n").unwrap();
     let first = examples.lines().next().unwrap();
@@ -262,10 +270,10 @@ fn writes_a_readme() -> Script {
     Script::new().otherwise([Reply::shell("echo x > README.md"), Reply::say("Done.")])
 }
 
-/// As somebody new would: a repository that Codex doesn't trust and that has no commit.
+/// The repository of a new user: Codex does not trust it, and it has no commit.
 #[tokio::test]
 async fn first_example_of_the_help_works_in_a_fresh_repository() {
-    let stage = Stage::new(testkit::codex::newest(), writes_a_readme()).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), writes_a_readme()).await;
     for (verb, more) in [(&["run"][..], None), (&["jobs", "submit"], Some("--wait"))] {
         let fresh = stage.home.root().join(verb.concat());
         stage
@@ -277,18 +285,18 @@ async fn first_example_of_the_help_works_in_a_fresh_repository() {
         let example: Vec<&str> = example.iter().map(String::as_str).chain(more).collect();
         let mut program = stage.program(&example);
         let ended = program.current_dir(&fresh).output().await.unwrap();
-        let told = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!(ended.status.code(), Some(0), "{told}");
-        assert!(fresh.join("README.md").is_file(), "{told}");
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(0), "{stderr}");
+        assert!(fresh.join("README.md").is_file(), "{stderr}");
     }
     let config = stage.home.codex_home().join("config.toml");
     let config = fs::read_to_string(config).unwrap();
     assert!(!config.contains("trust_level"), "{config}");
 }
 
-/// The second turn goes past the limit, in the middle of its work.
+/// The second turn exceeds the limit in the middle of its work.
 #[tokio::test]
-async fn used_up_tokens_end_a_run_that_tells_its_usage_and_how_to_go_on() {
+async fn token_limit_ends_a_run_with_usage_and_resume_command() {
     let usage = Usage {
         input: 900,
         cached_input: 400,
@@ -314,7 +322,7 @@ async fn used_up_tokens_end_a_run_that_tells_its_usage_and_how_to_go_on() {
             Reply::shell("ls").using(usage),
             Reply::say("Looked.").using(usage),
         ]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let until = ["--until", "files=a b.txt", "--max-tokens", "4000"];
     let ran = stage.run(&[&["x"][..], &until].concat()).await;
     ran.assert_not_done("max_tokens_exceeded");
@@ -333,7 +341,7 @@ async fn used_up_tokens_end_a_run_that_tells_its_usage_and_how_to_go_on() {
         ran.result
     );
 
-    // Pasted into a shell, but for the name of the program and the limit.
+    // The test runs the printed command with a higher limit.
     let command = ran.result["resume_command"].as_str().unwrap();
     assert!(command.contains("'files=a b.txt'"), "{command}");
     let words = shlex::split(command).unwrap();
@@ -345,18 +353,18 @@ async fn used_up_tokens_end_a_run_that_tells_its_usage_and_how_to_go_on() {
     let output = stage.program(&words).output().await.unwrap();
     let shown = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{shown}");
-    // The thread had used tokens before.
+    // The tokens that the thread used before do not count.
     assert!(shown.contains("\ntokens: 220 ("), "{shown}");
     assert!(shown.contains("rate limits: 42 % of 5h used"), "{shown}");
     let thread = ran.result["thread_id"].as_str().unwrap();
     assert!(shown.contains(&format!("--thread {thread}")), "{shown}");
 }
 
-/// Each is known before Codex is asked anything.
+/// The run finds each missing requirement before it asks Codex.
 #[tokio::test]
-async fn what_a_run_needs_and_lacks_is_told_before_the_first_turn() {
+async fn missing_requirements_are_reported_before_the_first_turn() {
     let script = Script::new().otherwise([Reply::say("Done.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     for (flag, value, why) in [
         ("--until", "command=no-such-program x", "no-such-program"),
         ("--notify", "command:no-such-program", "no-such-program"),
@@ -365,31 +373,31 @@ async fn what_a_run_needs_and_lacks_is_told_before_the_first_turn() {
         ("--evidence", "/", "evidence"),
     ] {
         let ran = stage.run(&["x", flag, value]).await;
-        assert_eq!(ran.code, Some(3), "{}", ran.told);
+        assert_eq!(ran.code, Some(3), "{}", ran.stderr);
         let told = ran.result["why"].as_str().unwrap();
         assert!(told.contains(why), "{told}");
     }
     assert_eq!(stage.model.request_count(), 0);
 }
 
-/// Nobody can be asked there, and nothing was asked for that has to be written.
+/// Without a terminal nobody can be asked, and no criterion needs write access.
 #[tokio::test]
-async fn read_only_runs_say_which_flag_to_add() {
+async fn read_only_run_names_the_flag_to_add() {
     let script = Script::new().otherwise([Reply::shell("ls"), Reply::say("Looked.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let child = stage.run_command(&["--json", "x"]).spawn().unwrap();
-    let ran = stage.ended(child).await;
+    let ran = stage.finish_run(child).await;
     ran.assert_done(&["initial"]);
-    let warning = ran.told.find("add --sandbox workspace-write");
-    let turn = ran.told.find("turn 1 of 10");
-    assert!(warning.is_some() && warning < turn, "{}", ran.told);
+    let warning = ran.stderr.find("add --sandbox workspace-write");
+    let turn = ran.stderr.find("turn 1 of 10");
+    assert!(warning.is_some() && warning < turn, "{}", ran.stderr);
 }
 
-/// Who reads no more of it changes nothing of how it ended.
+/// A closed reader of stdout does not change the exit code.
 #[tokio::test]
-async fn a_reader_that_goes_away_does_not_make_it_done() {
+async fn closed_stdout_does_not_change_the_exit_code() {
     let script = Script::new().otherwise([Reply::say("I will.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     for json in [&[][..], &["--json"]] {
         let args = ["x", "--until", "command=false", "--max-turns", "1"];
         let mut child = stage.run_command(&[&args, json].concat()).spawn().unwrap();
@@ -398,11 +406,11 @@ async fn a_reader_that_goes_away_does_not_make_it_done() {
     }
 }
 
-/// As in a hook of git's, which tells where it belongs to.
+/// Git hooks set GIT_DIR for all that they start.
 #[tokio::test]
-async fn git_is_that_of_the_directory() {
+async fn git_dir_variable_does_not_change_the_repository() {
     let script = Script::new().otherwise([commit("a.txt"), Reply::say("Done.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let other = stage.home.root().join("other");
     stage
         .home
@@ -417,17 +425,17 @@ async fn git_is_that_of_the_directory() {
     ];
     let mut command = stage.run_command(&args);
     command.env("GIT_DIR", other.join(".git"));
-    let ran = stage.ended(command.spawn().unwrap()).await;
+    let ran = stage.finish_run(command.spawn().unwrap()).await;
     ran.assert_done(&["initial"]);
     assert_eq!(stage.home.git(&["log", "-1", "--format=%s"]), "Add a.txt");
 }
 
 #[tokio::test]
-async fn a_worktree_leaves_the_users_own_alone() {
+async fn worktree_run_leaves_the_working_tree_unchanged() {
     let script = Script::new()
         .on("do nothing", [Reply::shell("true"), Reply::say("Nothing.")])
         .otherwise([commit("a.txt"), Reply::say("Done.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     fs::write(stage.file("mine.txt"), "not committed").unwrap();
     let before = stage.home.git(&["status", "--porcelain"]);
     let ran = stage
@@ -455,21 +463,21 @@ async fn a_worktree_leaves_the_users_own_alone() {
             .is_file()
     );
 
-    // One in which nothing was made is removed again.
+    // A worktree without changes is removed again.
     let ran = stage.run(&["do nothing", "--worktree"]).await;
     ran.assert_done(&["initial"]);
     assert!(ran.result.get("worktree").is_none(), "{:#}", ran.result);
     assert_eq!(stage.home.git(&["worktree", "list"]).lines().count(), 2);
 }
 
-/// No shell ever sees it.
+/// No shell interprets the task or the criteria.
 #[tokio::test]
-async fn a_hostile_task_is_plain_words() {
+async fn hostile_task_is_plain_text() {
     let script = Script::new().otherwise([
         Reply::shell("echo x > '-$(touch pwned)\" name.txt'"),
         Reply::say("Done."),
     ]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let task = "--help\n'; touch pwned; \"$(touch pwned)` {task} {{";
     let until = "files=-$(touch pwned)\" name.txt";
     let notify = "command:touch told";
@@ -483,7 +491,7 @@ async fn a_hostile_task_is_plain_words() {
     );
     assert!(!stage.file("pwned").exists());
     assert!(stage.file("told").exists(), "{:#}", ran.result);
-    // The line is one argument of the program.
+    // The notifier's program gets the line as one argument.
     let line = fs::read_dir(stage.home.work()).unwrap();
     let names: Vec<String> = line
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -497,12 +505,12 @@ async fn a_hostile_task_is_plain_words() {
 #[tokio::test]
 async fn thread_of_a_run_says_why_it_has_no_summary() {
     let script = Script::new().otherwise([Reply::shell("echo x > new.txt"), Reply::say("Done.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let ran = stage.run(&["make a file"]).await;
     let thread = ran.result["thread_id"].as_str().unwrap();
     let output = stage.program(&["summary", thread]).output().await.unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     let words = "no summary: runs, and servers with `--no-summaries`, don't ask for one.";
-    assert!(told.contains(words), "{told}");
+    assert!(stderr.contains(words), "{stderr}");
 }

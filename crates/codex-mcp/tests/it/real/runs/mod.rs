@@ -15,23 +15,23 @@ use serde_json::{Value, json};
 use testkit::Signal;
 use tokio::process::{Child, Command};
 
-use super::{Stage, on_each_release};
+use super::{CodexFixture, on_each_release};
 
-/// What the prompt after words begins with.
+/// A part of the prompt that follows a turn of words only.
 const NUDGE: &str = "words only";
 
-/// What a run has printed and ended with.
-pub(super) struct Ran {
+/// The output and exit code of a run.
+pub(super) struct RunOutput {
     code: Option<i32>,
-    /// stdout, as JSON.
+    /// The JSON on stdout.
     pub(super) result: Value,
-    /// What a person sees.
-    pub(super) told: String,
+    /// The text on stderr, for people.
+    pub(super) stderr: String,
 }
 
-impl Ran {
-    /// What was made, by the kinds.
-    fn made(&self) -> Vec<&str> {
+impl RunOutput {
+    /// The kinds of the artifacts, or of the partial work.
+    fn artifact_kinds(&self) -> Vec<&str> {
         let made = &self.result[if self.result["ok"] == true {
             "artifacts"
         } else {
@@ -43,7 +43,7 @@ impl Ran {
             .collect()
     }
 
-    /// The turns: what each began with and how it ended.
+    /// The kind of prompt and the end of each turn.
     pub(super) fn turns(&self) -> Vec<(&str, &str)> {
         let log = self.result["evidence"]["log"].as_array().unwrap();
         log.iter()
@@ -58,7 +58,11 @@ impl Ran {
 
     #[track_caller]
     pub(super) fn assert_done(&self, turns: &[&str]) {
-        assert_eq!(self.result["ok"], true, "{:#}\n{}", self.result, self.told);
+        assert_eq!(
+            self.result["ok"], true,
+            "{:#}\n{}",
+            self.result, self.stderr
+        );
         assert_eq!(self.code, Some(0));
         let prompts: Vec<&str> = self.turns().into_iter().map(|(prompt, _)| prompt).collect();
         assert_eq!(prompts, turns);
@@ -70,16 +74,16 @@ impl Ran {
         assert_eq!(
             self.result["reason"], reason,
             "{:#}\n{}",
-            self.result, self.told
+            self.result, self.stderr
         );
-        // Tests end runs as Ctrl-C does.
+        // Tests cancel runs with SIGINT, as Ctrl-C does.
         let code = if reason == "cancelled" { 130 } else { 2 };
         assert_eq!(self.code, Some(code));
         assert_eq!(self.result["ok"], false);
     }
 }
 
-impl Stage {
+impl CodexFixture {
     pub(in crate::real) fn run_command(&self, args: &[&str]) -> Command {
         self.program(&[&["run"], args].concat())
     }
@@ -101,8 +105,8 @@ impl Stage {
         command
     }
 
-    /// A run that may write, to its end. Nothing is left of it.
-    pub(super) async fn run(&self, args: &[&str]) -> Ran {
+    /// Runs `codex-mcp run` with write access; checks that no process is left.
+    pub(super) async fn run(&self, args: &[&str]) -> RunOutput {
         let asks_for_commits = args.iter().any(|arg| {
             let criteria = ["commits=", "branch=", "pushed", "pr", "clean"];
             criteria.iter().any(|criterion| arg.starts_with(criterion))
@@ -113,7 +117,7 @@ impl Stage {
         };
         let usual = ["--json", "--sandbox", sandbox];
         let child = self.run_command(&[&usual, args].concat()).spawn().unwrap();
-        self.ended(child).await
+        self.finish_run(child).await
     }
 
     /// The threads that `codex-mcp threads` lists.
@@ -123,8 +127,7 @@ impl Stage {
         listed["threads"].clone()
     }
 
-    /// Codex 0.104.0 can't protect `.git` in a sandbox, so runs that are to commit are
-    /// refused there.
+    /// Codex 0.104.0 cannot protect `.git` in a sandbox, so runs with commits are refused there.
     fn sandbox_for_commits(&self) -> &'static str {
         match self.release.as_str() {
             "0.104.0" => "danger-full-access",
@@ -132,20 +135,20 @@ impl Stage {
         }
     }
 
-    async fn ended(&self, child: Child) -> Ran {
+    async fn finish_run(&self, child: Child) -> RunOutput {
         let output = child.wait_with_output().await.unwrap();
-        let told = String::from_utf8(output.stderr).unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
         let stdout = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(self.home.processes(), [], "{told}");
-        assert!(!told.contains("panicked"), "{told}");
-        Ran {
+        assert_eq!(self.home.processes(), [], "{stderr}");
+        assert!(!stderr.contains("panicked"), "{stderr}");
+        RunOutput {
             code: output.status.code(),
-            result: serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stdout}\n{told}")),
-            told,
+            result: serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stdout}\n{stderr}")),
+            stderr,
         }
     }
 
-    /// The prompts that the model was given, each once, the first one first.
+    /// The prompts that the model got, in order and without repetitions.
     fn prompts(&self) -> Vec<String> {
         let mut prompts: Vec<String> = Vec::new();
         for request in self.model.requests() {
@@ -158,7 +161,7 @@ impl Stage {
     }
 }
 
-/// PATH with a directory of the test's before it.
+/// PATH with this directory first.
 fn path_with(directory: &std::path::Path) -> OsString {
     let mut path = directory.as_os_str().to_owned();
     path.push(":");
@@ -181,11 +184,11 @@ fn kinds(found: &Value) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Waits while a run goes on.
-async fn until(child: &mut Child, mut so: impl FnMut() -> bool) {
+/// Waits for a condition while the run goes on.
+async fn wait_while_running(child: &mut Child, mut so: impl FnMut() -> bool) {
     while !so() {
         let ended = child.try_wait().unwrap();
-        assert!(ended.is_none(), "it has ended: {ended:?}");
+        assert!(ended.is_none(), "the run has ended: {ended:?}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -194,21 +197,21 @@ fn kill(pid: u32, signal: Signal) {
     nix::sys::signal::kill(Pid::from_raw(pid.try_into().unwrap()), signal).unwrap();
 }
 
-/// Does the work when it is told to, and not before.
-fn promises_first(work: Reply) -> Script {
+/// A model that works only when it is nudged.
+fn promising_model(work: Reply) -> Script {
     Script::new()
         .on(NUDGE, [work, Reply::say("Done.")])
         .otherwise([Reply::say("Acknowledged, I will do it when ready.")])
 }
 
 on_each_release!(
-    a_promise_is_held_to_its_result,
-    what_is_asked_for_is_allowed,
-    a_turn_that_went_wrong_is_recovered_from,
+    promise_without_work_is_nudged,
+    commit_criteria_allow_to_commit,
+    failed_turn_is_followed_by_a_recovery,
 );
 
-async fn a_promise_is_held_to_its_result(release: &str) {
-    let stage = Stage::new(release, promises_first(commit("new.txt"))).await;
+async fn promise_without_work_is_nudged(release: &str) {
+    let stage = CodexFixture::new(release, promising_model(commit("new.txt"))).await;
     let until = [
         "--until",
         "commits=1",
@@ -219,7 +222,7 @@ async fn a_promise_is_held_to_its_result(release: &str) {
     ];
     let ran = stage.run(&[&["make it"][..], &until].concat()).await;
     ran.assert_done(&["initial", "nudge"]);
-    assert_eq!(ran.made(), ["commit", "file"]);
+    assert_eq!(ran.artifact_kinds(), ["commit", "file"]);
     assert_eq!(ran.result["artifacts"][0]["subject"], "Add new.txt");
     assert_eq!(ran.result["response"], "Done.");
     let log = &ran.result["evidence"]["log"];
@@ -228,9 +231,9 @@ async fn a_promise_is_held_to_its_result(release: &str) {
         json!(["i will", "will do", "acknowledged", "when ready"])
     );
     assert!(
-        ran.told.contains("\n  promised \"i will\", \"will do\""),
+        ran.stderr.contains("\n  promised \"i will\", \"will do\""),
         "{}",
-        ran.told
+        ran.stderr
     );
     assert_eq!(log[0]["gain"], "nothing");
     assert_eq!(log[1]["commands"], 1);
@@ -245,7 +248,7 @@ async fn a_promise_is_held_to_its_result(release: &str) {
         prompts[1].contains("new commits on the checked-out branch"),
         "{prompts:?}"
     );
-    // It is the same conversation.
+    // The nudge continues the same conversation.
     let last = stage.model.requests().pop().unwrap();
     assert!(last.assistant_messages()[0].starts_with("Acknowledged"));
     let file = ran.result["evidence_file"].as_str().unwrap();
@@ -257,37 +260,38 @@ async fn a_promise_is_held_to_its_result(release: &str) {
     assert_eq!(Value::from(lines), *log);
 }
 
-/// From 0.130 on, `.git` can't be written in `workspace-write` unless it is said.
-async fn what_is_asked_for_is_allowed(release: &str) {
+/// Since 0.130, `workspace-write` protects `.git`, and a run allows commits only for criteria that
+/// need them.
+async fn commit_criteria_allow_to_commit(release: &str) {
     let script = || Script::new().otherwise([commit("a.txt"), Reply::say("Done.")]);
-    let stage = Stage::new(release, script()).await;
+    let stage = CodexFixture::new(release, script()).await;
     let ran = stage.run(&["x", "--until", "branch=main"]).await;
     ran.assert_done(&["initial"]);
     let allowed = "allowed to commit, in a git directory of its own, for what is asked for";
-    let is_told = ran.told.contains(allowed) && ran.told.contains("sandbox workspace-write");
-    assert_eq!(is_told, release != "0.104.0", "{}", ran.told);
+    let is_told = ran.stderr.contains(allowed) && ran.stderr.contains("sandbox workspace-write");
+    assert_eq!(is_told, release != "0.104.0", "{}", ran.stderr);
 
-    let stage = Stage::new(release, script()).await;
+    let stage = CodexFixture::new(release, script()).await;
     let ran = stage.run(&["x", "--until", "files=a.txt"]).await;
     ran.assert_done(&["initial"]);
-    assert!(!ran.told.contains("allowed"), "{}", ran.told);
+    assert!(!ran.stderr.contains("allowed"), "{}", ran.stderr);
     let is_allowed = release == "0.104.0";
     assert_eq!(
-        ran.made().contains(&"commit"),
+        ran.artifact_kinds().contains(&"commit"),
         is_allowed,
         "{:?}",
-        ran.made()
+        ran.artifact_kinds()
     );
 }
 
-async fn a_turn_that_went_wrong_is_recovered_from(release: &str) {
+async fn failed_turn_is_followed_by_a_recovery(release: &str) {
     let script = Script::new()
         .on(
             "ran into errors",
             [commit("late.txt"), Reply::say("Now it is there.")],
         )
         .otherwise([Reply::shell("ls /nowhere/at/all"), Reply::say("It failed.")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let ran = stage.run(&["x", "--until", "commits=1"]).await;
     ran.assert_done(&["initial", "recovery"]);
     let prompt = &stage.prompts()[1];

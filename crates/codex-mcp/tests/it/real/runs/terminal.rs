@@ -1,12 +1,12 @@
-//! What a person sees of a run, and is asked.
+//! Runs on a terminal: questions and progress.
 
 use scripted_model::{Reply, Script, Shell};
 
-use super::super::Stage;
-use super::{commit, promises_first};
+use super::super::CodexFixture;
+use super::{commit, promising_model};
 use crate::terminal::Terminal;
 
-impl Stage {
+impl CodexFixture {
     fn run_on_terminal(&self, args: &[&str]) -> Terminal {
         let sandbox = ["--sandbox", "workspace-write"];
         Terminal::runs(self.run_command(&[&sandbox, args].concat()))
@@ -14,10 +14,10 @@ impl Stage {
 }
 
 #[tokio::test]
-async fn a_person_is_asked() {
+async fn approval_is_asked_on_the_terminal() {
     let touch = || Reply::shell(Shell::escalated("touch asked.txt", "it is wanted"));
     let script = Script::new().otherwise([touch(), Reply::say("Done.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let terminal = stage.run_on_terminal(&["x", "--until", "files=asked.txt"]);
     let mut terminal = terminal.shows("Allow it?").await;
     assert!(
@@ -40,7 +40,7 @@ async fn a_person_is_asked() {
 #[tokio::test]
 async fn write_access_is_offered_before_the_first_turn() {
     let script = Script::new().otherwise([commit("a.txt"), Reply::say("Done.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let args = ["x", "--until", "files=a.txt", "--until", "commits=1"];
     for (answer, code) in [("\n", 3), ("n\n", 3), ("y\n", 0)] {
         let terminal = Terminal::runs(stage.run_command(&args));
@@ -56,11 +56,11 @@ async fn write_access_is_offered_before_the_first_turn() {
     }
 }
 
-/// Nothing is heard of Codex while its command sleeps, and the line is drawn all the same.
+/// Codex sends no event while its command sleeps, and the line is still redrawn.
 #[tokio::test]
-async fn a_line_ticks_while_a_run_goes_on() {
+async fn progress_line_ticks_during_a_silent_command() {
     let script = Script::new().otherwise([Reply::shell("sleep 9"), Reply::say("Slept.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let mut terminal = stage.run_on_terminal(&["x"]);
     for step in [
         "s\u{1b}[0m  running sleep 9, 1 s",
@@ -81,12 +81,12 @@ async fn a_line_ticks_while_a_run_goes_on() {
     assert!(seen.contains("  110 tokens"), "{seen:?}");
 }
 
-/// The turn may take 15 s, and the answer takes twice that.
+/// The limit of the turn is 15 s, and the answer takes twice as long.
 #[tokio::test]
-async fn time_to_answer_is_shown_and_counts_for_no_limit() {
+async fn time_to_answer_is_shown_and_not_counted() {
     let touch = || Reply::shell(Shell::escalated("touch asked.txt", "it is wanted"));
     let script = Script::new().otherwise([touch(), Reply::say("Done.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let limits = ["--turn-timeout", "15s", "--total-timeout", "25s"];
     let args = [&["x", "--until", "files=asked.txt"][..], &limits].concat();
     let terminal = stage.run_on_terminal(&args);
@@ -99,12 +99,12 @@ async fn time_to_answer_is_shown_and_counts_for_no_limit() {
     assert!(seen.contains("done after 1 turn"), "{seen}");
 }
 
-/// It may have been meant for a question that nobody waits for any more.
+/// Earlier input may have been meant for another question.
 #[tokio::test]
-async fn what_was_typed_before_is_no_answer() {
+async fn earlier_input_is_no_answer() {
     let touch = |file: &str| Reply::shell(Shell::escalated(format!("touch {file}"), "wanted"));
     let script = Script::new().otherwise([touch("1.txt"), touch("2.txt"), Reply::say("Done.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let terminal = stage.run_on_terminal(&["x", "--max-turns", "1", "--until", "files=2.txt"]);
     let mut terminal = terminal.shows("Allow it?").await;
     terminal.seen.clear();
@@ -119,9 +119,9 @@ async fn what_was_typed_before_is_no_answer() {
 }
 
 #[tokio::test]
-async fn a_person_sees_what_holds_and_what_was_made() {
+async fn criteria_and_artifacts_are_shown_on_the_terminal() {
     let work = Reply::shell("printf x > \"$(printf 'a\\033[31mb.txt')\"");
-    let stage = Stage::new(testkit::codex::newest(), promises_first(work)).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), promising_model(work)).await;
     let terminal = stage.run_on_terminal(&["x", "--until", "files=*.txt"]);
     let (seen, code) = terminal.ends().await;
     assert_eq!(code, Some(0), "{seen}");
@@ -141,6 +141,6 @@ async fn a_person_sees_what_holds_and_what_was_made() {
     ] {
         assert!(seen.contains(words), "{words:?} is missing: {seen}");
     }
-    // Nothing that Codex has chosen does something to the terminal.
+    // No text of Codex's choice controls the terminal.
     assert!(!seen.contains("a\u{1b}[31mb.txt"), "{seen:?}");
 }

@@ -1,34 +1,34 @@
-//! Which turn comes next.
+//! The prompt of the next turn.
 
 use std::fs;
 
 use scripted_model::{Gate, Reply, Request, Script, Shell};
 use testkit::Signal;
 
-use super::super::{Stage, on_each_release};
-use super::{NUDGE, commit, kill, until};
+use super::super::{CodexFixture, on_each_release};
+use super::{NUDGE, commit, kill, wait_while_running};
 
 on_each_release!(
-    a_turn_that_hangs_is_interrupted_and_the_next_one_goes_on,
-    a_codex_that_is_killed_has_failed_a_turn_and_the_thread_goes_on,
-    what_nobody_allows_is_denied_and_told,
-    what_the_policy_forbids_was_tried,
+    hanging_turn_is_interrupted_and_the_next_one_continues,
+    killed_codex_fails_its_turn_and_the_thread_continues,
+    unapproved_command_is_denied_and_reported,
+    command_forbidden_by_the_policy_is_reported_as_denied,
 );
 
 #[tokio::test]
-async fn half_of_the_work_is_gone_on_with_by_what_is_missing() {
+async fn half_done_work_is_continued_with_the_missing_criteria() {
     let script = Script::new()
         .on(
             "not complete",
             [Reply::shell("echo b > b.txt"), Reply::say("Both.")],
         )
         .otherwise([Reply::shell("echo a > a.txt"), Reply::say("All done!")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let until = ["--until", "files=a.txt", "--until", "files=b.txt"];
     let ran = stage.run(&[&["x"][..], &until].concat()).await;
     ran.assert_done(&["initial", "continuation"]);
-    // What Codex is to do is told to Codex alone.
-    assert!(!ran.told.contains("create it"), "{}", ran.told);
+    // The instruction for Codex is not printed for the person.
+    assert!(!ran.stderr.contains("create it"), "{}", ran.stderr);
     let prompt = &stage.prompts()[1];
     assert!(
         prompt.contains("b.txt does not exist: create it"),
@@ -40,7 +40,7 @@ async fn half_of_the_work_is_gone_on_with_by_what_is_missing() {
     );
 }
 
-/// The first three turns only read; the last of them is cut short.
+/// The first three turns only read, and the third is interrupted.
 #[tokio::test]
 async fn reading_for_several_turns_is_no_stall() {
     let gate = Gate::new();
@@ -54,7 +54,7 @@ async fn reading_for_several_turns_is_no_stall() {
         .when(turns(0), read("README.md", "Read one."))
         .when(turns(1), read("README.md", "Read another one."))
         .otherwise([Reply::shell("ls"), Reply::say("never").behind(&gate)]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let ran = stage
         .run(&["x", "--until", "files=a.txt", "--turn-timeout", "20s"])
         .await;
@@ -63,27 +63,27 @@ async fn reading_for_several_turns_is_no_stall() {
     assert_eq!(&ends[..3], ["completed", "completed", "timed_out"]);
 }
 
-/// Whatever it claims: it is looked at where the work was to be done.
+/// Whatever Codex claims, the run inspects the repository alone.
 #[tokio::test]
-async fn work_elsewhere_is_no_progress() {
+async fn work_outside_the_repository_is_no_progress() {
     let script = Script::new().otherwise([
         Reply::shell("echo made > \"$TMPDIR/made.txt\" && ls \"$TMPDIR\""),
         Reply::say("made.txt is in the repository, committed and pushed."),
     ]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let ran = stage.run(&["x", "--until", "files=made.txt"]).await;
     ran.assert_not_done("stalled");
     // The first answer is new.
     assert_eq!(ran.result["turns"], 4);
-    assert_eq!(ran.made(), [""; 0]);
+    assert_eq!(ran.artifact_kinds(), [""; 0]);
     let missing = ran.result["missing"][0].as_str().unwrap();
     assert!(missing.contains("made.txt"), "{missing}");
 }
 
 #[tokio::test]
-async fn words_alone_use_the_turns_up() {
+async fn words_alone_use_up_the_turns() {
     let script = Script::new().otherwise([Reply::say("I will.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let ran = stage
         .run(&["x", "--until", "commits=1", "--max-turns", "2"])
         .await;
@@ -95,22 +95,22 @@ async fn words_alone_use_the_turns_up() {
         .await;
     ran.assert_not_done("stalled");
     assert_eq!(ran.result["turns"], 1);
-    assert_eq!(ran.made(), [""; 0]);
+    assert_eq!(ran.artifact_kinds(), [""; 0]);
 }
 
 #[tokio::test]
-async fn without_criteria_work_and_an_answer_are_wanted() {
+async fn run_without_criteria_needs_work_and_an_answer() {
     let script = Script::new()
         .on(NUDGE, [Reply::shell("true"), Reply::say("Looked at it.")])
         .otherwise([Reply::say("I will.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let ran = stage.run(&["x"]).await;
     ran.assert_done(&["initial", "nudge"]);
 }
 
-/// A command that fails, and one that the sandbox refuses before others that succeed.
+/// One run has a failing command, the other a refused command before a successful one.
 #[tokio::test]
-async fn failed_and_refused_steps_do_not_make_a_run_without_criteria_done() {
+async fn failed_steps_do_not_finish_a_run_without_criteria() {
     let refused = [
         Reply::shell("touch refused.txt"),
         Reply::shell("ls"),
@@ -118,13 +118,15 @@ async fn failed_and_refused_steps_do_not_make_a_run_without_criteria_done() {
     ];
     let failed = [Reply::shell("false"), Reply::say("Done.")];
     let script = Script::new().on("fail", failed).otherwise(refused);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     for (task, missing) in [
         ("fail", "no step has succeeded"),
         ("write", "a step was refused, and nothing has changed"),
     ] {
         let args = ["--json", task, "--sandbox", "read-only", "--max-turns", "1"];
-        let ran = stage.ended(stage.run_command(&args).spawn().unwrap()).await;
+        let ran = stage
+            .finish_run(stage.run_command(&args).spawn().unwrap())
+            .await;
         ran.assert_not_done("max_turns_exceeded");
         let told = ran.result["missing"][0].as_str().unwrap();
         assert!(told.starts_with(missing), "{told}");
@@ -132,9 +134,9 @@ async fn failed_and_refused_steps_do_not_make_a_run_without_criteria_done() {
 }
 
 #[tokio::test]
-async fn runs_without_criteria_are_done_and_not_verified() {
+async fn run_without_criteria_is_done_and_not_verified() {
     let script = Script::new().otherwise([Reply::shell("ls"), Reply::say("Looked at it.")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let ran = stage.run(&["x"]).await;
     ran.assert_done(&["initial"]);
     assert_eq!(ran.result["verified"], false);
@@ -145,16 +147,16 @@ async fn runs_without_criteria_are_done_and_not_verified() {
     assert_eq!(first, "done, not verified: no --until was given (1 turn)");
 }
 
-async fn a_turn_that_hangs_is_interrupted_and_the_next_one_goes_on(release: &str) {
+async fn hanging_turn_is_interrupted_and_the_next_one_continues(release: &str) {
     let gate = Gate::new();
     let script = Script::new()
         .on("ran into errors", [commit("a.txt"), Reply::say("Done.")])
         .otherwise([Reply::say("never").behind(&gate)]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let ran = stage
         .run(&["x", "--until", "commits=1", "--turn-timeout", "20s"])
         .await;
-    // On a slow machine the second turn may be too slow as well.
+    // On a slow machine the second turn may time out too.
     assert_eq!(ran.result["ok"], true, "{:#}", ran.result);
     assert_eq!(ran.turns()[0], ("initial", "timed_out"));
     assert!(
@@ -164,7 +166,7 @@ async fn a_turn_that_hangs_is_interrupted_and_the_next_one_goes_on(release: &str
     );
 }
 
-async fn a_codex_that_is_killed_has_failed_a_turn_and_the_thread_goes_on(release: &str) {
+async fn killed_codex_fails_its_turn_and_the_thread_continues(release: &str) {
     let gate = Gate::new();
     let script = Script::new()
         .on("ran into errors", [commit("b.txt"), Reply::say("Done.")])
@@ -172,7 +174,7 @@ async fn a_codex_that_is_killed_has_failed_a_turn_and_the_thread_goes_on(release
             Reply::shell("echo a > a.txt"),
             Reply::say("never").behind(&gate),
         ]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let args = [
         "--json",
         "--sandbox",
@@ -182,14 +184,14 @@ async fn a_codex_that_is_killed_has_failed_a_turn_and_the_thread_goes_on(release
         "commits=1",
     ];
     let mut child = stage.run_command(&args).spawn().unwrap();
-    until(&mut child, || gate.arrivals() > 0).await;
+    wait_while_running(&mut child, || gate.arrivals() > 0).await;
     let is_codex = |process: &&testkit::process::Process| {
         process.command.ends_with("app-server") && !process.command.contains(" guard ")
     };
     let processes = stage.home.processes();
     let codex = processes.iter().find(is_codex).unwrap();
     kill(codex.pid, Signal::SIGKILL);
-    let ran = stage.ended(child).await;
+    let ran = stage.finish_run(child).await;
     ran.assert_done(&["initial", "recovery"]);
     assert_eq!(ran.turns()[0].1, "died");
     let last = stage.model.requests().pop().unwrap();
@@ -200,8 +202,8 @@ async fn a_codex_that_is_killed_has_failed_a_turn_and_the_thread_goes_on(release
     );
 }
 
-/// Codex itself says no, and nobody is asked.
-async fn what_the_policy_forbids_was_tried(release: &str) {
+/// Codex itself declines, and asks nobody.
+async fn command_forbidden_by_the_policy_is_reported_as_denied(release: &str) {
     let touch = || Reply::shell(Shell::escalated("touch a.txt", "it has to be there"));
     let script = Script::new()
         .on(
@@ -209,7 +211,7 @@ async fn what_the_policy_forbids_was_tried(release: &str) {
             [Reply::shell("echo a > a.txt"), Reply::say("Done.")],
         )
         .otherwise([touch(), Reply::say("I will do it when I may.")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let file = stage.home.codex_home().join("config.toml");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, format!("approval_policy = \"never\"\n{text}")).unwrap();
@@ -220,7 +222,7 @@ async fn what_the_policy_forbids_was_tried(release: &str) {
     assert!(denied.contains("approval policy is Never"), "{first:#}");
 }
 
-async fn what_nobody_allows_is_denied_and_told(release: &str) {
+async fn unapproved_command_is_denied_and_reported(release: &str) {
     let touch = || Reply::shell(Shell::escalated("touch a.txt", "it has to be there"));
     let script = Script::new()
         .on(
@@ -228,13 +230,13 @@ async fn what_nobody_allows_is_denied_and_told(release: &str) {
             [Reply::shell("echo a > a.txt"), Reply::say("Done.")],
         )
         .otherwise([touch(), Reply::say("I may not.")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let ran = stage.run(&["x", "--until", "files=a.txt"]).await;
     ran.assert_done(&["initial", "recovery"]);
     let first = &ran.result["evidence"]["log"][0];
     let denied = first["denied"][0].as_str().unwrap();
     assert!(denied.contains("touch a.txt"), "{first:#}");
-    assert!(ran.told.contains("denied   "), "{}", ran.told);
+    assert!(ran.stderr.contains("denied   "), "{}", ran.stderr);
     fs::remove_file(stage.file("a.txt")).unwrap();
     let args = ["x", "--until", "files=a.txt", "--approve", "always"];
     stage.run(&args).await.assert_done(&["initial"]);

@@ -1,19 +1,19 @@
-//! What Codex asks in a session, and who decides.
+//! Codex's questions in sessions, and their decisions.
 
 use scripted_model::{Patch, Reply, Script, Shell};
 use serde_json::{Value, json};
 
 use super::Poller;
-use crate::real::{Stage, on_each_release};
+use crate::real::{CodexFixture, on_each_release};
 
 on_each_release!(
-    untrusted_asks_before_a_command,
-    a_change_of_files_is_decided,
-    what_is_not_offered_is_refused_and_the_question_stays,
+    untrusted_policy_asks_before_a_command,
+    file_change_is_decided,
+    unoffered_decision_is_refused_and_the_question_stays,
     accept_for_session_is_asked_once,
-    question_waits_for_a_poller_that_obeys_the_hint,
-    nobody_answers_in_time,
-    cancelling_an_approval_ends_the_turn,
+    question_stays_open_for_a_poller_that_obeys_the_interval,
+    unanswered_question_is_declined_in_every_turn,
+    cancel_decision_ends_the_turn,
 );
 
 fn touch() -> Script {
@@ -30,9 +30,9 @@ fn touch() -> Script {
     ])
 }
 
-async fn untrusted_asks_before_a_command(release: &str) {
+async fn untrusted_policy_asks_before_a_command(release: &str) {
     let script = Script::new().otherwise([Reply::shell("touch made.txt"), Reply::say("done")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut poller = Poller::new(&stage, &[]).await;
     let session = poller
         .start(
@@ -57,10 +57,10 @@ async fn untrusted_asks_before_a_command(release: &str) {
     stage.finish(poller.client).await;
 }
 
-async fn a_change_of_files_is_decided(release: &str) {
+async fn file_change_is_decided(release: &str) {
     let patch = Patch::new().add("made.txt", "hello");
     let script = Script::new().otherwise([Reply::patch(patch), Reply::say("done")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut poller = Poller::new(&stage, &[]).await;
     for (decision, made) in [("decline", false), ("accept", true)] {
         let session = poller.start("patch it", json!({})).await;
@@ -77,8 +77,8 @@ async fn a_change_of_files_is_decided(release: &str) {
     stage.finish(poller.client).await;
 }
 
-async fn what_is_not_offered_is_refused_and_the_question_stays(release: &str) {
-    let stage = Stage::new(release, touch()).await;
+async fn unoffered_decision_is_refused_and_the_question_stays(release: &str) {
+    let stage = CodexFixture::new(release, touch()).await;
     let mut poller = Poller::new(&stage, &[]).await;
     let session = poller.start("touch it", json!({})).await;
     let question = poller.question(&session).await;
@@ -107,9 +107,9 @@ async fn what_is_not_offered_is_refused_and_the_question_stays(release: &str) {
     stage.finish(poller.client).await;
 }
 
-/// Since 0.130 Codex does not list the decision, and honours it all the same.
+/// Since 0.130 Codex does not offer this decision, but honours it.
 async fn accept_for_session_is_asked_once(release: &str) {
-    let stage = Stage::new(release, touch()).await;
+    let stage = CodexFixture::new(release, touch()).await;
     let mut poller = Poller::new(&stage, &[]).await;
     let session = poller.start("touch it", json!({})).await;
     let question = poller.question(&session).await;
@@ -125,9 +125,9 @@ async fn accept_for_session_is_asked_once(release: &str) {
     stage.finish(poller.client).await;
 }
 
-/// A client that looks in only as often as it is told finds the question open.
-async fn question_waits_for_a_poller_that_obeys_the_hint(release: &str) {
-    let stage = Stage::new(release, touch()).await;
+/// A client that polls no more often than the interval says still finds the question open.
+async fn question_stays_open_for_a_poller_that_obeys_the_interval(release: &str) {
+    let stage = CodexFixture::new(release, touch()).await;
     let mut poller = Poller::new(&stage, &["--approval-timeout", "1"]).await;
     let start = json!({"prompt": "touch it", "approvalPolicy": "on-request",
         "sandbox": "read-only"});
@@ -148,12 +148,12 @@ async fn question_waits_for_a_poller_that_obeys_the_hint(release: &str) {
     stage.finish(poller.client).await;
 }
 
-async fn nobody_answers_in_time(release: &str) {
-    let stage = Stage::new(release, touch()).await;
+async fn unanswered_question_is_declined_in_every_turn(release: &str) {
+    let stage = CodexFixture::new(release, touch()).await;
     let mut poller = Poller::new(&stage, &[]).await;
     let advanced = json!({"advanced": {"approvalTimeoutMs": 50}});
     let session = poller.start("touch it", advanced).await;
-    // What was set for the session holds in its later turns too.
+    // The timeout of the session applies to later turns too.
     for turn in 1..=2 {
         if turn > 1 {
             poller.reply(&session, "touch it again", json!({})).await;
@@ -173,8 +173,8 @@ async fn nobody_answers_in_time(release: &str) {
     stage.finish(poller.client).await;
 }
 
-async fn cancelling_an_approval_ends_the_turn(release: &str) {
-    let stage = Stage::new(release, touch()).await;
+async fn cancel_decision_ends_the_turn(release: &str) {
+    let stage = CodexFixture::new(release, touch()).await;
     let mut poller = Poller::new(&stage, &[]).await;
     let session = poller.start("touch it", json!({})).await;
     let question = poller.question(&session).await;
@@ -185,9 +185,9 @@ async fn cancelling_an_approval_ends_the_turn(release: &str) {
     stage.finish(poller.client).await;
 }
 
-/// Codex with our own server as one of its MCP servers: it asks before it calls
-/// a tool of it. (0.104.0 doesn't ask.)
-async fn a_tool_call_is_decided(release: &str) {
+/// Our own server is one of Codex's MCP servers, and Codex asks before it calls its tools. (0.104.0
+/// does not.)
+async fn tool_call_is_decided(release: &str) {
     let server = env!("CARGO_BIN_EXE_codex-mcp");
     let config = format!("[mcp_servers.inner]\ncommand = {server:?}\nargs = [\"serve\"]\n");
     let script = Script::new().otherwise([
@@ -204,7 +204,7 @@ async fn a_tool_call_is_decided(release: &str) {
             Reply::say(output.unwrap_or_default())
         }),
     ]);
-    let stage = Stage::with_config(release, script, &config).await;
+    let stage = CodexFixture::with_config(release, script, &config).await;
     let mut poller = Poller::new(&stage, &[]).await;
     for (decision, outcome) in [("accept", "threadId is missing"), ("decline", "reject")] {
         let session = poller.start("call it", json!({})).await;
@@ -217,7 +217,7 @@ async fn a_tool_call_is_decided(release: &str) {
         assert!(output.contains(outcome), "{output}");
     }
 
-    // Allowed for good, it isn't asked about again.
+    // A tool that is accepted for the session is not asked about again.
     let session = poller.start("call it", json!({})).await;
     let question = poller.question(&session).await;
     let offered = json!(["accept", "acceptForSession", "decline", "cancel"]);
@@ -238,17 +238,17 @@ async fn a_tool_call_is_decided(release: &str) {
 }
 
 #[tokio::test]
-async fn a_tool_call_is_decided_on_0_153_4() {
-    a_tool_call_is_decided("0.153.4").await;
+async fn tool_call_is_decided_on_0_153_4() {
+    tool_call_is_decided("0.153.4").await;
 }
 
 #[tokio::test]
-async fn a_tool_call_is_decided_on_the_newest() {
-    a_tool_call_is_decided(testkit::codex::newest()).await;
+async fn tool_call_is_decided_on_the_newest() {
+    tool_call_is_decided(testkit::codex::newest()).await;
 }
 
-async fn the_user_is_asked_at_once(release: &str) {
-    let stage = Stage::new(release, touch()).await;
+async fn elicitation_goes_to_the_user_at_once(release: &str) {
+    let stage = CodexFixture::new(release, touch()).await;
     let mut client = stage
         .asking_client(&["--api", "sessions", "--elicit"])
         .await;
@@ -267,6 +267,6 @@ async fn the_user_is_asked_at_once(release: &str) {
 }
 
 #[tokio::test]
-async fn the_user_is_asked_at_once_on_the_newest() {
-    the_user_is_asked_at_once(testkit::codex::newest()).await;
+async fn elicitation_goes_to_the_user_at_once_on_the_newest() {
+    elicitation_goes_to_the_user_at_once(testkit::codex::newest()).await;
 }

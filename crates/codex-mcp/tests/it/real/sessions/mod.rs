@@ -1,29 +1,29 @@
 //! `--api sessions` on the real Codex.
 
 mod approvals;
+mod lifecycle;
 mod results;
-mod story;
 mod threads;
 
 use serde_json::{Value, json};
 use testkit::McpClient;
 
-use super::{Stage, structured};
+use super::{CodexFixture, structured};
 
-/// A client of `--api sessions`, and what it asks for all the time.
+/// A client of `--api sessions`, with its most frequent calls.
 pub(in crate::real) struct Poller {
     pub(in crate::real) client: McpClient,
 }
 
 impl Poller {
-    pub(in crate::real) async fn new(stage: &Stage, args: &[&str]) -> Self {
+    pub(in crate::real) async fn new(stage: &CodexFixture, args: &[&str]) -> Self {
         let args: Vec<&str> = ["--api", "sessions"].iter().chain(args).copied().collect();
         Self {
             client: stage.client(&args).await,
         }
     }
 
-    /// Calls a tool that must not refuse.
+    /// Calls a tool, which must succeed; returns its structured content.
     pub(in crate::real) async fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let result = self.client.call_tool(tool, arguments).await;
         assert_eq!(result["isError"], false, "{result:#}");
@@ -33,7 +33,7 @@ impl Poller {
         text
     }
 
-    /// Calls a tool that must refuse; answers the code.
+    /// Calls a tool, which must refuse; returns the error code.
     pub(in crate::real) async fn refused(&mut self, tool: &str, arguments: Value) -> String {
         let result = self.client.call_tool(tool, arguments).await;
         assert_eq!(result["isError"], true, "{result:#}");
@@ -53,7 +53,7 @@ impl Poller {
         started["sessionId"].as_str().unwrap().to_owned()
     }
 
-    /// Looks in until `seen` is what is wanted; all events on the way too.
+    /// Polls until `seen` holds; returns the last poll and all events.
     pub(in crate::real) async fn until(
         &mut self,
         session: &str,
@@ -76,7 +76,7 @@ impl Poller {
         self.until(session, |look| look["status"] == "idle").await
     }
 
-    /// The question that the session waits for.
+    /// Waits for a question of the session, and returns it.
     pub(in crate::real) async fn question(&mut self, session: &str) -> Value {
         let (look, _) = self
             .until(session, |look| look["status"] == "waiting_approval")
@@ -100,7 +100,7 @@ impl Poller {
         self.call("codex_session", arguments).await
     }
 
-    /// All about a session.
+    /// The details of a session.
     pub(in crate::real) async fn get(&mut self, session: &str) -> Value {
         let get = json!({"action": "get", "sessionId": session, "includeSensitive": true});
         self.call("codex_session", get).await

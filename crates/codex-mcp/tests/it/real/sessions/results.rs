@@ -1,4 +1,4 @@
-//! What comes of a turn.
+//! The results of turns.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,16 +6,16 @@ use scripted_model::{Patch, Reply, Script, Usage};
 use serde_json::{Value, json};
 
 use super::Poller;
-use crate::real::{Stage, on_each_release};
+use crate::real::{CodexFixture, on_each_release};
 
 on_each_release!(
-    the_final_answer_is_whole_in_every_mode,
+    final_answer_is_whole_in_every_mode,
     events_and_results_have_the_members_of_the_npm_package,
-    a_result_tells_what_was_used_planned_and_changed,
-    a_structured_answer_is_read,
-    a_failed_turn_leaves_the_session_idle,
+    result_has_usage_plan_and_changed_files,
+    structured_answer_is_parsed,
+    failed_turn_leaves_the_session_idle,
     pictures_reach_the_model,
-    text_is_never_lost_on_the_way,
+    streamed_text_is_complete,
 );
 
 /// A PNG of one pixel.
@@ -29,10 +29,10 @@ fn poll(session: &str, more: Value) -> Value {
     poll
 }
 
-async fn the_final_answer_is_whole_in_every_mode(release: &str) {
+async fn final_answer_is_whole_in_every_mode(release: &str) {
     let long = format!("{}.", "word ".repeat(20_000));
     let script = Script::new().otherwise([Reply::say(long.clone())]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut poller = Poller::new(&stage, &[]).await;
     let session = poller.start("tell me all", json!({})).await;
     poller.until_idle(&session).await;
@@ -46,10 +46,10 @@ async fn the_final_answer_is_whole_in_every_mode(release: &str) {
     stage.finish(poller.client).await;
 }
 
-/// As the npm package has them.
+/// The npm package documents these members.
 async fn events_and_results_have_the_members_of_the_npm_package(release: &str) {
     let script = Script::new().otherwise([Reply::say("done")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut poller = Poller::new(&stage, &[]).await;
     let session = poller.start("do it", json!({})).await;
     let (_, events) = poller.until_idle(&session).await;
@@ -71,7 +71,7 @@ async fn events_and_results_have_the_members_of_the_npm_package(release: &str) {
     assert_eq!(ended["data"]["threadId"], thread);
     let used = of_method("thread/tokenUsage/updated").next().unwrap();
     assert_eq!(used["type"], "progress");
-    // The user's own words are no event.
+    // The user's own message is no event.
     let mut items = events.iter().map(|event| &event["data"]["item"]["type"]);
     assert!(items.all(|kind| kind != "userMessage"), "{events:#?}");
     for mode in ["minimal", "delta_compact", "full"] {
@@ -84,7 +84,7 @@ async fn events_and_results_have_the_members_of_the_npm_package(release: &str) {
     stage.finish(poller.client).await;
 }
 
-async fn a_result_tells_what_was_used_planned_and_changed(release: &str) {
+async fn result_has_usage_plan_and_changed_files(release: &str) {
     let plan = json!({"explanation": "two steps", "plan": [
         {"step": "change", "status": "completed"}, {"step": "tell", "status": "in_progress"}]});
     let patch = Patch::new().add("new.txt", "hello");
@@ -97,12 +97,12 @@ async fn a_result_tells_what_was_used_planned_and_changed(release: &str) {
             ..Usage::default()
         }),
     ]);
-    // Since some release it has to be asked for; 0.104.0 offers it always.
+    // Newer releases offer the tool only if it is enabled; 0.104.0 always offers it.
     let config = match release {
         "0.104.0" => "",
         _ => "tools.update_plan.enabled = true",
     };
-    let stage = Stage::with_config(release, script, config).await;
+    let stage = CodexFixture::with_config(release, script, config).await;
     let mut poller = Poller::new(&stage, &[]).await;
     let session = poller
         .start("change it", json!({"sandbox": "workspace-write"}))
@@ -145,9 +145,9 @@ async fn a_result_tells_what_was_used_planned_and_changed(release: &str) {
     stage.finish(poller.client).await;
 }
 
-async fn a_structured_answer_is_read(release: &str) {
+async fn structured_answer_is_parsed(release: &str) {
     let script = Script::new().otherwise([Reply::say("{\"colour\":\"blue\"}")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut poller = Poller::new(&stage, &[]).await;
     let schema = json!({"type": "object", "properties": {"colour": {"type": "string"}},
         "required": ["colour"], "additionalProperties": false});
@@ -162,19 +162,19 @@ async fn a_structured_answer_is_read(release: &str) {
     let asked = &requests.last().unwrap().body()["text"]["format"];
     assert_eq!(asked["schema"], schema, "{asked:#}");
 
-    // It was for that turn alone.
+    // The schema applies to one turn alone.
     poller.reply(&session, "and now?", json!({})).await;
     let (done, _) = poller.until_idle(&session).await;
     assert_eq!(done["result"].get("structuredOutput"), None);
     stage.finish(poller.client).await;
 }
 
-async fn a_failed_turn_leaves_the_session_idle(release: &str) {
+async fn failed_turn_leaves_the_session_idle(release: &str) {
     let error = json!({"error": {"message": "too much of it", "type": "invalid_request_error"}});
     let script = Script::new()
         .on("break", [Reply::fail(400, error.to_string())])
         .otherwise([Reply::say("back")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut poller = Poller::new(&stage, &[]).await;
     let session = poller.start("break", json!({})).await;
     let (failed, events) = poller.until_idle(&session).await;
@@ -199,7 +199,7 @@ async fn a_failed_turn_leaves_the_session_idle(release: &str) {
 }
 
 async fn pictures_reach_the_model(release: &str) {
-    let stage = Stage::new(release, Script::new().otherwise([Reply::say("seen")])).await;
+    let stage = CodexFixture::new(release, Script::new().otherwise([Reply::say("seen")])).await;
     std::fs::write(stage.file("a.png"), STANDARD.decode(PIXEL).unwrap()).unwrap();
     let mut poller = Poller::new(&stage, &[]).await;
     let url = format!("data:image/png;base64,{PIXEL}");
@@ -219,11 +219,11 @@ async fn pictures_reach_the_model(release: &str) {
     stage.finish(poller.client).await;
 }
 
-/// A reader that comes often, and one that comes once, get the same text.
-async fn text_is_never_lost_on_the_way(release: &str) {
+/// Frequent polls and a single poll get the same text.
+async fn streamed_text_is_complete(release: &str) {
     let count = 3000;
     let script = Script::new().otherwise([Reply::deltas(count, "wörd ")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut poller = Poller::new(&stage, &[]).await;
     let text = |events: &[Value]| -> String {
         events

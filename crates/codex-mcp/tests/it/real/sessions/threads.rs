@@ -1,4 +1,4 @@
-//! Sessions and the threads and processes behind them.
+//! Sessions, and their threads and processes.
 
 use nix::sys::signal::Signal;
 use scripted_model::{Gate, Reply, Script};
@@ -7,30 +7,30 @@ use testkit::AppServer;
 use testkit::process::Process;
 
 use super::Poller;
-use crate::real::{Stage, on_each_release, structured};
+use crate::real::{CodexFixture, on_each_release, structured};
 
 on_each_release!(
     many_sessions_share_one_app_server,
-    after_a_crash_a_reply_carries_the_thread_on,
-    a_thread_of_plain_codex_is_taken_up,
-    a_cancelled_thread_is_taken_up,
-    what_a_reply_changes_stays_changed,
-    effective_settings_are_shown_also_after_a_resume,
+    reply_after_a_crash_continues_the_thread,
+    thread_of_plain_codex_is_resumed,
+    cancelled_thread_is_resumed,
+    settings_changed_by_a_reply_persist,
+    effective_settings_are_shown_after_a_resume,
     death_of_codex_is_reported_once,
-    the_first_that_needs_attention_is_told,
-    a_thread_in_which_nothing_was_said_cannot_be_forked,
-    a_classic_call_is_carried_on,
-    a_silent_turn_is_reported,
+    wait_any_returns_the_first_session_that_needs_attention,
+    empty_thread_cannot_be_forked,
+    classic_call_that_returned_early_can_be_polled,
+    silent_turn_is_reported,
 );
 
-fn echo() -> Script {
+fn echoing_model() -> Script {
     Script::new().otherwise([Reply::with(|request| {
         Reply::say(format!("heard: {}", request.user_messages().join(" | ")))
     })])
 }
 
 async fn many_sessions_share_one_app_server(release: &str) {
-    let stage = Stage::new(release, echo()).await;
+    let stage = CodexFixture::new(release, echoing_model()).await;
     let mut poller = Poller::new(&stage, &[]).await;
     let mut sessions = Vec::new();
     for number in 0..12 {
@@ -51,14 +51,14 @@ async fn many_sessions_share_one_app_server(release: &str) {
     stage.finish(poller.client).await;
 }
 
-async fn after_a_crash_a_reply_carries_the_thread_on(release: &str) {
+async fn reply_after_a_crash_continues_the_thread(release: &str) {
     let gate = Gate::new();
     let script = Script::new()
         .on("wait", [Reply::say("never").behind(&gate)])
         .otherwise([Reply::with(|request| {
             Reply::say(format!("heard: {}", request.user_messages().join(" | ")))
         })]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut poller = Poller::new(&stage, &[]).await;
     let session = poller
         .start("remember this", json!({"sandbox": "danger-full-access"}))
@@ -92,20 +92,20 @@ async fn after_a_crash_a_reply_carries_the_thread_on(release: &str) {
     stage.finish(poller.client).await;
 }
 
-/// The process of Codex itself; its guard has its name among the arguments.
+/// Whether this is the process of Codex itself, and not its guard, whose arguments name Codex.
 fn is_codex(process: &Process) -> bool {
     let mut words = process.command.split(' ');
     words.next().is_some_and(|name| name.ends_with("/codex")) && words.next() == Some("app-server")
 }
 
-fn kill_codex(stage: &Stage) {
+fn kill_codex(stage: &CodexFixture) {
     let codex = stage.home.processes().into_iter().find(is_codex).unwrap();
     let pid = nix::unistd::Pid::from_raw(i32::try_from(codex.pid).unwrap());
     nix::sys::signal::kill(pid, Signal::SIGKILL).unwrap();
 }
 
-async fn a_thread_of_plain_codex_is_taken_up(release: &str) {
-    let stage = Stage::new(release, echo()).await;
+async fn thread_of_plain_codex_is_resumed(release: &str) {
+    let stage = CodexFixture::new(release, echoing_model()).await;
     let plain = AppServer::real(release, &stage.home).await;
     let thread = plain.start_thread(json!({})).await;
     let mut notifications = plain.notifications(&thread);
@@ -124,7 +124,7 @@ async fn a_thread_of_plain_codex_is_taken_up(release: &str) {
         heard.contains("said before") && heard.contains("and now?"),
         "{heard}"
     );
-    // It has a session now, which is found again by its thread.
+    // The thread has a session now, and another resume finds it.
     let again = json!({"action": "resume", "threadId": thread});
     let again = poller.call("codex_session", again).await;
     assert_eq!(again["sessionId"], session);
@@ -135,8 +135,8 @@ async fn a_thread_of_plain_codex_is_taken_up(release: &str) {
     stage.finish(poller.client).await;
 }
 
-async fn a_cancelled_thread_is_taken_up(release: &str) {
-    let stage = Stage::new(release, echo()).await;
+async fn cancelled_thread_is_resumed(release: &str) {
+    let stage = CodexFixture::new(release, echoing_model()).await;
     let mut poller = Poller::new(&stage, &[]).await;
     let session = poller.start("said before", json!({})).await;
     poller.until_idle(&session).await;
@@ -153,9 +153,9 @@ async fn a_cancelled_thread_is_taken_up(release: &str) {
     stage.finish(poller.client).await;
 }
 
-async fn what_a_reply_changes_stays_changed(release: &str) {
+async fn settings_changed_by_a_reply_persist(release: &str) {
     let script = Script::new().otherwise([Reply::shell("touch made.txt"), Reply::say("done")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let other = stage.file("other");
     std::fs::create_dir(&other).unwrap();
     let mut poller = Poller::new(&stage, &[]).await;
@@ -165,7 +165,7 @@ async fn what_a_reply_changes_stays_changed(release: &str) {
     poller.until_idle(&session).await;
     assert!(!stage.file("made.txt").exists());
     let model = || stage.model.requests().last().unwrap().model().to_owned();
-    // 0.104.0 sends it only to models that it knows.
+    // 0.104.0 sends the effort only to models that it knows.
     let effort = |wanted: &str| {
         let sent = stage.model.requests().last().unwrap().body()["reasoning"]["effort"].clone();
         assert!(
@@ -202,13 +202,13 @@ async fn what_a_reply_changes_stays_changed(release: &str) {
     stage.finish(poller.client).await;
 }
 
-/// The model that the configuration of a test names.
+/// The model in the tests' configuration.
 const MODEL: &str = "mock-model";
 
-/// Nobody sets the model, and a thread of plain Codex has no settings of ours.
-async fn effective_settings_are_shown_also_after_a_resume(release: &str) {
+/// No call sets the model, and a thread of plain Codex has no settings from us.
+async fn effective_settings_are_shown_after_a_resume(release: &str) {
     let config = "sandbox_mode = \"workspace-write\"\napproval_policy = \"never\"";
-    let stage = Stage::with_config(release, echo(), config).await;
+    let stage = CodexFixture::with_config(release, echoing_model(), config).await;
     let plain = AppServer::real(release, &stage.home).await;
     let thread = plain.start_thread(json!({})).await;
     let mut notifications = plain.notifications(&thread);
@@ -249,7 +249,7 @@ async fn effective_settings_are_shown_also_after_a_resume(release: &str) {
 }
 
 async fn death_of_codex_is_reported_once(release: &str) {
-    let stage = Stage::new(release, echo()).await;
+    let stage = CodexFixture::new(release, echoing_model()).await;
     let mut poller = Poller::new(&stage, &[]).await;
     let session = poller.start("begin", json!({})).await;
     poller.until_idle(&session).await;
@@ -283,12 +283,12 @@ async fn death_of_codex_is_reported_once(release: &str) {
     stage.finish(poller.client).await;
 }
 
-async fn the_first_that_needs_attention_is_told(release: &str) {
+async fn wait_any_returns_the_first_session_that_needs_attention(release: &str) {
     let gate = Gate::new();
     let script = Script::new()
         .on("slow", [Reply::say("at last").behind(&gate)])
         .otherwise([Reply::say("soon")]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut poller = Poller::new(&stage, &[]).await;
     let slow = poller.start("slow", json!({})).await;
     let wait = |sessions: &[&String], milliseconds: u64| json!({"action": "wait_any", "sessionIds": sessions, "waitMs": milliseconds});
@@ -305,10 +305,10 @@ async fn the_first_that_needs_attention_is_told(release: &str) {
     stage.finish(poller.client).await;
 }
 
-async fn a_thread_in_which_nothing_was_said_cannot_be_forked(release: &str) {
+async fn empty_thread_cannot_be_forked(release: &str) {
     let gate = Gate::new();
     let script = Script::new().otherwise([Reply::say("x").behind(&gate)]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut poller = Poller::new(&stage, &[]).await;
     let advanced = json!({"advanced": {"ephemeral": true}});
     let session = poller.start("nothing is written", advanced).await;
@@ -321,10 +321,10 @@ async fn a_thread_in_which_nothing_was_said_cannot_be_forked(release: &str) {
     stage.finish(poller.client).await;
 }
 
-async fn a_classic_call_is_carried_on(release: &str) {
+async fn classic_call_that_returned_early_can_be_polled(release: &str) {
     let gate = Gate::new();
     let script = Script::new().otherwise([Reply::say("done").behind(&gate)]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut client = stage.client(&[]).await;
     let arguments = json!({"prompt": "take your time", "wait-ms": 1});
     let early = client.call_tool("codex", arguments).await;
@@ -347,10 +347,10 @@ async fn a_classic_call_is_carried_on(release: &str) {
     stage.finish(client).await;
 }
 
-async fn a_silent_turn_is_reported(release: &str) {
+async fn silent_turn_is_reported(release: &str) {
     let gate = Gate::new();
     let script = Script::new().otherwise([Reply::say("done").behind(&gate)]);
-    let stage = Stage::new(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut poller = Poller::new(&stage, &[]).await;
     let advanced = json!({"advanced": {"stallTimeoutMs": 300}});
     let session = poller.start("take your time", advanced).await;

@@ -1,4 +1,4 @@
-//! Mail: the tools, and who is in the team.
+//! The mail tools, and the membership in the team.
 
 use std::fs::{self, File};
 
@@ -7,17 +7,17 @@ use testkit::Signal;
 
 use super::super::assert_error;
 use super::{
-    client, end, inbox, inbox_file, kept, make_team, members, message, on_both_backends, put_mail,
-    says_ok, team_directory, told, until,
+    call_ok, client, end_client, identity_directory, inbox, inbox_file, make_team, members,
+    message, ok_model, on_both_backends, put_mail, team_directory, wait_until,
 };
 
 #[tokio::test]
-async fn mail_is_sent_in_the_name_of_the_server_alone() {
-    on_both_backends(says_ok, async |stage, args| {
+async fn mail_is_sent_in_the_name_of_the_server() {
+    on_both_backends(ok_model, async |stage, args| {
         let mut client = client(stage, args).await;
         let to_lead =
             json!({"to": "lead", "message": "Done: $(rm -rf) \"x\"\n", "summary": "Done"});
-        let sent = told(&mut client, "atm_send", to_lead).await;
+        let sent = call_ok(&mut client, "atm_send", to_lead).await;
         assert_eq!(sent["to"], "lead@builders");
         let mail = inbox(stage, "lead");
         assert_eq!(mail.len(), 1);
@@ -28,14 +28,14 @@ async fn mail_is_sent_in_the_name_of_the_server_alone() {
         assert_eq!(mail[0]["message_id"], sent["message_id"]);
 
         let to_all = json!({"message": "Hello"});
-        let sent = told(&mut client, "atm_broadcast", to_all).await;
+        let sent = call_ok(&mut client, "atm_broadcast", to_all).await;
         let reached: Vec<&Value> = sent["sent"].as_array().unwrap().iter().collect();
         assert_eq!(reached.len(), 2, "{sent}");
         assert_eq!(inbox(stage, "lead").len(), 2);
         assert_eq!(inbox(stage, "rust-1").len(), 1);
         assert_eq!(inbox(stage, "arch").len(), 0);
 
-        // Nothing that is said changes the sender or leads out of the teams' directory.
+        // No argument changes the sender or leads out of the teams' directory.
         for more in [json!({"from": "lead"}), json!({"identity": "lead"})] {
             let mut arguments = json!({"to": "lead", "message": "x"});
             arguments
@@ -61,14 +61,14 @@ async fn mail_is_sent_in_the_name_of_the_server_alone() {
         let directories = fs::read_dir(team_directory(stage).join("..")).unwrap();
         assert_eq!(directories.count(), 1);
         assert_eq!(inbox(stage, "lead").len(), 2);
-        end(stage, client).await;
+        end_client(stage, client).await;
     })
     .await;
 }
 
 #[tokio::test]
-async fn mail_is_read_in_an_envelope_and_marked_once_it_has_arrived() {
-    on_both_backends(says_ok, async |stage, args| {
+async fn mail_is_read_in_an_envelope_and_marked_after_delivery() {
+    on_both_backends(ok_model, async |stage, args| {
         let long = "ä".repeat(5000);
         let mail = [
             message(
@@ -85,15 +85,15 @@ async fn mail_is_read_in_an_envelope_and_marked_once_it_has_arrived() {
         ];
         put_mail(stage, "arch", &mail);
         let mut client = client(stage, args).await;
-        let pending = told(&mut client, "atm_pending_count", json!({})).await;
+        let pending = call_ok(&mut client, "atm_pending_count", json!({})).await;
         let senders = json!([{"from": "lead", "count": 2}, {"from": "rust-1", "count": 1}]);
         assert_eq!(pending, json!({"count": 3, "senders": senders}));
-        let status = told(&mut client, "codex_status", json!({})).await;
+        let status = call_ok(&mut client, "codex_status", json!({})).await;
         assert_eq!(status["pendingMail"], 3);
-        assert_eq!(inbox(stage, "arch"), mail, "looking marks nothing");
+        assert_eq!(inbox(stage, "arch"), mail, "counting marks no mail");
 
         let asked = json!({"max_messages": 2, "mark_as_read": false});
-        let peeked = told(&mut client, "atm_read", asked).await;
+        let peeked = call_ok(&mut client, "atm_read", asked).await;
         assert_eq!(peeked["remaining"], 1);
         assert_eq!(peeked["messages"][0]["from"], "lead");
         assert_eq!(peeked["messages"][0]["message"], "first");
@@ -101,17 +101,20 @@ async fn mail_is_read_in_an_envelope_and_marked_once_it_has_arrived() {
         assert_eq!(peeked["messages"][1]["message"], "no name");
         assert_eq!(inbox(stage, "arch"), mail);
 
-        let read = told(&mut client, "atm_read", json!({})).await;
+        let read = call_ok(&mut client, "atm_read", json!({})).await;
         assert_eq!(read["remaining"], 0);
         let cut = read["messages"][2]["message"].as_str().unwrap();
         assert!(cut.starts_with("ää") && cut.chars().count() < 4300, "{cut}");
-        assert!(cut.contains("5000"), "it tells how long it was");
-        until(|| inbox(stage, "arch").iter().all(|one| one["read"] == true)).await;
+        assert!(
+            cut.contains("5000"),
+            "the cut text states the original length"
+        );
+        wait_until(|| inbox(stage, "arch").iter().all(|one| one["read"] == true)).await;
         for (before, after) in mail.iter().zip(inbox(stage, "arch")) {
             assert_eq!(after["color"], before["color"]);
             assert_eq!(after["text"], before["text"]);
         }
-        let nothing = told(&mut client, "atm_read", json!({})).await;
+        let nothing = call_ok(&mut client, "atm_read", json!({})).await;
         assert_eq!(nothing, json!({"messages": [], "remaining": 0}));
         for wrong in [
             json!({"max_messages": 0}),
@@ -120,44 +123,44 @@ async fn mail_is_read_in_an_envelope_and_marked_once_it_has_arrived() {
             let refused = client.call_tool("atm_read", wrong).await;
             assert_error(&refused, "INVALID_ARGUMENT");
         }
-        end(stage, client).await;
+        end_client(stage, client).await;
     })
     .await;
 }
 
-/// Whoever reads a long answer slowly has not got it yet; and between its arrival and
-/// the mark there is a moment, which the lock makes as long as it takes.
+/// Between the delivery of an answer and the mark in the inbox there is a moment, which the lock
+/// extends until the client is killed.
 #[tokio::test]
-async fn mail_comes_again_where_it_was_delivered_and_not_marked() {
-    on_both_backends(says_ok, async |stage, args| {
+async fn unmarked_mail_is_delivered_again() {
+    on_both_backends(ok_model, async |stage, args| {
         let mail = [message("lead", "important", None)];
         put_mail(stage, "arch", &mail);
         let lock = File::create(inbox_file(stage, "arch").with_extension("lock")).unwrap();
         lock.lock().unwrap();
         for _ in 0..2 {
             let mut client = client(stage, args).await;
-            let read = told(&mut client, "atm_read", json!({})).await;
+            let read = call_ok(&mut client, "atm_read", json!({})).await;
             assert_eq!(read["messages"][0]["message"], "important");
             client.signal(Signal::SIGKILL);
             client.exited().await;
             drop(client);
-            until(|| stage.home.processes().is_empty()).await;
+            wait_until(|| stage.home.processes().is_empty()).await;
             assert_eq!(inbox(stage, "arch"), mail);
         }
         drop(lock);
         let mut client = client(stage, args).await;
-        let read = told(&mut client, "atm_read", json!({})).await;
+        let read = call_ok(&mut client, "atm_read", json!({})).await;
         assert_eq!(read["messages"][0]["message"], "important");
-        until(|| inbox(stage, "arch")[0]["read"] == true).await;
-        end(stage, client).await;
+        wait_until(|| inbox(stage, "arch")[0]["read"] == true).await;
+        end_client(stage, client).await;
     })
     .await;
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_reads_marks_nothing() {
-    on_both_backends(says_ok, async |stage, args| {
-        // Longer than what a pipe holds.
+async fn unread_answer_marks_no_mail() {
+    on_both_backends(ok_model, async |stage, args| {
+        // The answer is longer than a pipe holds.
         let text = "x".repeat(90_000);
         let mail: Vec<Value> = (0..20).map(|_| message("lead", &text, None)).collect();
         put_mail(stage, "arch", &mail);
@@ -165,22 +168,22 @@ async fn an_answer_that_nobody_reads_marks_nothing() {
         client.stop_reading().await;
         let asked = json!({"max_messages": 20, "max_message_length": 100_000});
         client.request_tool("atm_read", asked);
-        // The audit tells that it was read; the answer is under way then.
-        let audit = kept(stage, "arch").join("audit.jsonl");
+        // The second audit line says that the mail was read, and the answer is on its way.
+        let audit = identity_directory(stage, "arch").join("audit.jsonl");
         let lines = || fs::read_to_string(&audit).unwrap_or_default();
-        until(|| lines().matches("\"atm_read\"").count() == 2).await;
+        wait_until(|| lines().matches("\"atm_read\"").count() == 2).await;
         client.signal(Signal::SIGKILL);
         client.exited().await;
         drop(client);
-        until(|| stage.home.processes().is_empty()).await;
+        wait_until(|| stage.home.processes().is_empty()).await;
         assert_eq!(inbox(stage, "arch"), mail);
     })
     .await;
 }
 
 #[tokio::test]
-async fn the_team_knows_who_is_there() {
-    on_both_backends(says_ok, async |stage, args| {
+async fn server_is_a_team_member_while_it_runs() {
+    on_both_backends(ok_model, async |stage, args| {
         let names = || -> Vec<String> {
             let members = members(stage).into_iter();
             members
@@ -188,18 +191,18 @@ async fn the_team_knows_who_is_there() {
                 .collect()
         };
         let mut first = client(stage, args).await;
-        told(&mut first, "atm_read", json!({})).await;
+        call_ok(&mut first, "atm_read", json!({})).await;
         assert_eq!(names(), ["lead", "rust-1", "arch"]);
         assert_eq!(members(stage)[2]["isActive"], true);
         assert_eq!(members(stage)[0]["made_up"], json!([1.50]));
         let mut second = client(stage, args).await;
-        told(&mut second, "atm_read", json!({})).await;
+        call_ok(&mut second, "atm_read", json!({})).await;
         assert_eq!(names(), ["lead", "rust-1", "arch", "arch-2"]);
         assert!(first.finish().await.success());
-        end(stage, second).await;
+        end_client(stage, second).await;
         assert_eq!(names(), ["lead", "rust-1"]);
 
-        // One that was there already is as it was; also where it was not said before.
+        // A member that was in the team before is restored, even after the server was killed.
         make_team(stage, &["lead", "arch"]);
         let mut config: Value = serde_json::from_str(
             &fs::read_to_string(team_directory(stage).join("config.json")).unwrap(),
@@ -212,24 +215,24 @@ async fn the_team_knows_who_is_there() {
         )
         .unwrap();
         let mut killed = client(stage, args).await;
-        told(&mut killed, "atm_read", json!({})).await;
+        call_ok(&mut killed, "atm_read", json!({})).await;
         assert_eq!(members(stage)[1]["isActive"], true);
         killed.signal(Signal::SIGKILL);
         killed.exited().await;
         drop(killed);
-        until(|| stage.home.processes().is_empty()).await;
+        wait_until(|| stage.home.processes().is_empty()).await;
         assert_eq!(members(stage)[1]["isActive"], true);
         let mut next = client(stage, args).await;
-        told(&mut next, "atm_read", json!({})).await;
-        end(stage, next).await;
+        call_ok(&mut next, "atm_read", json!({})).await;
+        end_client(stage, next).await;
         assert_eq!(members(stage)[1]["isActive"], false);
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_subscriber_hears_of_new_mail() {
-    let stage = super::Stage::new(testkit::codex::newest(), says_ok()).await;
+async fn subscriber_is_notified_of_new_mail() {
+    let stage = super::CodexFixture::new(testkit::codex::newest(), ok_model()).await;
     make_team(&stage, &["lead", "arch"]);
     let mut client = client(&stage, &["--identity", "arch", "--team", "builders"]).await;
     let uri = json!({"uri": "codex-mcp:///mail"});
@@ -242,66 +245,66 @@ async fn a_subscriber_hears_of_new_mail() {
     let shown: Value = serde_json::from_str(text).unwrap();
     assert_eq!(shown["count"], 1);
     client.call("resources/unsubscribe", uri.clone()).await;
-    // An inbox that can't be read for a while ends nothing.
+    // An inbox that is unreadable for a while does not end the subscription.
     fs::write(inbox_file(&stage, "arch"), "garbage").unwrap();
     client.call("resources/subscribe", uri.clone()).await;
     put_mail(&stage, "arch", &[message("lead", "newer", None)]);
     client.notification("notifications/resources/updated").await;
     client.call("resources/unsubscribe", uri).await;
-    end(&stage, client).await;
+    end_client(&stage, client).await;
 }
 
-/// One that somebody has taken out of the team is in it again before it writes.
+/// A member that was removed from the team joins again before it sends.
 #[tokio::test]
-async fn who_writes_is_in_the_team_and_who_does_not_serve_is_not() {
-    on_both_backends(says_ok, async |stage, args| {
+async fn sender_is_in_the_team_and_a_stopped_server_is_not() {
+    on_both_backends(ok_model, async |stage, args| {
         let before = fs::read_to_string(team_directory(stage).join("config.json")).unwrap();
         let mut client = client(stage, args).await;
-        told(&mut client, "atm_pending_count", json!({})).await;
+        call_ok(&mut client, "atm_pending_count", json!({})).await;
         fs::write(team_directory(stage).join("config.json"), &before).unwrap();
         let letter = json!({"to": "lead", "message": "x"});
-        told(&mut client, "atm_send", letter).await;
+        call_ok(&mut client, "atm_send", letter).await;
         assert!(members(stage).iter().any(|one| one["name"] == "arch"));
-        end(stage, client).await;
+        end_client(stage, client).await;
         assert!(members(stage).iter().all(|one| one["name"] != "arch"));
     })
     .await;
 }
 
-/// Several servers of a name that were killed leave nobody in the team.
+/// The members of killed servers are removed.
 #[tokio::test]
-async fn the_dead_are_put_away_by_whoever_comes() {
-    on_both_backends(says_ok, async |stage, args| {
+async fn stale_members_are_removed_by_the_next_server() {
+    on_both_backends(ok_model, async |stage, args| {
         let mut servers = Vec::new();
         for _ in 0..2 {
             let mut server = client(stage, args).await;
-            told(&mut server, "atm_read", json!({})).await;
+            call_ok(&mut server, "atm_read", json!({})).await;
             servers.push(server);
         }
         for mut server in servers {
             server.signal(Signal::SIGKILL);
             server.exited().await;
         }
-        until(|| stage.home.processes().is_empty()).await;
+        wait_until(|| stage.home.processes().is_empty()).await;
         assert_eq!(members(stage).len(), 4);
-        // Also one that is in no team.
+        // A server outside of any team removes them too.
         let alone: Vec<&str> = args[..4].to_vec();
         let mut server = client(stage, &alone).await;
-        told(&mut server, "codex_threads", json!({})).await;
+        call_ok(&mut server, "codex_threads", json!({})).await;
         assert_eq!(members(stage).len(), 2);
-        end(stage, server).await;
+        end_client(stage, server).await;
     })
     .await;
 }
 
-/// Whatever lock somebody holds, calls that don't need it are answered, and so is the
-/// wish to end.
+/// While another process holds the locks, calls that do not need them are answered, and the server
+/// ends on SIGTERM.
 #[tokio::test]
-async fn a_lock_that_somebody_holds_keeps_nobody_waiting() {
-    on_both_backends(says_ok, async |stage, args| {
+async fn held_lock_blocks_only_the_calls_that_need_it() {
+    on_both_backends(ok_model, async |stage, args| {
         let mut client = client(stage, args).await;
-        told(&mut client, "atm_pending_count", json!({})).await;
-        let directory = kept(stage, "arch");
+        call_ok(&mut client, "atm_pending_count", json!({})).await;
+        let directory = identity_directory(stage, "arch");
         let locks = [
             inbox_file(stage, "lead").with_extension("lock"),
             directory.join("audit.lock"),
@@ -316,26 +319,26 @@ async fn a_lock_that_somebody_holds_keeps_nobody_waiting() {
             let stuck = client.request_tool("atm_send", json!({"to": "lead", "message": "x"}));
             client.abandon(&stuck);
         }
-        told(&mut client, "codex", json!({"prompt": "x"})).await;
-        told(&mut client, "atm_pending_count", json!({})).await;
-        told(&mut client, "codex_status", json!({})).await;
+        call_ok(&mut client, "codex", json!({"prompt": "x"})).await;
+        call_ok(&mut client, "atm_pending_count", json!({})).await;
+        call_ok(&mut client, "codex_status", json!({})).await;
         let sent = inbox(stage, "lead").len();
         client.signal(Signal::SIGTERM);
         client.exited().await;
-        assert_eq!(sent, 0, "the locks were held all the time");
+        assert_eq!(sent, 0, "mail was sent while the locks were held");
         drop(held);
     })
     .await;
 }
 
-/// Without a team there is no mail, and nothing of it in anybody's context.
+/// A server without a team offers mail tools neither to clients nor to the model.
 #[tokio::test]
-async fn without_a_team_there_is_no_mail() {
-    let stage = super::Stage::new(testkit::codex::newest(), says_ok()).await;
+async fn server_without_a_team_has_no_mail_tools() {
+    let stage = super::CodexFixture::new(testkit::codex::newest(), ok_model()).await;
     let mut client = client(&stage, &[]).await;
     let tools = client.call("tools/list", json!({})).await.to_string();
     assert!(!tools.contains("atm_"), "{tools}");
-    told(&mut client, "codex", json!({"prompt": "x"})).await;
+    call_ok(&mut client, "codex", json!({"prompt": "x"})).await;
     let offered = stage.model.requests()[0].tool_names().join(" ");
     assert!(!offered.contains("atm_"), "{offered}");
     stage.finish(client).await;

@@ -1,4 +1,4 @@
-//! A member of a team on the real Codex, on both backends.
+//! Members of teams, with the real Codex on both backends.
 
 mod mail;
 mod records;
@@ -14,21 +14,21 @@ use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
 use testkit::McpClient;
 
-use super::{Stage, VERSION, structured};
+use super::{CodexFixture, VERSION, structured};
 
 /// The team's directory.
-fn team_directory(stage: &Stage) -> PathBuf {
+fn team_directory(stage: &CodexFixture) -> PathBuf {
     stage.home.atm_home().join(".claude/teams/builders")
 }
 
-/// The directory in which all is kept of an identity.
-fn kept(stage: &Stage, identity: &str) -> PathBuf {
+/// The directory with the registry, audit and summaries of an identity.
+fn identity_directory(stage: &CodexFixture, identity: &str) -> PathBuf {
     let directory = stage.home.atm_home().join(".config/atm/codex-sessions");
     directory.join(identity)
 }
 
-/// Makes the team `builders` with these members, as Claude Code does.
-fn make_team(stage: &Stage, members: &[&str]) {
+/// Creates the team `builders` with these members, as Claude Code does.
+fn make_team(stage: &CodexFixture, members: &[&str]) {
     let directory = team_directory(stage);
     fs::create_dir_all(directory.join("inboxes")).unwrap();
     let members: Vec<Value> = members
@@ -57,25 +57,25 @@ fn make_team(stage: &Stage, members: &[&str]) {
     fs::write(directory.join("config.json"), config.to_string()).unwrap();
 }
 
-fn members(stage: &Stage) -> Vec<Value> {
+fn members(stage: &CodexFixture) -> Vec<Value> {
     let text = fs::read_to_string(team_directory(stage).join("config.json")).unwrap();
     let config: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(config["made_up"], json!({"kept": true}));
     config["members"].as_array().unwrap().clone()
 }
 
-fn inbox_file(stage: &Stage, agent: &str) -> PathBuf {
+fn inbox_file(stage: &CodexFixture, agent: &str) -> PathBuf {
     team_directory(stage).join(format!("inboxes/{agent}.json"))
 }
 
-fn inbox(stage: &Stage, agent: &str) -> Vec<Value> {
+fn inbox(stage: &CodexFixture, agent: &str) -> Vec<Value> {
     match fs::read_to_string(inbox_file(stage, agent)) {
         Ok(text) => serde_json::from_str(&text).unwrap(),
         Err(_) => Vec::new(),
     }
 }
 
-fn put_mail(stage: &Stage, agent: &str, messages: &[Value]) {
+fn put_mail(stage: &CodexFixture, agent: &str, messages: &[Value]) {
     fs::write(inbox_file(stage, agent), json!(messages).to_string()).unwrap();
 }
 
@@ -93,8 +93,8 @@ fn message(from: &str, text: &str, id: Option<&str>) -> Value {
     message
 }
 
-/// Waits until something is so; a test that hangs is ended from outside.
-async fn until(mut so: impl FnMut() -> bool) {
+/// Waits for a condition; nextest ends a test that hangs.
+async fn wait_until(mut so: impl FnMut() -> bool) {
     while !so() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -102,24 +102,27 @@ async fn until(mut so: impl FnMut() -> bool) {
 
 /// The newest Codex on the default backend, and the last one with an MCP server on
 /// the proxy.
-async fn on_both_backends(script: impl Fn() -> Script, check: impl AsyncFn(&Stage, &[&str])) {
+async fn on_both_backends(
+    script: impl Fn() -> Script,
+    check: impl AsyncFn(&CodexFixture, &[&str]),
+) {
     for (release, backend) in [
         (testkit::codex::newest(), "app-server"),
         ("0.153.4", "mcp-server"),
     ] {
-        let stage = Stage::new(release, script()).await;
+        let stage = CodexFixture::new(release, script()).await;
         make_team(&stage, &["lead", "rust-1"]);
         let args = ["--backend", backend, "--identity", "arch", "--team"];
         check(&stage, &[args.as_slice(), &["builders"]].concat()).await;
     }
 }
 
-fn says_ok() -> Script {
+fn ok_model() -> Script {
     Script::new().otherwise([Reply::say("ok")])
 }
 
-/// A client of a server whose Codex is up.
-async fn client(stage: &Stage, args: &[&str]) -> McpClient {
+/// A client of a new server.
+async fn client(stage: &CodexFixture, args: &[&str]) -> McpClient {
     let mut client = McpClient::start(&stage.launch(args));
     client.ignore("codex/event");
     client.ignore("notifications/tools/list_changed");
@@ -127,14 +130,14 @@ async fn client(stage: &Stage, args: &[&str]) -> McpClient {
     client
 }
 
-/// Ends a client. A Codex that was still starting is gone a moment later.
-async fn end(stage: &Stage, client: McpClient) {
+/// Ends a client. A Codex that was still starting exits a moment later.
+async fn end_client(stage: &CodexFixture, client: McpClient) {
     assert!(client.finish().await.success());
-    until(|| stage.home.processes().is_empty()).await;
+    wait_until(|| stage.home.processes().is_empty()).await;
 }
 
-/// What a tool of the team answers.
-async fn told(client: &mut McpClient, tool: &str, arguments: Value) -> Value {
+/// Calls a tool, which must succeed; returns its structured content.
+async fn call_ok(client: &mut McpClient, tool: &str, arguments: Value) -> Value {
     let result = client.call_tool(tool, arguments).await;
     assert!(
         result.get("isError").is_none_or(|it| it == false),

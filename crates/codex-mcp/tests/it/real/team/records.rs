@@ -1,4 +1,4 @@
-//! What is written down: the registry of threads and the audit.
+//! The registry of threads, and the audit.
 
 use std::fs;
 
@@ -6,28 +6,30 @@ use scripted_model::{Reply, Script, Shell};
 use serde_json::{Value, json};
 use testkit::Signal;
 
-use super::super::{Stage, assert_completed, structured, thread_of};
-use super::{client, kept, message, on_both_backends, put_mail, says_ok, told, until};
+use super::super::{CodexFixture, assert_completed, structured, thread_of};
+use super::{
+    call_ok, client, identity_directory, message, ok_model, on_both_backends, put_mail, wait_until,
+};
 
-fn registry(stage: &Stage) -> Value {
-    let file = kept(stage, "arch").join("registry.arch.json");
+fn registry(stage: &CodexFixture) -> Value {
+    let file = identity_directory(stage, "arch").join("registry.arch.json");
     serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
 }
 
-fn audit(stage: &Stage) -> Vec<Value> {
-    let text = fs::read_to_string(kept(stage, "arch").join("audit.jsonl")).unwrap();
+fn audit(stage: &CodexFixture) -> Vec<Value> {
+    let text = fs::read_to_string(identity_directory(stage, "arch").join("audit.jsonl")).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
     lines.collect()
 }
 
 #[tokio::test]
-async fn a_thread_is_in_the_registry_with_all_about_it() {
-    on_both_backends(says_ok, async |stage, args| {
+async fn thread_is_in_the_registry_with_its_details() {
+    on_both_backends(ok_model, async |stage, args| {
         let mut server = client(stage, args).await;
         let arguments = json!({"prompt": "x", "sandbox": "read-only", "tag": "the first"});
         let begun = server.call_tool("codex", arguments).await;
         let thread = thread_of(&begun);
-        let listed = told(&mut server, "codex_threads", json!({})).await;
+        let listed = call_ok(&mut server, "codex_threads", json!({})).await;
         assert_eq!(listed["identity"], "arch");
         assert_eq!(listed["total"], 1);
         let work = stage.home.work();
@@ -49,19 +51,19 @@ async fn a_thread_is_in_the_registry_with_all_about_it() {
         }
         let reply = json!({"prompt": "y", "threadId": thread});
         server.call_tool("codex-reply", reply).await;
-        told(&mut server, "codex_threads", json!({})).await;
+        call_ok(&mut server, "codex_threads", json!({})).await;
         let entry = &registry(stage)["threads"][0];
         assert_eq!(entry["turns"], 2);
         assert!(entry["last_active"].as_str() >= entry["started_at"].as_str());
 
-        // A server that is killed leaves it to the next one of the name.
+        // The next server of the identity closes the entry of a killed one.
         server.signal(Signal::SIGKILL);
         server.exited().await;
         drop(server);
-        until(|| stage.home.processes().is_empty()).await;
+        wait_until(|| stage.home.processes().is_empty()).await;
         assert_eq!(registry(stage)["threads"][0]["status"], "active");
         let mut server = client(stage, args).await;
-        let listed = told(&mut server, "codex_threads", json!({})).await;
+        let listed = call_ok(&mut server, "codex_threads", json!({})).await;
         assert_eq!(listed["threads"][0]["thread_id"], thread);
         assert_eq!(listed["threads"][0]["status"], "interrupted");
         stage.finish(server).await;
@@ -69,10 +71,10 @@ async fn a_thread_is_in_the_registry_with_all_about_it() {
     .await;
 }
 
-/// What a thread was begun with is set again after a restart of the server, which
-/// older releases would forget.
+/// The server sets the settings of a thread again after a restart; older releases would forget
+/// them.
 #[tokio::test]
-async fn a_thread_keeps_its_settings_over_a_restart() {
+async fn thread_keeps_its_settings_over_a_restart() {
     for release in ["0.104.0", "0.153.4", testkit::codex::newest()] {
         let script = Script::new()
             .on(
@@ -81,7 +83,7 @@ async fn a_thread_keeps_its_settings_over_a_restart() {
             )
             .otherwise([Reply::say("ok")]);
         let config = "sandbox_mode = \"danger-full-access\"\napproval_policy = \"never\"\n";
-        let stage = Stage::with_config(release, script, "").await;
+        let stage = CodexFixture::with_config(release, script, "").await;
         let file = stage.home.codex_home().join("config.toml");
         let text = fs::read_to_string(&file).unwrap();
         fs::write(&file, format!("{config}{text}")).unwrap();
@@ -101,8 +103,8 @@ async fn a_thread_keeps_its_settings_over_a_restart() {
 }
 
 #[tokio::test]
-async fn what_is_done_is_in_the_audit_before_and_after() {
-    on_both_backends(says_ok, async |stage, args| {
+async fn calls_are_audited_before_and_after() {
+    on_both_backends(ok_model, async |stage, args| {
         let mut server = client(stage, args).await;
         let secret = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD";
         let prompt = format!("use {secret} and {}", "long ".repeat(100));
@@ -111,10 +113,10 @@ async fn what_is_done_is_in_the_audit_before_and_after() {
         let reply = json!({"prompt": "go on", "threadId": thread});
         server.call_tool("codex-reply", reply).await;
         let letter = json!({"to": "lead", "message": "token=hunter2hunter2hunter2"});
-        told(&mut server, "atm_send", letter).await;
+        call_ok(&mut server, "atm_send", letter).await;
         let nobody = json!({"to": "nobody", "message": "x"});
         server.call_tool("atm_send", nobody).await;
-        told(&mut server, "atm_read", json!({})).await;
+        call_ok(&mut server, "atm_read", json!({})).await;
         let spoofed = json!({"to": "lead", "message": "x", "from": "lead"});
         server.call_tool("atm_send", spoofed).await;
         stage.finish(server).await;
@@ -163,7 +165,7 @@ async fn what_is_done_is_in_the_audit_before_and_after() {
 }
 
 #[tokio::test]
-async fn approvals_forks_and_cancellations_are_in_the_audit() {
+async fn approvals_forks_and_cancellations_are_audited() {
     let script = Script::new()
         .on(
             "touch",
@@ -173,7 +175,7 @@ async fn approvals_forks_and_cancellations_are_in_the_audit() {
             ],
         )
         .otherwise([Reply::say("ok")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let args = ["--identity", "arch", "--approval-timeout", "1"];
     let mut server = client(&stage, &args).await;
     let arguments = json!({"prompt": "touch it", "approval-policy": "on-request"});
@@ -183,19 +185,19 @@ async fn approvals_forks_and_cancellations_are_in_the_audit() {
     let request = &asked["actions"][0]["requestId"];
     let decline = json!({"action": "respond_permission", "sessionId": session,
         "requestId": request, "decision": "decline"});
-    told(&mut server, "codex_check", decline).await;
+    call_ok(&mut server, "codex_check", decline).await;
     let wait = json!({"action": "poll", "sessionId": session, "waitMs": 30000});
-    while told(&mut server, "codex_check", wait.clone()).await["status"] != "idle" {}
+    while call_ok(&mut server, "codex_check", wait.clone()).await["status"] != "idle" {}
     let forked = json!({"action": "fork", "sessionId": session});
-    let forked = told(&mut server, "codex_session", forked).await;
+    let forked = call_ok(&mut server, "codex_session", forked).await;
 
-    // The next question is seen, and nobody answers it.
+    // Nobody answers the next question.
     let again = json!({"prompt": "touch it", "threadId": thread});
     server.call_tool("codex-reply", again).await;
-    while told(&mut server, "codex_check", wait.clone()).await["status"] != "idle" {}
+    while call_ok(&mut server, "codex_check", wait.clone()).await["status"] != "idle" {}
     for session in [session, &forked["sessionId"]] {
         let cancel = json!({"action": "cancel", "sessionId": session});
-        told(&mut server, "codex_session", cancel).await;
+        call_ok(&mut server, "codex_session", cancel).await;
     }
     stage.finish(server).await;
 
@@ -237,8 +239,8 @@ async fn approvals_forks_and_cancellations_are_in_the_audit() {
 }
 
 #[tokio::test]
-async fn messages_that_were_read_are_in_the_audit() {
-    on_both_backends(says_ok, async |stage, args| {
+async fn read_messages_are_audited() {
+    on_both_backends(ok_model, async |stage, args| {
         put_mail(
             stage,
             "arch",
@@ -248,7 +250,7 @@ async fn messages_that_were_read_are_in_the_audit() {
             ],
         );
         let mut server = client(stage, args).await;
-        told(&mut server, "atm_read", json!({})).await;
+        call_ok(&mut server, "atm_read", json!({})).await;
         stage.finish(server).await;
         let lines = audit(stage);
         let read = lines

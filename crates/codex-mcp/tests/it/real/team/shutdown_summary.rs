@@ -1,4 +1,4 @@
-//! The end of a server, and going on after it.
+//! Summaries at the end of a server, and `--resume`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use testkit::process::descendants;
 use testkit::{McpClient, Signal};
 
-use super::super::{Stage, VERSION, structured, text, thread_of};
-use super::{kept, on_both_backends, until};
+use super::super::{CodexFixture, VERSION, structured, text, thread_of};
+use super::{identity_directory, on_both_backends, wait_until};
 
-/// How every request for a summary begins.
+/// The beginning of each request for a summary.
 const REQUEST: &str = "The session ends now.";
 
 fn script(summaries: Reply) -> Script {
@@ -20,7 +20,7 @@ fn script(summaries: Reply) -> Script {
         .otherwise([Reply::say("ok")])
 }
 
-fn sums_up() -> Script {
+fn summarizing_model() -> Script {
     script(Reply::with(|request| {
         let asked = request.user_messages().join(" ");
         let which = if asked.contains("second") {
@@ -32,7 +32,7 @@ fn sums_up() -> Script {
     }))
 }
 
-async fn client(stage: &Stage, args: &[&str]) -> McpClient {
+async fn client(stage: &CodexFixture, args: &[&str]) -> McpClient {
     let launch = stage.launch(args).env("CODEX_MCP_SUMMARIES", "true");
     let mut client = McpClient::start(&launch);
     client.ignore("codex/event");
@@ -46,16 +46,18 @@ async fn begin(client: &mut McpClient, prompt: &str) -> String {
     thread_of(&begun)
 }
 
-fn summary_file(stage: &Stage, thread: &str) -> PathBuf {
-    kept(stage, "arch").join(thread).join("summary.md")
+fn summary_file(stage: &CodexFixture, thread: &str) -> PathBuf {
+    identity_directory(stage, "arch")
+        .join(thread)
+        .join("summary.md")
 }
 
-fn status_of(stage: &Stage, thread: &str) -> Value {
+fn status_of(stage: &CodexFixture, thread: &str) -> Value {
     entry_of(stage, thread)["status"].clone()
 }
 
-fn entry_of(stage: &Stage, thread: &str) -> Value {
-    let file = kept(stage, "arch").join("registry.arch.json");
+fn entry_of(stage: &CodexFixture, thread: &str) -> Value {
+    let file = identity_directory(stage, "arch").join("registry.arch.json");
     let registry: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
     let threads = registry["threads"].as_array().unwrap();
     let entry = threads.iter().find(|entry| entry["thread_id"] == thread);
@@ -63,9 +65,9 @@ fn entry_of(stage: &Stage, thread: &str) -> Value {
 }
 
 #[tokio::test]
-async fn each_thread_is_summed_up_and_the_next_server_goes_on_from_there() {
-    on_both_backends(sums_up, async |stage, args| {
-        // The end of the input is as good as a signal.
+async fn threads_are_summarized_and_the_next_server_resumes_them() {
+    on_both_backends(summarizing_model, async |stage, args| {
+        // The end of input ends the server like a signal.
         for signal in [Some(Signal::SIGTERM), None] {
             let mut server = client(stage, args).await;
             let first = begin(&mut server, "first").await;
@@ -84,7 +86,7 @@ async fn each_thread_is_summed_up_and_the_next_server_goes_on_from_there() {
                 assert_eq!(status_of(stage, thread), "ended");
             }
 
-            let told = |prompt: &str| -> String {
+            let instructions = |prompt: &str| -> String {
                 let requests = stage.model.requests();
                 let mut of_prompt = requests.iter().filter(|one| one.prompt() == prompt);
                 of_prompt
@@ -97,12 +99,12 @@ async fn each_thread_is_summed_up_and_the_next_server_goes_on_from_there() {
             let mut server = client(stage, &[&resume[..], &[&first]].concat()).await;
             let mine = json!({"prompt": "third", "developer-instructions": "MINE"});
             server.call_tool("codex", mine).await;
-            let said = told("third");
+            let said = instructions("third");
             let places = ["SUMMARY of the first", "MINE", "Session context"];
             let places = places.map(|part| said.find(part).unwrap_or_else(|| panic!("{said}")));
             assert!(places.is_sorted(), "{said}");
             begin(&mut server, "fourth").await;
-            assert!(!told("fourth").contains("SUMMARY"));
+            assert!(!instructions("fourth").contains("SUMMARY"));
             server.finish().await;
         }
     })
@@ -110,8 +112,8 @@ async fn each_thread_is_summed_up_and_the_next_server_goes_on_from_there() {
 }
 
 #[tokio::test]
-async fn without_a_thread_named_the_last_one_is_resumed() {
-    on_both_backends(sums_up, async |stage, args| {
+async fn resume_without_a_thread_takes_the_last_one() {
+    on_both_backends(summarizing_model, async |stage, args| {
         let mut server = client(stage, args).await;
         begin(&mut server, "first").await;
         let second = begin(&mut server, "second").await;
@@ -120,31 +122,34 @@ async fn without_a_thread_named_the_last_one_is_resumed() {
         server.call_tool("codex-reply", reply).await;
         server.finish().await;
         let mut server = client(stage, &[args, &["--no-summaries", "--resume"]].concat()).await;
-        // One that comes to nothing takes nothing with it.
+        // A refused call does not use up the summary.
         let nowhere = json!({"prompt": "x", "sandbox": "made-up"});
         let refused = server.call_tool("codex", nowhere).await;
         assert_eq!(refused["isError"], true, "{refused:#}");
         begin(&mut server, "third").await;
         let requests = stage.model.requests();
-        let said = requests.last().unwrap().developer_messages().join("\n");
-        assert!(said.contains("SUMMARY of the second"), "{said}");
+        let instructions = requests.last().unwrap().developer_messages().join("\n");
+        assert!(
+            instructions.contains("SUMMARY of the second"),
+            "{instructions}"
+        );
         server.finish().await;
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_server_that_was_killed_leaves_no_summary_and_is_resumed_without() {
-    on_both_backends(sums_up, async |stage, args| {
+async fn killed_server_leaves_no_summary_and_resume_warns() {
+    on_both_backends(summarizing_model, async |stage, args| {
         let mut server = client(stage, args).await;
         let thread = begin(&mut server, "first").await;
         server.signal(Signal::SIGKILL);
         server.exited().await;
         drop(server);
-        until(|| stage.home.processes().is_empty()).await;
+        wait_until(|| stage.home.processes().is_empty()).await;
         assert!(!summary_file(stage, &thread).exists());
         let mut server = client(stage, &[args, &["--resume"]].concat()).await;
-        until(|| status_of(stage, &thread) == "interrupted").await;
+        wait_until(|| status_of(stage, &thread) == "interrupted").await;
         let begun = server.call_tool("codex", json!({"prompt": "again"})).await;
         assert_eq!(text(&begun, 0), "ok");
         let warned = format!("without a summary: {thread} has none");
@@ -157,7 +162,7 @@ async fn a_server_that_was_killed_leaves_no_summary_and_is_resumed_without() {
 
 #[tokio::test]
 async fn unknown_thread_to_resume_is_a_warning() {
-    on_both_backends(sums_up, async |stage, args| {
+    on_both_backends(summarizing_model, async |stage, args| {
         let unknown = "0199a213-81c0-7800-8aa1-bbab2a035a53";
         let resume = [args, &["--no-summaries", "--resume", unknown]].concat();
         let mut server = client(stage, &resume).await;
@@ -176,9 +181,10 @@ async fn unknown_thread_to_resume_is_a_warning() {
     .await;
 }
 
-/// All are asked at the same time: three that hang are asked before any is given up.
+/// The server asks all threads at the same time: three hanging ones are asked before it gives up on
+/// any.
 #[tokio::test]
-async fn threads_that_hang_take_no_others_time() {
+async fn hanging_threads_are_summarized_at_the_same_time() {
     let gate = Gate::new();
     on_both_backends(
         || script(Reply::say("too late").behind(&gate)),
@@ -197,15 +203,15 @@ async fn threads_that_hang_take_no_others_time() {
     .await;
 }
 
-/// What was said before the thread was worked on again is not its summary.
+/// A summary from before the last turn of a thread is outdated.
 #[tokio::test]
-async fn an_older_summary_is_not_told() {
-    on_both_backends(sums_up, async |stage, args| {
+async fn outdated_summary_is_not_used() {
+    on_both_backends(summarizing_model, async |stage, args| {
         let mut server = client(stage, args).await;
         let thread = begin(&mut server, "first").await;
         server.finish().await;
         assert_eq!(status_of(stage, &thread), "ended");
-        // Where a thread can be taken up after a restart.
+        // Only this backend can resume a thread after a restart.
         if args.contains(&"app-server") {
             let mut server = client(stage, args).await;
             let reply = json!({"prompt": "more", "threadId": thread});
@@ -214,31 +220,31 @@ async fn an_older_summary_is_not_told() {
             server.signal(Signal::SIGKILL);
             server.exited().await;
             drop(server);
-            until(|| stage.home.processes().is_empty()).await;
+            wait_until(|| stage.home.processes().is_empty()).await;
             let mut server = client(stage, &[args, &["--no-summaries", "--resume"]].concat()).await;
             begin(&mut server, "again").await;
             let requests = stage.model.requests();
-            let said = requests.last().unwrap().developer_messages().join("\n");
-            assert!(!said.contains("SUMMARY"), "{said}");
+            let instructions = requests.last().unwrap().developer_messages().join("\n");
+            assert!(!instructions.contains("SUMMARY"), "{instructions}");
             server.finish().await;
         }
     })
     .await;
 }
 
-/// The app-server starts again; the old server cannot resume its threads.
+/// The app-server is restarted; Codex's own MCP server could not resume its threads.
 #[tokio::test]
-async fn crashed_codex_is_started_again_for_summaries() {
-    on_both_backends(sums_up, async |stage, args| {
+async fn crashed_codex_is_restarted_for_summaries() {
+    on_both_backends(summarizing_model, async |stage, args| {
         let mut server = client(stage, args).await;
         let thread = begin(&mut server, "first").await;
         let before = stage.model.requests().len();
-        // The second below us, behind its guard.
+        // The first descendant is the guard, the second Codex.
         let codex = descendants(server.pid())[1];
         let codex = nix::unistd::Pid::from_raw(codex.try_into().unwrap());
         nix::sys::signal::kill(codex, Signal::SIGKILL).unwrap();
         let gone = |status: &Value| status["codex"]["state"] != "ready";
-        while !gone(&super::told(&mut server, "codex_status", json!({})).await) {}
+        while !gone(&super::call_ok(&mut server, "codex_status", json!({})).await) {}
         server.finish().await;
         let asked = stage.model.requests().len() - before;
         let expected = match args.contains(&"app-server") {
@@ -251,9 +257,9 @@ async fn crashed_codex_is_started_again_for_summaries() {
     .await;
 }
 
-/// What is not there after ten seconds is not waited for.
+/// The server waits ten seconds for a summary.
 #[tokio::test]
-async fn a_thread_that_gives_no_summary_is_interrupted() {
+async fn thread_without_a_summary_in_time_is_interrupted() {
     let gate = Gate::new();
     let hangs = Reply::say("too late").behind(&gate);
     on_both_backends(
@@ -281,7 +287,7 @@ async fn a_thread_that_gives_no_summary_is_interrupted() {
             assert_eq!(status_of(stage, &quick), "ended");
             assert_eq!(stage.home.processes(), []);
 
-            // Whoever insists is not kept waiting.
+            // A second signal ends the wait at once.
             let mut server = client(stage, args).await;
             let hanging = begin(&mut server, "second").await;
             server.signal(Signal::SIGTERM);
@@ -292,7 +298,7 @@ async fn a_thread_that_gives_no_summary_is_interrupted() {
                     .filter(|one| one.prompt().starts_with(REQUEST));
                 asked.filter(|one| one.thread_id() == hanging).count()
             };
-            until(|| asked() > 0).await;
+            wait_until(|| asked() > 0).await;
             server.signal(Signal::SIGTERM);
             assert!(server.exited().await.success());
             assert_eq!(status_of(stage, &hanging), "interrupted");
@@ -301,9 +307,9 @@ async fn a_thread_that_gives_no_summary_is_interrupted() {
     .await;
 }
 
-/// The turn is ended first; what was asked then would become a part of it.
+/// The server ends the turn first, as the request would otherwise become part of it.
 #[tokio::test]
-async fn a_thread_in_the_middle_of_a_turn_is_summed_up_too() {
+async fn thread_in_the_middle_of_a_turn_is_summarized() {
     let gate = Gate::new();
     on_both_backends(
         || {

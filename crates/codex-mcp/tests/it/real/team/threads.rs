@@ -1,21 +1,21 @@
-//! What Codex's own threads can do: write to the team in the middle of a turn.
+//! Mail tools inside Codex's threads.
 
 use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
 
-use super::super::{Stage, on_each_release, text};
+use super::super::{CodexFixture, on_each_release, text};
 use super::{client, inbox, make_team, on_both_backends};
 
-on_each_release!(a_thread_writes_to_its_team_in_the_middle_of_a_turn);
+on_each_release!(thread_writes_to_its_team_during_a_turn);
 
-fn writes() -> Script {
+fn writing_model() -> Script {
     Script::new().on(
         "tell them",
         [
             Reply::with(|request| {
                 let arguments = json!({"to": "lead", "message": "from within"});
-                // As a tool of the client's, or of an MCP server where there is no client
-                // that could offer any.
+                // The tool is our own, or that of an MCP server where threads have no tools of
+                // ours.
                 match request.tool("atm_send") {
                     Some(_) => Reply::call("atm_send", arguments),
                     None => Reply::mcp("codex_mcp_team", "atm_send", arguments),
@@ -28,7 +28,7 @@ fn writes() -> Script {
 
 const ARGS: [&str; 4] = ["--identity", "arch", "--team", "builders"];
 
-async fn asks_nobody(stage: &Stage, args: &[&str], policy: &str) {
+async fn assert_sends_without_approval(stage: &CodexFixture, args: &[&str], policy: &str) {
     let mut client = client(stage, args).await;
     let arguments = json!({"prompt": "tell them", "approval-policy": policy});
     let result = client.call_tool("codex", arguments).await;
@@ -37,12 +37,12 @@ async fn asks_nobody(stage: &Stage, args: &[&str], policy: &str) {
     stage.finish(client).await;
 }
 
-/// With nobody to ask, whatever the policy.
-async fn a_thread_writes_to_its_team_in_the_middle_of_a_turn(release: &str) {
-    let stage = Stage::new(release, writes()).await;
+/// No approval is asked for, whatever the policy.
+async fn thread_writes_to_its_team_during_a_turn(release: &str) {
+    let stage = CodexFixture::new(release, writing_model()).await;
     make_team(&stage, &["lead"]);
     for (count, policy) in ["on-request", "never", "untrusted"].into_iter().enumerate() {
-        asks_nobody(&stage, &ARGS, policy).await;
+        assert_sends_without_approval(&stage, &ARGS, policy).await;
         let mail = inbox(&stage, "lead");
         assert_eq!(mail.len(), count + 1);
         assert_eq!(mail[count]["from"], "arch");
@@ -51,21 +51,20 @@ async fn a_thread_writes_to_its_team_in_the_middle_of_a_turn(release: &str) {
 }
 
 #[tokio::test]
-async fn a_thread_behind_the_proxy_writes_too() {
+async fn proxied_thread_writes_to_its_team() {
     for release in ["0.104.0", "0.153.4"] {
-        let stage = Stage::new(release, writes()).await;
+        let stage = CodexFixture::new(release, writing_model()).await;
         make_team(&stage, &["lead"]);
         let args = [&["--backend", "mcp-server"], ARGS.as_slice()].concat();
-        asks_nobody(&stage, &args, "on-request").await;
+        assert_sends_without_approval(&stage, &args, "on-request").await;
         assert_eq!(inbox(&stage, "lead")[0]["from"], "arch");
     }
 }
 
-/// Also one that is taken up after a restart, and one whose caller has brought a
-/// server of its own.
+/// A resumed thread has the tools too, and so has one whose caller adds an MCP server.
 #[tokio::test]
-async fn every_thread_has_the_tools_unless_they_are_not_wanted() {
-    on_both_backends(super::says_ok, async |stage, args| {
+async fn threads_have_the_team_tools_unless_switched_off() {
+    on_both_backends(super::ok_model, async |stage, args| {
         let offered = || {
             let requests = stage.model.requests();
             requests.last().unwrap().tool_names().join(" ")

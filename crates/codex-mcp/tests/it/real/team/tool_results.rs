@@ -1,4 +1,4 @@
-//! What each tool really answers, beside the schema that it is listed with.
+//! The real results of each tool, compared with its output schema.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,21 +7,21 @@ use scripted_model::{Reply, Script, Shell};
 use serde_json::{Value, json};
 use testkit::{McpClient, schema};
 
-use super::{Stage, client, end, make_team};
+use super::{CodexFixture, client, end_client, make_team};
 use crate::real::{assert_error, structured};
 
-/// A client that holds each result to its schema.
-struct Checked {
+/// A client that checks each result against the tool's schema.
+struct SchemaCheckedClient {
     client: McpClient,
     schemas: BTreeMap<String, Value>,
-    /// The members that each tool's results have had.
+    /// The members of any result of each tool.
     seen: BTreeMap<String, BTreeSet<String>>,
-    /// Those of them that all have had.
+    /// The members of every result of each tool.
     always: BTreeMap<String, BTreeSet<String>>,
 }
 
-impl Checked {
-    async fn new(stage: &Stage, args: &[&str]) -> Self {
+impl SchemaCheckedClient {
+    async fn new(stage: &CodexFixture, args: &[&str]) -> Self {
         let mut client = client(stage, args).await;
         let listed = client.call("tools/list", json!({})).await;
         let tools = listed["tools"].as_array().unwrap();
@@ -59,7 +59,7 @@ impl Checked {
         structured(&result).clone()
     }
 
-    /// Every tool refuses a parameter that it doesn't have, in one way.
+    /// Checks that every tool refuses an unknown parameter in the same way.
     async fn refuse_unknown_parameters(&mut self) {
         let tools: Vec<String> = self.schemas.keys().cloned().collect();
         for tool in tools {
@@ -73,10 +73,10 @@ impl Checked {
         }
     }
 
-    /// A listed member is required where every result has had it; those that a tool's
-    /// results lack at times, though never here, are named.
-    fn requires_what_is_always_there(&self, but: &[(&str, &str)]) {
-        // Their answers are simple, and the list of tools is short.
+    /// Checks that a listed member is required if every result had it. `but` names the members that
+    /// a result may lack, though none did here.
+    fn assert_required_members(&self, but: &[(&str, &str)]) {
+        // These tools list no required members, to keep the list of tools short.
         let spared = |tool: &str| tool.starts_with("atm_") || tool == "codex_status";
         for (tool, always) in self.always.iter().filter(|(tool, _)| !spared(tool)) {
             let schema = &self.schemas[tool];
@@ -98,8 +98,8 @@ impl Checked {
         }
     }
 
-    /// Every member that is listed has been there.
-    fn has_seen_all(&self, tools: &[&str]) {
+    /// Checks that some result had each listed member.
+    fn assert_all_seen(&self, tools: &[&str]) {
         for tool in tools {
             let listed = self.schemas[*tool]["properties"].as_object().unwrap();
             let seen = self.seen.get(*tool).cloned().unwrap_or_default();
@@ -109,8 +109,8 @@ impl Checked {
     }
 }
 
-/// With a team, and a worker that leaves soon when there is nothing to do.
-async fn stage() -> Stage {
+/// A stage with a team, whose idle worker leaves soon.
+async fn stage() -> CodexFixture {
     let asks = [
         Reply::shell(Shell::escalated("touch made.txt", "it is needed")),
         Reply::say("done"),
@@ -123,7 +123,7 @@ async fn stage() -> Stage {
         )
         .on("hang", [Reply::shell("sleep 1000"), Reply::say("never")])
         .otherwise([Reply::say("ok")]);
-    let stage = Stage::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     make_team(&stage, &["lead", "rust-1"]);
     let directory = stage.home.atm_home().join(".config/atm");
     fs::create_dir_all(&directory).unwrap();
@@ -135,7 +135,8 @@ async fn stage() -> Stage {
 #[tokio::test]
 async fn results_of_every_tool_fit_its_output_schema() {
     let stage = stage().await;
-    let mut classic = Checked::new(&stage, &["--identity", "arch", "--team", "builders"]).await;
+    let mut classic =
+        SchemaCheckedClient::new(&stage, &["--identity", "arch", "--team", "builders"]).await;
     let begun = classic.call("codex", json!({ "prompt": "x" })).await;
     let reply = json!({ "prompt": "x", "threadId": begun["threadId"] });
     classic.call("codex-reply", reply).await;
@@ -147,13 +148,13 @@ async fn results_of_every_tool_fit_its_output_schema() {
     classic.call("codex_threads", json!({})).await;
     classic.refuse_unknown_parameters().await;
     let all: Vec<&str> = classic.schemas.keys().map(String::as_str).collect();
-    classic.has_seen_all(&all);
+    classic.assert_all_seen(&all);
     assert_eq!(all.len(), 17, "{all:?}");
-    // A run that is cancelled before Codex has begun has none.
-    classic.requires_what_is_always_there(&[("codex_run", "thread_id")]);
-    end(&stage, classic.client).await;
+    // A run that is cancelled before Codex begins has no thread.
+    classic.assert_required_members(&[("codex_run", "thread_id")]);
+    end_client(&stage, classic.client).await;
 
-    let mut sessions = Checked::new(&stage, &["--api", "sessions"]).await;
+    let mut sessions = SchemaCheckedClient::new(&stage, &["--api", "sessions"]).await;
     let begin = json!({ "prompt": "x", "approvalPolicy": "never", "sandbox": "read-only" });
     let begun = sessions.call("codex", begin).await;
     let wait = json!({ "action": "wait_any", "sessionIds": [begun["sessionId"]] });
@@ -161,12 +162,12 @@ async fn results_of_every_tool_fit_its_output_schema() {
     let reply = json!({ "prompt": "x", "sessionId": begun["sessionId"] });
     sessions.call("codex_reply", reply).await;
     sessions.refuse_unknown_parameters().await;
-    sessions.has_seen_all(&["codex", "codex_reply"]);
-    sessions.requires_what_is_always_there(&[("codex_session", "status")]);
-    end(&stage, sessions.client).await;
+    sessions.assert_all_seen(&["codex", "codex_reply"]);
+    sessions.assert_required_members(&[("codex_session", "status")]);
+    end_client(&stage, sessions.client).await;
 }
 
-async fn sessions(checked: &mut Checked, begun: &Value) {
+async fn sessions(checked: &mut SchemaCheckedClient, begun: &Value) {
     let session = &begun["sessionId"];
     checked
         .call("codex_session", json!({ "action": "list" }))
@@ -192,7 +193,7 @@ async fn sessions(checked: &mut Checked, begun: &Value) {
     checked.call("codex_session", cancel).await;
 }
 
-async fn jobs(checked: &mut Checked, stage: &Stage) {
+async fn jobs(checked: &mut SchemaCheckedClient, stage: &CodexFixture) {
     let work = stage.home.work();
     let call = json!({ "prompt": "x", "cwd": work });
     let job = checked.call("call_codex", call).await["job_id"].clone();
@@ -227,7 +228,7 @@ async fn jobs(checked: &mut Checked, stage: &Stage) {
     assert_eq!(done["ok"], true, "{done:#}");
 }
 
-async fn mail(checked: &mut Checked) {
+async fn mail(checked: &mut SchemaCheckedClient) {
     let letter = json!({ "to": "lead", "message": "hello", "summary": "s" });
     checked.call("atm_send", letter).await;
     checked

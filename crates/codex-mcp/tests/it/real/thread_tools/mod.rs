@@ -1,8 +1,8 @@
-//! Our tools inside Codex's threads: given with a new thread, answered by the server
-//! itself, and there for as long as the thread.
+//! Our tools inside Codex's threads: set when the thread begins, answered by the server, and kept
+//! for the life of the thread.
 
-mod handed_over;
-mod newer;
+mod newer_releases;
+mod runs_and_jobs;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,42 +16,42 @@ use testkit::process::{Process, descendants};
 use testkit::{McpClient, Signal};
 
 use super::sessions::Poller;
-use super::{Stage, VERSION, assert_completed, on_each_release, structured, thread_of};
+use super::{CodexFixture, VERSION, assert_completed, on_each_release, structured, thread_of};
 use crate::png::png;
 
 on_each_release!(
     tools_outlive_restart_fork_and_crash,
-    threads_that_call_at_once_get_their_own_answers,
-    wrong_arguments_are_told_to_the_model,
-    thread_begun_without_tools_says_so_once,
-    tools_that_are_not_wanted_any_more_refuse,
-    mail_of_a_repositorys_member_asks_first,
+    concurrent_tool_calls_get_their_own_answers,
+    wrong_arguments_are_reported_to_the_model,
+    thread_begun_without_tools_warns_once,
+    switched_off_tools_refuse_calls,
+    mail_of_a_member_chosen_by_a_repository_asks_first,
     turn_is_interrupted_while_a_call_waits,
 );
 
 const TEAM: [&str; 4] = ["--identity", "arch", "--team", "builders"];
 
-/// The model calls the tool that the last line of the prompt names, with the arguments
-/// there, and says what it was told.
-fn calls() -> Script {
+/// A model that calls the tool in the last line of the prompt, with the arguments there, and
+/// answers with the tool's output.
+fn calling_model() -> Script {
     Script::new().otherwise([
-        Reply::with(|request| match called(request) {
+        Reply::with(|request| match requested_call(request) {
             Some((tool, arguments)) => Reply::call(tool, arguments),
             None => Reply::say("ok"),
         }),
-        Reply::with(|request| Reply::say(told(request))),
+        Reply::with(|request| Reply::say(last_output(request))),
     ])
 }
 
-fn called(request: &Request) -> Option<(String, Value)> {
+fn requested_call(request: &Request) -> Option<(String, Value)> {
     let (_, rest) = request.prompt().rsplit_once("call ")?;
     let (tool, arguments) = rest.split_once(' ')?;
     let (arguments, _) = arguments.split_once('\n').unwrap_or((arguments, ""));
     Some((tool.to_owned(), serde_json::from_str(arguments).ok()?))
 }
 
-/// What the last call was answered: words, or pictures.
-fn told(request: &Request) -> String {
+/// The output of the last call: text, or a picture.
+fn last_output(request: &Request) -> String {
     let output = request.tool_outputs().pop().unwrap();
     match output.text.is_empty() {
         false => output.text,
@@ -71,8 +71,8 @@ fn write_to_lead(text: &str) -> String {
     call("atm_send", &json!({ "to": "lead", "message": text }))
 }
 
-/// The team `builders` with a lead; returns where the lead's mail comes.
-fn team(stage: &Stage, lead_is_active: bool) -> PathBuf {
+/// Creates the team `builders` with a lead; returns the lead's inbox.
+fn team(stage: &CodexFixture, lead_is_active: bool) -> PathBuf {
     let team = stage.home.atm_home().join(".claude/teams/builders");
     fs::create_dir_all(team.join("inboxes")).unwrap();
     let member = json!({ "agentId": "lead@builders", "name": "lead", "agentType": "x",
@@ -91,13 +91,13 @@ fn mail(inbox: &Path) -> Vec<String> {
     all.iter().map(text).collect()
 }
 
-fn picture(stage: &Stage, name: &str) -> String {
+fn picture(stage: &CodexFixture, name: &str) -> String {
     let bytes = png(name);
     fs::write(stage.file(name), &bytes).unwrap();
     format!("data:image/png;base64,{}", STANDARD.encode(bytes))
 }
 
-async fn client(stage: &Stage, args: &[&str]) -> McpClient {
+async fn client(stage: &CodexFixture, args: &[&str]) -> McpClient {
     let mut client = McpClient::start(&stage.launch(args));
     client.ignore("notifications/tools/list_changed");
     client.initialize(VERSION, json!({})).await;
@@ -109,7 +109,7 @@ async fn reply(client: &mut McpClient, thread: &str, prompt: &str) -> Value {
     client.call_tool("codex-reply", arguments).await
 }
 
-/// Nothing of ours runs below the server but what guards Codex.
+/// Checks that no process of ours except the guard runs below the server.
 fn assert_no_server_of_ours(client: &McpClient) {
     let all = descendants(client.pid());
     let commands: Vec<String> = all
@@ -127,8 +127,14 @@ fn assert_no_server_of_ours(client: &McpClient) {
     }
 }
 
-/// The picture and the mail of a turn each.
-async fn uses_both(stage: &Stage, inbox: &Path, client: &mut McpClient, thread: &str, name: &str) {
+/// Checks that a turn gets a picture, and that another sends mail.
+async fn assert_tools_work(
+    stage: &CodexFixture,
+    inbox: &Path,
+    client: &mut McpClient,
+    thread: &str,
+    name: &str,
+) {
     let shown = picture(stage, name);
     let result = reply(client, thread, &look(name)).await;
     assert_completed(&result, &shown);
@@ -140,7 +146,7 @@ async fn uses_both(stage: &Stage, inbox: &Path, client: &mut McpClient, thread: 
 }
 
 async fn tools_outlive_restart_fork_and_crash(release: &str) {
-    let stage = Stage::new(release, calls()).await;
+    let stage = CodexFixture::new(release, calling_model()).await;
     let inbox = team(&stage, true);
     let mut first = client(&stage, &TEAM).await;
     let shown = picture(&stage, "a.png");
@@ -149,20 +155,20 @@ async fn tools_outlive_restart_fork_and_crash(release: &str) {
         .await;
     assert_completed(&begun, &shown);
     let thread = thread_of(&begun);
-    uses_both(&stage, &inbox, &mut first, &thread, "b.png").await;
+    assert_tools_work(&stage, &inbox, &mut first, &thread, "b.png").await;
     stage.finish(first).await;
 
     let mut second = client(&stage, &TEAM).await;
-    uses_both(&stage, &inbox, &mut second, &thread, "resumed.png").await;
-    // The guard comes first, then what it guards.
+    assert_tools_work(&stage, &inbox, &mut second, &thread, "resumed.png").await;
+    // The first descendant is the guard, the second Codex.
     let codex = i32::try_from(descendants(second.pid())[1]).unwrap();
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(codex), Signal::SIGKILL).unwrap();
-    // This may come before anybody has seen that Codex is gone.
+    // This call may arrive before the server has noticed the end of Codex.
     reply(&mut second, &thread, "x").await;
-    uses_both(&stage, &inbox, &mut second, &thread, "killed.png").await;
+    assert_tools_work(&stage, &inbox, &mut second, &thread, "killed.png").await;
     let status = second.call_tool("codex_status", json!({})).await;
     let warnings = structured(&status)["warnings"].to_string();
-    assert!(!warnings.contains("goes on without"), "{warnings}");
+    assert!(!warnings.contains("continues without"), "{warnings}");
     stage.finish(second).await;
 
     let mut poller = Poller::new(&stage, &TEAM).await;
@@ -178,7 +184,7 @@ async fn tools_outlive_restart_fork_and_crash(release: &str) {
     let steps: Vec<&Value> = events.iter().filter(is_call).collect();
     let titles: Vec<&Value> = steps.iter().map(|step| &step["data"]["title"]).collect();
     assert_eq!(titles, ["calling request_image", "called request_image"]);
-    // The picture itself is in no event of the log.
+    // No event in the log contains the picture itself.
     assert!(!json!(steps).to_string().contains("base64"));
     poller
         .reply(&forked, &write_to_lead("forked"), json!({}))
@@ -188,8 +194,8 @@ async fn tools_outlive_restart_fork_and_crash(release: &str) {
     stage.finish(poller.client).await;
 }
 
-async fn threads_that_call_at_once_get_their_own_answers(release: &str) {
-    let stage = Stage::new(release, calls()).await;
+async fn concurrent_tool_calls_get_their_own_answers(release: &str) {
+    let stage = CodexFixture::new(release, calling_model()).await;
     let mut client = client(&stage, &[]).await;
     let calls: Vec<(Value, String)> = (0..8)
         .map(|number| {
@@ -205,8 +211,8 @@ async fn threads_that_call_at_once_get_their_own_answers(release: &str) {
     stage.finish(client).await;
 }
 
-async fn wrong_arguments_are_told_to_the_model(release: &str) {
-    let stage = Stage::new(release, calls()).await;
+async fn wrong_arguments_are_reported_to_the_model(release: &str) {
+    let stage = CodexFixture::new(release, calling_model()).await;
     let inbox = team(&stage, true);
     let mut client = client(&stage, &TEAM).await;
     picture(&stage, "a.png");
@@ -241,8 +247,8 @@ async fn wrong_arguments_are_told_to_the_model(release: &str) {
     stage.finish(client).await;
 }
 
-async fn thread_begun_without_tools_says_so_once(release: &str) {
-    let stage = Stage::new(release, calls()).await;
+async fn thread_begun_without_tools_warns_once(release: &str) {
+    let stage = CodexFixture::new(release, calling_model()).await;
     let mut without = client(&stage, &["--no-request-image"]).await;
     let begun = without.call_tool("codex", json!({ "prompt": "x" })).await;
     let thread = thread_of(&begun);
@@ -252,7 +258,7 @@ async fn thread_begun_without_tools_says_so_once(release: &str) {
     let result = reply(&mut with, &thread, "y").await;
     assert_completed(&result, "ok");
     let warnings = structured(&result)["warnings"].to_string();
-    let expected = format!("the thread {thread} goes on without request_image");
+    let expected = format!("the thread {thread} continues without request_image");
     assert!(warnings.contains(&expected), "{warnings}");
     let result = reply(&mut with, &thread, "z").await;
     assert_eq!(structured(&result)["warnings"], Value::Null);
@@ -261,8 +267,8 @@ async fn thread_begun_without_tools_says_so_once(release: &str) {
     stage.finish(with).await;
 }
 
-async fn tools_that_are_not_wanted_any_more_refuse(release: &str) {
-    let stage = Stage::new(release, calls()).await;
+async fn switched_off_tools_refuse_calls(release: &str) {
+    let stage = CodexFixture::new(release, calling_model()).await;
     picture(&stage, "a.png");
     let mut with = client(&stage, &[]).await;
     let begun = with.call_tool("codex", json!({ "prompt": "x" })).await;
@@ -275,9 +281,9 @@ async fn tools_that_are_not_wanted_any_more_refuse(release: &str) {
     stage.finish(without).await;
 }
 
-/// A trusted repository that says who Codex is: the lead.
-async fn of_the_repository(release: &str) -> (Stage, PathBuf) {
-    let stage = Stage::new(release, calls()).await;
+/// A trusted repository that sets Codex's identity to the lead.
+async fn repository_member_fixture(release: &str) -> (CodexFixture, PathBuf) {
+    let stage = CodexFixture::new(release, calling_model()).await;
     let inbox = team(&stage, false);
     let settings = "[core]\nidentity = \"lead\"\ndefault_team = \"builders\"\n";
     fs::write(stage.file(".atm.toml"), settings).unwrap();
@@ -285,8 +291,8 @@ async fn of_the_repository(release: &str) -> (Stage, PathBuf) {
     (stage, inbox)
 }
 
-async fn mail_of_a_repositorys_member_asks_first(release: &str) {
-    let (stage, inbox) = of_the_repository(release).await;
+async fn mail_of_a_member_chosen_by_a_repository_asks_first(release: &str) {
+    let (stage, inbox) = repository_member_fixture(release).await;
     let mut poller = Poller::new(&stage, &[]).await;
     let on_request = json!({ "approvalPolicy": "on-request" });
     for (decision, said, sent) in [
@@ -325,7 +331,7 @@ async fn mail_of_a_repositorys_member_asks_first(release: &str) {
 }
 
 async fn turn_is_interrupted_while_a_call_waits(release: &str) {
-    let (stage, inbox) = of_the_repository(release).await;
+    let (stage, inbox) = repository_member_fixture(release).await;
     let mut poller = Poller::new(&stage, &[]).await;
     let on_request = json!({ "approvalPolicy": "on-request" });
     let session = poller.start(&write_to_lead("never"), on_request).await;

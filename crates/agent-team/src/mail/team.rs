@@ -1,0 +1,203 @@
+//! The directory and the files of a team. Names are parts of paths and links can lead anywhere, so
+//! each path is checked to stay within the directory of teams.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use super::MailError;
+use super::file::read;
+use crate::logic::roster::Roster;
+use crate::logic::{AgentName, TeamName};
+
+/// The largest `config.json` that is read, in bytes: hundreds of members with long
+/// prompts.
+pub(super) const LARGEST_ROSTER: u64 = 16 * 1024 * 1024;
+
+/// The extension of inboxes.
+const INBOX: &str = ".json";
+
+/// An existing team.
+pub(super) struct Team {
+    pub(super) name: TeamName,
+    /// The directory of teams, without links.
+    teams: PathBuf,
+    /// The directory of this team, without links.
+    directory: PathBuf,
+}
+
+/// The state of a member's mail files, to notice changes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fingerprint(Vec<FileStamp>);
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct FileStamp {
+    file: String,
+    inode: (u64, u64),
+    changed: (i64, i64),
+    length: u64,
+}
+
+impl Team {
+    /// Looks for a team below the directory of teams.
+    pub(super) fn find(teams: &Path, name: &TeamName) -> Result<Self, MailError> {
+        let requested = teams.join(name.as_str());
+        let unknown = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => MailError::UnknownTeam {
+                team: name.clone(),
+                path: requested.join("config.json"),
+            },
+            _ => MailError::of(&requested)(error),
+        };
+        let teams = teams.canonicalize().map_err(unknown)?;
+        let directory = requested.canonicalize().map_err(unknown)?;
+        let team = Self {
+            name: name.clone(),
+            teams,
+            directory,
+        };
+        team.check_inside(&team.directory, &requested)?;
+        fs::symlink_metadata(team.config()).map_err(unknown)?;
+        Ok(team)
+    }
+
+    /// The file that lists the members.
+    pub(super) fn config(&self) -> PathBuf {
+        self.directory.join("config.json")
+    }
+
+    /// The members, in their order.
+    pub(super) fn members(&self) -> Result<Vec<AgentName>, MailError> {
+        super::retry_while_malformed(|| {
+            let path = self.config();
+            let file = read(&path, LARGEST_ROSTER)?;
+            let bytes = file.map_or_else(Vec::new, |file| file.bytes);
+            let roster = Roster::parse(&bytes);
+            let roster = roster.map_err(|error| MailError::BadRoster { path, error })?;
+            Ok(roster.names())
+        })
+    }
+
+    /// Whether the team has that member, and does not mark it as absent.
+    pub(super) fn is_active(&self, agent: &AgentName) -> Result<bool, MailError> {
+        super::retry_while_malformed(|| {
+            let path = self.config();
+            let file = read(&path, LARGEST_ROSTER)?;
+            let bytes = file.map_or_else(Vec::new, |file| file.bytes);
+            let roster = Roster::parse(&bytes);
+            let roster = roster.map_err(|error| MailError::BadRoster { path, error })?;
+            let is_away = roster.active(agent).is_some_and(|it| it.get() == "false");
+            Ok(roster.has(agent) && !is_away)
+        })
+    }
+
+    /// Checks that the team has that member, and returns all members.
+    pub(super) fn check(&self, agent: &AgentName) -> Result<Vec<AgentName>, MailError> {
+        let members = self.members()?;
+        match members.contains(agent) {
+            true => Ok(members),
+            false => Err(MailError::UnknownAgent {
+                agent: agent.clone(),
+                team: self.name.clone(),
+                members,
+            }),
+        }
+    }
+
+    /// The path of an inbox, by the name of its file.
+    pub(super) fn inbox(&self, file: &str) -> Result<PathBuf, MailError> {
+        let directory = self.directory.join("inboxes");
+        match directory.canonicalize() {
+            Ok(real) => {
+                self.check_inside(&real, &directory)?;
+                Ok(real.join(file))
+            }
+            Err(error) => Err(MailError::of(&directory)(error)),
+        }
+    }
+
+    /// Creates the directory of the inboxes, if it is missing.
+    pub(super) fn make_inboxes(&self) -> Result<(), MailError> {
+        let directory = self.directory.join("inboxes");
+        match DirBuilder::new().mode(0o700).create(&directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(MailError::of(&directory)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The existing files of a member's mail: its own inbox first, then those of other hosts,
+    /// `AGENT.HOST.json`.
+    pub(super) fn inboxes_of(&self, agent: &AgentName) -> Result<Vec<String>, MailError> {
+        let members = self.check(agent)?;
+        let mut files = self.files_from(agent)?;
+        files.retain(|file| {
+            let stem = file.strip_suffix(INBOX).unwrap_or(file);
+            // The name of a member may be that of another member with a host.
+            let other = |member: &AgentName| {
+                member.as_str().len() > agent.as_str().len() && is_inbox_of(stem, member)
+            };
+            !members.iter().any(other)
+        });
+        Ok(files)
+    }
+
+    /// See [`Fingerprint`]. Mail of another member whose name begins alike may be
+    /// part of it.
+    pub(super) fn fingerprint(&self, agent: &AgentName) -> Fingerprint {
+        let files = self.files_from(agent).unwrap_or_default();
+        let stamps = files.into_iter().filter_map(|file| {
+            let about = fs::symlink_metadata(self.inbox(&file).ok()?).ok()?;
+            Some(FileStamp {
+                file,
+                inode: (about.dev(), about.ino()),
+                changed: (about.mtime(), about.mtime_nsec()),
+                length: about.len(),
+            })
+        });
+        Fingerprint(stamps.collect())
+    }
+
+    /// The inboxes whose names are an agent's, or begin with it and a dot.
+    fn files_from(&self, agent: &AgentName) -> Result<Vec<String>, MailError> {
+        let directory = self.directory.join("inboxes");
+        let entries = match fs::read_dir(&directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(MailError::of(&directory)(error)),
+        };
+        let mut files = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(MailError::of(&directory))?;
+            let is_file = entry.file_type().is_ok_and(|kind| !kind.is_dir());
+            if let Ok(file) = entry.file_name().into_string()
+                && is_file
+                && file
+                    .strip_suffix(INBOX)
+                    .is_some_and(|stem| is_inbox_of(stem, agent))
+            {
+                files.push(file);
+            }
+        }
+        // By their stems, of which the agent's own is the shortest.
+        files.sort_by(|a, b| a.strip_suffix(INBOX).cmp(&b.strip_suffix(INBOX)));
+        Ok(files)
+    }
+
+    fn check_inside(&self, real: &Path, named: &Path) -> Result<(), MailError> {
+        match real.starts_with(&self.teams) {
+            true => Ok(()),
+            false => Err(MailError::Outside {
+                path: named.to_owned(),
+            }),
+        }
+    }
+}
+
+/// Whether an inbox with this file stem can be an agent's.
+fn is_inbox_of(stem: &str, agent: &AgentName) -> bool {
+    let host = stem.strip_prefix(agent.as_str());
+    host.is_some_and(|host| host.is_empty() || host.starts_with('.'))
+}

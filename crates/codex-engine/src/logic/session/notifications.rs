@@ -1,0 +1,326 @@
+//! Handles the notifications of Codex in a session.
+
+use std::time::Duration;
+
+use codex_protocol::codex::{
+    Delta, DeltaSource, Item, Notification, StepStatus, ThreadNotification, TurnError, TurnId,
+};
+use common::timestamp::Now;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::turn::{FinalError, Phase, RunningTurn, TurnEnd, raw_turn_of};
+use super::{Effect, FINAL_ERROR_GRACE, Session};
+use crate::logic::describe;
+use crate::logic::events::{EventData, EventType};
+
+impl Session {
+    /// Handles a notification about the thread.
+    pub fn on_notification(&mut self, heard: ThreadNotification<'_>, now: Now) -> Vec<Effect> {
+        self.mark_active(now);
+        let ThreadNotification {
+            method,
+            params,
+            notification,
+            ..
+        } = heard;
+        if let Some(turn) = self.turn.as_mut().filter(|_| shows_work(&notification)) {
+            turn.final_error = None;
+        }
+        match notification {
+            Notification::Delta(source, delta) => self.text_received(source, &delta, now),
+            Notification::TurnStarted(turn) => {
+                self.write_news(EventType::Progress, (method, params), None, now);
+                self.activity.resume(now.instant);
+                return self.started(turn.id);
+            }
+            Notification::TurnCompleted(turn) => {
+                let raw_turn = raw_turn_of(params.get());
+                return self.ended(TurnEnd { turn, raw_turn }, now);
+            }
+            Notification::ItemStarted(Item::UserMessage)
+            | Notification::ItemCompleted(Item::UserMessage) => {}
+            Notification::ItemStarted(item) => {
+                let words = describe::item(&item);
+                self.write_news(kind_of(&item), (method, params), words.as_deref(), now);
+                if let Some(words) = words {
+                    self.activity.begin(step_id(&item), words, now.instant);
+                }
+                if let Some(turn) = &mut self.turn {
+                    turn.item_started(&item);
+                    if let Item::FileChange { id, changes, .. } = item {
+                        turn.changes_started(id, changes);
+                    }
+                }
+            }
+            Notification::ItemCompleted(item) => {
+                let words = describe::ended(&item);
+                self.write_news(kind_of(&item), (method, params), words.as_deref(), now);
+                // After a message follows another step, or the end of the turn.
+                if !matches!(item, Item::AgentMessage { .. }) {
+                    self.activity.end(step_id(&item), now.instant);
+                }
+                self.item_completed(item);
+            }
+            Notification::Raw(item) => {
+                if let Some(turn) = &mut self.turn {
+                    turn.raw_item(&item);
+                }
+            }
+            Notification::Plan(plan) => {
+                self.write_news(EventType::Progress, (method, params), None, now);
+                if let Some(turn) = &mut self.turn {
+                    turn.facts.plan = Some(plan);
+                }
+            }
+            Notification::Diff(diff) => {
+                if let Some(turn) = &mut self.turn {
+                    turn.facts.set_diff(&diff);
+                }
+            }
+            Notification::TokenUsage(usage) => {
+                let words = describe::usage(&usage);
+                self.write_news(EventType::Progress, (method, params), Some(&words), now);
+                let before = self.used.replace(usage.total);
+                if let Some(turn) = &mut self.turn {
+                    turn.add_usage(usage, before);
+                }
+            }
+            Notification::Error { error, will_retry } => {
+                self.error_received(&error, will_retry, now);
+            }
+            Notification::Warning(_) => {}
+            Notification::RequestResolved(request) => self.resolved(&request, now),
+            Notification::Other => {
+                self.write_news(EventType::Progress, (method, params), None, now);
+            }
+        }
+        Vec::new()
+    }
+
+    /// Codex accepted the prompt of turn `number`. Notifications about the turn, even
+    /// that of its end, may have arrived before this response. The end of the previous
+    /// turn is removed from the log.
+    pub fn accepted(&mut self, number: u64, id: TurnId, now: Now) -> Vec<Effect> {
+        if self.turns != number {
+            return Vec::new();
+        }
+        self.forget_previous_end();
+        let Some(turn) = &mut self.turn else {
+            return Vec::new();
+        };
+        turn.id.get_or_insert_with(|| id.clone());
+        turn.answered = Some(id);
+        match turn.early_end.take() {
+            Some(end) => self.ended(end, now),
+            None => Vec::new(),
+        }
+    }
+
+    fn text_received(&mut self, source: DeltaSource, delta: &Delta<'_>, now: Now) {
+        if let (Some(turn), DeltaSource::AgentMessage) = (&mut self.turn, source) {
+            turn.append_delta(&delta.item_id, &delta.delta);
+        }
+        let text = EventData::text(source, &delta.turn_id, &delta.item_id, &delta.delta);
+        self.log.push(now.wall, text);
+    }
+
+    fn item_completed(&mut self, item: Item) {
+        let Some(turn) = &mut self.turn else { return };
+        turn.item_completed(&item);
+        match item {
+            Item::AgentMessage { id, text } => turn.message_completed(&id, text),
+            Item::FileChange {
+                changes,
+                status: StepStatus::Completed,
+                ..
+            } => turn.facts.changed(changes),
+            _ => {}
+        }
+    }
+
+    /// Removes the end of the previous turn from the log, as Codex has the next prompt.
+    fn forget_previous_end(&mut self) {
+        if let Some(since) = self.turn.as_ref().map(|turn| turn.since) {
+            self.log.forget(|event| {
+                let ends = matches!(event.data.kind(), EventType::Result | EventType::Error);
+                ends && event.id < since
+            });
+        }
+    }
+
+    fn started(&mut self, id: TurnId) -> Vec<Effect> {
+        // A start before the prompt has been sent belongs to a turn that was given up.
+        if self.has_unsent_prompt() {
+            return Vec::new();
+        }
+        self.forget_previous_end();
+        let Some(turn) = &mut self.turn else {
+            return Vec::new();
+        };
+        turn.id = Some(id.clone());
+        let before = std::mem::replace(&mut turn.phase, Phase::Started);
+        if turn.interrupt_wanted && before == Phase::Sent {
+            vec![Effect::Interrupt(id)]
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Handles an error. An error that Codex does not retry ends the turn.
+    fn error_received(&mut self, error: &TurnError, will_retry: bool, now: Now) {
+        if !will_retry {
+            self.expect_end(error, now);
+            let data = json!({
+                "method": "error",
+                "message": error.message,
+                "error": error,
+                "willRetry": false,
+                "threadId": self.thread,
+                "turnId": self.turn_id(),
+            });
+            return self.write(now, EventType::Error, data);
+        }
+        let words = describe::line(&error.message);
+        self.activity.report(words, now.instant);
+        let mut data = json!({
+            "method": "codex-mcp/reconnect",
+            "sourceMethod": "error",
+            "message": error.message,
+            "error": error,
+            "phase": "retrying",
+            "willRetry": true,
+            "threadId": self.thread,
+            "turnId": self.turn_id(),
+        });
+        if let (Some((count, most)), Some(data)) = (retries(&error.message), data.as_object_mut()) {
+            data.insert("retryCount".to_owned(), count.into());
+            data.insert("maxRetries".to_owned(), most.into());
+        }
+        self.write(now, EventType::Progress, data);
+    }
+
+    /// After such an error Codex reports the end of the turn at once, unless it could not
+    /// begin the turn: a review of a branch, for example, for which its git fails.
+    fn expect_end(&mut self, error: &TurnError, now: Now) {
+        let sent = |turn: &&mut RunningTurn| turn.phase != Phase::Pending;
+        if let Some(turn) = self.turn.as_mut().filter(sent) {
+            turn.final_error = Some(FinalError {
+                error: error.clone(),
+                deadline: now.instant + FINAL_ERROR_GRACE,
+            });
+        }
+    }
+
+    pub(super) fn log_stall(&mut self, silent: Duration, now: Now) {
+        let silent = u64::try_from(silent.as_millis()).unwrap_or(u64::MAX);
+        let data = json!({
+            "method": "codex-mcp/stalled",
+            "message": format!("nothing was heard of the turn for {} s", silent / 1000),
+            "stalledForMs": silent,
+            "turnId": self.turn_id(),
+        });
+        self.write(now, EventType::Progress, data);
+    }
+
+    /// Writes a notification to the log, with important fields of its item raised to the
+    /// top level.
+    fn write_news(
+        &mut self,
+        kind: EventType,
+        (method, params): (&str, &RawValue),
+        title: Option<&str>,
+        now: Now,
+    ) {
+        let Ok(mut data) = serde_json::from_str::<Map<String, Value>>(params.get()) else {
+            return;
+        };
+        data.insert("method".to_owned(), method.into());
+        data.get_mut("item")
+            .into_iter()
+            .for_each(leave_out_pictures);
+        let raised: Vec<(&str, Value)> = match (data.get("item"), data.get("turn")) {
+            (Some(item), _) => RAISED_OF_ITEMS
+                .iter()
+                .filter_map(|(from, to)| Some((*to, item.get(from)?.clone())))
+                .collect(),
+            (None, Some(turn)) => RAISED_OF_TURNS
+                .iter()
+                .filter_map(|(from, to)| Some((*to, turn.get(from)?.clone())))
+                .collect(),
+            (None, None) => Vec::new(),
+        };
+        for (key, value) in raised {
+            data.entry(key).or_insert(value);
+        }
+        if let Some(title) = title {
+            data.insert("title".to_owned(), title.into());
+        }
+        self.log.push(now.wall, EventData::new(kind, data));
+    }
+}
+
+/// Whether a notification shows that Codex still works on the turn.
+fn shows_work(notification: &Notification<'_>) -> bool {
+    matches!(
+        notification,
+        Notification::TurnStarted(_)
+            | Notification::ItemStarted(_)
+            | Notification::Delta(..)
+            | Notification::Error {
+                will_retry: true,
+                ..
+            }
+    )
+}
+
+/// Replaces pictures: readers of the log know them, or cannot use them.
+fn leave_out_pictures(item: &mut Value) {
+    let parts = item.get_mut("contentItems").and_then(Value::as_array_mut);
+    for part in parts.into_iter().flatten() {
+        if let Some(Value::String(url)) = part.get_mut("imageUrl") {
+            *url = format!("({} bytes left out)", url.len());
+        }
+    }
+}
+
+/// The type of the events of an item: messages of Codex are output.
+fn kind_of(item: &Item) -> EventType {
+    match item {
+        Item::AgentMessage { .. } => EventType::Output,
+        _ => EventType::Progress,
+    }
+}
+
+/// The ID with which Codex reports the end of a step; empty if it has none.
+fn step_id(item: &Item) -> &str {
+    match item {
+        Item::CommandExecution { id, .. }
+        | Item::FileChange { id, .. }
+        | Item::McpToolCall { id, .. }
+        | Item::DynamicToolCall { id, .. }
+        | Item::WebSearch { id, .. } => id,
+        _ => "",
+    }
+}
+
+/// The fields of an item that are raised to the top level of an event's data, with their
+/// names there.
+const RAISED_OF_ITEMS: [(&str, &str); 6] = [
+    ("id", "itemId"),
+    ("type", "itemType"),
+    ("status", "status"),
+    ("phase", "phase"),
+    ("command", "command"),
+    ("cwd", "cwd"),
+];
+
+/// The raised fields of a turn.
+const RAISED_OF_TURNS: [(&str, &str); 2] = [("id", "turnId"), ("status", "status")];
+
+/// `3` and `5` of "Reconnecting... 3/5", the wording of every release up to 0.169.0.
+fn retries(message: &str) -> Option<(u64, u64)> {
+    let fraction = message.split_whitespace().find(|word| word.contains('/'))?;
+    let (count, most) = fraction.split_once('/')?;
+    Some((count.parse().ok()?, most.parse().ok()?))
+}

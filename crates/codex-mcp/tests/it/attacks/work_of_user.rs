@@ -1,0 +1,174 @@
+//! The user's own hooks, commits and index in a repository in which Codex works.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use scripted_model::{Reply, Script};
+
+use super::fixture::{RepositoryFixture, commit};
+
+/// The user's hooks and settings apply inside the sandbox, and a push works.
+#[tokio::test]
+async fn commits_are_made_with_the_users_hooks_and_settings() {
+    let release = testkit::codex::newest();
+    let push = "git push --quiet origin HEAD:refs/heads/side";
+    let script = Script::new().otherwise([
+        Reply::shell("git checkout --quiet -b side && echo x > x.txt && git add x.txt"),
+        Reply::shell("git commit --quiet --message x; echo y > y.txt; git add y.txt"),
+        Reply::shell(push),
+        Reply::say("Done."),
+    ]);
+    let stage = RepositoryFixture::new(release, script).await;
+    let hook = stage.git_dir().join("hooks/commit-msg");
+    fs::create_dir_all(hook.parent().unwrap()).unwrap();
+    fs::write(&hook, "#!/bin/sh\necho hooked >> \"$1\"\n").unwrap();
+    fs::set_permissions(&hook, Permissions::from_mode(0o755)).unwrap();
+    let remote = stage.home.tmp().join("remote.git");
+    let remote = remote.to_str().unwrap();
+    stage.home.git(&["init", "--quiet", "--bare", remote]);
+    stage.home.git(&["remote", "add", "origin", remote]);
+    let args = [
+        "x",
+        "--sandbox",
+        "workspace-write",
+        "--until",
+        "branch=side",
+        "--until",
+        "pushed",
+    ];
+    let (code, result, stderr) = stage.run(&args).await;
+    assert_eq!(code, Some(0), "{result:#}\n{stderr}");
+    let git = |args: &[&str]| stage.home.git(args);
+    assert_eq!(git(&["rev-parse", "--abbrev-ref", "HEAD"]), "side");
+    assert_eq!(git(&["log", "-1", "--format=%B"]), "x\nhooked");
+    assert_eq!(git(&["log", "-1", "--format=%an"]), "Test");
+    assert_eq!(git(&["status", "--porcelain"]), "A  y.txt");
+    assert_eq!(
+        git(&["rev-parse", "origin/side"]),
+        git(&["rev-parse", "side"])
+    );
+    assert_eq!(git(&["fsck", "--strict"]), "");
+    let left = stage.home.state_home().join("codex-mcp/git-private");
+    assert_eq!(fs::read_dir(left).unwrap().count(), 0, "{stderr}");
+}
+
+/// The user works in the same repository while Codex works.
+#[tokio::test]
+async fn commits_of_the_user_during_a_run_stay() {
+    let release = testkit::codex::newest();
+    let script = Script::new().otherwise([
+        commit("a.txt"),
+        Reply::shell("until [ -e mine.txt ]; do sleep 0.01; done"),
+        Reply::say("Done."),
+    ]);
+    let stage = RepositoryFixture::new(release, script).await;
+    let users = async {
+        let git = stage.home.state_home().join("codex-mcp/git-private");
+        let is_ready = |run: fs::DirEntry| run.path().join("synced.json").exists();
+        let runs = || fs::read_dir(&git).into_iter().flatten().flatten();
+        while !runs().any(is_ready) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        stage
+            .home
+            .git(&["commit", "--quiet", "--allow-empty", "--message", "mine"]);
+        fs::write(stage.home.work().join("mine.txt"), "").unwrap();
+    };
+    let args = [
+        "x",
+        "--sandbox",
+        "workspace-write",
+        "--until",
+        "commits=2",
+        "--max-turns",
+        "1",
+    ];
+    let ((code, result, stderr), ()) = tokio::join!(stage.run(&args), users);
+    assert_eq!(code, Some(2), "{result:#}\n{stderr}");
+    assert_eq!(
+        stage.home.git(&["log", "-1", "--format=%s", "main"]),
+        "mine"
+    );
+    let kept = stage
+        .home
+        .git(&["for-each-ref", "--format=%(refname)", "refs/codex-mcp"]);
+    assert!(kept.ends_with("/heads/main"), "{kept}");
+    assert_eq!(stage.home.git(&["show", &format!("{kept}:a.txt")]), "made");
+    assert!(
+        result["warnings"].to_string().contains("refs/codex-mcp"),
+        "{result:#}"
+    );
+    assert!(stderr.contains("refs/codex-mcp"), "{stderr}");
+}
+
+#[tokio::test]
+async fn files_that_the_user_stages_during_a_run_stay_staged() {
+    let script = Script::new().otherwise([
+        commit("a.txt"),
+        Reply::shell("until [ -e staged.txt ]; do sleep 0.01; done"),
+        Reply::say("Done."),
+    ]);
+    let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
+    let users = async {
+        while !stage.home.work().join("a.txt").exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        fs::write(stage.home.work().join("mine.txt"), "mine").unwrap();
+        stage.home.git(&["add", "mine.txt"]);
+        fs::write(stage.home.work().join("staged.txt"), "").unwrap();
+    };
+    let args = ["x", "--sandbox", "workspace-write", "--until", "commits=1"];
+    let ((code, result, stderr), ()) = tokio::join!(stage.run(&args), users);
+    assert_eq!(code, Some(0), "{result:#}\n{stderr}");
+    let status = stage.home.git(&["status", "--porcelain"]);
+    assert_eq!(status, "A  mine.txt\n?? staged.txt");
+    assert_eq!(stage.home.git(&["show", "main:a.txt"]), "made");
+}
+
+#[tokio::test]
+async fn commits_are_made_in_a_repository_with_long_ids() {
+    let script = Script::new().otherwise([commit("a.txt"), Reply::say("Done.")]);
+    let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
+    let other = stage.home.root().join("other");
+    let path = other.to_str().unwrap();
+    stage
+        .home
+        .git(&["init", "--quiet", "--object-format=sha256", path]);
+    let git = |args: &[&str]| stage.home.git(&[&["-C", path], args].concat());
+    for (key, value) in [("user.name", "Test"), ("user.email", "test@example.com")] {
+        git(&["config", key, value]);
+    }
+    let args = [
+        "x",
+        "--repo",
+        path,
+        "--sandbox",
+        "workspace-write",
+        "--until",
+        "commits=1",
+        "--until",
+        "clean",
+    ];
+    let (code, result, stderr) = stage.run(&args).await;
+    assert_eq!(code, Some(0), "{result:#}\n{stderr}");
+    assert_eq!(git(&["rev-parse", "HEAD"]).len(), 64);
+    assert_eq!(git(&["status", "--porcelain"]), "");
+    assert_eq!(git(&["fsck", "--strict"]), "");
+}
+
+/// The next step of a merge depends on files that are not taken over.
+#[tokio::test]
+async fn run_is_refused_while_a_merge_is_under_way() {
+    let script = Script::new().otherwise([Reply::say("Done.")]);
+    let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
+    fs::write(
+        stage.git_dir().join("MERGE_HEAD"),
+        stage.home.git(&["rev-parse", "HEAD"]),
+    )
+    .unwrap();
+    let args = ["x", "--sandbox", "workspace-write", "--until", "commits=1"];
+    let (code, _, stderr) = stage.run(&args).await;
+    assert_eq!(code, Some(3), "{stderr}");
+    assert!(stderr.contains("finish or abort it"), "{stderr}");
+}

@@ -1,0 +1,333 @@
+//! Unused sessions, and the threads that they leave.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent_team::shutdown_summary;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::time::{Instant, sleep};
+
+use super::sessions::{Sessions, thread};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// How often the engine looks for unused sessions, and so how late one may be found.
+const SWEEP: Duration = MINUTE;
+
+/// The settings of the sessions in these tests.
+fn settings() -> Value {
+    json!({"model": "one", "effort": "high", "cwd": "/",
+        "advanced": {"developerInstructions": "be brief", "config": {"k": 1}}})
+}
+
+async fn idle_session() -> (Sessions, String) {
+    let mut sessions = Sessions::new().await;
+    let session = sessions.start(1, settings()).await;
+    sessions.end(1, "completed").await;
+    assert_eq!(sessions.poll_events(&session).await["status"], "idle");
+    (sessions, session)
+}
+
+/// Waits until Codex gets a message with this method, which must be `minutes` after `since`, or up
+/// to a sweep later.
+async fn assert_message_after(sessions: &mut Sessions, since: Instant, minutes: u32, method: &str) {
+    sessions.world.codex.next_is(method).await;
+    let limit = MINUTE * minutes;
+    let took = since.elapsed();
+    assert!(took >= limit && took <= limit + SWEEP, "{method}: {took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_session_is_cancelled_after_half_an_hour() {
+    let (mut sessions, session) = idle_session().await;
+    let used = Instant::now();
+    assert_message_after(&mut sessions, used, 30, "thread/backgroundTerminals/clean").await;
+    sessions.world.codex.next_is("thread/unsubscribe").await;
+    let list = sessions
+        .call("codex_session", json!({"action": "list"}))
+        .await;
+    assert_eq!(list["sessions"][0]["status"], "cancelled");
+    let over = sessions.poll_events(&session).await;
+    assert_eq!(over["status"], "cancelled");
+    assert_eq!(over["result"]["reason"], "not used for 30 minutes");
+    let reply = json!({"sessionId": session, "prompt": "work"});
+    let refusal = sessions.refused("codex_reply", reply).await;
+    assert!(refusal.starts_with("Error [CANCELLED]: "), "{refusal}");
+    sessions.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn unused_thread_is_summarised_before_its_session_ends() {
+    let (mut sessions, session) = idle_session().await;
+    let used = Instant::now();
+    let (tell, mut told) = unbounded_channel();
+    let engine = Arc::downgrade(&sessions.world.engine);
+    tokio::spawn(shutdown_summary::ask_unused(engine, move |words| {
+        tell.send(words).unwrap();
+    }));
+    sessions.accept_prompt(1).await;
+    assert!(used.elapsed() < 30 * MINUTE);
+    sessions.write(1, "what was done").await;
+    sessions.end(1, "completed").await;
+    let words = told.recv().await.unwrap();
+    assert_eq!(words.thread.as_str(), thread(1));
+    assert_eq!(words.summary.as_deref(), Ok("what was done"));
+    for method in ["thread/backgroundTerminals/clean", "thread/unsubscribe"] {
+        sessions.world.codex.next_is(method).await;
+    }
+    assert!(used.elapsed() < 30 * MINUTE);
+    assert_eq!(sessions.poll_events(&session).await["status"], "cancelled");
+    sessions.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn polled_session_is_kept() {
+    let (mut sessions, session) = idle_session().await;
+    for look in 0..10 {
+        sleep(29 * MINUTE).await;
+        if look % 2 == 0 {
+            assert_eq!(sessions.poll_events(&session).await["status"], "idle");
+        } else {
+            assert_eq!(sessions.get(&session).await["status"], "idle");
+        }
+    }
+    // A list does not count as use of a session.
+    let used = Instant::now();
+    sleep(29 * MINUTE).await;
+    sessions
+        .call("codex_session", json!({"action": "list"}))
+        .await;
+    assert_message_after(&mut sessions, used, 30, "thread/backgroundTerminals/clean").await;
+    sessions.world.codex.next_is("thread/unsubscribe").await;
+    sessions.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn silent_turn_is_ended_after_four_hours() {
+    let mut sessions = Sessions::new().await;
+    let session = sessions.start(1, json!({})).await;
+    sleep(3 * 60 * MINUTE).await;
+    sessions.write(1, "still here").await;
+    // Let it arrive.
+    sessions.poll_events(&session).await;
+    let heard = Instant::now();
+    assert_message_after(&mut sessions, heard, 240, "turn/interrupt").await;
+    let over = sessions.poll_events(&session).await;
+    assert_eq!(over["status"], "cancelled");
+    assert_eq!(over["result"]["reason"], "nothing has happened for 4 hours");
+    sessions.end(1, "interrupted").await;
+    sessions
+        .world
+        .codex
+        .next_is("thread/backgroundTerminals/clean")
+        .await;
+    sessions.world.codex.next_is("thread/unsubscribe").await;
+    sessions.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn question_with_a_long_timeout_is_declined_after_four_hours() {
+    let mut sessions = Sessions::new().await;
+    let advanced = json!({"approvalTimeoutMs": 86_400_000});
+    let session = sessions.start(1, json!({"advanced": advanced})).await;
+    sessions.ask(1, 0).await;
+    assert_eq!(
+        sessions.poll_events(&session).await["status"],
+        "waiting_approval"
+    );
+    let asked = Instant::now();
+    let answer = sessions.world.codex.next().await;
+    assert_eq!(answer, json!({"id": 0, "result": {"decision": "decline"}}));
+    assert_message_after(&mut sessions, asked, 240, "turn/interrupt").await;
+    assert_eq!(sessions.get(&session).await["status"], "cancelled");
+    sessions.end(1, "interrupted").await;
+    sessions
+        .world
+        .codex
+        .next_is("thread/backgroundTerminals/clean")
+        .await;
+    sessions.world.codex.next_is("thread/unsubscribe").await;
+    sessions.finish().await;
+}
+
+/// Resumes the thread, which must have its settings again; returns the new session.
+async fn resume_thread(sessions: &mut Sessions) -> String {
+    let resume = json!({"action": "resume", "threadId": thread(1), "prompt": "work",
+        "model": "two"});
+    let call = sessions.request("codex_session", resume).await;
+    let request = sessions.world.codex.next_is("thread/resume").await;
+    let params = &request["params"];
+    for (name, value) in [
+        ("threadId", json!(thread(1))),
+        ("model", json!("two")),
+        ("cwd", json!("/")),
+        ("approvalPolicy", json!("on-request")),
+        ("sandbox", json!("read-only")),
+        ("developerInstructions", json!("be brief")),
+    ] {
+        assert_eq!(params[name], value, "{name}: {params:#}");
+    }
+    assert_eq!(params["config"]["k"], 1, "{params:#}");
+    sessions.answer_thread(1, &request).await;
+    sessions.accept_prompt(1).await;
+    let session = sessions.answer(call).await["sessionId"].clone();
+    let session = session.as_str().unwrap().to_owned();
+    let whole = sessions.get(&session).await;
+    assert_eq!(
+        (&whole["effort"], &whole["model"]),
+        (&json!("high"), &json!("two"))
+    );
+    sessions.end(1, "completed").await;
+    session
+}
+
+#[tokio::test(start_paused = true)]
+async fn ended_session_is_forgotten_and_its_thread_is_not() {
+    let (mut sessions, session) = idle_session().await;
+    sessions.session("cancel", &session).await;
+    sessions
+        .world
+        .codex
+        .next_is("thread/backgroundTerminals/clean")
+        .await;
+    sessions.world.codex.next_is("thread/unsubscribe").await;
+    sleep(4 * MINUTE).await;
+    let list = sessions
+        .call("codex_session", json!({"action": "list"}))
+        .await;
+    assert_eq!(list["sessions"][0]["status"], "cancelled");
+    sleep(MINUTE + SWEEP).await;
+    let list = sessions
+        .call("codex_session", json!({"action": "list"}))
+        .await;
+    assert_eq!(list, json!({"sessions": []}));
+    for (tool, arguments) in [
+        (
+            "codex_reply",
+            json!({"sessionId": session, "prompt": "work"}),
+        ),
+        (
+            "codex_check",
+            json!({"action": "poll", "sessionId": session}),
+        ),
+        (
+            "codex_session",
+            json!({"action": "get", "sessionId": session}),
+        ),
+        (
+            "codex_session",
+            json!({"action": "cancel", "sessionId": session}),
+        ),
+    ] {
+        let refusal = sessions.refused(tool, arguments).await;
+        assert!(
+            refusal.starts_with("Error [SESSION_NOT_FOUND]: "),
+            "{refusal}"
+        );
+    }
+    let again = resume_thread(&mut sessions).await;
+    assert_ne!(again, session);
+    assert_eq!(sessions.poll_events(&again).await["status"], "idle");
+    sessions.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn thread_is_resumed_before_its_session_is_forgotten() {
+    let (mut sessions, session) = idle_session().await;
+    sessions.session("cancel", &session).await;
+    sessions
+        .world
+        .codex
+        .next_is("thread/backgroundTerminals/clean")
+        .await;
+    sessions.world.codex.next_is("thread/unsubscribe").await;
+    let again = resume_thread(&mut sessions).await;
+    assert_ne!(again, session);
+    // The earlier session is forgotten in time, without the later one.
+    sleep(5 * MINUTE + SWEEP).await;
+    let list = sessions
+        .call("codex_session", json!({"action": "list"}))
+        .await;
+    let all: Vec<&Value> = list["sessions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["sessionId"])
+        .collect();
+    assert_eq!(all, [&json!(again)]);
+    sessions.write(1, "text").await;
+    assert_eq!(sessions.poll_events(&again).await["status"], "idle");
+    sessions.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn thread_is_busy_until_its_cancelled_turn_has_ended() {
+    let mut sessions = Sessions::new().await;
+    let session = sessions.start(1, settings()).await;
+    sessions.session("cancel", &session).await;
+    sessions.world.codex.next_is("turn/interrupt").await;
+    let resume = json!({"action": "resume", "threadId": thread(1)});
+    let refusal = sessions.refused("codex_session", resume).await;
+    assert!(refusal.starts_with("Error [SESSION_BUSY]: "), "{refusal}");
+    sessions.end(1, "interrupted").await;
+    sessions
+        .world
+        .codex
+        .next_is("thread/backgroundTerminals/clean")
+        .await;
+    sessions.world.codex.next_is("thread/unsubscribe").await;
+    resume_thread(&mut sessions).await;
+    sessions.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelled_turn_that_does_not_end_is_abandoned() {
+    let mut sessions = Sessions::new().await;
+    let session = sessions.start(1, settings()).await;
+    sessions.session("cancel", &session).await;
+    sessions.world.codex.next_is("turn/interrupt").await;
+    let ignored = Instant::now();
+    sessions.world.codex.next_is("turn/interrupt").await;
+    assert_eq!(ignored.elapsed().as_secs(), 5);
+    sessions
+        .world
+        .codex
+        .next_is("thread/backgroundTerminals/clean")
+        .await;
+    sessions.world.codex.next_is("thread/unsubscribe").await;
+    assert_eq!(ignored.elapsed().as_secs(), 10);
+    assert_eq!(sessions.poll_events(&session).await["status"], "cancelled");
+    resume_thread(&mut sessions).await;
+    sessions.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn resumed_thread_keeps_its_limits() {
+    let mut sessions = Sessions::new().await;
+    let advanced = json!({"approvalTimeoutMs": 5000});
+    let session = sessions.start(1, json!({"advanced": advanced})).await;
+    sessions.end(1, "completed").await;
+    sessions.poll_events(&session).await;
+    sessions.session("cancel", &session).await;
+    sessions
+        .world
+        .codex
+        .next_is("thread/backgroundTerminals/clean")
+        .await;
+    sessions.world.codex.next_is("thread/unsubscribe").await;
+    let resume = json!({"action": "resume", "threadId": thread(1), "prompt": "work"});
+    let call = sessions.request("codex_session", resume).await;
+    let request = sessions.world.codex.next_is("thread/resume").await;
+    sessions.answer_thread(1, &request).await;
+    sessions.accept_prompt(1).await;
+    let resumed = sessions.answer(call).await;
+    let resumed = resumed["sessionId"].as_str().unwrap().to_owned();
+    let asked = Instant::now();
+    sessions.ask(1, 0).await;
+    sessions.poll_for_questions(&resumed, 1).await;
+    sessions.world.codex.next().await;
+    assert_eq!(asked.elapsed().as_secs(), 5);
+    sessions.end(1, "completed").await;
+    sessions.finish().await;
+}

@@ -1,0 +1,226 @@
+//! The inspection of the repository after a turn, with the commands and the review that
+//! criteria name, and the confirmation at the end of the run.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use codex_engine::{PauseError, Paused, Shutdown};
+use codex_protocol::codex::{Persistence, ReviewTarget};
+use git_probe::private::Takeover;
+use tokio::time::Instant;
+
+use super::Driver;
+use crate::logic::findings::{Verdict, judge};
+use crate::logic::machine::{RunEnd, TurnEnd};
+use crate::logic::names::CommandLine;
+use crate::logic::review::{self, ReviewEnd};
+use crate::logic::snapshot::{Answer, CommandEnd, Probe, Snapshot};
+use crate::look::LocalState;
+use crate::reviewer::{ReviewRequest, ReviewResult, run_review};
+use crate::spec::RunSpec;
+use crate::turn::TurnResult;
+use crate::watcher::{RunEvent, Watcher};
+
+/// How long one command of a criterion may take (5 min), or less if the run has less time
+/// left.
+const COMMAND_LIMIT: Duration = Duration::from_secs(300);
+
+/// How long a review may take (10 min), or less if the run has less time left.
+const REVIEW_LIMIT: Duration = Duration::from_secs(600);
+
+/// The repository after a turn.
+pub(super) struct Inspection {
+    pub(super) now: Snapshot,
+    /// The local state that the verdict rests on, after the commands of criteria.
+    judged: LocalState,
+    /// Codex's stopped commands. They continue when this is dropped.
+    paused: Paused,
+}
+
+impl<W: Watcher> Driver<'_, W> {
+    /// Inspects and judges the repository. Commands of criteria run if nothing else is
+    /// missing, after Codex's own commands were killed.
+    pub(super) async fn inspect(&mut self, result: &TurnResult) -> Inspection {
+        self.usage += result.usage;
+        self.work.add(&result.steps, result.refusal());
+        let has_answered = result.end == TurnEnd::Completed && !result.text.trim().is_empty();
+        self.work.answer = match has_answered {
+            true => Answer::Present,
+            false => Answer::Missing,
+        };
+        let looked = self.inspect_paused().await;
+        looked.unwrap_or_else(|error| self.failed_inspection(&error))
+    }
+
+    async fn inspect_paused(&mut self) -> Result<Inspection, PauseError> {
+        let mut paused = self.context.engine.pause_commands().await?;
+        let restored = self.context.submodules.restore().await;
+        self.context.warn(restored);
+        self.take_over().await;
+        let mut now = self.inspector.now().await;
+        if let Some(why) = &self.takeover_error {
+            now = self.inspector.without_git(now, why);
+        }
+        self.verdict = self.judge(&now);
+        let mut judged = LocalState::from(&now);
+        if self.inspector.has_commands() && self.verdict.is_worth_commands() {
+            // They run outside of the sandbox, and have to read the state just judged.
+            paused.kill_commands().await?;
+            now.commands = self.commands().await;
+            judged = self.inspector.local().await;
+            self.verdict = self.judge(&now);
+        }
+        if self.verdict.is_worth_review() {
+            // The reviewer's own commands have to run, but no others. Changes in the
+            // meantime are found when the run is confirmed.
+            paused.kill_commands().await?;
+            drop(paused);
+            now.review = Some(self.review().await);
+            paused = self.context.engine.pause_commands().await?;
+            self.verdict = self.judge(&now);
+        }
+        Ok(Inspection {
+            now,
+            judged,
+            paused,
+        })
+    }
+
+    /// The inspection where Codex's background processes could not be stopped.
+    fn failed_inspection(&mut self, error: &PauseError) -> Inspection {
+        let why = format!("{error}. The repository was not looked at");
+        let now = self.inspector.failed_snapshot(&why);
+        self.verdict = self.judge(&now);
+        self.context.warn([why]);
+        Inspection {
+            now,
+            judged: LocalState::default(),
+            paused: Paused::default(),
+        }
+    }
+
+    /// Has another thread review the changes of the run.
+    async fn review(&mut self) -> Probe<ReviewEnd> {
+        let watcher = self.context.watcher;
+        watcher.on_event(RunEvent::Reviewing);
+        let head = self.start.head.found();
+        let commit = head.and_then(|head| head.history.tip.as_deref());
+        let instructions = review::instructions(commit, &self.spec.task);
+        let mut settings = self.spec.settings.clone();
+        settings.thread.cwd = Some(self.inspector.top().to_owned());
+        settings.persistence = Persistence::Ephemeral;
+        let left = self
+            .spec
+            .limits
+            .total()
+            .saturating_sub(self.clock.elapsed());
+        let asked = ReviewRequest {
+            target: ReviewTarget::Custom { instructions },
+            limit: left.min(REVIEW_LIMIT),
+            stop: self.context.stop,
+            on_step: &|step| watcher.on_event(RunEvent::Step(step)),
+        };
+        match run_review(self.context.engine, settings, asked).await {
+            Ok(ReviewResult { text, spent, .. }) => {
+                self.usage += spent.into();
+                match review::parse(&text) {
+                    Ok(end) => Probe::Found(end),
+                    Err(why) => Probe::Failed(why),
+                }
+            }
+            Err(error) => Probe::Failed(error.to_string()),
+        }
+    }
+
+    async fn commands(&self) -> BTreeMap<CommandLine, Probe<CommandEnd>> {
+        let elapsed = self.clock.elapsed();
+        let left = self.spec.limits.total().saturating_sub(elapsed);
+        let until = Instant::now() + left;
+        self.inspector
+            .commands(COMMAND_LIMIT, until, self.context.stop)
+            .await
+    }
+
+    /// Takes over Codex's commits into the repository. After a failure, which becomes a
+    /// warning, criteria about git do not hold.
+    async fn take_over(&mut self) {
+        let Some(private) = &mut self.private else {
+            return;
+        };
+        let (warnings, takeover_error) = match private.take_over(self.context.stop).await {
+            Ok(Takeover {
+                warnings,
+                complete: true,
+                ..
+            }) => (warnings, None),
+            Ok(Takeover { warnings, .. }) => {
+                let why = warnings.last().cloned().unwrap_or_default();
+                (warnings, Some(why))
+            }
+            Err(error) => {
+                let pushed = private.pushed();
+                let pushed = match pushed.is_empty() {
+                    true => String::new(),
+                    false => format!(
+                        ". What Codex has pushed is at the remote all the same: {}",
+                        pushed.join(", ")
+                    ),
+                };
+                let why = format!("Codex's commits cannot be taken over: {error}{pushed}");
+                (vec![why.clone()], Some(why))
+            }
+        };
+        self.takeover_error = takeover_error;
+        self.context.warn(warnings);
+    }
+
+    fn judge(&self, now: &Snapshot) -> Verdict {
+        let RunSpec {
+            criteria,
+            preexisting,
+            ..
+        } = self.spec;
+        judge(criteria, &self.start, now, &self.work, *preexisting)
+    }
+
+    /// The end of the run, after Codex and its processes have ended: the state that was
+    /// judged must be unchanged then.
+    pub(super) async fn confirm(
+        &mut self,
+        end: RunEnd,
+        inspection: Inspection,
+    ) -> (RunEnd, Snapshot) {
+        let Inspection {
+            now,
+            judged,
+            paused,
+        } = inspection;
+        let killed = paused.kill_commands().await;
+        // MCP servers are asked to end, and have to run for that.
+        drop(paused);
+        if killed.is_ok() {
+            self.context.engine.remove_mount_targets().await;
+        }
+        if end != RunEnd::Satisfied || !self.verdict.has_criteria() {
+            return (end, now);
+        }
+        let ended = self.context.engine.shut_down().await;
+        let changed = match (killed, ended) {
+            (Err(error), _) => error.to_string(),
+            (Ok(()), Shutdown::Unfinished) => {
+                "Codex has not ended in time, and may still change the repository".to_owned()
+            }
+            (Ok(()), Shutdown::Complete) => {
+                match self.inspector.local().await.difference(&judged) {
+                    None => return (end, now),
+                    Some(what) => format!(
+                        "all held when it was judged, but this changed before Codex had ended: \
+                     {what}. Look at `git status`"
+                    ),
+                }
+            }
+        };
+        self.failure = Some(changed);
+        (RunEnd::Unconfirmed, now)
+    }
+}

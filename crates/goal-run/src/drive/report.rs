@@ -1,0 +1,116 @@
+//! Reports of a run: each turn for the machine and as a record, and the result at the end.
+
+use std::time::Duration;
+
+use super::{Driver, RunResult};
+use crate::evidence::EvidenceFile;
+use crate::logic::artifacts;
+use crate::logic::machine::{AnswerNovelty, RunEnd, TurnEnd, TurnPrompt, TurnReport, milliseconds};
+use crate::logic::outcome::{RunEvidence, RunOutcome, TurnRecord, notes};
+use crate::logic::promises::promises;
+use crate::logic::snapshot::Snapshot;
+use crate::turn::TurnResult;
+use crate::turn_failure;
+use crate::watcher::{RunEvent, Watcher};
+
+impl<W: Watcher> Driver<'_, W> {
+    pub(super) fn report(&mut self, result: &TurnResult, now: &Snapshot) -> TurnReport {
+        TurnReport {
+            end: result.end,
+            evidence: result.steps.evidence,
+            denied: result.refused(),
+            failed: result.steps.failed,
+            status: self.verdict.status(),
+            gain: self.seen.record(&self.start, now),
+            answer: self.novelty(result),
+            tokens: self.usage.total_tokens,
+        }
+    }
+
+    /// Whether the answer of a turn differs from the one before. A turn that was cut short
+    /// has no answer.
+    fn novelty(&self, result: &TurnResult) -> AnswerNovelty {
+        let answer = result.text.trim();
+        let has_answered = result.end == TurnEnd::Completed && !answer.is_empty();
+        match has_answered && answer == self.response.trim() {
+            true => AnswerNovelty::Repeated,
+            false => AnswerNovelty::New,
+        }
+    }
+
+    /// Records a turn in the log, the evidence file and the watcher.
+    pub(super) fn record(
+        &mut self,
+        wanted: &TurnPrompt,
+        result: TurnResult,
+        report: &TurnReport,
+        took: Duration,
+    ) {
+        let TurnResult {
+            end,
+            steps,
+            denied,
+            usage,
+            text,
+            failure,
+            at_usage_limit,
+        } = result;
+        let denied = notes(steps.denied.into_iter().chain(denied));
+        let errors = notes(failure.clone().into_iter().chain(steps.errors));
+        let not_allowed = denied.iter().map(|what| format!("not allowed: {what}"));
+        let advice = (end == TurnEnd::TimedOut).then(|| turn_failure::IN_SMALLER_STEPS.to_owned());
+        let told = errors.iter().cloned().chain(not_allowed).chain(advice);
+        self.errors = told.collect();
+        self.failure = failure;
+        self.at_usage_limit = at_usage_limit;
+        let record = TurnRecord {
+            turn: wanted.turn,
+            prompt: wanted.kind,
+            conversation: wanted.conversation,
+            end: end.name(),
+            duration_ms: milliseconds(took),
+            evidence: steps.evidence,
+            usage,
+            denied,
+            errors,
+            promises: promises(&text),
+            gain: report.gain,
+            criteria: self.verdict.clone(),
+        };
+        if !text.is_empty() {
+            self.response = text;
+        }
+        if let Some(file) = &mut self.context.evidence {
+            file.write(&record);
+        }
+        self.context.watcher.on_event(RunEvent::TurnEnded(&record));
+        self.log.push(record);
+    }
+
+    pub(super) fn finish(mut self, end: RunEnd, now: &Snapshot, turns: u32) -> RunResult {
+        let kept = self.private.take().and_then(|private| private.keep());
+        self.context.warn(kept);
+        let made = artifacts::all_artifacts(&self.start, now);
+        let evidence = RunEvidence {
+            total: self.work.evidence,
+            criteria: self.verdict,
+            log: self.log,
+        };
+        let why = match end {
+            RunEnd::CouldNotRun(_) | RunEnd::Unconfirmed => self.failure,
+            _ => None,
+        };
+        let evidence_file = self.context.evidence.and_then(EvidenceFile::close);
+        RunResult {
+            outcome: RunOutcome::new(end, made, evidence, turns, why),
+            thread_id: self.thread,
+            sandbox: self.sandbox,
+            usage: self.usage,
+            rate_limits: self.context.engine.rate_limits(),
+            at_usage_limit: self.at_usage_limit,
+            response: self.response,
+            evidence_file,
+            warnings: self.context.warnings,
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Commits of others that came into the repository since the start.
+//!
+//! Commits from a `git pull` are not the run's work, but those that it has pushed are, though
+//! both show in the refs of remotes. Reflogs tell the two apart: each entry is a commit that
+//! became known here at its time, and git notes how. A commit came from elsewhere if an entry
+//! of a fetch leads to it, and no earlier entry of something made here or pushed does.
+//!
+//! Without reflogs (`core.logAllRefUpdates=false`) all commits count as made here, and so do
+//! those that a `git pull URL` merges without a fast-forward: it leaves no entry of its own.
+//!
+//! Source: git-reflog(1), and the notes that git writes: `update by push`, `fetch …`,
+//! `pull …: Fast-forward`.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use git_probe::{Git, GitError};
+
+use super::initial::InitialRefs;
+use super::refs::{BRANCHES, REMOTES, Refs};
+
+/// The number of refs whose reflogs are read.
+const REFS_LIMIT: usize = 1000;
+
+/// The number of entries that are read, in all.
+const ENTRIES_LIMIT: &str = "--max-count=10000";
+
+/// The number of moments at which commits may have arrived.
+const MOMENTS_LIMIT: usize = 50;
+
+/// The format of an entry: commit, `ref@{time zone}`, note.
+const FORMAT: &str = "--format=%H %gD %gs";
+
+const REFLOG: &[&str] = &[
+    "log",
+    "-z",
+    "--walk-reflogs",
+    "--ignore-missing",
+    "--no-show-signature",
+    "--no-notes",
+    "--no-decorate",
+    "--date=raw",
+    "--stdin",
+    ENTRIES_LIMIT,
+    FORMAT,
+];
+
+/// An entry of a reflog.
+#[derive(Debug, PartialEq, Eq)]
+struct ReflogEntry {
+    commit: String,
+    reference: String,
+    /// Seconds since 1970, by this machine's clock.
+    time: i64,
+    /// How many entries of the same ref are later.
+    later: usize,
+    origin: Origin,
+}
+
+/// The origin of a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// The commit was made here, or was here already.
+    Local,
+    /// The commit was fetched.
+    Foreign,
+    /// The entry does not tell: something was checked out or reset.
+    Unknown,
+}
+
+/// The commits that came from elsewhere.
+pub(super) async fn foreign_commits(
+    git: &Git,
+    initial: &InitialRefs,
+    refs: &Refs,
+) -> Result<HashSet<String>, GitError> {
+    let entries = entries(git, initial, refs).await?;
+    let mut arrivals: BTreeMap<i64, Vec<&ReflogEntry>> = BTreeMap::new();
+    let unknown_at_start = unknown_at_start(git, initial, &entries).await?;
+    for entry in &entries {
+        if entry.origin == Origin::Foreign && unknown_at_start.contains(&entry.commit) {
+            arrivals.entry(entry.time).or_default().push(entry);
+        }
+    }
+    if arrivals.len() > MOMENTS_LIMIT {
+        return Err(GitError::TooMuch);
+    }
+    let mut foreign_commits = HashSet::new();
+    for (time, arrived) in arrivals {
+        let local_before = local_before(&entries, time, &arrived);
+        let tips: Vec<&str> = arrived.iter().map(|entry| entry.commit.as_str()).collect();
+        foreign_commits.extend(initial.since(git, &tips, &local_before).await?);
+    }
+    if git.has_all_reflogs() {
+        let tips_without_reflog = tips_without_reflog(initial, refs, &entries);
+        foreign_commits.extend(initial.since(git, &tips_without_reflog, &[]).await?);
+    }
+    Ok(foreign_commits)
+}
+
+/// The tips that no reflog leads to, where every change of a ref is logged: the reflog was
+/// emptied.
+fn tips_without_reflog<'a>(
+    initial: &InitialRefs,
+    refs: &'a Refs,
+    entries: &[ReflogEntry],
+) -> Vec<&'a str> {
+    let told: HashSet<&str> = entries.iter().map(|entry| entry.commit.as_str()).collect();
+    let moved = refs.all.iter().filter(|(name, commit)| {
+        let is_branch = name.starts_with(BRANCHES) || name.starts_with(REMOTES);
+        is_branch && initial.refs.all.get(*name) != Some(*commit)
+    });
+    let moved = moved.map(|(_, commit)| commit.as_str());
+    moved.filter(|commit| !told.contains(commit)).collect()
+}
+
+/// The commits that were here before `arrived`. Within a second only entries of one ref have
+/// a known order.
+fn local_before<'a>(
+    entries: &'a [ReflogEntry],
+    time: i64,
+    arrived: &[&ReflogEntry],
+) -> Vec<&'a str> {
+    let before = |entry: &&ReflogEntry| {
+        let in_one_ref = |one: &&ReflogEntry| {
+            entry.time == time && entry.reference == one.reference && entry.later > one.later
+        };
+        entry.time < time || arrived.iter().any(in_one_ref)
+    };
+    let commits: BTreeSet<&str> = entries
+        .iter()
+        .filter(|entry| entry.origin == Origin::Local)
+        .filter(before)
+        .map(|entry| entry.commit.as_str())
+        .collect();
+    commits.into_iter().collect()
+}
+
+/// The fetched commits to which no ref led at the start.
+async fn unknown_at_start(
+    git: &Git,
+    initial: &InitialRefs,
+    entries: &[ReflogEntry],
+) -> Result<HashSet<String>, GitError> {
+    let fetched = entries
+        .iter()
+        .filter(|entry| entry.origin == Origin::Foreign);
+    let fetched: BTreeSet<&str> = fetched.map(|entry| entry.commit.as_str()).collect();
+    let fetched: Vec<&str> = fetched.into_iter().collect();
+    match fetched.is_empty() {
+        true => Ok(HashSet::new()),
+        false => Ok(initial
+            .since(git, &fetched, &[])
+            .await?
+            .into_iter()
+            .collect()),
+    }
+}
+
+/// The reflogs of HEAD and of the refs that have moved since the start.
+async fn entries(
+    git: &Git,
+    initial: &InitialRefs,
+    refs: &Refs,
+) -> Result<Vec<ReflogEntry>, GitError> {
+    let moved = refs.all.iter().filter(|(name, commit)| {
+        let is_branch = name.starts_with(BRANCHES) || name.starts_with(REMOTES);
+        is_branch && initial.refs.all.get(*name) != Some(*commit)
+    });
+    let moved = moved.map(|(name, _)| name.as_str()).take(REFS_LIMIT);
+    let names = ["HEAD"].into_iter().chain(moved);
+    let input: String = names.map(|name| format!("{name}\n")).collect();
+    let told = git.text(REFLOG, input.as_bytes()).await?;
+    let mut later: BTreeMap<&str, usize> = BTreeMap::new();
+    let read = told.split_terminator('\0').filter_map(|record| {
+        let (commit, reference, time, note) = parts(record)?;
+        let later = later.entry(reference).or_default();
+        *later += 1;
+        Some(ReflogEntry {
+            commit: commit.to_owned(),
+            reference: reference.to_owned(),
+            time,
+            later: *later,
+            origin: origin(reference, note),
+        })
+    });
+    Ok(read.collect())
+}
+
+/// Reads `COMMIT REF@{TIME ZONE} NOTE`.
+fn parts(record: &str) -> Option<(&str, &str, i64, &str)> {
+    let (commit, rest) = record.split_once(' ')?;
+    let (reference, rest) = rest.split_once("@{")?;
+    let (time, note) = rest.split_once('}')?;
+    let (time, _) = time.split_once(' ')?;
+    Some((commit, reference, time.parse().ok()?, note.trim_start()))
+}
+
+fn origin(reference: &str, note: &str) -> Origin {
+    let is_remote = reference.starts_with(REMOTES);
+    let is_fetch = note.starts_with("fetch ")
+        || note.starts_with("pull") && note.ends_with(": Fast-forward")
+        || note.ends_with("FETCH_HEAD")
+        || note == "merge FETCH_HEAD: Fast-forward";
+    let is_way = ["checkout: ", "reset: ", "branch: ", "remote: "]
+        .iter()
+        .any(|way| note.starts_with(way))
+        || note.ends_with(": Fast-forward");
+    match (is_remote, note) {
+        (true, "update by push") => Origin::Local,
+        _ if is_fetch => Origin::Foreign,
+        _ if is_way => Origin::Unknown,
+        (true, _) => Origin::Foreign,
+        (false, _) => Origin::Local,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reflog_entries_show_the_origin_of_commits() {
+        for (record, expected) in [
+            (
+                "c1 refs/remotes/o/main@{7 +0000} update by push",
+                Origin::Local,
+            ),
+            (
+                "c1 refs/remotes/o/main@{7 -0130} fetch o: fast-forward",
+                Origin::Foreign,
+            ),
+            ("c1 refs/remotes/o/main@{7 +0000} ", Origin::Foreign),
+            ("c1 HEAD@{7 +0000} commit: fetch } the @{x} ", Origin::Local),
+            (
+                "c1 HEAD@{7 +0000} pull o main: Fast-forward",
+                Origin::Foreign,
+            ),
+            (
+                "c1 HEAD@{7 +0000} pull: Merge made by the 'ort' strategy.",
+                Origin::Local,
+            ),
+            (
+                "c1 HEAD@{7 +0000} checkout: moving from main to FETCH_HEAD",
+                Origin::Foreign,
+            ),
+            (
+                "c1 refs/heads/x@{7 +0000} fetch o refs/pull/1/head:x: storing head",
+                Origin::Foreign,
+            ),
+            ("c1 HEAD@{7 +0000} merge x: Fast-forward", Origin::Unknown),
+        ] {
+            let (commit, reference, time, note) = parts(record).unwrap();
+            assert_eq!((commit, time), ("c1", 7), "{record}");
+            assert_eq!(origin(reference, note), expected, "{record}");
+        }
+        let ways = [
+            "checkout: moving from a to b",
+            "remote: renamed refs/remotes/a/b to refs/remotes/c/b",
+        ];
+        for way in ways {
+            assert_eq!(origin("refs/remotes/c/b", way), Origin::Unknown);
+        }
+        assert_eq!(parts("garbage"), None);
+    }
+}

@@ -1,0 +1,290 @@
+//! The specification of a run as a job, and how its submitter completes and checks it.
+
+use std::time::Duration;
+
+use agent_team::logic::TeamName;
+use codex_config::profile::check_exists;
+use codex_config::writable_roots;
+use codex_engine::binary;
+use codex_protocol::codex::SandboxMode;
+use common::secrets::mask;
+use common::text::one_line;
+use goal_run::ReadOnlyCause;
+use goal_run::spec::{Approve, RunSpec};
+use safe_files::directory;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use settings::bounds::OutOfBounds;
+
+use crate::call_settings::ThreadMail;
+use crate::spec::{BadJobSpec, MOST_RETRIES, Reach, Submitter, is_name, millis, wire_name};
+use crate::store::Request;
+
+/// The tool whose jobs are runs.
+pub const TOOL: &str = "codex_run";
+
+/// The time that a run may take beyond its own limit (15 min): its repository is inspected
+/// before the first turn and after the last one, with commands of 5 min each.
+const LOOKING: Duration = Duration::from_secs(900);
+
+/// The limit of a name that is taken from the beginning of the task, in bytes.
+const NAME: usize = 80;
+
+/// The specification of a run as a job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunJobSpec {
+    /// The run. A relative directory starts at ours.
+    pub run: RunSpec,
+    /// The program that requests the run, if it is not the submitter's own.
+    pub client: Option<String>,
+    /// The caller's name of the run; else the beginning of the task.
+    pub task_name: Option<String>,
+    /// How often the run may start again when its worker is lost.
+    pub retry: u32,
+}
+
+impl RunJobSpec {
+    /// A specification with the defaults beside the run itself.
+    #[must_use]
+    pub fn new(run: RunSpec) -> Self {
+        Self {
+            run,
+            client: None,
+            task_name: None,
+            retry: 0,
+        }
+    }
+}
+
+/// The stored specification of a run, with the submitter's settings that its worker needs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StoredRun {
+    /// The run.
+    #[serde(rename = "order")]
+    pub spec: RunSpec,
+    /// Whether the threads may use the submitter's mail.
+    #[serde(default, skip_serializing_if = "ThreadMail::is_withheld")]
+    pub mail: ThreadMail,
+    /// The submitter's team.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub team: Option<TeamName>,
+    /// The home directory of teams, for notifications.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub atm_home: Option<String>,
+    /// Why the sandbox is read-only, if the submitter knows the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_only: Option<ReadOnlyCause>,
+}
+
+impl StoredRun {
+    /// Reads the run of a request; `None` if the request is for no run.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be parsed: a newer program may have written it.
+    pub fn of(request: &Request) -> Option<Result<Self, serde_json::Error>> {
+        let stored = request.run.clone()?;
+        Some(serde_json::from_value(stored))
+    }
+}
+
+impl Submitter {
+    /// Checks the specification of a run, and completes it to the stored request. The run stays
+    /// on this host, which has its repository.
+    pub(crate) fn run_request(&self, spec: RunJobSpec) -> Result<Request, BadJobSpec> {
+        let RunJobSpec {
+            mut run,
+            client,
+            task_name,
+            retry,
+        } = spec;
+        run.check_repo_is_named()?;
+        run.repo = self.bounds.repository(&directory::resolved(&run.repo))?;
+        run.check()?;
+        writable_roots::resolve(&mut run.settings.thread.config, &run.repo);
+        self.bounds.check_config(&run.settings.thread.config)?;
+        let approves_all = run.approve == Approve::Always;
+        self.bounds
+            .check_run(&run.criteria, &run.notify, approves_all)?;
+        if retry > MOST_RETRIES {
+            return Err(BadJobSpec::Retry);
+        }
+        if task_name.as_deref().is_some_and(|name| !is_name(name)) {
+            return Err(BadJobSpec::Name);
+        }
+        if run.approve == Approve::Ask {
+            // There is nobody to ask.
+            run.approve = Approve::Never;
+        }
+        if let Some(profile) = &run.settings.profile {
+            check_exists(&self.codex_home, profile)?;
+        }
+        let read_only = self.read_only_cause(&run);
+        self.fill_in(&mut run)?;
+        let codex = binary::find(self.codex.clone())?.chosen;
+        let cwd = run.repo.to_str().map(str::to_owned);
+        let cwd = cwd.ok_or_else(|| BadJobSpec::DirectoryNotText(run.repo.clone()))?;
+        let settings = &run.settings;
+        Ok(Request {
+            tool_name: TOOL.to_owned(),
+            task_name: task_name.unwrap_or_else(|| beginning(&run.task)),
+            agent_source: Some(client.unwrap_or_else(|| self.program.clone())),
+            model_override: settings.thread.model.clone(),
+            timeout_ms: millis("total_timeout_ms", run.limits.total() + LOOKING)?,
+            resume_session_id: run.thread.as_ref().map(ToString::to_string),
+            sandbox: settings.thread.sandbox.and_then(wire_name),
+            effort: settings.model_options.effort.and_then(wire_name),
+            profile: settings.profile.as_ref().map(ToString::to_string),
+            codex_home: self.codex_home.to_str().map(str::to_owned),
+            codex_bin: codex.to_str().map(str::to_owned),
+            host: Some(self.host.clone()),
+            submitted_by: self.identity.as_ref().map(ToString::to_string),
+            run_on: (self.reach == Reach::Anywhere).then(|| self.host.clone()),
+            retry,
+            run: Some(self.stored_run(&run, read_only)?),
+            ..Request::new(run.task, cwd)
+        })
+    }
+
+    /// Fills in the configured settings where the specification sets none.
+    fn fill_in(&self, run: &mut RunSpec) -> Result<(), OutOfBounds> {
+        let set = &self.defaults;
+        let thread = &mut run.settings.thread;
+        if thread.model.is_none() {
+            thread.model = set.model.as_ref().map(|set| set.value.clone());
+        }
+        let profile = run.settings.profile.as_ref();
+        let sandbox = self.asked_or_configured(thread.sandbox)?;
+        thread.sandbox = self.bounds.sandbox(sandbox, profile, &run.repo)?;
+        let effort = set.reasoning_effort.as_ref().map(|set| set.value);
+        let manner = &mut run.settings.model_options;
+        manner.effort = manner.effort.or(effort);
+        Ok(())
+    }
+
+    /// Why the sandbox of a run is read-only, unless Codex's configuration is the reason.
+    fn read_only_cause(&self, run: &RunSpec) -> Option<ReadOnlyCause> {
+        if let Some(bound) = self.bounds.read_only_bound() {
+            return Some(ReadOnlyCause::Bound(bound.to_string()));
+        }
+        let is_read_only = |mode: SandboxMode| mode == SandboxMode::ReadOnly;
+        match (run.settings.thread.sandbox, &self.defaults.sandbox) {
+            (Some(asked), _) if is_read_only(asked) => {
+                Some(ReadOnlyCause::Setting("sandbox of the call".to_owned()))
+            }
+            (None, Some(set)) if is_read_only(set.value) => {
+                Some(ReadOnlyCause::Setting(format!("sandbox ({})", set.source)))
+            }
+            _ => None,
+        }
+    }
+
+    fn stored_run(
+        &self,
+        run: &RunSpec,
+        read_only: Option<ReadOnlyCause>,
+    ) -> Result<Value, BadJobSpec> {
+        let stored = StoredRun {
+            spec: run.clone(),
+            mail: self.mail(),
+            team: self.team.clone(),
+            atm_home: self.atm_home.to_str().map(str::to_owned),
+            read_only,
+        };
+        // Only a path that is not UTF-8 cannot be serialized.
+        serde_json::to_value(stored).map_err(|_| BadJobSpec::DirectoryNotText(run.repo.clone()))
+    }
+}
+
+/// The beginning of a task as a name. Credentials are masked, as the name is kept when the job
+/// ends.
+fn beginning(task: &str) -> String {
+    let task = mask(task);
+    let first = task.lines().map(|line| one_line(line, NAME));
+    let mut first = first.filter(|line| !line.is_empty());
+    first.next().unwrap_or_else(|| TOOL.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+    use codex_engine::binary::Source;
+    use settings::Setting;
+    use settings::Source as SetBy;
+    use settings::ThreadDefaults;
+    use settings::bounds::Bounds;
+
+    fn submitter(reach: Reach) -> Submitter {
+        let mut defaults = ThreadDefaults::default();
+        let sandbox = SandboxMode::WorkspaceWrite;
+        defaults.sandbox = Some(Setting::new(sandbox, SetBy::Default));
+        Submitter {
+            program: "a client".to_owned(),
+            identity: None,
+            team: Some("builders".parse().unwrap()),
+            atm_home: "/home/me".into(),
+            mail: ThreadMail::Given,
+            host: "here".to_owned(),
+            codex: Some(("/bin/sh".into(), Source::FlagOrVariable)),
+            codex_home: "/home/me/.codex".into(),
+            defaults,
+            bounds: Bounds::default(),
+            reach,
+        }
+    }
+
+    fn request(reach: Reach, spec: RunJobSpec) -> Result<Request, String> {
+        let request = submitter(reach).run_request(spec);
+        request.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn run_is_stored_with_what_its_worker_needs() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut spec = RunJobSpec::new(RunSpec::new("\n Do\u{7} it.\nNow.", directory.path()));
+        spec.run.approve = Approve::Ask;
+        let here = request(Reach::Here, spec.clone()).unwrap();
+        assert_eq!(
+            (here.tool_name.as_str(), here.run_on.as_ref()),
+            (TOOL, None)
+        );
+        assert_eq!(here.task_name, "Do\\u{7} it.");
+        assert_eq!(here.timeout_ms, 1_500_000);
+        assert_eq!(here.sandbox.as_deref(), Some("workspace-write"));
+        let stored = StoredRun::of(&here).unwrap().unwrap();
+        assert_eq!(stored.spec.approve, Approve::Never);
+        assert_eq!(stored.spec.task, spec.run.task);
+        let sandbox = stored.spec.settings.thread.sandbox;
+        assert_eq!(sandbox, Some(SandboxMode::WorkspaceWrite));
+        assert_eq!(stored.team, Some("builders".parse().unwrap()));
+        let anywhere = request(Reach::Anywhere, spec).unwrap();
+        assert_eq!(anywhere.run_on.as_deref(), Some("here"));
+    }
+
+    #[test]
+    fn invalid_run_is_refused_at_submission() {
+        let directory = tempfile::tempdir().unwrap();
+        let spec = |task: &str| RunJobSpec::new(RunSpec::new(task, directory.path()));
+        let refused = |spec| request(Reach::Anywhere, spec).unwrap_err();
+        assert!(refused(spec(" ")).contains("the task is empty"));
+        let mut nowhere = spec("x");
+        nowhere.run.repo = "/not/there".into();
+        assert!(refused(nowhere).contains("/not/there"));
+        let mut unnamed = spec("x");
+        unnamed.run.repo = "".into();
+        assert!(refused(unnamed).contains("repo must not be empty"));
+        let mut named = spec("x");
+        named.task_name = Some("a\nb".to_owned());
+        assert!(refused(named).contains("task_name"));
+        let mut again = spec("x");
+        again.retry = MOST_RETRIES + 1;
+        assert!(refused(again).contains("retry"));
+        let without = Submitter {
+            codex: Some(("/not/there".into(), Source::FlagOrVariable)),
+            ..submitter(Reach::Anywhere)
+        };
+        let error = without.run_request(spec("x")).unwrap_err().to_string();
+        assert!(error.contains("npm install"), "{error}");
+    }
+}

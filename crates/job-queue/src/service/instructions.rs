@@ -1,0 +1,400 @@
+//! Instructions to the worker of a running job: answers to Codex's questions, and steering.
+
+use std::time::Duration;
+
+use agent_team::audit::{AuditOutcome, Event};
+use codex_engine::logic::action::Decision;
+use common::text::one_line;
+use serde_json::{Map, Value};
+use tokio::time::{Instant, timeout_at};
+
+use super::{Jobs, JobsError};
+use crate::directive::{Answer, Directive};
+use crate::logic::{JobId, JobState};
+use crate::question::StoredQuestion;
+use crate::store::{
+    DONE, InstructOutcome, InstructionProgress, NewInstruction, Origin, Question, StoreError,
+    WriteOutcome,
+};
+
+/// How long a worker may take to follow an instruction, which it notices within a second.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The limit of a worker's refusal in a message, in bytes.
+const REFUSAL: usize = 1000;
+
+/// An error of instructing the worker of a job.
+#[derive(Debug, thiserror::Error)]
+pub enum InstructError {
+    /// The job does not run.
+    #[error("the job is {0}, and only one that runs can be told something")]
+    NotRunning(JobState),
+    /// The job is a run, which decides by itself.
+    #[error(
+        "the job is a run, which cannot be steered and answers Codex's questions itself (approve)"
+    )]
+    Run,
+    /// The job has no open question.
+    #[error("the job has no open question; Codex asks only with approval \"ask\"")]
+    NothingAsked,
+    /// The job has no such open question, or no longer.
+    #[error(
+        "the job has no open question {0}: it was answered, its time was over, or Codex no longer \
+         needs an answer"
+    )]
+    NoQuestion(String),
+    /// Several questions are open.
+    #[error("the job has several open questions: name one of {}", .0.join(", "))]
+    Several(Vec<String>),
+    /// The question has been answered already.
+    #[error("question {0} was answered already; an answer is used once")]
+    Answered(String),
+    /// The question's signature is not valid, so that Codex may not have asked it.
+    #[error(
+        "question {0} is not signed with the key of this host, and cannot be answered here: \
+         answer it on the host of the job's worker"
+    )]
+    Unproven(String),
+    /// The question does not offer this decision.
+    #[error("question {question} does not offer {decision}; it offers {offered}")]
+    NotOffered {
+        /// The ID of the question.
+        question: String,
+        /// The given decision.
+        decision: String,
+        /// The offered decisions.
+        offered: String,
+    },
+    /// The question needs a text for each field.
+    #[error(
+        "question {question} wants answers for {}: give them by --answer, or answers of \
+         call_respond", .fields.join(", ")
+    )]
+    WantsWords {
+        /// The ID of the question.
+        question: String,
+        /// The fields that need a text.
+        fields: Vec<String>,
+    },
+    /// The worker has refused the instruction.
+    #[error("the worker has refused it: {0}")]
+    Refused(String),
+    /// The attempt ended before.
+    #[error("the job's turn ended before it was told")]
+    Ended,
+    /// The worker has not taken the instruction in time.
+    #[error(
+        "the job's worker has not taken it within {} s, and it was taken back. If the worker has \
+         died, so has Codex: see `codex-mcp jobs show`",
+        TIMEOUT.as_secs()
+    )]
+    NotTaken,
+    /// The worker has taken the instruction, and has not reported the outcome in time.
+    #[error(
+        "the job's worker has taken it, but has not reported the outcome within {} s: see \
+         `codex-mcp jobs logs`",
+        TIMEOUT.as_secs()
+    )]
+    Unknown,
+    /// The instruction cannot be serialized.
+    #[error("it cannot be written as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// A user's response to a question.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Response {
+    /// A decision.
+    Decision(Decision),
+    /// Approval with the first proposed rule.
+    Rule,
+    /// Texts for the fields of the question.
+    Words(Map<String, Value>),
+    /// A text for the only field of the question.
+    Text(String),
+}
+
+impl Jobs {
+    /// The open questions of a job.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn questions(&self, id: &JobId) -> Result<Vec<Question>, StoreError> {
+        self.store().await?.questions(id).await
+    }
+
+    /// Answers a question of a job: the one with this ID prefix, or else the only one. Returns
+    /// its ID.
+    ///
+    /// # Errors
+    ///
+    /// [`JobsError`]. After an [`InstructError`], the question was not answered, except for
+    /// [`InstructError::Unknown`].
+    pub async fn respond(
+        &self,
+        id: &JobId,
+        question: Option<&str>,
+        response: Response,
+        reason: Option<String>,
+    ) -> Result<String, JobsError> {
+        self.check_running(id).await?;
+        let (question, stored) = self.find_question(id, question).await?;
+        let decision = decision_for(&question.id, &stored, response)?;
+        let name = decision.name();
+        self.note_answer(id, AuditOutcome::Started, &stored.text, name)?;
+        let answer = Answer {
+            question: question.id.clone(),
+            decision,
+            reason,
+        };
+        let instructed = self.instruct_worker(id, &Directive::Answer(answer)).await;
+        let outcome = outcome_of(&instructed);
+        if let Err(error) = self.note_answer(id, outcome, &stored.text, name) {
+            tracing::warn!("{error}");
+        }
+        instructed.map(|()| question.id)
+    }
+
+    /// Adds a text to the turn of a job.
+    ///
+    /// # Errors
+    ///
+    /// As [`Jobs::respond`].
+    pub async fn steer(&self, id: &JobId, words: String) -> Result<(), JobsError> {
+        self.check_running(id).await?;
+        self.note(id, Event::CallSteer, AuditOutcome::Started, Some(&words))?;
+        let instructed = self.instruct_worker(id, &Directive::Steer(words)).await;
+        self.note_end(id, Event::CallSteer, outcome_of(&instructed));
+        instructed
+    }
+
+    async fn check_running(&self, id: &JobId) -> Result<(), JobsError> {
+        let none = || JobsError::NotFound(id.to_string());
+        let job = self.store().await?.get(id).await?.ok_or_else(none)?;
+        match job.summary.state {
+            _ if job.request.run.is_some() => Err(InstructError::Run.into()),
+            JobState::Running => Ok(()),
+            state => Err(InstructError::NotRunning(state).into()),
+        }
+    }
+
+    /// Finds the question with this ID prefix, or else the only one.
+    async fn find_question(
+        &self,
+        id: &JobId,
+        named: Option<&str>,
+    ) -> Result<(Question, StoredQuestion), JobsError> {
+        let mut open = self.questions(id).await?;
+        if let Some(name) = named {
+            open.retain(|one| one.id.starts_with(name));
+        }
+        let mut names: Vec<String> = open.iter().map(|one| shown(&one.id)).collect();
+        let (Some(question), true) = (open.pop(), names.len() == 1) else {
+            return Err(match (names.is_empty(), named) {
+                (true, Some(name)) => InstructError::NoQuestion(shown(name)),
+                (true, None) => InstructError::NothingAsked,
+                (false, _) => InstructError::Several(names),
+            }
+            .into());
+        };
+        let name = names.pop().unwrap_or_default();
+        match (question.origin, StoredQuestion::of(&question)) {
+            (Origin::ThisHost, Some(stored)) => Ok((question, stored)),
+            _ => Err(InstructError::Unproven(name).into()),
+        }
+    }
+
+    /// Gives a directive to the worker of a job, and waits until it is followed.
+    async fn instruct_worker(&self, id: &JobId, directive: &Directive) -> Result<(), JobsError> {
+        let new = directive.instruction().map_err(InstructError::from)?;
+        let question = || new.question.clone().unwrap_or_default();
+        let store = self.store().await?;
+        let given = store.instruct(id, &new).await?;
+        match given.ok_or_else(|| JobsError::NotFound(id.to_string()))? {
+            InstructOutcome::Given => {}
+            InstructOutcome::NotRunning(state) => {
+                return Err(InstructError::NotRunning(state).into());
+            }
+            InstructOutcome::NoQuestion => return Err(InstructError::NoQuestion(question()).into()),
+            InstructOutcome::Answered => return Err(InstructError::Answered(question()).into()),
+        }
+        let until = Instant::now() + TIMEOUT;
+        let mut watch = store.watch();
+        loop {
+            match self.followed(&new, until).await? {
+                Some(followed) => return Ok(followed?),
+                // The loop checks both the change and the time.
+                None => drop(timeout_at(until, watch.changed()).await),
+            }
+        }
+    }
+
+    /// The outcome of an instruction, once it is known or the time is up.
+    async fn followed(
+        &self,
+        new: &NewInstruction,
+        until: Instant,
+    ) -> Result<Option<Result<(), InstructError>>, StoreError> {
+        let store = self.store().await?;
+        let is_late = Instant::now() >= until;
+        Ok(match store.progress(new).await? {
+            InstructionProgress::Concluded(outcome) if outcome == DONE => Some(Ok(())),
+            InstructionProgress::Concluded(why) => {
+                Some(Err(InstructError::Refused(one_line(&why, REFUSAL))))
+            }
+            InstructionProgress::Gone => Some(Err(InstructError::Ended)),
+            InstructionProgress::Waiting if is_late => match store.withdraw(new).await? {
+                WriteOutcome::Done => Some(Err(InstructError::NotTaken)),
+                // The worker was faster.
+                WriteOutcome::Lost => Some(Err(InstructError::Unknown)),
+            },
+            InstructionProgress::Taken if is_late => Some(Err(InstructError::Unknown)),
+            InstructionProgress::Waiting | InstructionProgress::Taken => None,
+        })
+    }
+
+    fn note_answer(
+        &self,
+        job: &JobId,
+        outcome: AuditOutcome,
+        question: &str,
+        decision: &str,
+    ) -> Result<(), JobsError> {
+        self.write_down(job, Event::CallRespond, outcome, |record| {
+            record.summary = Some(question);
+            record.decision = Some(decision);
+        })
+    }
+}
+
+fn shown(name: &str) -> String {
+    one_line(name, 80)
+}
+
+fn outcome_of(instructed: &Result<(), JobsError>) -> AuditOutcome {
+    match instructed {
+        Ok(()) => AuditOutcome::Succeeded,
+        Err(JobsError::Instruct(InstructError::Unknown)) => AuditOutcome::Failed,
+        Err(JobsError::Instruct(_) | JobsError::Store(StoreError::OfOthers { .. })) => {
+            AuditOutcome::Refused
+        }
+        Err(_) => AuditOutcome::Failed,
+    }
+}
+
+/// The decision of a response, if the question offers it.
+fn decision_for(
+    question: &str,
+    stored: &StoredQuestion,
+    response: Response,
+) -> Result<Decision, InstructError> {
+    let wants_words = || InstructError::WantsWords {
+        question: question.to_owned(),
+        fields: stored.fields.iter().map(|field| shown(field)).collect(),
+    };
+    let not_offered = |decision: String| InstructError::NotOffered {
+        question: question.to_owned(),
+        decision,
+        offered: offered(stored),
+    };
+    match response {
+        Response::Decision(decision) if stored.decisions.contains(&decision) => Ok(decision),
+        Response::Decision(Decision::Accept) if !stored.fields.is_empty() => Err(wants_words()),
+        Response::Decision(Decision::Submit(_)) if stored.fields.is_empty() => {
+            Err(not_offered("answers".to_owned()))
+        }
+        Response::Decision(submitted @ Decision::Submit(_)) => Ok(submitted),
+        Response::Decision(decision) => Err(not_offered(in_json(&decision))),
+        Response::Rule => {
+            let mut rules = stored.decisions.iter();
+            let rule = rules.find(|one| matches!(one, Decision::AcceptWithExecpolicyAmendment(_)));
+            let rule = rule.cloned();
+            rule.ok_or_else(|| not_offered("a rule".to_owned()))
+        }
+        Response::Words(_) | Response::Text(_) if stored.fields.is_empty() => {
+            Err(not_offered("answers".to_owned()))
+        }
+        Response::Words(words) => Ok(Decision::Submit(words)),
+        Response::Text(text) => match stored.fields.as_slice() {
+            [field] => Ok(Decision::Submit(Map::from_iter([(
+                field.clone(),
+                text.into(),
+            )]))),
+            _ => Err(wants_words()),
+        },
+    }
+}
+
+fn offered(stored: &StoredQuestion) -> String {
+    let decisions = stored.decisions.iter().map(in_json);
+    let words = (!stored.fields.is_empty()).then(|| "answers".to_owned());
+    let all: Vec<String> = decisions.chain(words).collect();
+    one_line(&all.join(", "), REFUSAL)
+}
+
+fn in_json(decision: &Decision) -> String {
+    serde_json::to_string(decision).unwrap_or_else(|_| decision.name().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use codex_engine::logic::action::ActionKind;
+    use serde_json::json;
+
+    use super::*;
+
+    fn stored(decisions: Vec<Decision>, fields: &[&str]) -> StoredQuestion {
+        StoredQuestion {
+            kind: ActionKind::Command,
+            text: "May I?".to_owned(),
+            decisions,
+            fields: fields.iter().map(|&field| field.to_owned()).collect(),
+            expires_at: String::new(),
+            details: None,
+        }
+    }
+
+    fn refused(stored: &StoredQuestion, response: Response) -> String {
+        decision_for("q", stored, response).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn decision_is_one_of_those_offered() {
+        let rule = |word: &str| Decision::AcceptWithExecpolicyAmendment(vec![word.to_owned()]);
+        let command = stored(vec![Decision::Accept, rule("ls"), Decision::Decline], &[]);
+        let given = |response| decision_for("q", &command, response).unwrap();
+        let accept = Response::Decision(Decision::Accept);
+        assert_eq!(given(accept.clone()), Decision::Accept);
+        assert_eq!(given(Response::Rule), rule("ls"));
+        for other in [
+            Response::Decision(Decision::AcceptForSession),
+            Response::Decision(rule("rm")),
+            Response::Text("x".to_owned()),
+        ] {
+            let refused = refused(&command, other);
+            let offered =
+                r#"it offers "accept", {"acceptWithExecpolicyAmendment":["ls"]}, "decline""#;
+            assert!(refused.ends_with(offered), "{refused}");
+        }
+        let bounded = stored(vec![Decision::Decline], &[]);
+        let no_yes = refused(&bounded, accept);
+        assert!(no_yes.contains(r#"does not offer "accept""#), "{no_yes}");
+    }
+
+    #[test]
+    fn answers_require_fields_in_the_question() {
+        let words = |text: &str| Response::Text(text.to_owned());
+        let one = stored(vec![Decision::Decline], &["colour"]);
+        let red = Map::from_iter([("colour".to_owned(), json!("red"))]);
+        let submitted = Decision::Submit(red.clone());
+        assert_eq!(decision_for("q", &one, words("red")).unwrap(), submitted);
+        let named = Response::Words(red);
+        assert_eq!(decision_for("q", &one, named).unwrap(), submitted);
+        let two = stored(vec![Decision::Decline], &["colour", "size"]);
+        for response in [words("red"), Response::Decision(Decision::Accept)] {
+            let refused = refused(&two, response);
+            assert!(refused.contains("answers for colour, size"), "{refused}");
+        }
+    }
+}

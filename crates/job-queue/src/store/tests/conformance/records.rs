@@ -1,0 +1,156 @@
+//! What rows store: events, long and hostile texts, masked credentials.
+
+use super::*;
+
+pub(super) async fn events_are_numbered_and_read_in_parts(stage: &TestStore) {
+    let store = stage.open().await;
+    let new = new_job("p");
+    store.submit(&new).await.unwrap();
+    let claimed = claim(&store, &new_worker_id()).await.unwrap();
+    let events: Vec<NewEvent> = (1..=1001)
+        .map(|n| NewEvent {
+            kind: "item".to_owned(),
+            data: json!({"n": n, "text": HOSTILE}).to_string(),
+        })
+        .collect();
+    for some in events.chunks(450) {
+        let appended = store.append(&claimed.claim, some).await.unwrap();
+        assert_eq!(appended, AppendOutcome::Done { dropped: 0 });
+    }
+    let appended = store.append(&claimed.claim, &[]).await.unwrap();
+    assert_eq!(appended, AppendOutcome::Done { dropped: 0 });
+    let all = store.events(&new.id, 0, 5000).await.unwrap();
+    assert!(all.iter().map(|event| event.sequence).eq(1..=1001));
+    assert!(all.iter().zip(&events).all(|(a, b)| a.data == b.data));
+    let part = store.events(&new.id, 999, 1).await.unwrap();
+    assert_eq!(part, [all[999].clone()]);
+    assert_eq!(store.events(&new.id, 1001, 9).await.unwrap(), []);
+    assert_eq!(store.tail(&new.id, 3).await.unwrap(), all[998..]);
+    assert_eq!(store.tail(&new_job("").id, 3).await.unwrap(), []);
+}
+
+pub(super) async fn hostile_text_is_stored_as_text(stage: &TestStore) {
+    let store = stage.open().await;
+    let harmless = new_job("harmless");
+    store.submit(&harmless).await.unwrap();
+    for text in HOSTILE {
+        let mut new = new_job(text);
+        new.request.tool_name = text.to_owned();
+        new.request.cwd = text.to_owned();
+        new.request.submitted_by = Some(text.to_owned());
+        store.submit(&new).await.unwrap();
+        let filter = JobFilter {
+            status: None,
+            tool_name: Some(text.to_owned()),
+            cwd: Some(text.to_owned()),
+        };
+        let listed = store.list(&filter, 100).await.unwrap();
+        assert_eq!((listed.jobs.len(), listed.total), (1, 1), "{text}");
+        let kept = store.latest_of(text).await.unwrap().unwrap();
+        assert_eq!(kept.summary.id, new.id);
+        assert_eq!(kept.request.prompt, text.replace('\0', "\u{fffd}"));
+    }
+    let total = store.list(&JobFilter::default(), 1).await.unwrap().total;
+    assert_eq!(total, 1 + HOSTILE.len() as u64);
+    assert!(store.get(&harmless.id).await.unwrap().is_some());
+}
+
+pub(super) async fn text_that_is_too_long_is_refused(stage: &TestStore) {
+    let store = stage.open().await;
+    let long = "x".repeat(LONGEST_TEXT + 1);
+    let refused = store.submit(&new_job(&long)).await.unwrap_err();
+    assert!(matches!(refused, StoreError::TooLong { .. }), "{refused}");
+    let new = new_job(&long[1..]);
+    store.submit(&new).await.unwrap();
+    let claimed = claim(&store, &new_worker_id()).await.unwrap();
+    assert_eq!(claimed.job.request.prompt.len(), LONGEST_TEXT);
+    let how = FinishedJob {
+        result: Some(json!(long)),
+        ..finished(Ending::Completed)
+    };
+    store.finish(&claimed.claim, &how).await.unwrap_err();
+    let how = finished(Ending::Completed);
+    let written = store.finish(&claimed.claim, &how).await.unwrap();
+    assert_eq!(written, WriteOutcome::Done);
+}
+
+pub(super) async fn job_survives_reopening(stage: &TestStore) {
+    let new = new_job("p");
+    stage.open().await.submit(&new).await.unwrap();
+    let again = stage.open().await;
+    assert!(again.get(&new.id).await.unwrap().is_some());
+}
+
+/// Credentials are masked however the job ends; a job that runs again keeps its prompt.
+pub(super) async fn credentials_are_masked_when_a_job_ends(stage: &TestStore) {
+    const TOKEN: &str = "ghp_0123456789abcdefghijABCDEFGHIJ";
+    let store = stage.open().await;
+    let worker = new_worker_id();
+    let prompt = format!("push with {TOKEN}");
+    let submit = async |retry| {
+        let mut new = new_job(&prompt);
+        new.request.retry = retry;
+        new.request.run = Some(json!({"order": {"task": prompt, "n": 0.1}, "x": [1e300]}));
+        store.submit(&new).await.unwrap();
+        new.id
+    };
+    let get = async |id| store.get(&id).await.unwrap().unwrap();
+    let finish = submit(0).await;
+    let waiting = get(finish.clone()).await;
+    assert_eq!(waiting.request.prompt, prompt);
+    assert_eq!(waiting.prompt, PromptText::Whole);
+    assert_eq!(waiting.origin, Origin::ThisHost);
+    let claimed = claim(&store, &worker).await.unwrap();
+    assert_eq!(claimed.job.request.prompt, prompt);
+    let how = finished(Ending::Completed);
+    store.finish(&claimed.claim, &how).await.unwrap();
+
+    let give_up = submit(0).await;
+    let claimed = claim(&store, &worker).await.unwrap();
+    store.give_up(&claimed.claim, "why").await.unwrap();
+
+    let cancel = submit(0).await;
+    store.request_cancel(&cancel).await.unwrap();
+
+    let lost = submit(0).await;
+    store.claim(&worker, "here", NONE).await.unwrap().unwrap();
+    reap_one(&store).await;
+
+    let again = submit(1).await;
+    store.claim(&worker, "here", NONE).await.unwrap().unwrap();
+    reap_one(&store).await;
+    let again = get(again).await;
+    assert_eq!(again.summary.state, JobState::Queued);
+    assert_eq!(
+        (&again.request.prompt, again.prompt),
+        (&prompt, PromptText::Whole)
+    );
+
+    for id in [finish, give_up, cancel, lost] {
+        let ended = get(id).await;
+        assert!(ended.summary.state.has_ended());
+        assert_eq!(ended.request.prompt, "push with [masked]");
+        let run = json!({"order": {"task": "push with [masked]", "n": 0.1}, "x": [1e300]});
+        assert_eq!(ended.request.run, Some(run));
+        assert_eq!(ended.prompt, PromptText::Masked);
+        // The masked row still has a valid signature.
+        assert_eq!(ended.origin, Origin::ThisHost);
+    }
+    if let Some(path) = stage.location.path() {
+        store.request_cancel(&again.summary.id).await.unwrap();
+        drop(store);
+        // The last connection to close writes the log into the file. If two close at the same
+        // time, neither is the last, and the next connection to close does it.
+        let log = path.with_file_name("jobs.db-wal");
+        let closed = async {
+            while log.exists() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                drop(stage.open().await);
+            }
+        };
+        tokio::time::timeout(CLOSED_WITHIN, closed).await.unwrap();
+        let bytes = std::fs::read(path).unwrap();
+        let found = bytes.windows(TOKEN.len()).any(|at| at == TOKEN.as_bytes());
+        assert!(!found, "the token is still in a free page");
+    }
+}

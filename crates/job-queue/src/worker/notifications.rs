@@ -1,0 +1,211 @@
+//! Notifications of the end of a job, and alerts of a stalled one.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use agent_team::Member;
+use agent_team::logic::TeamName;
+use codex_engine::logic::session::Alert;
+use common::text::one_line;
+use goal_run::logic::criteria::Criteria;
+use goal_run::logic::notifier::Notifier;
+use goal_run::logic::outcome::blocked;
+use goal_run::notify::{self, Alerts, Notice, NotifierContext, Timeouts};
+use serde_json::{Value, json};
+
+use super::cancel_handle::{CancelHandle, CancelReason};
+use super::result::AttemptResult;
+use super::{Options, admission, attempt_spec};
+use crate::call_settings::CallSettings;
+use crate::logic::{Ending, JobId, JobState};
+use crate::report::FailureReport;
+use crate::run::spec::StoredRun;
+use crate::store::Job;
+
+/// The time limit of each notifier after a cancellation, as the user waits for the end of the
+/// job.
+const CANCELLED_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// The limit of a task name in a notification, in bytes.
+const TASK: usize = 200;
+
+/// The length of the ID prefix in a notification, in characters: enough for the command line.
+const ID: usize = 8;
+
+/// Sends the notifications of a job.
+pub(super) struct JobNotifier<'a> {
+    pub(super) job: &'a Job,
+    pub(super) notify: &'a [Notifier],
+    pub(super) team: Option<TeamName>,
+    /// The home directory of teams.
+    pub(super) atm_home: PathBuf,
+    /// The directory in which commands run.
+    pub(super) directory: PathBuf,
+}
+
+/// The notification of a job's end.
+pub(super) struct EndNotice {
+    pub(super) line: String,
+    pub(super) result: Value,
+}
+
+impl<'a> JobNotifier<'a> {
+    fn of_call(job: &'a Job, settings: &'a CallSettings) -> Self {
+        Self {
+            job,
+            notify: &settings.notify,
+            team: settings.team.clone(),
+            atm_home: settings.atm_home.clone().unwrap_or_default(),
+            directory: job.request.cwd.clone().into(),
+        }
+    }
+
+    pub(super) fn of_run(job: &'a Job, stored: &'a StoredRun) -> Self {
+        Self {
+            job,
+            notify: &stored.spec.notify,
+            team: stored.team.clone(),
+            atm_home: stored.atm_home.clone().unwrap_or_default().into(),
+            directory: stored.spec.repo.clone(),
+        }
+    }
+
+    /// Starts the alerts of a running job, if it names notifiers.
+    pub(super) fn alerts(&self) -> Option<Alerts> {
+        let notify = self.notify.to_vec();
+        let teller = self.teller(Timeouts::default());
+        (!notify.is_empty()).then(|| Alerts::start(notify, teller))
+    }
+
+    /// Sends a notification, and returns the results as JSON. An ending worker sends none, so
+    /// that it can store the result of the job in time.
+    pub(super) async fn send(
+        &self,
+        cancel: &CancelHandle,
+        news: impl Future<Output = EndNotice>,
+    ) -> Option<Value> {
+        match cancel.why() {
+            Some(CancelReason::JobCancelled) => {
+                let timeouts = Timeouts {
+                    mail: CANCELLED_TIMEOUT,
+                    irc: CANCELLED_TIMEOUT,
+                    command: CANCELLED_TIMEOUT,
+                };
+                Some(self.send_to_all(&news.await, timeouts).await)
+            }
+            _ => {
+                let notifier = async { self.send_to_all(&news.await, Timeouts::default()).await };
+                cancel.token.run_until_cancelled(notifier).await
+            }
+        }
+    }
+
+    async fn send_to_all(&self, news: &EndNotice, timeouts: Timeouts) -> Value {
+        let notifier = notify::Notification {
+            line: &news.line,
+            result: &news.result,
+        };
+        let told = notify::notify_all(self.notify, notifier, &self.teller(timeouts)).await;
+        for told in &told {
+            if let Err(error) = &told.result {
+                tracing::warn!("{} was not told: {error}", told.to);
+            }
+        }
+        json!(told)
+    }
+
+    /// The sender of the notifications, in the name of the job's submitter.
+    fn teller(&self, timeouts: Timeouts) -> NotifierContext {
+        let identity = self.job.request.submitted_by.as_deref();
+        let identity = identity.and_then(|identity| identity.parse().ok());
+        NotifierContext {
+            member: identity.map(|identity| Member {
+                identity,
+                team: self.team.clone(),
+            }),
+            mail_client: None,
+            atm_home: self.atm_home.clone(),
+            directory: self.directory.clone(),
+            env: Vec::new(),
+            timeouts,
+        }
+    }
+}
+
+/// Starts the alerts of a call, if it names notifiers.
+pub(super) fn alerts_of_call(job: &Job, options: &Options) -> Option<Alerts> {
+    let settings = settings_of_call(job, options)?;
+    JobNotifier::of_call(job, &settings).alerts()
+}
+
+/// The settings of a call, if it names notifiers that may run here.
+fn settings_of_call(job: &Job, options: &Options) -> Option<CallSettings> {
+    let settings = CallSettings::of(&job.request).ok()?;
+    admission::check(job, options).ok()?;
+    let bounds = attempt_spec::bounds(job, options).ok()?;
+    let criteria = Criteria::default();
+    bounds.check_run(&criteria, &settings.notify, false).ok()?;
+    (!settings.notify.is_empty()).then_some(settings)
+}
+
+/// The notice of an alert of a running job.
+pub(super) fn notice(job: &JobId, alert: &Alert) -> Notice {
+    let names = json!({ "job_id": job });
+    Notice::of(&format!("job {}", short(job)), &names, alert)
+}
+
+fn short(job: &JobId) -> &str {
+    let id = job.as_str();
+    id.get(..ID).unwrap_or(id)
+}
+
+/// Sends the notifications of the end of a call, and returns the results. Nothing is sent for a
+/// call that may not run here.
+pub(super) async fn of_call(
+    job: &Job,
+    options: &Options,
+    ending: Ending,
+    done: &AttemptResult,
+    cancel: &CancelHandle,
+) -> Option<Value> {
+    let settings = settings_of_call(job, options)?;
+    let notifier = JobNotifier::of_call(job, &settings);
+    notifier
+        .send(cancel, async { news(job, ending, done) })
+        .await
+}
+
+/// `DONE job ID :: TASK` or `BLOCKED :: job ID: WHY`.
+fn news(job: &Job, ending: Ending, done: &AttemptResult) -> EndNotice {
+    let report = &done.report;
+    let problems = report.problems();
+    let id = job.summary.id.as_str();
+    let short = short(&job.summary.id);
+    let failure = report.failure.as_ref().map(FailureReport::in_words);
+    let line = match ending {
+        Ending::Completed => {
+            let task = one_line(&job.summary.task_name, TASK);
+            let but = match problems.len() {
+                0 => String::new(),
+                number => format!(" (problems: {number})"),
+            };
+            format!("DONE job {short} :: {task}{but}")
+        }
+        Ending::Failed => {
+            let why = failure.as_deref().unwrap_or("failed");
+            blocked(&format!("job {short}: {why}"))
+        }
+        Ending::Cancelled => blocked(&format!("job {short}: cancelled")),
+    };
+    let result = json!({
+        "job_id": id,
+        "status": JobState::from(ending),
+        "task_name": job.summary.task_name,
+        "cwd": job.summary.cwd,
+        "session_id": done.session,
+        "response": report.response,
+        "error": failure,
+        "problems": problems,
+    });
+    EndNotice { line, result }
+}

@@ -1,0 +1,188 @@
+//! Reads the messages of both sides and gives them to the router.
+
+use std::sync::Arc;
+
+use codex_engine::EngineError;
+use codex_protocol::lines::{Frame, LineDecoder};
+use codex_protocol::rpc::{Message, TruncatedMessage, code};
+use mcp_server::error::ToolError;
+use mcp_server::incoming::{id_of, too_long, unreadable};
+use safe_files::off_runtime;
+use tokio::io::AsyncRead;
+
+use crate::augment::{self, AugmentedCall};
+use crate::logic::{Child, ChildQueue, Effect, Failure};
+use crate::proxy::{ANSWER_EXPANSION, Proxy, lock};
+use crate::{answers, wire};
+
+/// The side from which a message comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Client,
+    Child,
+}
+
+/// The answer to a call that is refused here.
+fn refusal(message: &Message<'_>, error: impl Into<ToolError>) -> Vec<Effect> {
+    let Message::Request { id, .. } = message else {
+        return Vec::new();
+    };
+    let result = error.into().into_result();
+    vec![Effect::ToClient(answers::tool_result(id, &result))]
+}
+
+impl Proxy {
+    /// Gives the messages of one side to the router until the side ends.
+    pub(super) async fn read(self: &Arc<Self>, side: Side, mut reader: impl AsyncRead + Unpin) {
+        let mut decoder = match side {
+            Side::Client => LineDecoder::with_headers(self.client_limit),
+            Side::Child => LineDecoder::new(self.child_limit),
+        };
+        loop {
+            let more = wire::read(&mut reader, &mut decoder).await;
+            let ended = matches!(more, Ok(wire::Input::Ended));
+            while let Some(frame) = decoder.next_frame() {
+                let effects = match (side, frame) {
+                    // A message that the child's end has cut off fails with that end.
+                    (Side::Child, Frame::Line(line)) if ended && Message::read(line).is_err() => {
+                        Vec::new()
+                    }
+                    (Side::Client, Frame::Line(line)) => self.take_from_client(line).await,
+                    (Side::Child, Frame::Line(line)) => self.take_from_child(line),
+                    (Side::Client, Frame::TooLong { length, head }) => {
+                        self.refuse_long(length, head)
+                    }
+                    (Side::Child, Frame::TooLong { length, head }) => self.skip_long(length, head),
+                };
+                if side == Side::Client {
+                    *lock(&self.framing) = decoder.framing();
+                }
+                self.perform(effects);
+                if side == Side::Child {
+                    self.to_client.wait_until_low().await;
+                }
+            }
+            match more {
+                Ok(wire::Input::Open) => {}
+                Ok(wire::Input::Ended) => return,
+                Err(error) => return tracing::warn!("reading from the {side:?} failed: {error}"),
+            }
+        }
+    }
+
+    /// Takes one message of the client.
+    async fn take_from_client(&self, line: &[u8]) -> Vec<Effect> {
+        let line = line.trim_ascii();
+        if line.is_empty() {
+            return Vec::new();
+        }
+        let message = match Message::read(line) {
+            Ok(message) => message,
+            Err(error) => {
+                let (code, text) = unreadable(line, &error);
+                return vec![Effect::ToClient(answers::refusal(None, code, &text, None))];
+            }
+        };
+        if let Err(error) = wire::check_members(&message) {
+            let Message::Request { id, .. } = &message else {
+                tracing::warn!("a notification is dropped: {error}");
+                return Vec::new();
+            };
+            let text = format!("the parameters are not passed on: {error}");
+            let refusal = answers::refusal(Some(id), code::INVALID_REQUEST, &text, None);
+            return vec![Effect::ToClient(refusal)];
+        }
+        let augmented = match self.augment(line, &message).await {
+            Ok(augmented) => augmented,
+            Err(error) => return refusal(&message, error),
+        };
+        if let Err(replaced) = lock(&self.directories).check(&message) {
+            return refusal(&message, replaced);
+        }
+        let (mut longer, mut thread_start) = (None, None);
+        if let Some(call) = augmented {
+            if let Some(warning) = call.warning {
+                tracing::warn!("{warning}");
+                self.warnings.push(warning);
+            }
+            let cwd = call.thread_start.cwd.as_deref();
+            lock(&self.directories).note_start(&message, cwd);
+            (longer, thread_start) = (call.bytes, Some(call.thread_start));
+        }
+        let line = longer.as_deref().unwrap_or(line);
+        self.recorder.expect_start(thread_start);
+        let queue = match self.to_child.is_full() {
+            true => ChildQueue::Full,
+            false => ChildQueue::Open,
+        };
+        self.with_router(|router, now| router.from_client(line, &message, queue, now))
+    }
+
+    /// The additions to a call that begins a thread; `None` for any other message. Files of
+    /// its directory are read on another thread.
+    async fn augment(
+        &self,
+        line: &[u8],
+        message: &Message<'_>,
+    ) -> Result<Option<AugmentedCall>, ToolError> {
+        if !augment::begins_thread(message) {
+            return Ok(None);
+        }
+        let (augmenter, line) = (Arc::clone(&self.augmenter), line.to_vec());
+        let augmented = off_runtime::run(move || match Message::read(&line) {
+            Ok(message) => augmenter.augment(&line, &message),
+            Err(_) => Ok(None),
+        });
+        augmented.await.map_err(EngineError::from)?
+    }
+
+    /// Takes one message of the child.
+    fn take_from_child(&self, line: &[u8]) -> Vec<Effect> {
+        let line = line.trim_ascii();
+        if line.is_empty() {
+            return Vec::new();
+        }
+        match Message::read(line) {
+            Ok(message) => self.with_router(|router, now| {
+                let before = router.child().clone();
+                let effects = router.from_child(line, &message, now);
+                if before == Child::Starting && before != *router.child() {
+                    tracing::info!("codex mcp-server is ready");
+                }
+                effects
+            }),
+            Err(error) => {
+                wire::log_stray(line, &error);
+                let why =
+                    format!("codex mcp-server answered in a way that is not understood: {error}");
+                self.fail_unreadable(line, Failure::Unreadable(why))
+            }
+        }
+    }
+
+    fn refuse_long(&self, length: u64, head: &[u8]) -> Vec<Effect> {
+        let text = too_long(length, self.client_limit);
+        let id = id_of(head);
+        let refusal = answers::refusal(id.as_ref(), code::INVALID_REQUEST, &text, None);
+        vec![Effect::ToClient(refusal)]
+    }
+
+    fn skip_long(&self, length: u64, head: &[u8]) -> Vec<Effect> {
+        let why = format!(
+            "codex mcp-server sent {length} bytes at once, over the limit of {}, which is \
+             {ANSWER_EXPANSION} times `--max-line`",
+            self.child_limit
+        );
+        tracing::warn!("{why}; it is dropped");
+        self.fail_unreadable(head, Failure::TooLong(why))
+    }
+
+    /// Fails the request that a message of the child answers, or answers the child's own
+    /// request with an error, when the message can't be read.
+    fn fail_unreadable(&self, line: &[u8], why: Failure) -> Vec<Effect> {
+        match TruncatedMessage::guess(line) {
+            Some(head) => self.with_router(|router, _| router.fail_unreadable(&head, why)),
+            None => Vec::new(),
+        }
+    }
+}
