@@ -16,7 +16,7 @@ use super::Engine;
 use super::account::Account;
 use super::app_server::AppServer;
 use super::connection::CallError;
-use crate::logic::limits::{full_until, is_outdated, unusable_until};
+use crate::logic::limits::{is_outdated, refused_until, unusable_until};
 
 /// How long Codex may take to answer `account/rateLimits/read`. A nearby backend takes 0.3 s.
 const READ_TIMEOUT: Duration = Duration::from_secs(3);
@@ -146,8 +146,8 @@ impl Engine {
         self.read_limits(&server).await
     }
 
-    /// The time until which a turn with this provider, or the configured one, need not be
-    /// tried because the account is used up. `refused` is the time until which an earlier
+    /// The time until which a turn with this provider and model, or the configured ones,
+    /// need not be tried because the account or the model is used up. `refused` is the time until which an earlier
     /// turn of the same job was refused: Codex rounds 99.5 % to 100, so at 100 % one turn
     /// is tried for each reset.
     ///
@@ -155,6 +155,7 @@ impl Engine {
     pub async fn used_up(
         &self,
         provider: Option<&str>,
+        model: Option<&str>,
         refused: Option<SystemTime>,
     ) -> Option<SystemTime> {
         let (server, _) = self.backend.current().await?;
@@ -170,7 +171,7 @@ impl Engine {
             }),
         };
         match limits {
-            Ok(limits) => unusable_until(&limits, refused, SystemTime::now()),
+            Ok(limits) => unusable_until(&limits, model, refused, SystemTime::now()),
             Err(why) => {
                 tracing::debug!("the usage limits are not known: {why}");
                 refused
@@ -178,12 +179,13 @@ impl Engine {
         }
     }
 
-    /// The limit at which a turn with this provider has just failed; `None` if waiting
+    /// The limit at which a turn with this provider and model has just failed; `None` if waiting
     /// does not help because it is not a limit of a ChatGPT account. Once `cancel` is
     /// cancelled, Codex is not asked.
     pub async fn limit_reached(
         &self,
         provider: Option<&str>,
+        model: Option<&str>,
         cancel: &CancellationToken,
     ) -> Option<LimitReached> {
         let (server, _) = match self.backend.running() {
@@ -193,17 +195,17 @@ impl Engine {
         if !server.account.limits(provider) {
             return None;
         }
-        if self.reported_reset().is_none() && reads_limits_concurrently(&server) {
+        if self.reported_reset(model).is_none() && reads_limits_concurrently(&server) {
             cancel.run_until_cancelled(self.query_once(&server)).await;
         }
-        let reset = self.reported_reset();
+        let reset = self.reported_reset(model);
         Some(LimitReached { reset })
     }
 
     /// The time at which the full limits are reset, if Codex has reported it. A turn was
     /// refused, so credits did not lift the limits.
-    fn reported_reset(&self) -> Option<SystemTime> {
-        full_until(&self.rate_limits()?, SystemTime::now())
+    fn reported_reset(&self, model: Option<&str>) -> Option<SystemTime> {
+        refused_until(&self.rate_limits()?, model, SystemTime::now())
     }
 
     fn recent_limits(&self) -> Option<RateLimits> {
@@ -353,12 +355,12 @@ mod tests {
         let (engine, asked) = codex("0.169.0").await;
         let cancel = CancellationToken::new();
         let began = Instant::now();
-        let reached = join_all((0..8).map(|_| engine.limit_reached(None, &cancel))).await;
+        let reached = join_all((0..8).map(|_| engine.limit_reached(None, None, &cancel))).await;
         assert_eq!(reached, [Some(LimitReached { reset: None }); 8]);
         assert_eq!(asked.load(Ordering::Relaxed), 1);
         assert!(began.elapsed() < READ_TIME * 2);
         // A turn that fails later needs a later answer.
-        engine.limit_reached(None, &cancel).await;
+        engine.limit_reached(None, None, &cancel).await;
         assert_eq!(asked.load(Ordering::Relaxed), 2);
     }
 
@@ -368,9 +370,9 @@ mod tests {
         let never = CancellationToken::new();
         let later = async {
             sleep(READ_TIME / 2).await;
-            engine.limit_reached(None, &never).await
+            engine.limit_reached(None, None, &never).await
         };
-        tokio::join!(engine.limit_reached(None, &never), later);
+        tokio::join!(engine.limit_reached(None, None, &never), later);
         assert_eq!(asked.load(Ordering::Relaxed), 2);
     }
 
@@ -381,19 +383,19 @@ mod tests {
         let began = Instant::now();
         let others = CancellationToken::new();
         let second = async {
-            let reached = engine.limit_reached(None, &cancel).await;
+            let reached = engine.limit_reached(None, None, &cancel).await;
             assert!(began.elapsed() < READ_TIME / 2);
             reached
         };
         let (first, second, ()) =
-            tokio::join!(engine.limit_reached(None, &others), second, async {
+            tokio::join!(engine.limit_reached(None, None, &others), second, async {
                 sleep(READ_TIME / 4).await;
                 cancel.cancel();
                 assert_eq!(asked.load(Ordering::Relaxed), 1);
             },);
         let unknown = Some(LimitReached { reset: None });
         assert_eq!((first, second), (unknown, unknown));
-        let late = engine.limit_reached(None, &cancel);
+        let late = engine.limit_reached(None, None, &cancel);
         assert_eq!(timeout(READ_TIME / 4, late).await, Ok(unknown));
     }
 
@@ -403,7 +405,7 @@ mod tests {
         let (engine, _) = codex("0.169.0").await;
         let cancel = CancellationToken::new();
         let starting = engine.backend.hold().await;
-        let (reached, ()) = tokio::join!(engine.limit_reached(None, &cancel), async {
+        let (reached, ()) = tokio::join!(engine.limit_reached(None, None, &cancel), async {
             sleep(READ_TIME).await;
             drop(starting);
         });

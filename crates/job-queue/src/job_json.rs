@@ -230,7 +230,7 @@ mod tests {
             until: UNIX_EPOCH,
             reason: WaitReason::LimitReset,
         });
-        let words = "the usage limit of the account is reached";
+        let words = "a usage limit of the account is reached";
         for told in [record(&job, &[]), summary(&job.summary)] {
             assert_eq!(told["waits_until"], "1970-01-01T00:00:00.000Z");
             assert_eq!(told["waits_for"], words);

@@ -111,7 +111,7 @@ fn as_exit<S: serde::Serializer>(
     object.serialize(serializer)
 }
 
-/// `{known: true, windows, usedUpUntil}`, or `{known: false, reason}`.
+/// `{known: true, windows, usedUpUntil, models}`, or `{known: false, reason}`.
 fn as_limits<S: serde::Serializer>(
     limits: &Result<RateLimits, String>,
     serializer: S,
@@ -275,6 +275,7 @@ mod tests {
                 "windows": [{ "usedPercent": 42.0, "windowMinutes": 300,
                     "resetsAt": "1970-01-02T00:00:00.000Z" }],
                 "usedUpUntil": null,
+                "models": [],
             })
         );
         let words = "Usage limits: 42 % of 5h used, reset at 1970-01-02 00:00 UTC.";

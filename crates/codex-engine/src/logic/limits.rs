@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use codex_protocol::codex::{RateLimits, RateWindow};
+use codex_protocol::codex::{ModelLimit, RateLimits, RateWindow};
 use common::timestamp::{minute, timestamp};
 use serde_json::{Value, json};
 
@@ -18,19 +18,52 @@ const FURTHEST_RESET: Duration = Duration::from_secs(32 * 24 * 60 * 60);
 /// reset is reported. Credits lift its limits.
 #[must_use]
 pub fn used_up_until(limits: &RateLimits, now: SystemTime) -> Option<SystemTime> {
-    let credits = limits.credits();
-    if credits.unlimited || credits.has_credits {
-        return None;
+    match is_lifted(limits) {
+        true => None,
+        false => full_until(limits, now),
     }
-    full_until(limits, now)
+}
+
+/// Whether credits lift the limits.
+fn is_lifted(limits: &RateLimits) -> bool {
+    let credits = limits.credits();
+    credits.unlimited || credits.has_credits
 }
 
 /// The time until which a limit of the account is full, regardless of credits; `None` if
 /// none is, or if no future reset is reported.
 #[must_use]
 pub fn full_until(limits: &RateLimits, now: SystemTime) -> Option<SystemTime> {
-    let full = limits.windows().filter(is_full);
-    let resets = full.filter_map(|window| reset(&window, now));
+    last_reset_of_full(limits.windows(), now)
+}
+
+/// The time until which turns with this model are refused after one was refused now; `None`
+/// if no full limit with a future reset is reported. A model that has no limit of its own
+/// by that name may have one by another: then it is the full limit reported last, as Codex
+/// reports it with the refusal.
+#[must_use]
+pub fn refused_until(
+    limits: &RateLimits,
+    model: Option<&str>,
+    now: SystemTime,
+) -> Option<SystemTime> {
+    if let Some(own) = model.and_then(|model| limits.of_model(model)) {
+        return last_reset_of_full(own.windows(), now);
+    }
+    let of_models = || {
+        let mut newest_first = limits.of_models().iter().rev();
+        newest_first.find_map(|limit| last_reset_of_full(limit.windows(), now))
+    };
+    full_until(limits, now).or_else(of_models)
+}
+
+fn last_reset_of_full(
+    windows: impl Iterator<Item = RateWindow>,
+    now: SystemTime,
+) -> Option<SystemTime> {
+    let resets = windows
+        .filter(is_full)
+        .filter_map(|window| reset(&window, now));
     resets.filter(|&reset| reset > now).max()
 }
 
@@ -38,17 +71,26 @@ pub fn full_until(limits: &RateLimits, now: SystemTime) -> Option<SystemTime> {
 /// to it.
 const SAME_RESET: Duration = Duration::from_secs(61 * 60);
 
-/// The time until which no turn can succeed. At 100 % one may, unless a turn was refused
-/// until about the same reset.
+/// The time until which no turn with this model can succeed. At 100 % one may, unless a
+/// turn was refused until about the same reset. A model with a limit of its own is not
+/// bound by that of the account.
 #[must_use]
 pub fn unusable_until(
     limits: &RateLimits,
+    model: Option<&str>,
     refused: Option<SystemTime>,
     now: SystemTime,
 ) -> Option<SystemTime> {
-    used_up_until(limits, now)?;
+    if is_lifted(limits) {
+        return None;
+    }
+    let own = model.and_then(|model| limits.of_model(model));
+    let windows: Vec<RateWindow> = match own {
+        Some(own) => own.windows().collect(),
+        None => limits.windows().collect(),
+    };
     let was_refused = |reset| refused.is_some_and(|refused| is_same_reset(refused, reset));
-    let resets = limits.windows().filter(is_full).filter_map(|window| {
+    let resets = windows.into_iter().filter(is_full).filter_map(|window| {
         let reset = reset(&window, now).filter(|&reset| reset > now)?;
         (window.used_percent > USED_UP || was_refused(reset)).then_some(reset)
     });
@@ -65,7 +107,8 @@ fn is_same_reset(one: SystemTime, other: SystemTime) -> bool {
 /// Whether a full limit has been reset since this report.
 #[must_use]
 pub fn is_outdated(limits: &RateLimits, now: SystemTime) -> bool {
-    let mut full = limits.windows().filter(is_full);
+    let of_models = limits.of_models().iter().flat_map(ModelLimit::windows);
+    let mut full = limits.windows().chain(of_models).filter(is_full);
     full.any(|window| reset(&window, now).is_some_and(|reset| reset <= now))
 }
 
@@ -82,24 +125,31 @@ fn reset(window: &RateWindow, now: SystemTime) -> Option<SystemTime> {
 /// The limits in words: `42 % of 5h used, reset at 2026-11-23 17:28 UTC; …`.
 #[must_use]
 pub fn in_words(limits: &RateLimits, now: SystemTime) -> String {
-    let windows = limits.windows().map(|window| {
-        let used = used(&window);
-        match reset(&window, now) {
-            Some(reset) => format!("{used}, reset at {}", minute(reset)),
-            None => used,
-        }
-    });
-    let windows: Vec<String> = windows.collect();
     let credits = limits.credits();
     let credits = match (credits.unlimited, credits.has_credits) {
         (true, _) => Some("credits without a limit"),
         (false, true) => Some("credits are left"),
         (false, false) => None,
     };
-    let told = windows.into_iter().chain(credits.map(str::to_owned));
-    match told.collect::<Vec<_>>().join("; ") {
+    let of_account = limits
+        .windows()
+        .map(|window| window_in_words(&window, now))
+        .chain(credits.map(str::to_owned));
+    let of_models = limits.of_models().iter().flat_map(|limit| {
+        let in_words = move |window| format!("{}: {}", limit.name(), window_in_words(&window, now));
+        limit.windows().map(in_words)
+    });
+    match of_account.chain(of_models).collect::<Vec<_>>().join("; ") {
         empty if empty.is_empty() => "Codex reports none".to_owned(),
         told => told,
+    }
+}
+
+fn window_in_words(window: &RateWindow, now: SystemTime) -> String {
+    let used = used(window);
+    match reset(window, now) {
+        Some(reset) => format!("{used}, reset at {}", minute(reset)),
+        None => used,
     }
 }
 
@@ -117,19 +167,26 @@ pub fn used(window: &RateWindow) -> String {
 }
 
 /// The limits for programs: `{"windows": [{"usedPercent", "windowMinutes", "resetsAt"}],
-/// "usedUpUntil"}`. Unknown values are `null`.
+/// "usedUpUntil", "models": [{"name", "windows"}]}`. Unknown values are `null`.
 #[must_use]
 pub fn as_json(limits: &RateLimits, now: SystemTime) -> Value {
-    let windows = limits.windows().map(|window| {
-        json!({
-            "usedPercent": window.used_percent,
-            "windowMinutes": window.window_duration_mins,
-            "resetsAt": reset(&window, now).map(timestamp),
-        })
+    let windows = limits.windows().map(|window| window_as_json(&window, now));
+    let of_models = limits.of_models().iter().map(|limit| {
+        let windows = limit.windows().map(|window| window_as_json(&window, now));
+        json!({ "name": limit.name(), "windows": windows.collect::<Vec<_>>() })
     });
     json!({
         "windows": windows.collect::<Vec<_>>(),
         "usedUpUntil": used_up_until(limits, now).map(timestamp),
+        "models": of_models.collect::<Vec<_>>(),
+    })
+}
+
+fn window_as_json(window: &RateWindow, now: SystemTime) -> Value {
+    json!({
+        "usedPercent": window.used_percent,
+        "windowMinutes": window.window_duration_mins,
+        "resetsAt": reset(window, now).map(timestamp),
     })
 }
 
@@ -190,9 +247,62 @@ mod tests {
             (both.clone(), None, Some(hours(2))),
             (both, Some(hours(9)), Some(hours(9))),
         ] {
-            let until = unusable_until(&limits(&told), refused.map(at), at(NOW));
+            let until = unusable_until(&limits(&told), None, refused.map(at), at(NOW));
             assert_eq!(until, expected.map(at), "{told}, {refused:?}");
         }
+    }
+
+    fn with_model(account: &Value, model: &Value) -> RateLimits {
+        let spark = json!({ "limitId": "x", "limitName": "GPT-Spark", "primary": model });
+        let read = json!({ "rateLimits": { "limitId": "codex", "primary": account },
+            "rateLimitsByLimitId": { "x": spark } });
+        RateLimits::read(&to_raw_value(&read).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn model_with_a_limit_of_its_own_does_not_wait_for_the_account() {
+        let (soon, later) = (NOW + 60, NOW + 600);
+        let exceeded = with_model(&window(101.0, soon), &window(5.0, later));
+        for (model, expected) in [
+            (None, Some(soon)),
+            (Some("gpt-other"), Some(soon)),
+            (Some("gpt-spark"), None),
+        ] {
+            let until = unusable_until(&exceeded, model, None, at(NOW));
+            assert_eq!(until, expected.map(at), "{model:?}");
+        }
+        let used_up = with_model(&window(42.0, soon), &window(101.0, later));
+        let until = unusable_until(&used_up, Some("gpt-spark"), None, at(NOW));
+        assert_eq!(until, Some(at(later)));
+    }
+
+    #[test]
+    fn refused_turn_is_refused_until_the_limit_of_its_model_is_reset() {
+        let (soon, later) = (NOW + 60, NOW + 600);
+        let (free, full) = (|reset| window(42.0, reset), |reset| window(100.0, reset));
+        for (account, model, name, expected) in [
+            (free(soon), full(later), Some("gpt-spark"), Some(later)),
+            // The name of the model is not known.
+            (free(soon), full(later), None, Some(later)),
+            (full(soon), full(later), None, Some(soon)),
+            (full(soon), full(later), Some("gpt-spark"), Some(later)),
+            (full(soon), free(later), Some("gpt-spark"), None),
+            (free(soon), free(later), None, None),
+        ] {
+            let limits = with_model(&account, &model);
+            let until = refused_until(&limits, name, at(NOW));
+            assert_eq!(until, expected.map(at), "{account}, {model}, {name:?}");
+        }
+    }
+
+    #[test]
+    fn limits_of_models_are_formatted_with_their_names() {
+        let limits = with_model(&window(42.0, NOW), &json!({ "usedPercent": 7 }));
+        let words = in_words(&limits, at(NOW));
+        assert!(words.ends_with("; GPT-Spark: 7 % used"), "{words}");
+        let model = &as_json(&limits, at(NOW))["models"][0];
+        assert_eq!(model["name"], "GPT-Spark");
+        assert_eq!(model["windows"][0]["usedPercent"], 7.0);
     }
 
     #[test]
@@ -244,6 +354,7 @@ mod tests {
                     { "usedPercent": 7.5, "windowMinutes": null, "resetsAt": null },
                 ],
                 "usedUpUntil": "1970-01-12T13:47:40.000Z",
+                "models": [],
             })
         );
         assert_eq!(in_words(&limits(&json!({})), at(NOW)), "Codex reports none");

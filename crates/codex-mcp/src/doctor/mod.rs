@@ -40,7 +40,7 @@
 //! | `commands` | what it can do | `{"app-server", "exec", "mcp-server"}`: each `true`, `false` or `null` if unknown |
 //! | `app-server` | whether it answers `initialize` | `{"milliseconds"}`: how long that took |
 //! | `login` | whether it may use its model provider | |
-//! | `limits` | how much of the account's usage limits is used | `{"windows": [{"usedPercent", "windowMinutes", "resetsAt"}], "usedUpUntil"}` |
+//! | `limits` | how much of the account's usage limits is used | `{"windows": [{"usedPercent", "windowMinutes", "resetsAt"}], "usedUpUntil", "models": [{"name", "windows"}]}` |
 //! | `codex-home` | CODEX_HOME | the path |
 //! | `config` | `config.toml` in it | of Codex's whole configuration, those of `model`, `model_provider`, `sandbox_mode`, `approval_policy` and `profile` that are set, as text |
 //! | `sandbox` | whether a command runs in Codex's sandbox | |

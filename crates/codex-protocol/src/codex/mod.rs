@@ -32,7 +32,7 @@ pub use method::Method;
 pub use notification::{
     Delta, DeltaSource, Notification, Plan, PlanStep, ThreadNotification, TokenCount, TokenUsage,
 };
-pub use rate_limits::{Credits, RateLimits, RateWindow};
+pub use rate_limits::{Credits, ModelLimit, RateLimits, RateWindow};
 pub use raw_item::RawItem;
 pub use release::Release;
 pub use review::{ReviewStartParams, ReviewTarget};

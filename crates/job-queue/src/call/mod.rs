@@ -276,9 +276,11 @@ impl Call<'_> {
         };
         self.sink.warn(left_out);
         self.provider = self.provider(provider).await;
-        let used_up = self
-            .engine
-            .used_up(self.provider.as_deref(), self.request.refused_until);
+        let used_up = self.engine.used_up(
+            self.provider.as_deref(),
+            self.request.model.as_deref(),
+            self.request.refused_until,
+        );
         match self.until_cancelled(used_up).await {
             Ok(None) => {}
             Ok(Some(until)) => return (nothing, WorkEnding::UsedUp(until)),
@@ -344,8 +346,10 @@ impl Call<'_> {
                 reset: Some(*until),
             }),
             WorkEnding::Failed(error) if error.is_of_the_account() => {
-                let provider = self.provider.as_deref();
-                self.engine.limit_reached(provider, self.cancel).await
+                let (provider, model) = (self.provider.as_deref(), self.request.model.as_deref());
+                self.engine
+                    .limit_reached(provider, model, self.cancel)
+                    .await
             }
             _ => None,
         }

@@ -175,9 +175,9 @@ impl WaitReason {
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
-            Self::LimitReset => "the usage limit of the account is reached",
+            Self::LimitReset => "a usage limit of the account is reached",
             Self::NextTry => {
-                "the usage limit of the account is reached, and Codex does not report when it is \
+                "a usage limit of the account is reached, and Codex does not report when it is \
                  reset; the job is tried again then"
             }
         }
@@ -327,7 +327,7 @@ mod tests {
         let next = WaitHistory::default().next(Some(at(1000)), at(0));
         assert_eq!(
             next.unwrap().wait.to_string(),
-            "waits until 1970-01-01 00:16 UTC: the usage limit of the account is reached"
+            "waits until 1970-01-01 00:16 UTC: a usage limit of the account is reached"
         );
         for reason in WaitReason::ALL {
             assert_eq!(reason.as_str().parse(), Ok(reason));

@@ -219,8 +219,10 @@ impl RunAttempt<'_> {
             }),
             _ => {
                 let provider = self.provider(spec).await;
-                let cancel = &self.cancel.token;
-                engine.limit_reached(provider.as_deref(), cancel).await
+                let (model, cancel) = (spec.settings.thread.model.as_deref(), &self.cancel.token);
+                engine
+                    .limit_reached(provider.as_deref(), model, cancel)
+                    .await
             }
         };
         if let Some(limit) = limit {
@@ -305,7 +307,9 @@ impl RunAttempt<'_> {
             start(engine).await;
             let provider = self.provider(spec).await;
             let refused = self.job.wait_history.refused_until();
-            if let Some(until) = engine.used_up(provider.as_deref(), refused).await {
+            let model = spec.settings.thread.model.as_deref();
+            let used_up = engine.used_up(provider.as_deref(), model, refused);
+            if let Some(until) = used_up.await {
                 return Err(RunFailure::UsedUp(until));
             }
             let io_thread = IoThread::start().map_err(RunFailure::Thread)?;

@@ -60,7 +60,7 @@ pub(super) enum RunFailure {
     Run(#[from] RunError),
     #[error("the run took longer than {} s with the inspections of its repository", .0.as_secs())]
     TooLong(Duration),
-    #[error("the usage limit of the account is reached, and reset at {}", minute(*.0))]
+    #[error("a usage limit of the account is reached, and reset at {}", minute(*.0))]
     UsedUp(SystemTime),
     #[error("{0}")]
     WaitedTooLong(String),

@@ -258,7 +258,7 @@ pub fn judge(ending: &WorkEnding, digest: &Digest) -> Option<Failure> {
         WorkEnding::UsedUp(until) => (
             FailureClass::RateLimit,
             format!(
-                "the usage limit of the account is reached, and reset at {}",
+                "a usage limit of the account is reached, and reset at {}",
                 minute(*until)
             ),
         ),

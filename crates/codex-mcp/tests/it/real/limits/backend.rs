@@ -42,6 +42,15 @@ pub(super) enum Account {
     UsedUp(Reset),
     /// The limit is exceeded by more than a rounding error.
     Exceeded(Reset),
+    /// The model `gpt-spark` has a limit of its own.
+    OfModel {
+        /// The used part of the limit of the account, in percent.
+        account: u32,
+        /// The used part of the limit of the model, in percent.
+        model: u32,
+        /// The reset of both.
+        reset: Reset,
+    },
     /// The backend answers with an error.
     Broken,
     /// The backend never answers.
@@ -110,6 +119,22 @@ async fn answer(
         (true, Account::Broken) => ("500 Internal Server Error", json!({})),
         (true, Account::UsedUp(reset)) if !reset.is_past() => ("200 OK", usage(100, reset.at())),
         (true, Account::Exceeded(reset)) => ("200 OK", usage(102, reset.at())),
+        (
+            true,
+            Account::OfModel {
+                account,
+                model,
+                reset,
+            },
+        ) => {
+            let mut usage = usage(account, reset.at());
+            usage["additional_rate_limits"] = json!([{
+                "limit_name": "GPT-Spark",
+                "metered_feature": "codex_spark",
+                "rate_limit": limit(model, reset.at()),
+            }]);
+            ("200 OK", usage)
+        }
         (true, Account::UsedUp(_) | Account::Free) => ("200 OK", usage(42, now() + LATER)),
     };
     let body = body.to_string();
@@ -124,13 +149,17 @@ async fn answer(
 fn usage(used: u32, reset: u64) -> Value {
     json!({
         "plan_type": "pro",
-        "rate_limit": {
-            "allowed": true,
-            "limit_reached": false,
-            "primary_window": { "used_percent": used, "limit_window_seconds": 18_000,
-                "reset_after_seconds": 1, "reset_at": reset },
-            "secondary_window": null,
-        },
+        "rate_limit": limit(used, reset),
         "credits": { "has_credits": false, "unlimited": false, "balance": "0" },
+    })
+}
+
+fn limit(used: u32, reset: u64) -> Value {
+    json!({
+        "allowed": true,
+        "limit_reached": false,
+        "primary_window": { "used_percent": used, "limit_window_seconds": 18_000,
+            "reset_after_seconds": 1, "reset_at": reset },
+        "secondary_window": null,
     })
 }

@@ -15,6 +15,7 @@ use crate::real::on_each_release;
 on_each_release!(
     job_that_reads_100_percent_tries_its_turn,
     job_beyond_100_percent_tries_no_turn,
+    job_of_a_model_with_a_limit_of_its_own_does_not_wait_for_the_account,
     turn_that_has_worked_before_the_limit_fails_and_reports_its_work,
     job_with_an_api_key_fails_at_its_limit,
     job_of_another_account_does_not_wait,
@@ -49,6 +50,27 @@ async fn job_beyond_100_percent_tries_no_turn(release: &str) {
     let requests = if answers_in_parallel(release) { 0 } else { 1 };
     assert_eq!(stage.model.request_count(), requests);
     stage.jobs_stdout(&["cancel", &id]).await;
+}
+
+async fn job_of_a_model_with_a_limit_of_its_own_does_not_wait_for_the_account(release: &str) {
+    let reset = Reset::ahead(LATER);
+    let account = Account::OfModel {
+        account: 102,
+        model: 5,
+        reset: reset.clone(),
+    };
+    let script = Script::by(move |request| match request.model() {
+        "gpt-spark" => Reply::say("hello"),
+        _ => Reply::usage_limit(reset.at()),
+    });
+    let (stage, _backend) = stage(release, script, account).await;
+    let said = stage
+        .jobs_stdout(&["submit", "--model", "gpt-spark", "--wait", "work"])
+        .await;
+    assert_eq!(said, "hello\n");
+    let other = stage.submit().await;
+    stage.wait_until_waiting(&other).await;
+    stage.jobs_stdout(&["cancel", &other]).await;
 }
 
 /// A later attempt would report only its own work, so the job fails.

@@ -15,6 +15,7 @@ use crate::real::on_each_release;
 
 on_each_release!(
     job_of_a_used_up_account_waits_for_the_reset,
+    job_whose_model_is_used_up_waits_for_the_reset_of_the_model,
     turn_that_hits_the_limit_is_repeated_after_the_reset,
     waiting_job_shows_its_reason_and_can_be_cancelled,
     waiting_job_runs_when_the_login_is_replaced,
@@ -55,6 +56,36 @@ async fn job_of_a_used_up_account_waits_for_the_reset(release: &str) {
     assert_eq!(backend.requests() > 0, answers_in_parallel(release));
 }
 
+/// The limit of the account is not reached. 0.104.0 does not report limits of models.
+async fn job_whose_model_is_used_up_waits_for_the_reset_of_the_model(release: &str) {
+    let reset = Reset::ahead(LATER);
+    let account = Account::OfModel {
+        account: 42,
+        model: 100,
+        reset: reset.clone(),
+    };
+    let at = reset.clone();
+    let script = Script::by(move |_| Reply::usage_limit_of_model(at.at()));
+    let (stage, _backend) = stage(release, script, account).await;
+    let submitted = ["submit", "--model", "gpt-spark", "work"];
+    let id = stage.jobs_stdout(&submitted).await.trim_end().to_owned();
+    let job = stage.wait_until_waiting(&id).await;
+    let reason = job["waits_for"].as_str().unwrap();
+    if !answers_in_parallel(release) {
+        assert!(
+            reason.contains("does not report when it is reset"),
+            "{reason}"
+        );
+        stage.jobs_stdout(&["cancel", &id]).await;
+        return;
+    }
+    assert_eq!(reason, "a usage limit of the account is reached");
+    let until = humantime::parse_rfc3339(job["waits_until"].as_str().unwrap()).unwrap();
+    let after = until.duration_since(UNIX_EPOCH + Duration::from_secs(reset.at()));
+    assert!(after.unwrap() < Duration::from_secs(3), "{job:#}");
+    stage.jobs_stdout(&["cancel", &id]).await;
+}
+
 async fn turn_that_hits_the_limit_is_repeated_after_the_reset(release: &str) {
     let reset = Reset::ahead(SOON);
     let (stage, _backend) = stage(release, limited_until(&reset), Account::Free).await;
@@ -75,7 +106,7 @@ async fn waiting_job_shows_its_reason_and_can_be_cancelled(release: &str) {
         (&job["status"], &job["attempts"]),
         (&json!("queued"), &json!(0))
     );
-    let reason = "the usage limit of the account is reached";
+    let reason = "a usage limit of the account is reached";
     assert_eq!(job["waits_for"], reason);
     let until = humantime::parse_rfc3339(job["waits_until"].as_str().unwrap()).unwrap();
     let after = until.duration_since(UNIX_EPOCH + Duration::from_secs(reset.at()));
