@@ -6,7 +6,7 @@ use codex_engine::EngineError;
 use codex_protocol::lines::{Frame, LineDecoder};
 use codex_protocol::rpc::{Message, TruncatedMessage, code};
 use mcp_server::error::ToolError;
-use mcp_server::incoming::{id_of, too_long, unreadable};
+use mcp_server::incoming::{check_values, id_of, too_long, unreadable};
 use safe_files::off_runtime;
 use tokio::io::AsyncRead;
 
@@ -29,6 +29,14 @@ fn refusal(message: &Message<'_>, error: impl Into<ToolError>) -> Vec<Effect> {
     };
     let result = error.into().into_result();
     vec![Effect::ToClient(answers::tool_result(id, &result))]
+}
+
+/// Checks that a message of the client may be parsed, and that every reader gets the same
+/// values.
+fn check(line: &[u8], message: &Message<'_>) -> Result<(), String> {
+    check_values(line)?;
+    let members = wire::check_members(message);
+    members.map_err(|error| format!("the parameters are not passed on: {error}"))
 }
 
 impl Proxy {
@@ -83,14 +91,8 @@ impl Proxy {
                 return vec![Effect::ToClient(answers::refusal(None, code, &text, None))];
             }
         };
-        if let Err(error) = wire::check_members(&message) {
-            let Message::Request { id, .. } = &message else {
-                tracing::warn!("a notification is dropped: {error}");
-                return Vec::new();
-            };
-            let text = format!("the parameters are not passed on: {error}");
-            let refusal = answers::refusal(Some(id), code::INVALID_REQUEST, &text, None);
-            return vec![Effect::ToClient(refusal)];
+        if let Err(text) = check(line, &message) {
+            return self.refuse(&message, &text);
         }
         let augmented = match self.augment(line, &message).await {
             Ok(augmented) => augmented,
@@ -116,6 +118,27 @@ impl Proxy {
             false => ChildQueue::Open,
         };
         self.with_router(|router, now| router.from_client(line, &message, queue, now))
+    }
+
+    /// Refuses a request, makes an error of an answer, and drops a notification.
+    fn refuse(&self, message: &Message<'_>, text: &str) -> Vec<Effect> {
+        let refusal = |id| answers::refusal(Some(id), code::INVALID_REQUEST, text, None);
+        match message {
+            Message::Request { id, .. } => vec![Effect::ToClient(refusal(id))],
+            Message::Response { id, .. } => {
+                let refusal = refusal(id);
+                match Message::read(refusal.trim_ascii()) {
+                    Ok(error) => self.with_router(|router, now| {
+                        router.from_client(&refusal, &error, ChildQueue::Open, now)
+                    }),
+                    Err(_) => Vec::new(),
+                }
+            }
+            Message::Notification { method, .. } => {
+                tracing::warn!("the notification {method} is dropped: {text}");
+                Vec::new()
+            }
+        }
     }
 
     /// The additions to a call that begins a thread; `None` for any other message. Files of

@@ -48,10 +48,10 @@ pub(super) fn read_line(line: &[u8]) -> IncomingLine {
         return IncomingLine::Blank;
     }
     match Message::read(line) {
-        Ok(message) if json_values::exceed(line, MAX_VALUES) => too_many_values(message),
-        Ok(Message::Response { id, outcome }) => response(id, outcome),
-        Ok(Message::Request { id, method, .. }) => typed(line, Some((id, &method))),
-        Ok(Message::Notification { .. }) => typed(line, None),
+        Ok(message) => match check_values(line) {
+            Ok(()) => read_message(line, message),
+            Err(text) => refuse_values(message, text),
+        },
         Err(error) => {
             let (code, text) = unreadable(line, &error);
             IncomingLine::Refused(refusal(None, code, text))
@@ -59,12 +59,31 @@ pub(super) fn read_line(line: &[u8]) -> IncomingLine {
     }
 }
 
+fn read_message(line: &[u8], message: Message<'_>) -> IncomingLine {
+    match message {
+        Message::Response { id, outcome } => response(id, outcome),
+        Message::Request { id, method, .. } => typed(line, Some((id, &method))),
+        Message::Notification { .. } => typed(line, None),
+    }
+}
+
+/// Checks that a message may be parsed.
+///
+/// # Errors
+///
+/// If it holds too many JSON values; in words.
+pub fn check_values(line: &[u8]) -> Result<(), String> {
+    match json_values::exceed(line, MAX_VALUES) {
+        true => Err(format!(
+            "the message holds more than {MAX_VALUES} JSON values; put data of this size into a \
+             file and name the file"
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Refuses a request, makes an error of an answer, and drops a notification.
-fn too_many_values(message: Message<'_>) -> IncomingLine {
-    let text = format!(
-        "the message holds more than {MAX_VALUES} JSON values; put data of this size into a \
-         file and name the file"
-    );
+fn refuse_values(message: Message<'_>, text: String) -> IncomingLine {
     let code = code::INVALID_REQUEST;
     match message {
         Message::Request { id, .. } => IncomingLine::Refused(refusal(Some(id), code, text)),

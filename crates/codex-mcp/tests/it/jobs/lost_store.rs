@@ -54,7 +54,10 @@ async fn worker_of_a_stopped_server_leaves_when_its_job_is_done() {
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     stage.make("go");
     let log = wait_until_left(worker).await;
-    assert!(log.contains("1 job whose outcome could not be stored"), "{log}");
+    assert!(
+        log.contains("1 job whose outcome could not be stored"),
+        "{log}"
+    );
     assert!(stage.file("ended").exists());
     stage.finish().await;
 }

@@ -97,6 +97,19 @@ async fn nonsense_answer_blocks_nothing() {
 }
 
 #[tokio::test]
+async fn answer_of_too_many_values_declines_its_question() {
+    let mut serve = eliciting(&asking(), &[]).await;
+    let call = serve.prompt();
+    let asked = elicitation(&mut serve).await;
+    let answer = json!({"action": "accept", "content": vec![0; 60_000]});
+    serve.client.respond(&asked["id"], answer);
+    assert_eq!(content(&serve.client.result(&call).await), "done");
+    let last = serve.answers().pop().unwrap();
+    assert_ne!(last["result"]["decision"], "approved", "{last}");
+    serve.finish().await;
+}
+
+#[tokio::test]
 async fn decline_for_an_old_codex_is_a_word() {
     let mut serve = Serve::start_with(&asking(), |launch| {
         super::through(launch, &[]).env(VERSION, "0.104.0")

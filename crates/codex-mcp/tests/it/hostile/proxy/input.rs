@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use testkit::fake::{Action, HELLO, Plan};
 
+use super::super::input::memory_is_bounded;
 use super::super::serve::Serve;
 use super::{calls, content, plain, silent, status};
 
@@ -51,6 +52,11 @@ async fn invalid_line_is_refused_once_and_not_passed_on() {
     let begun = ["initialize", "notifications/initialized", "tools/call"];
     assert_eq!(serve.methods(), begun);
     serve.finish().await;
+}
+
+#[tokio::test]
+async fn memory_stays_bounded_for_lines_of_many_values() {
+    memory_is_bounded(plain(&Plan::new(), &[]).await).await;
 }
 
 #[tokio::test]
