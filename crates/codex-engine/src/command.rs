@@ -366,6 +366,24 @@ pub struct OpenThread {
     pub thread: ThreadId,
     /// The sandbox of its commands; `None` if Codex has not reported it.
     pub sandbox: Option<SandboxMode>,
+    /// The tools of ours that a resumed thread continues without, because it was begun
+    /// without them.
+    pub missing_tools: Vec<String>,
+}
+
+impl OpenThread {
+    /// A warning of the tools that the thread lacks.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        let missing = self.missing_tools.join(", ");
+        (!missing.is_empty()).then(|| {
+            format!(
+                "the thread {} continues without {missing}: it was begun without, and Codex \
+                 accepts tools for new threads only. Begin a new thread to have them.",
+                self.thread
+            )
+        })
+    }
 }
 
 /// A turn of a session.

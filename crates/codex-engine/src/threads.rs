@@ -105,31 +105,30 @@ impl Engine {
         if start.settings.thread.cwd.is_none() {
             start.settings.thread.cwd = reported_directory(&running.0, &resumed)?;
         }
-        self.warn_of_missing_tools(&resumed).await;
+        let missing_tools = self.missing_tools(&resumed).await;
         let entry = self.add_session(&resumed, Origin::Existing, start, running)?;
-        Ok(opened(&entry, resumed.sandbox))
+        let opened = OpenThread {
+            missing_tools,
+            ..opened(&entry, resumed.sandbox)
+        };
+        if let Some(warning) = opened.warning() {
+            (self.warn)(warning);
+        }
+        Ok(opened)
     }
 
-    /// Warns the user of tools that a resumed thread lacks: Codex accepts none later.
-    async fn warn_of_missing_tools(&self, resumed: &ThreadResponse) {
+    /// The tools that a resumed thread lacks: Codex accepts none later. None if that cannot
+    /// be determined: the thread works anyway.
+    async fn missing_tools(&self, resumed: &ThreadResponse) -> Vec<String> {
         let offered = self.hub.tools().describe();
         let (false, Some(path)) = (offered.is_empty(), resumed.thread.path.clone()) else {
-            return;
+            return Vec::new();
         };
-        // If that cannot be determined, there is no warning: the thread works anyway.
         let Ok(Some(has)) = off_runtime::run(move || rollouts::tools(&path)).await else {
-            return;
+            return Vec::new();
         };
         let offered = offered.into_iter().map(|tool| tool.name);
-        let missing: Vec<String> = offered.filter(|name| !has.contains(name)).collect();
-        if !missing.is_empty() {
-            (self.warn)(format!(
-                "the thread {} continues without {}: it was begun without, and Codex accepts \
-                 tools for new threads only. Begin a new thread to have them.",
-                resumed.thread.id,
-                missing.join(", ")
-            ));
-        }
+        offered.filter(|name| !has.contains(name)).collect()
     }
 
     /// The directory of a thread that was not begun here. Codex must know whether the
@@ -382,6 +381,7 @@ fn opened(entry: &Entry, sandbox: ReportedSandbox) -> OpenThread {
         session: entry.id.clone(),
         thread: entry.thread.clone(),
         sandbox: sandbox.mode(),
+        missing_tools: Vec::new(),
     }
 }
 

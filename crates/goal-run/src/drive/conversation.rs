@@ -118,6 +118,7 @@ impl<W: Watcher> Driver<'_, W> {
 
     async fn open(&mut self) -> Result<SessionId, RunError> {
         let opened = self.open_session().await?;
+        self.context.warn(opened.warning());
         let opened = match opened.sandbox {
             Some(SandboxMode::ReadOnly) => self.ensure_write_access(opened).await?,
             _ => opened,

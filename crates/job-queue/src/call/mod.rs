@@ -319,6 +319,7 @@ impl Call<'_> {
         };
         self.sandbox = Some(sandbox);
         self.sink.session(&opened.thread);
+        self.sink.warn(opened.warning());
         let ending = self.run_turn(&opened, &mut events, directives).await;
         self.leaves_threads |= events.has_subagents();
         let comparison = self.close_and_inspect(&opened, before, &ending).await;

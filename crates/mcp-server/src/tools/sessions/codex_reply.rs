@@ -71,6 +71,7 @@ pub(in crate::tools) async fn call(
         thread: server.engine.get(&session)?.thread,
         session: session.clone(),
         sandbox: None,
+        missing_tools: Vec::new(),
     };
     let mut overrides = Overrides {
         cwd: given.cwd,
