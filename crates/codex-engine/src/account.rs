@@ -1,7 +1,7 @@
 //! Determines with which login Codex can use its model provider.
 //!
 //! Even without a login Codex begins a turn, and tries to reach its provider for minutes.
-//! So each app-server is asked once, when it starts. It never notices a later login
+//! So each app-server is asked when it starts, and again later if it could not tell. It never notices a later login
 //! (0.104.0, 0.153.4 and 0.169.0): an app-server without a login is ended, and the next
 //! call starts another. Variables such as OPENAI_API_KEY are no login for the app-server
 //! of these releases.
@@ -12,12 +12,16 @@ use codex_protocol::codex::{
     AccountReadParams, AccountReadResponse, Method, ThreadResponse, ThreadSettings,
 };
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::connection::{CallError, Connection};
 
 /// How long Codex may take to answer `account/read`. It takes some 10 ms, and longer for a
 /// ChatGPT account with 0.169.0, which asks its backend.
 const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long Codex is not asked again after it could not tell.
+pub(super) const NEXT_TRY: Duration = Duration::from_secs(5 * 60);
 
 /// The name of Codex's built-in provider.
 const OPENAI: &str = "openai";
@@ -40,9 +44,29 @@ pub(super) enum Account {
     Missing,
 }
 
+/// The login of an app-server, and when Codex was asked for it.
+pub(super) struct ReadAccount {
+    pub(super) account: Account,
+    at: Instant,
+}
+
+impl ReadAccount {
+    pub(super) async fn read(connection: &Connection) -> Self {
+        let account = Account::read(connection).await;
+        let at = Instant::now();
+        Self { account, at }
+    }
+
+    /// Whether Codex may tell now what it could not tell then: its backend may answer again.
+    pub(super) fn is_worth_another_try(&self) -> bool {
+        let is_open = matches!(self.account, Account::Unknown | Account::Silent);
+        is_open && self.at.elapsed() >= NEXT_TRY
+    }
+}
+
 impl Account {
     /// Asks Codex. A failure is only logged: turns report more about it.
-    pub(super) async fn read(connection: &Connection) -> Self {
+    async fn read(connection: &Connection) -> Self {
         let params = AccountReadParams::default();
         let response = connection.call(Method::AccountRead, &params, TIMEOUT).await;
         match response {

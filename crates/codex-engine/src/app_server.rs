@@ -1,6 +1,6 @@
 //! A running `codex app-server`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use codex_protocol::codex::{
@@ -13,7 +13,7 @@ use supervise::exit::{Exit, ExitCause};
 use supervise::spawn::{Process, Program, Streams, spawn};
 use tokio::sync::watch;
 
-use super::account::Account;
+use super::account::{Account, ReadAccount};
 use super::connection::{CallError, Connection, Listener};
 use super::stderr_log::{StderrLog, StderrTail};
 
@@ -66,7 +66,7 @@ pub(crate) struct AppServer {
     /// Codex's response to `initialize`.
     pub(crate) about: InitializeResponse,
     /// Whether it can use its model provider.
-    pub(super) account: Account,
+    account: Mutex<ReadAccount>,
 }
 
 impl AppServer {
@@ -136,7 +136,7 @@ impl AppServer {
             .call(Method::Initialize, &introduction(), START_TIMEOUT)
             .await?;
         connection.0.notify("initialized");
-        let account = Account::read(&connection.0).await;
+        let account = Mutex::new(ReadAccount::read(&connection.0).await);
         Ok(Self {
             connection,
             ended,
@@ -144,6 +144,25 @@ impl AppServer {
             about,
             account,
         })
+    }
+
+    /// The login, as far as Codex has told it.
+    pub(super) fn account(&self) -> Account {
+        self.read_account().account
+    }
+
+    fn read_account(&self) -> MutexGuard<'_, ReadAccount> {
+        self.account.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The login. If Codex could not tell it, it is asked again after a pause.
+    pub(super) async fn current_account(&self) -> Account {
+        let is_worth_another_try = self.read_account().is_worth_another_try();
+        if is_worth_another_try {
+            let read = ReadAccount::read(&self.connection.0).await;
+            *self.read_account() = read;
+        }
+        self.account()
     }
 
     /// Whether it still answers requests.

@@ -119,7 +119,7 @@ impl Engine {
     }
 
     async fn limits_of(&self, server: &AppServer) -> Result<RateLimits, LimitsUnknown> {
-        check(server.account)?;
+        check(server.current_account().await)?;
         let arrived = Instant::now();
         let mut last = self.last_query.lock().await;
         if let Some(recent) = self.recent_limits() {
@@ -142,7 +142,7 @@ impl Engine {
     pub async fn query_limits(&self) -> Result<RateLimits, LimitsUnknown> {
         let ready = self.backend.ready(&self.hub).await;
         let (server, _) = ready.map_err(|error| LimitsUnknown::QueryFailed(error.to_string()))?;
-        check(server.account)?;
+        check(server.current_account().await)?;
         self.read_limits(&server).await
     }
 
@@ -159,7 +159,7 @@ impl Engine {
         refused: Option<SystemTime>,
     ) -> Option<SystemTime> {
         let (server, _) = self.backend.current().await?;
-        if !server.account.limits(provider) {
+        if !server.account().limits(provider) {
             return None;
         }
         let refused = refused.filter(|&until| until > SystemTime::now());
@@ -192,7 +192,7 @@ impl Engine {
             Some(running) => running,
             None => cancel.run_until_cancelled(self.backend.current()).await??,
         };
-        if !server.account.limits(provider) {
+        if !server.account().limits(provider) {
             return None;
         }
         if self.reported_reset(model).is_none() && reads_limits_concurrently(&server) {
@@ -298,6 +298,7 @@ mod tests {
     use tokio::time::{sleep, timeout};
 
     use super::*;
+    use crate::account::NEXT_TRY;
     use crate::in_memory::engine_over;
     use crate::logic::session::Timeouts;
     use crate::{Launch, Options};
@@ -307,9 +308,25 @@ mod tests {
 
     /// A Codex with an account of ChatGPT, and how often it was asked about its limits.
     async fn codex(version: &str) -> (Engine, Arc<AtomicUsize>) {
+        codex_that(version, Login::Told).await
+    }
+
+    /// When a Codex tells its account.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Login {
+        Told,
+        ToldAtTheSecondRequest,
+    }
+
+    async fn codex_that(version: &str, login: Login) -> (Engine, Arc<AtomicUsize>) {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let asked = Arc::<AtomicUsize>::default();
-        tokio::spawn(answer(theirs, version.to_owned(), Arc::clone(&asked)));
+        tokio::spawn(answer(
+            theirs,
+            version.to_owned(),
+            login,
+            Arc::clone(&asked),
+        ));
         let options = Options {
             launch: Launch {
                 codex: None,
@@ -326,13 +343,22 @@ mod tests {
         (engine.map_err(|error| panic!("{error}")).unwrap(), asked)
     }
 
-    async fn answer(stream: DuplexStream, version: String, asked: Arc<AtomicUsize>) {
+    async fn answer(
+        stream: DuplexStream,
+        version: String,
+        mut login: Login,
+        asked: Arc<AtomicUsize>,
+    ) {
         let (reader, mut writer) = split(stream);
         let mut lines = BufReader::new(reader).lines();
         while let Some(line) = lines.next_line().await.unwrap() {
             let request: Value = serde_json::from_str(&line).unwrap();
             let result = match request["method"].as_str().unwrap() {
                 "initialize" => json!({ "userAgent": format!("codex/{version} (test)") }),
+                "account/read" if login == Login::ToldAtTheSecondRequest => {
+                    login = Login::Told;
+                    continue;
+                }
                 "account/read" => {
                     json!({ "account": { "type": "chatgpt" }, "requiresOpenaiAuth": true })
                 }
@@ -362,6 +388,19 @@ mod tests {
         // A turn that fails later needs a later answer.
         engine.limit_reached(None, None, &cancel).await;
         assert_eq!(asked.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn codex_that_was_silent_about_its_account_is_asked_again_later() {
+        let (engine, asked) = codex_that("0.169.0", Login::ToldAtTheSecondRequest).await;
+        for _ in 0..3 {
+            let unknown = engine.limits().await.unwrap_err().to_string();
+            assert!(unknown.contains("which account"), "{unknown}");
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 0);
+        tokio::time::advance(NEXT_TRY).await;
+        let used = engine.limits().await.unwrap().windows().next();
+        assert_eq!(used.map(|window| window.used_percent), Some(42.0));
     }
 
     #[tokio::test(start_paused = true)]

@@ -44,7 +44,7 @@ impl Engine {
         thread.cwd = Some(cwd);
         let running = self.backend.ready(&self.hub).await?;
         let settings = self.confined(&start.settings, &running.0, Conversation::New)?;
-        if running.0.account.blocks_new(&settings) {
+        if running.0.account().blocks_new(&settings) {
             return Err(self.login_error(&running.0));
         }
         let tools = self.hub.tools().describe();
@@ -99,7 +99,7 @@ impl Engine {
         let settings = self.confined(&start.settings, &running.0, Conversation::Resumed)?;
         let directories = start.directories.take();
         let resumed = resume_in(&running.0, &thread, &settings, directories.as_deref()).await?;
-        if running.0.account.blocks_resumed(&resumed) {
+        if running.0.account().blocks_resumed(&resumed) {
             return Err(self.login_error(&running.0));
         }
         if start.settings.thread.cwd.is_none() {
