@@ -35,7 +35,10 @@ pub enum InstructError {
     )]
     Run,
     /// The job has no open question.
-    #[error("the job has no open question; Codex asks only with approval \"ask\"")]
+    #[error(
+        "the job has no open question: it was answered, its time was over, or Codex has asked \
+         nothing, which it does only with approval \"ask\""
+    )]
     NothingAsked,
     /// The job has no such open question, or no longer.
     #[error(

@@ -29,7 +29,8 @@ pub(super) struct ApproveArgs {
     #[arg(long, conflicts_with_all = ["rule", "answer"])]
     for_session: bool,
 
-    /// Allow it, and from now on all commands that match the proposed rule.
+    /// Allow it, and from now on all commands that match the proposed rule, in every thread: Codex
+    /// stores the rule in its CODEX_HOME.
     #[arg(long, conflicts_with = "answer")]
     rule: bool,
 

@@ -13,7 +13,7 @@ use common::output::{self, Output};
 use job_queue::job_json;
 use job_queue::logic::{JobId, JobState};
 use job_queue::service::Jobs;
-use job_queue::store::{JobFilter, JobList, JobSummary, Owner, Ownership};
+use job_queue::store::{Job, JobFilter, JobList, JobSummary, Owner, Ownership};
 use safe_files::directory::resolved;
 use serde_json::{Value, json};
 
@@ -82,22 +82,42 @@ impl Args {
         let listed = jobs.list(&filter, self.limit).await?;
         match self.json {
             true => output::json(&as_json(&listed))?,
-            false => print(&listed, &filter, &with_problems(jobs, &listed.jobs).await?)?,
+            false => print(&listed, &filter, &Marks::of(jobs, &listed.jobs).await?)?,
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// The completed jobs whose report lists problems.
-async fn with_problems(jobs: &Jobs, listed: &[JobSummary]) -> Result<BTreeSet<JobId>, Failure> {
-    let store = jobs.store().await?;
-    let mut found = BTreeSet::new();
-    for job in listed.iter().filter(|job| job.state == JobState::Completed) {
-        let job = store.get(&job.id).await?;
-        let troubled = job.filter(|job| !job_json::report_of(job).problems().is_empty());
-        found.extend(troubled.map(|job| job.summary.id));
+/// The jobs that need attention.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    /// Completed jobs whose report lists problems.
+    with_problems: BTreeSet<JobId>,
+    /// Running jobs in which Codex asks something.
+    asking: BTreeSet<JobId>,
+}
+
+impl Marks {
+    async fn of(jobs: &Jobs, listed: &[JobSummary]) -> Result<Self, Failure> {
+        let store = jobs.store().await?;
+        let mut marks = Self::default();
+        for JobSummary { id, state, .. } in listed {
+            match state {
+                JobState::Completed => {
+                    let job = store.get(id).await?;
+                    let has_problems = |job: &Job| !job_json::report_of(job).problems().is_empty();
+                    marks
+                        .with_problems
+                        .extend(job.filter(has_problems).map(|_| id.clone()));
+                }
+                JobState::Running if !jobs.questions(id).await?.is_empty() => {
+                    marks.asking.insert(id.clone());
+                }
+                _ => {}
+            }
+        }
+        Ok(marks)
     }
-    Ok(found)
 }
 
 /// The answer of `call_jobs`, with the names of the command line added.
@@ -107,11 +127,7 @@ pub(super) fn as_json(listed: &JobList) -> Value {
     json!({ "jobs": jobs, "total": listed.total })
 }
 
-fn print(
-    listed: &JobList,
-    filter: &JobFilter,
-    with_problems: &BTreeSet<JobId>,
-) -> Result<(), Failure> {
+fn print(listed: &JobList, filter: &JobFilter, marks: &Marks) -> Result<(), Failure> {
     let mut out = output::stdout();
     match (listed.total, *filter == JobFilter::default()) {
         (0, true) => writeln!(
@@ -123,10 +139,16 @@ fn print(
             "There are no such jobs. `codex-mcp jobs list` lists all that there are."
         )?,
         _ => {
-            write_table(&listed.jobs, with_problems, &mut out)?;
+            write_table(&listed.jobs, marks, &mut out)?;
             writeln!(out, "\n{} of {}", listed.jobs.len(), listed.total)?;
-            if !with_problems.is_empty() {
+            if !marks.with_problems.is_empty() {
                 writeln!(out, "* with problems: `codex-mcp jobs show ID` lists them")?;
+            }
+            if !marks.asking.is_empty() {
+                writeln!(
+                    out,
+                    "asking: `codex-mcp jobs show ID` shows Codex's question"
+                )?;
             }
         }
     }
@@ -137,7 +159,7 @@ fn print(
 /// Writes jobs as a table, in colours, with a mark at those with problems.
 pub(super) fn write_table(
     jobs: &[JobSummary],
-    with_problems: &BTreeSet<JobId>,
+    marks: &Marks,
     out: &mut Output<impl Write>,
 ) -> Result<(), Failure> {
     let now = SystemTime::now();
@@ -146,8 +168,7 @@ pub(super) fn write_table(
     let rows = jobs.iter().map(|job| {
         let id = job.id.as_str();
         let id = Cell::plain(id.get(..id_length).unwrap_or(id));
-        let [state, age, took, task, directory, error] =
-            cells(job, with_problems, now, home.as_deref());
+        let [state, age, took, task, directory, error] = cells(job, marks, now, home.as_deref());
         [id, state, age, took, task, directory, error]
     });
     match jobs
@@ -180,7 +201,7 @@ pub(super) fn owner(owner: &Owner) -> String {
 
 fn cells(
     job: &JobSummary,
-    with_problems: &BTreeSet<JobId>,
+    marks: &Marks,
     now: SystemTime,
     home: Option<&Path>,
 ) -> [Cell; COLUMNS - 1] {
@@ -194,16 +215,22 @@ fn cells(
     let wait = job_json::waiting(job).map(|wait| wait.to_string());
     let error = wait.as_deref().or(error);
     [
-        match with_problems.contains(&job.id) {
-            true => Cell::coloured(format!("{}*", job.state), AnsiColor::Yellow.on_default()),
-            false => Cell::coloured(job.state.as_str(), state::style(job.state)),
-        },
+        state_cell(job, marks),
         Cell::plain(ago(age)),
         Cell::plain(time.unwrap_or_default()),
         Cell::foreign(&job.task_name, NAME),
         Cell::foreign(&shown_directory(&job.cwd, home), DIRECTORY).losing(Cut::Begin),
         Cell::foreign(error.unwrap_or_default(), ERROR),
     ]
+}
+
+fn state_cell(job: &JobSummary, marks: &Marks) -> Cell {
+    let (problems, asking) = (&marks.with_problems, &marks.asking);
+    match (problems.contains(&job.id), asking.contains(&job.id)) {
+        (true, _) => Cell::coloured(format!("{}*", job.state), AnsiColor::Yellow.on_default()),
+        (_, true) => Cell::coloured("asking", AnsiColor::Yellow.on_default()),
+        _ => Cell::coloured(job.state.as_str(), state::style(job.state)),
+    }
 }
 
 /// A path, with `~` for the home directory.

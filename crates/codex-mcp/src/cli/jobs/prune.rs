@@ -1,6 +1,5 @@
 //! `codex-mcp jobs prune`.
 
-use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -66,7 +65,7 @@ impl Args {
         };
         let what = if old.total == 1 { "job" } else { "jobs" };
         writeln!(out, "{verb} {} {what}:\n", old.total)?;
-        list::write_table(&old.jobs, &BTreeSet::new(), &mut out)?;
+        list::write_table(&old.jobs, &list::Marks::default(), &mut out)?;
         let named = u64::try_from(old.jobs.len()).unwrap_or(u64::MAX);
         match old.total.saturating_sub(named) {
             0 => {}

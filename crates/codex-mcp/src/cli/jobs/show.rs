@@ -387,10 +387,7 @@ fn next(job: &Job, questions: &[Question]) -> String {
         (JobState::Queued, _) => {
             format!("It waits for a worker. `codex-mcp jobs wait {id}` waits for its end.")
         }
-        (JobState::Running, _) if !questions.is_empty() => format!(
-            "`codex-mcp jobs approve {id}` allows what Codex asks for, `codex-mcp jobs decline {id}` \
-             declines it; with several questions, name one: `codex-mcp jobs approve {id} QUESTION`."
-        ),
+        (JobState::Running, _) if !questions.is_empty() => how_to_answer(id, questions),
         (JobState::Running, _) => format!(
             "`codex-mcp jobs wait {id}` waits for its end, `codex-mcp jobs logs -f {id}` shows \
              what Codex does, `codex-mcp jobs cancel {id}` calls it off."
@@ -401,9 +398,57 @@ fn next(job: &Job, questions: &[Question]) -> String {
     }
 }
 
+fn how_to_answer(job: &str, questions: &[Question]) -> String {
+    let decline = format!("`codex-mcp jobs decline {job}` declines it");
+    let [question] = questions else {
+        return format!(
+            "Name the question: `codex-mcp jobs approve {job} QUESTION` allows what Codex asks \
+             for, `codex-mcp jobs decline {job} QUESTION` declines it."
+        );
+    };
+    let fields = StoredQuestion::of(question).map_or_else(Vec::new, |kept| kept.fields);
+    match fields.as_slice() {
+        [] => format!("`codex-mcp jobs approve {job}` allows what Codex asks for, {decline}."),
+        [_] => format!("`codex-mcp jobs approve {job} --answer TEXT` answers it, {decline}."),
+        several => {
+            let answers = several
+                .iter()
+                .map(|field| format!(" --answer {}=TEXT", shortened(field, COMMAND)));
+            let answers: String = answers.collect();
+            format!("`codex-mcp jobs approve {job}{answers}` answers it, {decline}.")
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn next_command_has_an_answer_for_each_field() {
+        let question = |id: &str, fields: &[&str]| Question {
+            id: id.to_owned(),
+            asked_at: std::time::UNIX_EPOCH,
+            question: serde_json::json!({ "kind": "user_input", "text": "Which?",
+                "decisions": [], "fields": fields, "expires_at": "" }),
+            origin: Origin::ThisHost,
+        };
+        for (questions, command) in [
+            (vec![question("a", &[])], "approve 1`"),
+            (vec![question("a", &["x"])], "approve 1 --answer TEXT`"),
+            (
+                vec![question("a", &["x", "y"])],
+                "approve 1 --answer x=TEXT --answer y=TEXT`",
+            ),
+            (
+                vec![question("a", &[]), question("b", &[])],
+                "approve 1 QUESTION`",
+            ),
+        ] {
+            let next = how_to_answer("1", &questions);
+            assert!(next.contains(command), "{command}: {next}");
+        }
+    }
 
     #[test]
     fn long_prompt_loses_its_middle() {

@@ -115,6 +115,8 @@ async fn question_is_shown_everywhere_and_answered_once(release: &str) {
     ] {
         assert!(page.contains(&words), "{words:?} is missing: {page}");
     }
+    let table = asking.stage.jobs(&["list"]).await;
+    assert!(table.contains(" asking "), "{table}");
     let mut client = asking.stage.client(&[]).await;
     let wait = json!({ "job_id": id, "wait_ms": 600_000 });
     let seen = client.call_tool("call_status", wait).await;
