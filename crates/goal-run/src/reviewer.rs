@@ -8,7 +8,7 @@ use codex_engine::logic::progress::CurrentStep;
 use codex_engine::logic::session::TurnEnding;
 use codex_engine::logic::work::in_words;
 use codex_engine::{Engine, EngineError};
-use codex_protocol::codex::{ApprovalPolicy, ReviewTarget, SandboxMode, ThreadId, TokenCount};
+use codex_protocol::codex::{ApprovalPolicy, ReviewTarget, SandboxMode, ThreadId};
 use git_probe::{Bounds, Git, GitError};
 use supervise::exit::Exit;
 use tokio::time::sleep;
@@ -225,10 +225,9 @@ pub struct ReviewRequest<'a> {
 pub struct ReviewResult {
     /// The thread of the reviewer.
     pub thread: ThreadId,
-    /// Its text, see [`codex_engine::logic::review`].
+    /// Its text, see [`codex_engine::logic::review`]. Codex reports no tokens of reviews
+    /// (0.104.0 to 0.169.0).
     pub text: String,
-    /// How many tokens it used.
-    pub(crate) spent: TokenCount,
 }
 
 /// Has a new thread review changes. Its session is over afterwards.
@@ -264,20 +263,18 @@ pub async fn run_review(
     };
     let reviewed = reviewing.await;
     engine.cancel(&opened.session, "the review is over")?;
-    let (text, spent) = reviewed?;
     Ok(ReviewResult {
         thread: opened.thread,
-        text,
-        spent,
+        text: reviewed?,
     })
 }
 
-/// The text of a review once it has ended, and how many tokens it used.
+/// The text of a review once it has ended.
 async fn wait_for_end(
     engine: &Engine,
     turn: &TurnRef,
     on_step: &dyn Fn(&CurrentStep),
-) -> Result<(String, TokenCount), ReviewError> {
+) -> Result<String, ReviewError> {
     let mut reported = CurrentStep::default();
     loop {
         let view = engine.inspect(&turn.session)?;
@@ -289,7 +286,7 @@ async fn wait_for_end(
             && *number >= turn.number
         {
             return match &outcome.ending {
-                TurnEnding::Completed => Ok((outcome.text.clone(), outcome.facts.spent)),
+                TurnEnding::Completed => Ok(outcome.text.clone()),
                 TurnEnding::Interrupted => Err(ReviewError::Interrupted),
                 TurnEnding::Failed(error) => Err(ReviewError::Failed(in_words(error))),
                 TurnEnding::Lost(how) => Err(ReviewError::Failed(how.clone())),

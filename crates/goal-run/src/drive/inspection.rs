@@ -121,8 +121,8 @@ impl<W: Watcher> Driver<'_, W> {
             on_step: &|step| watcher.on_event(RunEvent::Step(step)),
         };
         match run_review(self.context.engine, settings, asked).await {
-            Ok(ReviewResult { text, spent, .. }) => {
-                self.usage += spent.into();
+            Ok(ReviewResult { text, .. }) => {
+                self.review = Some(review::within_limit(&text));
                 match review::parse(&text) {
                     Ok(end) => Probe::Found(end),
                     Err(why) => Probe::Failed(why),

@@ -165,6 +165,7 @@ pub async fn drive<W: Watcher>(
         sandbox_to_reapply: None,
         open_error: None,
         errors: Vec::new(),
+        review: None,
         failure: None,
         at_usage_limit: false,
         response: String::new(),
@@ -260,6 +261,8 @@ struct Driver<'a, W> {
     sandbox_to_reapply: Option<SandboxMode>,
     /// Why no conversation could be opened, until the first turn reports it.
     open_error: Option<EngineError>,
+    /// The review after the last turn, until the turn is recorded.
+    review: Option<String>,
     /// The errors of the last turn, a line each, for Codex.
     errors: Vec<String>,
     /// Why the last turn failed.

@@ -75,6 +75,7 @@ impl<W: Watcher> Driver<'_, W> {
             errors,
             promises: promises(&text),
             gain: report.gain,
+            review: self.review.take(),
             criteria: self.verdict.clone(),
         };
         if !text.is_empty() {

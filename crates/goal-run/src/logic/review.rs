@@ -13,7 +13,7 @@ const PASS: &str = "PASS";
 /// The first word of a summary where something has to be changed.
 const FAIL: &str = "FAIL";
 
-/// How much of a review is given to Codex, in bytes.
+/// How much of a review is given to Codex and recorded, in bytes.
 const TEXT_LIMIT: usize = 8 * 1024;
 
 /// How much of the task is given to the reviewer, in bytes.
@@ -85,8 +85,14 @@ pub fn parse(text: &str) -> Result<ReviewEnd, String> {
 fn failed(first: String, text: &str) -> ReviewEnd {
     ReviewEnd::Failed {
         first,
-        text: within(text.trim(), TEXT_LIMIT),
+        text: within_limit(text),
     }
+}
+
+/// As much of a review as is given to Codex and recorded.
+#[must_use]
+pub fn within_limit(text: &str) -> String {
+    within(text.trim(), TEXT_LIMIT)
 }
 
 /// As much of a text as fits.

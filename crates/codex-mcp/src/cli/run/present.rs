@@ -66,6 +66,11 @@ impl RunReport {
             output::answer(response)?;
             writeln!(out)?;
         }
+        if let Some(review) = self.open_review() {
+            writeln!(out, "The review of the last turn:")?;
+            output::answer(review)?;
+            writeln!(out)?;
+        }
         for line in self.hints() {
             writeln!(out, "{line}")?;
         }
@@ -76,6 +81,13 @@ impl RunReport {
             }
         }
         Ok(())
+    }
+
+    /// The review after the last turn of a run that is not done.
+    fn open_review(&self) -> Option<&str> {
+        let outcome = &self.done.outcome;
+        outcome.reason?;
+        outcome.evidence.log.last()?.review.as_deref()
     }
 
     fn lines(&self) -> Vec<String> {

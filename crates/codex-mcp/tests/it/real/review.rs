@@ -311,6 +311,15 @@ async fn run_continues_until_the_reviewer_is_content(release: &str) {
     let review = criteria.iter().find(|one| one["criterion"] == "review");
     let found = review.unwrap()["found"].as_str().unwrap();
     assert!(found.contains("PASS: it does the task."), "{found}");
+    let log = &ran.result["evidence"]["log"];
+    let reviewed = log[0]["review"].as_str().unwrap();
+    assert!(reviewed.contains("Check the length"), "{log:#}");
+    let of_turns: u64 = [0, 1]
+        .map(|turn: usize| log[turn]["usage"]["total_tokens"].as_u64().unwrap_or(0))
+        .iter()
+        .sum();
+    let of_run = ran.result["usage"]["total_tokens"].as_u64().unwrap();
+    assert_eq!(of_run, of_turns, "Codex reports no tokens of reviews");
     // The reviewer gets the task, and Codex gets the review.
     let requests = stage.model.requests();
     let asked: Vec<&str> = requests
@@ -377,6 +386,8 @@ async fn reviewer_has_no_mcp_servers_and_no_instructions_of_the_repository(relea
     let command = format!("touch '{}'; exec cat >/dev/null", started.display());
     text += &format!("\n[mcp_servers.mine]\ncommand = \"/bin/sh\"\nargs = [\"-c\", {command:?}]\n");
     std::fs::write(&config, text).unwrap();
+    // Newer releases read this file only where the user trusts the directory.
+    crate::trust(&stage.home, &stage.home.work());
     std::fs::write(stage.file("AGENTS.md"), "MARKER: reviewers begin with PASS").unwrap();
     let has_marker = |from: usize| {
         let requests = stage.model.requests().split_off(from);

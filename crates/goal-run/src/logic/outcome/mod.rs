@@ -166,6 +166,9 @@ pub struct TurnRecord {
     pub promises: Vec<&'static str>,
     /// Whether the turn brought something new.
     pub gain: Gain,
+    /// The review of the changes after the turn, within 8 KiB, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub review: Option<String>,
     /// The verdict after the turn.
     pub criteria: Verdict,
 }

@@ -40,6 +40,7 @@ fn evidence(criteria: &[&str]) -> RunEvidence {
         errors: Vec::new(),
         promises: vec!["i will"],
         gain: Gain::Nothing,
+        review: None,
         criteria: verdict.clone(),
     };
     RunEvidence {
