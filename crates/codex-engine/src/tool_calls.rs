@@ -198,6 +198,7 @@ impl PendingCall {
 
     fn notify_session(&self, method: &str, params: &RawValue) {
         if let Ok(Some(heard)) = ThreadNotification::read(method, params) {
+            self.entry.notify(&heard);
             let effects = self
                 .entry
                 .change(|machine, now| machine.on_notification(heard, now));
