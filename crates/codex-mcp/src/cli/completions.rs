@@ -11,9 +11,12 @@ use super::stored::{self, Failure};
 /// Where each shell looks for the script.
 const PLACES: &str = "\
 Where to put it:
-  bash  codex-mcp completions bash > ~/.local/share/bash-completion/completions/codex-mcp
-  zsh   codex-mcp completions zsh > _codex-mcp, in a directory of $fpath
-  fish  codex-mcp completions fish > ~/.config/fish/completions/codex-mcp.fish";
+  bash  ~/.local/share/bash-completion/completions/codex-mcp
+  zsh   _codex-mcp in a directory of $fpath
+  fish  ~/.config/fish/completions/codex-mcp.fish
+
+Example:
+  codex-mcp completions zsh > ~/.zfunc/_codex-mcp";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = PLACES)]

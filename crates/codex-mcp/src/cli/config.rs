@@ -11,14 +11,14 @@ use super::stored::complain;
 
 /// The sources of settings, highest precedence first.
 const SOURCES: &str = "\
-Each setting is taken from the first of these that has it: the command line, a variable,
-the preset of the role, `[plugins.codex-mcp]` in the nearest .atm.toml from here up to the
-top of the repository (which only narrows unless it is trusted, see `codex-mcp trust`), the
-same in ~/.config/atm/config.toml (below ATM_HOME if that is set), the default.
-Identity and team may also stand in `[core]` of the same files. A dash is a setting that
+Each setting is taken from the first of these that has it: the command line, a variable, \
+the preset of the role, `[plugins.codex-mcp]` in the nearest .atm.toml from here up to the \
+top of the repository (which only narrows unless it is trusted, see `codex-mcp trust`), the \
+same in ~/.config/atm/config.toml (below ATM_HOME if that is set), the default. \
+Identity and team may also stand in `[core]` of the same files. A dash is a setting that \
 nobody has set: there Codex's own configuration decides.
 
-Whatever max_image_bytes says, a picture that is a tool's answer has 12500000 bytes at
+Whatever max_image_bytes says, a picture that is a tool's answer has 12500000 bytes at \
 most, and 500000 before Codex 0.105; `codex-mcp eyes` brings larger ones.";
 
 #[derive(Debug, clap::Args)]

@@ -118,3 +118,25 @@ fn every_option_on_the_page_of_settings_exists() {
     let unknown: Vec<_> = written.difference(&options).collect();
     assert!(unknown.is_empty(), "{unknown:?}");
 }
+
+/// Paragraphs are wrapped to the width of the terminal if each is one line. Tables and examples,
+/// whose lines begin with a space, are not.
+#[test]
+fn help_can_be_read_in_80_columns() {
+    fn look(verb: &Command) {
+        let footer = verb.get_after_help().map(ToString::to_string);
+        let footer = footer.unwrap_or_default();
+        let lines: Vec<&str> = footer.lines().collect();
+        for line in &lines {
+            let fits = !line.starts_with(' ') || line.chars().count() <= 80;
+            assert!(fits, "{}: {line}", verb.get_name());
+        }
+        let is_text = |line: &str| !line.is_empty() && !line.starts_with(' ');
+        for two in lines.windows(2) {
+            let is_broken = is_text(two[0]) && is_text(two[1]) && !two[0].ends_with(':');
+            assert!(!is_broken, "{}: {two:?}", verb.get_name());
+        }
+        verb.get_subcommands().for_each(look);
+    }
+    look(&super::command_tree());
+}

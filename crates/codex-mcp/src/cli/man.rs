@@ -10,7 +10,7 @@ use super::stored::{self, Failure};
 
 /// How to read the manual.
 const READING: &str = "\
-To read it:     codex-mcp man | man -l -
+To read it:     codex-mcp man | man -l - \
 To install it:  codex-mcp man > ~/.local/share/man/man1/codex-mcp.1";
 
 /// The source that each page names.

@@ -37,7 +37,7 @@ Examples:
   codex-mcp review --commit HEAD      the last commit
   codex-mcp review \"Only the error handling in src/parse.rs\"
 
-Exit codes: 0 the reviewer has no comments (its summary may still have doubts), 1 it has
+Exit codes: 0 the reviewer has no comments (its summary may still have doubts), 1 it has \
 comments, 3 there is no review (also for a wrong command line), 130 after Ctrl-C.";
 
 #[derive(Debug, clap::Args)]

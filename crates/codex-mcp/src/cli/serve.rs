@@ -33,7 +33,7 @@ use super::{alerts, own_servers, runtime};
 
 /// The settings that only a variable can change.
 const VARIABLES: &str = "\
-CODEX_MCP_STDIO_MODE says what to do where stdin or stdout is a terminal, or stderr is
+CODEX_MCP_STDIO_MODE says what to do where stdin or stdout is a terminal, or stderr is \
 stdout (`2>&1`): auto (the default) warns, strict refuses to start, off doesn't look.";
 
 #[derive(Debug, clap::Args)]

@@ -19,28 +19,28 @@ use super::stored::complain;
 
 /// The explanation of trust in the help.
 const MEANING: &str = "\
-A repository can bring settings of its own. They are used only where you trust it, since
+A repository can bring settings of its own. They are used only where you trust it, since \
 whoever wrote them can run programs as you, outside of Codex's sandbox. Trusted are:
-  .codex/config.toml     Codex's settings: MCP servers and hooks that Codex starts, sandbox,
-                         approvals
-  .atm.toml              settings of codex-mcp: sandbox, approvals, model, prompt files, the
-                         identity and the team; it never chooses the program that is run
-                         (codex_bin) or where jobs are kept (store)
-  .codex-mcp/prompts     the prompts of `codex-mcp run`
-Read these files before you trust a repository; `codex-mcp trust --show` and `codex-mcp doctor`
-list them with the keys that they set, and `codex-mcp trust` lists them once more. Without trust, Codex works there all the
-same, and .atm.toml can only narrow what you allow.
+  .codex/config.toml  Codex's settings: MCP servers and hooks that Codex starts,
+                      sandbox, approvals
+  .atm.toml           settings of codex-mcp: sandbox, approvals, model, prompt
+                      files, identity and team; never the program that is run
+                      (codex_bin), nor where jobs are kept (store)
+  .codex-mcp/prompts  the prompts of `codex-mcp run`
+Read these files before you trust a repository. `codex-mcp trust --show` and `codex-mcp doctor` \
+list them with the keys that they set, and `codex-mcp trust` lists them once more. Without trust, \
+Codex works there all the same, and .atm.toml can only narrow what you allow.
 
-Trust covers these files as they are now. When one of them has changed, is new or is gone, the
-repository counts as untrusted, for Codex too, until you run `codex-mcp trust` again; a warning
-names the files. Files in a directory below the top are not covered, and named: work there counts
+Trust covers these files as they are now. When one of them has changed, is new or is gone, the \
+repository counts as untrusted, for Codex too, until you run `codex-mcp trust` again; a warning \
+names the files. Files in a directory below the top are not covered, and named: work there counts \
 as untrusted until you run `codex-mcp trust` in it.
 
-A directory is trusted with all below it, but for other repositories in it; so are the linked
-worktrees of a repository. Directories that you have trusted in Codex itself
-(`trust_level = \"trusted\"` in its config.toml) count as well: --list shows them, and --revoke
-says what to remove from that file, which this verb does not change. Its own list is a file of
-yours, ~/.config/codex-mcp/trust.toml. `/` and your home directory cannot be trusted: name a
+A directory is trusted with all below it, but for other repositories in it; so are the linked \
+worktrees of a repository. Directories that you have trusted in Codex itself \
+(`trust_level = \"trusted\"` in its config.toml) count as well: --list shows them, and --revoke \
+says what to remove from that file, which this verb does not change. Its own list is a file of \
+yours, ~/.config/codex-mcp/trust.toml. `/` and your home directory cannot be trusted: name a \
 repository.
 
 Examples:

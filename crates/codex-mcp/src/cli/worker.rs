@@ -22,17 +22,17 @@ use super::{log, own_servers, runtime};
 
 /// The explanation of workers in the help.
 const HOW_IT_WORKS: &str = "\
-Submitting a job starts a worker, which exits when there have been no jobs for a while. Start one
-by hand on other machines that share a PostgreSQL, or to watch it work. Any number of workers
+Submitting a job starts a worker, which exits when there have been no jobs for a while. Start one \
+by hand on other machines that share a PostgreSQL, or to watch it work. Any number of workers \
 may share a store; each job is run by one of them.
 
-A job that this user submitted on this machine, as its signature proves, is run with the Codex
-and the CODEX_HOME of its submitter. Jobs of others are left alone, unless
-`jobs_of_others = \"run\"` is set in ~/.config/atm/config.toml (below ATM_HOME if that is
-set): then they are run with the Codex and the CODEX_HOME of this worker, and those that name
-programs fail. All other variables, such as API keys, are this worker's. When this worker is
-told to end (Ctrl-C, SIGTERM), it takes no more jobs, and finishes those that it runs; a
-second signal ends them at once. The exit code is 130 after Ctrl-C.
+A job that this user submitted on this machine, as its signature proves, is run with the Codex \
+and the CODEX_HOME of its submitter. Jobs of others are left alone, unless \
+`jobs_of_others = \"run\"` is set in ~/.config/atm/config.toml (below ATM_HOME if that is \
+set): then they are run with the Codex and the CODEX_HOME of this worker, and those that name \
+programs fail. All other variables, such as API keys, are this worker's. When this worker is \
+told to end (Ctrl-C, SIGTERM), it takes no more jobs, and finishes those that it runs; a \
+second signal ends them at once. The exit code is 130 after Ctrl-C. \
 When the worker is killed, all processes that it has started end with it.";
 
 #[derive(Debug, clap::Args)]

@@ -13,10 +13,10 @@ use super::failure::Failure;
 use super::find::{self, short};
 
 const CODES: &str = "\
-`codex-mcp jobs show ID` shows the open questions of a job. Codex asks only in jobs that were
+`codex-mcp jobs show ID` shows the open questions of a job. Codex asks only in jobs that were \
 submitted with --approval ask.
 
-Exit codes: 0 the question is answered; 3 there is no such job or question, the answer does not
+Exit codes: 0 the question is answered; 3 there is no such job or question, the answer does not \
 fit, is too late or the second one, or the worker has not taken it.";
 
 #[derive(Debug, clap::Args)]

@@ -14,7 +14,7 @@ use crate::cli::exit::{COULD_NOT, FAILED, worst};
 use crate::cli::stored::complain;
 
 const CODES: &str = "\
-Exit codes: 0 the job is cancelled, or will be once Codex has ended; 1 the job had ended in another
+Exit codes: 0 the job is cancelled, or will be once Codex has ended; 1 the job had ended in another \
 way; 3 there is no such job, or the store cannot be reached. Changes that Codex has made stay.";
 
 #[derive(Debug, clap::Args)]

@@ -25,7 +25,7 @@ use crate::cli::times::took;
 const PAGE: u32 = 50;
 
 const MEANING: &str = "\
-Each line begins with the time since the job began. `$` is a command that Codex runs, followed
+Each line begins with the time since the job began. `$` is a command that Codex runs, followed \
 by its exit code when it has ended. With --follow, Ctrl-C ends the output, not the job.";
 
 #[derive(Debug, clap::Args)]

@@ -34,21 +34,21 @@ use failure::{Failure, exit};
 /// Examples and exit codes.
 const EXAMPLES: &str = "\
 Examples:
-  codex-mcp jobs submit \"Fix the failing test\"      prints the id of the job
-  git diff | codex-mcp jobs submit --wait -         the prompt from another program
-  codex-mcp jobs list                               the latest jobs
-  codex-mcp jobs wait 2f6c1d3e                      its progress, then Codex's final message
-  codex-mcp jobs approve 2f6c1d3e                   allow what Codex asks for
-  codex-mcp jobs steer 2f6c1d3e \"Skip the docs\"     while it works
-  codex-mcp jobs resume 2f6c1d3e \"Now add a test\"   continue where that job ended
+  codex-mcp jobs submit \"Fix the failing test\"     print the id of the new job
+  git diff | codex-mcp jobs submit --wait -        take the prompt from stdin
+  codex-mcp jobs list                              list the latest jobs
+  codex-mcp jobs wait 2f6c1d3e                     wait for the answer
+  codex-mcp jobs approve 2f6c1d3e                  allow what Codex asks for
+  codex-mcp jobs steer 2f6c1d3e \"Skip the docs\"    add this to its turn
+  codex-mcp jobs resume 2f6c1d3e \"Add a test\"      continue its thread
 
-A job is named by its id, or by the first characters of it: 8, or more where several ids share
-these. Jobs are run by `codex-mcp worker`, which is started with the first one; they are
-done also when this shell is closed. MCP clients submit jobs with the tools `call_codex` and
+A job is named by its id, or by the first characters of it: 8, or more where several ids share \
+these. Jobs are run by `codex-mcp worker`, which is started with the first one; they are \
+done also when this shell is closed. MCP clients submit jobs with the tools `call_codex` and \
 `codex_run`, and share this store.
 
-Exit codes: 0 success, 1 the job has failed or can't be cancelled, 2 the job was cancelled, 3 the
-verb itself failed (also for a wrong command line), 124 the timeout of `wait` was over,
+Exit codes: 0 success, 1 the job has failed or can't be cancelled, 2 the job was cancelled, 3 the \
+verb itself failed (also for a wrong command line), 124 the timeout of `wait` was over, \
 130 after Ctrl-C. docs/command-line.md lists those of all verbs in one table.";
 
 #[derive(Debug, clap::Args)]

@@ -26,9 +26,9 @@ use crate::cli::prompt;
 use crate::cli::values::word;
 
 const SAME: &str = "\
-Directory, model, sandbox, effort, profile and timeouts are those of that job; pictures and a
-schema belong to its prompt and are not used again. For a run, the new job continues its thread
-without its criteria: `jobs retry` submits the run itself again. With --wait the exit codes are
+Directory, model, sandbox, effort, profile and timeouts are those of that job; pictures and a \
+schema belong to its prompt and are not used again. For a run, the new job continues its thread \
+without its criteria: `jobs retry` submits the run itself again. With --wait the exit codes are \
 those of `jobs wait`.";
 
 #[derive(Debug, clap::Args)]

@@ -13,7 +13,7 @@ use super::find::{self, short};
 use crate::cli::prompt;
 
 const CODES: &str = "\
-Exit codes: 0 Codex has accepted the message; 3 there is no such job, it does not run, or its
+Exit codes: 0 Codex has accepted the message; 3 there is no such job, it does not run, or its \
 worker has not passed the message on.";
 
 #[derive(Debug, clap::Args)]

@@ -44,14 +44,14 @@ Examples:
   codex-mcp jobs submit --sandbox workspace-write \"Fix the failing test\"
   codex-mcp jobs submit \"Review the last commit\"
   { echo \"Review this:\"; git diff; } | codex-mcp jobs submit -
-  codex-mcp jobs submit --sandbox workspace-write --timeout 1h --wait - < task.md
-  job=$(codex-mcp jobs submit \"Review the last commit\") && codex-mcp jobs wait \"$job\"
+  codex-mcp jobs submit --timeout 1h --wait - < task.md
+  job=$(codex-mcp jobs submit \"Look at HEAD\") && codex-mcp jobs wait \"$job\"
 
-The defaults of model, effort and sandbox are those that `codex-mcp config` shows, or else those of
-Codex's own configuration. If neither names a sandbox, it is workspace-write: commands write
-to the directory, and don't use the network.
-Approval requests are declined unless --approval ask is given: then `jobs show` shows Codex's
-questions, and `jobs approve` and `jobs decline` answer them.
+The defaults of model, effort and sandbox are those that `codex-mcp config` shows, or else those of \
+Codex's own configuration. If neither names a sandbox, it is workspace-write: commands write \
+to the directory, and don't use the network. \
+Approval requests are declined unless --approval ask is given: then `jobs show` shows Codex's \
+questions, and `jobs approve` and `jobs decline` answer them. \
 With --wait the exit codes are those of `jobs wait`.";
 
 #[derive(Debug, clap::Args)]

@@ -25,36 +25,38 @@ use crate::cli::values::{criterion, one_of, profile};
 /// The criteria and examples in the help.
 const HELP: &str = "\
 The criteria of --until; all of them must hold, in the repository of --cwd:
-  files=GLOB                  a matching file is new or was changed: files=docs/*.md
-  commits=N, commits=N@BRANCH at least N new commits, on what is checked out or on a branch
+  files=GLOB                  a matching file is new or changed
+  commits=N, commits=N@BRANCH there are N new commits, on HEAD or the branch
   branch=NAME                 the branch is new, or has new commits
   pushed                      the remote has what is checked out
-  pr                          there is a new pull request from the branch (needs gh)
+  pr                          the branch has a new pull request (needs gh)
   issue_comment=OWNER/REPO#N  you have a new comment there (needs gh)
   clean                       there are no uncommitted changes
-  command=CMD                 the command exits with 0; it runs as you, outside of Codex's
-                              sandbox, at the top of the repository, and no shell reads it
-  review                      a reviewer, another thread of Codex's, asks for no change
-  diff_within=PATH,PATH       nothing outside of these files and directories was changed
-Without criteria, a run ends when a step of Codex's has succeeded, none was refused in the end,
+  command=CMD                 the command exits with 0; it runs as you, at the
+                              top of the repository, outside of Codex's
+                              sandbox and without a shell
+  review                      a reviewer, another thread, asks for no change
+  diff_within=PATH,PATH       nothing else was changed
+Without criteria, a run ends when a step of Codex's has succeeded, none was refused in the end, \
 and Codex reports that it is done. The result is not verified then.
 
 Examples:
-  codex-mcp run --sandbox workspace-write --until files=README.md \"Write a README\"
-  codex-mcp run --sandbox workspace-write --until 'command=cargo test' \"Fix the failing test\"
-  codex-mcp run --sandbox workspace-write --worktree --until pr --notify mail:lead - < task.md
-  codex-mcp run --thread 0199a213-81c0-7800-8aa1-bbab2a035a53 \"Mend what the review found\"
+  codex-mcp run --sandbox workspace-write --until clean \"Commit my changes\"
+  codex-mcp run --sandbox workspace-write --until 'command=cargo test' \"Mend it\"
+  codex-mcp run --sandbox workspace-write --worktree --until pr \\
+      --notify mail:lead - < task.md
+  codex-mcp run --thread 0199a213 \"Mend what the review found\"
 
-Asking for commits, a branch, clean, pushed, pr or issue_comment allows Codex what it takes,
-within --sandbox workspace-write: to commit in a git directory of its own, which is taken over
-after each turn, and for the last three to use the network.
-In a directory that Codex doesn't trust the sandbox is read-only: a run whose criteria need
-changed files says so before its first turn, and at a terminal offers to continue with
---sandbox workspace-write. The flag holds for the run alone, and makes Codex trust nothing.
-Prompts can be replaced by a repository that you trust (codex-mcp trust):
-.codex-mcp/prompts/initial.md, nudge.md, recovery.md and continuation.md, with {task}, {repo},
-{criteria}, {missing}, {errors}, {turn} and {max_turns}.
-Exit codes: 0 all criteria hold, 2 some do not, 3 the run failed (also for a wrong command
+Asking for commits, a branch, clean, pushed, pr or issue_comment allows Codex what it takes, \
+within --sandbox workspace-write: to commit in a git directory of its own, which is taken over \
+after each turn, and for the last three to use the network. \
+In a directory that Codex doesn't trust the sandbox is read-only: a run whose criteria need \
+changed files says so before its first turn, and at a terminal offers to continue with \
+--sandbox workspace-write. The flag holds for the run alone, and makes Codex trust nothing. \
+A repository that you trust can replace the prompts (codex-mcp trust): \
+.codex-mcp/prompts/initial.md, nudge.md, recovery.md and continuation.md, with {task}, {repo}, \
+{criteria}, {missing}, {errors}, {turn} and {max_turns}. \
+Exit codes: 0 all criteria hold, 2 some do not, 3 the run failed (also for a wrong command \
 line), 130 after Ctrl-C.";
 
 #[derive(Debug, clap::Args)]
