@@ -45,7 +45,7 @@ impl Engine {
         let running = self.backend.ready(&self.hub).await?;
         let settings = self.confined(&start.settings, &running.0, Conversation::New)?;
         if running.0.account().blocks_new(&settings) {
-            return Err(self.login_error(&running.0));
+            return Err(self.login_error(&running.0, &settings).await);
         }
         let tools = self.hub.tools().describe();
         let params = ThreadStartParams {
@@ -100,7 +100,7 @@ impl Engine {
         let directories = start.directories.take();
         let resumed = resume_in(&running.0, &thread, &settings, directories.as_deref()).await?;
         if running.0.account().blocks_resumed(&resumed) {
-            return Err(self.login_error(&running.0));
+            return Err(self.login_error(&running.0, &settings).await);
         }
         if start.settings.thread.cwd.is_none() {
             start.settings.thread.cwd = reported_directory(&running.0, &resumed)?;
@@ -238,13 +238,28 @@ impl Engine {
         Ok(())
     }
 
-    /// The error of a missing login. The app-server is ended, as it would not notice a
-    /// later login, unless it works for threads that need none.
-    fn login_error(&self, server: &AppServer) -> EngineError {
+    /// The error of a missing login. Codex also reports none if it cannot load its
+    /// configuration, and says so when a thread is begun. The app-server is ended, as it
+    /// would notice neither a later login nor a corrected configuration, unless it works
+    /// for threads that need none.
+    async fn login_error(&self, server: &AppServer, settings: &ThreadSettings) -> EngineError {
+        let params = ThreadStartParams {
+            settings,
+            persistence: Persistence::Ephemeral,
+            raw_events: false,
+            dynamic_tools: &[],
+        };
+        let begun: Result<ThreadResponse, _> = call(server, Method::ThreadStart, &params).await;
         if self.under_way().0 == 0 {
             server.connection().close();
+        } else if let Ok(begun) = &begun {
+            let thread = json!({ "threadId": begun.thread.id });
+            server.connection().cast(Method::ThreadUnsubscribe, &thread);
         }
-        EngineError::NoLogin
+        match begun {
+            Err(error @ EngineError::Refused { .. }) => error,
+            _ => EngineError::NoLogin,
+        }
     }
 
     fn add_session(

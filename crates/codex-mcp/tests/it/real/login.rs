@@ -13,6 +13,7 @@ on_each_release!(
     missing_login_is_reported_before_the_first_prompt,
     missing_login_ends_a_run_before_its_first_turn,
     missing_login_fails_a_job_before_its_first_request,
+    configuration_that_codex_cannot_load_is_no_missing_login,
     refused_key_is_reported_with_the_remedy,
     login_is_checked_again_when_the_configuration_has_changed,
     thread_with_a_provider_of_its_own_needs_no_login,
@@ -135,6 +136,34 @@ async fn login_is_checked_again_when_the_configuration_has_changed(release: &str
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert_eq!(stderr.matches("`codex login`").count(), 1, "{stderr}");
     assert_eq!(stage.model.request_count(), requests);
+}
+
+/// Codex also reports no account if it cannot load its configuration.
+async fn configuration_that_codex_cannot_load_is_no_missing_login(release: &str) {
+    let script = Script::new().otherwise([Reply::say("hello")]);
+    let stage = CodexFixture::new(release, script).await;
+    let file = stage.home.codex_home().join("config.toml");
+    let correct = std::fs::read_to_string(&file).unwrap();
+    for broken in ["this is [ not TOML", "approval_policy = 7"] {
+        std::fs::write(&file, format!("{broken}\n{correct}")).unwrap();
+        let mut client = stage.client(&[]).await;
+        let failed = client.call_tool("codex", json!({"prompt": "work"})).await;
+        let ran = stage.run_command(&["work"]).output().await.unwrap();
+        let submit = ["jobs", "submit", "--wait", "work"];
+        let submitted = stage.program(&submit).output().await.unwrap();
+        for told in [
+            structured(&failed).to_string(),
+            String::from_utf8([ran.stdout, ran.stderr].concat()).unwrap(),
+            String::from_utf8(submitted.stderr).unwrap(),
+        ] {
+            assert!(told.contains("config"), "{broken}: {told}");
+            assert!(!told.contains("codex login"), "{broken}: {told}");
+        }
+        std::fs::write(&file, &correct).unwrap();
+        let answer = client.call_tool("codex", json!({"prompt": "work"})).await;
+        assert_completed(&answer, "hello");
+        assert!(client.finish().await.success());
+    }
 }
 
 async fn refused_key_is_reported_with_the_remedy(release: &str) {
