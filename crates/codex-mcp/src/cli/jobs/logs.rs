@@ -78,6 +78,7 @@ impl Args {
             id,
             form: OutputForm::of(self.json),
             read: self.before(jobs, id).await?,
+            first: first_event(jobs, id).await?,
             shown: 0,
         };
         loop {
@@ -113,6 +114,8 @@ struct LogReader<'a> {
     id: &'a JobId,
     form: OutputForm,
     read: u32,
+    /// When the first event was stored.
+    first: Option<SystemTime>,
     shown: u64,
 }
 
@@ -149,7 +152,9 @@ impl LogReader<'_> {
         let Some(words) = words::line(event) else {
             return Ok(());
         };
-        let since = job.started_at.unwrap_or(job.created_at);
+        let first = *self.first.get_or_insert(event.at);
+        // The start is that of the last attempt.
+        let since = job.started_at.map_or(first, |started| started.min(first));
         let mut out = output::stdout();
         writeln!(out, "{:>7}  {words}", after(since, event.at))?;
         // A reader of the pipe must see each event at once.
@@ -169,13 +174,18 @@ impl LogReader<'_> {
             (_, 0) => progress.say("there are no events of this job"),
             _ => {}
         }
-        if follow {
+        // No event says that.
+        if follow || job.state == JobState::Cancelled {
             progress.say(&ended_in_words(job));
         }
     }
 }
 
-/// An event of an earlier attempt may precede the start.
+async fn first_event(jobs: &Jobs, id: &JobId) -> Result<Option<SystemTime>, Failure> {
+    let first = jobs.store().await?.events(id, 0, 1).await?;
+    Ok(first.first().map(|event| event.at))
+}
+
 fn after(since: SystemTime, at: SystemTime) -> String {
     took(at.duration_since(since).unwrap_or_default())
 }

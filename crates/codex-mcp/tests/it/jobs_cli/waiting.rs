@@ -172,6 +172,22 @@ async fn log_is_printed_in_words_or_as_raw_events() {
 }
 
 #[tokio::test]
+async fn log_of_a_cancelled_job_says_so() {
+    let stage = JobsFixture::new().await;
+    let id = stage.queued("p").await;
+    let claim = stage.claim().await;
+    stage.append(&claim, &[message("begun")]).await;
+    stage.finish(&claim, Ending::Cancelled, report()).await;
+    let output = stage.run(&["logs", short(&id)]);
+    assert!(output.stdout.ends_with("begun\n"), "{}", output.stdout);
+    assert!(
+        output.stderr.contains("cancelled after"),
+        "{}",
+        output.stderr
+    );
+}
+
+#[tokio::test]
 async fn log_is_followed_until_the_job_has_ended() {
     let stage = JobsFixture::new().await;
     let id = stage.queued("p").await;
