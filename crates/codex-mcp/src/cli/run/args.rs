@@ -41,7 +41,7 @@ Without criteria, a run ends when a step of Codex's has succeeded, none was refu
 and Codex reports that it is done. The result is not verified then.
 
 Examples:
-  codex-mcp run --sandbox workspace-write --until clean \"Commit my changes\"
+  codex-mcp run --sandbox workspace-write --until files=README.md \"Write it\"
   codex-mcp run --sandbox workspace-write --until 'command=cargo test' \"Mend it\"
   codex-mcp run --sandbox workspace-write --worktree --until pr \\
       --notify mail:lead - < task.md
