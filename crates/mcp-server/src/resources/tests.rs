@@ -50,23 +50,27 @@ fn numbers_in_resources_match_the_code() {
             number(SOFT.events),
             mebibytes(SOFT.bytes)
         ),
-        format!("{} or {}", number(HARD.events), mebibytes(HARD.bytes)),
+        format!(
+            "{} events or {}",
+            number(HARD.events),
+            mebibytes(HARD.bytes)
+        ),
         format!("up to {} characters", number(GROWTH_LIMIT)),
-        format!("{} KiB at most", EVENT_LIMIT >> 10),
-        format!("below {FLOOR} counts as {FLOOR}"),
-        format!("{} ms running", number(IDLE_POLL_INTERVAL.as_millis())),
-        format!("at most {} ms;", number(IDLE_POLL_INTERVAL.as_millis())),
-        format!("up to {}", number(LONGEST_WAIT.as_millis())),
-        format!("at for {}: cancelled", minutes(IDLE_LIMIT)),
-        format!("for {} hours: cancelled", TURN_LIMIT.as_secs() / 3600),
-        format!("for {}: forgotten", minutes(TERMINAL_LIMIT)),
+        format!("at most {} KiB", EVENT_LIMIT >> 10),
+        format!("has a minimum of {FLOOR},"),
+        format!("{} ms under", number(IDLE_POLL_INTERVAL.as_millis())),
+        format!("to {} ms)", number(IDLE_POLL_INTERVAL.as_millis())),
+        format!("(at most {})", number(LONGEST_WAIT.as_millis())),
+        format!("idle and not looked at for {}", minutes(IDLE_LIMIT)),
+        format!("heard of for {} hours", TURN_LIMIT.as_secs() / 3600),
+        format!("for {} is forgotten", minutes(TERMINAL_LIMIT)),
         format!("at most {} bytes", number(picture::SIZE_LIMIT)),
         format!(
             "at most {} bytes (`--max-image-bytes`)",
             number(pictures.bytes())
         ),
         format!(
-            "to {} bytes before Codex 0.105",
+            "before Codex 0.105 to {} bytes",
             answered(Release::new(0, 104, 0))
         ),
     ] {
