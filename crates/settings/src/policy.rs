@@ -11,8 +11,9 @@ pub const REPLACED: &str = "Codex no longer has the approval policy on-failure; 
                                    is used instead";
 
 /// The names of approval policies, including the one that Codex no longer has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, strum::VariantNames)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum PolicyName {
     /// Asks before each command that is not known to be harmless.
     Untrusted,

@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(worst([0, 2, 1, 0]), 1);
         assert_eq!(worst([1, 124, 2]), 124);
         assert_eq!(worst([124, 3, 0]), 3);
-        let codes = JobState::ALL.map(job_code);
+        let codes: Vec<u8> = JobState::ALL.iter().copied().map(job_code).collect();
         assert_eq!(codes, [124, 124, 0, 1, 2]);
     }
 

@@ -74,7 +74,7 @@ pub(super) struct Args {
     model: Option<String>,
 
     /// How hard the model thinks. Not every model takes every value.
-    #[arg(long, value_parser = one_of::<Effort>(&["none", "minimal", "low", "medium", "high", "xhigh"]))]
+    #[arg(long, value_parser = one_of::<Effort>())]
     effort: Option<Effort>,
 
     /// A profile of Codex's configuration.

@@ -47,17 +47,17 @@ pub(super) struct Settings {
 
     /// The sandbox of commands in new threads. Default: as for --model, with CODEX_MCP_SANDBOX
     /// and `sandbox`.
-    #[arg(long, value_parser = one_of::<SandboxMode>(&["read-only", "workspace-write", "danger-full-access"]))]
+    #[arg(long, value_parser = one_of::<SandboxMode>())]
     sandbox: Option<SandboxMode>,
 
     /// When Codex asks in new threads. Default: as for --model, with
     /// CODEX_MCP_APPROVAL_POLICY and `approval_policy`.
-    #[arg(long, value_parser = one_of::<ApprovalPolicy>(&["untrusted", "on-request", "never"]))]
+    #[arg(long, value_parser = one_of::<ApprovalPolicy>())]
     approval_policy: Option<ApprovalPolicy>,
 
     /// How hard the model thinks in new threads. Default: as for --model, with
     /// CODEX_MCP_REASONING_EFFORT and `reasoning_effort`.
-    #[arg(long, value_parser = one_of::<Effort>(&["none", "minimal", "low", "medium", "high", "xhigh"]))]
+    #[arg(long, value_parser = one_of::<Effort>())]
     effort: Option<Effort>,
 
     /// Don't give Codex's threads the mail of the team (`team_tools = false`).
@@ -83,7 +83,7 @@ pub(super) struct Settings {
 
     /// The widest sandbox that clients may ask for. Default: the variable
     /// CODEX_MCP_MAX_SANDBOX, `max_sandbox` in the configuration, else any.
-    #[arg(long, value_parser = one_of::<SandboxMode>(&["read-only", "workspace-write", "danger-full-access"]))]
+    #[arg(long, value_parser = one_of::<SandboxMode>())]
     max_sandbox: Option<SandboxMode>,
 
     /// Refuse criteria and notifiers that name programs (`allow_commands = false`).

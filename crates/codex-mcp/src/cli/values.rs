@@ -7,13 +7,14 @@ use goal_run::logic::criteria::{BadCriterion, Criterion};
 use image_request::logic::picture::SizeLimit;
 use serde::de::DeserializeOwned;
 use serde::de::value::{Error as ValueError, StrDeserializer};
+use strum::VariantNames;
 
 /// Parses one of several words of Codex's.
-pub(super) fn one_of<T>(all: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+pub(super) fn one_of<T>() -> impl TypedValueParser<Value = T>
 where
-    T: DeserializeOwned + Clone + Send + Sync + 'static,
+    T: DeserializeOwned + VariantNames + Clone + Send + Sync + 'static,
 {
-    PossibleValuesParser::new(all).try_map(|text| word::<T>(&text))
+    PossibleValuesParser::new(T::VARIANTS).try_map(|text| word::<T>(&text))
 }
 
 /// Parses a value of Codex's.
@@ -36,27 +37,13 @@ pub(super) fn criterion(text: &str) -> Result<Criterion, String> {
     })
 }
 
-/// The kinds of criteria.
-const CRITERIA: [&str; 10] = [
-    "files",
-    "commits",
-    "branch",
-    "pushed",
-    "pr",
-    "issue_comment",
-    "clean",
-    "command",
-    "review",
-    "diff_within",
-];
-
 /// The nearest known kind of criterion. Earlier programs had `pr-opened?`.
 fn meant(text: &str) -> Option<&'static str> {
     let kind = text.split('=').next().unwrap_or_default();
     let kind = kind.trim_start_matches(':').trim_end_matches('?');
     match kind.replace('-', "_").as_str() {
         "pr_opened" => Some("pr"),
-        kind => nearest(kind, &CRITERIA),
+        kind => nearest(kind, Criterion::VARIANTS),
     }
 }
 
@@ -89,7 +76,7 @@ mod tests {
         }
         assert!(!criterion("xyz").unwrap_err().contains("Did you mean"));
         // The kinds that are offered are kinds.
-        for kind in CRITERIA {
+        for &kind in Criterion::VARIANTS {
             let known = !matches!(kind.parse::<Criterion>(), Err(BadCriterion::Unknown(_)));
             assert!(known, "{kind}");
         }

@@ -67,7 +67,7 @@ pub(super) struct Args {
 
     /// The widest sandbox that jobs may have. Default: the variable
     /// CODEX_MCP_MAX_SANDBOX, `max_sandbox` in the configuration, else any.
-    #[arg(long, value_parser = one_of::<SandboxMode>(&["read-only", "workspace-write", "danger-full-access"]))]
+    #[arg(long, value_parser = one_of::<SandboxMode>())]
     max_sandbox: Option<SandboxMode>,
 
     /// Refuse runs with criteria or notifiers that name programs (`allow_commands =

@@ -20,6 +20,7 @@ mod thread;
 mod turn;
 
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantNames};
 
 pub use account::{AccountReadParams, AccountReadResponse};
 pub use ask::{
@@ -105,8 +106,11 @@ impl std::borrow::Borrow<str> for ThreadId {
 pub struct TurnId(pub String);
 
 /// How far Codex's commands may reach.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantNames,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum SandboxMode {
     /// Commands may read everything and write nothing.
     ReadOnly,
@@ -117,8 +121,11 @@ pub enum SandboxMode {
 }
 
 /// When Codex asks before it runs something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantNames,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum ApprovalPolicy {
     /// Asks before all but known harmless commands.
     Untrusted,

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use strum::VariantNames;
 
 use super::{ApprovalPolicy, SandboxMode, ThreadId, TurnId, WorkspaceWrite};
 
@@ -101,8 +102,9 @@ impl SandboxPolicy {
 }
 
 /// The reasoning effort. Not every model accepts every value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, VariantNames)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 #[expect(missing_docs, reason = "Codex's own words, from least to most")]
 pub enum Effort {
     None,

@@ -27,10 +27,8 @@ mod idle;
 mod lease;
 mod wait;
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
+use strum::{VariantArray, VariantNames};
 
 pub use cancel::CancelResponse;
 pub use id::{BadId, BadPrefix, JobId, JobPrefix, WorkerId};
@@ -48,8 +46,27 @@ pub const WORKER_STOPPED: &str = "worker stopped";
 pub const CODEX_LOST: &str = "Codex lost";
 
 /// The state of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    VariantArray,
+    VariantNames,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(
+    serialize_all = "lowercase",
+    parse_err_ty = UnknownState,
+    parse_err_fn = UnknownState::new
+)]
 pub enum JobState {
     /// The job waits for a worker, or until a moment.
     Queued,
@@ -65,29 +82,23 @@ pub enum JobState {
 
 /// The error of an unknown job state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a state of a job: use queued, running, completed, failed or cancelled")]
+#[error("{0:?} is not a state of a job: use one of {states}", states = <JobState as VariantNames>::VARIANTS.join(", "))]
 pub struct UnknownState(pub String);
+
+impl UnknownState {
+    fn new(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
 
 impl JobState {
     /// All states.
-    pub const ALL: [Self; 5] = [
-        Self::Queued,
-        Self::Running,
-        Self::Completed,
-        Self::Failed,
-        Self::Cancelled,
-    ];
+    pub const ALL: &'static [Self] = <Self as VariantArray>::VARIANTS;
 
     /// The name of the state.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Running => "running",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
+        self.into()
     }
 
     /// Whether the state is final.
@@ -109,21 +120,6 @@ impl JobState {
             }
             _ => None,
         }
-    }
-}
-
-impl fmt::Display for JobState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl FromStr for JobState {
-    type Err = UnknownState;
-
-    fn from_str(text: &str) -> Result<Self, UnknownState> {
-        let found = Self::ALL.into_iter().find(|state| state.as_str() == text);
-        found.ok_or_else(|| UnknownState(text.to_owned()))
     }
 }
 

@@ -44,7 +44,7 @@ fn every_state_and_event() {
         ("cancel", JobEvent::Cancel),
     ];
     let mut table = String::new();
-    for state in JobState::ALL {
+    for &state in JobState::ALL {
         writeln!(table, "{state}").unwrap();
         for (name, event) in events {
             let next = match state.after(event) {
@@ -61,7 +61,7 @@ fn every_state_and_event() {
 #[test]
 fn cancel_response_depends_on_the_state() {
     let mut table = String::new();
-    for state in JobState::ALL {
+    for &state in JobState::ALL {
         let response = CancelResponse::of(state);
         assert_eq!(response.previous_status(), state);
         let (new, message) = (response.new_status(), response.message());
@@ -73,7 +73,7 @@ fn cancel_response_depends_on_the_state() {
 
 #[test]
 fn ended_job_ignores_events() {
-    for state in JobState::ALL.into_iter().filter(|state| state.has_ended()) {
+    for state in JobState::ALL.iter().filter(|state| state.has_ended()) {
         for event in [
             JobEvent::Claim,
             JobEvent::Cancel,
@@ -86,7 +86,7 @@ fn ended_job_ignores_events() {
 
 #[test]
 fn state_is_parsed_from_its_name() {
-    for state in JobState::ALL {
+    for &state in JobState::ALL {
         assert_eq!(state.as_str().parse(), Ok(state));
     }
     let unknown = "Queued".parse::<JobState>().unwrap_err();

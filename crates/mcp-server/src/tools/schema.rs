@@ -5,27 +5,13 @@ use std::sync::Arc;
 
 use rmcp::model::JsonObject;
 use serde_json::{Map, Value, json};
+use strum::VariantNames;
 
 use super::definition::object;
 
-/// A string that is one of these values.
-pub(super) fn one_of(values: &[&str]) -> Value {
-    json!({ "type": "string", "enum": values })
-}
-
-/// The sandbox modes.
-pub(super) fn sandbox() -> Value {
-    one_of(&["read-only", "workspace-write", "danger-full-access"])
-}
-
-/// The approval policies. `on-failure` is an old one, which counts as `on-request`.
-pub(super) fn approval_policy() -> Value {
-    one_of(&["untrusted", "on-failure", "on-request", "never"])
-}
-
-/// The levels of reasoning effort.
-pub(super) fn effort() -> Value {
-    one_of(&["none", "minimal", "low", "medium", "high", "xhigh"])
+/// A string that is one of the words of this type.
+pub(super) fn one_of<T: VariantNames>() -> Value {
+    json!({ "type": "string", "enum": T::VARIANTS })
 }
 
 /// A list of strings.

@@ -102,20 +102,12 @@ pub enum OutOfBounds {
 }
 
 fn word(mode: SandboxMode) -> &'static str {
-    match mode {
-        SandboxMode::ReadOnly => "read-only",
-        SandboxMode::WorkspaceWrite => "workspace-write",
-        SandboxMode::DangerFullAccess => "danger-full-access",
-    }
+    mode.into()
 }
 
 fn list_words(policies: &[ApprovalPolicy]) -> String {
-    let word = |policy: &ApprovalPolicy| match policy {
-        ApprovalPolicy::Untrusted => "untrusted",
-        ApprovalPolicy::OnRequest => "on-request",
-        ApprovalPolicy::Never => "never",
-    };
-    policies.iter().map(word).collect::<Vec<_>>().join(" or ")
+    let words: Vec<&'static str> = policies.iter().map(Into::into).collect();
+    words.join(" or ")
 }
 
 fn settings(bounds: &[Bound]) -> String {

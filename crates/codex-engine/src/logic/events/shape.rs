@@ -3,12 +3,14 @@
 use common::timestamp::timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use strum::VariantNames;
 
 use super::event::{Event, EventData, TextChunk};
 
 /// How much of each event a reader requests.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, VariantNames)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum ResponseMode {
     /// The essential fields, and the beginning of texts: for readers that pay for every
     /// word.

@@ -3,11 +3,12 @@
 use anstyle::{AnsiColor, Style};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use job_queue::logic::JobState;
+use strum::VariantNames;
 
 /// Parses a state.
 pub(super) fn parser() -> impl TypedValueParser<Value = JobState> {
-    let words = JobState::ALL.map(JobState::as_str);
-    PossibleValuesParser::new(words).try_map(|word| word.parse::<JobState>())
+    PossibleValuesParser::new(<JobState as VariantNames>::VARIANTS)
+        .try_map(|word| word.parse::<JobState>())
 }
 
 /// The colour of a state.

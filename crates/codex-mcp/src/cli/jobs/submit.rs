@@ -76,11 +76,11 @@ pub(super) struct Args {
     model: Option<String>,
 
     /// The sandbox of Codex's commands. Default: as configured, else workspace-write.
-    #[arg(long, value_parser = one_of::<SandboxMode>(&["read-only", "workspace-write", "danger-full-access"]))]
+    #[arg(long, value_parser = one_of::<SandboxMode>())]
     sandbox: Option<SandboxMode>,
 
     /// How hard the model thinks. Not every model takes every value.
-    #[arg(long, value_parser = one_of::<Effort>(&["none", "minimal", "low", "medium", "high", "xhigh"]))]
+    #[arg(long, value_parser = one_of::<Effort>())]
     effort: Option<Effort>,
 
     /// A profile of Codex's configuration.

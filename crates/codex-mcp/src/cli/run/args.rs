@@ -117,7 +117,7 @@ pub(in crate::cli) struct Args {
 
     /// The sandbox of Codex's commands. Default: `sandbox` of the configuration, or what Codex's
     /// own configuration says.
-    #[arg(long, value_parser = one_of::<SandboxMode>(&["read-only", "workspace-write", "danger-full-access"]))]
+    #[arg(long, value_parser = one_of::<SandboxMode>())]
     pub(super) sandbox: Option<SandboxMode>,
 
     /// Codex's name of the model.
@@ -125,7 +125,7 @@ pub(in crate::cli) struct Args {
     pub(super) model: Option<String>,
 
     /// How hard the model thinks. Not every model takes every value.
-    #[arg(long, value_parser = one_of::<Effort>(&["none", "minimal", "low", "medium", "high", "xhigh"]))]
+    #[arg(long, value_parser = one_of::<Effort>())]
     pub(super) effort: Option<Effort>,
 
     /// A profile of Codex's configuration.

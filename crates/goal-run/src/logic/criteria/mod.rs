@@ -38,7 +38,8 @@ pub const CRITERIA_LIMIT: usize = 50;
 pub const COMMITS_LIMIT: u32 = 1000;
 
 /// A condition that a run must meet.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, strum::VariantNames)]
+#[strum(serialize_all = "snake_case")]
 pub enum Criterion {
     /// A matching file is new or was changed.
     Files(Glob),
@@ -54,6 +55,7 @@ pub enum Criterion {
     /// The remote has the checked-out commit.
     Pushed,
     /// There is a new pull request.
+    #[strum(serialize = "pr")]
     PullRequest,
     /// There is a new comment of the user on the issue.
     IssueComment(Issue),

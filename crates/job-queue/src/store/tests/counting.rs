@@ -52,7 +52,7 @@ fn or_any<T: Clone>(some: impl IntoIterator<Item = T>) -> Vec<Option<T>> {
 async fn lists_are_right(store: &JobStore) {
     const SHOWN: u32 = 3;
     let all = all_jobs(store).await;
-    for status in or_any(JobState::ALL) {
+    for status in or_any(JobState::ALL.iter().copied()) {
         for tool in or_any(TOOLS) {
             for cwd in or_any(DIRECTORIES) {
                 let filter = JobFilter {
@@ -205,7 +205,7 @@ pub(super) async fn store_of_the_first_version_is_upgraded(stage: &TestStore) {
     connection.begin(Purpose::WriteThrough).await.unwrap();
     connection.script(first).await.unwrap();
     let mut most = 0;
-    for state in JobState::ALL {
+    for &state in JobState::ALL {
         for (tool, cwd) in [(0, 0), (0, 0), (1, 0), (0, 1), (2, 2)] {
             let new = NewJob::new(Request::new("p", DIRECTORIES[cwd]));
             let sql = "INSERT INTO codex_jobs (id, state, tool_name, cwd, task_name, \

@@ -11,12 +11,13 @@ use rmcp::model::{CallToolResponse, JsonObject, Tool};
 use rmcp::service::RequestContext;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use settings::PolicyName;
 
 use super::definition::tool;
 use crate::error::ToolError;
 use crate::server::Server;
 use crate::tools::parameters::{NonBlankText, Policy, Wait, arguments};
-use crate::tools::schema::{approval_policy, input, sandbox};
+use crate::tools::schema::{input, one_of};
 use crate::turn_call::TurnCall;
 
 pub(in crate::tools) const NAME: &str = "codex";
@@ -45,8 +46,8 @@ pub(in crate::tools) fn describe() -> Tool {
     let properties = json!({
         "prompt": { "type": "string" },
         "cwd": { "type": "string", "description": "Default: the server's repository." },
-        "sandbox": sandbox(),
-        "approval-policy": approval_policy(),
+        "sandbox": one_of::<SandboxMode>(),
+        "approval-policy": one_of::<PolicyName>(),
         "model": { "type": "string" },
         "profile": { "type": "string" },
         "config": { "type": "object" },

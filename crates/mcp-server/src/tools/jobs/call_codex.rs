@@ -17,7 +17,7 @@ use crate::code::Code;
 use crate::error::ToolError;
 use crate::tools::definition::{answer, tool};
 use crate::tools::parameters::{Count, TimeLimit, arguments};
-use crate::tools::schema::{about, input, off, one_of, output, sandbox, texts};
+use crate::tools::schema::{about, input, off, one_of, output, texts};
 
 pub(super) const NAME: &str = "call_codex";
 
@@ -55,13 +55,13 @@ pub(super) fn describe() -> Tool {
         "cwd": { "type": "string" },
         "task_name": { "type": "string" },
         "model": { "type": "string" },
-        "sandbox": about(sandbox(), "Default: configured, else workspace-write."),
+        "sandbox": about(one_of::<SandboxMode>(), "Default: configured, else workspace-write."),
         "effort": { "type": "string" },
         "profile": { "type": "string" },
         "config": { "type": "object" },
         "add_dirs": texts(),
         "network": { "type": "boolean" },
-        "approval": one_of(&["never", "ask"]),
+        "approval": one_of::<Approval>(),
         "approval_timeout_ms": { "type": "integer" },
         "resume_session_id": { "type": "string" },
         "continue_latest": about(off(), "Latest job of cwd."),

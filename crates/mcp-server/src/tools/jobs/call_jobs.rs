@@ -31,10 +31,9 @@ struct Arguments {
 }
 
 pub(super) fn describe() -> Tool {
-    let states: Vec<&str> = JobState::ALL.iter().map(|state| state.as_str()).collect();
     let properties = json!({
         "limit": { "type": "integer", "default": LIMIT },
-        "status_filter": one_of(&states),
+        "status_filter": one_of::<JobState>(),
         "tool_name": { "type": "string" },
     });
     let description = "Use to find jobs of all clients of this store, newest first.";

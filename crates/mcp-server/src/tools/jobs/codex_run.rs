@@ -19,6 +19,7 @@ use job_queue::service::{JobView, Jobs};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use strum::VariantNames;
 use tokio::time::Instant;
 
 use super::ids::ThreadIdArgument;
@@ -27,7 +28,7 @@ use crate::code::Code;
 use crate::error::ToolError;
 use crate::tools::definition::{answer, tool};
 use crate::tools::parameters::{Count, Wait, arguments};
-use crate::tools::schema::{about, input, off, one_of, output, sandbox, texts};
+use crate::tools::schema::{about, input, off, one_of, output, texts};
 
 pub(super) const NAME: &str = job_queue::run::spec::TOOL;
 
@@ -60,8 +61,9 @@ struct Arguments {
 }
 
 /// The answer to Codex's questions, as nobody can be asked.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, VariantNames)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 enum Approval {
     Never,
     Always,
@@ -81,10 +83,10 @@ pub(super) fn describe() -> Tool {
         "thread_id": { "type": "string" },
         "worktree": off(),
         "model": { "type": "string" },
-        "sandbox": sandbox(),
+        "sandbox": one_of::<SandboxMode>(),
         "effort": { "type": "string" },
         "profile": { "type": "string" },
-        "approve": one_of(&["never", "always"]),
+        "approve": one_of::<Approval>(),
         "notify": about(texts(), "mail:AGENT@TEAM, irc://HOST:PORT/CHANNEL, command:PROGRAM"),
         "task_name": { "type": "string" },
         "retry": { "type": "integer" },

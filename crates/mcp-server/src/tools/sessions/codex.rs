@@ -11,6 +11,7 @@ use rmcp::model::{CallToolResponse, JsonObject, Tool};
 use rmcp::service::RequestContext;
 use serde::Deserialize;
 use serde_json::json;
+use settings::PolicyName;
 
 use super::answers::{opened, opened_schema};
 use super::elicit::elicit;
@@ -19,7 +20,7 @@ use crate::error::ToolError;
 use crate::server::Server;
 use crate::tools::definition::{answer, tool};
 use crate::tools::parameters::{NonBlankText, Policy, arguments};
-use crate::tools::schema::{approval_policy, effort, input, off, or, sandbox, texts};
+use crate::tools::schema::{input, off, one_of, or, texts};
 
 pub(in crate::tools) const NAME: &str = "codex";
 
@@ -58,9 +59,9 @@ pub(in crate::tools) fn describe() -> Tool {
     });
     let properties = json!({
         "prompt": { "type": "string" },
-        "approvalPolicy": approval_policy(),
-        "sandbox": sandbox(),
-        "effort": or(effort(), "low"),
+        "approvalPolicy": one_of::<PolicyName>(),
+        "sandbox": one_of::<SandboxMode>(),
+        "effort": or(one_of::<Effort>(), "low"),
         "cwd": { "type": "string", "description": "Default: the server's repository." },
         "model": { "type": "string" },
         "profile": { "type": "string" },

@@ -11,6 +11,7 @@ use rmcp::model::{CallToolResponse, JsonObject, Tool};
 use rmcp::service::RequestContext;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use strum::{IntoStaticStr, VariantNames};
 
 use super::answers::{insert_poll_interval, missing, session};
 use super::elicit::can_ask_user;
@@ -26,8 +27,9 @@ pub(in crate::tools) const NAME: &str = "codex_check";
 /// The default number of events of a poll with `waitMs`.
 const EVENTS_AFTER_WAIT: u64 = 50;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, IntoStaticStr, VariantNames)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 enum Action {
     Poll,
     #[serde(alias = "respond_approval")]
@@ -62,8 +64,9 @@ struct Options {
     max_bytes: Option<Count>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, VariantNames)]
 #[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "camelCase")]
 enum DecisionName {
     Accept,
     AcceptForSession,
@@ -89,24 +92,16 @@ enum NetworkAction {
 }
 
 pub(in crate::tools) fn describe() -> Tool {
-    let decisions = [
-        "accept",
-        "acceptForSession",
-        "acceptWithExecpolicyAmendment",
-        "applyNetworkPolicyAmendment",
-        "decline",
-        "cancel",
-    ];
     let properties = json!({
-        "action": one_of(&["poll", "respond_permission", "respond_user_input"]),
+        "action": one_of::<Action>(),
         "sessionId": { "type": "string" },
         "cursor": { "type": "integer" },
         "maxEvents": { "type": "integer" },
-        "responseMode": or(one_of(&["minimal", "delta_compact", "full"]), "minimal"),
+        "responseMode": or(one_of::<ResponseMode>(), "minimal"),
         "waitMs": { "type": "integer" },
         "pollOptions": { "type": "object" },
         "requestId": { "type": "string" },
-        "decision": one_of(&decisions),
+        "decision": one_of::<DecisionName>(),
         "execpolicyAmendment": texts(),
         "networkPolicyAmendment": { "type": "object", "description": "{action: allow|deny, host}" },
         "denyMessage": { "type": "string" },
@@ -153,7 +148,7 @@ pub(in crate::tools) async fn call(
         poll.cursor = Some(server.engine.read_position(&session, poll.cursor)?);
         let decision = given.decision()?;
         let request = given.request_id.take();
-        let request = request.ok_or_else(|| missing("requestId", given.action.name()))?;
+        let request = request.ok_or_else(|| missing("requestId", given.action.into()))?;
         let note = given.deny_message.as_deref();
         let engine = &server.engine;
         engine.respond(&session, &ActionId(request), &decision, note)?;
@@ -185,16 +180,6 @@ fn shown(session: &SessionId, polled: PollResponse) -> Result<Value, ToolError> 
         all.insert("actions".to_owned(), json!([]));
     }
     Ok(Value::Object(all))
-}
-
-impl Action {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Poll => "poll",
-            Self::RespondPermission => "respond_permission",
-            Self::RespondUserInput => "respond_user_input",
-        }
-    }
 }
 
 impl Arguments {
@@ -248,7 +233,7 @@ impl Arguments {
     }
 
     fn decision(&mut self) -> Result<Decision, ToolError> {
-        let action = self.action.name();
+        let action: &'static str = self.action.into();
         if self.action == Action::RespondUserInput {
             let answers = self.answers.take();
             return answers

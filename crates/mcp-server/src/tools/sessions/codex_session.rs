@@ -15,6 +15,7 @@ use rmcp::model::{CallToolResponse, JsonObject, Tool};
 use rmcp::service::RequestContext;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use strum::VariantNames;
 
 use super::answers::{forked, milliseconds, missing, opened, session};
 use super::elicit::elicit;
@@ -38,8 +39,9 @@ const MAX_LISTED: usize = 500;
 /// The cancellation reason of a session that its client has cancelled.
 const CANCELLED: &str = "Cancelled by user";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, VariantNames)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 enum Action {
     List,
     Get,
@@ -74,20 +76,8 @@ struct Arguments {
 }
 
 pub(in crate::tools) fn describe() -> Tool {
-    let actions = [
-        "list",
-        "get",
-        "cancel",
-        "interrupt",
-        "fork",
-        "steer",
-        "resume",
-        "wait_any",
-        "terminals",
-        "end_terminals",
-    ];
     let properties = json!({
-        "action": one_of(&actions),
+        "action": one_of::<Action>(),
         "sessionId": { "type": "string" },
         "includeSensitive": off(),
         "prompt": { "type": "string" },
