@@ -54,6 +54,7 @@ mod resources;
 mod server;
 pub mod status;
 mod stdio;
+mod tasks;
 mod team_tools;
 mod thread_tools;
 mod tool_sets;

@@ -11,6 +11,7 @@ use codex_protocol::codex::{
     Ask, CommandApproval, FileChange, FileChangeApproval, FileChangeKind, LegacyCommandApproval,
     Question, ThreadId, TurnId, UserInputRequest,
 };
+use job_queue::question::StoredQuestion;
 use serde_json::{Map, Value, json};
 
 /// A question for a client that can show one.
@@ -39,7 +40,7 @@ pub(super) enum ChoiceTitles {
 }
 
 /// The field of an approval's form that holds the decision.
-const DECISION: &str = "decision";
+pub(super) const DECISION: &str = "decision";
 
 /// The field of an approval's form that holds the reason.
 const REASON: &str = "reason";
@@ -187,6 +188,18 @@ fn requested_schema(ask: &Ask, titles: ChoiceTitles) -> Value {
             }
             (choices, _) => choices_schema(choices, titles),
         },
+    }
+}
+
+/// The form of a question of a job.
+pub(super) fn stored_schema(question: &StoredQuestion, titles: ChoiceTitles) -> Value {
+    match question.fields.as_slice() {
+        [] => choices_schema(&question.decisions, titles),
+        fields => {
+            let text = |field: &String| (field.clone(), json!({ "type": "string" }));
+            let properties: Map<String, Value> = fields.iter().map(text).collect();
+            json!({ "type": "object", "properties": properties, "required": fields })
+        }
     }
 }
 

@@ -97,6 +97,7 @@ mod rows;
 mod schema;
 mod signature;
 mod sql;
+mod task_ids;
 mod watch;
 mod workers;
 

@@ -85,6 +85,31 @@ fn postgres_conforms() {
     }));
 }
 
+#[test]
+fn task_id_is_known_to_the_host_that_gave_it_alone() {
+    block_on(async {
+        let (stage, other) = (TestStore::sqlite(), TestStore::sqlite());
+        let (store, other) = (stage.open().await, other.open().await);
+        let [job, another] = [new_job("p").id, new_job("q").id];
+        let task = store.task_id(&job);
+        assert_eq!(task.len(), 80);
+        assert!(task.bytes().all(|byte| byte.is_ascii_graphic()));
+        assert_eq!(stage.open().await.job_of_task(&task), Some(job.clone()));
+        assert_eq!(other.job_of_task(&task), None);
+        let (_, signature) = task.split_once('.').unwrap();
+        for forged in [
+            String::new(),
+            job.to_string(),
+            format!("{job}."),
+            format!("{another}.{signature}"),
+            format!("{task}x"),
+            other.task_id(&job),
+        ] {
+            assert_eq!(store.job_of_task(&forged), None, "{forged}");
+        }
+    });
+}
+
 /// The server spawns the store's futures as tasks, which must be `Send`.
 #[test]
 fn store_futures_are_send() {

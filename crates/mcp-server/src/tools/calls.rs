@@ -15,6 +15,7 @@ use crate::deliveries::ToolOutcome;
 use crate::error::ToolError;
 use crate::progress::Progress;
 use crate::server::Server;
+use crate::tasks;
 
 impl ToolName {
     /// Answers a call.
@@ -64,6 +65,12 @@ async fn job_tool(
     let jobs = Arc::clone(server.jobs.as_ref().ok_or_else(none)?);
     let client = context.peer.peer_info();
     let client = client.map(|info| info.client_info.name.clone());
+    if tool.has_tasks() && tasks::are_taken(context) {
+        let of_call = Arc::clone(&jobs);
+        let begin = async move { tool.begin(&of_call, client, arguments).await };
+        let job = server.run_detached_through_shutdown(context, begin).await?;
+        return Ok(CallToolResponse::Task(tasks::created(&jobs, &job).await?));
+    }
     let of_call = Arc::clone(&jobs);
     let call = async move { tool.call(&of_call, client, arguments).await };
     let called = match tool.acts() {

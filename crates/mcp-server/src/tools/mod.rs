@@ -181,6 +181,11 @@ impl ToolName {
         matches!(self, Self::Codex | Self::CodexReply)
     }
 
+    /// Whether a call of the tool may be answered by a task.
+    pub(super) fn has_tasks(self) -> bool {
+        matches!(self, Self::Job(tool) if tool.has_tasks())
+    }
+
     /// Whether the results of the tool carry warnings: `codex_status` lists all of them anyway, and
     /// mail has a format of its own.
     pub(super) fn carries_warnings(self) -> bool {

@@ -27,6 +27,7 @@ mod runs;
 mod sessions;
 mod settings;
 mod source_builds;
+mod tasks;
 mod team;
 mod thread_tools;
 mod tool_groups;

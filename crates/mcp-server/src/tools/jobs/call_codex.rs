@@ -6,6 +6,7 @@ use codex_config::profile::ProfileName;
 use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
 use goal_run::logic::notifier::Notifier;
 use job_queue::call_settings::Approval;
+use job_queue::logic::JobId;
 use job_queue::service::{Jobs, Submission};
 use job_queue::spec::{Continuation, JobSpec};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
@@ -86,8 +87,31 @@ pub(super) async fn call(
     client: Option<String>,
     given: JsonObject,
 ) -> Result<CallToolResult, ToolError> {
-    let mut given: Arguments = arguments(given)?;
+    let given: Arguments = arguments(given)?;
     let is_forgotten = given.fire_and_forget.unwrap_or_default();
+    let submitted = submit(jobs, client, given).await?;
+    Ok(answer(json!({
+        "status": "queued",
+        "job_id": submitted.job,
+        "message": message(&submitted, is_forgotten),
+    })))
+}
+
+/// Submits the job of a call that is answered by a task.
+pub(super) async fn begin(
+    jobs: &Jobs,
+    client: Option<String>,
+    given: JsonObject,
+) -> Result<JobId, ToolError> {
+    let submitted = submit(jobs, client, arguments(given)?).await?;
+    Ok(submitted.job)
+}
+
+async fn submit(
+    jobs: &Jobs,
+    client: Option<String>,
+    mut given: Arguments,
+) -> Result<Submission, ToolError> {
     let session = match given.resume_session_id.take() {
         // A whole ID is not looked up here: the thread may be on the machine that runs the job.
         Some(ThreadIdArgument(prefix)) => Some(match prefix.whole() {
@@ -96,12 +120,7 @@ pub(super) async fn call(
         }),
         None => None,
     };
-    let submitted = jobs.submit(given.into_order(client, session)?).await?;
-    Ok(answer(json!({
-        "status": "queued",
-        "job_id": submitted.job,
-        "message": message(&submitted, is_forgotten),
-    })))
+    Ok(jobs.submit(given.into_order(client, session)?).await?)
 }
 
 fn message(submitted: &Submission, is_forgotten: bool) -> String {

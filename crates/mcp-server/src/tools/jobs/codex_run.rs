@@ -16,6 +16,7 @@ use job_queue::logic::JobId;
 use job_queue::run::result;
 use job_queue::run::spec::RunJobSpec;
 use job_queue::service::{JobView, Jobs};
+use job_queue::store::Job;
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -154,7 +155,21 @@ pub(super) async fn begin(
     })
 }
 
+/// The result of a run that has ended.
+pub(super) fn result_of(job: &Job) -> Option<CallToolResult> {
+    let result = result::of(job)?;
+    Some(match error_of(&result) {
+        Some(error) => error.into_result_with(result),
+        None => answer(result),
+    })
+}
+
 impl StartedRun {
+    /// The job that is the run.
+    pub(super) fn job(&self) -> &JobId {
+        &self.job
+    }
+
     /// Waits for the end for one second at most. Dropping the future loses nothing.
     pub(super) async fn wait(&self, jobs: &Jobs) -> Result<WaitOutcome, ToolError> {
         let id = &self.job;
@@ -166,11 +181,8 @@ impl StartedRun {
     }
 
     fn result_so_far(&self, JobView { job, no_worker, .. }: JobView) -> CallToolResult {
-        if let Some(result) = result::of(&job) {
-            return match error_of(&result) {
-                Some(error) => error.into_result_with(result),
-                None => answer(result),
-            };
+        if let Some(result) = result_of(&job) {
+            return result;
         }
         let message = match (no_worker, job_json::waiting(&job.summary)) {
             (None, Some(wait)) => format!("The run {wait}. {}", self.message()),

@@ -12,14 +12,17 @@ mod ids;
 mod wait;
 mod watch;
 
+use job_queue::job_json;
+use job_queue::logic::{JobId, JobState};
 use job_queue::service::{InstructError, Jobs, JobsError};
 use job_queue::spec::BadJobSpec;
-use job_queue::store::StoreError;
+use job_queue::store::{Job, StoreError};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 
 use crate::code::Code;
 use crate::error::ToolError;
 use crate::tools::annotations::Effect;
+use crate::tools::definition::answer;
 
 pub(crate) use wait::WaitOutcome;
 pub(crate) use watch::JobWatch;
@@ -111,10 +114,42 @@ impl JobTool {
         answered.map(JobCall::Answered)
     }
 
+    /// Submits the job of a call that is answered by a task, if the tool has such calls.
+    pub(crate) async fn begin(
+        self,
+        jobs: &Jobs,
+        client: Option<String>,
+        given: JsonObject,
+    ) -> Result<JobId, ToolError> {
+        match self {
+            Self::Run => {
+                let run = codex_run::begin(jobs, client, given).await?;
+                Ok(run.job().clone())
+            }
+            _ => call_codex::begin(jobs, client, given).await,
+        }
+    }
+
+    /// Whether a call may be answered by a task.
+    pub(crate) fn has_tasks(self) -> bool {
+        matches!(self, Self::Codex | Self::Run)
+    }
+
     /// Whether the call changes something, and so has to be completed even if its caller has gone.
     pub(crate) fn acts(self) -> bool {
         matches!(self, Self::Codex | Self::Cancel | Self::Respond | Self::Run)
     }
+}
+
+/// The result of a call that was answered by a task, once its job has ended: of a run as
+/// `codex_run` answers, of any other job its record.
+pub(crate) fn result_of_task(job: &Job) -> CallToolResult {
+    if let Some(result) = codex_run::result_of(job) {
+        return result;
+    }
+    let mut result = answer(job_json::record(job, &[]));
+    result.is_error = Some(job.summary.state == JobState::Failed);
+    result
 }
 
 /// The result of a call so far.
