@@ -64,6 +64,11 @@ impl Hub {
         lock(&self.rate_limits).get()
     }
 
+    /// The limits, and the limit of a model that a turn has just reported.
+    pub(super) fn limits_after_refusal(&self) -> (RateLimits, Option<String>) {
+        lock(&self.rate_limits).after_refusal()
+    }
+
     /// Takes over a response about the limits, and returns the merged state.
     pub(super) fn replace_limits(&self, read: RateLimits) -> RateLimits {
         lock(&self.rate_limits).replace(read)

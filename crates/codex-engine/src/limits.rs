@@ -25,6 +25,10 @@ const READ_TIMEOUT: Duration = Duration::from_secs(3);
 /// the same time.
 const RECENT: Duration = Duration::from_secs(5 * 60);
 
+/// How long after its report a limit counts as that at which a turn was refused: Codex
+/// reports it with the refusal.
+const JUST_REPORTED: Duration = Duration::from_secs(10);
+
 /// How long it may take to start a separate app-server and to get its answer.
 const SEPARATE_SERVER_TIMEOUT: Duration = Duration::from_secs(8);
 
@@ -58,6 +62,8 @@ pub(super) struct ReportedLimits {
     limits: RateLimits,
     /// When Codex last reported the windows of the account.
     at: Option<Instant>,
+    /// The limit of a model that Codex reported last in a turn, and when.
+    of_model: Option<(String, Instant)>,
 }
 
 impl ReportedLimits {
@@ -66,10 +72,22 @@ impl ReportedLimits {
         Some((self.limits.clone(), self.at?))
     }
 
+    /// The limits, and the limit of a model that a turn has just reported.
+    pub(super) fn after_refusal(&self) -> (RateLimits, Option<String>) {
+        let just = self.of_model.as_ref();
+        let just = just.filter(|(_, at)| at.elapsed() < JUST_REPORTED);
+        (self.limits.clone(), just.map(|(id, _)| id.clone()))
+    }
+
     /// Merges the report of a turn.
     pub(super) fn update(&mut self, news: RateLimits) {
-        if self.limits.update(news) {
-            self.at = Some(Instant::now());
+        let reported = self.limits.update(news);
+        let now = Instant::now();
+        if reported.account {
+            self.at = Some(now);
+        }
+        if let Some(id) = reported.model {
+            self.of_model = Some((id, now));
         }
     }
 
@@ -115,14 +133,18 @@ impl Engine {
     /// [`LimitsUnknown`].
     pub async fn limits(&self) -> Result<RateLimits, LimitsUnknown> {
         let (server, _) = self.backend.running().ok_or(LimitsUnknown::NoCodex)?;
-        self.limits_of(&server).await
+        self.limits_of(&server, None).await
     }
 
-    async fn limits_of(&self, server: &AppServer) -> Result<RateLimits, LimitsUnknown> {
+    async fn limits_of(
+        &self,
+        server: &AppServer,
+        model: Option<&str>,
+    ) -> Result<RateLimits, LimitsUnknown> {
         check(server.current_account().await)?;
         let arrived = Instant::now();
         let mut last = self.last_query.lock().await;
-        if let Some(recent) = self.recent_limits() {
+        if let Some(recent) = self.recent_limits(model) {
             return Ok(recent);
         }
         match last.as_ref() {
@@ -164,8 +186,8 @@ impl Engine {
         }
         let refused = refused.filter(|&until| until > SystemTime::now());
         let limits = match reads_limits_concurrently(&server) || refused.is_some() {
-            true => self.limits_of(&server).await,
-            false => self.recent_limits().ok_or_else(|| {
+            true => self.limits_of(&server, model).await,
+            false => self.recent_limits(model).ok_or_else(|| {
                 let words = "this release is not asked beside other work";
                 LimitsUnknown::QueryFailed(words.to_owned())
             }),
@@ -195,22 +217,20 @@ impl Engine {
         if !server.account().limits(provider) {
             return None;
         }
-        if self.reported_reset(model).is_none() && reads_limits_concurrently(&server) {
+        let (limits, reported) = self.hub.limits_after_refusal();
+        let known = refused_until(&limits, model, None, SystemTime::now());
+        if known.is_none() && reads_limits_concurrently(&server) {
             cancel.run_until_cancelled(self.query_once(&server)).await;
         }
-        let reset = self.reported_reset(model);
+        let (limits, _) = self.hub.limits_after_refusal();
+        let reset = refused_until(&limits, model, reported.as_deref(), SystemTime::now());
         Some(LimitReached { reset })
     }
 
-    /// The time at which the full limits are reset, if Codex has reported it. A turn was
-    /// refused, so credits did not lift the limits.
-    fn reported_reset(&self, model: Option<&str>) -> Option<SystemTime> {
-        refused_until(&self.rate_limits()?, model, SystemTime::now())
-    }
-
-    fn recent_limits(&self) -> Option<RateLimits> {
+    fn recent_limits(&self, model: Option<&str>) -> Option<RateLimits> {
         let (limits, reported_at) = self.hub.rate_limits()?;
-        let is_recent = reported_at.elapsed() < RECENT && !is_outdated(&limits, SystemTime::now());
+        let is_outdated = is_outdated(&limits, model, SystemTime::now());
+        let is_recent = reported_at.elapsed() < RECENT && !is_outdated;
         is_recent.then_some(limits)
     }
 

@@ -39,22 +39,24 @@ pub fn full_until(limits: &RateLimits, now: SystemTime) -> Option<SystemTime> {
 
 /// The time until which turns with this model are refused after one was refused now; `None`
 /// if no full limit with a future reset is reported. A model that has no limit of its own
-/// by that name may have one by another: then it is the full limit reported last, as Codex
-/// reports it with the refusal.
+/// by that name may have one by another: then it is `reported`, the limit that Codex has
+/// reported with the refusal, by its ID.
 #[must_use]
 pub fn refused_until(
     limits: &RateLimits,
     model: Option<&str>,
+    reported: Option<&str>,
     now: SystemTime,
 ) -> Option<SystemTime> {
     if let Some(own) = model.and_then(|model| limits.of_model(model)) {
         return last_reset_of_full(own.windows(), now);
     }
-    let of_models = || {
-        let mut newest_first = limits.of_models().iter().rev();
-        newest_first.find_map(|limit| last_reset_of_full(limit.windows(), now))
+    let of_reported = || {
+        let mut models = limits.of_models().iter();
+        let reported = models.find(|limit| Some(limit.id()) == reported)?;
+        last_reset_of_full(reported.windows(), now)
     };
-    full_until(limits, now).or_else(of_models)
+    full_until(limits, now).or_else(of_reported)
 }
 
 fn last_reset_of_full(
@@ -73,7 +75,8 @@ const SAME_RESET: Duration = Duration::from_secs(61 * 60);
 
 /// The time until which no turn with this model can succeed. At 100 % one may, unless a
 /// turn was refused until about the same reset. A model with a limit of its own is not
-/// bound by that of the account.
+/// bound by that of the account. Of a model without a known name, the limit is one at which
+/// a turn was refused.
 #[must_use]
 pub fn unusable_until(
     limits: &RateLimits,
@@ -84,17 +87,17 @@ pub fn unusable_until(
     if is_lifted(limits) {
         return None;
     }
-    let own = model.and_then(|model| limits.of_model(model));
-    let windows: Vec<RateWindow> = match own {
-        Some(own) => own.windows().collect(),
-        None => limits.windows().collect(),
+    let was_refused = |window: &RateWindow| {
+        let reset = reset(window, now);
+        reset.is_some_and(|reset| refused.is_some_and(|refused| is_same_reset(refused, reset)))
     };
-    let was_refused = |reset| refused.is_some_and(|refused| is_same_reset(refused, reset));
-    let resets = windows.into_iter().filter(is_full).filter_map(|window| {
-        let reset = reset(&window, now).filter(|&reset| reset > now)?;
-        (window.used_percent > USED_UP || was_refused(reset)).then_some(reset)
-    });
-    resets.max()
+    let is_closed = |window: &RateWindow| window.used_percent > USED_UP || was_refused(window);
+    if let Some(own) = model.and_then(|model| limits.of_model(model)) {
+        return last_reset_of_full(own.windows().filter(is_closed), now);
+    }
+    let of_models = limits.of_models().iter().flat_map(ModelLimit::windows);
+    let windows = limits.windows().filter(is_closed);
+    last_reset_of_full(windows.chain(of_models.filter(was_refused)), now)
 }
 
 fn is_same_reset(one: SystemTime, other: SystemTime) -> bool {
@@ -104,11 +107,12 @@ fn is_same_reset(one: SystemTime, other: SystemTime) -> bool {
         .is_ok_and(|apart| apart <= SAME_RESET)
 }
 
-/// Whether a full limit has been reset since this report.
+/// Whether a full limit of the account or of this model has been reset since this report.
 #[must_use]
-pub fn is_outdated(limits: &RateLimits, now: SystemTime) -> bool {
-    let of_models = limits.of_models().iter().flat_map(ModelLimit::windows);
-    let mut full = limits.windows().chain(of_models).filter(is_full);
+pub fn is_outdated(limits: &RateLimits, model: Option<&str>, now: SystemTime) -> bool {
+    let own = model.and_then(|model| limits.of_model(model));
+    let own = own.into_iter().flat_map(ModelLimit::windows);
+    let mut full = limits.windows().chain(own).filter(is_full);
     full.any(|window| reset(&window, now).is_some_and(|reset| reset <= now))
 }
 
@@ -280,18 +284,34 @@ mod tests {
     fn refused_turn_is_refused_until_the_limit_of_its_model_is_reset() {
         let (soon, later) = (NOW + 60, NOW + 600);
         let (free, full) = (|reset| window(42.0, reset), |reset| window(100.0, reset));
-        for (account, model, name, expected) in [
-            (free(soon), full(later), Some("gpt-spark"), Some(later)),
+        let spark = Some("gpt-spark");
+        for (account, model, name, reported, expected) in [
+            (free(soon), full(later), spark, None, Some(later)),
+            (full(soon), full(later), spark, None, Some(later)),
+            (full(soon), free(later), spark, None, None),
             // The name of the model is not known.
-            (free(soon), full(later), None, Some(later)),
-            (full(soon), full(later), None, Some(soon)),
-            (full(soon), full(later), Some("gpt-spark"), Some(later)),
-            (full(soon), free(later), Some("gpt-spark"), None),
-            (free(soon), free(later), None, None),
+            (free(soon), full(later), None, Some("x"), Some(later)),
+            (free(soon), full(later), Some("gpt-other"), None, None),
+            (full(soon), full(later), None, Some("x"), Some(soon)),
+            (free(soon), free(later), None, Some("x"), None),
         ] {
             let limits = with_model(&account, &model);
-            let until = refused_until(&limits, name, at(NOW));
+            let until = refused_until(&limits, name, reported, at(NOW));
             assert_eq!(until, expected.map(at), "{account}, {model}, {name:?}");
+        }
+    }
+
+    #[test]
+    fn model_without_a_known_name_waits_for_the_limit_at_which_it_was_refused() {
+        let later = NOW + 5 * 3600;
+        let limits = with_model(&window(42.0, NOW + 60), &window(100.0, later));
+        for (refused, expected) in [
+            (None, None),
+            (Some(NOW + 60), None),
+            (Some(later + 1), Some(later)),
+        ] {
+            let until = unusable_until(&limits, None, refused.map(at), at(NOW));
+            assert_eq!(until, expected.map(at), "{refused:?}");
         }
     }
 
@@ -328,7 +348,7 @@ mod tests {
     fn limits_are_outdated_once_a_full_one_is_reset() {
         let outdated = |used, resets_at| {
             let told = limits(&json!({ "primary": window(used, resets_at) }));
-            is_outdated(&told, at(NOW))
+            is_outdated(&told, None, at(NOW))
         };
         assert!(outdated(100.0, NOW));
         assert!(!outdated(100.0, NOW + 1));

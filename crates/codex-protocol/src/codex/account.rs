@@ -8,6 +8,14 @@ use serde_json::{Map, Value};
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct AccountReadParams {}
 
+/// Parameters of `config/read`.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigReadParams {
+    /// Whether to list the layers too.
+    pub include_layers: bool,
+}
+
 /// The answer to `account/read`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -33,6 +33,8 @@ pub enum Method {
     BackgroundTerminalsList,
     /// Ends one of them; 0.104.0 does not know it.
     BackgroundTerminalsTerminate,
+    /// Reads the configuration. Codex refuses it if it cannot load its configuration.
+    ConfigRead,
     /// Reads the account, and whether a login is required.
     AccountRead,
     /// Reads how much of the account's limits is used. Codex asks its backend; older
@@ -59,6 +61,7 @@ impl Method {
             Self::BackgroundTerminalsClean => "thread/backgroundTerminals/clean",
             Self::BackgroundTerminalsList => "thread/backgroundTerminals/list",
             Self::BackgroundTerminalsTerminate => "thread/backgroundTerminals/terminate",
+            Self::ConfigRead => "config/read",
             Self::AccountRead => "account/read",
             Self::AccountRateLimitsRead => "account/rateLimits/read",
         }

@@ -22,7 +22,7 @@ mod turn;
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantNames};
 
-pub use account::{AccountReadParams, AccountReadResponse};
+pub use account::{AccountReadParams, AccountReadResponse, ConfigReadParams};
 pub use ask::{
     Ask, CommandApproval, FileChangeApproval, LegacyCommandApproval, LegacyPatchApproval,
     LegacyRefusal, McpElicitation, PermissionsApproval, Question, QuestionOption, UserInputRequest,
@@ -33,7 +33,7 @@ pub use method::Method;
 pub use notification::{
     Delta, DeltaSource, Notification, Plan, PlanStep, ThreadNotification, TokenCount, TokenUsage,
 };
-pub use rate_limits::{Credits, ModelLimit, RateLimits, RateWindow};
+pub use rate_limits::{Credits, ModelLimit, RateLimits, RateWindow, ReportedWindows};
 pub use raw_item::RawItem;
 pub use release::Release;
 pub use review::{ReviewStartParams, ReviewTarget};

@@ -32,7 +32,7 @@ pub struct RateLimits {
     /// The limit of the account, as Codex reports it: `primary` and `secondary`, each with
     /// `usedPercent`, `windowDurationMins` and `resetsAt` (seconds since 1970), and more.
     account: Map<String, Value>,
-    /// The limits of single models, the one reported last at the end.
+    /// The limits of single models.
     #[serde(skip)]
     models: Vec<ModelLimit>,
 }
@@ -75,7 +75,22 @@ pub struct Credits {
     pub unlimited: bool,
 }
 
+/// What a notification has reported.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReportedWindows {
+    /// Whether it reported windows of the account.
+    pub account: bool,
+    /// The ID of the limit of a model of which it reported windows.
+    pub model: Option<String>,
+}
+
 impl ModelLimit {
+    /// The ID of the limit.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
     /// The model's name if Codex reports it, or else the ID of its limit.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -141,11 +156,15 @@ impl RateLimits {
     /// beside those of the account. Windows that cannot be read are ignored, and so are
     /// notifications that would exceed the size limit.
     ///
-    /// Returns whether the notification reported the account's windows.
-    pub fn update(&mut self, newer: Self) -> bool {
+    /// Returns of what the notification reported windows.
+    pub fn update(&mut self, newer: Self) -> ReportedWindows {
         let has_windows = newer.windows().next().is_some();
+        let mut reported_windows = ReportedWindows::default();
         for limit in newer.models {
-            self.keep(Some(limit).filter(|limit| limit.windows().next().is_some()));
+            if limit.windows().next().is_some() {
+                reported_windows.model = Some(limit.id.clone());
+                self.keep(Some(limit));
+            }
         }
         let reported = newer.account.into_iter().filter(|(name, value)| {
             match (WINDOWS.contains(&name.as_str()), value.is_null()) {
@@ -157,11 +176,11 @@ impl RateLimits {
         let mut merged = self.account.clone();
         merged.extend(reported);
         let length = serde_json::to_string(&merged).map_or(usize::MAX, |text| text.len());
-        if length > LIMIT {
-            return false;
+        if length <= LIMIT {
+            self.account = merged;
+            reported_windows.account = has_windows;
         }
-        self.account = merged;
-        has_windows
+        reported_windows
     }
 
     /// Takes over a response to `account/rateLimits/read`, which contains all of the
@@ -175,10 +194,13 @@ impl RateLimits {
         *self = read;
     }
 
-    /// Keeps the limit of a model, which was reported last.
+    /// Keeps the limit of a model. Without a name it keeps the known one.
     fn keep(&mut self, limit: Option<ModelLimit>) {
-        let Some(limit) = limit else { return };
-        self.models.retain(|known| known.id != limit.id);
+        let Some(mut limit) = limit else { return };
+        let known = self.models.iter().position(|known| known.id == limit.id);
+        if let Some(known) = known.map(|at| self.models.remove(at)) {
+            limit.name = limit.name.or(known.name);
+        }
         if self.models.len() == MODEL_LIMITS {
             self.models.remove(0);
         }
@@ -189,7 +211,7 @@ impl RateLimits {
         self.account.get(name).is_some_and(|value| !value.is_null())
     }
 
-    /// The limits of single models, the one reported last at the end.
+    /// The limits of single models.
     #[must_use]
     pub fn of_models(&self) -> &[ModelLimit] {
         &self.models
@@ -248,12 +270,13 @@ mod tests {
         // A response without limits.
         let nothing = r#"{"rateLimits":{"limitId":"codex","limitName":null,"primary":null,
             "secondary":null,"credits":null,"planType":null}}"#;
-        assert!(!limits.update(read(nothing)));
+        assert_eq!(limits.update(read(nothing)), ReportedWindows::default());
         assert_eq!(limits, known);
-        assert!(limits.update(read(
+        let reported = limits.update(read(
             r#"{"rateLimits":{"limitId":"codex","primary":{"usedPercent":41,
                 "windowDurationMins":300},"secondary":null,"credits":null,"planType":null}}"#,
-        )));
+        ));
+        assert!(reported.account && reported.model.is_none());
         assert_eq!(used(&limits), [41.0]);
         assert!(limits.credits().has_credits && limits.contains("planType"));
         let long = format!(r#"{{"rateLimits":{{"x":"{}"}}}}"#, "x".repeat(LIMIT));
@@ -270,9 +293,8 @@ mod tests {
             )));
         }
         assert!(serde_json::to_string(&limits.account).unwrap().len() <= LIMIT);
-        assert!(!limits.update(read(
-            r#"{"rateLimits":{"primary":{"usedPercent":41,"resetsAt":-1}}}"#,
-        )));
+        let unreadable = read(r#"{"rateLimits":{"primary":{"usedPercent":41,"resetsAt":-1}}}"#);
+        assert_eq!(limits.update(unreadable), ReportedWindows::default());
         assert_eq!(used(&limits), [40.0]);
     }
 
@@ -317,10 +339,12 @@ mod tests {
         assert_eq!(of(&limits, "other"), Some(vec![]));
         assert_eq!(of(&limits, "codex"), None);
         // The notification of 0.153.4 and 0.169.0.
-        assert!(!limits.update(read(
-            r#"{"rateLimits":{"limitId":"spark","limitName":"GPT-Spark","primary":
+        let reported = limits.update(read(
+            r#"{"rateLimits":{"limitId":"spark","limitName":null,"primary":
                 {"usedPercent":100},"secondary":null,"credits":null,"planType":null}}"#,
-        )));
+        ));
+        assert_eq!(reported.model.as_deref(), Some("spark"));
+        assert!(!reported.account);
         assert_eq!(of(&limits, "gpt-spark"), Some(vec![100.0]));
         assert_eq!(limits.of_models().last().unwrap().name(), "GPT-Spark");
         assert_eq!(used(&limits), [40.0]);

@@ -56,7 +56,7 @@ async fn job_of_a_used_up_account_waits_for_the_reset(release: &str) {
     assert_eq!(backend.requests() > 0, answers_in_parallel(release));
 }
 
-/// The limit of the account is not reached. 0.104.0 does not report limits of models.
+/// The limit of the account is not reached.
 async fn job_whose_model_is_used_up_waits_for_the_reset_of_the_model(release: &str) {
     let reset = Reset::ahead(LATER);
     let account = Account::OfModel {
@@ -70,16 +70,7 @@ async fn job_whose_model_is_used_up_waits_for_the_reset_of_the_model(release: &s
     let submitted = ["submit", "--model", "gpt-spark", "work"];
     let id = stage.jobs_stdout(&submitted).await.trim_end().to_owned();
     let job = stage.wait_until_waiting(&id).await;
-    let reason = job["waits_for"].as_str().unwrap();
-    if !answers_in_parallel(release) {
-        assert!(
-            reason.contains("does not report when it is reset"),
-            "{reason}"
-        );
-        stage.jobs_stdout(&["cancel", &id]).await;
-        return;
-    }
-    assert_eq!(reason, "a usage limit of the account is reached");
+    assert_eq!(job["waits_for"], "a usage limit of the account is reached");
     let until = humantime::parse_rfc3339(job["waits_until"].as_str().unwrap()).unwrap();
     let after = until.duration_since(UNIX_EPOCH + Duration::from_secs(reset.at()));
     assert!(after.unwrap() < Duration::from_secs(3), "{job:#}");
