@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use codex_engine::command::{Settings, StartThread, TurnRef};
+use codex_engine::command::{McpServers, Settings, StartThread, TurnRef};
 use codex_engine::logic::action::DecidedBy;
 use codex_engine::logic::session::{CloseReason, ClosedQuestion, TurnEnding, TurnOutcome};
 use codex_engine::{Act, EngineObserver, InputKind, PromptRecord};
@@ -385,11 +385,13 @@ impl EngineObserver for Records {
             thread: thread_settings,
             profile,
             model_options,
+            mcp_servers,
             ..
         } = &start.settings;
         let cwd = thread_settings.cwd.as_deref();
         let settings = registry::Settings {
             profile: profile.as_ref().map(ToString::to_string),
+            mcp_servers: as_word(&Some(*mcp_servers)).filter(|_| *mcp_servers == McpServers::Off),
             ..settings_of(thread_settings, model_options)
         };
         self.thread_started(thread.as_str(), cwd, settings, start.tag.clone());
@@ -513,6 +515,7 @@ fn settings_of(thread: &ThreadSettings, model_options: &ModelOptions) -> registr
         approval_policy: as_word(&thread.approval_policy),
         reasoning_effort: as_word(&model_options.effort),
         profile: None,
+        mcp_servers: None,
     }
 }
 
@@ -529,6 +532,7 @@ fn settings_of_entry(entry: &Entry) -> Settings {
     thread.approval_policy = from_word(written.approval_policy.as_deref());
     settings.model_options.effort = from_word(written.reasoning_effort.as_deref());
     settings.profile = from_word(written.profile.as_deref());
+    settings.mcp_servers = from_word(written.mcp_servers.as_deref()).unwrap_or_default();
     settings
 }
 

@@ -128,14 +128,16 @@ pub struct Settings {
     pub mcp_servers: McpServers,
 }
 
-/// Whether a thread gets the MCP servers of Codex's configuration.
+/// Whether a thread gets the MCP servers of Codex's configuration, and the instructions in
+/// the AGENTS.md of its repository.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum McpServers {
     /// Those that are configured.
     #[default]
     Configured,
-    /// None: their tools run outside of the sandbox.
+    /// Neither: the servers' tools run outside of the sandbox, and the instructions may be
+    /// those of somebody whose work is reviewed.
     Off,
 }
 
@@ -211,7 +213,11 @@ impl Settings {
             profile: profile.or(below.profile),
             model_options: overlay_model_options(model_options, below.model_options),
             persistence,
-            mcp_servers,
+            // What kept a thread apart when it began does so for good.
+            mcp_servers: match mcp_servers {
+                McpServers::Configured => below.mcp_servers,
+                McpServers::Off => McpServers::Off,
+            },
         }
     }
 

@@ -181,11 +181,17 @@ impl ThreadContext<'_> {
         }
     }
 
-    /// Has no MCP server of the configuration started, nor of the overrides.
-    pub(crate) fn switch_servers_off(&self, config: &mut Map<String, Value>) {
+    /// Has no MCP server of the configuration, of the overrides or of Codex's plugins
+    /// started, nor an AGENTS.md of the repository read, which 0.104.0 also gives to a
+    /// reviewer. In 0.104.0, servers of a trusted repository are started.
+    pub(crate) fn keep_apart(&self, config: &mut Map<String, Value>) {
         for name in self.servers(config).into_keys() {
             mcp_servers::set(config, &name, mcp_servers::ENABLED, false.into());
         }
+        for feature in ["features.plugins", "features.apps"] {
+            config.insert(feature.to_owned(), false.into());
+        }
+        config.insert("project_doc_max_bytes".to_owned(), 0.into());
     }
 
     /// All MCP servers whose settings can be overridden.

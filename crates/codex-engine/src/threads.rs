@@ -353,7 +353,7 @@ impl Engine {
         });
         match settings.mcp_servers {
             McpServers::Configured => workplace.place_servers(&mut thread.config),
-            McpServers::Off => workplace.switch_servers_off(&mut thread.config),
+            McpServers::Off => workplace.keep_apart(&mut thread.config),
         }
         if let Some(warning) = self.git_rules_warning(thread.sandbox) {
             (self.warn)(warning);

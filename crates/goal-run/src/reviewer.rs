@@ -11,7 +11,7 @@ use codex_engine::{Engine, EngineError};
 use codex_protocol::codex::{ApprovalPolicy, ReviewTarget, SandboxMode, ThreadId};
 use git_probe::{Bounds, Git, GitError};
 use supervise::exit::Exit;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 /// How long git may take to look up a commit (10 s).
@@ -197,15 +197,13 @@ impl<'a> Repository<'a> {
     }
 }
 
-/// The settings of a reviewing thread: read-only, without approvals. Tools of MCP servers are
-/// not kept from writing by the sandbox, and an AGENTS.md among the changes under review is no
-/// instruction to the reviewer (0.104.0 takes it for one; newer reviewers read none).
+/// The settings of a reviewing thread: read-only, without approvals, MCP servers and
+/// instructions of the repository. The sandbox does not keep tools of MCP servers from
+/// writing, and the changes under review may include an AGENTS.md.
 pub fn read_only(mut settings: Settings) -> Settings {
     settings.thread.sandbox = Some(SandboxMode::ReadOnly);
     settings.thread.approval_policy = Some(ApprovalPolicy::Never);
     settings.mcp_servers = McpServers::Off;
-    let config = &mut settings.thread.config;
-    config.insert("project_doc_max_bytes".to_owned(), 0.into());
     settings
 }
 
@@ -244,20 +242,26 @@ pub async fn run_review(
         settings: read_only(settings),
         ..StartThread::default()
     };
-    let opened = engine.start(start).await?;
+    let until = Instant::now() + request.limit;
+    let too_late = |step| ReviewError::TimedOut {
+        limit: request.limit,
+        step,
+    };
+    let opened = tokio::select! {
+        opened = engine.start(start) => opened?,
+        () = sleep_until(until) => return Err(too_late("starting the reviewer".to_owned())),
+        () = request.stop.cancelled() => return Err(ReviewError::Interrupted),
+    };
     let reviewing = async {
         let prompt = Prompt::review(request.target.clone());
         let turn = engine.prompt(&opened.session, prompt).await?;
         let late = tokio::select! {
             ended = wait_for_end(engine, &turn, request.on_step) => return ended,
-            () = sleep(request.limit) => ReviewError::TimedOut {
-                limit: request.limit,
-                step: engine.inspect(&turn.session)?.progress.words,
-            },
+            () = sleep_until(until) => too_late(engine.inspect(&turn.session)?.progress.words),
             () = request.stop.cancelled() => ReviewError::Interrupted,
         };
-        engine.interrupt(&turn)?;
         // The session is cancelled afterwards in any case.
+        let _ = engine.interrupt(&turn);
         let _ = tokio::time::timeout(INTERRUPT_TIMEOUT, wait_for_end(engine, &turn, &|_| {})).await;
         Err(late)
     };

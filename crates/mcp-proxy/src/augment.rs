@@ -291,6 +291,7 @@ fn thread_start(given: &Map<String, Value>, added: &Map<String, Value>) -> Threa
             approval_policy: text("approval-policy"),
             reasoning_effort: None,
             profile: text("profile"),
+            mcp_servers: None,
         },
         tag: text(TAG),
     }

@@ -106,6 +106,9 @@ pub struct Settings {
     pub reasoning_effort: Option<String>,
     /// Codex's profile.
     pub profile: Option<String>,
+    /// `off` for a thread without MCP servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp_servers: Option<String>,
 }
 
 /// The status of a thread.
@@ -523,8 +526,16 @@ impl Entry {
             approval_policy,
             reasoning_effort,
             profile,
+            mcp_servers,
         } = &mut self.settings;
-        for text in [model, sandbox, approval_policy, reasoning_effort, profile] {
+        for text in [
+            model,
+            sandbox,
+            approval_policy,
+            reasoning_effort,
+            profile,
+            mcp_servers,
+        ] {
             truncate(text, LONGEST_TEXT);
         }
         let Self {

@@ -398,7 +398,14 @@ async fn reviewer_has_no_mcp_servers_and_no_instructions_of_the_repository(relea
     let (_, shown, told) = stage.review(&[]).await;
     assert!(shown.starts_with("A fault."), "{told}");
     let mut client = stage.client(&[]).await;
-    client.call_tool("codex_review", json!({})).await;
+    let reviewed = client.call_tool("codex_review", json!({})).await;
+    let thread = thread_of(&reviewed);
+    stage.finish(client).await;
+    // A later server, which has only the registry, asks the reviewer a question.
+    let mut client = stage.client(&[]).await;
+    let question = json!({"threadId": thread, "prompt": "why?"});
+    let answered = client.call_tool("codex-reply", question).await;
+    assert_eq!(structured(&answered)["status"], "completed", "{answered:#}");
     assert!(!started.exists());
     assert!(!has_marker(0));
 
