@@ -9,8 +9,10 @@
 use std::time::Duration;
 
 use codex_protocol::codex::{
-    AccountReadParams, AccountReadResponse, Method, ThreadResponse, ThreadSettings,
+    AccountReadParams, AccountReadResponse, ConfigReadParams, Method, ThreadResponse,
+    ThreadSettings,
 };
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -42,6 +44,18 @@ pub(super) enum Account {
     Silent,
     /// The configured provider needs a login, and there is none.
     Missing,
+}
+
+/// Why Codex cannot load its configuration, in its words; `None` if it can. Codex then uses
+/// its defaults, and reports no account.
+pub(super) async fn bad_configuration(connection: &Connection) -> Option<String> {
+    let params = ConfigReadParams::default();
+    let read: Result<IgnoredAny, CallError> =
+        connection.call(Method::ConfigRead, &params, TIMEOUT).await;
+    match read {
+        Err(CallError::Refused(refusal)) => Some(refusal.message),
+        _ => None,
+    }
 }
 
 /// The login of an app-server, and when Codex was asked for it.

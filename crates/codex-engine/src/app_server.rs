@@ -13,7 +13,7 @@ use supervise::exit::{Exit, ExitCause};
 use supervise::spawn::{Process, Program, Streams, spawn};
 use tokio::sync::watch;
 
-use super::account::{Account, ReadAccount};
+use super::account::{Account, ReadAccount, bad_configuration};
 use super::connection::{CallError, Connection, Listener};
 use super::stderr_log::{StderrLog, StderrTail};
 
@@ -67,6 +67,8 @@ pub(crate) struct AppServer {
     pub(crate) about: InitializeResponse,
     /// Whether it can use its model provider.
     account: Mutex<ReadAccount>,
+    /// Why Codex cannot load its configuration, if there is no account.
+    pub(super) bad_configuration: Option<String>,
 }
 
 impl AppServer {
@@ -136,13 +138,21 @@ impl AppServer {
             .call(Method::Initialize, &introduction(), START_TIMEOUT)
             .await?;
         connection.0.notify("initialized");
-        let account = Mutex::new(ReadAccount::read(&connection.0).await);
+        let account = ReadAccount::read(&connection.0).await;
+        let bad_configuration = match account.account {
+            Account::Missing => bad_configuration(&connection.0).await,
+            _ => None,
+        };
+        if !connection.0.is_open() {
+            return Err(CallError::Closed(Method::AccountRead));
+        }
         Ok(Self {
             connection,
             ended,
             guard: None,
             about,
-            account,
+            account: Mutex::new(account),
+            bad_configuration,
         })
     }
 

@@ -68,6 +68,10 @@ pub enum EngineError {
     /// Codex's model provider needs a login, and there is none.
     #[error("Codex has no login for its model provider; run `codex login`")]
     NoLogin,
+    /// Codex cannot load its configuration, for this reason. It uses its defaults then, and
+    /// reports no login.
+    #[error("Codex cannot load its configuration: {}; correct it", .0.trim_end())]
+    BadConfiguration(String),
     /// The user's trust in the directory cannot be determined.
     #[error(transparent)]
     Trust(#[from] TrustError),

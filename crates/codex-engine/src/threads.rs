@@ -45,7 +45,7 @@ impl Engine {
         let running = self.backend.ready(&self.hub).await?;
         let settings = self.confined(&start.settings, &running.0, Conversation::New)?;
         if running.0.account().blocks_new(&settings) {
-            return Err(self.login_error(&running.0, &settings).await);
+            return Err(self.login_error(&running.0));
         }
         let tools = self.hub.tools().describe();
         let params = ThreadStartParams {
@@ -100,16 +100,26 @@ impl Engine {
         let directories = start.directories.take();
         let resumed = resume_in(&running.0, &thread, &settings, directories.as_deref()).await?;
         if running.0.account().blocks_resumed(&resumed) {
-            return Err(self.login_error(&running.0, &settings).await);
+            return Err(self.login_error(&running.0));
         }
         if start.settings.thread.cwd.is_none() {
             start.settings.thread.cwd = reported_directory(&running.0, &resumed)?;
         }
-        let missing_tools = self.missing_tools(&resumed).await;
-        let entry = self.add_session(&resumed, Origin::Existing, start, running)?;
+        self.add_existing(&resumed, start, running).await
+    }
+
+    /// Adds a session for a thread that was not begun by this request.
+    async fn add_existing(
+        &self,
+        response: &ThreadResponse,
+        start: StartThread,
+        running: Running,
+    ) -> Result<OpenThread, EngineError> {
+        let missing_tools = self.missing_tools(response).await;
+        let entry = self.add_session(response, Origin::Existing, start, running)?;
         let opened = OpenThread {
             missing_tools,
-            ..opened(&entry, resumed.sandbox)
+            ..opened(&entry, response.sandbox)
         };
         if let Some(warning) = opened.warning() {
             (self.warn)(warning);
@@ -220,8 +230,7 @@ impl Engine {
             timeouts: Some(entry.look(|machine, _| machine.timeouts())),
             ..StartThread::default()
         };
-        let entry = self.add_session(&forked, Origin::Existing, start, running)?;
-        Ok(opened(&entry, forked.sandbox))
+        self.add_existing(&forked, start, running).await
     }
 
     /// Makes sure that the thread of a session is loaded in the current app-server, with
@@ -238,27 +247,16 @@ impl Engine {
         Ok(())
     }
 
-    /// The error of a missing login. Codex also reports none if it cannot load its
-    /// configuration, and says so when a thread is begun. The app-server is ended, as it
-    /// would notice neither a later login nor a corrected configuration, unless it works
-    /// for threads that need none.
-    async fn login_error(&self, server: &AppServer, settings: &ThreadSettings) -> EngineError {
-        let params = ThreadStartParams {
-            settings,
-            persistence: Persistence::Ephemeral,
-            raw_events: false,
-            dynamic_tools: &[],
-        };
-        let begun: Result<ThreadResponse, _> = call(server, Method::ThreadStart, &params).await;
+    /// The error of a missing login, or of a configuration that Codex cannot load. The
+    /// app-server is ended, as it would notice neither a later login nor a corrected
+    /// configuration, unless it works for threads that need none.
+    fn login_error(&self, server: &AppServer) -> EngineError {
         if self.under_way().0 == 0 {
             server.connection().close();
-        } else if let Ok(begun) = &begun {
-            let thread = json!({ "threadId": begun.thread.id });
-            server.connection().cast(Method::ThreadUnsubscribe, &thread);
         }
-        match begun {
-            Err(error @ EngineError::Refused { .. }) => error,
-            _ => EngineError::NoLogin,
+        match server.bad_configuration.clone() {
+            Some(why) => EngineError::BadConfiguration(why),
+            None => EngineError::NoLogin,
         }
     }
 

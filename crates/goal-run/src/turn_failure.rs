@@ -38,7 +38,9 @@ pub(super) fn of_time(doing: &str) -> String {
 pub(super) fn of_start(error: &EngineError) -> TurnEnd {
     match error {
         EngineError::NoThread(_) => TurnEnd::StaleSession,
-        EngineError::NoLogin => TurnEnd::Failed(FailureClass::Auth),
+        EngineError::NoLogin | EngineError::BadConfiguration(_) => {
+            TurnEnd::Failed(FailureClass::Auth)
+        }
         EngineError::Gone(_) => TurnEnd::Died,
         EngineError::ThreadInUse(_)
         | EngineError::Busy(_)

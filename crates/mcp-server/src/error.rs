@@ -173,6 +173,7 @@ impl From<EngineError> for ToolError {
             EngineError::Silent { .. } => Code::CodexSilent,
             EngineError::Refused { refusal, .. } => refused(refusal.code),
             EngineError::NoLogin => Code::Unauthorized,
+            EngineError::BadConfiguration(_) => Code::CodexRefused,
             EngineError::OutOfBounds(_) => Code::OutOfBounds,
             EngineError::Replaced(_) => Code::DirectoryReplaced,
             EngineError::NoThread(_) => Code::ThreadNotFound,

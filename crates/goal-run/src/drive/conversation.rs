@@ -91,7 +91,10 @@ impl<W: Watcher> Driver<'_, W> {
             () = clock.reaches(limit) => return Ok(()),
         };
         match opened {
-            Err(RunError::Engine(error)) if !matches!(error, EngineError::NoLogin) => {
+            Err(RunError::Engine(EngineError::NoLogin | EngineError::BadConfiguration(_))) => {
+                opened.map(drop)
+            }
+            Err(RunError::Engine(error)) => {
                 self.open_error = Some(error);
                 Ok(())
             }

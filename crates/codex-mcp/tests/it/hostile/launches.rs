@@ -129,6 +129,15 @@ async fn start_that_fails_says_how_and_the_next_call_starts_again() {
     );
 }
 
+#[tokio::test]
+async fn codex_that_ends_before_it_tells_its_account_is_started_again() {
+    let plan = Plan::new().on("account/read", [Action::Exit { code: 1 }]);
+    let mut serve = Serve::plain(&plan.in_launch(1)).await;
+    assert_eq!(completed(&serve.codex().await), HELLO);
+    assert_eq!(serve.fake.started().len(), 2);
+    serve.finish().await;
+}
+
 /// As 0.153.4 does when another one makes the files of a new CODEX_HOME at the same time.
 #[tokio::test]
 async fn codex_that_ends_at_its_first_two_starts_costs_no_call_and_no_warning() {
