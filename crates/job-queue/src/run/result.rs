@@ -12,14 +12,22 @@ pub const RESULT_LIMIT: usize = 64 << 10;
 /// The limit of Codex's final message in a result, in bytes; the job has the whole message.
 const RESPONSE_LIMIT: usize = 16 << 10;
 
+/// The limit of the last review in a result that would be too long, in bytes. JSON has six for
+/// some.
+const SHORT_REVIEW: usize = 2 * 1024;
+
 /// The fewest turns whose evidence is kept: the first and the last.
 const TURNS: usize = 2;
 
-/// Shortens a result to the limit: first turns in the middle are left out, then artifacts.
-/// `evidence.log_left_out` and `more_artifacts` count them.
+/// Shortens a result to the limit: first the reviews of all turns but the last are left out,
+/// then turns in the middle, then artifacts. `evidence.log_left_out` and `more_artifacts`
+/// count the latter.
 #[must_use]
 pub fn bounded(mut result: Value) -> Value {
     cut_response(&mut result);
+    if size(&result) > RESULT_LIMIT {
+        shorten_reviews(&mut result);
+    }
     let mut too_much = size(&result).saturating_sub(RESULT_LIMIT);
     if too_much > 0
         && let Some(evidence) = result.get_mut("evidence").and_then(Value::as_object_mut)
@@ -46,6 +54,26 @@ fn cut_response(result: &mut Value) {
         let length = text.len();
         text.truncate(text.floor_char_boundary(RESPONSE_LIMIT));
         *text += &format!("\n[… cut here, of {length} bytes]");
+    }
+}
+
+/// Keeps the review of the last turn alone, and that within a limit that holds for its JSON.
+fn shorten_reviews(result: &mut Value) {
+    let log = result
+        .pointer_mut("/evidence/log")
+        .and_then(Value::as_array_mut);
+    let turns = log.into_iter().flatten().filter_map(Value::as_object_mut);
+    let mut turns: Vec<&mut Map<String, Value>> = turns.collect();
+    let last = turns.pop();
+    for turn in turns {
+        turn.remove("review");
+    }
+    let review = last.and_then(|turn| turn.get_mut("review"));
+    if let Some(Value::String(text)) = review
+        && text.len() > SHORT_REVIEW
+    {
+        text.truncate(text.floor_char_boundary(SHORT_REVIEW));
+        *text += "\n[… cut here; the file of the evidence has all of it]";
     }
 }
 
@@ -167,6 +195,21 @@ mod tests {
         let left_out = evidence["log_left_out"].as_u64().unwrap();
         assert_eq!(left_out, 100 - log.len() as u64);
         assert!(log.len() > 60, "{}", log.len());
+        assert_eq!(bounded["partial"].as_array().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn review_of_the_last_turn_is_kept_and_shortened() {
+        let mut long = result(10, 3);
+        for turn in long["evidence"]["log"].as_array_mut().unwrap() {
+            turn["review"] = "\u{1}".repeat(8 * 1024).into();
+        }
+        let bounded = bounded(long);
+        assert!(size(&bounded) <= RESULT_LIMIT, "{}", size(&bounded));
+        let log = bounded["evidence"]["log"].as_array().unwrap();
+        assert_eq!(log.len(), 10);
+        let has_review: Vec<bool> = log.iter().map(|turn| turn["review"].is_string()).collect();
+        assert_eq!(has_review, [vec![false; 9], vec![true]].concat());
         assert_eq!(bounded["partial"].as_array().unwrap().len(), 3);
     }
 
