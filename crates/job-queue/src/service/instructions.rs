@@ -113,7 +113,7 @@ pub enum Response {
     Rule,
     /// Texts for the fields of the question.
     Words(Map<String, Value>),
-    /// A text for the only field of the question.
+    /// A text for the only field of the question, or FIELD=TEXT.
     Text(String),
 }
 
@@ -319,14 +319,17 @@ fn decision_for(
             Err(not_offered("answers".to_owned()))
         }
         Response::Words(words) => Ok(Decision::Submit(words)),
-        Response::Text(text) => match stored.fields.as_slice() {
-            [field] => Ok(Decision::Submit(Map::from_iter([(
-                field.clone(),
-                text.into(),
-            )]))),
-            _ => Err(wants_words()),
+        Response::Text(text) => match (stored.fields.as_slice(), text.split_once('=')) {
+            ([field], Some((name, text))) if name == field => Ok(submitted(field, text)),
+            ([field], _) => Ok(submitted(field, &text)),
+            (_, Some((name, text))) => Ok(submitted(name, text)),
+            (_, None) => Err(wants_words()),
         },
     }
+}
+
+fn submitted(field: &str, text: &str) -> Decision {
+    Decision::Submit(Map::from_iter([(field.to_owned(), text.into())]))
 }
 
 fn offered(stored: &StoredQuestion) -> String {

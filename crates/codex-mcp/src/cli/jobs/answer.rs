@@ -79,7 +79,7 @@ impl ApproveArgs {
                 ([], true, _) => Response::Rule,
                 ([], _, true) => Response::Decision(Decision::AcceptForSession),
                 ([], false, false) => Response::Decision(Decision::Accept),
-                ([text], ..) if !text.contains('=') => Response::Text(text.clone()),
+                ([text], ..) => Response::Text(text.clone()),
                 (several, ..) => Response::Words(fields(several)?),
             },
         )

@@ -410,14 +410,25 @@ fn how_to_answer(job: &str, questions: &[Question]) -> String {
     match fields.as_slice() {
         [] => format!("`codex-mcp jobs approve {job}` allows what Codex asks for, {decline}."),
         [_] => format!("`codex-mcp jobs approve {job} --answer TEXT` answers it, {decline}."),
-        several => {
+        // The names of the fields are the model's, or those of an MCP server.
+        several if several.iter().all(|field| is_plain(field)) => {
             let answers = several
                 .iter()
-                .map(|field| format!(" --answer {}=TEXT", shortened(field, COMMAND)));
+                .map(|field| format!(" --answer {field}=TEXT"));
             let answers: String = answers.collect();
             format!("`codex-mcp jobs approve {job}{answers}` answers it, {decline}.")
         }
+        _ => format!(
+            "`codex-mcp jobs approve {job} --answer FIELD=TEXT`, with an --answer for each field, \
+             answers it, {decline}."
+        ),
     }
+}
+
+/// Whether a name is a word in every shell.
+fn is_plain(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    name.len() <= COMMAND && !name.starts_with('-') && name.bytes().all(is_plain)
 }
 
 #[cfg(test)]
@@ -439,6 +450,10 @@ mod tests {
             (
                 vec![question("a", &["x", "y"])],
                 "approve 1 --answer x=TEXT --answer y=TEXT`",
+            ),
+            (
+                vec![question("a", &["x", "y; touch planted #"])],
+                "approve 1 --answer FIELD=TEXT`",
             ),
             (
                 vec![question("a", &[]), question("b", &[])],
