@@ -113,11 +113,15 @@ impl Proxy {
         }
         let line = longer.as_deref().unwrap_or(line);
         self.recorder.expect_start(thread_start);
-        let queue = match self.to_child.is_full() {
+        let queue = self.child_queue();
+        self.with_router(|router, now| router.from_client(line, &message, queue, now))
+    }
+
+    fn child_queue(&self) -> ChildQueue {
+        match self.to_child.is_full() {
             true => ChildQueue::Full,
             false => ChildQueue::Open,
-        };
-        self.with_router(|router, now| router.from_client(line, &message, queue, now))
+        }
     }
 
     /// Refuses a request, makes an error of an answer, and drops a notification.
@@ -127,9 +131,10 @@ impl Proxy {
             Message::Request { id, .. } => vec![Effect::ToClient(refusal(id))],
             Message::Response { id, .. } => {
                 let refusal = refusal(id);
-                match Message::read(refusal.trim_ascii()) {
+                let line = refusal.trim_ascii();
+                match Message::read(line) {
                     Ok(error) => self.with_router(|router, now| {
-                        router.from_client(&refusal, &error, ChildQueue::Open, now)
+                        router.from_client(line, &error, self.child_queue(), now)
                     }),
                     Err(_) => Vec::new(),
                 }
