@@ -18,8 +18,8 @@ same in ~/.config/atm/config.toml (below ATM_HOME if that is set), the default. 
 Identity and team may also stand in `[core]` of the same files. A dash is a setting that \
 nobody has set: there Codex's own configuration decides.
 
-Whatever max_image_bytes says, a picture that is a tool's answer has 12500000 bytes at \
-most, and 500000 before Codex 0.105; `codex-mcp eyes` brings larger ones.";
+A picture in a tool's answer has at most 12500000 bytes, or 150000 before Codex 0.105; larger ones \
+are scaled down. `codex-mcp eyes` shows them as they are.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = SOURCES)]

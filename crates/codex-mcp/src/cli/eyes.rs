@@ -76,7 +76,7 @@ pub(super) struct Args {
     codex_bin: Option<PathBuf>,
 
     /// The largest picture, in bytes, up to 100 MB. Default: `max_image_bytes` in the
-    /// configuration, else 20000000. As an answer it has 12500000 at most, and 500000
+    /// configuration, else 20000000. As an answer it has 12500000 at most, and 150000
     /// before Codex 0.105.
     #[arg(long, value_name = "BYTES", value_parser = size_limit)]
     max_image_bytes: Option<SizeLimit>,

@@ -69,8 +69,8 @@ pub(super) struct Settings {
     #[arg(long)]
     no_request_image: bool,
 
-    /// The largest picture that they are shown, in bytes. More than 12500000, and before
-    /// Codex 0.105 more than 500000, changes nothing. Default: `max_image_bytes` in the
+    /// The largest picture that they are shown, in bytes. One of more than 12500000, or
+    /// before Codex 0.105 of more than 150000, is scaled down. Default: `max_image_bytes` in the
     /// configuration, else 20000000.
     #[arg(long, value_name = "BYTES", value_parser = size_limit)]
     max_image_bytes: Option<SizeLimit>,
