@@ -141,7 +141,10 @@ impl Engine {
         server: &AppServer,
         model: Option<&str>,
     ) -> Result<RateLimits, LimitsUnknown> {
-        check(server.current_account().await)?;
+        let known = server.account();
+        if known != Account::Silent {
+            check(known)?;
+        }
         let arrived = Instant::now();
         let mut last = self.last_query.lock().await;
         if let Some(recent) = self.recent_limits(model) {
@@ -151,7 +154,10 @@ impl Engine {
             Some(query) if query.answers(arrived) || query.has_failed_recently() => {
                 query.result.clone()
             }
-            _ => self.query(server, &mut last).await,
+            _ => {
+                check(server.current_account().await)?;
+                self.query(server, &mut last).await
+            }
         }
     }
 
