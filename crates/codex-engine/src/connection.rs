@@ -19,8 +19,6 @@ use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::pacing::Pacing;
-
 /// The most lines that wait to be written. A Codex with so many unread lines no longer
 /// reads its input.
 const OUTBOX: usize = 4096;
@@ -295,17 +293,15 @@ async fn read(
     listener: &dyn Listener,
 ) {
     let mut decoder = LineDecoder::new(line_limit);
-    let mut pacing = Pacing::new();
     loop {
-        let count = match reader.read(decoder.space()).await {
+        match reader.read(decoder.space()).await {
             Ok(0) => return,
-            Ok(count) => count,
+            Ok(count) => decoder.filled(count),
             Err(error) => {
                 tracing::warn!("cannot read from Codex: {error}");
                 return;
             }
-        };
-        decoder.filled(count);
+        }
         while let Some(frame) = decoder.next_frame() {
             match frame {
                 Frame::Line([]) => {}
@@ -315,7 +311,6 @@ async fn read(
                 }
             }
         }
-        pacing.pause_after(count).await;
     }
 }
 

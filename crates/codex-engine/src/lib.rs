@@ -46,7 +46,6 @@ mod mcp_servers;
 mod mount_targets;
 mod observer;
 pub mod own_mcp_server;
-mod pacing;
 mod pause;
 pub mod picture;
 mod polling;
