@@ -230,29 +230,23 @@ impl Reply {
     /// Refuses as OpenAI does when the usage limit of the account is reached, which is reset
     /// at this moment, in seconds since 1970.
     pub fn usage_limit(resets_at: u64) -> Self {
-        let error = json!({ "type": "usage_limit_reached", "message": "The usage limit",
-            "plan_type": "plus", "resets_at": resets_at });
-        Self::of([Step::Refuse {
-            status: 429,
-            body: json!({ "error": error }).to_string(),
-            headers: vec![
+        Self::refused_at_limit(
+            resets_at,
+            vec![
                 ("x-codex-primary-used-percent", "100".to_owned()),
                 ("x-codex-primary-window-minutes", "300".to_owned()),
                 ("x-codex-primary-reset-at", resets_at.to_string()),
             ],
-        }])
+        )
     }
 
     /// Refuses as OpenAI does when the usage limit of a single model is reached, which is
     /// reset at a time in seconds since 1970. The limit of the account is not reached.
     #[must_use]
     pub fn usage_limit_of_model(resets_at: u64) -> Self {
-        let error = json!({ "type": "usage_limit_reached", "message": "The usage limit",
-            "plan_type": "plus", "resets_at": resets_at });
-        Self::of([Step::Refuse {
-            status: 429,
-            body: json!({ "error": error }).to_string(),
-            headers: vec![
+        Self::refused_at_limit(
+            resets_at,
+            vec![
                 ("x-codex-active-limit", "codex_spark".to_owned()),
                 ("x-codex-primary-used-percent", "42".to_owned()),
                 ("x-codex-primary-window-minutes", "300".to_owned()),
@@ -261,6 +255,16 @@ impl Reply {
                 ("x-codex-spark-primary-reset-at", resets_at.to_string()),
                 ("x-codex-spark-limit-name", "GPT-Spark".to_owned()),
             ],
+        )
+    }
+
+    fn refused_at_limit(resets_at: u64, headers: Vec<(&'static str, String)>) -> Self {
+        let error = json!({ "type": "usage_limit_reached", "message": "The usage limit",
+            "plan_type": "plus", "resets_at": resets_at });
+        Self::of([Step::Refuse {
+            status: 429,
+            body: json!({ "error": error }).to_string(),
+            headers,
         }])
     }
 
