@@ -46,7 +46,7 @@ pub(super) struct DeclineArgs {
     #[command(flatten)]
     target: QuestionArgs,
 
-    /// End the turn too.
+    /// End the turn too. This has no effect where an MCP server asks.
     #[arg(long)]
     end: bool,
 
