@@ -1,8 +1,14 @@
-//! `cargo xtask test`: the steps of CI, one after the other, up to the first failure.
+//! `cargo xtask test`: the steps of CI, up to the first failure.
+//!
+//! Most steps run one after the other, as cargo works on one build at a time anyway. Two leave a
+//! core idle, one because it downloads and one because rustdoc has a single thread: they run
+//! [beside](Beside) the others.
 
+use std::process::{Command, Output, Stdio};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use clap::{Args, ValueEnum};
 
 use crate::tool::{Tool, has_nextest};
@@ -32,8 +38,8 @@ enum Step {
     Advisories,
     Clippy,
     Build,
-    Doc,
     Doctest,
+    Doc,
     Docs,
     Test,
 }
@@ -50,6 +56,11 @@ impl Step {
     fn name(self) -> String {
         self.to_possible_value()
             .map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// A download, or rustdoc, which has one thread.
+    fn leaves_a_core_idle(self) -> bool {
+        matches!(self, Self::Provision | Self::Doctest)
     }
 
     fn action(self, workspace: &Workspace) -> Action {
@@ -83,6 +94,46 @@ impl Step {
     }
 }
 
+/// A step in a process of its own, whose output is shown when it has ended.
+struct Beside {
+    step: Step,
+    output: JoinHandle<anyhow::Result<(Output, Duration)>>,
+}
+
+impl Beside {
+    fn start(step: Step) -> Self {
+        println!("== {}: runs beside the next steps\n", step.name());
+        let run = move || {
+            let start = Instant::now();
+            let output = Command::new(std::env::current_exe()?)
+                .args(["test", "--only", &step.name()])
+                .stdin(Stdio::null())
+                .output()?;
+            Ok((output, start.elapsed()))
+        };
+        Self {
+            step,
+            output: thread::spawn(run),
+        }
+    }
+
+    fn join(self) -> (Step, Duration, anyhow::Result<()>) {
+        let joined = self.output.join();
+        let joined = joined.unwrap_or_else(|_| Err(anyhow!("its thread panicked")));
+        let (output, took) = match joined {
+            Ok(joined) => joined,
+            Err(error) => return (self.step, Duration::ZERO, Err(error)),
+        };
+        let text = [output.stdout, output.stderr].concat();
+        println!("{}", String::from_utf8_lossy(&text));
+        let result = match output.status.success() {
+            true => Ok(()),
+            false => Err(anyhow!("its output is above")),
+        };
+        (self.step, took, result)
+    }
+}
+
 /// Runs the steps, or those that were asked for.
 ///
 /// # Errors
@@ -100,21 +151,61 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<()
         }
         return Ok(());
     }
-    let mut done = Vec::new();
+    let (mut done, mut beside) = (Vec::new(), Vec::new());
+    let start = Instant::now();
+    let mut result = Ok(());
     for step in &steps {
-        let (took, result) = perform(*step, workspace);
-        if let Err(error) = result {
-            let name = step.name();
-            summarise(&done);
-            println!("FAILED  {name:<10} {:>9}", seconds(took));
-            bail!("step {name} failed: {error:#}\nrun it alone: cargo xtask test --only {name}");
+        if step.leaves_a_core_idle() && options.only.is_empty() {
+            beside.push(Beside::start(*step));
+            continue;
         }
-        done.push((step.name(), took));
+        if *step == Step::Test {
+            result = join_all(&mut beside, &mut done);
+        }
+        if result.is_ok() {
+            let (took, performed) = perform(*step, workspace);
+            result = note(*step, took, performed, &mut done);
+        }
+        if result.is_err() {
+            break;
+        }
     }
+    // Nothing that this has started outlives it.
+    let result = result.and(join_all(&mut beside, &mut done));
     summarise(&done);
-    let total = done.iter().map(|(_, took)| *took).sum();
-    println!("everything passed in {}", seconds(total));
+    result?;
+    println!("everything passed in {}", seconds(start.elapsed()));
     Ok(())
+}
+
+type Passed = Vec<(String, Duration)>;
+
+fn join_all(beside: &mut Vec<Beside>, done: &mut Passed) -> anyhow::Result<()> {
+    let mut joined = Ok(());
+    for running in beside.drain(..) {
+        let (step, took, result) = running.join();
+        joined = joined.and(note(step, took, result, done));
+    }
+    joined
+}
+
+/// Notes a step that has passed; the error of any other one names it.
+fn note(
+    step: Step,
+    took: Duration,
+    result: anyhow::Result<()>,
+    done: &mut Passed,
+) -> anyhow::Result<()> {
+    let name = step.name();
+    match result {
+        Ok(()) => {
+            done.push((name, took));
+            Ok(())
+        }
+        Err(error) => {
+            bail!("step {name} failed: {error:#}\nrun it alone: cargo xtask test --only {name}")
+        }
+    }
 }
 
 fn perform(step: Step, workspace: &Workspace) -> (Duration, anyhow::Result<()>) {
@@ -137,7 +228,7 @@ fn show(action: &Action) -> String {
     }
 }
 
-fn summarise(done: &[(String, Duration)]) {
+fn summarise(done: &Passed) {
     println!("== summary");
     for (name, took) in done {
         println!("passed  {name:<10} {:>9}", seconds(*took));
