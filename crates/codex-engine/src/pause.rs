@@ -41,7 +41,7 @@ use super::confinement::{self, MARK};
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long killed commands have to end.
-const KILL_TIMEOUT: Duration = Duration::from_secs(3);
+const KILL_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The pause before processes are listed again if no new ones were found: signalled
 /// processes take a moment. New ones are signalled without a pause, as a pause would let
