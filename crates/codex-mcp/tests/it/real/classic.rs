@@ -78,12 +78,16 @@ async fn thread_is_begun_and_continued(release: &str) {
 }
 
 async fn progress_is_sent_to_a_call_with_a_token(release: &str) {
-    let script = Script::new().otherwise([Reply::shell("true"), Reply::say("done")]);
+    // A command that ends at once may have ended before it is reported.
+    let command = "until [ -e told ]; do sleep 0.01; done";
+    let script = Script::new()
+        .on("wait", [Reply::shell(command), Reply::say("done")])
+        .otherwise([Reply::say("done")]);
     let stage = CodexFixture::new(release, script).await;
     let mut client = stage.client(&[]).await;
     let params = json!({
         "name": "codex",
-        "arguments": {"prompt": "work"},
+        "arguments": {"prompt": "wait"},
         "_meta": {"progressToken": "mine"},
     });
     let id = client.request("tools/call", params);
@@ -100,10 +104,13 @@ async fn progress_is_sent_to_a_call_with_a_token(release: &str) {
         let now = progress["progress"].as_f64().unwrap();
         assert!(now > last, "{progress}");
         last = now;
-        told.push(progress["message"].as_str().unwrap().to_owned());
+        let message = progress["message"].as_str().unwrap().to_owned();
+        if message.starts_with("running ") && !message.contains("-lc") {
+            std::fs::write(stage.home.work().join("told"), "").unwrap();
+        }
+        told.push(message);
     }
-    let running = |message: &String| message.starts_with("running ") && !message.contains("-lc");
-    assert!(told.iter().any(running), "{told:?}");
+    assert!(stage.home.work().join("told").exists(), "{told:?}");
     client.ignore("notifications/progress");
     assert_completed(&client.result(&id).await, "done");
 
