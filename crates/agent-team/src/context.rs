@@ -1,7 +1,6 @@
 //! The session context that Codex is given: its directory, its repository, and the member for whom
 //! it works.
 
-use std::env;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -30,11 +29,10 @@ pub struct Context {
 }
 
 impl Context {
-    /// Gathers the context of the requested directory, or of our own.
+    /// Gathers the context of the requested directory, or of `here`, where a relative one starts.
     #[must_use]
-    pub fn gather(member: &Member, requested: Option<&Path>) -> Self {
-        let here = env::current_dir().unwrap_or_default();
-        let directory = requested.map_or_else(|| here.clone(), |requested| here.join(requested));
+    pub fn gather(member: &Member, here: &Path, requested: Option<&Path>) -> Self {
+        let directory = requested.map_or_else(|| here.to_owned(), |requested| here.join(requested));
         // Git's own directories are absolute; a directory that isn't there is in none.
         let resolved = directory
             .canonicalize()

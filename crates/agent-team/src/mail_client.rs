@@ -78,8 +78,17 @@ struct Inner {
 enum AutoJoin {
     /// The client does not add the member.
     Off,
-    /// The client adds the member, with the model that it works with, if that is known.
-    On(Option<String>),
+    /// The client adds the member.
+    On(Entry),
+}
+
+/// What the team's list says of the member.
+#[derive(Debug, Clone)]
+struct Entry {
+    /// The model that it works with, if that is known.
+    model: Option<String>,
+    /// Its working directory.
+    directory: PathBuf,
 }
 
 impl MailClient {
@@ -253,16 +262,17 @@ impl MailClient {
         });
     }
 
-    /// Adds the member to its team, marked as present, and again whenever an action finds it
-    /// missing.
-    pub fn join(&self, model: Option<String>) {
+    /// Adds the member to its team, marked as present in `directory`, and again whenever an action
+    /// finds it missing.
+    pub fn join(&self, model: Option<String>, directory: PathBuf) {
+        let entry = Entry { model, directory };
         // At once: a call that comes before the writer has begun adds the member itself.
-        self.inner.set_auto_join(AutoJoin::On(model.clone()));
+        self.inner.set_auto_join(AutoJoin::On(entry.clone()));
         let inner = Arc::clone(&self.inner);
         self.writer.submit(move || {
             stale_members::remove_all_but(&inner.atm_home, &inner.identity);
             let _joining = lock(&inner.join_lock);
-            if let Err(error) = inner.join(model.as_deref()) {
+            if let Err(error) = inner.join(&entry) {
                 tracing::warn!("{} could not join its team: {error}", inner.identity);
             }
         });
@@ -349,21 +359,18 @@ impl Inner {
         }
         let auto_join = lock(&self.auto_join).clone();
         match auto_join {
-            AutoJoin::On(model) => self
-                .join(model.as_deref())
-                .map_err(MailClientError::NotAMember),
+            AutoJoin::On(entry) => self.join(&entry).map_err(MailClientError::NotAMember),
             // Reading and sending report that the member is missing.
             AutoJoin::Off => Ok(()),
         }
     }
 
-    fn join(&self, model: Option<&str>) -> Result<(), MailError> {
-        let cwd = std::env::current_dir().unwrap_or_default();
+    fn join(&self, entry: &Entry) -> Result<(), MailError> {
         let membership = Membership {
             agent: &self.identity,
             // A member of Claude Code's teams must have a model.
-            model: model.unwrap_or("codex"),
-            cwd: &cwd,
+            model: entry.model.as_deref().unwrap_or("codex"),
+            cwd: &entry.directory,
         };
         let (identity, team) = (&self.identity, &self.team);
         match self.mailroom.join(team, &membership, &self.note)? {

@@ -2,6 +2,7 @@
 //! asked of them.
 
 use std::collections::HashMap;
+use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -559,7 +560,8 @@ struct ThreadLocation {
 
 impl ThreadLocation {
     fn of(member: &Member, cwd: Option<&Path>) -> Self {
-        let context = Context::gather(member, cwd);
+        let here = env::current_dir().unwrap_or_default();
+        let context = Context::gather(member, &here, cwd);
         let cwd = Some(context.cwd.display().to_string());
         let Some(Repository {
             root, name, head, ..

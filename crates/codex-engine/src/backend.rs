@@ -118,6 +118,8 @@ pub(crate) struct Backend {
     launch: Launch,
     /// Variables on top of our environment.
     env: Vec<(OsString, OsString)>,
+    /// The directory of the process; ours by default.
+    directory: Option<PathBuf>,
     slot: Mutex<Slot>,
     /// How many starts have been tried.
     starts: AtomicU64,
@@ -133,6 +135,7 @@ impl Backend {
         Self {
             launch,
             env: Vec::new(),
+            directory: None,
             slot: Mutex::default(),
             starts: AtomicU64::new(0),
             last: watch::Sender::new(watch::channel(None).1),
@@ -145,9 +148,20 @@ impl Backend {
         Self { env, ..self }
     }
 
+    /// Sets the working directory of the app-server.
+    pub(crate) fn with_directory(self, directory: PathBuf) -> Self {
+        Self {
+            directory: Some(directory),
+            ..self
+        }
+    }
+
     /// Another backend with the same Codex and variables, and an app-server of its own.
     pub(crate) fn another(&self) -> Self {
-        Self::new(self.launch.clone()).with_env(self.env.clone())
+        Self {
+            directory: self.directory.clone(),
+            ..Self::new(self.launch.clone()).with_env(self.env.clone())
+        }
     }
 
     /// The app-server, started if there is none. Whoever waited for a start
@@ -264,6 +278,7 @@ impl Backend {
         let codex = binary::find(self.launch.codex.clone())?;
         warn_of_replaceable(&codex.native);
         let mut program = Program::new(&codex.native, ["app-server"]);
+        program.cwd = self.directory.clone();
         program.env = codex.env();
         program.env.extend(self.env.iter().cloned());
         program.env.push((NO_GIT.0.into(), NO_GIT.1.into()));

@@ -149,6 +149,8 @@ pub struct Engine {
     mount_targets: Mutex<MountTargets>,
     /// Codex's register of mount targets.
     register: PathBuf,
+    /// Where relative working directories start, if not at ours.
+    directory: Option<PathBuf>,
     /// The last query of the limits. Locked while Codex is asked.
     last_query: tokio::sync::Mutex<Option<limits::LastQuery>>,
 }
@@ -188,6 +190,7 @@ impl Engine {
             on_alert: Arc::new(drop),
             mount_targets: Mutex::default(),
             register: register_in(&std::env::temp_dir()),
+            directory: None,
             last_query: tokio::sync::Mutex::default(),
             options,
         }
@@ -232,6 +235,29 @@ impl Engine {
             register: temporary.map_or(self.register, |(_, path)| register_in(Path::new(path))),
             backend: self.backend.with_env(env),
             ..self
+        }
+    }
+
+    /// Sets the directory in which threads work that name none, and at which relative paths
+    /// start. By default, it is the working directory of this process.
+    #[must_use]
+    pub fn with_directory(self, directory: PathBuf) -> Self {
+        Self {
+            backend: self.backend.with_directory(directory.clone()),
+            directory: Some(directory),
+            ..self
+        }
+    }
+
+    /// The directory in which threads work that name none.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoCurrentDirectory`].
+    pub fn directory(&self) -> Result<PathBuf, EngineError> {
+        match &self.directory {
+            Some(directory) => Ok(directory.clone()),
+            None => std::env::current_dir().map_err(EngineError::NoCurrentDirectory),
         }
     }
 

@@ -298,8 +298,7 @@ impl Engine {
     /// checked before each prompt. Codex would accept a missing directory, and every
     /// command in it would fail, so it is checked here.
     pub(super) fn working_directory(&self, cwd: Option<PathBuf>) -> Result<PathBuf, EngineError> {
-        let here = std::env::current_dir().map_err(EngineError::NoCurrentDirectory)?;
-        let cwd = here.join(cwd.unwrap_or_default());
+        let cwd = self.directory()?.join(cwd.unwrap_or_default());
         match cwd.is_dir() {
             true => Ok(directory::resolved(&cwd)),
             false => Err(EngineError::NoDirectory(cwd)),

@@ -222,7 +222,7 @@ impl Jobs {
     }
 
     async fn latest(&self, cwd: &Path) -> Result<SessionLocation, JobsError> {
-        let cwd = safe_files::directory::resolved(cwd);
+        let cwd = safe_files::directory::resolved(&self.submitter.directory.join(cwd));
         let job = self
             .store()
             .await?

@@ -47,7 +47,7 @@ pub const MOST_RETRIES: u32 = 10;
 pub struct JobSpec {
     /// The prompt.
     pub prompt: String,
-    /// The working directory; a relative one starts at ours.
+    /// The working directory; a relative one starts at the submitter's.
     pub cwd: PathBuf,
     /// The program that requests the job, if it is not the submitter's own.
     pub client: Option<String>,
@@ -245,6 +245,8 @@ pub struct Submitter {
     pub defaults: ThreadDefaults,
     /// The bounds on specifications.
     pub bounds: Bounds,
+    /// The submitter's working directory, where relative ones start.
+    pub directory: PathBuf,
     /// Where the jobs may run.
     pub reach: Reach,
 }
@@ -407,7 +409,7 @@ impl Submitter {
         if spec.cwd.as_os_str().to_string_lossy().trim().is_empty() {
             return Err(BadJobSpec::NoDirectory);
         }
-        let cwd = resolved(&spec.cwd);
+        let cwd = resolved(&self.directory.join(&spec.cwd));
         match self.reach {
             // A relative path has no base if our own directory is gone.
             _ if !cwd.is_absolute() => Err(BadJobSpec::DirectoryMissing(cwd)),

@@ -29,6 +29,8 @@ pub struct Defaults {
     developer_instructions: Option<String>,
     /// The member for whom Codex works, whose context is put after them.
     member: Option<Member>,
+    /// The directory of the server, which a call without a directory means.
+    directory: PathBuf,
     /// MCP servers that each thread of `codex mcp-server` gets.
     mcp_servers: Vec<Server>,
     /// The summary of the previous thread, which only the first new thread is told.
@@ -79,9 +81,10 @@ impl Defaults {
 
     /// The same for a member of a team: Codex is told its directory, its repository and the member.
     #[must_use]
-    pub fn for_member(self, member: Member) -> Self {
+    pub fn for_member(self, member: Member, directory: PathBuf) -> Self {
         Self {
             member: Some(member),
+            directory,
             ..self
         }
     }
@@ -133,7 +136,7 @@ impl Defaults {
 
     fn context(&self, requested: Option<&Path>) -> Option<Context> {
         let member = self.member.as_ref()?;
-        Some(Context::gather(member, requested))
+        Some(Context::gather(member, &self.directory, requested))
     }
 
     /// The settings of a call with the defaults added. A setting that the call gives by a profile,
@@ -146,7 +149,8 @@ impl Defaults {
             None => None,
             Some(member) => {
                 let requested = given.thread.cwd.clone();
-                let gather = move || Context::gather(&member, requested.as_deref());
+                let here = self.directory.clone();
+                let gather = move || Context::gather(&member, &here, requested.as_deref());
                 let gathered = off_runtime::run(gather).await;
                 gathered
                     .inspect_err(|error| tracing::warn!("cannot look at the repository: {error}"))
@@ -394,7 +398,7 @@ mod tests {
             team: None,
         };
         let defaults = Defaults::default()
-            .for_member(member)
+            .for_member(member, "/work".into())
             .with_mcp_servers(vec![server.with_root_argument()]);
         let config = |given: Value| Value::Object(defaults.additions(&object(given)).config);
         let added = config(json!({ "cwd": "/a", "config": { "x": 1 } }));
@@ -406,11 +410,10 @@ mod tests {
             config(beside),
             json!({ "mcp_servers": { "mine": 1, "pictures": server } })
         );
-        // Codex resolves a relative directory from its own, which is ours.
-        let here = std::env::current_dir().unwrap();
+        // Codex resolves a relative directory from its own, which is that of the server.
         let below = config(json!({ "cwd": "src" }));
         let root = &below["mcp_servers.pictures"]["args"][1];
-        assert_eq!(*root, json!(here.join("src")));
+        assert_eq!(*root, json!(Path::new("/work").join("src")));
     }
 
     #[test]

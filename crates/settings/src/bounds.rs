@@ -68,6 +68,8 @@ pub struct Sources {
 /// The limits on the requests of a client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Bounds {
+    /// The directory that relative working directories start from; ours if it is empty.
+    pub base: PathBuf,
     /// The widest sandbox.
     pub max_sandbox: Option<SandboxMode>,
     /// Whether criteria and notifiers may name programs.

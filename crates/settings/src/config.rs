@@ -60,21 +60,33 @@ pub struct Config {
     pub codex_home: PathBuf,
     /// The directory that has the teams and the user's file: `ATM_HOME`, else HOME.
     pub atm_home: PathBuf,
+    /// The directory that the settings apply to: relative paths start there, and the file of its
+    /// repository was read.
+    pub directory: PathBuf,
     /// The author of the setting of the identity.
     pub identity_origin: Origin,
     /// Settings that were ignored, with their remedies, for the user.
     pub warnings: Vec<Warning>,
 }
 
-/// Loads the settings: those of the command line are given, the others are looked up.
+/// Loads the settings for the working directory: those of the command line are given, the
+/// others are looked up.
+///
+/// # Errors
+///
+/// As [`load_in`].
+pub fn load(flags: Flags) -> Result<Config, ConfigError> {
+    load_in(&env::current_dir().unwrap_or_default(), flags)
+}
+
+/// Loads the settings for a directory, see [`load`].
 ///
 /// # Errors
 ///
 /// [`ConfigError`] when a file is unreadable, or a value is invalid.
-pub fn load(flags: Flags) -> Result<Config, ConfigError> {
-    let here = env::current_dir().unwrap_or_default();
+pub fn load_in(directory: &Path, flags: Flags) -> Result<Config, ConfigError> {
     let lookup = Lookup {
-        here: &here,
+        here: directory,
         variables: &|name| env::var_os(name),
     };
     let mut config = lookup.load(flags)?;
@@ -132,6 +144,7 @@ impl Lookup<'_> {
             jobs: self.jobs(flags.store, &files, &mut warnings)?,
             codex_home,
             atm_home,
+            directory: self.here.to_owned(),
             warnings,
         })
     }
@@ -165,6 +178,7 @@ impl Config {
             allow_dirs,
         } = &self.bounds;
         Bounds {
+            base: self.directory.clone(),
             max_sandbox: max_sandbox.as_ref().map(|set| set.value),
             commands: match allow_commands.value {
                 true => Commands::Allowed,
@@ -191,7 +205,13 @@ impl Config {
             Source::File(_, path) => binary::Source::File(path),
             _ => binary::Source::FlagOrVariable,
         };
-        Some((value, from))
+        // A bare name is looked up on PATH.
+        let is_bare = value.components().count() == 1;
+        let path = match is_bare {
+            true => value,
+            false => self.directory.join(value),
+        };
+        Some((path, from))
     }
 }
 

@@ -66,7 +66,7 @@ mod warning;
 
 pub use alerts::AlertSettings;
 pub use bound_settings::BoundSettings;
-pub use config::{Config, load};
+pub use config::{Config, load, load_in};
 pub use error::ConfigError;
 pub use eyes::EyesSettings;
 pub use flags::Flags;

@@ -1,6 +1,5 @@
 //! Alerts: telling others that a session or a run needs a person.
 
-use std::env;
 use std::path::PathBuf;
 
 use codex_engine::Engine;
@@ -28,7 +27,7 @@ pub(super) fn with_session_alerts(
     if value.is_empty() {
         return engine;
     }
-    let directory = env::current_dir().unwrap_or_default();
+    let directory = config.directory.clone();
     let lookup = NotifierCheck {
         team: identity.member.team.clone(),
         atm_home: config.atm_home.clone(),

@@ -33,6 +33,7 @@ pub(super) fn job_service(
         codex_home: config.codex_home.clone(),
         defaults: config.threads.clone(),
         bounds: config.bounds(),
+        directory: config.directory.clone(),
         reach: Reach::of(store),
     };
     let jobs = Jobs::new(store.clone(), config.jobs.access(), starter, submitter);

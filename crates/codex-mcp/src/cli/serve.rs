@@ -152,7 +152,7 @@ async fn serve_client(
         tracing::warn!("{warning}");
         warnings.push(warning.as_str());
     }
-    let defaults = defaults.for_member(identity.member.clone());
+    let defaults = defaults.for_member(identity.member.clone(), config.directory.clone());
     let defaults = match &args.resume {
         Some(thread) => identity.recall(&config.atm_home, thread.as_ref(), defaults, &warnings),
         None => defaults,
@@ -247,6 +247,7 @@ async fn through_app_server(
         codex_home: config.codex_home.clone(),
         timeouts: timeouts.session(),
     })
+    .with_directory(config.directory.clone())
     .with_tools(own_servers::member_tools(&config, identity))
     .with_sandbox_bound(bounds.sandbox_escape_bound().map(|bound| bound.to_string()))
     .with_warnings(move |warning| warning_sink.push(warning));

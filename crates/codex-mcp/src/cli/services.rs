@@ -69,7 +69,8 @@ impl Identity {
         match (mail_client, records) {
             (Some(mail_client), _) => {
                 let model = config.threads.model.as_ref();
-                mail_client.join(model.map(|model| model.value.clone()));
+                let model = model.map(|model| model.value.clone());
+                mail_client.join(model, config.directory.clone());
             }
             (None, Some(records)) => records.remove_stale_members(),
             (None, None) => {}

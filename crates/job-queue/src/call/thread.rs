@@ -177,7 +177,7 @@ fn sandbox(
 /// The text that tells a new thread where and for whom it works.
 fn context(request: &CallRequest) -> Option<String> {
     let member = request.member.as_ref().filter(|_| request.resume.is_none());
-    Some(Context::gather(member?, Some(&request.cwd)).text())
+    Some(Context::gather(member?, &request.cwd, Some(&request.cwd)).text())
 }
 
 /// The approval policy of a job with approval `ask`: `untrusted` is kept, as it asks more.

@@ -99,7 +99,9 @@ impl Submitter {
             retry,
         } = spec;
         run.check_repo_is_named()?;
-        run.repo = self.bounds.repository(&directory::resolved(&run.repo))?;
+        run.repo = self
+            .bounds
+            .repository(&directory::resolved(&self.directory.join(&run.repo)))?;
         run.check()?;
         writable_roots::resolve(&mut run.settings.thread.config, &run.repo);
         self.bounds.check_config(&run.settings.thread.config)?;
@@ -230,6 +232,7 @@ mod tests {
             codex_home: "/home/me/.codex".into(),
             defaults,
             bounds: Bounds::default(),
+            directory: "".into(),
             reach,
         }
     }

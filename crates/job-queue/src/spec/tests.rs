@@ -16,6 +16,7 @@ fn submitter(reach: Reach) -> Submitter {
         codex_home: "/home/me/.codex".into(),
         defaults: ThreadDefaults::default(),
         bounds: Bounds::default(),
+        directory: "".into(),
         reach,
     }
 }

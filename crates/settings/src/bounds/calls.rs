@@ -1,7 +1,7 @@
 //! The bounds of a call: its directory, its sandbox and its overrides of Codex's
 //! configuration.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use codex_config::layers::UserConfig;
 use codex_engine::command::{Overrides, Settings};
@@ -57,7 +57,9 @@ impl Bounds {
         }
         let thread = &mut settings.thread;
         self.check_config(&thread.config)?;
-        let cwd = absolute(thread.cwd.as_deref());
+        let cwd = self
+            .base
+            .join(thread.cwd.as_deref().unwrap_or(Path::new("")));
         if self.directories.is_some() {
             thread.cwd = Some(self.directory(&cwd)?);
         }
@@ -149,7 +151,7 @@ impl Bounds {
     /// [`OutOfBounds`].
     pub fn bound_overrides(&self, overrides: &mut Overrides) -> Result<(), OutOfBounds> {
         if let (Some(cwd), true) = (&overrides.cwd, self.directories.is_some()) {
-            overrides.cwd = Some(self.directory(&absolute(Some(cwd)))?);
+            overrides.cwd = Some(self.directory(&self.base.join(cwd))?);
         }
         match overrides.sandbox {
             Some(asked) => self.check_sandbox(asked),
@@ -247,9 +249,4 @@ impl Bounds {
             }),
         }
     }
-}
-
-fn absolute(directory: Option<&Path>) -> PathBuf {
-    let here = std::env::current_dir().unwrap_or_default();
-    directory.map_or_else(|| here.clone(), |directory| here.join(directory))
 }

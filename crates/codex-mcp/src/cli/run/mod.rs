@@ -313,7 +313,7 @@ async fn work(
     let more = identity.warnings.iter().cloned().chain(of_repository);
     let more = more.filter(|text| !warnings.contains(text));
     let mut more: Vec<String> = more.inspect(|text| complain("warning", text)).collect();
-    let defaults = defaults?.for_member(identity.member.clone());
+    let defaults = defaults?.for_member(identity.member.clone(), config.directory.clone());
     let mut order = order.clone();
     order.settings.thread.cwd = Some(looker.top().to_owned());
     order.settings = defaults.apply(order.settings).await;

@@ -1,6 +1,6 @@
 //! `codex_review`: has changes reviewed, and waits for the review.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use codex_engine::command::{Prompt, Settings, StartThread};
@@ -64,9 +64,9 @@ pub(in crate::tools) async fn call(
         ..Settings::default()
     };
     let settings = server.settings(read_only(settings)).await?;
-    let here = Path::new(".");
-    let cwd = settings.thread.cwd.as_deref().unwrap_or(here);
-    let target = given.subject()?.target(cwd).await?;
+    let cwd = settings.thread.cwd.clone().unwrap_or_default();
+    let cwd = server.engine.directory()?.join(cwd);
+    let target = given.subject()?.target(&cwd).await?;
     let start = StartThread {
         settings,
         ..StartThread::default()

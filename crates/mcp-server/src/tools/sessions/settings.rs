@@ -60,7 +60,9 @@ impl SessionArguments {
     pub(super) async fn into_start(self, server: &Server) -> Result<SessionStart, ToolError> {
         let mut warnings = Vec::new();
         let advanced = self.advanced.unwrap_or_default();
-        let pictures = pictures(advanced.images.unwrap_or_default(), self.cwd.as_ref()).await?;
+        let here = server.engine.directory()?;
+        let here = self.cwd.as_ref().map_or(here.clone(), |cwd| here.join(cwd));
+        let pictures = pictures(advanced.images.unwrap_or_default(), here).await?;
         let approval_policy = self
             .approval_policy
             .map(|policy| policy.today(server, &mut warnings));
@@ -125,14 +127,10 @@ fn session_timeouts(
     (approval.is_some() || stall.is_some()).then_some(timeouts)
 }
 
-async fn pictures(images: Vec<String>, cwd: Option<&PathBuf>) -> Result<Vec<Picture>, ToolError> {
+async fn pictures(images: Vec<String>, here: PathBuf) -> Result<Vec<Picture>, ToolError> {
     if images.is_empty() {
         return Ok(Vec::new());
     }
-    let here = std::env::current_dir().map_err(|error| {
-        ToolError::new(Code::Internal, format!("no working directory: {error}"))
-    })?;
-    let here = cwd.map_or_else(|| here.clone(), |cwd| here.join(cwd));
     let named = off_runtime::run(move || {
         let images = images.iter().enumerate();
         let named = images
