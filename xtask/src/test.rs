@@ -4,6 +4,7 @@
 //! core idle, one because it downloads and one because rustdoc has a single thread: they run
 //! [beside](Beside) the others.
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -76,7 +77,8 @@ impl Step {
                 advisories::run,
             ),
             Self::Clippy => cargo("clippy --workspace --all-targets -- -D warnings"),
-            Self::Build => cargo("build --workspace"),
+            // The tests and benches too: the test runner finds everything built.
+            Self::Build => cargo("build --workspace --all-targets"),
             Self::Doc => Action::Tool(
                 Tool::cargo(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
             ),
@@ -101,11 +103,12 @@ struct Beside {
 }
 
 impl Beside {
-    fn start(step: Step) -> Self {
+    fn start(step: Step, xtask: &Path) -> Self {
         println!("== {}: runs beside the next steps\n", step.name());
+        let xtask = PathBuf::from(xtask);
         let run = move || {
             let start = Instant::now();
-            let output = Command::new(std::env::current_exe()?)
+            let output = Command::new(xtask)
                 .args(["test", "--only", &step.name()])
                 .stdin(Stdio::null())
                 .output()?;
@@ -151,12 +154,14 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<()
         }
         return Ok(());
     }
+    // Asked for before the build replaces the executable: afterwards the system calls it deleted.
+    let xtask = std::env::current_exe()?;
     let (mut done, mut beside) = (Vec::new(), Vec::new());
     let start = Instant::now();
     let mut result = Ok(());
     for step in &steps {
         if step.leaves_a_core_idle() && options.only.is_empty() {
-            beside.push(Beside::start(*step));
+            beside.push(Beside::start(*step, &xtask));
             continue;
         }
         if *step == Step::Test {
