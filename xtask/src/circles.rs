@@ -17,7 +17,7 @@ use crate::source::{Names, Source, collect};
 use crate::workspace::Workspace;
 
 /// Crates whose root still defines items that its modules use.
-const WITH_ITEMS_IN_ROOT: &[&str] = &["codex-engine", "git-probe", "testkit"];
+const WITH_ITEMS_IN_ROOT: &[&str] = &["codex-engine"];
 
 /// The circles of a crate, each as a path of uses from a module back to itself. Of circles
 /// that touch, one is shown.

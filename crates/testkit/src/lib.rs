@@ -43,31 +43,15 @@ pub mod ngircd;
 pub mod postgres;
 pub mod process;
 pub mod schema;
+mod target_dir;
 mod tmux;
 mod transcript;
 pub mod typescript;
 pub mod worker_process;
 
-use std::env;
-use std::path::{Path, PathBuf};
-
 pub use app_server::AppServer;
 pub use client::McpClient;
 pub use home::{Home, MARKER};
 pub use launch::{Launch, Signal};
+pub use target_dir::target_dir;
 pub use tmux::Tmux;
-
-/// The directory that cargo builds into: `CARGO_TARGET_DIR` or `target` in the workspace. It also
-/// holds the Codex releases, which later runs use again, and the homes of tests, which must not
-/// lie in the system's temporary directory.
-#[must_use]
-pub fn target_dir() -> PathBuf {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .unwrap();
-    match env::var_os("CARGO_TARGET_DIR") {
-        Some(directory) => workspace.join(directory),
-        None => workspace.join("target"),
-    }
-}
