@@ -56,7 +56,7 @@ pub async fn ask_all(
     mut on_summary: impl FnMut(ThreadSummary),
 ) {
     let deadline = Instant::now() + TIMEOUT;
-    let threads = engine.list().into_iter().filter(is_in_use);
+    let threads = engine.list_own().into_iter().filter(is_in_use);
     let mut asked: FuturesUnordered<_> = threads
         .map(|info| summarise(engine, info, deadline))
         .collect();

@@ -41,7 +41,7 @@ const RESTART_PAUSE: Duration = Duration::from_millis(500);
 /// The configuration that selects the app-server of a thread. All other settings belong
 /// to the thread. CODEX_HOME comes from our environment, which Codex inherits, or from
 /// the variables added to it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
     /// The chosen Codex and the source of the choice; `None` for the first one on PATH.
     pub codex: Option<(PathBuf, Source)>,
@@ -131,36 +131,19 @@ pub(crate) struct Backend {
 }
 
 impl Backend {
-    pub(crate) fn new(launch: Launch) -> Self {
+    pub(crate) fn new(
+        launch: Launch,
+        env: Vec<(OsString, OsString)>,
+        directory: Option<PathBuf>,
+    ) -> Self {
         Self {
             launch,
-            env: Vec::new(),
-            directory: None,
+            env,
+            directory,
             slot: Mutex::default(),
             starts: AtomicU64::new(0),
             last: watch::Sender::new(watch::channel(None).1),
             ending: CancellationToken::new(),
-        }
-    }
-
-    /// Adds variables to the environment of the app-server.
-    pub(crate) fn with_env(self, env: Vec<(OsString, OsString)>) -> Self {
-        Self { env, ..self }
-    }
-
-    /// Sets the working directory of the app-server.
-    pub(crate) fn with_directory(self, directory: PathBuf) -> Self {
-        Self {
-            directory: Some(directory),
-            ..self
-        }
-    }
-
-    /// Another backend with the same Codex and variables, and an app-server of its own.
-    pub(crate) fn another(&self) -> Self {
-        Self {
-            directory: self.directory.clone(),
-            ..Self::new(self.launch.clone()).with_env(self.env.clone())
         }
     }
 

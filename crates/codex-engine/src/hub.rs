@@ -1,6 +1,6 @@
 //! Passes Codex's messages to the session machines, and tells them the time.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use codex_protocol::codex::{
@@ -19,7 +19,6 @@ use super::effects::perform;
 use super::limits::ReportedLimits;
 use super::observer::EngineObserver;
 use super::sessions::{Entry, Sessions};
-use super::thread_tools::{NoTools, ThreadTools};
 use super::tool_calls;
 use crate::logic::session::{Effect, IncomingQuestion, Session, State};
 
@@ -37,8 +36,6 @@ pub(super) struct Hub {
     /// The account's usage limits.
     rate_limits: Mutex<ReportedLimits>,
     unexpected_exits: Mutex<UnexpectedExits>,
-    /// The tools that threads are given, if any.
-    tools: OnceLock<Arc<dyn ThreadTools>>,
 }
 
 /// The unexpected exits of Codex.
@@ -72,16 +69,6 @@ impl Hub {
     /// Takes over a response about the limits, and returns the merged state.
     pub(super) fn replace_limits(&self, read: RateLimits) -> RateLimits {
         lock(&self.rate_limits).replace(read)
-    }
-
-    /// Sets the tools of all threads. Only the first call counts.
-    pub(super) fn set_tools(&self, tools: Arc<dyn ThreadTools>) {
-        self.tools.get_or_init(|| tools);
-    }
-
-    pub(super) fn tools(&self) -> Arc<dyn ThreadTools> {
-        let tools = self.tools.get().cloned();
-        tools.unwrap_or_else(|| Arc::new(NoTools))
     }
 
     pub(super) fn last_unexpected_exit(&self) -> Option<UnexpectedExit> {
@@ -157,7 +144,7 @@ impl Listener for Hub {
     }
 
     fn on_tool_call(&self, request: RequestId, call: ToolCall) -> Result<(), &'static str> {
-        tool_calls::accept(&self.sessions, self.tools(), request, call)
+        tool_calls::accept(&self.sessions, request, call)
     }
 
     fn on_rate_limits(&self, limits: RateLimits) {

@@ -24,7 +24,7 @@ where
 {
     let line_limit = options.launch.line_limit;
     let engine = Engine::new(options);
-    let listener: Arc<dyn Listener> = engine.hub.clone();
+    let listener: Arc<dyn Listener> = engine.codex.hub.clone();
     let (connection, run) = Connection::open(reader, writer, line_limit, listener);
     let (ending, ended) = watch::channel(None);
     tokio::spawn(async move {
@@ -34,6 +34,6 @@ where
     let server = AppServer::introduce(connection, ended)
         .await
         .map_err(|error| error.to_string())?;
-    engine.backend.adopt(server).await;
+    engine.codex.backend.adopt(server).await;
     Ok(engine)
 }

@@ -52,6 +52,7 @@ mod polling;
 mod release;
 pub mod rollouts;
 mod sessions;
+mod shared;
 mod stderr_log;
 mod terminals;
 pub mod thread_tools;
@@ -63,7 +64,7 @@ mod workspace;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use codex_protocol::codex::{
@@ -80,13 +81,11 @@ use crate::logic::action::{self, ActionId, DecidedBy, Decision};
 use crate::logic::progress::CurrentStep;
 use crate::logic::session::{Session, State, Timeouts};
 use app_server::AppServer;
-use backend::Backend;
 use command::{SessionAlert, SessionId, SessionInfo, TurnRef, TurnView};
 use connection::CallError;
 use effects::perform;
-use hub::Hub;
-use mount_targets::{MountTargets, register_in};
-use sessions::{Entry, OnAlert};
+use sessions::{Entry, Owner};
+use shared::{CodexStart, Ownership, SharedCodex};
 
 pub use app_server::StartError;
 pub use backend::{AppServerStatus, Launch, LaunchError};
@@ -97,6 +96,7 @@ pub use mcp_server::{InstalledCodex, McpServer, NoMcpServer, Pipes};
 pub use observer::{Act, EngineObserver, InputKind, NoObserver, PromptRecord};
 pub use pause::{CommandMark, PauseError, Paused};
 pub use release::{help, is_known, noted_release, release_of};
+pub use shared::AppServers;
 pub use thread_tools::{Reply, ThreadTools, ToolInvocation};
 pub use workspace::{GitGrant, GrantedSettings, Grants};
 
@@ -140,19 +140,11 @@ pub struct Options {
 /// Owns the Codex processes and the sessions.
 pub struct Engine {
     options: Options,
-    backend: Backend,
-    hub: Arc<Hub>,
-    observer: Arc<dyn EngineObserver>,
-    sandbox_bound: Option<String>,
+    start: CodexStart,
+    codex: Arc<SharedCodex>,
+    ownership: Ownership,
+    owner: Owner,
     warn: Arc<Warn>,
-    on_alert: Arc<OnAlert>,
-    mount_targets: Mutex<MountTargets>,
-    /// Codex's register of mount targets.
-    register: PathBuf,
-    /// Where relative working directories start, if not at ours.
-    directory: Option<PathBuf>,
-    /// The last query of the limits. Locked while Codex is asked.
-    last_query: tokio::sync::Mutex<Option<limits::LastQuery>>,
 }
 
 /// Whether Codex has ended.
@@ -181,25 +173,34 @@ impl Engine {
     /// tasks run on the thread that lives longest, see [`supervise::spawn`].
     #[must_use]
     pub fn new(options: Options) -> Self {
-        Self {
-            backend: Backend::new(options.launch.clone()),
-            hub: Arc::default(),
-            observer: Arc::new(NoObserver),
-            sandbox_bound: None,
-            warn: Arc::new(|warning| tracing::warn!("{warning}")),
-            on_alert: Arc::new(drop),
-            mount_targets: Mutex::default(),
-            register: register_in(&std::env::temp_dir()),
+        let start = CodexStart {
+            launch: options.launch.clone(),
+            env: Vec::new(),
             directory: None,
-            last_query: tokio::sync::Mutex::default(),
+        };
+        Self {
+            codex: Arc::new(SharedCodex::new(start.clone())),
+            ownership: Ownership::Own,
+            owner: Owner::default(),
+            warn: Arc::new(|warning| tracing::warn!("{warning}")),
+            start,
             options,
+        }
+    }
+
+    /// The same engine, with an app-server of its own that is started as `start` says.
+    fn rebuilt(self) -> Self {
+        Self {
+            codex: Arc::new(SharedCodex::new(self.start.clone())),
+            ..self
         }
     }
 
     /// Sets the observer, which keeps a record.
     #[must_use]
-    pub fn with_observer(self, observer: Arc<dyn EngineObserver>) -> Self {
-        Self { observer, ..self }
+    pub fn with_observer(mut self, observer: Arc<dyn EngineObserver>) -> Self {
+        self.owner.observer = observer;
+        self
     }
 
     /// Sets the receiver of warnings for the user.
@@ -212,41 +213,32 @@ impl Engine {
     /// Sets the receiver of alerts: one for each open question and each stalled turn. The
     /// engine waits for it, so it must not take long.
     #[must_use]
-    pub fn with_alerts(self, on_alert: impl Fn(SessionAlert) + Send + Sync + 'static) -> Self {
-        let on_alert = Arc::new(on_alert);
-        Self { on_alert, ..self }
+    pub fn with_alerts(mut self, on_alert: impl Fn(SessionAlert) + Send + Sync + 'static) -> Self {
+        self.owner.on_alert = Arc::new(on_alert);
+        self
     }
 
     /// Refuses decisions by which a command leaves a sandbox that a setting bounds;
     /// `sandbox_bound` names that setting.
     #[must_use]
-    pub fn with_sandbox_bound(self, sandbox_bound: Option<String>) -> Self {
-        Self {
-            sandbox_bound,
-            ..self
-        }
+    pub fn with_sandbox_bound(mut self, sandbox_bound: Option<String>) -> Self {
+        self.owner.sandbox_bound = sandbox_bound;
+        self
     }
 
     /// Adds variables to Codex's environment.
     #[must_use]
-    pub fn with_env(self, env: Vec<(OsString, OsString)>) -> Self {
-        let temporary = env.iter().rfind(|(name, _)| name == "TMPDIR");
-        Self {
-            register: temporary.map_or(self.register, |(_, path)| register_in(Path::new(path))),
-            backend: self.backend.with_env(env),
-            ..self
-        }
+    pub fn with_env(mut self, env: Vec<(OsString, OsString)>) -> Self {
+        self.start.env = env;
+        self.rebuilt()
     }
 
     /// Sets the directory in which threads work that name none, and at which relative paths
     /// start. By default, it is the working directory of this process.
     #[must_use]
-    pub fn with_directory(self, directory: PathBuf) -> Self {
-        Self {
-            backend: self.backend.with_directory(directory.clone()),
-            directory: Some(directory),
-            ..self
-        }
+    pub fn with_directory(mut self, directory: PathBuf) -> Self {
+        self.start.directory = Some(directory);
+        self.rebuilt()
     }
 
     /// The directory in which threads work that name none.
@@ -255,28 +247,38 @@ impl Engine {
     ///
     /// [`EngineError::NoCurrentDirectory`].
     pub fn directory(&self) -> Result<PathBuf, EngineError> {
-        match &self.directory {
+        match &self.start.directory {
             Some(directory) => Ok(directory.clone()),
             None => std::env::current_dir().map_err(EngineError::NoCurrentDirectory),
         }
     }
 
-    /// Sets the tools of all threads. Only the first call counts.
+    /// Sets the tools of the threads that this engine begins.
     #[must_use]
-    pub fn with_tools(self, tools: Arc<dyn ThreadTools>) -> Self {
-        self.hub.set_tools(tools);
+    pub fn with_tools(mut self, tools: Arc<dyn ThreadTools>) -> Self {
+        self.owner.tools = tools;
         self
     }
 
-    /// Starts cancelling and forgetting sessions that have not been used for long.
+    /// Starts cancelling and forgetting sessions that have not been used for long. For shared
+    /// app-servers, this has been started with them.
     pub fn keep_tidy(&self) {
-        tokio::spawn(hub::sweep(Arc::downgrade(&self.hub)));
+        if self.ownership == Ownership::Own {
+            tokio::spawn(hub::sweep(Arc::downgrade(&self.codex.hub)));
+        }
     }
 
     /// Starts the app-server, so that the first call need not wait for it. A failure is
     /// only logged: the call that needs the app-server reports it.
     pub async fn warm_up(&self) {
-        match self.backend.ready(&self.hub).await.err().as_deref() {
+        match self
+            .codex
+            .backend
+            .ready(&self.codex.hub)
+            .await
+            .err()
+            .as_deref()
+        {
             None | Some(LaunchError::Ending) => {}
             Some(error) => tracing::warn!("{error}. `codex-mcp doctor` tells more."),
         }
@@ -288,7 +290,7 @@ impl Engine {
     ///
     /// [`LaunchError`]; no app-server runs then.
     pub async fn introduce(&self) -> Result<InitializeResponse, Arc<LaunchError>> {
-        let (server, _) = self.backend.ready(&self.hub).await?;
+        let (server, _) = self.codex.backend.ready(&self.codex.hub).await?;
         Ok(server.about.clone())
     }
 
@@ -296,7 +298,7 @@ impl Engine {
     /// known.
     #[must_use]
     pub fn codex_version(&self) -> Option<String> {
-        let (server, _) = self.backend.running()?;
+        let (server, _) = self.codex.backend.running()?;
         server.about.codex_version().map(str::to_owned)
     }
 
@@ -309,25 +311,25 @@ impl Engine {
     /// The last exit of Codex that we did not request.
     #[must_use]
     pub fn last_unexpected_exit(&self) -> Option<UnexpectedExit> {
-        self.hub.last_unexpected_exit()
+        self.codex.hub.last_unexpected_exit()
     }
 
     /// The last unexpected exit, if this has not returned it before.
     #[must_use]
     pub fn unreported_exit(&self) -> Option<UnexpectedExit> {
-        self.hub.unreported_exit()
+        self.codex.hub.unreported_exit()
     }
 
     /// The state of the app-server.
     #[must_use]
     pub fn app_server_status(&self) -> AppServerStatus {
-        self.backend.app_server_status()
+        self.codex.backend.app_server_status()
     }
 
     /// The number of sessions with a running turn, and the number of all open questions.
     #[must_use]
     pub fn under_way(&self) -> (usize, usize) {
-        let counts = self.hub.sessions.all();
+        let counts = self.codex.hub.sessions.all();
         let counts = counts.iter().map(|entry| {
             entry.look(|machine, _| (usize::from(machine.has_turn()), machine.actions().len()))
         });
@@ -339,7 +341,7 @@ impl Engine {
     /// The number of sessions that were not cancelled.
     #[must_use]
     pub fn active_sessions(&self) -> usize {
-        let all = self.hub.sessions.all();
+        let all = self.codex.hub.sessions.all();
         let active = all.iter().filter(|entry| entry.state() != State::Cancelled);
         active.count()
     }
@@ -393,7 +395,9 @@ impl Engine {
         action: &ActionId,
         decision: &Decision,
     ) -> Result<(), ApprovalOutOfBounds> {
-        let Some(bound) = &self.sandbox_bound else {
+        // Neither the client that decides nor the one that began the session leaves its bound.
+        let bounds = [&self.owner.sandbox_bound, &entry.owner.sandbox_bound];
+        let Some(bound) = bounds.into_iter().flatten().next() else {
             return Ok(());
         };
         let leaves = entry.look(|machine, _| {
@@ -438,7 +442,7 @@ impl Engine {
         let (state, turn) = entry.look(|machine, _| (machine.state(), machine.turns()));
         match state {
             State::Running | State::WaitingApproval => {
-                self.observer.acted(&entry.thread, Act::Interrupted);
+                self.owner.observer.acted(&entry.thread, Act::Interrupted);
                 hub::interrupt(&entry, turn);
             }
             State::Cancelled => return Err(entry.cancelled()),
@@ -456,7 +460,9 @@ impl Engine {
     pub fn cancel(&self, session: &SessionId, why: &str) -> Result<(), EngineError> {
         let entry = self.entry(session)?;
         if entry.state() != State::Cancelled {
-            self.observer.acted(&entry.thread, Act::Cancelled(why));
+            self.owner
+                .observer
+                .acted(&entry.thread, Act::Cancelled(why));
         }
         hub::cancel(&entry, why);
         Ok(())
@@ -470,7 +476,7 @@ impl Engine {
     pub fn discard(&self, session: &SessionId) -> Result<(), EngineError> {
         let entry = self.entry(session)?;
         hub::cancel(&entry, "it was not used");
-        self.observer.discarded(&entry.thread);
+        self.owner.observer.discarded(&entry.thread);
         Ok(())
     }
 
@@ -485,7 +491,7 @@ impl Engine {
         self.cancel(session, why)?;
         let entry = self.entry(session)?;
         let closed = unload(&entry).await;
-        self.hub.sessions.erase(&entry);
+        self.codex.hub.sessions.erase(&entry);
         Ok(closed)
     }
 
@@ -495,7 +501,7 @@ impl Engine {
     ///
     /// [`EngineError`].
     pub async fn unarchive(&self, thread: &ThreadId) -> Result<(), EngineError> {
-        let (server, _) = self.backend.ready(&self.hub).await?;
+        let (server, _) = self.codex.backend.ready(&self.codex.hub).await?;
         let params = ThreadParams { thread_id: thread };
         let _: Value = call(&server, Method::ThreadUnarchive, &params).await?;
         Ok(())
@@ -523,7 +529,7 @@ impl Engine {
     /// Ends an app-server that no longer does what it is asked, with all processes that
     /// it started. The next call that needs one starts another.
     pub fn give_up_codex(&self) {
-        if let Some((server, _)) = self.backend.running() {
+        if let Some((server, _)) = self.codex.backend.running() {
             server.connection().close();
         }
     }
@@ -568,7 +574,7 @@ impl Engine {
     /// All sessions, in the order of their beginning.
     #[must_use]
     pub fn list(&self) -> Vec<SessionInfo> {
-        let all = self.hub.sessions.all();
+        let all = self.codex.hub.sessions.all();
         let shown = all.iter().map(|entry| {
             entry.show_questions();
             entry.info()
@@ -576,11 +582,40 @@ impl Engine {
         shown.collect()
     }
 
-    /// The idle sessions that have not been used for at least this long.
+    /// The sessions that this engine has opened, in the order of their beginning.
+    #[must_use]
+    pub fn list_own(&self) -> Vec<SessionInfo> {
+        let own = self.own_sessions();
+        own.iter().map(|entry| entry.info()).collect()
+    }
+
+    fn own_sessions(&self) -> Vec<Arc<Entry>> {
+        let mut all = self.codex.hub.sessions.all();
+        all.retain(|entry| entry.owner.is(&self.owner));
+        all
+    }
+
+    /// Completes when no session that this engine has opened has a turn.
+    pub async fn own_turns_end(&self) {
+        loop {
+            let own = self.own_sessions();
+            let has_turn = |entry: &Arc<Entry>| entry.look(|machine, _| machine.has_turn());
+            let Some(busy) = own.into_iter().find(has_turn) else {
+                return;
+            };
+            let mut revision = busy.watch();
+            if has_turn(&busy) {
+                // Fails only without the session, which this holds.
+                let _ = revision.changed().await;
+            }
+        }
+    }
+
+    /// The idle sessions of this engine that have not been used for at least this long.
     #[must_use]
     pub fn unused_for(&self, long: Duration) -> Vec<SessionInfo> {
-        let all = self.hub.sessions.all();
-        let unused = all.iter().filter(|entry| {
+        let own = self.own_sessions();
+        let unused = own.iter().filter(|entry| {
             entry.look(|machine, now| {
                 machine.state() == State::Idle && machine.unused_for(now) >= long
             })
@@ -598,22 +633,18 @@ impl Engine {
         Ok(entry.look(|machine, _| machine.partial_text()))
     }
 
-    /// Interrupts all turns, ends Codex and waits for its exit, a few seconds at most.
+    /// Interrupts all turns, ends Codex and waits for its exit, a few seconds at most. An
+    /// engine that has [joined](Self::joining) others leaves Codex to them.
     pub async fn shut_down(&self) -> Shutdown {
-        for entry in self.hub.sessions.all() {
-            let effects = entry.change(Session::interrupt);
-            perform(&entry, effects);
+        match self.ownership {
+            Ownership::Own => self.codex.shut_down().await,
+            Ownership::Shared => Shutdown::Complete,
         }
-        match tokio::time::timeout(SHUTDOWN_TIMEOUT, self.backend.end()).await {
-            Ok(()) => {
-                self.remove_mount_targets().await;
-                Shutdown::Complete
-            }
-            Err(_) => {
-                tracing::warn!("Codex has not ended in time; its guard will end it");
-                Shutdown::Unfinished
-            }
-        }
+    }
+
+    /// Removes the mount targets that killed sandboxes have left, unless one still runs.
+    pub async fn remove_mount_targets(&self) {
+        self.codex.remove_mount_targets().await;
     }
 
     /// Resolves a session by its ID, or by an ID prefix of 8 characters or more. A text
@@ -627,14 +658,14 @@ impl Engine {
         if self.entry(&named).is_ok() {
             return Ok(named);
         }
-        let all = self.hub.sessions.all();
+        let all = self.codex.hub.sessions.all();
         session_named(text, all.iter().map(|entry| &entry.id))
     }
 
     /// The threads of all sessions.
     #[must_use]
     pub fn threads(&self) -> Vec<ThreadId> {
-        let all = self.hub.sessions.all();
+        let all = self.codex.hub.sessions.all();
         all.iter().map(|entry| entry.thread.clone()).collect()
     }
 
@@ -645,7 +676,8 @@ impl Engine {
     }
 
     fn entry(&self, session: &SessionId) -> Result<Arc<Entry>, EngineError> {
-        self.hub
+        self.codex
+            .hub
             .sessions
             .by_id(session)
             .ok_or_else(|| EngineError::NoSession(session.clone()))

@@ -122,7 +122,7 @@ impl Engine {
     /// How much of the account's limits is used, if Codex has reported that.
     #[must_use]
     pub fn rate_limits(&self) -> Option<RateLimits> {
-        self.hub.rate_limits().map(|(limits, _)| limits)
+        self.codex.hub.rate_limits().map(|(limits, _)| limits)
     }
 
     /// How much of the account's limits is used. Without a recent report, Codex is asked;
@@ -132,7 +132,7 @@ impl Engine {
     ///
     /// [`LimitsUnknown`].
     pub async fn limits(&self) -> Result<RateLimits, LimitsUnknown> {
-        let (server, _) = self.backend.running().ok_or(LimitsUnknown::NoCodex)?;
+        let (server, _) = self.codex.backend.running().ok_or(LimitsUnknown::NoCodex)?;
         self.limits_of(&server, None).await
     }
 
@@ -146,7 +146,7 @@ impl Engine {
             check(known)?;
         }
         let arrived = Instant::now();
-        let mut last = self.last_query.lock().await;
+        let mut last = self.codex.last_query.lock().await;
         if let Some(recent) = self.recent_limits(model) {
             return Ok(recent);
         }
@@ -168,7 +168,7 @@ impl Engine {
     ///
     /// [`LimitsUnknown`].
     pub async fn query_limits(&self) -> Result<RateLimits, LimitsUnknown> {
-        let ready = self.backend.ready(&self.hub).await;
+        let ready = self.codex.backend.ready(&self.codex.hub).await;
         let (server, _) = ready.map_err(|error| LimitsUnknown::QueryFailed(error.to_string()))?;
         check(server.current_account().await)?;
         self.read_limits(&server).await
@@ -186,7 +186,7 @@ impl Engine {
         model: Option<&str>,
         refused: Option<SystemTime>,
     ) -> Option<SystemTime> {
-        let (server, _) = self.backend.current().await?;
+        let (server, _) = self.codex.backend.current().await?;
         if !server.account().limits(provider) {
             return None;
         }
@@ -216,25 +216,29 @@ impl Engine {
         model: Option<&str>,
         cancel: &CancellationToken,
     ) -> Option<LimitReached> {
-        let (server, _) = match self.backend.running() {
+        let (server, _) = match self.codex.backend.running() {
             Some(running) => running,
-            None => cancel.run_until_cancelled(self.backend.current()).await??,
+            None => {
+                cancel
+                    .run_until_cancelled(self.codex.backend.current())
+                    .await??
+            }
         };
         if !server.account().limits(provider) {
             return None;
         }
-        let (limits, reported) = self.hub.limits_after_refusal();
+        let (limits, reported) = self.codex.hub.limits_after_refusal();
         let known = refused_until(&limits, model, None, SystemTime::now());
         if known.is_none() && reads_limits_concurrently(&server) {
             cancel.run_until_cancelled(self.query_once(&server)).await;
         }
-        let (limits, _) = self.hub.limits_after_refusal();
+        let (limits, _) = self.codex.hub.limits_after_refusal();
         let reset = refused_until(&limits, model, reported.as_deref(), SystemTime::now());
         Some(LimitReached { reset })
     }
 
     fn recent_limits(&self, model: Option<&str>) -> Option<RateLimits> {
-        let (limits, reported_at) = self.hub.rate_limits()?;
+        let (limits, reported_at) = self.codex.hub.rate_limits()?;
         let is_outdated = is_outdated(&limits, model, SystemTime::now());
         let is_recent = reported_at.elapsed() < RECENT && !is_outdated;
         is_recent.then_some(limits)
@@ -243,7 +247,7 @@ impl Engine {
     /// Queries Codex, unless another query was answered while this one waited.
     async fn query_once(&self, server: &AppServer) {
         let arrived = Instant::now();
-        let mut last = self.last_query.lock().await;
+        let mut last = self.codex.last_query.lock().await;
         if !last.as_ref().is_some_and(|query| query.answers(arrived))
             && let Err(why) = self.query(server, &mut last).await
         {
@@ -277,19 +281,20 @@ impl Engine {
         let response = response.map_err(|error| LimitsUnknown::QueryFailed(error.to_string()))?;
         let read = RateLimits::read(&response);
         let limits = read.map_err(|error| LimitsUnknown::QueryFailed(error.to_string()))?;
-        Ok(self.hub.replace_limits(limits))
+        Ok(self.codex.hub.replace_limits(limits))
     }
 
     /// Queries an app-server that is started only for this.
     async fn query_separate_server(&self) -> Result<RateLimits, LimitsUnknown> {
         let separate = Self {
-            backend: self.backend.another(),
+            start: self.start.clone(),
             ..Self::new(self.options.clone())
         };
+        let separate = separate.rebuilt();
         let result = tokio::time::timeout(SEPARATE_SERVER_TIMEOUT, separate.query_limits()).await;
         separate.shut_down().await;
         let slow = |_| LimitsUnknown::QueryFailed("Codex takes too long to start".to_owned());
-        Ok(self.hub.replace_limits(result.map_err(slow)??))
+        Ok(self.codex.hub.replace_limits(result.map_err(slow)??))
     }
 }
 
@@ -469,7 +474,7 @@ mod tests {
     async fn limit_is_known_while_an_app_server_is_being_started() {
         let (engine, _) = codex("0.169.0").await;
         let cancel = CancellationToken::new();
-        let starting = engine.backend.hold().await;
+        let starting = engine.codex.backend.hold().await;
         let (reached, ()) = tokio::join!(engine.limit_reached(None, None, &cancel), async {
             sleep(READ_TIME).await;
             drop(starting);

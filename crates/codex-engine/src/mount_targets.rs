@@ -24,7 +24,7 @@ use safe_files::off_runtime;
 use safe_files::untrusted_file::{self, Links};
 use supervise::descendants::is_any_running;
 
-use super::Engine;
+use super::shared::SharedCodex;
 
 /// The number of attempts to get the lock that Codex holds while it notes a sandbox, and
 /// the pause between them.
@@ -41,7 +41,7 @@ const PROTECTED: [&str; 4] = [".agents", ".aws", ".codex", ".git"];
 #[derive(Debug, Clone, Default)]
 pub(super) struct MountTargets(BTreeSet<PathBuf>);
 
-impl Engine {
+impl SharedCodex {
     /// Notes the mount targets that are missing in a directory which commands may write to.
     pub(super) fn note_mount_targets(&self, directory: &Path) {
         let targets = self.mount_targets.lock();
@@ -50,7 +50,7 @@ impl Engine {
     }
 
     /// Removes the mount targets that killed sandboxes have left, unless one still runs.
-    pub async fn remove_mount_targets(&self) {
+    pub(super) async fn remove_mount_targets(&self) {
         let targets = self.mount_targets.lock();
         let targets = targets.unwrap_or_else(PoisonError::into_inner).clone();
         let register = self.register.clone();

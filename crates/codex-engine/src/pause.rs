@@ -116,7 +116,7 @@ impl Engine {
     ///
     /// [`PauseError`]; nothing is stopped then.
     pub async fn pause_commands(&self) -> Result<Paused, PauseError> {
-        let running = self.backend.running();
+        let running = self.codex.backend.running();
         match running.and_then(|(server, _)| server.guard()) {
             Some(guard) => off_runtime::run(move || Paused::below(guard)).await?,
             None => Ok(Paused::default()),
@@ -126,7 +126,7 @@ impl Engine {
     /// Whether any process runs below Codex, a command or an MCP server of any thread.
     /// `true` if that cannot be determined.
     pub async fn has_processes(&self) -> bool {
-        let running = self.backend.running();
+        let running = self.codex.backend.running();
         let Some(guard) = running.and_then(|(server, _)| server.guard()) else {
             return true;
         };
@@ -163,7 +163,7 @@ impl Engine {
         &self,
         which: impl Fn(BelowCodex) -> Vec<Process> + Send + 'static,
     ) -> Result<(), PauseError> {
-        let running = self.backend.running();
+        let running = self.codex.backend.running();
         match running.and_then(|(server, _)| server.guard()) {
             Some(guard) => off_runtime::run(move || kill_until_gone(guard, which)).await?,
             None => Ok(()),

@@ -132,7 +132,7 @@ impl Engine {
         let deadline = Instant::now() + wait;
         let first = timeout_at(deadline, waiting.next()).await.ok().flatten();
         let seen = first.as_ref().map(|first| &first.session);
-        if let Some(entry) = seen.and_then(|session| self.hub.sessions.by_id(session)) {
+        if let Some(entry) = seen.and_then(|session| self.codex.hub.sessions.by_id(session)) {
             entry.show_questions();
         }
         Ok(first)

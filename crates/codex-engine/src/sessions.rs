@@ -18,7 +18,8 @@ use super::command::{
     EffectiveSettings, OpenQuestion, Overrides, Prompt, SessionAlert, SessionId, SessionInfo,
     Settings, StartThread, TurnView, overlay_model_options,
 };
-use super::observer::{EngineObserver, InputKind};
+use super::observer::{EngineObserver, InputKind, NoObserver};
+use super::thread_tools::{NoTools, ThreadTools};
 use crate::logic::session::{Effect, Fate, IDLE_POLL_INTERVAL, Session, State, Timeouts};
 use crate::picture::PictureCopies;
 
@@ -39,15 +40,46 @@ pub(super) type OnAlert = dyn Fn(SessionAlert) + Send + Sync;
 /// Receives all notifications about a thread as they arrive. It must not block.
 pub(super) type OnNotification = dyn Fn(&ThreadNotification<'_>) + Send + Sync;
 
+/// What a session has from the engine that has opened it.
+#[derive(Clone)]
+pub(super) struct Owner {
+    /// Keeps a record.
+    pub(super) observer: Arc<dyn EngineObserver>,
+    pub(super) on_alert: Arc<OnAlert>,
+    /// The tools of its thread, beside Codex's own.
+    pub(super) tools: Arc<dyn ThreadTools>,
+    /// The setting that keeps commands in the sandbox, if there is one.
+    pub(super) sandbox_bound: Option<String>,
+    /// Differs between engines.
+    mark: Arc<()>,
+}
+
+impl Owner {
+    /// Whether this is the same engine.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.mark, &other.mark)
+    }
+}
+
+impl Default for Owner {
+    fn default() -> Self {
+        Self {
+            observer: Arc::new(NoObserver),
+            on_alert: Arc::new(drop),
+            tools: Arc::new(NoTools),
+            sandbox_bound: None,
+            mark: Arc::new(()),
+        }
+    }
+}
+
 /// A session and the data that the engine keeps about it.
 pub(super) struct Entry {
     pub(super) id: SessionId,
     pub(super) thread: ThreadId,
     origin: Origin,
     inner: Mutex<Inner>,
-    /// Is notified of closed questions.
-    observer: Arc<dyn EngineObserver>,
-    on_alert: Arc<OnAlert>,
+    pub(super) owner: Owner,
     on_notification: OnceLock<Box<OnNotification>>,
     /// The span of its log lines.
     pub(super) span: Span,
@@ -109,14 +141,12 @@ impl Entry {
         (settings, effective): (Settings, EffectiveSettings),
         server: Running,
         timeouts: Timeouts,
-        observer: Arc<dyn EngineObserver>,
-        on_alert: Arc<OnAlert>,
+        owner: Owner,
     ) -> Self {
         let machine = Session::new(thread.as_str(), timeouts, now());
         let id = SessionId::new();
         Self {
-            observer,
-            on_alert,
+            owner,
             on_notification: OnceLock::new(),
             span: tracing::info_span!("session", %id, %thread),
             id,
@@ -197,14 +227,14 @@ impl Entry {
             (result, machine.take_closed(), machine.take_alerts())
         };
         for alert in alerts {
-            (self.on_alert)(SessionAlert {
+            (self.owner.on_alert)(SessionAlert {
                 session: self.id.clone(),
                 thread: self.thread.clone(),
                 alert,
             });
         }
         if !closed.is_empty() {
-            self.observer.closed(&self.thread, &closed);
+            self.owner.observer.closed(&self.thread, &closed);
         }
         result
     }

@@ -107,7 +107,7 @@ impl Engine {
         method: Method,
         params: &impl Serialize,
     ) -> Result<Option<T>, EngineError> {
-        let running = self.backend.running();
+        let running = self.codex.backend.running();
         let Some((server, _)) = running.filter(|running| entry.is_loaded_in(running)) else {
             return Ok(None);
         };

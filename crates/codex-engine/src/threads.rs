@@ -42,12 +42,12 @@ impl Engine {
         let cwd = self.working_directory(thread.cwd.take())?;
         writable_roots::resolve(&mut thread.config, &cwd);
         thread.cwd = Some(cwd);
-        let running = self.backend.ready(&self.hub).await?;
+        let running = self.codex.backend.ready(&self.codex.hub).await?;
         let settings = self.confined(&start.settings, &running.0, Conversation::New)?;
         if running.0.account().blocks_new(&settings) {
             return Err(self.login_error(&running.0));
         }
-        let tools = self.hub.tools().describe();
+        let tools = self.owner.tools.describe();
         let params = ThreadStartParams {
             settings: &settings,
             persistence: start.settings.persistence,
@@ -79,7 +79,7 @@ impl Engine {
             None => self.working_directory(None)?,
         };
         writable_roots::resolve(&mut requested.config, &base);
-        if let Some(entry) = self.hub.sessions.by_thread(thread.as_str()) {
+        if let Some(entry) = self.codex.hub.sessions.by_thread(thread.as_str()) {
             match entry.state() {
                 State::Cancelled if entry.look(|machine, _| machine.has_turn()) => {
                     return Err(EngineError::StillEnding(thread));
@@ -88,14 +88,14 @@ impl Engine {
                 _ => return self.resume_live(&entry, start).await,
             }
         }
-        let before = self.hub.sessions.recall(thread.as_str());
+        let before = self.codex.hub.sessions.recall(thread.as_str());
         let before = before.unwrap_or_else(|| self.recorded_settings(&thread));
         start.settings = start.settings.over(before.settings);
         start.timeouts = start.timeouts.or(before.timeouts);
         if start.settings.thread.cwd.is_none() {
             start.settings.thread.cwd = self.start_directory(&thread).await?;
         }
-        let running = self.backend.ready(&self.hub).await?;
+        let running = self.codex.backend.ready(&self.codex.hub).await?;
         let settings = self.confined(&start.settings, &running.0, Conversation::Resumed)?;
         let directories = start.directories.take();
         let resumed = resume_in(&running.0, &thread, &settings, directories.as_deref()).await?;
@@ -130,7 +130,7 @@ impl Engine {
     /// The tools that a resumed thread lacks: Codex accepts none later. None if that cannot
     /// be determined: the thread works anyway.
     async fn missing_tools(&self, resumed: &ThreadResponse) -> Vec<String> {
-        let offered = self.hub.tools().describe();
+        let offered = self.owner.tools.describe();
         let (false, Some(path)) = (offered.is_empty(), resumed.thread.path.clone()) else {
             return Vec::new();
         };
@@ -159,9 +159,10 @@ impl Engine {
     /// What is known of a thread's settings.
     #[must_use]
     pub fn known_settings(&self, thread: &ThreadId) -> KnownSettings {
-        match self.hub.sessions.remembers(thread.as_str()) {
+        match self.codex.hub.sessions.remembers(thread.as_str()) {
             true => KnownSettings::Remembered,
             false => self
+                .owner
                 .observer
                 .recall(thread)
                 .map_or(KnownSettings::Unknown, |settings| {
@@ -173,7 +174,7 @@ impl Engine {
     /// The recorded settings of a thread from before the program started.
     fn recorded_settings(&self, thread: &ThreadId) -> StartThread {
         StartThread {
-            settings: self.observer.recall(thread).unwrap_or_default(),
+            settings: self.owner.observer.recall(thread).unwrap_or_default(),
             ..StartThread::default()
         }
     }
@@ -213,7 +214,7 @@ impl Engine {
         if entry.state() == State::Cancelled {
             return Err(entry.cancelled());
         }
-        let running = self.backend.ready(&self.hub).await?;
+        let running = self.codex.backend.ready(&self.codex.hub).await?;
         let settings = entry.settings();
         let params = ThreadForkParams {
             thread_id: &entry.thread,
@@ -224,7 +225,7 @@ impl Engine {
             call(&running.0, Method::ThreadFork, &params).await;
         let forked = forked.map_err(|error| error.about_fork(&entry.thread))?;
         let act = Act::Forked(&forked.thread.id);
-        self.observer.acted(&entry.thread, act);
+        self.owner.observer.acted(&entry.thread, act);
         let start = StartThread {
             settings,
             timeouts: Some(entry.look(|machine, _| machine.timeouts())),
@@ -236,7 +237,7 @@ impl Engine {
     /// Makes sure that the thread of a session is loaded in the current app-server, with
     /// its settings.
     pub(super) async fn load(&self, entry: &Arc<Entry>) -> Result<(), EngineError> {
-        let running = self.backend.ready(&self.hub).await?;
+        let running = self.codex.backend.ready(&self.codex.hub).await?;
         if entry.is_loaded_in(&running) {
             return Ok(());
         }
@@ -269,15 +270,13 @@ impl Engine {
     ) -> Result<Arc<Entry>, EngineError> {
         let timeouts = start.timeouts.unwrap_or(self.options.timeouts);
         let opened = start.clone();
-        let observer = Arc::clone(&self.observer);
-        let on_alert = Arc::clone(&self.on_alert);
         let effective = EffectiveSettings::from_response(response, &start.settings.thread);
         let settings = (start.settings, effective);
         let thread = response.thread.id.clone();
-        let entry = Entry::new(
-            thread, origin, settings, running, timeouts, observer, on_alert,
-        );
+        let owner = self.owner.clone();
+        let entry = Entry::new(thread, origin, settings, running, timeouts, owner);
         let AddedSession { entry, evicted } = self
+            .codex
             .hub
             .sessions
             .add(entry)
@@ -287,7 +286,7 @@ impl Engine {
             Origin::Existing => "a session begins, of a thread that was there before",
         };
         entry.span.in_scope(|| tracing::info!("{begins}"));
-        self.observer.opened(&entry.thread, &opened);
+        self.owner.observer.opened(&entry.thread, &opened);
         if let Some(evicted) = evicted {
             hub::cancel(&evicted, "it was not used for long, and new sessions began");
         }
@@ -329,7 +328,8 @@ impl Engine {
             .added
             .around(called, || configured_instructions(&thread.config, &config));
         self.note_writable(&thread, &config);
-        let is_bounded = conversation == Conversation::Resumed && self.sandbox_bound.is_some();
+        let is_bounded =
+            conversation == Conversation::Resumed && self.owner.sandbox_bound.is_some();
         if is_bounded
             && thread.sandbox.is_none()
             && let Some(configured) = ConfiguredSandbox::of(&thread.config, &config)
@@ -365,7 +365,7 @@ impl Engine {
         let roots = roots.filter_map(Value::as_str).map(Path::new);
         let absolute = roots.filter(|root| root.is_absolute());
         for directory in thread.cwd.as_deref().into_iter().chain(absolute) {
-            self.note_mount_targets(directory);
+            self.codex.note_mount_targets(directory);
         }
     }
 

@@ -17,7 +17,7 @@ use tracing::Instrument as _;
 use super::command::new_action_id;
 use super::effects::perform;
 use super::sessions::{Entry, Sessions};
-use super::thread_tools::{Reply, ThreadTools, ToolInvocation};
+use super::thread_tools::{Reply, ToolInvocation};
 use crate::logic::session::{IncomingQuestion, Session};
 
 /// The approval policy that asks nobody.
@@ -38,7 +38,6 @@ enum StepReporter {
 /// A call that has not been answered yet.
 struct PendingCall {
     entry: Arc<Entry>,
-    tools: Arc<dyn ThreadTools>,
     request: RequestId,
     call: ToolCall,
     /// The number of the session's turn.
@@ -46,14 +45,13 @@ struct PendingCall {
     step: StepReporter,
 }
 
-/// Starts answering a call of one of `tools`.
+/// Starts answering a call of one of the session's tools.
 ///
 /// # Errors
 ///
 /// Why the call is refused, as text for the model.
 pub(super) fn accept(
     sessions: &Sessions,
-    tools: Arc<dyn ThreadTools>,
     request: RequestId,
     call: ToolCall,
 ) -> Result<(), &'static str> {
@@ -69,7 +67,6 @@ pub(super) fn accept(
     }
     let is_own = entry.thread.as_str() == call.thread_id;
     let open = PendingCall {
-        tools,
         request,
         call,
         turn,
@@ -113,7 +110,7 @@ impl PendingCall {
 
     async fn reply(&self) -> Reply {
         let tool = &self.call.tool;
-        if self.tools.needs_approval(tool)
+        if self.entry.owner.tools.needs_approval(tool)
             && let Err(why) = self.approval().await
         {
             return ToolAnswer::refusal(format!("{tool} was not called: {why}")).into();
@@ -125,7 +122,7 @@ impl PendingCall {
             cwd: self.entry.settings().thread.cwd,
             codex: server.about.codex_version().and_then(Release::parse),
         };
-        self.tools.call(called).await
+        self.entry.owner.tools.call(called).await
     }
 
     /// Asks a person to approve the call, as Codex does for calls of MCP servers.

@@ -39,7 +39,7 @@ impl Engine {
         if let Some(cwd) = prompt.overrides.cwd.take() {
             let below = entry.settings().thread.cwd.unwrap_or_default();
             let cwd = self.working_directory(Some(below.join(cwd)))?;
-            self.note_mount_targets(&cwd);
+            self.codex.note_mount_targets(&cwd);
             prompt.overrides.cwd = Some(cwd);
         }
         prompt.overrides = entry.with_pending(prompt.overrides);
@@ -58,7 +58,7 @@ impl Engine {
         tokio::spawn(hub::run_timer(
             Arc::clone(entry),
             number,
-            Arc::clone(&self.observer),
+            Arc::clone(&self.owner.observer),
         ));
         match self.send(entry, prompt, number).await {
             Ok(response) => {
@@ -89,7 +89,7 @@ impl Engine {
             }
             Err(EngineError::Withdrawn(_)) if entry.state() == State::Cancelled => {
                 // The thread was loaded meanwhile for a cancelled session.
-                if self.hub.sessions.is_current(entry) {
+                if self.codex.hub.sessions.is_current(entry) {
                     perform(entry, vec![Effect::LetGo]);
                 }
                 Err(entry.cancelled())
@@ -187,7 +187,7 @@ impl Engine {
             number,
         };
         let settings = entry.settings();
-        self.observer.prompting(PromptRecord {
+        self.owner.observer.prompting(PromptRecord {
             turn: &turn,
             thread: &entry.thread,
             kind,

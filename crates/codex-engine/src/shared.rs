@@ -1,0 +1,124 @@
+//! An app-server with its sessions, which several engines may share.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::backend::{Backend, Launch};
+use super::hub::Hub;
+use super::limits::LastQuery;
+use super::mount_targets::{MountTargets, register_in};
+use super::{Engine, SHUTDOWN_TIMEOUT, Shutdown};
+use crate::logic::session::Session;
+
+/// An app-server, started on demand, with its sessions.
+pub(super) struct SharedCodex {
+    pub(super) launch: Launch,
+    pub(super) backend: Backend,
+    pub(super) hub: Arc<Hub>,
+    pub(super) mount_targets: Mutex<MountTargets>,
+    /// Codex's register of mount targets.
+    pub(super) register: PathBuf,
+    /// The last query of the limits. Locked while Codex is asked.
+    pub(super) last_query: tokio::sync::Mutex<Option<LastQuery>>,
+}
+
+/// How an app-server is started.
+#[derive(Debug, Clone)]
+pub(super) struct CodexStart {
+    pub(super) launch: Launch,
+    /// Variables on top of our environment.
+    pub(super) env: Vec<(OsString, OsString)>,
+    /// The directory of the process; ours by default.
+    pub(super) directory: Option<PathBuf>,
+}
+
+impl SharedCodex {
+    pub(super) fn new(start: CodexStart) -> Self {
+        let CodexStart {
+            launch,
+            env,
+            directory,
+        } = start;
+        let temporary = env.iter().rfind(|(name, _)| name == "TMPDIR");
+        let temporary = temporary.map(|(_, path)| PathBuf::from(path));
+        Self {
+            register: register_in(&temporary.unwrap_or_else(std::env::temp_dir)),
+            backend: Backend::new(launch.clone(), env, directory),
+            launch,
+            hub: Arc::default(),
+            mount_targets: Mutex::default(),
+            last_query: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Interrupts all turns, ends Codex and waits for its exit, a few seconds at most.
+    pub(super) async fn shut_down(&self) -> Shutdown {
+        for entry in self.hub.sessions.all() {
+            let effects = entry.change(Session::interrupt);
+            super::effects::perform(&entry, effects);
+        }
+        match tokio::time::timeout(SHUTDOWN_TIMEOUT, self.backend.end()).await {
+            Ok(()) => {
+                self.remove_mount_targets().await;
+                Shutdown::Complete
+            }
+            Err(_) => {
+                tracing::warn!("Codex has not ended in time; its guard will end it");
+                Shutdown::Unfinished
+            }
+        }
+    }
+}
+
+/// The app-servers of a process that serves several clients, one for each [`Launch`]. Engines
+/// [join](Engine::joining) one; it runs on when they have gone.
+#[derive(Default)]
+pub struct AppServers(Mutex<Vec<Arc<SharedCodex>>>);
+
+impl AppServers {
+    fn of(&self, start: &CodexStart) -> Arc<SharedCodex> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = all.iter().find(|codex| codex.launch == start.launch) {
+            return Arc::clone(found);
+        }
+        let codex = Arc::new(SharedCodex::new(start.clone()));
+        tokio::spawn(super::hub::sweep(Arc::downgrade(&codex.hub)));
+        all.push(Arc::clone(&codex));
+        codex
+    }
+
+    /// Interrupts all turns, ends all app-servers and waits for their exits, a few seconds at
+    /// most.
+    pub async fn shut_down(&self) -> Shutdown {
+        let all = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let ended = futures::future::join_all(all.iter().map(|codex| codex.shut_down())).await;
+        match ended.contains(&Shutdown::Unfinished) {
+            true => Shutdown::Unfinished,
+            false => Shutdown::Complete,
+        }
+    }
+}
+
+impl Engine {
+    /// Uses the app-server that all engines with the same [`Launch`] share, and its sessions.
+    /// [`shut_down`](Self::shut_down) leaves it running.
+    #[must_use]
+    pub fn joining(self, servers: &AppServers) -> Self {
+        let codex = servers.of(&self.start);
+        Self {
+            codex,
+            ownership: Ownership::Shared,
+            ..self
+        }
+    }
+}
+
+/// Who ends the app-server of an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ownership {
+    /// The engine itself.
+    Own,
+    /// The process, when it ends.
+    Shared,
+}
