@@ -16,17 +16,6 @@ use anyhow::Context;
 use crate::source::{Names, Source, collect};
 use crate::workspace::Workspace;
 
-/// Crates whose root still defines items that its modules use.
-const WITH_ITEMS_IN_ROOT: &[&str] = &["codex-engine"];
-
-/// The circles of a crate, each as a path of uses from a module back to itself. Of circles
-/// that touch, one is shown.
-struct Circles {
-    all: Vec<String>,
-    /// Those that are left if nothing counts as a use of the root.
-    without_root: Vec<String>,
-}
-
 /// The crates whose modules import each other in a circle, a line for each circle.
 ///
 /// # Errors
@@ -39,32 +28,15 @@ pub(crate) fn violations(workspace: &Workspace) -> anyhow::Result<Vec<String>> {
     for entry in entries {
         crates.push(entry?.path());
     }
-    let mut circles = BTreeMap::new();
+    crates.sort();
+    let mut violations = Vec::new();
     for path in crates.iter().filter(|path| path.join("src").is_dir()) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let modules = Modules::read(&path.join("src"))?;
-        circles.insert(name.into_owned(), modules.circles());
+        let lines = modules.circles().into_iter();
+        violations.extend(lines.map(|circle| format!("{name}: a circle of modules: {circle}")));
     }
-    Ok(findings(&circles, WITH_ITEMS_IN_ROOT))
-}
-
-/// The circles that are no exceptions, and the exceptions that are no longer needed.
-fn findings(crates: &BTreeMap<String, Circles>, with_items_in_root: &[&str]) -> Vec<String> {
-    let mut findings = Vec::new();
-    for (name, circles) in crates {
-        let forbidden = match with_items_in_root.contains(&name.as_str()) {
-            true => &circles.without_root,
-            false => &circles.all,
-        };
-        let lines = forbidden.iter();
-        findings.extend(lines.map(|circle| format!("{name}: a circle of modules: {circle}")));
-    }
-    let stale = with_items_in_root.iter().filter(|name| {
-        let circles = crates.get(**name);
-        circles.is_none_or(|circles| circles.all == circles.without_root)
-    });
-    findings.extend(stale.map(|name| format!("{name} needs no exception: take it off the list")));
-    findings
+    Ok(violations)
 }
 
 /// The modules of a crate by their paths from its root, without modules of tests.
@@ -91,17 +63,11 @@ impl Modules {
         Ok(modules)
     }
 
-    fn circles(&self) -> Circles {
-        Circles {
-            all: self.circles_through(|_| true),
-            without_root: self.circles_through(|target| !target.is_empty()),
-        }
-    }
-
-    /// The circles if only these targets count.
-    fn circles_through(&self, counts: impl Fn(&Names) -> bool) -> Vec<String> {
-        let paths = |module: &Names| self.paths_from(module, &counts);
-        let paths: BTreeMap<&Names, _> = self.0.keys().map(|it| (it, paths(it))).collect();
+    /// The circles of the crate, each as a path of uses from a module back to itself. Of circles
+    /// that touch, one is shown.
+    fn circles(&self) -> Vec<String> {
+        let paths = |module| (module, self.paths_from(module));
+        let paths: BTreeMap<&Names, _> = self.0.keys().map(paths).collect();
         let leads =
             |from: &Names, to: &Names| paths.get(from).is_some_and(|it| it.contains_key(to));
         let mut seen = BTreeSet::new();
@@ -119,16 +85,12 @@ impl Modules {
     }
 
     /// A shortest path to each module that uses lead to, perhaps back to this one.
-    fn paths_from(
-        &self,
-        module: &Names,
-        counts: impl Fn(&Names) -> bool,
-    ) -> BTreeMap<Names, Vec<Names>> {
+    fn paths_from(&self, module: &Names) -> BTreeMap<Names, Vec<Names>> {
         let mut paths = BTreeMap::new();
         let mut queue = VecDeque::from([vec![module.clone()]]);
         while let Some(path) = queue.pop_front() {
             let Some(last) = path.last() else { continue };
-            for target in self.targets(last).into_iter().filter(&counts) {
+            for target in self.targets(last) {
                 let longer = [path.as_slice(), slice::from_ref(&target)].concat();
                 if let Entry::Vacant(entry) = paths.entry(target) {
                     entry.insert(longer.clone());
@@ -282,7 +244,7 @@ mod tests {
             let module = module_of(Path::new(file))?;
             Some((module, Source::read(text)))
         });
-        Modules(modules.collect()).circles().all
+        Modules(modules.collect()).circles()
     }
 
     #[test]
@@ -350,32 +312,5 @@ mod tests {
             ("c/tests.rs", "use crate::a::A;"),
         ];
         assert_eq!(circles(&files), Vec::<String>::new());
-    }
-
-    #[test]
-    fn exception_without_a_circle_is_an_error() {
-        let of = |all: &str, without_root: &str| {
-            let lines = |text: &str| text.lines().map(str::to_owned).collect();
-            Circles {
-                all: lines(all),
-                without_root: lines(without_root),
-            }
-        };
-        let crates = BTreeMap::from([
-            ("bad".to_owned(), of("a → b → a", "a → b → a")),
-            ("good".to_owned(), of("", "")),
-            ("rooted".to_owned(), of("the root → a → the root", "")),
-        ]);
-        let bad = "bad: a circle of modules: a → b → a";
-        assert_eq!(findings(&crates, &["rooted"]), [bad]);
-        let found = findings(&crates, &["bad", "good", "gone"]);
-        let expected = [
-            bad,
-            "rooted: a circle of modules: the root → a → the root",
-            "bad needs no exception: take it off the list",
-            "good needs no exception: take it off the list",
-            "gone needs no exception: take it off the list",
-        ];
-        assert_eq!(found, expected);
     }
 }

@@ -16,7 +16,7 @@ use super::backend::{Generation, Supervisor};
 use super::command::{TurnRef, new_action_id};
 use super::connection::Listener;
 use super::effects::perform;
-use super::limits::ReportedLimits;
+use super::known_limits::ReportedLimits;
 use super::observer::EngineObserver;
 use super::sessions::{Entry, Sessions};
 use super::tool_calls;

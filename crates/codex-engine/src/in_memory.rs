@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::app_server::AppServer;
 use super::connection::{Connection, Listener};
-use super::{Engine, Options};
+use super::engine::{Engine, Options};
 
 /// An engine that uses the peer behind `reader` and `writer` as its app-server. The
 /// connection is initialised on return.

@@ -12,110 +12,24 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::Engine;
 use super::account::Account;
 use super::app_server::AppServer;
 use super::connection::CallError;
+use super::engine::Engine;
+use super::known_limits::{LastQuery, LimitsUnknown, RECENT};
 use crate::logic::limits::{is_outdated, refused_until, unusable_until};
 
 /// How long Codex may take to answer `account/rateLimits/read`. A nearby backend takes 0.3 s.
 const READ_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long a report counts as recent. After a failed query, Codex is not asked again for
-/// the same time.
-const RECENT: Duration = Duration::from_secs(5 * 60);
-
-/// How long after its report a limit counts as that at which a turn was refused: Codex
-/// reports it with the refusal.
-const JUST_REPORTED: Duration = Duration::from_secs(10);
-
 /// How long it may take to start a separate app-server and to get its answer.
 const SEPARATE_SERVER_TIMEOUT: Duration = Duration::from_secs(8);
-
-/// Why the limits are not known.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum LimitsUnknown {
-    /// No app-server runs, and none is started only for a query.
-    #[error("no Codex is running")]
-    NoCodex,
-    /// There is no account.
-    #[error("Codex has no login")]
-    NoLogin,
-    /// Only accounts of ChatGPT have such limits.
-    #[error("Codex uses no ChatGPT account, and nothing else has such limits")]
-    NotLimited,
-    /// The query failed, for this reason.
-    #[error("{0}")]
-    QueryFailed(String),
-}
 
 /// A usage limit at which a turn has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LimitReached {
     /// The time of its reset, if Codex has reported it.
     pub reset: Option<SystemTime>,
-}
-
-/// The limits that Codex has reported.
-#[derive(Debug, Default)]
-pub(super) struct ReportedLimits {
-    limits: RateLimits,
-    /// When Codex last reported the windows of the account.
-    at: Option<Instant>,
-    /// The limit of a model that Codex reported last in a turn, and when.
-    of_model: Option<(String, Instant)>,
-}
-
-impl ReportedLimits {
-    /// The limits, and when they were reported, if they were.
-    pub(super) fn get(&self) -> Option<(RateLimits, Instant)> {
-        Some((self.limits.clone(), self.at?))
-    }
-
-    /// The limits, and the limit of a model that a turn has just reported.
-    pub(super) fn after_refusal(&self) -> (RateLimits, Option<String>) {
-        let just = self.of_model.as_ref();
-        let just = just.filter(|(_, at)| at.elapsed() < JUST_REPORTED);
-        (self.limits.clone(), just.map(|(id, _)| id.clone()))
-    }
-
-    /// Merges the report of a turn.
-    pub(super) fn update(&mut self, news: RateLimits) {
-        let reported = self.limits.update(news);
-        let now = Instant::now();
-        if reported.account {
-            self.at = Some(now);
-        }
-        if let Some(id) = reported.model {
-            self.of_model = Some((id, now));
-        }
-    }
-
-    /// Takes over the response to a query, and returns the merged limits.
-    pub(super) fn replace(&mut self, read: RateLimits) -> RateLimits {
-        self.limits.replace(read);
-        self.at = Some(Instant::now());
-        self.limits.clone()
-    }
-}
-
-/// The last query of the limits.
-pub(super) struct LastQuery {
-    began: Instant,
-    ended: Instant,
-    result: Result<RateLimits, LimitsUnknown>,
-}
-
-impl LastQuery {
-    /// Whether its result is valid for a caller that arrived at this moment: the answer
-    /// to an earlier query may precede the moment when the limit was reached.
-    fn answers(&self, arrived: Instant) -> bool {
-        self.began >= arrived
-    }
-
-    fn has_failed_recently(&self) -> bool {
-        self.result.is_err() && self.ended.elapsed() < RECENT
-    }
 }
 
 impl Engine {
@@ -286,11 +200,7 @@ impl Engine {
 
     /// Queries an app-server that is started only for this.
     async fn query_separate_server(&self) -> Result<RateLimits, LimitsUnknown> {
-        let separate = Self {
-            start: self.start.clone(),
-            ..Self::new(self.options.clone())
-        };
-        let separate = separate.rebuilt();
+        let separate = self.another();
         let result = tokio::time::timeout(SEPARATE_SERVER_TIMEOUT, separate.query_limits()).await;
         separate.shut_down().await;
         let slow = |_| LimitsUnknown::QueryFailed("Codex takes too long to start".to_owned());

@@ -12,7 +12,6 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
 use std::thread;
 use std::time::Duration;
 
@@ -20,11 +19,8 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::Pid;
 use rustix::process::geteuid;
-use safe_files::off_runtime;
 use safe_files::untrusted_file::{self, Links};
 use supervise::descendants::is_any_running;
-
-use super::shared::SharedCodex;
 
 /// The number of attempts to get the lock that Codex holds while it notes a sandbox, and
 /// the pause between them.
@@ -41,28 +37,9 @@ const PROTECTED: [&str; 4] = [".agents", ".aws", ".codex", ".git"];
 #[derive(Debug, Clone, Default)]
 pub(super) struct MountTargets(BTreeSet<PathBuf>);
 
-impl SharedCodex {
-    /// Notes the mount targets that are missing in a directory which commands may write to.
-    pub(super) fn note_mount_targets(&self, directory: &Path) {
-        let targets = self.mount_targets.lock();
-        let mut targets = targets.unwrap_or_else(PoisonError::into_inner);
-        targets.note_missing_in(directory);
-    }
-
-    /// Removes the mount targets that killed sandboxes have left, unless one still runs.
-    pub(super) async fn remove_mount_targets(&self) {
-        let targets = self.mount_targets.lock();
-        let targets = targets.unwrap_or_else(PoisonError::into_inner).clone();
-        let register = self.register.clone();
-        if let Err(error) = off_runtime::run(move || targets.remove(&register)).await {
-            tracing::warn!("mount targets of Codex's sandbox may be left: {error}");
-        }
-    }
-}
-
 impl MountTargets {
     /// Notes the missing mount targets in a directory.
-    fn note_missing_in(&mut self, directory: &Path) {
+    pub(super) fn note_missing_in(&mut self, directory: &Path) {
         let paths = PROTECTED.iter().map(|name| directory.join(name));
         let missing = paths.filter(|path| match fs::symlink_metadata(path) {
             Ok(_) => false,
@@ -74,7 +51,7 @@ impl MountTargets {
 
     /// Removes the noted paths that now exist and are empty, unless a sandbox runs.
     /// Without a register, no sandbox has created any.
-    fn remove(&self, register: &Path) {
+    pub(super) fn remove(&self, register: &Path) {
         let Some(_lock) = lock(register) else {
             return;
         };

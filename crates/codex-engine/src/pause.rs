@@ -34,8 +34,8 @@ use safe_files::off_runtime::{self, OffRuntimeError};
 use serde_json::{Map, Value};
 use supervise::descendants::{Process, Processes};
 
-use super::Engine;
 use super::confinement::{self, MARK};
+use super::engine::Engine;
 
 /// How long the processes have to stop before the commands are killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);

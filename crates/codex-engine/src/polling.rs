@@ -7,8 +7,9 @@ use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, timeout_at};
 
 use super::command::{Attention, Decider, PollResponse, SessionId};
+use super::engine::Engine;
+use super::error::EngineError;
 use super::sessions::Entry;
-use super::{Engine, EngineError};
 use crate::logic::events::Poll;
 use crate::logic::session::State;
 

@@ -12,12 +12,12 @@ use supervise::clock::now;
 use tokio::sync::{oneshot, watch};
 use tracing::Span;
 
-use super::EngineError;
 use super::backend::Running;
 use super::command::{
     EffectiveSettings, OpenQuestion, Overrides, Prompt, SessionAlert, SessionId, SessionInfo,
     Settings, StartThread, TurnView, overlay_model_options,
 };
+use super::error::EngineError;
 use super::observer::{EngineObserver, InputKind, NoObserver};
 use super::thread_tools::{NoTools, ThreadTools};
 use crate::logic::session::{Effect, Fate, IDLE_POLL_INTERVAL, Session, State, Timeouts};

@@ -1,24 +1,38 @@
 //! An app-server with its sessions, which several engines may share.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use safe_files::off_runtime;
 
 use super::backend::{Backend, Launch};
 use super::hub::Hub;
-use super::limits::LastQuery;
+use super::known_limits::LastQuery;
 use super::mount_targets::{MountTargets, register_in};
-use super::{Engine, SHUTDOWN_TIMEOUT, Shutdown};
 use crate::logic::session::Session;
+
+/// How long shutting down may take.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Whether Codex has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shutdown {
+    /// It has, and so have all processes that it started.
+    Complete,
+    /// Some of its processes may still run.
+    Unfinished,
+}
 
 /// An app-server, started on demand, with its sessions.
 pub(super) struct SharedCodex {
     pub(super) launch: Launch,
     pub(super) backend: Backend,
     pub(super) hub: Arc<Hub>,
-    pub(super) mount_targets: Mutex<MountTargets>,
+    mount_targets: Mutex<MountTargets>,
     /// Codex's register of mount targets.
-    pub(super) register: PathBuf,
+    register: PathBuf,
     /// The last query of the limits. Locked while Codex is asked.
     pub(super) last_query: tokio::sync::Mutex<Option<LastQuery>>,
 }
@@ -69,15 +83,32 @@ impl SharedCodex {
             }
         }
     }
+
+    /// Notes the mount targets that are missing in a directory which commands may write to.
+    pub(super) fn note_mount_targets(&self, directory: &Path) {
+        let targets = self.mount_targets.lock();
+        let mut targets = targets.unwrap_or_else(PoisonError::into_inner);
+        targets.note_missing_in(directory);
+    }
+
+    /// Removes the mount targets that killed sandboxes have left, unless one still runs.
+    pub(super) async fn remove_mount_targets(&self) {
+        let targets = self.mount_targets.lock();
+        let targets = targets.unwrap_or_else(PoisonError::into_inner).clone();
+        let register = self.register.clone();
+        if let Err(error) = off_runtime::run(move || targets.remove(&register)).await {
+            tracing::warn!("mount targets of Codex's sandbox may be left: {error}");
+        }
+    }
 }
 
 /// The app-servers of a process that serves several clients, one for each [`Launch`]. Engines
-/// [join](Engine::joining) one; it runs on when they have gone.
+/// [join](crate::Engine::joining) one; it runs on when they have gone.
 #[derive(Default)]
 pub struct AppServers(Mutex<Vec<Arc<SharedCodex>>>);
 
 impl AppServers {
-    fn of(&self, start: &CodexStart) -> Arc<SharedCodex> {
+    pub(super) fn of(&self, start: &CodexStart) -> Arc<SharedCodex> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = all.iter().find(|codex| codex.launch == start.launch) {
             return Arc::clone(found);
@@ -96,20 +127,6 @@ impl AppServers {
         match ended.contains(&Shutdown::Unfinished) {
             true => Shutdown::Unfinished,
             false => Shutdown::Complete,
-        }
-    }
-}
-
-impl Engine {
-    /// Uses the app-server that all engines with the same [`Launch`] share, and its sessions.
-    /// [`shut_down`](Self::shut_down) leaves it running.
-    #[must_use]
-    pub fn joining(self, servers: &AppServers) -> Self {
-        let codex = servers.of(&self.start);
-        Self {
-            codex,
-            ownership: Ownership::Shared,
-            ..self
         }
     }
 }

@@ -23,9 +23,13 @@ use super::command::{
 use super::confinement::{
     ConfiguredSandbox, Conversation, RequestedSettings, ThreadContext, left_out,
 };
+use super::engine::Engine;
+use super::error::EngineError;
+use super::observer::Act;
+use super::requests::call;
 use super::rollouts::{self, StartDirectory};
 use super::sessions::{AddedSession, Entry, Origin, TooManySessions};
-use super::{Act, Engine, EngineError, call, hub, workspace};
+use super::{hub, workspace};
 use crate::logic::session::{PromptRefused, State};
 
 /// The key of the writable directories in Codex's configuration.

@@ -13,10 +13,13 @@ use super::command::{
     LONGEST_PROMPT, Overrides, Prompt, Purpose, SessionId, Settings, TurnRef, overlay_model_options,
 };
 use super::effects::perform;
+use super::engine::Engine;
+use super::error::EngineError;
 use super::hub;
 use super::observer::{InputKind, PromptRecord};
+use super::requests::call;
 use super::sessions::Entry;
-use super::{Engine, EngineError, call, workspace};
+use super::workspace;
 use crate::logic::session::{Effect, Form, PromptRefused, State};
 use crate::picture::{Picture, PictureCopies};
 

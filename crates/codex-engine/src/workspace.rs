@@ -14,7 +14,8 @@ use serde_json::{Map, Value, json};
 
 use super::command::Settings;
 use super::confinement::set;
-use super::{Engine, EngineError};
+use super::engine::Engine;
+use super::error::EngineError;
 
 /// The table of these permissions in Codex's configuration.
 const TABLE: &str = "sandbox_workspace_write";

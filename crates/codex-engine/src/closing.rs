@@ -1,0 +1,153 @@
+//! Ends turns, sessions, and an app-server that does not do what it is asked.
+
+use std::time::Duration;
+
+use codex_protocol::codex::{Method, ThreadId, ThreadParams};
+use serde_json::Value;
+
+use super::command::{SessionId, TurnRef};
+use super::connection::CallError;
+use super::engine::Engine;
+use super::error::EngineError;
+use super::hub;
+use super::observer::Act;
+use super::requests::call;
+use super::sessions::Entry;
+use crate::logic::session::State;
+
+/// How long each half of unloading a thread may take. Codex takes about 5 ms, 0.104.0
+/// about 60 ms.
+const UNLOAD_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Whether Codex has unloaded the thread of a closed session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnloadState {
+    /// The thread is unloaded.
+    Unloaded,
+    /// Codex has not confirmed it. Resuming a loaded thread keeps its settings.
+    MaybeLoaded,
+}
+
+impl Engine {
+    /// Interrupts a turn, if it still runs. [`inspect`](Self::inspect) returns its
+    /// outcome a moment later.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoSession`].
+    pub fn interrupt(&self, turn: &TurnRef) -> Result<(), EngineError> {
+        hub::interrupt(&self.entry(&turn.session)?, turn.number);
+        Ok(())
+    }
+
+    /// Interrupts the running turn of a session.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NotRunning`] if no turn runs.
+    pub fn interrupt_session(&self, session: &SessionId) -> Result<(), EngineError> {
+        let entry = self.entry(session)?;
+        let (state, turn) = entry.look(|machine, _| (machine.state(), machine.turns()));
+        match state {
+            State::Running | State::WaitingApproval => {
+                self.owner.observer.acted(&entry.thread, Act::Interrupted);
+                hub::interrupt(&entry, turn);
+            }
+            State::Cancelled => return Err(entry.cancelled()),
+            State::Idle | State::Error => return Err(EngineError::NotRunning(session.clone())),
+        }
+        Ok(())
+    }
+
+    /// Cancels a session and interrupts its turn. Its thread can be resumed later. A
+    /// session that was cancelled before is not changed.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoSession`].
+    pub fn cancel(&self, session: &SessionId, why: &str) -> Result<(), EngineError> {
+        let entry = self.entry(session)?;
+        if entry.state() != State::Cancelled {
+            self.owner
+                .observer
+                .acted(&entry.thread, Act::Cancelled(why));
+        }
+        hub::cancel(&entry, why);
+        Ok(())
+    }
+
+    /// Cancels a session that was not used. Its empty thread is forgotten.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoSession`].
+    pub fn discard(&self, session: &SessionId) -> Result<(), EngineError> {
+        let entry = self.entry(session)?;
+        hub::cancel(&entry, "it was not used");
+        self.owner.observer.discarded(&entry.thread);
+        Ok(())
+    }
+
+    /// Cancels a session like [`cancel`](Self::cancel), has Codex unload its thread, and
+    /// forgets the thread's settings: a caller that resumes it later, in any Codex, sets
+    /// them anew.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoSession`].
+    pub async fn close(&self, session: &SessionId, why: &str) -> Result<UnloadState, EngineError> {
+        self.cancel(session, why)?;
+        let entry = self.entry(session)?;
+        let closed = unload(&entry).await;
+        self.codex.hub.sessions.erase(&entry);
+        Ok(closed)
+    }
+
+    /// Restores an archived thread, such as one whose unloading was interrupted.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError`].
+    pub async fn unarchive(&self, thread: &ThreadId) -> Result<(), EngineError> {
+        let (server, _) = self.codex.backend.ready(&self.codex.hub).await?;
+        let params = ThreadParams { thread_id: thread };
+        let _: Value = call(&server, Method::ThreadUnarchive, &params).await?;
+        Ok(())
+    }
+
+    /// Ends an app-server that no longer does what it is asked, with all processes that
+    /// it started. The next call that needs one starts another.
+    pub fn give_up_codex(&self) {
+        if let Some((server, _)) = self.codex.backend.running() {
+            server.connection().close();
+        }
+    }
+}
+
+/// Makes Codex unload a thread at once, by archiving and restoring it. A thread without
+/// subscribers stays loaded, and closed to other processes, for 30 minutes (0.153.4 and
+/// 0.169.0) or for good (0.104.0); an archived one is unloaded at once.
+async fn unload(entry: &Entry) -> UnloadState {
+    let (server, _) = entry.server();
+    let params = ThreadParams {
+        thread_id: &entry.thread,
+    };
+    let unloading = async {
+        let _: Value = server
+            .call(Method::ThreadArchive, &params, UNLOAD_TIMEOUT)
+            .await?;
+        let _: Value = server
+            .call(Method::ThreadUnarchive, &params, UNLOAD_TIMEOUT)
+            .await?;
+        Ok::<(), CallError>(())
+    };
+    match unloading.await {
+        Ok(()) => UnloadState::Unloaded,
+        Err(error) => {
+            // The thread is empty, Codex is gone, or it is slow.
+            tracing::debug!("the thread is not unloaded: {error}");
+            server.connection().cast(Method::ThreadUnarchive, &params);
+            UnloadState::MaybeLoaded
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Requests to Codex, with time limits, and again while it is overloaded.
+
+use std::time::Duration;
+
+use codex_protocol::codex::Method;
+use codex_protocol::rpc::code;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::app_server::AppServer;
+use super::connection::CallError;
+use super::error::EngineError;
+
+/// How long Codex may take to begin or resume a thread or a turn: a slow MCP
+/// server of the user's is started with the thread.
+const THREAD_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// How long Codex may take for other requests.
+const RPC_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The most attempts of a request while Codex reports that it is overloaded.
+const ATTEMPTS: u32 = 6;
+
+/// The pause before the second attempt; it doubles for each further one.
+const BACK_OFF: Duration = Duration::from_millis(100);
+
+/// Makes a request, again after a pause while Codex reports that it is overloaded.
+///
+/// # Errors
+///
+/// [`EngineError`] of the last attempt.
+pub(super) async fn call<T: DeserializeOwned>(
+    server: &AppServer,
+    method: Method,
+    params: &impl Serialize,
+) -> Result<T, EngineError> {
+    let mut pause = BACK_OFF;
+    for _ in 1..ATTEMPTS {
+        match call_once(server, method, params).await {
+            Err(EngineError::Refused { refusal, .. }) if refusal.code == code::CODEX_OVERLOADED => {
+                tokio::time::sleep(pause).await;
+                pause *= 2;
+            }
+            answered => return answered,
+        }
+    }
+    call_once(server, method, params).await
+}
+
+async fn call_once<T: DeserializeOwned>(
+    server: &AppServer,
+    method: Method,
+    params: &impl Serialize,
+) -> Result<T, EngineError> {
+    let timeout = match method {
+        Method::TurnSteer
+        | Method::BackgroundTerminalsClean
+        | Method::BackgroundTerminalsList
+        | Method::BackgroundTerminalsTerminate => RPC_TIMEOUT,
+        _ => THREAD_TIMEOUT,
+    };
+    match server.call(method, params, timeout).await {
+        Ok(result) => Ok(result),
+        Err(CallError::Closed(_)) => Err(EngineError::Gone(server.exit().await)),
+        Err(CallError::Refused(refusal)) => Err(EngineError::Refused { method, refusal }),
+        Err(CallError::TimedOut { method, after }) => Err(EngineError::Silent { method, after }),
+        Err(CallError::Unreadable { method, error }) => {
+            Err(EngineError::Unreadable { method, error })
+        }
+    }
+}
