@@ -1,0 +1,200 @@
+//! The client's side of the beginning: finds the host, or starts it.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use safe_files::state_file::{self, FileError};
+use supervise::spawn::{DetachedProgram, spawn_detached};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::time::{sleep, timeout};
+
+use crate::line;
+use crate::logic::handshake::{Answer, HostStatus, Request, ServeRequest};
+use crate::place::HostPlace;
+
+/// How long a host may take to start. It takes about 10 ms.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How long a host may take to answer a request.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long a host may take to end: its clients' threads may write summaries.
+const STOP_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// The pause between two looks whether it has.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How often a host is looked for that leaves at the same moment.
+const ATTEMPTS: usize = 5;
+
+/// The size at which the log of a host is put aside, in bytes. One older log is kept.
+const LOG_LIMIT: u64 = 1 << 20;
+
+/// The only line that a host prints on stdout: this, [`TAKEN`], or why it cannot work.
+pub const READY: &str = "ready";
+
+/// The line of a host that has found another one, see [`READY`].
+pub const TAKEN: &str = "taken";
+
+/// Why a client has no host.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The socket, or the directory of the hosts, cannot be used.
+    #[error("cannot connect to the host process: {0}")]
+    Connect(io::Error),
+    /// The log of the host cannot be opened.
+    #[error(transparent)]
+    Log(#[from] FileError),
+    /// The process cannot be started.
+    #[error("cannot start the host process: {0}")]
+    Spawn(io::Error),
+    /// The process has reported why it cannot work.
+    #[error("the host process cannot work: {0}")]
+    Failed(String),
+    /// The process ended without a message.
+    #[error("the host process ended at once; {} may say why", log.display())]
+    Ended {
+        /// Its log.
+        log: PathBuf,
+    },
+    /// The host has not answered in time.
+    #[error("the host process does not answer; {} may say why", log.display())]
+    Silent {
+        /// Its log.
+        log: PathBuf,
+    },
+    /// The host does not serve this client.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Connects to the host of a place, which is started if there is none, and asks it to serve.
+///
+/// # Errors
+///
+/// [`ConnectError`].
+pub async fn serve(
+    place: &HostPlace,
+    args: &[OsString],
+    request: &ServeRequest,
+) -> Result<UnixStream, ConnectError> {
+    let request = Request::Serve(request.clone());
+    for _ in 0..ATTEMPTS {
+        let mut stream = match place.connect().await {
+            Ok(stream) => stream,
+            Err(error) if is_missing(&error) => {
+                start(place, args).await?;
+                continue;
+            }
+            Err(error) => return Err(ConnectError::Connect(error)),
+        };
+        match timeout(ANSWER_TIMEOUT, ask(&mut stream, &request)).await {
+            Ok(Ok(Some(Answer::Serving))) => return Ok(stream),
+            Ok(Ok(Some(Answer::Refused { why }))) => return Err(ConnectError::Refused(why)),
+            Ok(Ok(Some(other))) => {
+                return Err(ConnectError::Refused(format!(
+                    "unexpected answer: {other:?}"
+                )));
+            }
+            // It has left just now.
+            Ok(Ok(None) | Err(_)) => {}
+            Err(_) => return Err(ConnectError::Silent { log: place.log() }),
+        }
+    }
+    Err(ConnectError::Ended { log: place.log() })
+}
+
+/// The state of the host of a place; `None` if there is none.
+///
+/// # Errors
+///
+/// [`ConnectError`].
+pub async fn status(place: &HostPlace) -> Result<Option<HostStatus>, ConnectError> {
+    match ask_running(place, &Request::Status).await? {
+        Some(Answer::Status(status)) => Ok(Some(status)),
+        _ => Ok(None),
+    }
+}
+
+/// Tells the host of a place to end, and waits until it has; `false` if there is none.
+///
+/// # Errors
+///
+/// [`ConnectError`].
+pub async fn stop(place: &HostPlace) -> Result<bool, ConnectError> {
+    if ask_running(place, &Request::Stop).await? != Some(Answer::Stopping) {
+        return Ok(false);
+    }
+    let ended = async {
+        while place.take().map_err(ConnectError::Connect)?.is_none() {
+            sleep(PAUSE).await;
+        }
+        Ok(true)
+    };
+    let silent = Err(ConnectError::Silent { log: place.log() });
+    timeout(STOP_TIMEOUT, ended).await.unwrap_or(silent)
+}
+
+async fn ask_running(place: &HostPlace, request: &Request) -> Result<Option<Answer>, ConnectError> {
+    let mut stream = match place.connect().await {
+        Ok(stream) => stream,
+        Err(error) if is_missing(&error) => return Ok(None),
+        Err(error) => return Err(ConnectError::Connect(error)),
+    };
+    match timeout(ANSWER_TIMEOUT, ask(&mut stream, request)).await {
+        Ok(answer) => Ok(answer.unwrap_or_default()),
+        Err(_) => Err(ConnectError::Silent { log: place.log() }),
+    }
+}
+
+async fn ask(stream: &mut UnixStream, request: &Request) -> io::Result<Option<Answer>> {
+    line::write(stream, request).await?;
+    line::read(stream).await
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+    )
+}
+
+/// Starts a host, and waits until it listens.
+async fn start(place: &HostPlace, args: &[OsString]) -> Result<(), ConnectError> {
+    let path = place.log();
+    let log = open_log(&path)?;
+    let program = DetachedProgram {
+        args: args.to_vec(),
+        env: Vec::new(),
+    };
+    let stdout = spawn_detached(&program, log).map_err(ConnectError::Spawn)?;
+    let mut lines = BufReader::new(stdout).lines();
+    match timeout(START_TIMEOUT, lines.next_line()).await {
+        Err(_) => Err(ConnectError::Silent { log: path }),
+        Ok(Ok(Some(line))) if line == READY || line == TAKEN => Ok(()),
+        Ok(Ok(Some(why))) => Err(ConnectError::Failed(why)),
+        Ok(Ok(None) | Err(_)) => Err(ConnectError::Ended { log: path }),
+    }
+}
+
+fn open_log(path: &Path) -> Result<File, FileError> {
+    if let Some(directory) = path.parent() {
+        let made = safe_files::state_directory::make_directory(directory);
+        made.map_err(|error| FileError::Io {
+            path: directory.to_owned(),
+            error,
+        })?;
+    }
+    if fs::symlink_metadata(path).is_ok_and(|about| about.len() > LOG_LIMIT) {
+        let aside = fs::rename(path, path.with_extension("log.1"));
+        aside.map_err(|error| FileError::Io {
+            path: path.to_owned(),
+            error,
+        })?;
+    }
+    state_file::open_to_append(path)
+}

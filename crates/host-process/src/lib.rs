@@ -1,0 +1,40 @@
+//! One background process that serves several clients of a user: the host.
+//!
+//! A client of `codex-mcp serve` talks to a small process that passes its messages on to the
+//! host. So clients share Codex's processes, and work goes on when a client ends.
+//!
+//! ```text
+//!  MCP client ──stdio── relay ──┐
+//!  MCP client ──stdio── relay ──┼── Unix socket ── host ── codex app-server
+//!  codex-mcp host status ───────┘
+//! ```
+//!
+//! A host is started on demand ([`connect`]) and leaves when it has served nobody for a while.
+//! There is one for each state directory, build of the program and [environment] of its
+//! clients: Codex's commands run in the environment of the host. A new version of the program
+//! therefore starts a new host, and the old one ends when its last client has gone.
+//!
+//! [`place`] finds the socket, [`handshake`] has the first lines, [`listener`] is the host's
+//! side and [`relay`] the client's. A host that ends, or is killed, costs the calls that it
+//! has not answered: the relay answers them with an error, and starts another host for the
+//! next message ([`conversation`]).
+//!
+//! [environment]: logic::environment
+//! [`handshake`]: logic::handshake
+//! [`conversation`]: logic::conversation
+//!
+//! ```
+//! use host_process::logic::environment::key;
+//!
+//! let of = |path: &str| key(b"1.0", [("PATH".into(), path.into())]);
+//! assert_ne!(of("/bin"), of("/venv/bin:/bin"));
+//! ```
+#![cfg_attr(test, expect(clippy::unwrap_used, reason = "a failed test panics"))]
+
+mod confinement;
+pub mod connect;
+mod line;
+pub mod listener;
+pub mod logic;
+pub mod place;
+pub mod relay;

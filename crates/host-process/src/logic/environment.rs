@@ -1,0 +1,137 @@
+//! The key of an environment. Clients with equal keys share a host.
+//!
+//! Codex and its commands inherit the environment of the process that starts them. So a host
+//! has the environment of its clients, and a client whose environment differs in a variable
+//! that commands may use gets another host: with another PATH or an active virtual
+//! environment, the same command runs another program.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+
+use sha2::{Digest, Sha256};
+
+/// Variables that differ between two terminals, or two shells, without a meaning for commands.
+const WITHOUT_MEANING: [&str; 40] = [
+    "ALACRITTY_LOG",
+    "ALACRITTY_SOCKET",
+    "ALACRITTY_WINDOW_ID",
+    "COLORFGBG",
+    "COLORTERM",
+    "COLUMNS",
+    "DESKTOP_STARTUP_ID",
+    "GHOSTTY_SURFACE_ID",
+    "GNOME_TERMINAL_SCREEN",
+    "GNOME_TERMINAL_SERVICE",
+    "INVOCATION_ID",
+    "ITERM_PROFILE",
+    "ITERM_SESSION_ID",
+    "JOURNAL_STREAM",
+    "KITTY_LISTEN_ON",
+    "KITTY_PID",
+    "KITTY_WINDOW_ID",
+    "KONSOLE_DBUS_SESSION",
+    "KONSOLE_DBUS_WINDOW",
+    "LINES",
+    "OLDPWD",
+    "PWD",
+    "SHELL_SESSION_ID",
+    "SHLVL",
+    "SSH_CLIENT",
+    "SSH_CONNECTION",
+    "SSH_TTY",
+    "STY",
+    "TERM",
+    "TERM_PROGRAM",
+    "TERM_PROGRAM_VERSION",
+    "TERM_SESSION_ID",
+    "TMUX",
+    "TMUX_PANE",
+    "VTE_VERSION",
+    "WEZTERM_PANE",
+    "WINDOW",
+    "WINDOWID",
+    "XDG_SESSION_ID",
+    "_",
+];
+
+/// The number of bytes of the digest in a key: enough that no two environments of a user have
+/// the same key by chance.
+const KEY_BYTES: usize = 12;
+
+/// The key of these variables for a program, which is given by bytes that differ between its
+/// builds.
+#[must_use]
+pub fn key(program: &[u8], variables: impl IntoIterator<Item = (OsString, OsString)>) -> String {
+    let mut counted: Vec<_> = variables
+        .into_iter()
+        .filter(|(name, _)| has_meaning(name))
+        .collect();
+    counted.sort();
+    let mut digest = Sha256::new();
+    let mut add = |bytes: &[u8]| {
+        // With its length, no text can be mistaken for two others.
+        digest.update(bytes.len().to_le_bytes());
+        digest.update(bytes);
+    };
+    add(program);
+    for (name, value) in &counted {
+        add(name.as_bytes());
+        add(value.as_bytes());
+    }
+    let mut key = String::new();
+    for byte in digest.finalize().iter().take(KEY_BYTES) {
+        // Writing to a string does not fail.
+        let _ = write!(key, "{byte:02x}");
+    }
+    key
+}
+
+fn has_meaning(name: &OsStr) -> bool {
+    !WITHOUT_MEANING.iter().any(|known| name == *known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(variables: &[(&str, &str)]) -> String {
+        let variables = variables.iter();
+        key(
+            b"1",
+            variables.map(|(name, value)| (name.into(), value.into())),
+        )
+    }
+
+    #[test]
+    fn terminals_have_the_same_key() {
+        let one = of(&[
+            ("PATH", "/bin"),
+            ("SHLVL", "1"),
+            ("WINDOWID", "7"),
+            ("PWD", "/a"),
+        ]);
+        let other = of(&[("TMUX_PANE", "%1"), ("SHLVL", "2"), ("PATH", "/bin")]);
+        assert_eq!(one, other);
+        assert_eq!(one.len(), 24);
+    }
+
+    #[test]
+    fn what_commands_may_use_makes_another_key() {
+        let plain = of(&[("PATH", "/bin")]);
+        for other in [
+            of(&[("PATH", "/venv/bin:/bin")]),
+            of(&[("PATH", "/bin"), ("VIRTUAL_ENV", "/venv")]),
+            of(&[("PATH", "/bin"), ("SSH_AUTH_SOCK", "/tmp/a")]),
+            of(&[("PAT", "H/bin")]),
+            key(b"2", [("PATH".into(), "/bin".into())]),
+        ] {
+            assert_ne!(plain, other);
+        }
+    }
+
+    #[test]
+    fn list_is_sorted_and_has_no_word_twice() {
+        assert!(WITHOUT_MEANING.is_sorted_by(|one, other| one < other));
+    }
+}

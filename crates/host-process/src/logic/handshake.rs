@@ -1,0 +1,94 @@
+//! The first line of each side of a connection.
+//!
+//! ```text
+//!   client ── Request ──► host
+//!          ◄── Answer ───
+//!          ◄── MCP ─────►       after Answer::Serving
+//! ```
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The longest first line, in bytes.
+pub const LINE_LIMIT: usize = 1 << 20;
+
+/// What a client wants of a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// To be served.
+    Serve(ServeRequest),
+    /// To be told about the host.
+    Status,
+    /// That the host ends.
+    Stop,
+}
+
+/// A client that wants to be served.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServeRequest {
+    /// The arguments of its command line, without the name of the program.
+    pub args: Vec<String>,
+    /// Its working directory.
+    pub directory: PathBuf,
+    /// What it has found out about its stdin and stdout, in a form that the program knows.
+    pub stdio: Value,
+}
+
+/// The answer of a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Answer {
+    /// The client is served from now on.
+    Serving,
+    /// The client is not served.
+    Refused {
+        /// Why, in words.
+        why: String,
+    },
+    /// The state of the host.
+    Status(HostStatus),
+    /// The host ends now.
+    Stopping,
+}
+
+/// The state of a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostStatus {
+    /// The ID of its process.
+    pub pid: u32,
+    /// The version of its program.
+    pub version: String,
+    /// How long it has been running.
+    pub uptime: Duration,
+    /// How many clients it serves.
+    pub clients: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_have_a_stable_form() {
+        let request = Request::Serve(ServeRequest {
+            args: vec!["serve".to_owned()],
+            directory: "/work".into(),
+            stdio: Value::Null,
+        });
+        let json = serde_json::to_string(&request).unwrap();
+        assert_eq!(
+            json,
+            r#"{"serve":{"args":["serve"],"directory":"/work","stdio":null}}"#
+        );
+        assert_eq!(serde_json::from_str::<Request>(&json).unwrap(), request);
+        let json = serde_json::to_string(&Answer::Serving).unwrap();
+        assert_eq!(json, r#""serving""#);
+        assert!(serde_json::from_str::<Request>(r#"{"format":"/"}"#).is_err());
+    }
+}

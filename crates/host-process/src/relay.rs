@@ -1,0 +1,339 @@
+//! The client's side: passes messages on between a client on stdio and its host.
+//!
+//! ```text
+//!             message of the client         the host has ended
+//!   Apart ───────────────────────► Linked ────────────────────► Apart
+//!                                    │   its open calls get an error
+//!                                    └── end of the input, signal ──► the host ends the
+//!                                                                     service, we end
+//! ```
+//!
+//! Only whole messages are passed on, so that neither side ever sees a part of one.
+
+use std::io;
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use codex_protocol::lines::{Frame, Framing, LineDecoder};
+use codex_protocol::rpc::RequestId;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio_util::sync::CancellationToken;
+
+use crate::connect::ConnectError;
+use crate::logic::conversation::{Conversation, Recipient, RequestKind};
+
+/// The longest message of a host, in bytes. Hosts bound their messages themselves.
+const HOST_LIMIT: usize = 1 << 30;
+
+/// What the relay says itself.
+pub trait Phrases {
+    /// The answer to a call that the host has not answered before it ended.
+    fn lost(&self, id: &RequestId, kind: RequestKind) -> Vec<u8>;
+
+    /// The answer to a call for which there is no host.
+    fn no_host(&self, id: &RequestId, kind: RequestKind, error: &ConnectError) -> Vec<u8>;
+
+    /// The answer to a message that is too long.
+    fn too_long(&self, length: u64, head: &[u8]) -> Vec<u8>;
+}
+
+/// The client's side of a relay.
+pub struct ClientSide<R, W> {
+    /// The client's messages.
+    pub reader: R,
+    /// Where its answers go.
+    pub writer: W,
+    /// The longest message that is taken, in bytes.
+    pub line_limit: usize,
+}
+
+/// The client's messages, framed.
+struct Input<R> {
+    reader: R,
+    decoder: LineDecoder,
+    /// A message that was read and has not been passed on.
+    held: Option<Vec<u8>>,
+    ended: bool,
+}
+
+/// How a link to a host has ended.
+#[derive(Debug, PartialEq, Eq)]
+enum LinkEnd {
+    /// The client has gone, and the host has ended the service.
+    Served,
+    /// The host has ended.
+    Lost,
+    /// The client does not take messages any more.
+    ClientGone,
+}
+
+enum Next {
+    Message(Vec<u8>),
+    TooLong(u64, Vec<u8>),
+    End,
+}
+
+impl<R: AsyncRead + Unpin> Input<R> {
+    /// Reads the next message. Nothing is lost if this is dropped.
+    async fn next(&mut self) -> Next {
+        loop {
+            match self.decoder.next_frame() {
+                Some(Frame::Line([])) => continue,
+                Some(Frame::Line(line)) => return Next::Message(line.to_vec()),
+                Some(Frame::TooLong { length, head }) => {
+                    return Next::TooLong(length, head.to_vec());
+                }
+                None if self.ended => return Next::End,
+                None => {}
+            }
+            match self.reader.read(self.decoder.space()).await {
+                Ok(count) if count > 0 => self.decoder.filled(count),
+                Ok(_) | Err(_) => {
+                    self.decoder.end_line();
+                    self.ended = true;
+                }
+            }
+        }
+    }
+}
+
+/// The messages for the client, one at a time.
+struct Output<'a, W> {
+    writer: tokio::sync::Mutex<W>,
+    framing: Mutex<Framing>,
+    phrases: &'a dyn Phrases,
+}
+
+impl<W: AsyncWrite + Unpin> Output<'_, W> {
+    async fn send(&self, message: Vec<u8>) -> io::Result<()> {
+        let framed = lock(&self.framing).frame(message);
+        let mut writer = self.writer.lock().await;
+        writer.write_all(&framed).await?;
+        writer.flush().await
+    }
+}
+
+/// Relays until the client has gone or `closing` is cancelled, which counts as the end of the
+/// client's input. `connect` finds a host, or starts one. The first one is given.
+///
+/// # Errors
+///
+/// When the client cannot be written to.
+pub async fn run<R, W, S, C>(
+    client: ClientSide<R, W>,
+    first: S,
+    connect: impl Fn() -> C,
+    phrases: &dyn Phrases,
+    closing: CancellationToken,
+) -> io::Result<()>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+    S: AsyncRead + AsyncWrite,
+    C: Future<Output = Result<S, ConnectError>>,
+{
+    let conversation = Mutex::new(Conversation::default());
+    let mut input = Input {
+        reader: client.reader,
+        decoder: LineDecoder::with_headers(client.line_limit),
+        held: None,
+        ended: false,
+    };
+    let output = Output {
+        writer: tokio::sync::Mutex::new(client.writer),
+        framing: Mutex::default(),
+        phrases,
+    };
+    let mut next = Some(first);
+    loop {
+        let stream = match next.take() {
+            Some(stream) => stream,
+            None => {
+                match reconnect(&mut input, &output, &conversation, &connect, &closing).await? {
+                    Some(stream) => stream,
+                    None => return Ok(()),
+                }
+            }
+        };
+        let end = link(&mut input, &output, &conversation, stream, &closing).await;
+        // Nothing is locked while a message is written.
+        let lost = lock(&conversation).lost();
+        for (id, kind) in lost {
+            output.send(phrases.lost(&id, kind)).await?;
+        }
+        match end {
+            LinkEnd::Lost if !closing.is_cancelled() => {
+                tracing::warn!("the host process has ended; the next message starts another one");
+            }
+            LinkEnd::Lost | LinkEnd::Served | LinkEnd::ClientGone => return Ok(()),
+        }
+    }
+}
+
+/// Waits for the next message of the client, and connects to a host then, or at once if a
+/// message waits. `None` if the client has gone.
+async fn reconnect<R, W, S, C>(
+    input: &mut Input<R>,
+    output: &Output<'_, W>,
+    conversation: &Mutex<Conversation>,
+    connect: &impl Fn() -> C,
+    closing: &CancellationToken,
+) -> io::Result<Option<S>>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+    C: Future<Output = Result<S, ConnectError>>,
+{
+    loop {
+        if input.held.is_none() && !lock(conversation).waits() {
+            let next = tokio::select! {
+                next = input.next() => next,
+                () = closing.cancelled() => Next::End,
+            };
+            match next {
+                Next::Message(message) => input.held = Some(message),
+                Next::TooLong(length, head) => {
+                    output.send(output.phrases.too_long(length, &head)).await?;
+                    continue;
+                }
+                Next::End => return Ok(None),
+            }
+        }
+        let error = match connect().await {
+            Ok(stream) => return Ok(Some(stream)),
+            Err(error) => error,
+        };
+        tracing::error!("{error}");
+        if let Some(message) = input.held.take() {
+            lock(conversation).from_client(&message);
+        }
+        let mut unanswered = lock(conversation).lost();
+        unanswered.extend(lock(conversation).lost_introduction());
+        for (id, kind) in unanswered {
+            output
+                .send(output.phrases.no_host(&id, kind, &error))
+                .await?;
+        }
+    }
+}
+
+/// Passes messages on until one side has ended.
+async fn link<R, W, S>(
+    input: &mut Input<R>,
+    output: &Output<'_, W>,
+    conversation: &Mutex<Conversation>,
+    stream: S,
+    closing: &CancellationToken,
+) -> LinkEnd
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+    S: AsyncRead + AsyncWrite,
+{
+    let (reader, writer) = tokio::io::split(stream);
+    let up = up(input, output, conversation, writer, closing);
+    let down = down(output, conversation, reader);
+    let (mut up, mut down) = (pin!(up), pin!(down));
+    let sent = tokio::select! {
+        biased;
+        received = &mut down => return received,
+        sent = &mut up => sent,
+    };
+    match sent {
+        // The client has gone; the host says its last.
+        Ok(()) => match down.await {
+            LinkEnd::Lost => LinkEnd::Served,
+            other => other,
+        },
+        // The host does not read any more, and has perhaps answered before.
+        Err(_) => down.await,
+    }
+}
+
+/// Passes the client's messages on until it has gone.
+///
+/// # Errors
+///
+/// When the host does not take them any more.
+async fn up<R, W, H>(
+    input: &mut Input<R>,
+    output: &Output<'_, W>,
+    conversation: &Mutex<Conversation>,
+    mut host: H,
+    closing: &CancellationToken,
+) -> io::Result<()>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+    H: AsyncWrite + Unpin,
+{
+    let introduction = lock(conversation).introduction();
+    for message in introduction {
+        host.write_all(&Framing::Lines.frame(message)).await?;
+    }
+    loop {
+        let next = match input.held.take() {
+            Some(message) => Next::Message(message),
+            None => tokio::select! {
+                next = input.next() => next,
+                () = closing.cancelled() => Next::End,
+            },
+        };
+        *lock(&output.framing) = input.decoder.framing();
+        match next {
+            Next::Message(message) => {
+                lock(conversation).from_client(&message);
+                let framing = framing_for(&message);
+                host.write_all(&framing.frame(message)).await?;
+                host.flush().await?;
+            }
+            Next::TooLong(length, head) => {
+                output.send(output.phrases.too_long(length, &head)).await?;
+            }
+            Next::End => return host.shutdown().await,
+        }
+    }
+}
+
+/// A message with a newline inside is no line.
+fn framing_for(message: &[u8]) -> Framing {
+    match message.contains(&b'\n') {
+        true => Framing::Headers,
+        false => Framing::Lines,
+    }
+}
+
+/// Passes the host's messages on until it has ended.
+async fn down<W, H>(
+    output: &Output<'_, W>,
+    conversation: &Mutex<Conversation>,
+    mut host: H,
+) -> LinkEnd
+where
+    W: AsyncWrite + Unpin,
+    H: AsyncRead + Unpin,
+{
+    let mut decoder = LineDecoder::with_headers(HOST_LIMIT);
+    loop {
+        match host.read(decoder.space()).await {
+            Ok(count) if count > 0 => decoder.filled(count),
+            Ok(_) | Err(_) => return LinkEnd::Lost,
+        }
+        while let Some(frame) = decoder.next_frame() {
+            let Frame::Line(message) = frame else {
+                continue;
+            };
+            if message.is_empty() || lock(conversation).from_host(message) == Recipient::Nobody {
+                continue;
+            }
+            if output.send(message.to_vec()).await.is_err() {
+                return LinkEnd::ClientGone;
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // The data are valid at every point.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
