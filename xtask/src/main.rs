@@ -18,6 +18,7 @@ mod docs;
 mod installs;
 mod layers;
 mod metadata;
+mod nextest;
 mod npm;
 mod picture;
 mod provision;

@@ -1,20 +1,23 @@
 //! `cargo xtask test`: the steps of CI, up to the first failure.
 //!
-//! Most steps run one after the other, as cargo works on one build at a time anyway. Two leave a
-//! core idle, one because it downloads and one because rustdoc has a single thread: they run
-//! [beside](Beside) the others.
+//! The builds run one after the other, as cargo works on one at a time anyway. Downloads run
+//! [beside](Beside) them. The tests wait for other programs a quarter of their time: the checks
+//! that need a compiler run beside them, and get only the time that the tests leave.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{anyhow, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
 
-use crate::tool::{Tool, has_nextest};
+use crate::tool::Tool;
 use crate::workspace::Workspace;
-use crate::{advisories, deny, docs, layers, provision, words};
+use crate::{advisories, deny, docs, layers, nextest, provision, words};
+
+/// The niceness of the steps beside the tests, see nice(1).
+const LOWEST_PRIORITY: &str = "19";
 
 /// What `cargo xtask test` takes.
 #[derive(Args)]
@@ -27,8 +30,7 @@ pub(crate) struct Options {
     list: bool,
 }
 
-/// The steps in the order in which they run: the quick ones first, and the tests last, so that
-/// their result is at the end of the output.
+/// The steps, the quick ones first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Step {
     Provision,
@@ -37,11 +39,11 @@ enum Step {
     Layers,
     Deny,
     Advisories,
-    Clippy,
     Build,
-    Doctest,
-    Doc,
     Docs,
+    Clippy,
+    Doc,
+    Doctest,
     Test,
 }
 
@@ -59,9 +61,14 @@ impl Step {
             .map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// A download, or rustdoc, which has one thread.
-    fn leaves_a_core_idle(self) -> bool {
-        matches!(self, Self::Provision | Self::Doctest)
+    /// Which other steps this one runs beside, if all steps run.
+    fn lane(self) -> Lane {
+        match self {
+            Self::Provision => Lane::BesideBuilds,
+            Self::Clippy | Self::Doc | Self::Doctest => Lane::BesideTests,
+            Self::Test => Lane::Tests,
+            _ => Lane::Main,
+        }
     }
 
     fn action(self, workspace: &Workspace) -> Action {
@@ -87,53 +94,70 @@ impl Step {
                 "README, links, and tables that come from the code",
                 docs::run,
             ),
-            Self::Test if has_nextest(workspace.root()) => {
-                cargo("nextest run --workspace --no-fail-fast")
-            }
-            // Not --all-targets: that would run the benches too.
-            Self::Test => cargo("test --workspace --tests --no-fail-fast"),
+            Self::Test => Action::Tool(nextest::tests(workspace)),
         }
     }
 }
 
-/// A step in a process of its own, whose output is shown when it has ended.
+/// How a step runs when all steps run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lane {
+    /// One after the other, before the tests.
+    Main,
+    /// Beside these; the tests need what it installs.
+    BesideBuilds,
+    /// The tests.
+    Tests,
+    /// Beside the tests, and one after the other. Their processes have the lowest priority.
+    BesideTests,
+}
+
+/// Steps of a lane, one after the other in a process of their own. What it prints is shown if it
+/// fails.
 struct Beside {
-    step: Step,
+    names: String,
     output: JoinHandle<anyhow::Result<(Output, Duration)>>,
 }
 
 impl Beside {
-    fn start(step: Step, xtask: &Path) -> Self {
-        println!("== {}: runs beside the next steps\n", step.name());
-        let xtask = PathBuf::from(xtask);
+    fn start(steps: &[Step], lane: Lane, xtask: &Path) -> Self {
+        let names: Vec<String> = steps.iter().map(|step| step.name()).collect();
+        let mut command = match lane {
+            Lane::BesideTests => {
+                let mut nice = Command::new("nice");
+                nice.args(["-n", LOWEST_PRIORITY]).arg(xtask);
+                nice
+            }
+            Lane::BesideBuilds | Lane::Main | Lane::Tests => Command::new(xtask),
+        };
+        command.arg("test").stdin(Stdio::null());
+        for name in &names {
+            command.args(["--only", name]);
+        }
+        let names = names.join(", ");
+        println!("== {names}: beside the next steps\n");
         let run = move || {
             let start = Instant::now();
-            let output = Command::new(xtask)
-                .args(["test", "--only", &step.name()])
-                .stdin(Stdio::null())
-                .output()?;
+            let output = command.output().context("cannot be started")?;
             Ok((output, start.elapsed()))
         };
         Self {
-            step,
+            names,
             output: thread::spawn(run),
         }
     }
 
-    fn join(self) -> (Step, Duration, anyhow::Result<()>) {
+    fn join(self, passed: &mut Passed) -> anyhow::Result<()> {
         let joined = self.output.join();
         let joined = joined.unwrap_or_else(|_| Err(anyhow!("its thread panicked")));
-        let (output, took) = match joined {
-            Ok(joined) => joined,
-            Err(error) => return (self.step, Duration::ZERO, Err(error)),
-        };
-        let text = [output.stdout, output.stderr].concat();
-        println!("{}", String::from_utf8_lossy(&text));
-        let result = match output.status.success() {
-            true => Ok(()),
-            false => Err(anyhow!("its output is above")),
-        };
-        (self.step, took, result)
+        let (output, took) = joined.with_context(|| format!("{} failed", self.names))?;
+        if !output.status.success() {
+            let text = [output.stdout, output.stderr].concat();
+            println!("{}", String::from_utf8_lossy(&text));
+            bail!("{} failed; the output is above", self.names);
+        }
+        passed.push((self.names, took));
+        Ok(())
     }
 }
 
@@ -154,30 +178,13 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<()
         }
         return Ok(());
     }
-    // Asked for before the build replaces the executable: afterwards the system calls it deleted.
-    let xtask = std::env::current_exe()?;
-    let (mut done, mut beside) = (Vec::new(), Vec::new());
     let start = Instant::now();
-    let mut result = Ok(());
-    for step in &steps {
-        if step.leaves_a_core_idle() && options.only.is_empty() {
-            beside.push(Beside::start(*step, &xtask));
-            continue;
-        }
-        if *step == Step::Test {
-            result = join_all(&mut beside, &mut done);
-        }
-        if result.is_ok() {
-            let (took, performed) = perform(*step, workspace);
-            result = note(*step, took, performed, &mut done);
-        }
-        if result.is_err() {
-            break;
-        }
-    }
-    // Nothing that this has started outlives it.
-    let result = result.and(join_all(&mut beside, &mut done));
-    summarise(&done);
+    let mut passed = Passed::new();
+    let result = match options.only.is_empty() {
+        true => run_in_lanes(&steps, workspace, &mut passed),
+        false => run_in_order(&steps, workspace, &mut passed),
+    };
+    summarise(&passed);
     result?;
     println!("everything passed in {}", seconds(start.elapsed()));
     Ok(())
@@ -185,13 +192,34 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<()
 
 type Passed = Vec<(String, Duration)>;
 
-fn join_all(beside: &mut Vec<Beside>, done: &mut Passed) -> anyhow::Result<()> {
-    let mut joined = Ok(());
-    for running in beside.drain(..) {
-        let (step, took, result) = running.join();
-        joined = joined.and(note(step, took, result, done));
+fn run_in_order(steps: &[Step], workspace: &Workspace, passed: &mut Passed) -> anyhow::Result<()> {
+    for step in steps {
+        let (took, performed) = perform(*step, workspace);
+        note(*step, took, performed, passed)?;
     }
-    joined
+    Ok(())
+}
+
+fn run_in_lanes(steps: &[Step], workspace: &Workspace, passed: &mut Passed) -> anyhow::Result<()> {
+    // Asked for before the build replaces the executable: afterwards the system calls it deleted.
+    let xtask = std::env::current_exe()?;
+    let of_lane = |lane: Lane| -> Vec<Step> {
+        let steps = steps.iter().copied();
+        steps.filter(|step| step.lane() == lane).collect()
+    };
+    let start = |lane: Lane| Beside::start(&of_lane(lane), lane, &xtask);
+
+    // Whatever this starts ends before it returns.
+    let beside = start(Lane::BesideBuilds);
+    let built = run_in_order(&of_lane(Lane::Main), workspace, passed);
+    built.and(beside.join(passed))?;
+    let Some(tests) = nextest::built_tests(workspace)? else {
+        let rest = [of_lane(Lane::BesideTests), vec![Step::Test]].concat();
+        return run_in_order(&rest, workspace, passed);
+    };
+    let beside = start(Lane::BesideTests);
+    let (took, tested) = perform_action(Step::Test, Action::Tool(tests), workspace);
+    note(Step::Test, took, tested, passed).and(beside.join(passed))
 }
 
 /// Notes a step that has passed; the error of any other one names it.
@@ -214,7 +242,14 @@ fn note(
 }
 
 fn perform(step: Step, workspace: &Workspace) -> (Duration, anyhow::Result<()>) {
-    let action = step.action(workspace);
+    perform_action(step, step.action(workspace), workspace)
+}
+
+fn perform_action(
+    step: Step,
+    action: Action,
+    workspace: &Workspace,
+) -> (Duration, anyhow::Result<()>) {
     println!("== {}: {}", step.name(), show(&action));
     let start = Instant::now();
     let result = match action {

@@ -1,0 +1,60 @@
+//! The test runner, with and without cargo.
+//!
+//! Cargo holds a lock on what it builds while it builds. Beside a build, the tests run from a list
+//! of their binaries that was made before it began.
+//!
+//! Source: the page "Reusing builds" of nextest's documentation.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::Context;
+
+use crate::tool::{Tool, has_nextest};
+use crate::workspace::Workspace;
+
+/// Runs the tests: by nextest, where it is installed.
+pub(crate) fn tests(workspace: &Workspace) -> Tool {
+    match has_nextest(workspace.root()) {
+        true => Tool::cargo(["nextest", "run", "--workspace", "--no-fail-fast"]),
+        // Not --all-targets: that would run the benches too.
+        false => Tool::cargo(["test", "--workspace", "--tests", "--no-fail-fast"]),
+    }
+}
+
+/// Runs the tests that have been built, without cargo; `None` without nextest, which alone can
+/// do that.
+///
+/// # Errors
+/// When the binaries cannot be listed.
+pub(crate) fn built_tests(workspace: &Workspace) -> anyhow::Result<Option<Tool>> {
+    if !has_nextest(workspace.root()) {
+        return Ok(None);
+    }
+    let binaries = Tool::cargo(["nextest", "list", "--workspace"])
+        .args(["--list-type", "binaries-only", "--message-format", "json"])
+        .capture(workspace.root())?;
+    let metadata = Tool::cargo(["metadata", "--format-version", "1"]).capture(workspace.root())?;
+    let run = Tool::cargo(["nextest", "run", "--no-fail-fast"])
+        .args([
+            "--binaries-metadata".to_owned(),
+            written(workspace, "binaries", &binaries)?,
+        ])
+        .args([
+            "--cargo-metadata".to_owned(),
+            written(workspace, "metadata", &metadata)?,
+        ]);
+    Ok(Some(run))
+}
+
+/// Writes a file for nextest; returns its path from the root of the workspace.
+fn written(workspace: &Workspace, name: &str, json: &str) -> anyhow::Result<String> {
+    let directory = PathBuf::from("target/nextest");
+    let absolute = workspace.root().join(&directory);
+    fs::create_dir_all(&absolute)
+        .with_context(|| format!("cannot create {}", absolute.display()))?;
+    let file = format!("{name}.json");
+    let path = absolute.join(&file);
+    fs::write(&path, json).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(directory.join(file).to_string_lossy().into_owned())
+}
