@@ -88,6 +88,8 @@ codes! {
         "Go on with codex-reply and the threadId.";
     ShuttingDown: "SHUTTING_DOWN", Worthwhile,
         "Start codex-mcp again; where there is a threadId, go on with codex-reply.";
+    HostLost: "HOST_LOST", Worthwhile,
+        "Call again; codex_threads lists the threads, and codex-reply with a threadId goes on with one.";
     UsageLimit: "USAGE_LIMIT", Worthwhile,
         "Wait until the limit is reset; the message says when, if Codex knows.";
     RateLimited: "RATE_LIMITED", Worthwhile,

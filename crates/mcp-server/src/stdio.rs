@@ -1,9 +1,9 @@
 //! The findings about stdin and stdout.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The reaction to stdin or stdout that can't carry the protocol.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StdioMode {
     /// Warn, and continue.
@@ -16,7 +16,7 @@ pub enum StdioMode {
 }
 
 /// The findings about stdin and stdout.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stdio {
     /// The reaction to problems.
     pub mode: StdioMode,

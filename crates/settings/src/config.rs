@@ -17,7 +17,7 @@ use crate::eyes::EyesSettings;
 use crate::file::File;
 use crate::flags::Flags;
 use crate::jobs::JobSettings;
-use crate::key::{ROLE, SUMMARIES, TEAM_TOOLS};
+use crate::key::{HOST, ROLE, SUMMARIES, TEAM_TOOLS};
 use crate::lookup::{Lookup, in_section, origin, user_file_below};
 use crate::presets::Presets;
 use crate::repository::{Narrowing, RepositoryFile};
@@ -46,6 +46,8 @@ pub struct Config {
     pub team_tools: Setting<bool>,
     /// Whether threads are asked for a summary when the server ends.
     pub summaries: Setting<bool>,
+    /// Whether clients are served by the host process that they share.
+    pub host: Setting<bool>,
     /// How the registry of threads is written (`registry_journal`).
     pub registry_mode: Setting<Mode>,
     /// The settings of pictures that Codex requests.
@@ -136,6 +138,7 @@ impl Lookup<'_> {
             summaries: self.switch(SUMMARIES, flags.summaries, true, &files, |file| {
                 file.section.summaries
             })?,
+            host: self.switch(HOST, flags.host, false, &files, |file| file.section.host)?,
             role,
             eyes,
             alerts: self.alerts(&bounds.allow_commands, &files, &mut warnings)?,

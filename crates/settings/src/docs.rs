@@ -12,7 +12,7 @@ use crate::file::{PRESET_KEYS, SECTION_KEYS};
 use crate::flags::Flags;
 use crate::jobs::STORE;
 use crate::key::{
-    APPROVAL_POLICY, CODEX_BIN, EFFORT, IDENTITY, Key, MODEL, ROLE, SANDBOX, SUMMARIES, TEAM,
+    APPROVAL_POLICY, CODEX_BIN, EFFORT, HOST, IDENTITY, Key, MODEL, ROLE, SANDBOX, SUMMARIES, TEAM,
     TEAM_TOOLS, TIMEOUT,
 };
 use crate::lookup::Lookup;
@@ -20,7 +20,7 @@ use crate::repository::NEVER;
 use crate::show::as_json;
 
 /// The keys that have a flag and a variable.
-const KEYS: [Key; 17] = [
+const KEYS: [Key; 18] = [
     IDENTITY,
     TEAM,
     ROLE,
@@ -32,6 +32,7 @@ const KEYS: [Key; 17] = [
     APPROVAL_POLICY,
     TEAM_TOOLS,
     SUMMARIES,
+    HOST,
     REQUEST_IMAGE,
     MAX_IMAGE_BYTES,
     STORE,
@@ -149,6 +150,7 @@ fn meaning(key: &str) -> &'static str {
         "role" => "The role whose preset is used.",
         "team_tools" => "Whether Codex's threads get the tools for the team's mail.",
         "summaries" => "Whether threads are asked for a summary when the server ends.",
+        "host" => "Whether `serve` works in the background process that all clients share.",
         "registry_journal" => {
             "`true`: the registry of threads is written line by line, for very many threads."
         }

@@ -65,6 +65,7 @@ pub(super) struct Section {
     pub(super) team_tools: Option<bool>,
     pub(super) summaries: Option<bool>,
     pub(super) registry_journal: Option<bool>,
+    pub(super) host: Option<bool>,
     pub(super) request_image: Option<bool>,
     pub(super) max_image_bytes: Option<u64>,
     pub(super) store: Option<Location>,
@@ -93,7 +94,7 @@ pub(super) struct Preset {
 }
 
 /// The keys of [`Section`].
-pub(super) const SECTION_KEYS: [&str; 20] = [
+pub(super) const SECTION_KEYS: [&str; 21] = [
     "codex_bin",
     "request_timeout_secs",
     "identity",
@@ -102,6 +103,7 @@ pub(super) const SECTION_KEYS: [&str; 20] = [
     "team_tools",
     "summaries",
     "registry_journal",
+    "host",
     "request_image",
     "max_image_bytes",
     "store",

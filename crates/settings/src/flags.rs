@@ -26,6 +26,8 @@ pub struct Flags {
     pub team_tools: Option<bool>,
     /// `false` for `--no-summaries`.
     pub summaries: Option<bool>,
+    /// `true` for `--host`, and `false` for `--no-host`.
+    pub host: Option<bool>,
     /// `false` for `--no-request-image`.
     pub request_image: Option<bool>,
     /// `--max-image-bytes`.

@@ -52,6 +52,12 @@ pub(super) const SUMMARIES: Key = Key {
     variable: "CODEX_MCP_SUMMARIES",
 };
 
+pub(super) const HOST: Key = Key {
+    name: "host",
+    flag: "--host",
+    variable: "CODEX_MCP_HOST",
+};
+
 pub(super) const MODEL: Key = Key {
     name: "model",
     flag: "--model",

@@ -63,6 +63,7 @@ fn all(config: &Config) -> Vec<ShownSetting> {
         shown("max_image_bytes", Some(&config.eyes.max_image_bytes)),
         shown("summaries", Some(&config.summaries)),
         shown("registry_journal", Some(&journal)),
+        shown("host", Some(&config.host)),
         shown("store", Some(&store)),
         shown("worker_concurrency", Some(&jobs.concurrency)),
         shown("worker_idle_secs", Some(&idle)),

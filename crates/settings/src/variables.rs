@@ -11,13 +11,14 @@ use crate::warning::Warning;
 const PREFIX: &str = "CODEX_MCP_";
 
 /// The rest of the names of the variables that are read, or that mark commands of Codex.
-pub(super) const KNOWN: [&str; 20] = [
+pub(super) const KNOWN: [&str; 21] = [
     "ALLOW_COMMANDS",
     "ALLOW_DIRS",
     "APPROVAL_POLICY",
     "BASE_PROMPT_FILE",
     "CODEX_BIN",
     "EXTRA_INSTRUCTIONS_FILE",
+    "HOST",
     "LOG",
     "MAX_IMAGE_BYTES",
     "MAX_SANDBOX",
@@ -111,7 +112,7 @@ mod tests {
         assert!(
             files
                 .iter()
-                .any(|file| file.ends_with("codex-mcp/src/cli/serve.rs"))
+                .any(|file| file.ends_with("codex-mcp/src/cli/serve/mod.rs"))
         );
         for file in files {
             // This file has mistyped names; the other has names of tests.

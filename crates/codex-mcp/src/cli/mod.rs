@@ -14,6 +14,7 @@ mod eyes;
 mod eyes_mcp;
 mod global;
 mod guard;
+mod host;
 mod job_service;
 mod jobs;
 mod log;
@@ -134,6 +135,12 @@ enum Verb {
     /// own. The result of each is kept in the store. The log, on stderr,
     /// says when each begins and ends; CODEX_MCP_LOG=debug tells more.
     Worker(worker::Args),
+    /// Show or end the background process that serves several clients.
+    ///
+    /// With `--host`, `codex-mcp serve` has its client served by one process for all clients of
+    /// this user, which it starts if there is none. That process leaves ten minutes after its
+    /// last client.
+    Host(host::Args),
     /// Run the interactive Codex, and attach the pictures that it asks for.
     ///
     /// Codex decides by itself that it wants to look at a picture in this repository, asks for
@@ -194,12 +201,23 @@ pub fn run() -> ExitCode {
         Verb::Threads(args) => threads::run(&args),
         Verb::Summary(args) => summary::run(&args),
         Verb::Worker(args) => worker::run(&args),
+        Verb::Host(args) => host::run(&args),
         Verb::Completions(args) => completions::run(&args),
         Verb::Man(args) => man::run(&args),
         Verb::Eyes(args) => eyes::run(&args),
         Verb::EyesMcp(args) => eyes_mcp::run(&args),
         Verb::TeamTools(args) => team_tools::run(&args),
         Verb::Guard(args) => guard::run(&args),
+    }
+}
+
+/// The arguments of `codex-mcp serve` in a command line without the program's name.
+fn serve_args(words: &[String]) -> Result<serve::Args, clap::Error> {
+    let program = std::iter::once("codex-mcp");
+    let words = program.chain(words.iter().map(String::as_str));
+    match Cli::try_parse_from(words)?.verb {
+        Verb::Serve(args) => Ok(args),
+        _ => Err(Cli::command().error(clap::error::ErrorKind::InvalidSubcommand, "not `serve`")),
     }
 }
 

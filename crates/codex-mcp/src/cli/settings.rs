@@ -100,6 +100,15 @@ pub(super) struct Settings {
     /// Don't ask threads for a summary when the server ends (`summaries = false`).
     #[arg(long)]
     no_summaries: bool,
+
+    /// Serve from the background process that all clients share, see `codex-mcp host`
+    /// (`host = true`).
+    #[arg(long, overrides_with = "no_host")]
+    host: bool,
+
+    /// Serve from this process alone (`host = false`, the default).
+    #[arg(long, overrides_with = "host")]
+    no_host: bool,
 }
 
 impl Settings {
@@ -112,6 +121,11 @@ impl Settings {
             role: self.role.clone(),
             team_tools: self.no_team_tools.then_some(false),
             summaries: self.no_summaries.then_some(false),
+            host: match (self.host, self.no_host) {
+                (true, _) => Some(true),
+                (_, true) => Some(false),
+                _ => None,
+            },
             request_image: self.no_request_image.then_some(false),
             max_image_bytes: self.max_image_bytes,
             store: self.store.clone(),

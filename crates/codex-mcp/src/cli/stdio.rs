@@ -156,8 +156,8 @@ impl Preflight {
     }
 
     /// The mode and the problems for clients that ask.
-    pub(super) fn into_stdio(self) -> Stdio {
-        let unknown = self.unknown.map(|unknown| not_a_mode(&unknown));
+    pub(super) fn stdio(&self) -> Stdio {
+        let unknown = self.unknown.as_ref().map(|unknown| not_a_mode(unknown));
         let findings = self.findings.iter().map(|finding| finding.in_words());
         Stdio {
             mode: self.mode,
@@ -286,7 +286,7 @@ mod tests {
     fn unknown_value_means_auto_and_warns() {
         let preflight = preflight("paranoid", PIPES);
         assert_eq!(preflight.verdict(), Ok(()));
-        let Stdio { mode, warnings } = preflight.into_stdio();
+        let Stdio { mode, warnings } = preflight.stdio();
         assert_eq!(mode, StdioMode::Auto);
         assert_eq!(
             warnings,

@@ -6,6 +6,7 @@ mod bounds;
 mod environment;
 mod fixture;
 mod hidden_refs;
+mod host;
 mod hostile_commits;
 mod hostile_files;
 mod interrupted_runs;

@@ -40,12 +40,22 @@ const SESSION: &str = "01a200a4-af16-7971-bdb2-fa12438e61e4";
 const LONG_LEASE: Duration = Duration::from_secs(600);
 
 /// Verbs that print no text for a person, each with the reason.
-const NO_TEXT: [(&str, &str); 4] = [
+const NO_TEXT: [(&str, &str); 8] = [
     (
         "serve",
         "stdout is the MCP protocol; the log is looked at with `worker`",
     ),
     ("eyes-mcp", "stdout is the MCP protocol"),
+    (
+        "host run",
+        "stdout is one word; the log is looked at with `worker`",
+    ),
+    (
+        "host status",
+        "prints what a host says of itself: numbers and a version",
+    ),
+    ("host stop", "prints a number"),
+    ("host restart", "prints a number"),
     ("team-tools", "stdout is the MCP protocol"),
     (
         "guard",

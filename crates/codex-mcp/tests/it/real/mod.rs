@@ -8,6 +8,7 @@ mod codex_config;
 mod context;
 mod drop_in;
 mod eyes;
+mod host;
 mod job_questions;
 mod job_results;
 mod job_tools;

@@ -1,0 +1,295 @@
+//! `codex-mcp host`: the background process that serves several clients, and the verbs to look
+//! at it and to end it.
+
+use std::io::{self, Write};
+use std::mem::ManuallyDrop;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use codex_engine::AppServers;
+use common::duration;
+use common::output;
+use host_process::connect::{self, ConnectError, READY, TAKEN};
+use host_process::listener::{self, Client};
+use host_process::logic::handshake::{Answer, HostStatus, ServeRequest};
+use host_process::place::HostPlace;
+use serde_json::json;
+use tokio::net::UnixStream;
+use tokio::task::LocalSet;
+
+use super::backend::Backend;
+use super::serve::{self, ClientEnd, ClientSetup, HostPlaceError};
+use super::shutdown::{self, Shutdown};
+use super::stored::complain;
+use super::times::took;
+use super::{log, runtime};
+
+/// How long a host stays without a client.
+const IDLE: &str = "10m";
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Show the hosts that run. The default.
+    Status(StatusArgs),
+    /// End the hosts that run, and the work that they have in hand.
+    Stop,
+    /// End the hosts that run; the next message of a client starts another one.
+    Restart,
+    /// Be the host for clients with this environment. Clients start it themselves.
+    #[command(hide = true)]
+    Run(RunArgs),
+}
+
+#[derive(Debug, Default, clap::Args)]
+struct StatusArgs {
+    /// Print JSON: a list of objects.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct RunArgs {
+    /// How long to stay without a client.
+    #[arg(long, value_name = "TIME", default_value = IDLE, value_parser = duration::parse)]
+    idle: Duration,
+}
+
+/// Why a host could not work, or could not be asked.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Place(#[from] HostPlaceError),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error("cannot use the directory of the host processes: {0}")]
+    Directory(io::Error),
+    #[error("cannot start the runtime: {0}")]
+    Runtime(io::Error),
+    #[error("cannot write to stdout: {0}")]
+    Write(io::Error),
+}
+
+pub(super) fn run(args: &Args) -> ExitCode {
+    let done = match &args.verb {
+        None => status(&StatusArgs::default()),
+        Some(Verb::Status(args)) => status(args),
+        Some(Verb::Stop | Verb::Restart) => stop(),
+        Some(Verb::Run(args)) => return host(args),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            complain("error", &error.to_string());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn host(args: &RunArgs) -> ExitCode {
+    log::start();
+    // A signal to the group of the client that started us must not end us. This cannot fail, as
+    // a host is not a group leader.
+    let _ = nix::unistd::setsid();
+    match serve_clients(args.idle) {
+        Ok(code) => code,
+        Err(error) => {
+            tracing::error!("{error}");
+            // If nobody reads it, the log has the error.
+            let _ = announce(&error.to_string());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
+    let place = serve::place()?;
+    let Some(lock) = place.take().map_err(Failure::Directory)? else {
+        announce(TAKEN).map_err(Failure::Write)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    // The end of this process releases it: who waits for that finds the process gone.
+    let lock = ManuallyDrop::new(lock);
+    let serving = async {
+        let shutdown = Shutdown::on_signals(shutdown::SERVER_LIMIT);
+        let (closing, hurry) = (shutdown.closing.clone(), shutdown.hurry.clone());
+        let end = ClientEnd {
+            closing: closing.clone(),
+            ended: closing.clone(),
+            hurry,
+        };
+        let app_servers = Rc::new(AppServers::default());
+        let of_clients = Rc::clone(&app_servers);
+        let serve = move |request, stream, client| {
+            let app_servers = Rc::clone(&of_clients);
+            let serving = serve_client(request, stream, client, end.clone(), app_servers);
+            tokio::task::spawn_local(serving);
+        };
+        let listening = lock.listen().map_err(Failure::Directory)?;
+        announce(READY).map_err(Failure::Write)?;
+        listener::run(&lock, listening, idle, closing, serve)
+            .await
+            .map_err(Failure::Directory)?;
+        app_servers.shut_down().await;
+        Ok(shutdown.exit_code())
+    };
+    let all = LocalSet::new();
+    runtime::block_on(all.run_until(serving)).map_err(Failure::Runtime)?
+}
+
+/// Prints the line that whoever has started this process waits for. A closed pipe is no error.
+fn announce(word: &str) -> io::Result<()> {
+    let mut stdout = output::stdout();
+    let line = word.lines().next().unwrap_or_default();
+    match writeln!(stdout, "{line}").and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        told => told,
+    }
+}
+
+/// Serves a client until it has gone.
+async fn serve_client(
+    request: ServeRequest,
+    mut stream: UnixStream,
+    _client: Client,
+    end: ClientEnd,
+    app_servers: Rc<AppServers>,
+) {
+    let end = ClientEnd {
+        closing: end.closing.child_token(),
+        ..end
+    };
+    let Accepted { args, setup } = match accept(request, end, app_servers).await {
+        Ok(accepted) => accepted,
+        Err(why) => {
+            let refused = listener::reply(&mut stream, &Answer::Refused { why }).await;
+            if let Err(error) = refused {
+                tracing::warn!("a client has gone before it was refused: {error}");
+            }
+            return;
+        }
+    };
+    if let Err(error) = listener::reply(&mut stream, &Answer::Serving).await {
+        tracing::warn!("a client has gone before it was served: {error}");
+        return;
+    }
+    let setup = setup.with_streams(stream.into_split());
+    if let Err(error) = serve::serve_client(&args, setup).await {
+        tracing::error!("{error}");
+    }
+}
+
+/// A client that can be served.
+struct Accepted {
+    args: serve::Args,
+    setup: ClientSetup<(), ()>,
+}
+
+/// Reads what a client wants, as its own process does, and in its directory.
+async fn accept(
+    request: ServeRequest,
+    end: ClientEnd,
+    app_servers: Rc<AppServers>,
+) -> Result<Accepted, String> {
+    let args = super::serve_args(&request.args).map_err(in_words)?;
+    let config = settings::load_in(&request.directory, args.flags()).map_err(in_words)?;
+    let backend = match serve::backend(&args, &config).map_err(in_words)? {
+        backend @ Backend::AppServer => backend,
+        Backend::McpServer(..) => return Err("a host process serves no mcp-server".to_owned()),
+    };
+    let defaults = serve::defaults(&config).await.map_err(in_words)?;
+    let stdio = serde_json::from_value(request.stdio).map_err(in_words)?;
+    let setup = ClientSetup {
+        config,
+        backend,
+        defaults,
+        stdio,
+        app_servers: Some(app_servers),
+        streams: ((), ()),
+        end,
+    };
+    Ok(Accepted { args, setup })
+}
+
+fn in_words(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+fn all_places() -> Result<Vec<HostPlace>, Failure> {
+    HostPlace::all(&serve::state()?).map_err(Failure::Directory)
+}
+
+fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
+    let places = all_places()?;
+    let asking = async {
+        let mut found = Vec::new();
+        for place in &places {
+            found.extend(connect::status(place).await?);
+        }
+        Ok::<_, ConnectError>(found)
+    };
+    let found = runtime::block_on(asking).map_err(Failure::Runtime)??;
+    match args.json {
+        true => output::json(&found.iter().map(as_json).collect::<Vec<_>>()),
+        false => output::answer(&as_text(&found)),
+    }
+    .map_err(Failure::Write)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn as_json(status: &HostStatus) -> serde_json::Value {
+    json!({
+        "pid": status.pid,
+        "version": status.version,
+        "uptime_secs": status.uptime.as_secs(),
+        "clients": status.clients,
+    })
+}
+
+fn as_text(found: &[HostStatus]) -> String {
+    if found.is_empty() {
+        return "no host process runs".to_owned();
+    }
+    let lines = found.iter().map(|status| {
+        let HostStatus {
+            pid,
+            version,
+            uptime,
+            clients,
+        } = status;
+        let clients = match clients {
+            1 => "1 client".to_owned(),
+            count => format!("{count} clients"),
+        };
+        format!(
+            "process {pid}, version {version}: {clients}, up {}",
+            took(*uptime)
+        )
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn stop() -> Result<ExitCode, Failure> {
+    let places = all_places()?;
+    let stopping = async {
+        let mut ended = 0;
+        for place in &places {
+            ended += usize::from(connect::stop(place).await?);
+        }
+        Ok::<_, ConnectError>(ended)
+    };
+    let ended = runtime::block_on(stopping).map_err(Failure::Runtime)??;
+    let text = match ended {
+        0 => "no host process runs".to_owned(),
+        1 => "the host process has ended".to_owned(),
+        count => format!("{count} host processes have ended"),
+    };
+    output::answer(&text).map_err(Failure::Write)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,298 @@
+//! One client of `codex-mcp serve`: what it is served with, from its first message to its end.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use agent_team::shutdown_summary::{self, ThreadSummary};
+use agent_team::{ShutdownSummary, TeamServices};
+use codex_engine::{AppServers, Engine, InstalledCodex, Launch, Options};
+use job_queue::service::Jobs;
+use mcp_server::{
+    Decider, Defaults, Deliveries, Group, Groups, LineTransport, Server, Stdio, Timeouts, Warnings,
+};
+use rmcp::ServiceExt;
+use safe_files::off_runtime;
+use settings::Config;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+use super::super::backend::{self, Backend, BackendError};
+use super::super::job_service::job_service;
+use super::super::services::Identity;
+use super::super::{alerts, own_servers};
+use super::{Args, ServeError};
+
+/// When a client's service ends.
+#[derive(Debug, Clone)]
+pub(in crate::cli) struct ClientEnd {
+    /// Cancelled when the client has gone, or the service is to end.
+    pub(in crate::cli) closing: CancellationToken,
+    /// Cancelled when this process is to end.
+    pub(in crate::cli) ended: CancellationToken,
+    /// Cancelled when the service is to wait for nothing more.
+    pub(in crate::cli) hurry: CancellationToken,
+}
+
+/// Who the client is, and how it is reached.
+pub(in crate::cli) struct ClientSetup<R, W> {
+    pub(in crate::cli) config: Config,
+    pub(in crate::cli) backend: Backend,
+    pub(in crate::cli) defaults: Defaults,
+    pub(in crate::cli) stdio: Stdio,
+    /// The app-servers that the client shares with others; its own if `None`.
+    pub(in crate::cli) app_servers: Option<Rc<AppServers>>,
+    pub(in crate::cli) streams: (R, W),
+    pub(in crate::cli) end: ClientEnd,
+}
+
+impl ClientSetup<(), ()> {
+    /// The same client, reached by these streams.
+    pub(in crate::cli) fn with_streams<R, W>(self, streams: (R, W)) -> ClientSetup<R, W> {
+        let Self {
+            config,
+            backend,
+            defaults,
+            stdio,
+            app_servers,
+            streams: ((), ()),
+            end,
+        } = self;
+        ClientSetup {
+            config,
+            backend,
+            defaults,
+            stdio,
+            app_servers,
+            streams,
+            end,
+        }
+    }
+}
+
+/// The backend that the client has asked for, if it has what the client wants of it.
+pub(in crate::cli) fn backend(args: &Args, config: &Config) -> Result<Backend, BackendError> {
+    let backend = backend::choose(args.backend, args.api, config)?;
+    match (
+        &backend,
+        Groups::of(args.tools.clone()).has(Group::Sessions),
+    ) {
+        (Backend::McpServer(..), false) => Err(BackendError::ToolsNeedAppServer),
+        _ => Ok(backend),
+    }
+}
+
+/// The settings of new threads, with the prompts from their files.
+pub(in crate::cli) async fn defaults(config: &Config) -> Result<Defaults, ServeError> {
+    let threads = config.threads.clone();
+    Ok(off_runtime::run(move || Defaults::read(&threads)).await??)
+}
+
+/// Serves a client until it has gone.
+pub(in crate::cli) async fn serve<R, W>(
+    args: &Args,
+    setup: ClientSetup<R, W>,
+) -> Result<(), ServeError>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let ClientSetup {
+        config,
+        backend,
+        defaults,
+        stdio,
+        app_servers,
+        streams,
+        end,
+    } = setup;
+    let groups = Groups::of(args.tools.clone());
+    let warnings = Warnings::default();
+    for warning in &config.warnings {
+        warnings.push(warning.to_string());
+    }
+    let identity = Identity::take(&config, backend.name());
+    for warning in &identity.warnings {
+        tracing::warn!("{warning}");
+        warnings.push(warning.as_str());
+    }
+    let defaults = defaults.for_member(identity.member.clone(), config.directory.clone());
+    let defaults = match &args.resume {
+        Some(thread) => identity.recall(&config.atm_home, thread.as_ref(), defaults, &warnings),
+        None => defaults,
+    };
+    // From here on, no error may return before the identity is closed.
+    identity.join(&config);
+    let jobs = job_service(&config, &identity.member, "codex-mcp serve", |error| {
+        tracing::warn!("jobs are not written into the audit: {error}");
+    });
+    let jobs = Arc::new(jobs);
+    let served = match backend {
+        Backend::AppServer => {
+            let setup = ServerSetup {
+                config,
+                defaults,
+                jobs,
+                warnings,
+                groups,
+                stdio,
+                app_servers,
+            };
+            through_app_server(args, setup, &identity, streams, &end).await
+        }
+        Backend::McpServer(codex, release) => {
+            let options = mcp_proxy::Options {
+                codex: InstalledCodex {
+                    binary: codex,
+                    home: config.codex_home.clone(),
+                    release,
+                },
+                defaults: defaults.with_mcp_servers(own_servers::proxy_servers(&config, &identity)),
+                warnings,
+                bounds: config.bounds(),
+                services: identity.services.clone(),
+                jobs,
+                groups,
+                shutdown_summary: identity.shutdown_summary,
+                timeouts: timeouts(args, &config),
+                line_limit: args.max_line,
+            };
+            let ClientEnd { closing, hurry, .. } = end.clone();
+            mcp_proxy::serve(options, streams, closing, hurry).await;
+            Ok(())
+        }
+    };
+    identity.close(&end.hurry).await;
+    served
+}
+
+fn timeouts(args: &Args, config: &Config) -> Timeouts {
+    Timeouts {
+        call: config.request_timeout.value,
+        approval: args.approval_timeout,
+        stall: args
+            .stall_timeout
+            .unwrap_or(config.alerts.stall_timeout.value),
+    }
+}
+
+/// The parts that a server is built from.
+struct ServerSetup {
+    config: Config,
+    defaults: Defaults,
+    jobs: Arc<Jobs>,
+    warnings: Warnings,
+    groups: Groups,
+    stdio: Stdio,
+    app_servers: Option<Rc<AppServers>>,
+}
+
+async fn through_app_server<R, W>(
+    args: &Args,
+    setup: ServerSetup,
+    identity: &Identity,
+    streams: (R, W),
+    end: &ClientEnd,
+) -> Result<(), ServeError>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let ClientEnd { closing, hurry, .. } = end.clone();
+    let ServerSetup {
+        config,
+        defaults,
+        jobs,
+        warnings,
+        groups,
+        stdio,
+        app_servers,
+    } = setup;
+    let timeouts = timeouts(args, &config);
+    let warning_sink = warnings.clone();
+    let bounds = config.bounds();
+    let engine = Engine::new(Options {
+        launch: Launch {
+            codex: config.chosen_codex(),
+            line_limit: args.max_line,
+        },
+        codex_home: config.codex_home.clone(),
+        timeouts: timeouts.session(),
+    })
+    .with_directory(config.directory.clone())
+    .with_tools(own_servers::member_tools(&config, identity))
+    .with_sandbox_bound(bounds.sandbox_escape_bound().map(|bound| bound.to_string()))
+    .with_warnings(move |warning| warning_sink.push(warning));
+    let engine = match &app_servers {
+        Some(app_servers) => engine.joining(app_servers),
+        None => engine,
+    };
+    let engine = alerts::with_session_alerts(engine, &config, identity, &warnings);
+    let engine = Arc::new(match identity.services.records.clone() {
+        Some(records) => engine.with_observer(records),
+        None => engine,
+    });
+    engine.keep_tidy();
+    if let (ShutdownSummary::Ask, Some(records)) =
+        (identity.shutdown_summary, identity.services.records.clone())
+    {
+        let keep =
+            move |words: ThreadSummary| records.summarised(words.thread.as_str(), words.summary);
+        tokio::spawn(shutdown_summary::ask_unused(Arc::downgrade(&engine), keep));
+    }
+    let warming = Arc::clone(&engine);
+    tokio::spawn(async move { warming.warm_up().await });
+
+    let decider = match args.elicit {
+        true => Decider::User,
+        false => Decider::Poller,
+    };
+    let deliveries = Deliveries::default();
+    let server = Server::new(
+        Arc::clone(&engine),
+        args.api,
+        decider,
+        timeouts,
+        closing.clone(),
+    )
+    .with_groups(groups)
+    .with_stdio(stdio)
+    .with_defaults(defaults)
+    .with_jobs(jobs)
+    .with_warnings(warnings)
+    .with_bounds(bounds)
+    .with_services(identity.services.clone(), deliveries.clone());
+    let (reader, writer) = streams;
+    let transport = LineTransport::new(reader, writer, args.max_line, closing.clone());
+    let transport = transport.with_deliveries(deliveries);
+    let served = match server.serve(transport).await {
+        Ok(service) => {
+            if let Err(error) = service.waiting().await {
+                tracing::error!("serving ended abruptly: {error}");
+            }
+            Ok(())
+        }
+        Err(_) if closing.is_cancelled() => Ok(()),
+        Err(error) => Err(ServeError::Begin(Box::new(error))),
+    };
+    if app_servers.is_some() {
+        // What its client has left running goes on, and is recorded under its identity.
+        tokio::select! {
+            () = engine.own_turns_end() => {}
+            () = end.ended.cancelled() => {}
+        }
+    }
+    if identity.shutdown_summary == ShutdownSummary::Ask {
+        ask_for_summaries(&engine, &identity.services, &hurry).await;
+    }
+    engine.shut_down().await;
+    served
+}
+
+/// Asks each thread for a summary, if there are records to store it.
+async fn ask_for_summaries(engine: &Engine, services: &TeamServices, hurry: &CancellationToken) {
+    let Some(records) = &services.records else {
+        return;
+    };
+    let keep = |words: ThreadSummary| records.summarised(words.thread.as_str(), words.summary);
+    shutdown_summary::ask_all(engine, hurry, keep).await;
+}

@@ -1,0 +1,176 @@
+//! `codex-mcp serve`: MCP on stdin and stdout.
+//!
+//! This process serves its client itself (`client`), or passes the client's messages on to the
+//! host that several clients share (`relayed`).
+
+mod client;
+mod relayed;
+
+use std::io;
+use std::ops::RangeInclusive;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use agent_team::logic::ThreadName;
+use clap::builder::RangedU64ValueParser;
+use codex_protocol::lines::DEFAULT_LINE_LIMIT;
+use mcp_server::{Api, Group};
+use rmcp::transport::stdio_pipes;
+use safe_files::off_runtime::OffRuntimeError;
+use settings::{Config, ConfigError, Flags, TIMEOUTS, Warning};
+
+use super::backend::{Backend, BackendChoice, BackendError};
+use super::runtime;
+use super::settings::Settings;
+use super::shutdown::{self, Shutdown};
+use super::stdio::{Preflight, StdioError};
+use super::times::duration_within;
+
+pub(super) use client::{ClientEnd, ClientSetup, backend, defaults, serve as serve_client};
+pub(super) use relayed::{HostPlaceError, place, state};
+
+/// The settings that only a variable can change.
+const VARIABLES: &str = "\
+CODEX_MCP_STDIO_MODE says what to do where stdin or stdout is a terminal, or stderr is \
+stdout (`2>&1`): auto (the default) warns, strict refuses to start, off doesn't look.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = VARIABLES)]
+pub(super) struct Args {
+    /// Which set of tools to serve.
+    #[arg(long, value_enum, default_value = "classic")]
+    api: Api,
+
+    /// Which groups of tools to serve, with commas between; codex_status is in each.
+    /// Fewer tools take less of the client's context. Default: all.
+    #[arg(long, value_enum, value_name = "GROUP", value_delimiter = ',')]
+    tools: Vec<Group>,
+
+    /// The server of Codex to use.
+    #[arg(long, value_enum, default_value = "auto")]
+    backend: BackendChoice,
+
+    #[command(flatten)]
+    settings: Settings,
+
+    /// How long an approval request stays open after a client could first see it, from 1s to
+    /// 24h, before it is declined.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration_within(TIMEOUTS))]
+    approval_timeout: Duration,
+
+    /// The longest time without an event, from 1s to 24h, before a turn is reported as stalled.
+    /// Default: `stall_timeout_secs` in the configuration, else 5m.
+    #[arg(long, value_name = "TIME", value_parser = duration_within(TIMEOUTS))]
+    stall_timeout: Option<Duration>,
+
+    /// With `--api sessions`, put Codex's questions to the client's user at once, where the
+    /// client can ask (MCP elicitation), instead of leaving them to pollers.
+    #[arg(long)]
+    elicit: bool,
+
+    /// Continue an earlier thread of this identity with the first new one: the one that was
+    /// worked on last, or this one, by its id or the first characters of it. The new thread gets
+    /// the earlier one's summary.
+    #[arg(long, value_name = "THREAD", num_args = 0..=1)]
+    resume: Option<Option<ThreadName>>,
+
+    /// The longest message that is taken from the client or from Codex, in
+    /// bytes, from 1 KiB to 1 GiB. With `--backend mcp-server`, Codex's may be four
+    /// times as long, since it writes each answer into its message twice.
+    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_LINE_LIMIT, value_parser = RangedU64ValueParser::<usize>::new().range(LINE_LIMITS))]
+    max_line: usize,
+}
+
+/// The limits of `--max-line`. No request fits into a shorter line, and a longer one would not
+/// fit into the memory of a usual machine.
+const LINE_LIMITS: RangeInclusive<u64> = 1024..=1 << 30;
+
+/// Why serving failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ServeError {
+    #[error(transparent)]
+    Stdio(#[from] StdioError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    #[error("cannot read the prompt files: {0}")]
+    Files(#[from] OffRuntimeError),
+    #[error("cannot start the runtime: {0}")]
+    Runtime(io::Error),
+    #[error("cannot write to the client: {0}")]
+    Client(io::Error),
+    #[error("the client did not begin as an MCP client does: {0}")]
+    Begin(Box<rmcp::service::ServerInitializeError>),
+}
+
+pub(super) fn run(args: &Args) -> ExitCode {
+    let preflight = Preflight::new();
+    let logging = preflight.logging();
+    logging.start();
+    match serve(args, preflight) {
+        Ok(code) => code,
+        Err(error) => {
+            logging.end(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(args: &Args, preflight: Preflight) -> Result<ExitCode, ServeError> {
+    preflight.verdict()?;
+    let config = settings::load(args.flags())?;
+    for Warning { message, hint } in &config.warnings {
+        tracing::warn!("{message}. {hint}");
+    }
+    if args.elicit && args.api == Api::Classic {
+        tracing::warn!("--elicit has no effect without --api sessions: classic calls always ask");
+    }
+    let served = serve_until_shutdown(args, config, preflight);
+    runtime::block_on(served).map_err(ServeError::Runtime)?
+}
+
+async fn serve_until_shutdown(
+    args: &Args,
+    config: Config,
+    preflight: Preflight,
+) -> Result<ExitCode, ServeError> {
+    let shutdown = Shutdown::on_signals(shutdown::SERVER_LIMIT);
+    let backend = client::backend(args, &config)?;
+    if config.host.value && matches!(backend, Backend::AppServer) {
+        match relayed::connect(&config, &preflight.stdio()).await {
+            Ok(link) => {
+                preflight.report();
+                relayed::run(args, link, &shutdown).await?;
+                return Ok(shutdown.exit_code());
+            }
+            Err(error) => {
+                tracing::warn!("{error}. This process serves its client alone.");
+            }
+        }
+    }
+    let defaults = client::defaults(&config).await?;
+    preflight.report();
+    let setup = ClientSetup {
+        config,
+        backend,
+        defaults,
+        stdio: preflight.stdio(),
+        app_servers: None,
+        streams: stdio_pipes(),
+        end: ClientEnd {
+            closing: shutdown.closing.clone(),
+            ended: shutdown.closing.clone(),
+            hurry: shutdown.hurry.clone(),
+        },
+    };
+    client::serve(args, setup).await?;
+    Ok(shutdown.exit_code())
+}
+
+impl Args {
+    /// The settings of the command line.
+    pub(super) fn flags(&self) -> Flags {
+        self.settings.flags()
+    }
+}

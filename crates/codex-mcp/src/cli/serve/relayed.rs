@@ -1,0 +1,177 @@
+//! A client that is served by the host process: its messages are passed on.
+
+use std::env;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use codex_protocol::rpc::{ErrorObject, RequestId, code};
+use host_process::connect::{self, ConnectError};
+use host_process::logic::conversation::RequestKind;
+use host_process::logic::environment;
+use host_process::logic::handshake::ServeRequest;
+use host_process::place::HostPlace;
+use host_process::relay::{self, ClientSide, Phrases};
+use mcp_server::Stdio;
+use mcp_server::code::Code;
+use mcp_server::error::ToolError;
+use mcp_server::incoming::{id_of, too_long};
+use rmcp::transport::stdio_pipes;
+use safe_files::state_directory::state_directory;
+use serde_json::{Value, json};
+use settings::Config;
+use tokio::net::UnixStream;
+
+use super::{Args, ServeError};
+use crate::cli::shutdown::Shutdown;
+
+/// Why there is no place for a host.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::cli) enum HostPlaceError {
+    #[error("there is no directory for the host process: neither HOME nor XDG_STATE_HOME is set")]
+    NoState,
+    #[error("cannot identify this program: {0}")]
+    NoProgram(io::Error),
+    #[error("the command line or the working directory is not UTF-8, as a host process needs it")]
+    NotText,
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+}
+
+/// A link to the host, and what is needed for another one.
+pub(super) struct Link {
+    stream: UnixStream,
+    place: HostPlace,
+    request: ServeRequest,
+}
+
+/// The place of the host for clients like this process: of this program, with this
+/// environment.
+pub(in crate::cli) fn place() -> Result<HostPlace, HostPlaceError> {
+    let state = state()?;
+    let program = program().map_err(HostPlaceError::NoProgram)?;
+    Ok(HostPlace::new(
+        &state,
+        environment::key(program.as_bytes(), env::vars_os()),
+    ))
+}
+
+/// The state directory.
+pub(in crate::cli) fn state() -> Result<PathBuf, HostPlaceError> {
+    state_directory(|name| env::var_os(name)).ok_or(HostPlaceError::NoState)
+}
+
+/// What differs between two builds of this program.
+fn program() -> io::Result<String> {
+    let path = match cfg!(target_os = "linux") {
+        // It leads to this program even if the file has been replaced.
+        true => PathBuf::from("/proc/self/exe"),
+        false => env::current_exe()?,
+    };
+    let about = std::fs::metadata(path)?;
+    let (version, device, inode) = (env!("CARGO_PKG_VERSION"), about.dev(), about.ino());
+    let changed = (about.mtime(), about.mtime_nsec());
+    Ok(format!("{version} {device} {inode} {changed:?}"))
+}
+
+/// The command line of a host.
+fn host_args() -> [OsString; 2] {
+    ["host", "run"].map(OsString::from)
+}
+
+/// Connects to the host, which is started if there is none.
+pub(super) async fn connect(config: &Config, stdio: &Stdio) -> Result<Link, HostPlaceError> {
+    let text = |text: OsString| text.into_string().map_err(|_| HostPlaceError::NotText);
+    let args = env::args_os().skip(1).map(text);
+    let request = ServeRequest {
+        args: args.collect::<Result<_, _>>()?,
+        directory: text(config.directory.clone().into_os_string())?.into(),
+        stdio: json!(stdio),
+    };
+    let place = place()?;
+    let stream = connect::serve(&place, &host_args(), &request).await?;
+    Ok(Link {
+        stream,
+        place,
+        request,
+    })
+}
+
+/// Passes messages on until the client has gone, or a signal has come.
+pub(super) async fn run(args: &Args, link: Link, shutdown: &Shutdown) -> Result<(), ServeError> {
+    let Link {
+        stream,
+        place,
+        request,
+    } = link;
+    let (reader, writer) = stdio_pipes();
+    let client = ClientSide {
+        reader,
+        writer,
+        line_limit: args.max_line,
+    };
+    let phrases = OwnPhrases {
+        line_limit: args.max_line,
+    };
+    let again = host_args();
+    let connect = || connect::serve(&place, &again, &request);
+    let relaying = relay::run(client, stream, connect, &phrases, shutdown.closing.clone());
+    tokio::select! {
+        relayed = relaying => relayed.map_err(ServeError::Client),
+        () = shutdown.hurry.cancelled() => Ok(()),
+    }
+}
+
+/// What the relay says in the words of the server.
+struct OwnPhrases {
+    line_limit: usize,
+}
+
+impl Phrases for OwnPhrases {
+    fn lost(&self, id: &RequestId, kind: RequestKind) -> Vec<u8> {
+        let why =
+            "the host process ended before it answered this call, and the call's turn with it";
+        failure(id, kind, ToolError::new(Code::HostLost, why))
+    }
+
+    fn no_host(&self, id: &RequestId, kind: RequestKind, error: &ConnectError) -> Vec<u8> {
+        failure(id, kind, ToolError::new(Code::HostLost, error.to_string()))
+    }
+
+    fn too_long(&self, length: u64, head: &[u8]) -> Vec<u8> {
+        let message = too_long(length, self.line_limit);
+        let error = error_object(code::INVALID_REQUEST, message);
+        answer(id_of(head).as_ref(), Err(&error))
+    }
+}
+
+/// A failed call: of a tool as a result, of anything else as an error.
+fn failure(id: &RequestId, kind: RequestKind, error: ToolError) -> Vec<u8> {
+    match kind {
+        RequestKind::ToolCall => {
+            let result = serde_json::to_value(error.into_result()).unwrap_or_default();
+            answer(Some(id), Ok(&result))
+        }
+        RequestKind::Other => {
+            let error = error_object(code::INTERNAL_ERROR, error.text());
+            answer(Some(id), Err(&error))
+        }
+    }
+}
+
+fn error_object(code: i64, message: String) -> ErrorObject {
+    ErrorObject {
+        code,
+        message,
+        data: None,
+    }
+}
+
+fn answer(id: Option<&RequestId>, outcome: Result<&Value, &ErrorObject>) -> Vec<u8> {
+    let answer = match outcome {
+        Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
+        Err(error) => json!({ "jsonrpc": "2.0", "id": id, "error": error }),
+    };
+    answer.to_string().into_bytes()
+}

@@ -1,0 +1,227 @@
+//! Clients that share the host process, with the real Codex.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use scripted_model::{Gate, Reply, Script};
+use serde_json::{Value, json};
+use testkit::McpClient;
+use testkit::process::wait_until_gone;
+use tokio::process::Command;
+use tokio::time::sleep;
+
+use super::sessions::Poller;
+use super::{CodexFixture, assert_completed, assert_error, structured, text, thread_of};
+use crate::on_each_release;
+
+on_each_release!(
+    clients_share_a_codex_and_its_sessions,
+    killed_host_costs_only_the_open_calls,
+    session_outlives_its_client,
+    call_of_a_client_that_has_gone_is_interrupted,
+);
+
+/// The limit for what happens after a client has gone.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+fn script() -> Script {
+    Script::new()
+        .on("first", [Reply::say("one")])
+        .otherwise([Reply::with(|request| {
+            let before = request.assistant_messages().join(",");
+            Reply::say(format!("two, after {before}"))
+        })])
+}
+
+async fn host_command(stage: &CodexFixture, args: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+    command.arg("host").args(args);
+    let command = command.env_clear().envs(stage.home.env());
+    let output = command.kill_on_drop(true).output().await.unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The hosts that run.
+async fn hosts(stage: &CodexFixture) -> Vec<Value> {
+    let json = host_command(stage, &["status", "--json"]).await;
+    serde_json::from_str(&json).unwrap()
+}
+
+/// The only host that runs.
+async fn host(stage: &CodexFixture) -> Value {
+    let mut all = hosts(stage).await;
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.remove(0)
+}
+
+/// Ends the clients and then the host, and checks that no process is left.
+async fn finish(stage: &CodexFixture, clients: impl IntoIterator<Item = McpClient>) {
+    for client in clients {
+        assert!(client.finish().await.success());
+    }
+    host_command(stage, &["stop"]).await;
+    assert_eq!(hosts(stage).await, [] as [Value; 0]);
+    assert_eq!(stage.home.processes(), []);
+}
+
+/// Processes of Codex itself.
+fn codexes(stage: &CodexFixture) -> usize {
+    let all = stage.home.processes();
+    let of_codex = |line: &str| line.contains("app-server") && !line.contains("guard");
+    all.iter()
+        .filter(|process| of_codex(&process.command))
+        .count()
+}
+
+async fn clients_share_a_codex_and_its_sessions(release: &str) {
+    let stage = CodexFixture::new(release, script()).await;
+    let mut one = stage.client(&["--host"]).await;
+    let begun = one.call_tool("codex", json!({"prompt": "first"})).await;
+    assert_completed(&begun, "one");
+    let thread = thread_of(&begun);
+
+    let mut other = stage.client(&["--host"]).await;
+    assert_eq!(host(&stage).await["clients"], 2);
+    let arguments = json!({"prompt": "second", "threadId": thread});
+    let gone_on = other.call_tool("codex-reply", arguments.clone()).await;
+    assert!(
+        text(&gone_on, 0).starts_with("two, after one"),
+        "{gone_on:#}"
+    );
+    let begun = other.call_tool("codex", json!({"prompt": "first"})).await;
+    assert_completed(&begun, "one");
+    let all = one
+        .call_tool("codex_session", json!({"action": "list"}))
+        .await;
+    let all = structured(&all)["sessions"].as_array().unwrap();
+    assert_eq!(all.len(), 2, "{all:#?}");
+    assert_eq!(codexes(&stage), 1);
+
+    // It goes on with both threads when the client that began them has gone.
+    assert!(one.finish().await.success());
+    let gone_on = other.call_tool("codex-reply", arguments).await;
+    assert!(
+        text(&gone_on, 0).starts_with("two, after one,two"),
+        "{gone_on:#}"
+    );
+    finish(&stage, [other]).await;
+}
+
+async fn killed_host_costs_only_the_open_calls(release: &str) {
+    let gate = Gate::new();
+    let hang = [Reply::say("late").behind(&gate)];
+    let script = Script::new()
+        .on("hang", hang)
+        .otherwise([Reply::say("hello")]);
+    let stage = CodexFixture::new(release, script).await;
+    let mut client = stage.client(&["--host"]).await;
+    let begun = client.call_tool("codex", json!({"prompt": "begin"})).await;
+    assert_completed(&begun, "hello");
+    let before = host(&stage).await["pid"].as_i64().unwrap();
+    let hanging = client.request_tool("codex", json!({"prompt": "hang"}));
+    gate.reached(1).await;
+    let left: Vec<u32> = stage.home.processes().iter().map(|one| one.pid).collect();
+    kill(
+        Pid::from_raw(i32::try_from(before).unwrap()),
+        Signal::SIGKILL,
+    )
+    .unwrap();
+    let lost = client.result(&hanging).await;
+    assert_error(&lost, "HOST_LOST");
+
+    // Codex of the killed host ends with it, and another host takes the next call.
+    let of_host: Vec<u32> = left
+        .into_iter()
+        .filter(|pid| *pid != client.pid())
+        .collect();
+    assert_eq!(wait_until_gone(&of_host, TIME_LIMIT).await, []);
+    gate.release();
+    let thread = thread_of(&begun);
+    let arguments = json!({"prompt": "again", "threadId": thread});
+    let again = client.call_tool("codex-reply", arguments).await;
+    assert_completed(&again, "hello");
+    assert_ne!(host(&stage).await["pid"].as_i64().unwrap(), before);
+    finish(&stage, [client]).await;
+}
+
+async fn session_outlives_its_client(release: &str) {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("done").behind(&gate)]);
+    let stage = CodexFixture::new(release, script).await;
+    let mut one = Poller::new(&stage, &["--host"]).await;
+    let session = one.start("work", json!({})).await;
+    gate.reached(1).await;
+    assert!(one.client.finish().await.success());
+
+    let mut other = Poller::new(&stage, &["--host"]).await;
+    gate.release();
+    let (look, _) = other.until_idle(&session).await;
+    assert_eq!(look["result"]["output"], "done", "{look:#}");
+    assert_eq!(stage.model.request_count(), 1);
+    finish(&stage, [other.client]).await;
+}
+
+async fn call_of_a_client_that_has_gone_is_interrupted(release: &str) {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("late").behind(&gate)]);
+    let stage = CodexFixture::new(release, script).await;
+    let mut one = stage.client(&["--host"]).await;
+    let _hanging = one.request_tool("codex", json!({"prompt": "work"}));
+    gate.reached(1).await;
+    one.signal(testkit::Signal::SIGKILL);
+    one.exited().await;
+
+    let mut other = stage.client(&["--host"]).await;
+    let deadline = Instant::now() + TIME_LIMIT;
+    loop {
+        let all = other
+            .call_tool("codex_session", json!({"action": "list"}))
+            .await;
+        let all = structured(&all)["sessions"].as_array().unwrap().clone();
+        assert_eq!(all.len(), 1, "{all:#?}");
+        if all[0]["status"] == "idle" {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{all:#?}");
+        sleep(Duration::from_millis(50)).await;
+    }
+    finish(&stage, [other]).await;
+}
+
+#[tokio::test]
+async fn other_environment_has_another_host() {
+    let stage = CodexFixture::new(testkit::codex::newest(), script()).await;
+    let launch = |name: &str, value: &str| stage.launch(&["--host"]).env(name, value);
+    let mut clients = Vec::new();
+    for (name, value) in [("SHLVL", "1"), ("SHLVL", "2"), ("VIRTUAL_ENV", "/venv")] {
+        let mut client = McpClient::start(&launch(name, value));
+        client.initialize(super::VERSION, json!({})).await;
+        clients.push(client);
+    }
+    let mut counts: Vec<Value> = hosts(&stage).await;
+    counts.sort_by_key(|host| host["clients"].as_u64());
+    let counts: Vec<&Value> = counts.iter().map(|host| &host["clients"]).collect();
+    assert_eq!(counts, [1, 2]);
+    finish(&stage, clients).await;
+}
+
+/// Where no host can be started, `serve` works alone, with one warning.
+#[tokio::test]
+async fn client_without_a_host_is_served_alone() {
+    let stage = CodexFixture::new(testkit::codex::newest(), script()).await;
+    let state = stage.home.state_home().join("codex-mcp");
+    std::fs::create_dir_all(&state).unwrap();
+    std::fs::write(state.join("hosts"), "in the way").unwrap();
+    let mut client = stage.client(&["--host"]).await;
+    let begun = client.call_tool("codex", json!({"prompt": "first"})).await;
+    assert_completed(&begun, "one");
+    assert!(
+        client.stderr().contains("serves its client alone"),
+        "{}",
+        client.stderr()
+    );
+    stage.finish(client).await;
+}
