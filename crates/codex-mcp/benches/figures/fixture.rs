@@ -99,8 +99,7 @@ impl Fixture {
 
     /// A client of a warm server of ours.
     pub(crate) async fn ours(&self) -> ServeClient {
-        let mut ours = ServeClient(McpClient::start(&self.serve_launch()));
-        ours.0.set_time_limit(TIME_LIMIT);
+        let mut ours = ServeClient::start(&self.serve_launch());
         ours.initialize().await;
         self.hello_ours(&mut ours).await;
         ours
@@ -173,7 +172,14 @@ impl ServeClient {
     }
 
     pub(crate) fn start(launch: &Launch) -> Self {
-        Self(McpClient::start(launch))
+        let mut client = McpClient::start(launch);
+        client.set_time_limit(TIME_LIMIT);
+        Self(client)
+    }
+
+    /// Makes a request and returns its result.
+    pub(crate) async fn request(&mut self, method: &str, params: Value) -> Value {
+        self.0.call(method, params).await
     }
 
     pub(crate) async fn initialize(&mut self) {

@@ -20,6 +20,7 @@ mod dispatch;
 mod eyes;
 mod fixture;
 mod hello;
+mod host;
 mod jobs;
 mod looks;
 mod mail;
@@ -67,6 +68,8 @@ enum Figure {
     Start,
     /// A call that says hello
     Hello,
+    /// Clients that share the host process
+    Host,
     /// 50 and 100 calls at once
     Crowd,
     /// Memory after 100 and 500 calls
@@ -104,6 +107,7 @@ impl Figure {
         match self {
             Self::Start => 25,
             Self::Hello => 60,
+            Self::Host => 60,
             Self::Crowd => 5,
             Self::Memory => 1,
             Self::Dispatch => 15,
@@ -125,6 +129,7 @@ impl Figure {
         match self {
             Self::Start => block_on(start::measure(rounds)),
             Self::Hello => block_on(hello::measure(rounds)),
+            Self::Host => block_on(host::measure(rounds)),
             Self::Crowd => block_on(crowd::measure(rounds)),
             Self::Memory => block_on(memory::measure(rounds)),
             Self::Dispatch => dispatch::measure(rounds),
