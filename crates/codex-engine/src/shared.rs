@@ -8,6 +8,7 @@ use std::time::Duration;
 use safe_files::off_runtime;
 
 use super::backend::{Backend, Launch};
+use super::command::SessionInfo;
 use super::hub::Hub;
 use super::known_limits::LastQuery;
 use super::mount_targets::{MountTargets, register_in};
@@ -117,6 +118,15 @@ impl AppServers {
         tokio::spawn(super::hub::sweep(Arc::downgrade(&codex.hub)));
         all.push(Arc::clone(&codex));
         codex
+    }
+
+    /// All sessions, those of one app-server after those of another. This does not count as a
+    /// use of them.
+    #[must_use]
+    pub fn sessions(&self) -> Vec<SessionInfo> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = all.iter().flat_map(|codex| codex.hub.sessions.all());
+        entries.map(|entry| entry.info()).collect()
     }
 
     /// Interrupts all turns, ends all app-servers and waits for their exits, a few seconds at

@@ -13,7 +13,9 @@ use tokio::net::UnixStream;
 use tokio::time::{sleep, timeout};
 
 use crate::line;
-use crate::logic::handshake::{Answer, HostStatus, Request, ServeRequest};
+use crate::logic::handshake::{
+    ANSWER_LIMIT, Answer, HostStatus, Request, ServeRequest, SessionSummary,
+};
 use crate::place::HostPlace;
 
 /// How long a host may take to start. It takes about 10 ms.
@@ -120,6 +122,18 @@ pub async fn status(place: &HostPlace) -> Result<Option<HostStatus>, ConnectErro
     }
 }
 
+/// The sessions of the host of a place; none if there is no host.
+///
+/// # Errors
+///
+/// [`ConnectError`].
+pub async fn sessions(place: &HostPlace) -> Result<Vec<SessionSummary>, ConnectError> {
+    match ask_running(place, &Request::Sessions).await? {
+        Some(Answer::Sessions(sessions)) => Ok(sessions),
+        _ => Ok(Vec::new()),
+    }
+}
+
 /// Tells the host of a place to end, and waits until it has; `false` if there is none.
 ///
 /// # Errors
@@ -153,7 +167,7 @@ async fn ask_running(place: &HostPlace, request: &Request) -> Result<Option<Answ
 
 async fn ask(stream: &mut UnixStream, request: &Request) -> io::Result<Option<Answer>> {
     line::write(stream, request).await?;
-    line::read(stream).await
+    line::read(stream, ANSWER_LIMIT).await
 }
 
 fn is_missing(error: &io::Error) -> bool {

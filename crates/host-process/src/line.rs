@@ -6,8 +6,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::logic::handshake::LINE_LIMIT;
-
 /// Writes a message as a line.
 pub(crate) async fn write(
     stream: &mut (impl AsyncWrite + Unpin),
@@ -19,10 +17,11 @@ pub(crate) async fn write(
     stream.flush().await
 }
 
-/// Reads a message from a line; `None` at the end of the stream. Nothing behind the line is
-/// read.
+/// Reads a message from a line of at most `limit` bytes; `None` at the end of the stream. Nothing
+/// behind the line is read.
 pub(crate) async fn read<T: DeserializeOwned>(
     stream: &mut (impl AsyncRead + Unpin),
+    limit: usize,
 ) -> io::Result<Option<T>> {
     let mut line = Vec::new();
     loop {
@@ -33,10 +32,10 @@ pub(crate) async fn read<T: DeserializeOwned>(
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
             Err(error) => return Err(error),
         }
-        if line.len() > LINE_LIMIT {
+        if line.len() > limit {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                format!("the first line has more than {LINE_LIMIT} bytes"),
+                format!("the first line has more than {limit} bytes"),
             ));
         }
     }

@@ -11,7 +11,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::line;
-use crate::logic::handshake::{Answer, HostStatus, Request, ServeRequest};
+use crate::logic::handshake::{
+    Answer, HostStatus, LINE_LIMIT, Request, ServeRequest, SessionSummary,
+};
 use crate::place::{HostLock, accept};
 
 /// How long a client may take to say what it wants.
@@ -87,9 +89,17 @@ impl Clients {
     }
 }
 
+/// The work of a host.
+pub trait HostService: 'static {
+    /// Begins to serve a client, on a task of its own, which ends when the host closes.
+    fn serve(&self, request: ServeRequest, stream: UnixStream, client: Client);
+
+    /// All sessions.
+    fn sessions(&self) -> Vec<SessionSummary>;
+}
+
 /// Takes clients until `closing` is cancelled or nobody has been served for `idle`, and then
-/// waits for those that are served. `serve` begins to serve a client, on a task of its own,
-/// which ends when `closing` is cancelled.
+/// waits for those that are served.
 ///
 /// # Errors
 ///
@@ -99,12 +109,12 @@ pub async fn run(
     listener: UnixListener,
     idle: Duration,
     closing: CancellationToken,
-    serve: impl Fn(ServeRequest, UnixStream, Client) + 'static,
+    service: impl HostService,
 ) -> io::Result<()> {
     let clients = Clients::default();
-    let serve = Rc::new(serve);
+    let service = Rc::new(service);
     tokio::select! {
-        () = take(&listener, &clients, &closing, serve) => {}
+        () = take(&listener, &clients, &closing, service) => {}
         () = clients.idle_for(idle) => tracing::info!("the host leaves: it serves nobody"),
         () = closing.cancelled() => {}
     }
@@ -119,15 +129,15 @@ async fn take(
     listener: &UnixListener,
     clients: &Clients,
     closing: &CancellationToken,
-    serve: Rc<impl Fn(ServeRequest, UnixStream, Client) + 'static>,
+    service: Rc<impl HostService>,
 ) {
     loop {
         match accept(listener).await {
             Ok(stream) => {
                 let (clients, closing) = (clients.clone(), closing.clone());
-                let serve = Rc::clone(&serve);
+                let service = Rc::clone(&service);
                 tokio::task::spawn_local(async move {
-                    if let Err(error) = answer(stream, &clients, &closing, &*serve).await {
+                    if let Err(error) = answer(stream, &clients, &closing, &*service).await {
                         tracing::warn!("a client could not be answered: {error}");
                     }
                 });
@@ -144,19 +154,22 @@ async fn answer(
     mut stream: UnixStream,
     clients: &Clients,
     closing: &CancellationToken,
-    serve: &impl Fn(ServeRequest, UnixStream, Client),
+    service: &impl HostService,
 ) -> io::Result<()> {
-    let request = timeout(REQUEST_TIMEOUT, line::read(&mut stream)).await;
+    let request = timeout(REQUEST_TIMEOUT, line::read(&mut stream, LINE_LIMIT)).await;
     match request {
         Err(_) => Err(io::ErrorKind::TimedOut.into()),
         // It has only looked whether there is a host.
         Ok(Ok(None)) => Ok(()),
         Ok(Ok(Some(Request::Serve(wanted)))) => {
-            serve(wanted, stream, clients.enter());
+            service.serve(wanted, stream, clients.enter());
             Ok(())
         }
         Ok(Ok(Some(Request::Status))) => {
             line::write(&mut stream, &Answer::Status(clients.status())).await
+        }
+        Ok(Ok(Some(Request::Sessions))) => {
+            line::write(&mut stream, &Answer::Sessions(service.sessions())).await
         }
         Ok(Ok(Some(Request::Stop))) => {
             closing.cancel();

@@ -8,11 +8,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use codex_engine::AppServers;
+use codex_engine::command::SessionInfo;
 use common::duration;
 use common::output;
 use host_process::connect::{self, ConnectError, READY, TAKEN};
-use host_process::listener::{self, Client};
-use host_process::logic::handshake::{Answer, HostStatus, ServeRequest};
+use host_process::listener::{self, Client, HostService};
+use host_process::logic::handshake::{Answer, HostStatus, ServeRequest, SessionSummary};
 use host_process::place::HostPlace;
 use serde_json::json;
 use tokio::net::UnixStream;
@@ -63,7 +64,7 @@ struct RunArgs {
 
 /// Why a host could not work, or could not be asked.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+pub(super) enum Failure {
     #[error(transparent)]
     Place(#[from] HostPlaceError),
     #[error(transparent)]
@@ -125,15 +126,13 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
             hurry,
         };
         let app_servers = Rc::new(AppServers::default());
-        let of_clients = Rc::clone(&app_servers);
-        let serve = move |request, stream, client| {
-            let app_servers = Rc::clone(&of_clients);
-            let serving = serve_client(request, stream, client, end.clone(), app_servers);
-            tokio::task::spawn_local(serving);
+        let service = Service {
+            end,
+            app_servers: Rc::clone(&app_servers),
         };
         let listening = lock.listen().map_err(Failure::Directory)?;
         announce(READY).map_err(Failure::Write)?;
-        listener::run(&lock, listening, idle, closing, serve)
+        listener::run(&lock, listening, idle, closing, service)
             .await
             .map_err(Failure::Directory)?;
         app_servers.shut_down().await;
@@ -150,6 +149,46 @@ fn announce(word: &str) -> io::Result<()> {
     match writeln!(stdout, "{line}").and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         told => told,
+    }
+}
+
+/// What this process does for clients.
+struct Service {
+    end: ClientEnd,
+    app_servers: Rc<AppServers>,
+}
+
+impl HostService for Service {
+    fn serve(&self, request: ServeRequest, stream: UnixStream, client: Client) {
+        let app_servers = Rc::clone(&self.app_servers);
+        let serving = serve_client(request, stream, client, self.end.clone(), app_servers);
+        tokio::task::spawn_local(serving);
+    }
+
+    fn sessions(&self) -> Vec<SessionSummary> {
+        let sessions = self.app_servers.sessions();
+        sessions.into_iter().map(summary).collect()
+    }
+}
+
+fn summary(info: SessionInfo) -> SessionSummary {
+    let SessionInfo {
+        session,
+        thread,
+        settings,
+        view,
+        ..
+    } = info;
+    let step = view.progress.to_string();
+    let tokens = view.facts.usage.map(|usage| usage.total.total_tokens);
+    SessionSummary {
+        session: session.to_string(),
+        thread: thread.to_string(),
+        state: view.state.as_ref().to_owned(),
+        created: view.created,
+        step: view.state.is_at_work().then_some(step),
+        tokens: tokens.and_then(|tokens| u64::try_from(tokens).ok()),
+        directory: settings.thread.cwd,
     }
 }
 
@@ -221,7 +260,7 @@ fn in_words(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-fn all_places() -> Result<Vec<HostPlace>, Failure> {
+pub(super) fn all_places() -> Result<Vec<HostPlace>, Failure> {
     HostPlace::all(&serve::state()?).map_err(Failure::Directory)
 }
 

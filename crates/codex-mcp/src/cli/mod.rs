@@ -22,6 +22,7 @@ mod man;
 mod own_servers;
 mod progress;
 mod prompt;
+mod ps;
 mod review;
 mod run;
 mod runtime;
@@ -118,6 +119,8 @@ enum Verb {
     /// client that has submitted it, is closed. It can be shown, waited for and cancelled from
     /// any other shell.
     Jobs(jobs::Args),
+    /// List the work under way: sessions, jobs and runs of all clients.
+    Ps(ps::Args),
     /// List the threads that Codex has worked on here, or forget old ones.
     ///
     /// A thread is a conversation with Codex. Each server writes down its threads under its
@@ -198,6 +201,7 @@ pub fn run() -> ExitCode {
         Verb::Run(args) => run::run(&args),
         Verb::Review(args) => review::run(&args),
         Verb::Jobs(args) => jobs::run(&args),
+        Verb::Ps(args) => ps::run(&args),
         Verb::Threads(args) => threads::run(&args),
         Verb::Summary(args) => summary::run(&args),
         Verb::Worker(args) => worker::run(&args),

@@ -1,6 +1,8 @@
 //! Tables for people.
 
+use std::env;
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use anstyle::Style;
 use common::output::{self, Output};
@@ -171,5 +173,33 @@ pub(super) fn shortened(text: &str, longest: usize) -> String {
             let begin: String = line.chars().take(longest.saturating_sub(1)).collect();
             format!("{begin}…")
         }
+    }
+}
+
+/// The path of a directory, with `~` for the home directory.
+pub(super) fn shown_directory(path: &str) -> String {
+    let home = env::var_os("HOME").map(PathBuf::from);
+    below_home(path, home.as_deref())
+}
+
+fn below_home(cwd: &str, home: Option<&Path>) -> String {
+    let below = home.and_then(|home| Path::new(cwd).strip_prefix(home).ok());
+    match below {
+        Some(below) if below.as_os_str().is_empty() => "~".to_owned(),
+        Some(below) => format!("~/{}", below.display()),
+        None => cwd.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn home_directory_is_a_tilde() {
+        let home = Some(Path::new("/home/me"));
+        assert_eq!(below_home("/home/me", home), "~");
+        assert_eq!(below_home("/home/me/x", home), "~/x");
+        assert_eq!(below_home("/home/men", home), "/home/men");
     }
 }

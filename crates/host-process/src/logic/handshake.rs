@@ -7,13 +7,17 @@
 //! ```
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The longest first line, in bytes.
+/// The longest first line of a client, in bytes.
 pub const LINE_LIMIT: usize = 1 << 20;
+
+/// The longest first line of a host, in bytes. A session takes up to 5 kB, most of it the path
+/// of its directory, and a host has up to 1,000 of them.
+pub const ANSWER_LIMIT: usize = 8 << 20;
 
 /// What a client wants of a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +27,8 @@ pub enum Request {
     Serve(ServeRequest),
     /// To be told about the host.
     Status,
+    /// To be told about its sessions.
+    Sessions,
     /// That the host ends.
     Stop,
 }
@@ -52,6 +58,8 @@ pub enum Answer {
     },
     /// The state of the host.
     Status(HostStatus),
+    /// The sessions of the host.
+    Sessions(Vec<SessionSummary>),
     /// The host ends now.
     Stopping,
 }
@@ -68,6 +76,26 @@ pub struct HostStatus {
     pub uptime: Duration,
     /// How many clients it serves.
     pub clients: usize,
+}
+
+/// A session of a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionSummary {
+    /// Its ID.
+    pub session: String,
+    /// The ID of its thread.
+    pub thread: String,
+    /// Its state, as `codex_session` has it.
+    pub state: String,
+    /// When it began.
+    pub created: SystemTime,
+    /// The current step of its turn, if one runs.
+    pub step: Option<String>,
+    /// The tokens of its thread, if Codex has reported them.
+    pub tokens: Option<u64>,
+    /// Its working directory, if it is known.
+    pub directory: Option<PathBuf>,
 }
 
 #[cfg(test)]

@@ -66,8 +66,9 @@ pub const TERMINAL_LIMIT: Duration = Duration::from_secs(5 * 60);
 pub const FINAL_ERROR_GRACE: Duration = Duration::from_secs(10);
 
 /// The state of a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum State {
     /// No turn runs; the session accepts a prompt.
     Idle,

@@ -1,9 +1,8 @@
 //! `codex-mcp jobs list`.
 
 use std::collections::BTreeSet;
-use std::env;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
@@ -19,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::{find, state, with_thread_id};
-use crate::cli::table::{self, Cell, Cut};
+use crate::cli::table::{self, Cell, Cut, shown_directory};
 use crate::cli::times::took;
 
 /// The most that is shown of a task's name, a directory and an error, in characters.
@@ -163,12 +162,11 @@ pub(super) fn write_table(
     out: &mut Output<impl Write>,
 ) -> Result<(), Failure> {
     let now = SystemTime::now();
-    let home = env::var_os("HOME").map(PathBuf::from);
     let id_length = output::stdout_columns().map_or(usize::MAX, |_| find::SHORT);
     let rows = jobs.iter().map(|job| {
         let id = job.id.as_str();
         let id = Cell::plain(id.get(..id_length).unwrap_or(id));
-        let [state, age, took, task, directory, error] = cells(job, marks, now, home.as_deref());
+        let [state, age, took, task, directory, error] = cells(job, marks, now);
         [id, state, age, took, task, directory, error]
     });
     match jobs
@@ -199,12 +197,7 @@ pub(super) fn owner(owner: &Owner) -> String {
     }
 }
 
-fn cells(
-    job: &JobSummary,
-    marks: &Marks,
-    now: SystemTime,
-    home: Option<&Path>,
-) -> [Cell; COLUMNS - 1] {
+fn cells(job: &JobSummary, marks: &Marks, now: SystemTime) -> [Cell; COLUMNS - 1] {
     let age = now.duration_since(job.created_at).unwrap_or_default();
     let so_far = || {
         let since = job.started_at.filter(|_| job.state == JobState::Running)?;
@@ -219,7 +212,7 @@ fn cells(
         Cell::plain(ago(age)),
         Cell::plain(time.unwrap_or_default()),
         Cell::foreign(&job.task_name, NAME),
-        Cell::foreign(&shown_directory(&job.cwd, home), DIRECTORY).losing(Cut::Begin),
+        Cell::foreign(&shown_directory(&job.cwd), DIRECTORY).losing(Cut::Begin),
         Cell::foreign(error.unwrap_or_default(), ERROR),
     ]
 }
@@ -230,28 +223,5 @@ fn state_cell(job: &JobSummary, marks: &Marks) -> Cell {
         (true, _) => Cell::coloured(format!("{}*", job.state), AnsiColor::Yellow.on_default()),
         (_, true) => Cell::coloured("asking", AnsiColor::Yellow.on_default()),
         _ => Cell::coloured(job.state.as_str(), state::style(job.state)),
-    }
-}
-
-/// A path, with `~` for the home directory.
-fn shown_directory(cwd: &str, home: Option<&Path>) -> String {
-    let below = home.and_then(|home| Path::new(cwd).strip_prefix(home).ok());
-    match below {
-        Some(below) if below.as_os_str().is_empty() => "~".to_owned(),
-        Some(below) => format!("~/{}", below.display()),
-        None => cwd.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn home_directory_is_a_tilde() {
-        let home = Some(Path::new("/home/me"));
-        assert_eq!(shown_directory("/home/me", home), "~");
-        assert_eq!(shown_directory("/home/me/x", home), "~/x");
-        assert_eq!(shown_directory("/home/men", home), "/home/men");
     }
 }

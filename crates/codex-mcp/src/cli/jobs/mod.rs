@@ -108,17 +108,17 @@ impl Verb {
     async fn act(&self, config: Config) -> Result<ExitCode, Failure> {
         match self {
             Self::Submit(args) => args.act(&config).await,
-            Self::List(args) => args.act(&jobs(&config)).await,
-            Self::Show(args) => args.act(&jobs(&config)).await,
-            Self::Logs(args) => args.act(&jobs(&config)).await,
-            Self::Wait(args) => args.act(&jobs(&config)).await,
-            Self::Cancel(args) => args.act(&jobs(&config)).await,
-            Self::Approve(args) => args.act(&jobs(&config)).await,
-            Self::Decline(args) => args.act(&jobs(&config)).await,
-            Self::Steer(args) => args.act(&jobs(&config)).await,
+            Self::List(args) => args.act(&service(&config)).await,
+            Self::Show(args) => args.act(&service(&config)).await,
+            Self::Logs(args) => args.act(&service(&config)).await,
+            Self::Wait(args) => args.act(&service(&config)).await,
+            Self::Cancel(args) => args.act(&service(&config)).await,
+            Self::Approve(args) => args.act(&service(&config)).await,
+            Self::Decline(args) => args.act(&service(&config)).await,
+            Self::Steer(args) => args.act(&service(&config)).await,
             Self::Resume(args) => args.act(config).await,
             Self::Retry(args) => args.act(config).await,
-            Self::Prune(args) => args.act(&jobs(&config)).await,
+            Self::Prune(args) => args.act(&service(&config)).await,
         }
     }
 }
@@ -159,7 +159,7 @@ fn must_exist(store: &Location) -> Result<(), Failure> {
 }
 
 /// The job service of the configured store, for a person at a shell.
-fn jobs(config: &Config) -> Jobs {
+pub(super) fn service(config: &Config) -> Jobs {
     let member = Member {
         identity: config.identity.value.clone(),
         team: config.team.as_ref().map(|team| team.value.clone()),

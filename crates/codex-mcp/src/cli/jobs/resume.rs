@@ -59,7 +59,7 @@ pub(super) struct RetryArgs {
 
 impl Args {
     pub(super) async fn act(&self, config: Config) -> Result<ExitCode, Failure> {
-        let jobs = super::jobs(&config);
+        let jobs = super::service(&config);
         let job = find::job(&jobs, &self.job).await?;
         may_be_resumed(&jobs, &job)?;
         let session = session(&job)?;
@@ -93,7 +93,7 @@ impl Args {
 
 impl RetryArgs {
     pub(super) async fn act(&self, config: Config) -> Result<ExitCode, Failure> {
-        let jobs = super::jobs(&config);
+        let jobs = super::service(&config);
         let job = find::job(&jobs, &self.job).await?;
         if job.origin == Origin::Unproven {
             return Err(not_ours(&job, "tried again"));
@@ -188,7 +188,7 @@ fn jobs_like(job: &Job, mut config: Config) -> Jobs {
     {
         config.codex_home = codex_home.into();
     }
-    super::jobs(&config)
+    super::service(&config)
 }
 
 /// Rebuilds the order of a job.

@@ -190,7 +190,7 @@ impl Args {
         let prompt = prompt::read(self.prompt.as_deref(), LONGEST_TEXT)?;
         let spec = self.spec(prompt, config)?;
         self.submit_options
-            .submit_job(&super::jobs(config), spec)
+            .submit_job(&super::service(config), spec)
             .await
     }
 

@@ -327,6 +327,8 @@ fn cases(jobs: &[String]) -> Vec<Case<'_>> {
         case("review", &[], Answer),
         case("review", &["--json"], Hostile),
         case("review", &["--base", HOSTILE_ARGUMENT], Hostile),
+        case("ps", &[], Hostile),
+        case("ps", &["--json"], Hostile),
         case("jobs list", &[], Hostile),
         case("jobs list", &["--json"], Hostile),
         case("jobs show", &[done], Hostile),

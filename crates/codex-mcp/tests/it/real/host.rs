@@ -35,13 +35,30 @@ fn script() -> Script {
 }
 
 async fn host_command(stage: &CodexFixture, args: &[&str]) -> String {
+    output(stage, &[&["host"], args].concat()).await
+}
+
+/// The output of our program, which must succeed.
+async fn output(stage: &CodexFixture, args: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
-    command.arg("host").args(args);
-    let command = command.env_clear().envs(stage.home.env());
+    let command = command.args(args).env_clear().envs(stage.home.env());
     let output = command.kill_on_drop(true).output().await.unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// The work that `codex-mcp ps` lists.
+async fn work(stage: &CodexFixture) -> Vec<Value> {
+    let mut listed: Value = serde_json::from_str(&output(stage, &["ps", "--json"]).await).unwrap();
+    serde_json::from_value(listed["work"].take()).unwrap()
+}
+
+/// Checks these members of an object.
+fn assert_members(object: &Value, expected: &Value) {
+    for (name, value) in expected.as_object().unwrap() {
+        assert_eq!(object[name], *value, "{name}: {object:#}");
+    }
 }
 
 /// The hosts that run.
@@ -156,12 +173,25 @@ async fn session_outlives_its_client(release: &str) {
     gate.reached(1).await;
     assert!(one.client.finish().await.success());
 
+    let listed = work(&stage).await;
+    assert_eq!(listed.len(), 1, "{listed:#?}");
+    let expected = json!({ "id": session, "kind": "session", "state": "running" });
+    assert_members(&listed[0], &expected);
+    assert!(!listed[0]["doing"].as_str().unwrap().is_empty());
+
     let mut other = Poller::new(&stage, &["--host"]).await;
     gate.release();
     let (look, _) = other.until_idle(&session).await;
     assert_eq!(look["result"]["output"], "done", "{look:#}");
     assert_eq!(stage.model.request_count(), 1);
+    let listed = work(&stage).await;
+    assert_members(
+        &listed[0],
+        &json!({ "id": session, "state": "idle", "doing": null }),
+    );
+    assert!(listed[0]["tokens"].as_u64().unwrap() > 0, "{listed:#?}");
     finish(&stage, [other.client]).await;
+    assert_eq!(work(&stage).await, [] as [Value; 0]);
 }
 
 async fn call_of_a_client_that_has_gone_is_interrupted(release: &str) {
