@@ -134,11 +134,11 @@ impl Engine {
         self.rebuilt()
     }
 
-    /// Uses the app-server that all engines with the same [`Launch`] share, and its sessions.
-    /// [`shut_down`](Self::shut_down) leaves it running.
+    /// Uses the app-server that all engines with the same [`Launch`], search paths and `terms`
+    /// share, and its sessions. [`shut_down`](Self::shut_down) leaves it running.
     #[must_use]
-    pub fn joining(self, servers: &AppServers) -> Self {
-        let codex = servers.of(&self.start);
+    pub fn joining(self, servers: &AppServers, terms: String) -> Self {
+        let codex = servers.of(&self.start, terms);
         Self {
             codex,
             ownership: Ownership::Shared,

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use safe_files::off_runtime;
+use supervise::search_path::protected_in;
 
 use super::backend::{Backend, Launch};
 use super::command::SessionInfo;
@@ -28,7 +29,8 @@ pub enum Shutdown {
 
 /// An app-server, started on demand, with its sessions.
 pub(super) struct SharedCodex {
-    pub(super) launch: Launch,
+    /// What those who share it agree in.
+    agreement: Agreement,
     pub(super) backend: Backend,
     pub(super) hub: Arc<Hub>,
     mount_targets: Mutex<MountTargets>,
@@ -36,6 +38,17 @@ pub(super) struct SharedCodex {
     register: PathBuf,
     /// The last query of the limits. Locked while Codex is asked.
     pub(super) last_query: tokio::sync::Mutex<Option<LastQuery>>,
+}
+
+/// What engines agree in that share an app-server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Agreement {
+    launch: Option<Launch>,
+    /// The search paths of the process: Codex's commands can write in the directory of a client,
+    /// and Codex must find no program there.
+    search_paths: Vec<(OsString, OsString)>,
+    /// What else must be equal.
+    terms: String,
 }
 
 /// How an app-server is started.
@@ -59,8 +72,8 @@ impl SharedCodex {
         let temporary = temporary.map(|(_, path)| PathBuf::from(path));
         Self {
             register: register_in(&temporary.unwrap_or_else(std::env::temp_dir)),
-            backend: Backend::new(launch.clone(), env, directory),
-            launch,
+            backend: Backend::new(launch, env, directory),
+            agreement: Agreement::default(),
             hub: Arc::default(),
             mount_targets: Mutex::default(),
             last_query: tokio::sync::Mutex::default(),
@@ -109,12 +122,27 @@ impl SharedCodex {
 pub struct AppServers(Mutex<Vec<Arc<SharedCodex>>>);
 
 impl AppServers {
-    pub(super) fn of(&self, start: &CodexStart) -> Arc<SharedCodex> {
+    /// The app-server of those who agree with this client in everything that counts.
+    pub(super) fn of(&self, client: &CodexStart, terms: String) -> Arc<SharedCodex> {
+        let agreement = Agreement {
+            launch: Some(client.launch.clone()),
+            search_paths: protected_in(client.directory.as_deref()),
+            terms,
+        };
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = all.iter().find(|codex| codex.launch == start.launch) {
+        if let Some(found) = all.iter().find(|codex| codex.agreement == agreement) {
             return Arc::clone(found);
         }
-        let codex = Arc::new(SharedCodex::new(start.clone()));
+        let start = CodexStart {
+            launch: client.launch.clone(),
+            env: [agreement.search_paths.as_slice(), &client.env].concat(),
+            // No client's: that directory may be removed while others still work.
+            directory: Some(PathBuf::from("/")),
+        };
+        let codex = Arc::new(SharedCodex {
+            agreement,
+            ..SharedCodex::new(start)
+        });
         tokio::spawn(super::hub::sweep(Arc::downgrade(&codex.hub)));
         all.push(Arc::clone(&codex));
         codex

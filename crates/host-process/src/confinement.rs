@@ -1,21 +1,25 @@
-//! Whether a process is confined more than this one.
+//! Whether a process is confined in another way than this one.
 //!
 //! A command in Codex's sandbox runs as the user. Where the sandbox allows it the network, it can
 //! connect to any socket of the user, and the host would do for it what the sandbox keeps it
 //! from doing. So a client and its host have to be equally free: in the same namespaces, with
-//! the same filters of system calls, and both with or without `no_new_privs`, which every
-//! command in Codex's sandbox has (0.104.0 to 0.169.0).
+//! the same filters of system calls, with the same groups, capabilities and umask, and both with
+//! or without `no_new_privs`, which every command in Codex's sandbox has (0.104.0 to 0.169.0).
+//! The check goes by the process ID, which may be that of another process by then, and does not
+//! see Landlock: the proof of a client is what decides, see [`Challenge`].
+//!
+//! [`Challenge`]: crate::logic::handshake::Challenge
 
 use std::io;
 
 #[cfg(target_os = "linux")]
 use std::fs;
 
-/// Checks that a process is not confined more than this one.
+/// Checks that a process is confined in the same way as this one.
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::PermissionDenied`] if it is; those of the file system if that cannot be
+/// [`io::ErrorKind::PermissionDenied`] if it is not; those of the file system if that cannot be
 /// determined.
 #[cfg(target_os = "linux")]
 pub(crate) fn check(pid: i32) -> io::Result<()> {
@@ -24,7 +28,7 @@ pub(crate) fn check(pid: i32) -> io::Result<()> {
         true => Ok(()),
         false => Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            format!("process {pid} runs in a sandbox"),
+            format!("process {pid} is confined in another way than this one"),
         )),
     }
 }
@@ -46,7 +50,15 @@ struct Freedom {
 }
 
 #[cfg(target_os = "linux")]
-const FIELDS: [&str; 3] = ["NoNewPrivs:", "Seccomp:", "Seccomp_filters:"];
+const FIELDS: [&str; 7] = [
+    "Gid:",
+    "Groups:",
+    "CapEff:",
+    "NoNewPrivs:",
+    "Seccomp:",
+    "Seccomp_filters:",
+    "Umask:",
+];
 
 #[cfg(target_os = "linux")]
 const NAMESPACES: [&str; 4] = ["mnt", "net", "pid", "user"];

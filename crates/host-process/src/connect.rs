@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use safe_files::state_file::{self, FileError};
 use supervise::spawn::{DetachedProgram, spawn_detached};
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::UnixStream;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::line;
 use crate::logic::handshake::{
-    ANSWER_LIMIT, Answer, HostStatus, Request, ServeRequest, SessionSummary,
+    ANSWER_LIMIT, Answer, Challenge, HostStatus, LINE_LIMIT, Request, ServeRequest, SessionSummary,
 };
 use crate::place::HostPlace;
 
@@ -22,16 +22,17 @@ use crate::place::HostPlace;
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long a host may take to answer a request.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a host may take to end: its clients' threads may write summaries.
 const STOP_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// The pause between two looks whether it has.
-const PAUSE: Duration = Duration::from_millis(20);
+/// How long a host that is ending may stand in the way of the next one. Without summaries, it
+/// takes 3 s at most.
+const ENDING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often a host is looked for that leaves at the same moment.
-const ATTEMPTS: usize = 5;
+/// The pause before a host is looked for again: each look starts a process.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The size at which the log of a host is put aside, in bytes. One older log is kept.
 const LOG_LIMIT: u64 = 1 << 20;
@@ -57,6 +58,9 @@ pub enum ConnectError {
     /// The process has reported why it cannot work.
     #[error("the host process cannot work: {0}")]
     Failed(String),
+    /// Another host is ending, and takes too long.
+    #[error("the host process that is ending takes too long; `codex-mcp host status` lists it")]
+    Ending,
     /// The process ended without a message.
     #[error("the host process ended at once; {} may say why", log.display())]
     Ended {
@@ -85,16 +89,21 @@ pub async fn serve(
     request: &ServeRequest,
 ) -> Result<UnixStream, ConnectError> {
     let request = Request::Serve(request.clone());
-    for _ in 0..ATTEMPTS {
+    let deadline = Instant::now() + ENDING_TIMEOUT;
+    loop {
         let mut stream = match place.connect().await {
             Ok(stream) => stream,
             Err(error) if is_missing(&error) => {
-                start(place, args).await?;
+                match start(place, args).await? {
+                    Started::Ready => {}
+                    Started::Taken if Instant::now() < deadline => sleep(PAUSE).await,
+                    Started::Taken => return Err(ConnectError::Ending),
+                }
                 continue;
             }
             Err(error) => return Err(ConnectError::Connect(error)),
         };
-        match timeout(ANSWER_TIMEOUT, ask(&mut stream, &request)).await {
+        match timeout(ANSWER_TIMEOUT, ask(place, &mut stream, &request)).await {
             Ok(Ok(Some(Answer::Serving))) => return Ok(stream),
             Ok(Ok(Some(Answer::Refused { why }))) => return Err(ConnectError::Refused(why)),
             Ok(Ok(Some(other))) => {
@@ -102,12 +111,13 @@ pub async fn serve(
                     "unexpected answer: {other:?}"
                 )));
             }
+            Ok(Err(error)) if is_refused(&error) => return Err(ConnectError::Connect(error)),
             // It has left just now.
-            Ok(Ok(None) | Err(_)) => {}
+            Ok(Ok(None) | Err(_)) if Instant::now() < deadline => sleep(PAUSE).await,
+            Ok(Ok(None) | Err(_)) => return Err(ConnectError::Ended { log: place.log() }),
             Err(_) => return Err(ConnectError::Silent { log: place.log() }),
         }
     }
-    Err(ConnectError::Ended { log: place.log() })
 }
 
 /// The state of the host of a place; `None` if there is none.
@@ -140,34 +150,61 @@ pub async fn sessions(place: &HostPlace) -> Result<Vec<SessionSummary>, ConnectE
 ///
 /// [`ConnectError`].
 pub async fn stop(place: &HostPlace) -> Result<bool, ConnectError> {
-    if ask_running(place, &Request::Stop).await? != Some(Answer::Stopping) {
+    let Some(mut stream) = connect_running(place).await? else {
+        return Ok(false);
+    };
+    let asked = timeout(ANSWER_TIMEOUT, ask(place, &mut stream, &Request::Stop)).await;
+    let silent = || ConnectError::Silent { log: place.log() };
+    if asked.map_err(|_| silent())?.ok().flatten() != Some(Answer::Stopping) {
         return Ok(false);
     }
-    let ended = async {
-        while place.take().map_err(ConnectError::Connect)?.is_none() {
-            sleep(PAUSE).await;
-        }
-        Ok(true)
-    };
-    let silent = Err(ConnectError::Silent { log: place.log() });
-    timeout(STOP_TIMEOUT, ended).await.unwrap_or(silent)
+    // The end of the process closes the connection.
+    let mut rest = Vec::new();
+    match timeout(STOP_TIMEOUT, stream.read_to_end(&mut rest)).await {
+        Ok(_) => Ok(true),
+        Err(_) => Err(silent()),
+    }
+}
+
+async fn connect_running(place: &HostPlace) -> Result<Option<UnixStream>, ConnectError> {
+    match place.connect().await {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) if is_missing(&error) => Ok(None),
+        Err(error) => Err(ConnectError::Connect(error)),
+    }
 }
 
 async fn ask_running(place: &HostPlace, request: &Request) -> Result<Option<Answer>, ConnectError> {
-    let mut stream = match place.connect().await {
-        Ok(stream) => stream,
-        Err(error) if is_missing(&error) => return Ok(None),
-        Err(error) => return Err(ConnectError::Connect(error)),
+    let Some(mut stream) = connect_running(place).await? else {
+        return Ok(None);
     };
-    match timeout(ANSWER_TIMEOUT, ask(&mut stream, request)).await {
+    match timeout(ANSWER_TIMEOUT, ask(place, &mut stream, request)).await {
         Ok(answer) => Ok(answer.unwrap_or_default()),
         Err(_) => Err(ConnectError::Silent { log: place.log() }),
     }
 }
 
-async fn ask(stream: &mut UnixStream, request: &Request) -> io::Result<Option<Answer>> {
+/// Asks the host, as a client that can write beside its socket.
+async fn ask(
+    place: &HostPlace,
+    stream: &mut UnixStream,
+    request: &Request,
+) -> io::Result<Option<Answer>> {
+    let challenge: Option<Challenge> = line::read(stream, LINE_LIMIT).await?;
+    let Some(Challenge { file }) = challenge else {
+        return Ok(None);
+    };
+    place.prove(&file)?;
     line::write(stream, request).await?;
     line::read(stream, ANSWER_LIMIT).await
+}
+
+/// Whether this process cannot write beside the socket.
+fn is_refused(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+    )
 }
 
 fn is_missing(error: &io::Error) -> bool {
@@ -177,8 +214,15 @@ fn is_missing(error: &io::Error) -> bool {
     )
 }
 
+/// What has come of a start.
+enum Started {
+    Ready,
+    /// Another process is the host, or still is while it ends.
+    Taken,
+}
+
 /// Starts a host, and waits until it listens.
-async fn start(place: &HostPlace, args: &[OsString]) -> Result<(), ConnectError> {
+async fn start(place: &HostPlace, args: &[OsString]) -> Result<Started, ConnectError> {
     let path = place.log();
     let log = open_log(&path)?;
     let program = DetachedProgram {
@@ -189,7 +233,8 @@ async fn start(place: &HostPlace, args: &[OsString]) -> Result<(), ConnectError>
     let mut lines = BufReader::new(stdout).lines();
     match timeout(START_TIMEOUT, lines.next_line()).await {
         Err(_) => Err(ConnectError::Silent { log: path }),
-        Ok(Ok(Some(line))) if line == READY || line == TAKEN => Ok(()),
+        Ok(Ok(Some(line))) if line == READY => Ok(Started::Ready),
+        Ok(Ok(Some(line))) if line == TAKEN => Ok(Started::Taken),
         Ok(Ok(Some(why))) => Err(ConnectError::Failed(why)),
         Ok(Ok(None) | Err(_)) => Err(ConnectError::Ended { log: path }),
     }

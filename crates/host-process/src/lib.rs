@@ -19,6 +19,10 @@
 //! has not answered: the relay answers them with an error, and starts another host for the
 //! next message ([`conversation`]).
 //!
+//! A command in Codex's sandbox runs as the same user, and the host would do for it what the
+//! sandbox keeps it from doing. So a client first proves that it can write where the socket is,
+//! and both sides check that the other one is confined as they are (`confinement`).
+//!
 //! [environment]: logic::environment
 //! [`handshake`]: logic::handshake
 //! [`conversation`]: logic::conversation
@@ -29,7 +33,15 @@
 //! let of = |path: &str| key(b"1.0", [("PATH".into(), path.into())]);
 //! assert_ne!(of("/bin"), of("/venv/bin:/bin"));
 //! ```
-#![cfg_attr(test, expect(clippy::unwrap_used, reason = "a failed test panics"))]
+#![cfg_attr(
+    test,
+    expect(
+        clippy::unwrap_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        reason = "a failed test panics"
+    )
+)]
 
 mod confinement;
 pub mod connect;

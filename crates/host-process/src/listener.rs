@@ -1,6 +1,7 @@
 //! The host's side: takes clients until it is told to end, or has had none for a while.
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::process;
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,9 +13,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::line;
 use crate::logic::handshake::{
-    Answer, HostStatus, LINE_LIMIT, Request, ServeRequest, SessionSummary,
+    Answer, Challenge, HostStatus, LINE_LIMIT, PROOF_BYTES, ProofName, Request, ServeRequest,
+    SessionSummary,
 };
-use crate::place::{HostLock, accept};
+use crate::place::{HostLock, check_peer};
 
 /// How long a client may take to say what it wants.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -105,16 +107,20 @@ pub trait HostService: 'static {
 ///
 /// When the socket cannot be removed.
 pub async fn run(
-    lock: &HostLock,
+    lock: Rc<HostLock>,
     listener: UnixListener,
     idle: Duration,
     closing: CancellationToken,
     service: impl HostService,
 ) -> io::Result<()> {
     let clients = Clients::default();
-    let service = Rc::new(service);
+    let host = Rc::new(Host {
+        lock: Rc::clone(&lock),
+        closing: closing.clone(),
+        service,
+    });
     tokio::select! {
-        () = take(&listener, &clients, &closing, service) => {}
+        () = take(&listener, &clients, &host) => {}
         () = clients.idle_for(idle) => tracing::info!("the host leaves: it serves nobody"),
         () = closing.cancelled() => {}
     }
@@ -125,23 +131,18 @@ pub async fn run(
     Ok(())
 }
 
-async fn take(
-    listener: &UnixListener,
-    clients: &Clients,
-    closing: &CancellationToken,
-    service: Rc<impl HostService>,
-) {
+async fn take(listener: &UnixListener, clients: &Clients, host: &Rc<Host<impl HostService>>) {
     loop {
-        match accept(listener).await {
-            Ok(stream) => {
-                let (clients, closing) = (clients.clone(), closing.clone());
-                let service = Rc::clone(&service);
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let (clients, host) = (clients.clone(), Rc::clone(host));
                 tokio::task::spawn_local(async move {
-                    if let Err(error) = answer(stream, &clients, &closing, &*service).await {
+                    if let Err(error) = host.answer(stream, &clients).await {
                         tracing::warn!("a client could not be answered: {error}");
                     }
                 });
             }
+            // Too many files are open, or there is no memory.
             Err(error) => {
                 tracing::warn!("a client could not be accepted: {error}");
                 sleep(ACCEPT_PAUSE).await;
@@ -150,34 +151,61 @@ async fn take(
     }
 }
 
-async fn answer(
-    mut stream: UnixStream,
-    clients: &Clients,
-    closing: &CancellationToken,
-    service: &impl HostService,
-) -> io::Result<()> {
-    let request = timeout(REQUEST_TIMEOUT, line::read(&mut stream, LINE_LIMIT)).await;
-    match request {
-        Err(_) => Err(io::ErrorKind::TimedOut.into()),
-        // It has only looked whether there is a host.
-        Ok(Ok(None)) => Ok(()),
-        Ok(Ok(Some(Request::Serve(wanted)))) => {
-            service.serve(wanted, stream, clients.enter());
-            Ok(())
+/// What answering a client takes.
+struct Host<S> {
+    lock: Rc<HostLock>,
+    closing: CancellationToken,
+    service: S,
+}
+
+impl<S: HostService> Host<S> {
+    async fn answer(&self, mut stream: UnixStream, clients: &Clients) -> io::Result<()> {
+        check_peer(&stream)?;
+        let request = timeout(REQUEST_TIMEOUT, self.request(&mut stream)).await;
+        match request.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+            // It has only looked whether there is a host.
+            Ok(None) => Ok(()),
+            Ok(Some(Request::Serve(wanted))) => {
+                self.service.serve(wanted, stream, clients.enter());
+                Ok(())
+            }
+            Ok(Some(Request::Status)) => {
+                line::write(&mut stream, &Answer::Status(clients.status())).await
+            }
+            Ok(Some(Request::Sessions)) => {
+                let sessions = self.service.sessions();
+                line::write(&mut stream, &Answer::Sessions(sessions)).await
+            }
+            Ok(Some(Request::Stop)) => {
+                self.closing.cancel();
+                line::write(&mut stream, &Answer::Stopping).await?;
+                // The end of the process closes it: the client waits for that.
+                let _ = ManuallyDrop::new(stream.into_std()?);
+                Ok(())
+            }
+            Err(error) => {
+                let why = error.to_string();
+                line::write(&mut stream, &Answer::Refused { why }).await
+            }
         }
-        Ok(Ok(Some(Request::Status))) => {
-            line::write(&mut stream, &Answer::Status(clients.status())).await
-        }
-        Ok(Ok(Some(Request::Sessions))) => {
-            line::write(&mut stream, &Answer::Sessions(service.sessions())).await
-        }
-        Ok(Ok(Some(Request::Stop))) => {
-            closing.cancel();
-            line::write(&mut stream, &Answer::Stopping).await
-        }
-        Ok(Err(error)) => {
-            let why = error.to_string();
-            line::write(&mut stream, &Answer::Refused { why }).await
+    }
+
+    /// Reads the request of a client that has proved that it can write where the socket is.
+    async fn request(&self, stream: &mut UnixStream) -> io::Result<Option<Request>> {
+        let mut random = [0; PROOF_BYTES];
+        getrandom::fill(&mut random).map_err(io::Error::other)?;
+        let file = ProofName::new(random);
+        let challenge = Challenge { file: file.clone() };
+        line::write(stream, &challenge).await?;
+        let request = line::read(stream, LINE_LIMIT).await;
+        // Also of a client that has gone or sent nonsense, so that no file is left.
+        let proved = self.lock.take_proof(&file)?;
+        match (request?, proved) {
+            (Some(_), false) => Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "the client cannot write in the directory of the host processes",
+            )),
+            (request, _) => Ok(request),
         }
     }
 }
@@ -189,4 +217,57 @@ async fn answer(
 /// When the client has gone.
 pub async fn reply(stream: &mut UnixStream, answer: &Answer) -> io::Result<()> {
     line::write(stream, answer).await
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::LocalSet;
+
+    use super::*;
+    use crate::place::HostPlace;
+
+    struct NoService;
+
+    impl HostService for NoService {
+        fn serve(&self, _: ServeRequest, _: UnixStream, _: Client) {}
+
+        fn sessions(&self) -> Vec<SessionSummary> {
+            Vec::new()
+        }
+    }
+
+    /// The answer to a client that proves that it can write beside the socket, or does not.
+    async fn answer_to(place: &HostPlace, proves: bool) -> Answer {
+        let mut stream = place.connect().await.unwrap();
+        let challenge = line::read(&mut stream, LINE_LIMIT).await.unwrap();
+        let Challenge { file } = challenge.unwrap();
+        if proves {
+            place.prove(&file).unwrap();
+        }
+        line::write(&mut stream, &Request::Status).await.unwrap();
+        line::read(&mut stream, LINE_LIMIT).await.unwrap().unwrap()
+    }
+
+    #[tokio::test]
+    async fn client_without_a_proof_is_refused() {
+        let state = tempfile::tempdir().unwrap();
+        let place = HostPlace::new(state.path(), "k".to_owned());
+        let lock = Rc::new(place.take().unwrap().unwrap());
+        let listener = lock.listen().unwrap();
+        let closing = CancellationToken::new();
+        let long = Duration::from_secs(600);
+        let host = run(lock, listener, long, closing.clone(), NoService);
+        let client = async {
+            let answer = answer_to(&place, false).await;
+            assert!(matches!(answer, Answer::Refused { .. }), "{answer:?}");
+            let answer = answer_to(&place, true).await;
+            assert!(matches!(answer, Answer::Status(_)), "{answer:?}");
+            closing.cancel();
+        };
+        let both = async { tokio::join!(host, client) };
+        LocalSet::new().run_until(both).await.0.unwrap();
+        let left = std::fs::read_dir(state.path().join("hosts")).unwrap();
+        let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["k.lock"]);
+    }
 }

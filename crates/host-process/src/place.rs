@@ -3,10 +3,10 @@
 //! The lock decides. A host holds it from before it listens until it has ended, so the socket
 //! of a lock that is free belongs to a host that was killed, and may be replaced.
 
-use std::fs::{self, File, Permissions, TryLockError};
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{OFlag, open};
@@ -16,6 +16,7 @@ use safe_files::state_file::open_to_lock;
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::confinement;
+use crate::logic::handshake::ProofName;
 
 /// The directory of the hosts, in the state directory.
 const DIRECTORY: &str = "hosts";
@@ -118,6 +119,16 @@ impl HostPlace {
         }
     }
 
+    /// Makes the file of a proof.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub(crate) fn prove(&self, name: &ProofName) -> io::Result<()> {
+        let path = self.directory.join(name.as_str());
+        create_new(&path).map(drop)
+    }
+
     /// Connects to the host.
     ///
     /// # Errors
@@ -152,6 +163,19 @@ impl HostLock {
         Ok(listener)
     }
 
+    /// Whether a client has made the file of a proof, which is removed.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub(crate) fn take_proof(&self, name: &ProofName) -> io::Result<bool> {
+        match fs::remove_file(self.place.directory.join(name.as_str())) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Removes the socket, so that new clients start another host.
     ///
     /// # Errors
@@ -162,19 +186,13 @@ impl HostLock {
     }
 }
 
-/// Accepts a client.
+/// Checks that the other end of a connection is a process of this user that is not confined in
+/// another way than this one.
 ///
 /// # Errors
 ///
-/// As for [`UnixListener::accept`], and [`io::ErrorKind::PermissionDenied`] for a client of
-/// another user, or in a sandbox.
-pub async fn accept(listener: &UnixListener) -> io::Result<UnixStream> {
-    let (stream, _) = listener.accept().await?;
-    check_peer(&stream)?;
-    Ok(stream)
-}
-
-fn check_peer(stream: &UnixStream) -> io::Result<()> {
+/// [`io::ErrorKind::PermissionDenied`], and those of the system if that cannot be determined.
+pub(crate) fn check_peer(stream: &UnixStream) -> io::Result<()> {
     let peer = stream.peer_cred()?;
     if peer.uid() != nix::unistd::geteuid().as_raw() {
         return Err(io::ErrorKind::PermissionDenied.into());
@@ -224,6 +242,15 @@ fn open_directory(path: &Path, flags: OFlag) -> io::Result<OwnedFd> {
     Ok(open(path, flags, Mode::empty())?)
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a file of our own state, made anew; nothing at its path is opened"
+)]
+fn create_new(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600).open(path)
+}
+
 #[cfg(test)]
 mod tests {
     use std::slice;
@@ -233,8 +260,11 @@ mod tests {
     use super::*;
 
     async fn greet(place: &HostPlace, listener: &UnixListener) {
-        let (client, host) = tokio::join!(place.connect(), accept(listener));
-        host.unwrap().write_all(b"hello").await.unwrap();
+        let (client, host) = tokio::join!(place.connect(), listener.accept());
+        let (mut host, _) = host.unwrap();
+        check_peer(&host).unwrap();
+        host.write_all(b"hello").await.unwrap();
+        drop(host);
         let mut heard = String::new();
         client.unwrap().read_to_string(&mut heard).await.unwrap();
         assert_eq!(heard, "hello");
@@ -291,6 +321,19 @@ mod tests {
         let refused = place.connect().await.unwrap_err().to_string();
         assert!(refused.contains("chmod 700"), "{refused}");
         assert!(place.take().is_err());
+    }
+
+    #[test]
+    fn proof_is_taken_once() {
+        let state = tempfile::tempdir().unwrap();
+        let place = HostPlace::new(state.path(), "k".to_owned());
+        let lock = place.take().unwrap().unwrap();
+        let name = ProofName::new([7; 16]);
+        assert!(!lock.take_proof(&name).unwrap());
+        place.prove(&name).unwrap();
+        assert!(place.prove(&name).is_err());
+        assert!(lock.take_proof(&name).unwrap());
+        assert!(!lock.take_proof(&name).unwrap());
     }
 
     #[cfg(target_os = "linux")]

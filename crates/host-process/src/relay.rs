@@ -10,20 +10,27 @@
 //!
 //! Only whole messages are passed on, so that neither side ever sees a part of one.
 
+use std::borrow::Cow;
 use std::io;
 use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use codex_protocol::lines::{Frame, Framing, LineDecoder};
 use codex_protocol::rpc::RequestId;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::connect::ConnectError;
-use crate::logic::conversation::{Conversation, Recipient, RequestKind};
+use crate::logic::conversation::{Conversation, RequestKind};
 
 /// The longest message of a host, in bytes. Hosts bound their messages themselves.
 const HOST_LIMIT: usize = 1 << 30;
+
+/// How long the host may take to end the service of a client that has gone: its threads may
+/// write summaries.
+const FAREWELL_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// What the relay says itself.
 pub trait Phrases {
@@ -157,6 +164,10 @@ where
         };
         let end = link(&mut input, &output, &conversation, stream, &closing).await;
         // Nothing is locked while a message is written.
+        let taken_back = lock(&conversation).host_ended();
+        for message in taken_back {
+            output.send(message).await?;
+        }
         let lost = lock(&conversation).lost();
         for (id, kind) in lost {
             output.send(phrases.lost(&id, kind)).await?;
@@ -205,7 +216,8 @@ where
         };
         tracing::error!("{error}");
         if let Some(message) = input.held.take() {
-            lock(conversation).from_client(&message);
+            // It is not passed on: if it is a request, it is answered below.
+            let _ = lock(conversation).from_client(&message);
         }
         let mut unanswered = lock(conversation).lost();
         unanswered.extend(lock(conversation).lost_introduction());
@@ -241,9 +253,13 @@ where
     };
     match sent {
         // The client has gone; the host says its last.
-        Ok(()) => match down.await {
-            LinkEnd::Lost => LinkEnd::Served,
-            other => other,
+        Ok(()) => match timeout(FAREWELL_TIMEOUT, down).await {
+            Ok(LinkEnd::Lost) => LinkEnd::Served,
+            Ok(other) => other,
+            Err(_) => {
+                tracing::warn!("the host process does not end the service of its client");
+                LinkEnd::Served
+            }
         },
         // The host does not read any more, and has perhaps answered before.
         Err(_) => down.await,
@@ -269,7 +285,7 @@ where
 {
     let introduction = lock(conversation).introduction();
     for message in introduction {
-        host.write_all(&Framing::Lines.frame(message)).await?;
+        host.write_all(&Framing::Headers.frame(message)).await?;
     }
     loop {
         let next = match input.held.take() {
@@ -282,24 +298,20 @@ where
         *lock(&output.framing) = input.decoder.framing();
         match next {
             Next::Message(message) => {
-                lock(conversation).from_client(&message);
-                let framing = framing_for(&message);
-                host.write_all(&framing.frame(message)).await?;
-                host.flush().await?;
+                let passed = lock(conversation)
+                    .from_client(&message)
+                    .map(Cow::into_owned);
+                if let Some(passed) = passed {
+                    // A message with a newline inside, or that looks like a header, is no line.
+                    host.write_all(&Framing::Headers.frame(passed)).await?;
+                    host.flush().await?;
+                }
             }
             Next::TooLong(length, head) => {
                 output.send(output.phrases.too_long(length, &head)).await?;
             }
             Next::End => return host.shutdown().await,
         }
-    }
-}
-
-/// A message with a newline inside is no line.
-fn framing_for(message: &[u8]) -> Framing {
-    match message.contains(&b'\n') {
-        true => Framing::Headers,
-        false => Framing::Lines,
     }
 }
 
@@ -323,10 +335,13 @@ where
             let Frame::Line(message) = frame else {
                 continue;
             };
-            if message.is_empty() || lock(conversation).from_host(message) == Recipient::Nobody {
+            if message.is_empty() {
                 continue;
             }
-            if output.send(message.to_vec()).await.is_err() {
+            let passed = lock(conversation).from_host(message).map(Cow::into_owned);
+            if let Some(passed) = passed
+                && output.send(passed).await.is_err()
+            {
                 return LinkEnd::ClientGone;
             }
         }

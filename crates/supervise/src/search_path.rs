@@ -156,6 +156,18 @@ impl SearchPaths {
     }
 }
 
+/// The search paths that a process in this directory gets, as variables on top of our
+/// environment. A process that serves several directories can be shared by those for which they
+/// are equal.
+pub fn protected_in(directory: Option<&Path>) -> Vec<(OsString, OsString)> {
+    let paths = SearchPaths::of_process(directory, our_variable);
+    let path = env::var_os(PATH).and_then(|path| paths.without_writable(&path));
+    let code = paths.code(our_variable).into_iter();
+    let code = code.map(|(name, value)| (name.into(), value.unwrap_or_default()));
+    let path = path.map(|path| (PATH.into(), path));
+    code.chain(path).collect()
+}
+
 /// A variable of our own environment.
 pub fn our_variable(name: &str) -> Option<OsString> {
     env::var_os(name)

@@ -11,6 +11,7 @@ use codex_engine::AppServers;
 use codex_engine::command::SessionInfo;
 use common::duration;
 use common::output;
+use futures::future::join_all;
 use host_process::connect::{self, ConnectError, READY, TAKEN};
 use host_process::listener::{self, Client, HostService};
 use host_process::logic::handshake::{Answer, HostStatus, ServeRequest, SessionSummary};
@@ -115,8 +116,9 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
         announce(TAKEN).map_err(Failure::Write)?;
         return Ok(ExitCode::SUCCESS);
     };
+    let lock = Rc::new(lock);
     // The end of this process releases it: who waits for that finds the process gone.
-    let lock = ManuallyDrop::new(lock);
+    let _held = ManuallyDrop::new(Rc::clone(&lock));
     let serving = async {
         let shutdown = Shutdown::on_signals(shutdown::SERVER_LIMIT);
         let (closing, hurry) = (shutdown.closing.clone(), shutdown.hurry.clone());
@@ -132,7 +134,7 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
         };
         let listening = lock.listen().map_err(Failure::Directory)?;
         announce(READY).map_err(Failure::Write)?;
-        listener::run(&lock, listening, idle, closing, service)
+        listener::run(lock, listening, idle, closing, service)
             .await
             .map_err(Failure::Directory)?;
         app_servers.shut_down().await;
@@ -266,14 +268,16 @@ pub(super) fn all_places() -> Result<Vec<HostPlace>, Failure> {
 
 fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
     let places = all_places()?;
-    let asking = async {
-        let mut found = Vec::new();
-        for place in &places {
-            found.extend(connect::status(place).await?);
+    let asking = async { join_all(places.iter().map(connect::status)).await };
+    let answers = runtime::block_on(asking).map_err(Failure::Runtime)?;
+    let mut found = Vec::new();
+    for answer in answers {
+        match answer {
+            Ok(status) => found.extend(status),
+            // The others are listed all the same.
+            Err(error) => complain("error", &error.to_string()),
         }
-        Ok::<_, ConnectError>(found)
-    };
-    let found = runtime::block_on(asking).map_err(Failure::Runtime)??;
+    }
     match args.json {
         true => output::json(&found.iter().map(as_json).collect::<Vec<_>>()),
         false => output::answer(&as_text(&found)),
@@ -316,19 +320,24 @@ fn as_text(found: &[HostStatus]) -> String {
 
 fn stop() -> Result<ExitCode, Failure> {
     let places = all_places()?;
-    let stopping = async {
-        let mut ended = 0;
-        for place in &places {
-            ended += usize::from(connect::stop(place).await?);
+    let stopping = async { join_all(places.iter().map(connect::stop)).await };
+    let answers = runtime::block_on(stopping).map_err(Failure::Runtime)?;
+    let mut ended = 0;
+    let mut code = ExitCode::SUCCESS;
+    for answer in answers {
+        match answer {
+            Ok(has_ended) => ended += usize::from(has_ended),
+            Err(error) => {
+                complain("error", &error.to_string());
+                code = ExitCode::FAILURE;
+            }
         }
-        Ok::<_, ConnectError>(ended)
-    };
-    let ended = runtime::block_on(stopping).map_err(Failure::Runtime)??;
+    }
     let text = match ended {
         0 => "no host process runs".to_owned(),
         1 => "the host process has ended".to_owned(),
         count => format!("{count} host processes have ended"),
     };
     output::answer(&text).map_err(Failure::Write)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
 }

@@ -3,15 +3,18 @@
 //! A host may end while it serves a client, and the next one knows nothing of the client. So
 //! this keeps the client's requests that are not answered, which get an error then, and the
 //! messages with which the client has introduced itself, which the next host is told.
+//!
+//! Each host numbers its own requests from 0. An answer to a question of an earlier host must
+//! not decide one of the next host with the same ID. So the IDs of requests of later hosts are
+//! changed on the way to the client, and back; answers to earlier hosts go nowhere.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 
 use codex_protocol::rpc::{Message, RequestId};
-use serde::Deserialize;
-
-/// The longest introduction that is kept, in bytes. A client with a longer one is told that
-/// the connection has ended.
-const INTRODUCTION_LIMIT: usize = 64 * 1024;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use serde_json::value::RawValue;
 
 /// The methods of the introduction (MCP 2024-11-05 to 2025-11-25; 2026-07-28 has none).
 const INITIALIZE: &str = "initialize";
@@ -26,6 +29,39 @@ struct Cancelled {
     request_id: RequestId,
 }
 
+/// A request or an answer on its way, with another ID.
+#[derive(Serialize)]
+struct Renumbered<'a> {
+    jsonrpc: &'static str,
+    id: &'a RequestId,
+    #[serde(flatten)]
+    rest: Rest<'a>,
+}
+
+/// The rest of a message with an ID.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Rest<'a> {
+    Request {
+        method: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        params: Option<&'a RawValue>,
+    },
+    Result {
+        result: &'a RawValue,
+    },
+    Error {
+        error: &'a codex_protocol::rpc::ErrorObject,
+    },
+}
+
+impl Renumbered<'_> {
+    fn to_vec(&self) -> Vec<u8> {
+        // Only values that have been read are written.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+}
+
 /// The kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestKind {
@@ -33,15 +69,6 @@ pub enum RequestKind {
     ToolCall,
     /// Any other.
     Other,
-}
-
-/// Whether a message of the host is for the client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Recipient {
-    /// It is passed on.
-    Client,
-    /// It answers a message that we have repeated.
-    Nobody,
 }
 
 /// A conversation of a client with its hosts, one after the other.
@@ -54,18 +81,23 @@ pub struct Conversation {
     introduced_by: Option<RequestId>,
     /// Whether the host answers a repeated introduction.
     repeated: bool,
+    /// How many hosts have ended.
+    ended_hosts: u64,
+    /// The requests of the host without an answer, with the IDs that the client knows.
+    asked: HashSet<RequestId>,
 }
 
 impl Conversation {
-    /// Notes a message of the client.
-    pub fn from_client(&mut self, message: &[u8]) {
+    /// Notes a message of the client. Returns it as the host is to get it, or `None` if it
+    /// answers an earlier host.
+    pub fn from_client<'a>(&mut self, message: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         match Message::read(message) {
             Ok(Message::Request { id, method, .. }) => {
                 let kind = match &*method {
                     "tools/call" => RequestKind::ToolCall,
                     _ => RequestKind::Other,
                 };
-                if method == INITIALIZE && message.len() <= INTRODUCTION_LIMIT {
+                if method == INITIALIZE {
                     self.introduction = vec![message.to_vec()];
                     self.introduced_by = Some(id.clone());
                 }
@@ -82,27 +114,93 @@ impl Conversation {
                     self.unanswered.remove(&request_id);
                 }
             }
+            Ok(Message::Response { id, outcome }) => {
+                self.asked.remove(&id);
+                let of_host = self.id_of_host(&id)?;
+                if of_host == id {
+                    return Some(message.into());
+                }
+                let rest = match &outcome {
+                    Ok(result) => Rest::Result { result },
+                    Err(error) => Rest::Error { error },
+                };
+                return Some(renumbered(&of_host, rest).into());
+            }
             // The host answers what cannot be read.
-            Ok(_) | Err(_) => {}
+            Ok(Message::Notification { .. }) | Err(_) => {}
+        }
+        Some(message.into())
+    }
+
+    /// Notes a message of the host. Returns it as the client is to get it, or `None` if it
+    /// answers a message that we have repeated.
+    pub fn from_host<'a>(&mut self, message: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        match Message::read(message) {
+            Ok(Message::Response { id, .. }) => {
+                self.unanswered.remove(&id);
+                let is_repeated = self.repeated && self.introduced_by.as_ref() == Some(&id);
+                self.repeated &= !is_repeated;
+                (!is_repeated).then_some(message.into())
+            }
+            Ok(Message::Request { id, method, params }) => {
+                let of_client = self.id_of_client(&id);
+                self.asked.insert(of_client.clone());
+                match of_client == id {
+                    true => Some(message.into()),
+                    false => {
+                        let method = &method;
+                        Some(renumbered(&of_client, Rest::Request { method, params }).into())
+                    }
+                }
+            }
+            Ok(Message::Notification { method, params }) if method == CANCELLED => {
+                let cancelled = params.and_then(|params| serde_json::from_str(params.get()).ok());
+                let Some(Cancelled { request_id }) = cancelled else {
+                    return Some(message.into());
+                };
+                let of_client = self.id_of_client(&request_id);
+                self.asked.remove(&of_client);
+                match of_client == request_id {
+                    true => Some(message.into()),
+                    false => Some(cancellation(&of_client).into()),
+                }
+            }
+            Ok(Message::Notification { .. }) | Err(_) => Some(message.into()),
         }
     }
 
-    /// Notes a message of the host.
-    pub fn from_host(&mut self, message: &[u8]) -> Recipient {
-        let Ok(Message::Response { id, .. }) = Message::read(message) else {
-            return Recipient::Client;
+    /// The ID under which the client knows a request of the present host.
+    fn id_of_client(&self, id: &RequestId) -> RequestId {
+        match self.ended_hosts {
+            0 => id.clone(),
+            ended => RequestId::Text(format!("{ended}{SEPARATOR}{}", json!(id))),
+        }
+    }
+
+    /// The ID of a request of the present host; `None` if an earlier one has made it.
+    fn id_of_host(&self, id: &RequestId) -> Option<RequestId> {
+        if self.ended_hosts == 0 {
+            return Some(id.clone());
+        }
+        let RequestId::Text(text) = id else {
+            return None;
         };
-        self.unanswered.remove(&id);
-        let is_repeated = self.repeated && self.introduced_by.as_ref() == Some(&id);
-        self.repeated &= !is_repeated;
-        match is_repeated {
-            true => Recipient::Nobody,
-            false => Recipient::Client,
+        let (ended, id) = text.split_once(SEPARATOR)?;
+        match ended == self.ended_hosts.to_string() {
+            true => serde_json::from_str(id).ok(),
+            false => None,
         }
     }
 
-    /// The host has ended. Returns the requests that it has left unanswered, without that for
-    /// the introduction, which the next host answers.
+    /// The host has ended. Returns cancellations of its questions for the client, which does not
+    /// need to ask them any more.
+    pub fn host_ended(&mut self) -> Vec<Vec<u8>> {
+        self.ended_hosts += 1;
+        self.asked.drain().map(|id| cancellation(&id)).collect()
+    }
+
+    /// Returns the requests that the host which has ended has left unanswered, without that for the
+    /// introduction, which the next host answers.
     pub fn lost(&mut self) -> Vec<(RequestId, RequestKind)> {
         let introduction = self.introduced_by.as_ref();
         let kept = introduction.and_then(|id| self.unanswered.remove_entry(id));
@@ -134,6 +232,24 @@ impl Conversation {
     }
 }
 
+/// Stands between the number of ended hosts and the ID of a host.
+const SEPARATOR: char = '/';
+
+fn renumbered(id: &RequestId, rest: Rest<'_>) -> Vec<u8> {
+    let renumbered = Renumbered {
+        jsonrpc: "2.0",
+        id,
+        rest,
+    };
+    renumbered.to_vec()
+}
+
+fn cancellation(id: &RequestId) -> Vec<u8> {
+    let params = json!({ "requestId": id });
+    let cancelled = json!({ "jsonrpc": "2.0", "method": CANCELLED, "params": params });
+    cancelled.to_string().into_bytes()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,16 +261,13 @@ mod tests {
     #[test]
     fn unanswered_requests_are_lost_with_the_host() {
         let mut conversation = Conversation::default();
-        conversation.from_client(CALL);
-        conversation.from_client(br#"{"id":2,"method":"ping"}"#);
-        conversation.from_client(br#"{"id":3,"method":"ping"}"#);
-        assert_eq!(
-            conversation.from_host(br#"{"id":3,"result":{}}"#),
-            Recipient::Client
-        );
+        let _ = conversation.from_client(CALL);
+        let _ = conversation.from_client(br#"{"id":2,"method":"ping"}"#);
+        let _ = conversation.from_client(br#"{"id":3,"method":"ping"}"#);
+        assert!(conversation.from_host(br#"{"id":3,"result":{}}"#).is_some());
         // A request of the host has the ID of one of the client's.
         let question = br#"{"id":2,"method":"elicitation/create","params":{}}"#;
-        assert_eq!(conversation.from_host(question), Recipient::Client);
+        assert!(conversation.from_host(question).is_some());
         let mut lost = conversation.lost();
         lost.sort_by_key(|(id, _)| id.clone());
         let expected = [
@@ -169,44 +282,85 @@ mod tests {
     #[test]
     fn next_host_is_introduced_and_its_answer_kept_from_the_client() {
         let mut conversation = Conversation::default();
-        conversation.from_client(BEGIN);
+        let _ = conversation.from_client(BEGIN);
         let answer = br#"{"id":0,"result":{}}"#;
-        assert_eq!(conversation.from_host(answer), Recipient::Client);
-        conversation.from_client(BEGUN);
+        assert!(conversation.from_host(answer).is_some());
+        let _ = conversation.from_client(BEGUN);
         assert_eq!(conversation.lost(), []);
         assert_eq!(conversation.introduction(), [BEGIN, BEGUN]);
-        assert_eq!(conversation.from_host(answer), Recipient::Nobody);
+        assert!(conversation.from_host(answer).is_none());
         // A client may use the ID again.
-        assert_eq!(conversation.from_host(answer), Recipient::Client);
+        assert!(conversation.from_host(answer).is_some());
     }
 
     #[test]
     fn unanswered_introduction_is_answered_by_the_next_host() {
         let mut conversation = Conversation::default();
-        conversation.from_client(BEGIN);
+        let _ = conversation.from_client(BEGIN);
         assert_eq!(conversation.lost(), []);
         assert!(conversation.waits());
         assert_eq!(conversation.introduction(), [BEGIN]);
-        assert_eq!(
-            conversation.from_host(br#"{"id":0,"result":{}}"#),
-            Recipient::Client
-        );
+        assert!(conversation.from_host(br#"{"id":0,"result":{}}"#).is_some());
     }
 
     #[test]
     fn cancelled_request_needs_no_answer() {
         let mut conversation = Conversation::default();
-        conversation.from_client(CALL);
+        let _ = conversation.from_client(CALL);
         let cancel = br#"{"method":"notifications/cancelled","params":{"requestId":"a"}}"#;
-        conversation.from_client(cancel);
+        let _ = conversation.from_client(cancel);
         assert_eq!(conversation.lost(), []);
     }
 
     #[test]
     fn client_without_an_introduction_is_not_introduced() {
         let mut conversation = Conversation::default();
-        conversation.from_client(CALL);
+        let _ = conversation.from_client(CALL);
         conversation.lost();
         assert!(conversation.introduction().is_empty());
+    }
+
+    #[test]
+    fn answer_to_an_earlier_host_decides_no_question_of_the_next() {
+        let mut conversation = Conversation::default();
+        let question =
+            br#"{"jsonrpc":"2.0","id":0,"method":"elicitation/create","params":{"a":1}}"#;
+        let answer = br#"{"jsonrpc":"2.0","id":0,"result":{"action":"accept"}}"#;
+        let sent = conversation.from_host(question).unwrap();
+        assert_eq!(*sent, question[..]);
+        let cancelled = conversation.host_ended();
+        let [cancelled] = cancelled.as_slice() else {
+            panic!("{cancelled:?}")
+        };
+        let cancelled: serde_json::Value = serde_json::from_slice(cancelled).unwrap();
+        assert_eq!(cancelled["params"], json!({ "requestId": 0 }));
+
+        let sent = conversation.from_host(question).unwrap();
+        let expected =
+            br#"{"jsonrpc":"2.0","id":"1/0","method":"elicitation/create","params":{"a":1}}"#;
+        assert_eq!(*sent, expected[..]);
+        assert_eq!(conversation.from_client(answer), None);
+        let own = br#"{"jsonrpc":"2.0","id":"1/0","result":{"action":"decline"}}"#;
+        let passed = conversation.from_client(own).unwrap();
+        let expected = br#"{"jsonrpc":"2.0","id":0,"result":{"action":"decline"}}"#;
+        assert_eq!(*passed, expected[..]);
+        let failed = br#"{"jsonrpc":"2.0","id":"1/\"x\"","error":{"code":1,"message":"no"}}"#;
+        let passed = conversation.from_client(failed).unwrap();
+        let expected = br#"{"jsonrpc":"2.0","id":"x","error":{"code":1,"message":"no"}}"#;
+        assert_eq!(*passed, expected[..]);
+        assert!(conversation.host_ended().is_empty());
+    }
+
+    #[test]
+    fn host_takes_a_question_back_under_the_id_that_the_client_knows() {
+        let mut conversation = Conversation::default();
+        conversation.host_ended();
+        let question = br#"{"id":0,"method":"elicitation/create","params":{}}"#;
+        let _ = conversation.from_host(question);
+        let cancel = br#"{"method":"notifications/cancelled","params":{"requestId":0}}"#;
+        let cancelled = conversation.from_host(cancel).unwrap();
+        let cancelled: serde_json::Value = serde_json::from_slice(&cancelled).unwrap();
+        assert_eq!(cancelled["params"]["requestId"], "1/0");
+        assert!(conversation.host_ended().is_empty());
     }
 }

@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use sha2::{Digest, Sha256};
 
 /// Variables that differ between two terminals, or two shells, without a meaning for commands.
-const WITHOUT_MEANING: [&str; 40] = [
+const WITHOUT_MEANING: [&str; 51] = [
     "ALACRITTY_LOG",
     "ALACRITTY_SOCKET",
     "ALACRITTY_WINDOW_ID",
@@ -23,6 +23,7 @@ const WITHOUT_MEANING: [&str; 40] = [
     "GHOSTTY_SURFACE_ID",
     "GNOME_TERMINAL_SCREEN",
     "GNOME_TERMINAL_SERVICE",
+    "GPG_TTY",
     "INVOCATION_ID",
     "ITERM_PROFILE",
     "ITERM_SESSION_ID",
@@ -32,6 +33,8 @@ const WITHOUT_MEANING: [&str; 40] = [
     "KITTY_WINDOW_ID",
     "KONSOLE_DBUS_SESSION",
     "KONSOLE_DBUS_WINDOW",
+    "LC_TERMINAL",
+    "LC_TERMINAL_VERSION",
     "LINES",
     "OLDPWD",
     "PWD",
@@ -41,6 +44,7 @@ const WITHOUT_MEANING: [&str; 40] = [
     "SSH_CONNECTION",
     "SSH_TTY",
     "STY",
+    "SYSTEMD_EXEC_PID",
     "TERM",
     "TERM_PROGRAM",
     "TERM_PROGRAM_VERSION",
@@ -49,9 +53,16 @@ const WITHOUT_MEANING: [&str; 40] = [
     "TMUX_PANE",
     "VTE_VERSION",
     "WEZTERM_PANE",
+    "WEZTERM_UNIX_SOCKET",
     "WINDOW",
     "WINDOWID",
+    "WT_PROFILE_ID",
+    "WT_SESSION",
+    "XDG_ACTIVATION_TOKEN",
     "XDG_SESSION_ID",
+    "ZELLIJ",
+    "ZELLIJ_PANE_ID",
+    "ZELLIJ_SESSION_NAME",
     "_",
 ];
 

@@ -1,5 +1,6 @@
 //! One client of `codex-mcp serve`: what it is served with, from its first message to its end.
 
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use mcp_server::{
 use rmcp::ServiceExt;
 use safe_files::off_runtime;
 use settings::Config;
+use settings::bounds::Bounds;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
@@ -223,7 +225,7 @@ where
     .with_sandbox_bound(bounds.sandbox_escape_bound().map(|bound| bound.to_string()))
     .with_warnings(move |warning| warning_sink.push(warning));
     let engine = match &app_servers {
-        Some(app_servers) => engine.joining(app_servers),
+        Some(app_servers) => engine.joining(app_servers, terms(&bounds)),
         None => engine,
     };
     let engine = alerts::with_session_alerts(engine, &config, identity, &warnings);
@@ -286,6 +288,16 @@ where
     }
     engine.shut_down().await;
     served
+}
+
+/// What clients agree in that share sessions. The settings of a session were narrowed to the
+/// bounds when it began, and other bounds would not hold for it.
+fn terms(bounds: &Bounds) -> String {
+    let bounds = Bounds {
+        base: PathBuf::new(),
+        ..bounds.clone()
+    };
+    format!("{bounds:?}")
 }
 
 /// Asks each thread for a summary, if there are records to store it.

@@ -138,13 +138,16 @@ async fn serve_until_shutdown(
     let shutdown = Shutdown::on_signals(shutdown::SERVER_LIMIT);
     let backend = client::backend(args, &config)?;
     if config.host.value && matches!(backend, Backend::AppServer) {
-        match relayed::connect(&config, &preflight.stdio()).await {
-            Ok(link) => {
+        let stdio = preflight.stdio();
+        let connecting = relayed::connect(&config, &stdio);
+        match shutdown.closing.run_until_cancelled(connecting).await {
+            None => return Ok(shutdown.exit_code()),
+            Some(Ok(link)) => {
                 preflight.report();
                 relayed::run(args, link, &shutdown).await?;
                 return Ok(shutdown.exit_code());
             }
-            Err(error) => {
+            Some(Err(error)) => {
                 tracing::warn!("{error}. This process serves its client alone.");
             }
         }

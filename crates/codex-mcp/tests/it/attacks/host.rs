@@ -14,7 +14,8 @@ use crate::on_each_release;
 
 on_each_release!(command_in_the_sandbox_is_not_served);
 
-/// Connects to each socket of a host, and asks for a thread without a sandbox.
+/// Connects to each socket of a host, tries to make the file that it demands, and asks for a
+/// thread without a sandbox.
 const ATTACK: &str = r#"
 use Socket;
 $| = 1;
@@ -22,6 +23,11 @@ for my $path (glob("$ENV{HOSTS}/*.sock")) {
     socket(my $host, AF_UNIX, SOCK_STREAM, 0) or die "socket: $!";
     connect($host, sockaddr_un($path)) or die "connect: $!";
     print "host-connected\n";
+    my $challenge = <$host> // "";
+    if ($challenge =~ /"file":"([^"]+)"/) {
+        my $made = open(my $proof, ">", "$ENV{HOSTS}/$1");
+        print $made ? "host-proved\n" : "host-not-proved\n";
+    }
     my $request = do { local $/; open(my $file, "<", $ENV{REQUEST}); <$file> };
     syswrite($host, $request);
     my $answer = "";
@@ -84,6 +90,7 @@ async fn command_in_the_sandbox_is_not_served(release: &str) {
     let result = client.call_tool("codex", arguments).await;
     assert!(stage.saw("host-connected", 1), "{result:#}");
     assert!(stage.saw("host-refused", 1), "{result:#}");
+    assert!(!stage.saw("host-proved", 1), "{result:#}");
     assert!(
         !stage.saw("host-answered", 1) && !stage.was_attacked(),
         "{result:#}"
@@ -99,6 +106,7 @@ async fn command_in_the_sandbox_is_not_served(release: &str) {
         .stdin(Stdio::null());
     let output = control.output().await.unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("host-proved"), "{said}");
     assert!(said.contains("host-answered"), "{said}");
     stage.wait_until_attacked().await;
     assert!(client.finish().await.success());

@@ -85,12 +85,11 @@ async fn finish(stage: &CodexFixture, clients: impl IntoIterator<Item = McpClien
 }
 
 /// Processes of Codex itself.
-fn codexes(stage: &CodexFixture) -> usize {
-    let all = stage.home.processes();
+fn codex_processes(stage: &CodexFixture) -> Vec<u32> {
+    let all = stage.home.processes().into_iter();
     let of_codex = |line: &str| line.contains("app-server") && !line.contains("guard");
-    all.iter()
-        .filter(|process| of_codex(&process.command))
-        .count()
+    let of_codex = all.filter(|process| of_codex(&process.command));
+    of_codex.map(|process| process.pid).collect()
 }
 
 async fn clients_share_a_codex_and_its_sessions(release: &str) {
@@ -115,7 +114,7 @@ async fn clients_share_a_codex_and_its_sessions(release: &str) {
         .await;
     let all = structured(&all)["sessions"].as_array().unwrap();
     assert_eq!(all.len(), 2, "{all:#?}");
-    assert_eq!(codexes(&stage), 1);
+    assert_eq!(codex_processes(&stage).len(), 1);
 
     // It goes on with both threads when the client that began them has gone.
     assert!(one.finish().await.success());
@@ -236,6 +235,58 @@ async fn other_environment_has_another_host() {
     let counts: Vec<&Value> = counts.iter().map(|host| &host["clients"]).collect();
     assert_eq!(counts, [1, 2]);
     finish(&stage, clients).await;
+}
+
+/// The bounds of a client hold for the sessions that it can continue.
+#[tokio::test]
+async fn clients_with_other_bounds_share_no_sessions() {
+    let stage = CodexFixture::new(testkit::codex::newest(), script()).await;
+    let mut free = stage.client(&["--host"]).await;
+    let begun = free.call_tool("codex", json!({"prompt": "first"})).await;
+    assert_completed(&begun, "one");
+    let mut bounded = stage
+        .client(&["--host", "--max-sandbox", "read-only"])
+        .await;
+    let all = bounded.call_tool("codex_session", json!({"action": "list"}));
+    assert_eq!(structured(&all.await)["sessions"], json!([]));
+    assert_eq!(host(&stage).await["clients"], 2);
+    finish(&stage, [free, bounded]).await;
+}
+
+/// Codex finds no program in the directory of a client, in which its commands can write. The
+/// control is a client that works elsewhere.
+#[tokio::test]
+async fn codex_of_a_client_searches_no_programs_in_its_directory() {
+    let stage = CodexFixture::new(testkit::codex::newest(), script()).await;
+    let theirs = stage.home.root().join("theirs");
+    let programs = theirs.join("bin");
+    std::fs::create_dir_all(&programs).unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let mut clients = Vec::new();
+    for directory in [stage.home.work(), theirs] {
+        let launch = stage.launch(&["--host"]).env("PATH", &path);
+        let mut client = McpClient::start(&launch.current_dir(&directory));
+        client.initialize(super::VERSION, json!({})).await;
+        let arguments = json!({"prompt": "first", "cwd": stage.home.work()});
+        assert_completed(&client.call_tool("codex", arguments).await, "one");
+        clients.push(client);
+    }
+    assert_eq!(host(&stage).await["clients"], 2);
+    let mut searched: Vec<bool> = codex_processes(&stage)
+        .iter()
+        .map(|pid| search_path(*pid).contains(programs.to_str().unwrap()))
+        .collect();
+    searched.sort_unstable();
+    assert_eq!(searched, [false, true]);
+    finish(&stage, clients).await;
+}
+
+/// The PATH of a process.
+fn search_path(pid: u32) -> String {
+    let all = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
+    let mut all = all.split(|byte| *byte == 0);
+    let path = all.find_map(|one| one.strip_prefix(b"PATH="));
+    String::from_utf8_lossy(path.unwrap()).into_owned()
 }
 
 /// Where no host can be started, `serve` works alone, with one warning.
