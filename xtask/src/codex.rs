@@ -79,7 +79,11 @@ fn native_binary(install: &Path) -> anyhow::Result<PathBuf> {
     )
 }
 
-fn subdirectories(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+/// The directories in a directory, sorted.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn subdirectories(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let entries =
         fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
     let mut directories = Vec::new();

@@ -11,6 +11,7 @@ mod advisories;
 mod atm;
 mod bench;
 mod circles;
+mod claude_code;
 mod codex;
 mod debian;
 mod deny;

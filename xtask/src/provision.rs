@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 
 use crate::atm::Atm;
+use crate::claude_code::ClaudeCode;
 use crate::codex::Codex;
 use crate::installs::{Installs, Package, ProvideOutcome};
 use crate::typescript::TypeScript;
@@ -18,12 +19,16 @@ const RELEASES: &str = "crates/testkit/codex-releases.txt";
 /// The version of the TypeScript library of MCP, relative to the workspace.
 const TYPESCRIPT: &str = "crates/testkit/typescript-version.txt";
 
+/// The version of Claude Code, relative to the workspace.
+const CLAUDE_CODE: &str = "crates/testkit/claude-code-version.txt";
+
 /// The versions of atm, relative to the workspace.
 const ATM: &str = "crates/testkit/atm-versions.txt";
 
 /// Installs missing system packages, then each listed Codex release into
 /// `codex/VERSION` of the target directory, the TypeScript library of MCP into
-/// `typescript/VERSION` and each listed version of atm into `atm/VERSION`. Running it again costs almost nothing.
+/// `typescript/VERSION`, Claude Code into `claude-code/VERSION` and each listed version of atm into
+/// `atm/VERSION`. Running it again costs almost nothing.
 ///
 /// # Errors
 /// When something is missing that cannot be installed; the error says what to do.
@@ -34,11 +39,12 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
     for version in versions {
         provide(&installs, &Codex { version })?;
     }
-    let file = workspace.root().join(TYPESCRIPT);
-    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {TYPESCRIPT}"))?;
-    let version = text.trim().to_owned();
+    let version = read(workspace, TYPESCRIPT)?.trim().to_owned();
     let installs = Installs::open(workspace.target().join("typescript"))?;
     provide(&installs, &TypeScript { version })?;
+    let version = read(workspace, CLAUDE_CODE)?.trim().to_owned();
+    let installs = Installs::open(workspace.target().join("claude-code"))?;
+    provide(&installs, &ClaudeCode { version })?;
     provide_atm(workspace)
 }
 
@@ -68,9 +74,12 @@ pub(crate) fn newest_codex(workspace: &Workspace) -> anyhow::Result<PathBuf> {
 }
 
 fn listed(workspace: &Workspace, list: &str) -> anyhow::Result<Vec<String>> {
-    let path = workspace.root().join(list);
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {list}"))?;
-    releases::parse(&text).with_context(|| list.to_owned())
+    releases::parse(&read(workspace, list)?).with_context(|| list.to_owned())
+}
+
+/// A file of the workspace.
+fn read(workspace: &Workspace, file: &str) -> anyhow::Result<String> {
+    fs::read_to_string(workspace.root().join(file)).with_context(|| format!("cannot read {file}"))
 }
 
 fn provide(installs: &Installs, package: &impl Package) -> anyhow::Result<()> {
