@@ -7,6 +7,7 @@
 //!   says anything that nobody waited for.
 //! - [`AppServer`] speaks directly to `codex app-server`, for comparisons.
 //! - [`atm`] finds the real programs that the tests exchange mail with.
+//! - [`claude_code`] finds the real Claude Code; [`messages_api`] is the model that it works on.
 //! - [`postgres`] runs a private server of PostgreSQL.
 //! - [`ngircd`] runs a private server of IRC.
 //! - [`Tmux`] is a terminal in which a test types and reads.
@@ -33,12 +34,14 @@
 
 pub mod app_server;
 pub mod atm;
+pub mod claude_code;
 pub mod client;
 pub mod codex;
 pub mod docs;
 pub mod fake;
 mod home;
 mod launch;
+pub mod messages_api;
 pub mod ngircd;
 pub mod postgres;
 pub mod process;
