@@ -4,6 +4,7 @@ mod alerts;
 mod approvals;
 mod calls;
 mod classic;
+mod claude_code;
 mod codex_config;
 mod context;
 mod drop_in;

@@ -36,7 +36,7 @@ fn with_tasks(stage: &CodexFixture) -> McpClient {
 }
 
 /// A stage whose idle worker leaves soon.
-async fn stage(release: &str, script: Script) -> CodexFixture {
+pub(super) async fn stage(release: &str, script: Script) -> CodexFixture {
     let stage = CodexFixture::new(release, script).await;
     let directory = stage.home.atm_home().join(".config/atm");
     std::fs::create_dir_all(&directory).unwrap();
@@ -86,7 +86,7 @@ async fn kill(mut client: McpClient) {
     client.exited().await;
 }
 
-fn job_in(stage: &CodexFixture, prompt: &str, more: Value) -> Value {
+pub(super) fn job_in(stage: &CodexFixture, prompt: &str, more: Value) -> Value {
     let mut arguments = json!({ "prompt": prompt, "cwd": stage.home.work() });
     let more = more.as_object().unwrap().clone();
     arguments.as_object_mut().unwrap().extend(more);

@@ -267,12 +267,12 @@ fn picture(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// The texts of all files below a directory.
-fn texts(directory: &Path) -> String {
+/// The texts of all files below a directory. One that is removed meanwhile counts as empty.
+pub(super) fn texts(directory: &Path) -> String {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let text = |path: PathBuf| match path.is_dir() {
         true => texts(&path),
-        false => fs::read_to_string(path).unwrap(),
+        false => fs::read_to_string(path).unwrap_or_default(),
     };
     entries.map(|entry| text(entry.path())).collect()
 }

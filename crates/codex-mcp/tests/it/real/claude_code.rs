@@ -1,0 +1,299 @@
+//! The real Claude Code as the client, on a scripted model of its own: in print mode, and in a
+//! terminal, where it runs long calls as MCP Tasks.
+//!
+//! Claude Code falls back to the old handshake, which has no tasks, if a server does not answer
+//! `server/discover` within three seconds.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use scripted_model::{Gate, Reply, Script, Shell};
+use serde_json::{Value, json};
+use testkit::Tmux;
+use testkit::claude_code::native_binary;
+use testkit::messages_api::{Answer, MessagesApi, MessagesRequest};
+use testkit::process::{Process, wait_until_gone};
+use tokio::process::Command;
+use tokio::time::{sleep, timeout};
+
+use super::CodexFixture;
+use super::eyes::texts;
+use super::tasks::{job_in, stage};
+use crate::jobs::wait_for;
+
+/// The prompt that has the model call a tool.
+const PROMPT: &str = "hand it over";
+
+/// The model's answer to a tool's result, and to everything else.
+const NOTED: &str = "Noted.";
+
+/// Codex's answer.
+const RESULT: &str = "the result of Codex";
+
+/// The limit of each wait.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+/// The pause between two keys of a person who types fast.
+const KEY_INTERVAL: Duration = Duration::from_millis(300);
+
+/// No account has this key. Claude Code asks about a key unless its configuration approves the last
+/// 20 characters.
+const KEY: &str = "sk-ant-api03-no-account-has-this-key-0000";
+
+/// The size of the terminal.
+const COLUMNS: u16 = 120;
+const ROWS: u16 = 50;
+
+/// Runs Claude Code. Its model is also its proxy, so that no request reaches another host. The
+/// classic renderer has no fullscreen mode.
+const RUN: &str = "\
+export ANTHROPIC_BASE_URL=$URL HTTP_PROXY=$URL HTTPS_PROXY=$URL NO_PROXY=127.0.0.1
+export ANTHROPIC_API_KEY=$KEY
+export CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1 DISABLE_TELEMETRY=1 DISABLE_ERROR_REPORTING=1
+export DISABLE_AUTOUPDATER=1 CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL=1
+export CLAUDE_CODE_DISABLE_ALTERNATE_SCREEN=1
+exec $CLAUDE \"$@\" --mcp-config ~/mcp.json --strict-mcp-config --permission-mode default
+";
+
+/// A home with Claude Code, its model, and the newest Codex with its own model.
+struct ClaudeCode {
+    stage: CodexFixture,
+    model: MessagesApi,
+}
+
+impl ClaudeCode {
+    /// Claude Code's model calls this tool when it is given [`PROMPT`]. Codex's follows the script.
+    async fn new(script: Script, tool: &str, arguments: Value) -> Self {
+        let stage = stage(testkit::codex::newest(), script).await;
+        let tool = format!("mcp__codex__{tool}");
+        let call = Answer::Call {
+            tool: tool.clone(),
+            arguments: job_in(&stage, "work", arguments),
+        };
+        let answer = move |request: &MessagesRequest| match request.texts().contains(&PROMPT) {
+            true => call.clone(),
+            false => Answer::Say(NOTED.to_owned()),
+        };
+        let model = MessagesApi::start(answer).await;
+        let claude = Self { stage, model };
+        claude.configure(&tool);
+        claude
+    }
+
+    fn configure(&self, tool: &str) {
+        let home = self.stage.home.home();
+        fs::create_dir(home.join(".claude")).unwrap();
+        let write = |name: &str, value: Value| {
+            fs::write(home.join(name), value.to_string()).unwrap();
+        };
+        let work = self.stage.home.work().display().to_string();
+        let approved = KEY.split_at(KEY.len() - 20).1;
+        let configuration = json!({
+            "hasCompletedOnboarding": true,
+            "customApiKeyResponses": { "approved": [approved], "rejected": [] },
+            "projects": { work: { "hasTrustDialogAccepted": true } },
+        });
+        write(".claude.json", configuration);
+        let settings = json!({ "permissions": { "allow": [tool] } });
+        write(".claude/settings.json", settings);
+        let codex = testkit::codex::native_binary(&self.stage.release);
+        let server = json!({ "command": env!("CARGO_BIN_EXE_codex-mcp"), "args": ["serve"],
+            "env": { "CODEX_MCP_CODEX_BIN": codex } });
+        write("mcp.json", json!({ "mcpServers": { "codex": server } }));
+        let binary = native_binary().display().to_string();
+        let run = RUN.replace("$URL", &self.model.url());
+        let run = run.replace("$KEY", KEY).replace("$CLAUDE", &binary);
+        fs::write(self.script(), run).unwrap();
+    }
+
+    /// The script that runs Claude Code.
+    fn script(&self) -> PathBuf {
+        self.stage.home.home().join("claude.sh")
+    }
+
+    /// Starts Claude Code in a terminal with these arguments.
+    async fn start(&self, args: &str) -> Tmux {
+        let tmux = Tmux::start(&self.stage.home, COLUMNS, ROWS).await;
+        tmux.enters(&format!("sh ~/claude.sh {args}")).await;
+        tmux
+    }
+
+    /// Waits until the model knows that its call was answered by a task, and returns the task's ID.
+    async fn task(&self) -> String {
+        let id_in = |request: &MessagesRequest| {
+            let results = request.tool_results();
+            let (_, id) = results.first()?.split_once("started server-side task ")?;
+            let (id, _) = id.split_once(". ")?;
+            Some(id.to_owned())
+        };
+        let such = |request: &MessagesRequest| id_in(request).is_some();
+        let request = self.model.request_such("with a started task", such).await;
+        id_in(&request).unwrap()
+    }
+
+    /// Waits until the model is told the result of a task.
+    async fn result_of(&self, task: &str) {
+        let parts = ["<task-notification>", task, RESULT];
+        let has_it = |text: &&str| parts.iter().all(|part| text.contains(part));
+        let such = |request: &MessagesRequest| request.texts().iter().any(has_it);
+        let what = format!("with the result of {task}");
+        self.model.request_such(&what, such).await;
+    }
+
+    /// Waits until a task and the end of the first turn are on disk.
+    async fn saves(&self, task: &str) {
+        let conversations = self.stage.home.home().join(".claude/projects");
+        let task = format!("\"mcpTaskId\":\"{task}\"");
+        wait_for("the saved conversation", async || {
+            let saved = texts(&conversations);
+            (saved.contains(NOTED) && saved.contains(&task)).then_some(())
+        })
+        .await;
+    }
+
+    /// Sends Claude Code a signal, and waits for its end.
+    async fn signal(&self, signal: Signal) {
+        let path = native_binary().display().to_string();
+        let mut own = self.stage.home.processes();
+        own.retain(|process| process.command.starts_with(&path));
+        // It also starts itself, as a helper.
+        let pids: Vec<u32> = own.iter().map(|process| process.pid).collect();
+        own.retain(|process| !pids.contains(&process.parent));
+        let [Process { pid, .. }] = own[..] else {
+            panic!("{own:?}")
+        };
+        kill(Pid::from_raw(pid.try_into().unwrap()), signal).unwrap();
+        assert_eq!(wait_until_gone(&[pid], TIME_LIMIT).await, []);
+    }
+
+    /// Ends Claude Code in its terminal.
+    async fn end(self, tmux: Tmux) {
+        self.signal(Signal::SIGTERM).await;
+        drop(tmux);
+        self.finish().await;
+    }
+
+    /// Waits until no process is left, and checks that no other host was asked for anything.
+    async fn finish(self) {
+        wait_for("the end of all processes", async || {
+            self.stage.home.processes().is_empty().then_some(())
+        })
+        .await;
+        assert_eq!(self.model.other_requests(), Vec::<String>::new());
+    }
+}
+
+/// A job whose turn waits at the gate.
+async fn with_job_behind(gate: &Gate) -> ClaudeCode {
+    let script = Script::new().otherwise([Reply::say(RESULT).behind(gate)]);
+    ClaudeCode::new(script, "call_codex", json!({ "timeout_ms": 120_000 })).await
+}
+
+/// Waits until the turn of the job has begun.
+async fn begun(gate: &Gate) {
+    let waited = timeout(TIME_LIMIT, gate.reached(1)).await;
+    waited.unwrap_or_else(|_| panic!("Codex asks its model for nothing"));
+}
+
+/// The answer of this tool in print mode, which does not declare tasks.
+async fn printed(tool: &str) -> Value {
+    let script = Script::new().otherwise([Reply::say(RESULT)]);
+    let claude = ClaudeCode::new(script, tool, json!({})).await;
+    let run = Command::new("sh")
+        .arg(claude.script())
+        .args(["-p", PROMPT])
+        .env_clear()
+        .envs(claude.stage.home.env())
+        .current_dir(claude.stage.home.work())
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let ended = timeout(TIME_LIMIT, run).await;
+    let output = ended.unwrap_or_else(|_| panic!("Claude Code does not end"));
+    let output = output.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), NOTED);
+    let has_result = |request: &MessagesRequest| !request.tool_results().is_empty();
+    let request = claude.model.request_such("with a result", has_result).await;
+    let result: Value = serde_json::from_str(&request.tool_results()[0]).unwrap();
+    claude.finish().await;
+    serde_json::from_str(result.as_str().unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn classic_call_in_print_mode_gets_the_answer_of_codex() {
+    let result = printed("codex").await;
+    assert_eq!(result["content"], RESULT, "{result:#}");
+    assert_eq!(result["status"], "completed", "{result:#}");
+}
+
+/// In a terminal, the same call is answered by a task.
+#[tokio::test]
+async fn job_in_print_mode_gets_a_plain_answer() {
+    let result = printed("call_codex").await;
+    assert_eq!(result["status"], "queued", "{result:#}");
+    assert!(result["job_id"].is_string(), "{result:#}");
+}
+
+/// The call returns while the job runs; the result wakes the model.
+#[tokio::test]
+async fn task_wakes_the_model_with_its_result() {
+    let gate = Gate::new();
+    let claude = with_job_behind(&gate).await;
+    let tmux = claude.start(&format!("'{PROMPT}'")).await;
+    let task = claude.task().await;
+    tmux.shows("1 MCP task").await;
+    begun(&gate).await;
+    gate.release();
+    claude.result_of(&task).await;
+    claude.end(tmux).await;
+}
+
+#[tokio::test]
+async fn approval_of_a_task_is_given_in_the_native_dialog() {
+    let touch = Reply::shell(Shell::escalated("touch made.txt", "it is needed"));
+    let script = Script::new().otherwise([touch, Reply::say(RESULT)]);
+    let asking = json!({ "approval": "ask", "sandbox": "read-only" });
+    let claude = ClaudeCode::new(script, "call_codex", asking).await;
+    let tmux = claude.start(&format!("'{PROMPT}'")).await;
+    let task = claude.task().await;
+    let screen = tmux.shows("Decision: ▸ Yes, once").await;
+    assert!(screen.contains("requests your input"), "{screen}");
+    assert!(screen.contains("touch made.txt"), "{screen}");
+    assert!(!claude.stage.file("made.txt").exists());
+    // Enter confirms the decision, skips the reason and accepts. A key that comes right after the
+    // one before can be ignored, so it is pressed again as long as the dialog is open.
+    wait_for("the end of the dialog", async || {
+        tmux.presses(&["Enter"]).await;
+        sleep(KEY_INTERVAL).await;
+        let screen = tmux.screen().await;
+        (!screen.contains("requests your input")).then_some(())
+    })
+    .await;
+    claude.result_of(&task).await;
+    assert!(claude.stage.file("made.txt").exists());
+    claude.end(tmux).await;
+}
+
+/// The server that Claude Code starts after its restart is asked for the task of the killed one.
+#[tokio::test]
+async fn result_of_a_task_reaches_the_continued_conversation_after_a_kill() {
+    let gate = Gate::new();
+    let claude = with_job_behind(&gate).await;
+    let tmux = claude.start(&format!("'{PROMPT}'")).await;
+    let task = claude.task().await;
+    claude.saves(&task).await;
+    begun(&gate).await;
+    claude.signal(Signal::SIGKILL).await;
+    drop(tmux);
+    let tmux = claude.start("--continue").await;
+    tmux.shows("1 MCP task").await;
+    gate.release();
+    claude.result_of(&task).await;
+    assert_eq!(claude.stage.model.request_count(), 1);
+    claude.end(tmux).await;
+}
