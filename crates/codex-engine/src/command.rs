@@ -183,7 +183,7 @@ pub fn joined(before: Option<String>, after: Option<String>) -> Option<String> {
 impl Settings {
     /// Merges these settings over `below`.
     #[must_use]
-    pub(super) fn over(self, below: Self) -> Self {
+    pub fn over(self, below: Self) -> Self {
         let Self {
             thread: above,
             added,
@@ -280,7 +280,7 @@ pub(super) fn overlay_model_options(above: ModelOptions, below: ModelOptions) ->
 }
 
 /// The longest prompt that Codex accepts, in characters.
-pub(super) const LONGEST_PROMPT: usize = 1_048_576;
+pub const LONGEST_PROMPT: usize = 1_048_576;
 
 /// A prompt for Codex.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

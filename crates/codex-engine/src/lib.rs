@@ -69,7 +69,7 @@ mod workspace;
 
 pub use app_server::StartError;
 pub use backend::{AppServerStatus, Launch, LaunchError};
-pub use closing::UnloadState;
+pub use closing::{ReleaseOutcome, UnloadState};
 pub use connection::OnDelivered;
 pub use engine::{Engine, Options};
 pub use error::{ApprovalOutOfBounds, EngineError};

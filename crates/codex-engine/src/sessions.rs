@@ -255,6 +255,11 @@ impl Entry {
         self.lock().server.clone()
     }
 
+    /// Whether its thread existed before this session.
+    pub(super) fn was_there_before(&self) -> bool {
+        self.origin == Origin::Existing
+    }
+
     /// The kind of input that turn `number` was for the thread.
     pub(super) fn kind_of_prompt(&self, number: u64) -> InputKind {
         match (self.origin, number) {
@@ -504,7 +509,8 @@ impl Sessions {
         to_do
     }
 
-    fn forget(&self, entry: &Arc<Entry>) {
+    /// Removes a session. The settings of its thread stay remembered.
+    pub(super) fn forget(&self, entry: &Arc<Entry>) {
         self.lock().forget(entry);
     }
 

@@ -92,8 +92,7 @@ impl Engine {
                 _ => return self.resume_live(&entry, start).await,
             }
         }
-        let before = self.codex.hub.sessions.recall(thread.as_str());
-        let before = before.unwrap_or_else(|| self.recorded_settings(&thread));
+        let before = self.earlier_settings(&thread);
         start.settings = start.settings.over(before.settings);
         start.timeouts = start.timeouts.or(before.timeouts);
         if start.settings.thread.cwd.is_none() {
@@ -148,7 +147,10 @@ impl Engine {
     /// The directory of a thread that was not begun here. Codex must know whether the
     /// user trusts it before it reads the directory's files. `None` if Codex has no
     /// rollout of the thread; it then refuses to resume it.
-    async fn start_directory(&self, thread: &ThreadId) -> Result<Option<PathBuf>, EngineError> {
+    pub(super) async fn start_directory(
+        &self,
+        thread: &ThreadId,
+    ) -> Result<Option<PathBuf>, EngineError> {
         let (codex_home, id) = (self.options.codex_home.clone(), thread.clone());
         let directory =
             off_runtime::run(move || match rollouts::start_directory(&codex_home, &id) {
@@ -175,12 +177,14 @@ impl Engine {
         }
     }
 
-    /// The recorded settings of a thread from before the program started.
-    fn recorded_settings(&self, thread: &ThreadId) -> StartThread {
-        StartThread {
+    /// The settings that a thread had: those that are remembered, or else those that were
+    /// recorded before the program started.
+    pub(super) fn earlier_settings(&self, thread: &ThreadId) -> StartThread {
+        let remembered = self.codex.hub.sessions.recall(thread.as_str());
+        remembered.unwrap_or_else(|| StartThread {
             settings: self.owner.observer.recall(thread).unwrap_or_default(),
             ..StartThread::default()
-        }
+        })
     }
 
     /// Resumes a thread that has a session: changes of the settings apply from its next
@@ -300,7 +304,12 @@ impl Engine {
     /// A working directory, absolute and without links: Codex gets the path that is
     /// checked before each prompt. Codex would accept a missing directory, and every
     /// command in it would fail, so it is checked here.
-    pub(super) fn working_directory(&self, cwd: Option<PathBuf>) -> Result<PathBuf, EngineError> {
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoDirectory`], and [`EngineError::NoCurrentDirectory`] if the engine's own
+    /// directory is gone.
+    pub fn working_directory(&self, cwd: Option<PathBuf>) -> Result<PathBuf, EngineError> {
         let cwd = self.directory()?.join(cwd.unwrap_or_default());
         match cwd.is_dir() {
             true => Ok(directory::resolved(&cwd)),
