@@ -13,6 +13,7 @@ use safe_files::directory::{self, ReplacedDirectory};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::classic::call::ClassicCall;
 use super::store::Request;
 
 /// The keys of Codex's configuration that extend `workspace-write`.
@@ -58,6 +59,9 @@ pub struct CallSettings {
     /// The home directory of teams, for mail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub atm_home: Option<PathBuf>,
+    /// The call of a classic tool that the job answers. Its settings replace those of the thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub classic: Option<Box<ClassicCall>>,
 }
 
 /// Whether the threads of a job get a tool for the submitter's mail.
@@ -148,11 +152,18 @@ impl CallSettings {
             *path = directory::resolved(path);
         }
         writable_roots::resolve(&mut self.config, cwd);
+        if let Some(call) = &mut self.classic {
+            call.resolve_directories(cwd);
+        }
     }
 
     /// Checks that no directory was replaced since.
     pub(crate) fn check_directories(&self) -> Result<(), ReplacedDirectory> {
-        writable_roots::check(&self.overrides(|_| None))
+        writable_roots::check(&self.overrides(|_| None))?;
+        match &self.classic {
+            Some(call) => call.check_directories(),
+            None => Ok(()),
+        }
     }
 
     /// The settings as overrides of `config.toml`. `configured` returns the configured value of

@@ -372,6 +372,7 @@ impl Submitter {
             team: self.team.clone().filter(|_| names_team),
             atm_home: names_team.then(|| self.atm_home.clone()),
             notify: spec.notify.clone(),
+            classic: None,
         };
         settings.resolve_directories(cwd);
         self.bounds.check_config(&settings.overrides(|_| None))?;
@@ -397,7 +398,7 @@ impl Submitter {
     }
 
     /// The Codex of a job; `None` if only other hosts may have one.
-    fn codex(&self) -> Result<Option<PathBuf>, BadJobSpec> {
+    pub(super) fn codex(&self) -> Result<Option<PathBuf>, BadJobSpec> {
         match (binary::find(self.codex.clone()), self.reach) {
             (Ok(codex), _) => Ok(Some(codex.chosen)),
             (Err(_), Reach::Anywhere) if self.codex.is_none() => Ok(None),

@@ -251,6 +251,7 @@ impl WorkerFixture {
             stream: KeepStream::No,
             member: None,
             refused_until: None,
+            classic: None,
         };
         let options = Options {
             launch: Launch {

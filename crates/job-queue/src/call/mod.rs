@@ -27,8 +27,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use agent_team::Member;
 use codex_config::profile::ProfileName;
-use codex_engine::command::{OpenQuestion, OpenThread, Prompt, TurnRef};
-use codex_engine::logic::session::TurnEnding;
+use codex_engine::command::{OpenQuestion, OpenThread, Prompt, SessionId, TurnRef};
+use codex_engine::logic::session::{TurnEnding, TurnOutcome};
 use codex_engine::logic::work::event::WorkEvent;
 use codex_engine::logic::work::{Changes, Digest, Failure, FailureClass, WorkEnding, judge};
 use codex_engine::picture::Picture;
@@ -47,7 +47,9 @@ use self::events::EventQueue;
 use self::git::TreeComparison;
 use self::thread::{Prepared, TurnProgress};
 use crate::call_settings::CallSettings;
+use crate::classic::call::{ClassicCall, ClassicEnd, ClassicFailure};
 use crate::directive::Directive;
+use crate::spec::wire_name;
 
 pub use self::control::{Control, PendingDirective};
 pub use self::event_sink::{STREAM_LIMIT, Stream};
@@ -102,6 +104,9 @@ pub struct CallRequest {
     pub member: Option<Member>,
     /// Until when an earlier turn of the job was refused for a usage limit, if that is known.
     pub refused_until: Option<SystemTime>,
+    /// The call of a classic tool: its settings are those of the thread, in place of the fields
+    /// above and of the settings.
+    pub classic: Option<Box<ClassicCall>>,
 }
 
 /// Whether a job's events are kept in its outcome.
@@ -156,6 +161,8 @@ pub struct CallOutcome {
     pub stream: Stream,
     /// The duration of the call.
     pub took: Duration,
+    /// The end of the turn of a classic call.
+    pub classic: Option<ClassicEnd>,
 }
 
 /// Runs one turn. When it is cancelled, or its time is up, the turn is interrupted and all
@@ -183,6 +190,8 @@ pub async fn run(
         waiting_since: None,
         declined: None,
         diff: String::new(),
+        session: None,
+        text: None,
     };
     let (comparison, ending) = Box::pin(call.execute(since, directives)).await;
     let exit = match &ending {
@@ -196,12 +205,25 @@ pub async fn run(
         sandbox,
         leaves_threads,
         diff,
+        session,
+        text,
         ..
     } = call;
-    let (digest, stream) = sink.finish();
+    let (mut digest, stream) = sink.finish();
     let changes = comparison.changes(&digest);
+    let classic = request.classic.as_ref().map(|_| ClassicEnd {
+        session,
+        failure: ClassicFailure::of(&ending),
+    });
+    if classic.is_some() {
+        digest.message = text;
+    }
     CallOutcome {
-        failure: judge(&ending, &digest),
+        failure: match (&ending, &classic) {
+            // The answer of a classic call may be empty.
+            (WorkEnding::Completed, Some(_)) => None,
+            _ => judge(&ending, &digest),
+        },
         digest,
         sandbox,
         exit,
@@ -212,6 +234,7 @@ pub async fn run(
         diff,
         stream,
         took: begun.elapsed(),
+        classic,
     }
 }
 
@@ -246,6 +269,10 @@ struct Call<'a> {
     /// The answer to a question that ends the turn, if there was one.
     declined: Option<WorkEnding>,
     diff: String,
+    /// The session of the thread, once it is open.
+    session: Option<SessionId>,
+    /// The text of the turn that has ended: the final message, or what was written before.
+    text: Option<String>,
 }
 
 impl Call<'_> {
@@ -317,7 +344,8 @@ impl Call<'_> {
                 return (nothing, ending);
             }
         };
-        self.sandbox = Some(sandbox);
+        self.sandbox = sandbox.or_else(|| opened.sandbox.and_then(wire_name));
+        self.session = Some(opened.session.clone());
         self.sink.session(&opened.thread);
         self.sink.warn(opened.warning());
         let ending = self.run_turn(&opened, &mut events, directives).await;
@@ -378,12 +406,7 @@ impl Call<'_> {
         events: &mut EventQueue,
         mut directives: Directives<'_>,
     ) -> WorkEnding {
-        let prompt = Prompt {
-            text: self.request.prompt.clone(),
-            pictures: self.request.images.clone(),
-            output_schema: self.request.output_schema.clone(),
-            ..Prompt::default()
-        };
+        let prompt = self.request.turn_prompt();
         let prompting = self.engine.prompt(&opened.session, prompt);
         let turn = match self.until_cancelled(prompting).await {
             Ok(Ok(turn)) => turn,
@@ -411,7 +434,7 @@ impl Call<'_> {
                     self.update_questions(&open);
                 }
                 LoopEvent::Progress(Ok(Ok(TurnProgress::Ended(outcome)))) => {
-                    self.diff.clone_from(&outcome.facts.diff);
+                    self.note_end(&outcome);
                     return self.ending(Ok(outcome.ending.clone()));
                 }
                 LoopEvent::Progress(Ok(Err(error))) => return self.ending(Err(error)),
@@ -446,7 +469,7 @@ impl Call<'_> {
         events.emit(&mut self.sink);
         match ended {
             Ok(Ok(ended)) => {
-                self.diff.clone_from(&ended.facts.diff);
+                self.note_end(&ended);
                 Some(ended.ending.clone())
             }
             Ok(Err(_)) => None,
@@ -456,6 +479,11 @@ impl Call<'_> {
                 None
             }
         }
+    }
+
+    fn note_end(&mut self, outcome: &TurnOutcome) {
+        self.diff.clone_from(&outcome.facts.diff);
+        self.text = Some(outcome.text.clone());
     }
 
     fn ending(&mut self, ended: Result<TurnEnding, EngineError>) -> WorkEnding {
@@ -519,6 +547,20 @@ impl Call<'_> {
             Ok(UnloadState::Unloaded) => {}
             Ok(UnloadState::MaybeLoaded) => self.leaves_threads = true,
             Err(error) => tracing::debug!("the session cannot be closed: {error}"),
+        }
+    }
+}
+
+impl CallRequest {
+    /// The prompt of the turn, with the form and the pictures.
+    fn turn_prompt(&self) -> Prompt {
+        let review = self.classic.as_ref().and_then(|call| call.review.clone());
+        Prompt {
+            text: self.prompt.clone(),
+            pictures: self.images.clone(),
+            output_schema: self.output_schema.clone(),
+            review,
+            ..Prompt::default()
         }
     }
 }

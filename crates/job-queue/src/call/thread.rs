@@ -25,6 +25,8 @@ use settings::DEFAULT_SANDBOX;
 
 use super::CallRequest;
 use crate::call_settings::Approval;
+use crate::classic::call::ClassicCall;
+use crate::spec::wire_name;
 
 /// The key of the approval policy in Codex's configuration.
 const POLICY: &str = "approval_policy";
@@ -35,8 +37,8 @@ pub(crate) const PROVIDER: &str = "model_provider";
 /// The settings with which a thread is started or resumed.
 pub(super) struct Prepared {
     pub(super) start: StartThread,
-    /// The effective sandbox: a mode, or the name of permissions.
-    pub(super) sandbox: String,
+    /// The effective sandbox: a mode, or the name of permissions. `None` if Codex decides it.
+    pub(super) sandbox: Option<String>,
     /// The model provider that the job or its profile names.
     pub(super) provider: Option<String>,
     /// A warning about configuration of the repository that is not used.
@@ -54,6 +56,13 @@ pub(super) fn prepare(
     let user = UserConfig::read(&request.codex_home);
     let trust = directory_trust(&request.cwd, &user).map_err(|error| error.to_string())?;
     let config = user.layers(request.profile.as_ref(), Some(&trust));
+    if let Some(call) = &request.classic {
+        let prepared = prepare_classic(request, call, &config, mark);
+        return Ok(Prepared {
+            left_out: left_out(&trust),
+            ..prepared
+        });
+    }
     let mut overrides = request.settings.overrides(|key| config.get(key).cloned());
     strip_nulls(&mut overrides);
     let (sandbox, in_force) = sandbox(request, &mut overrides, &config);
@@ -77,9 +86,7 @@ pub(super) fn prepare(
         Approval::Never => ApprovalPolicy::Never,
         Approval::Ask => asking_policy(get(&overrides, POLICY).or_else(|| config.get(POLICY))),
     };
-    let of_profile = request.profile.as_ref().and_then(|_| config.get(PROVIDER));
-    let provider = get(&overrides, PROVIDER).or(of_profile);
-    let provider = provider.and_then(Value::as_str).map(str::to_owned);
+    let provider = named_provider(request, &overrides, &config);
     let settings = Settings {
         thread: ThreadSettings {
             cwd: Some(request.cwd.clone()),
@@ -102,21 +109,59 @@ pub(super) fn prepare(
     };
     Ok(Prepared {
         start: StartThread {
-            settings,
-            report_denied: ReportDenied::On,
-            timeouts: Some(Timeouts {
-                approval: request.settings.question_limit(),
-                // The worker notices itself when a turn stalls.
-                stall: LONGEST_WAIT,
-            }),
             // Newer releases remember the earlier writable directories of a thread.
             directories: Some(directories),
-            ..StartThread::default()
+            ..started(request, settings)
         },
-        sandbox: in_force,
+        sandbox: Some(in_force),
         provider,
         left_out: left_out(&trust),
     })
+}
+
+/// The settings of the thread of a classic call, which are those of the call.
+fn prepare_classic(
+    request: &CallRequest,
+    call: &ClassicCall,
+    config: &CodexConfig,
+    mark: &CommandMark,
+) -> Prepared {
+    let mut settings = call.settings.clone();
+    mark.set_in(&mut settings.thread.config);
+    let overrides = &settings.thread.config;
+    let asked = settings.thread.sandbox.and_then(wire_name);
+    let configured = || ConfiguredSandbox::of(overrides, config).map(|it| it.to_string());
+    Prepared {
+        sandbox: asked.or_else(configured),
+        provider: named_provider(request, overrides, config),
+        left_out: None,
+        start: started(request, settings),
+    }
+}
+
+/// The start of the thread of a job with these settings.
+fn started(request: &CallRequest, settings: Settings) -> StartThread {
+    StartThread {
+        settings,
+        report_denied: ReportDenied::On,
+        timeouts: Some(Timeouts {
+            approval: request.settings.question_limit(),
+            // The worker notices itself when a turn stalls.
+            stall: LONGEST_WAIT,
+        }),
+        ..StartThread::default()
+    }
+}
+
+/// The model provider that the job or its profile names.
+fn named_provider(
+    request: &CallRequest,
+    overrides: &Map<String, Value>,
+    config: &CodexConfig,
+) -> Option<String> {
+    let of_profile = request.profile.as_ref().and_then(|_| config.get(PROVIDER));
+    let provider = get(overrides, PROVIDER).or(of_profile);
+    provider.and_then(Value::as_str).map(str::to_owned)
 }
 
 /// The model provider of a turn, unless it is the configured one: that of the thread, which
@@ -169,7 +214,7 @@ fn sandbox(
         }
         (asked, _) => {
             let mode = asked.unwrap_or(DEFAULT_SANDBOX);
-            (Some(mode), word(mode))
+            (Some(mode), wire_name(mode).unwrap_or_default())
         }
     }
 }
@@ -203,14 +248,6 @@ fn strip_nulls(overrides: &mut Map<String, Value>) {
         if let Value::Object(inner) = value {
             strip_nulls(inner);
         }
-    }
-}
-
-/// Codex's name of a setting.
-fn word(setting: impl serde::Serialize) -> String {
-    match serde_json::to_value(setting) {
-        Ok(Value::String(word)) => word,
-        _ => String::new(),
     }
 }
 
