@@ -264,6 +264,29 @@ impl Server {
         Ok(())
     }
 
+    /// The settings with which a call resumes a thread, within the bounds. A thread that a task has
+    /// begun or continued keeps those of the task, as nothing else has all of them; what the engine
+    /// remembers is left to it.
+    pub(crate) async fn resume_settings(&self, thread: &ThreadId) -> Result<Settings, ToolError> {
+        let of_task = async || self.jobs.as_ref()?.settings_of_thread(thread).await;
+        let known = match self.engine.known_settings(thread) {
+            KnownSettings::Remembered => None,
+            KnownSettings::Recorded(recorded) => {
+                of_task().await.map(|of_task| recorded.over(of_task))
+            }
+            KnownSettings::Unknown => of_task().await,
+        };
+        let Some(known) = known else {
+            let mut settings = Settings::default();
+            self.bound_resumed(thread, &mut settings)?;
+            return Ok(settings);
+        };
+        if let Some(cwd) = &known.thread.cwd {
+            directory::check(cwd)?;
+        }
+        Ok(self.bounds.bound_laid(known)?)
+    }
+
     /// The thread that a call names by its ID or an ID prefix: the thread of a session here, or one
     /// of which Codex has a rollout. A whole ID is not looked up, as Codex reports an unknown
     /// thread.

@@ -2,7 +2,8 @@
 //!
 //! A task is a job of the store: it goes on without its client and without this server, and any
 //! later server of the user on this machine answers for it. A caller that declares the extension
-//! gets a task from `call_codex` and `codex_run`, and any other caller what it gets without tasks.
+//! gets a task from `call_codex`, `codex_run` and the classic tools, and any other caller what it gets
+//! without tasks.
 
 use std::time::SystemTime;
 
@@ -25,6 +26,7 @@ use serde_json::{Value, json};
 use crate::error::ToolError;
 use crate::question::{self, ChoiceTitles};
 use crate::server::Server;
+use crate::tools::classic::task_result;
 use crate::tools::jobs::result_of_task;
 
 /// How often a client should look at a task, in milliseconds.
@@ -146,7 +148,7 @@ fn payload(job: &Job, questions: &[Question]) -> Result<TaskPayload, ErrorData> 
     Ok(match job.summary.state {
         JobState::Cancelled => TaskPayload::Cancelled,
         state if state.has_ended() => TaskPayload::Completed {
-            result: whole(&result_of_task(job))?,
+            result: whole(&task_result::result_of(job).unwrap_or_else(|| result_of_task(job)))?,
         },
         _ => match input_requests(questions)? {
             none if none.is_empty() => TaskPayload::Working,

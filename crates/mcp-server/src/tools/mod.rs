@@ -2,7 +2,7 @@
 
 mod annotations;
 mod calls;
-mod classic;
+pub(crate) mod classic;
 pub mod codex_status;
 pub mod definition;
 #[cfg(test)]
@@ -183,7 +183,11 @@ impl ToolName {
 
     /// Whether a call of the tool may be answered by a task.
     pub(super) fn has_tasks(self) -> bool {
-        matches!(self, Self::Job(tool) if tool.has_tasks())
+        match self {
+            Self::Codex | Self::CodexReply | Self::Review => true,
+            Self::Job(tool) => tool.has_tasks(),
+            _ => false,
+        }
     }
 
     /// Whether the results of the tool carry warnings: `codex_status` lists all of them anyway, and

@@ -1,5 +1,7 @@
 //! MCP Tasks: calls whose results are fetched later, also from another server.
 
+mod classic;
+
 use std::time::Duration;
 
 use scripted_model::{Gate, Reply, Script, Shell};
@@ -22,17 +24,21 @@ const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 /// The limit of each wait.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
+/// The capabilities of a client that declares these extensions.
+fn capabilities(extensions: Value) -> Value {
+    json!({ "elicitation": { "form": {} }, "extensions": extensions })
+}
+
 /// A server with a client of MCP 2026-07-28, whose requests declare these extensions.
-fn client(stage: &CodexFixture, extensions: Value) -> McpClient {
-    let mut client = McpClient::start(&stage.launch(&[]));
+fn client_of(stage: &CodexFixture, args: &[&str], extensions: Value) -> McpClient {
+    let mut client = McpClient::start(&stage.launch(args));
     client.set_time_limit(TIME_LIMIT);
-    let capabilities = json!({ "elicitation": { "form": {} }, "extensions": extensions });
-    client.describe_each_request("2026-07-28", capabilities);
+    client.describe_each_request("2026-07-28", capabilities(extensions));
     client
 }
 
 fn with_tasks(stage: &CodexFixture) -> McpClient {
-    client(stage, json!({ EXTENSION: {} }))
+    client_of(stage, &[], json!({ EXTENSION: {} }))
 }
 
 /// A stage whose idle worker leaves soon.
@@ -173,26 +179,29 @@ async fn cancelled_task_ends_its_commands(release: &str) {
         Script::new().otherwise([Reply::shell("touch begun; sleep 1000"), Reply::say("never")]);
     let stage = stage(release, script).await;
     let mut client = with_tasks(&stage);
-    let free = json!({ "sandbox": "danger-full-access" });
-    let task = begin(&mut client, "call_codex", job_in(&stage, "work", free)).await;
-    crate::jobs::wait_for("the command", async || {
-        stage.file("begun").exists().then_some(())
-    })
-    .await;
-    let says_so = async {
-        loop {
-            let state = get(&mut client, &task).await;
-            let words = state["statusMessage"].as_str().unwrap();
-            if words.contains("sleep 1000") {
-                return;
+    for tool in ["call_codex", "codex"] {
+        let free = json!({ "sandbox": "danger-full-access" });
+        let task = begin(&mut client, tool, job_in(&stage, "work", free)).await;
+        crate::jobs::wait_for("the command", async || {
+            stage.file("begun").exists().then_some(())
+        })
+        .await;
+        let says_so = async {
+            loop {
+                let state = get(&mut client, &task).await;
+                let words = state["statusMessage"].as_str().unwrap();
+                if words.contains("sleep 1000") {
+                    return;
+                }
+                sleep(Duration::from_millis(50)).await;
             }
-            sleep(Duration::from_millis(50)).await;
-        }
-    };
-    timeout(TIME_LIMIT, says_so).await.unwrap();
-    let ended = client.call("tasks/cancel", json!({ "taskId": task })).await;
-    assert_eq!(ended["resultType"], "complete", "{ended:#}");
-    until(&mut client, &task, "cancelled").await;
+        };
+        timeout(TIME_LIMIT, says_so).await.unwrap();
+        let ended = client.call("tasks/cancel", json!({ "taskId": task })).await;
+        assert_eq!(ended["resultType"], "complete", "{ended:#}");
+        until(&mut client, &task, "cancelled").await;
+        std::fs::remove_file(stage.file("begun")).unwrap();
+    }
     stage.finish_with_worker(client).await;
 }
 
@@ -227,7 +236,7 @@ async fn failed_job_completes_its_task_with_an_error(release: &str) {
 async fn caller_without_tasks_gets_a_plain_answer() {
     let script = Script::new().otherwise([Reply::say("hello")]);
     let stage = stage(testkit::codex::newest(), script).await;
-    let mut plain = client(&stage, json!({}));
+    let mut plain = client_of(&stage, &[], json!({}));
     let queued = plain.call_tool("call_codex", job_in(&stage, "work", json!({})));
     let queued = queued.await;
     assert_eq!(structured(&queued)["status"], "queued", "{queued:#}");

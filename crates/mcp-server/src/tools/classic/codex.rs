@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use settings::PolicyName;
 
 use super::definition::tool;
+use super::task::{self, TaskCall};
 use crate::error::ToolError;
 use crate::server::Server;
 use crate::tools::parameters::{NonBlankText, Policy, Wait, arguments};
@@ -76,17 +77,28 @@ pub(in crate::tools) async fn call(
     let wait = given.wait_ms;
     let (mut start, prompt) = given.into_start(policy);
     start.settings = server.settings(start.settings).await?;
+    let call = TurnCall {
+        prompt: Prompt::text(prompt),
+        warnings,
+        wait: wait.map(|Wait(wait)| wait),
+    };
+    if let Some(jobs) = task::jobs(server, context, &call).await {
+        let call = TaskCall {
+            tool: NAME,
+            start,
+            thread: None,
+            turn: call,
+        };
+        let created = task::begin(server, context, jobs, call).await?;
+        server.defaults.forget_previous_thread();
+        return Ok(created);
+    }
     let engine = Arc::clone(&server.engine);
     let defaults = server.defaults.clone();
     let opening = async move {
         let opened = engine.start(start).await?;
         defaults.forget_previous_thread();
         Ok(opened)
-    };
-    let call = TurnCall {
-        prompt: Prompt::text(prompt),
-        warnings,
-        wait: wait.map(|Wait(wait)| wait),
     };
     server.run_turn(context, opening, call).await
 }

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::definition::tool;
+use super::task::{self, TaskCall};
 use crate::code::Code;
 use crate::error::ToolError;
 use crate::server::Server;
@@ -54,19 +55,33 @@ pub(in crate::tools) async fn call(
 ) -> Result<CallToolResponse, ToolError> {
     let given: Arguments = arguments(given)?;
     let thread = server.thread(given.thread()?).await?;
-    let engine = Arc::clone(&server.engine);
-    let mut start = StartThread::default();
-    server.bound_resumed(&thread, &mut start.settings)?;
     let resume = ResumeThread {
         thread: thread.clone(),
-        start,
+        start: StartThread {
+            settings: server.resume_settings(&thread).await?,
+            ..StartThread::default()
+        },
     };
-    let opening = async move { engine.resume(resume).await };
     let call = TurnCall {
         prompt: Prompt::text(given.prompt.0),
         warnings: Vec::new(),
         wait: given.wait.map(|Wait(wait)| wait),
     };
+    if let Some(jobs) = task::jobs(server, context, &call).await {
+        let released = task::release(server, context, resume.clone()).await;
+        if let Some(start) = released.map_err(|error| error.in_thread(&thread))? {
+            let call = TaskCall {
+                tool: NAME,
+                start,
+                thread: Some(thread.clone()),
+                turn: call,
+            };
+            let created = task::begin(server, context, jobs, call).await;
+            return created.map_err(|error| error.in_thread(&thread));
+        }
+    }
+    let engine = Arc::clone(&server.engine);
+    let opening = async move { engine.resume(resume).await };
     server
         .run_turn(context, opening, call)
         .await

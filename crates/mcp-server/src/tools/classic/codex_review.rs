@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::definition::tool;
+use super::task::{self, TaskCall};
 use crate::code::Code;
 use crate::error::ToolError;
 use crate::server::Server;
@@ -71,13 +72,22 @@ pub(in crate::tools) async fn call(
         settings,
         ..StartThread::default()
     };
-    let engine = Arc::clone(&server.engine);
-    let opening = async move { engine.start(start).await };
     let call = TurnCall {
         prompt: Prompt::review(target),
         warnings: Vec::new(),
         wait,
     };
+    if let Some(jobs) = task::jobs(server, context, &call).await {
+        let call = TaskCall {
+            tool: NAME,
+            start,
+            thread: None,
+            turn: call,
+        };
+        return task::begin(server, context, jobs, call).await;
+    }
+    let engine = Arc::clone(&server.engine);
+    let opening = async move { engine.start(start).await };
     server.run_turn(context, opening, call).await
 }
 

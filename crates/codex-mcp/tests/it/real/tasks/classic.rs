@@ -1,0 +1,481 @@
+//! Tasks of the classic tools: `codex`, `codex-reply` and `codex_review`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use scripted_model::{Gate, Reply, Script, Shell};
+use serde_json::{Value, json};
+use testkit::McpClient;
+use testkit::process::Process;
+
+use super::{CodexFixture, EXTENSION, begin, capabilities, client_of, get, kill, questions, stage};
+use super::{until, with_tasks};
+use crate::on_each_release;
+use crate::real::{assert_completed, assert_error, structured, text, thread_of};
+
+on_each_release!(
+    task_of_codex_has_the_result_of_the_plain_call,
+    task_of_a_failed_turn_has_the_error_of_the_plain_call,
+    question_of_a_codex_task_is_answered_over_a_new_server,
+    settings_of_a_codex_task_reach_the_model,
+    reply_task_continues_a_thread_that_the_server_holds,
+    reply_task_continues_the_thread_of_a_codex_task,
+    reply_task_is_refused_while_a_turn_runs,
+    second_reply_task_of_a_thread_fails_while_the_first_runs,
+    reply_is_answered_plainly_while_commands_run_on,
+    task_without_a_sandbox_has_that_of_the_plain_call,
+    task_of_a_review_has_the_result_of_the_plain_call,
+    calls_out_of_bounds_are_refused_as_without_tasks,
+);
+
+/// From here on, the client's requests declare tasks, or do not.
+fn declare_tasks(client: &mut McpClient, declares: bool) {
+    let extensions = match declares {
+        true => json!({ EXTENSION: {} }),
+        false => json!({}),
+    };
+    client.describe_each_request("2026-07-28", capabilities(extensions));
+}
+
+/// The result of a call that is answered by a task.
+async fn result_of_task(client: &mut McpClient, tool: &str, arguments: Value) -> Value {
+    let task = begin(client, tool, arguments).await;
+    until(client, &task, "completed").await["result"].clone()
+}
+
+/// A result without the IDs of its thread and session.
+fn without_ids(result: &Value) -> Value {
+    let mut words = result.to_string();
+    for id in ["threadId", "sessionId"] {
+        if let Some(id) = structured(result)[id].as_str() {
+            assert!(!id.is_empty(), "{result:#}");
+            words = words.replace(id, "ID");
+        }
+    }
+    serde_json::from_str(&words).unwrap()
+}
+
+/// Checks that a plain call and a task of the same arguments have the same result, and returns it.
+async fn same_result(client: &mut McpClient, tool: &str, arguments: Value) -> Value {
+    declare_tasks(client, false);
+    let plain = client.call_tool(tool, arguments.clone()).await;
+    declare_tasks(client, true);
+    let of_task = result_of_task(client, tool, arguments).await;
+    assert_eq!(without_ids(&of_task), without_ids(&plain));
+    let listed = client.call("tools/list", json!({})).await;
+    let mut tools = listed["tools"].as_array().unwrap().iter();
+    let schema = &tools.find(|listed| listed["name"] == tool).unwrap()["outputSchema"];
+    testkit::schema::check(structured(&of_task), schema).unwrap();
+    of_task
+}
+
+async fn task_of_codex_has_the_result_of_the_plain_call(release: &str) {
+    let script = Script::new().otherwise([Reply::shell("echo hi"), Reply::say("hello")]);
+    let stage = stage(release, script).await;
+    let mut client = with_tasks(&stage);
+    let arguments = json!({ "prompt": "work", "approval-policy": "never", "wait-ms": 60_000 });
+    let result = same_result(&mut client, "codex", arguments).await;
+    assert_completed(&result, "hello");
+    assert_eq!(text(&result, 0), "hello");
+    // A policy that Codex has given up is a warning to the caller, once for each server.
+    let arguments = json!({ "prompt": "work", "approval-policy": "on-failure" });
+    let warned = result_of_task(&mut client, "codex", arguments).await;
+    assert!(structured(&warned)["warnings"][0].is_string(), "{warned:#}");
+    stage.finish_with_worker(client).await;
+}
+
+async fn task_of_a_failed_turn_has_the_error_of_the_plain_call(release: &str) {
+    let wrong = || {
+        let no = Reply::fail(400, "{\"error\":{\"message\":\"no\"}}");
+        [Reply::shell(Shell::new("exit 3")), no]
+    };
+    let long = || [Reply::error("context_length_exceeded", "too long")];
+    let script = Script::new().on("wrong", wrong()).on("long", long());
+    let stage = stage(release, script).await;
+    let mut client = with_tasks(&stage);
+    for (prompt, code) in [("wrong", "TURN_FAILED"), ("long", "CONTEXT_WINDOW")] {
+        let arguments = json!({ "prompt": prompt });
+        let result = same_result(&mut client, "codex", arguments).await;
+        assert_error(&result, code);
+        assert!(!thread_of(&result).is_empty());
+    }
+    stage.finish_with_worker(client).await;
+}
+
+async fn question_of_a_codex_task_is_answered_over_a_new_server(release: &str) {
+    let touch = Reply::shell(Shell::escalated("touch made.txt", "it is needed"));
+    let script = Script::new().otherwise([touch, Reply::say("Done.")]);
+    let stage = stage(release, script).await;
+    let mut first = with_tasks(&stage);
+    let arguments = json!({ "prompt": "ask", "sandbox": "read-only",
+        "approval-policy": "on-request" });
+    let task = begin(&mut first, "codex", arguments).await;
+    let state = until(&mut first, &task, "input_required").await;
+    let [(key, request)] = questions(&state).try_into().unwrap();
+    let field = &request["params"]["requestedSchema"]["properties"]["decision"];
+    assert_eq!(field["default"], "accept", "{state:#}");
+    let choices = field["oneOf"].as_array().unwrap().iter();
+    assert!(choices.clone().any(|choice| choice["const"] == "decline"));
+    kill(first).await;
+
+    let mut second = with_tasks(&stage);
+    let state = until(&mut second, &task, "input_required").await;
+    assert_eq!(questions(&state), [(key.clone(), request)]);
+    let accept = json!({ "action": "accept", "content": { "decision": "accept" } });
+    let params = json!({ "taskId": task, "inputResponses": { &key: accept } });
+    second.call("tasks/update", params).await;
+    let state = until(&mut second, &task, "completed").await;
+    assert_completed(&state["result"], "Done.");
+    assert!(stage.file("made.txt").exists());
+    stage.finish_with_worker(second).await;
+}
+
+async fn settings_of_a_codex_task_reach_the_model(release: &str) {
+    let stage = stage(release, Script::new().otherwise([Reply::say("ok")])).await;
+    let mut client = with_tasks(&stage);
+    let arguments = json!({
+        "prompt": "hello",
+        "base-instructions": "BASE-WORDS",
+        "developer-instructions": "DEVELOPER-WORDS",
+        "config": { "model": "another-model" },
+    });
+    let result = result_of_task(&mut client, "codex", arguments).await;
+    assert_completed(&result, "ok");
+    let request = stage.model.requests().pop().unwrap();
+    assert_eq!(request.model(), "another-model");
+    assert_eq!(request.prompt(), "hello");
+    let body = request.body().to_string();
+    assert!(body.contains("BASE-WORDS"), "{body}");
+    let developer = request.developer_messages().join("\n");
+    assert!(developer.contains("DEVELOPER-WORDS"), "{developer}");
+    stage.finish_with_worker(client).await;
+}
+
+/// A model that creates the file that the prompt names, and then says what it said before.
+fn touching() -> Script {
+    let touch = Reply::with(|request| Reply::shell(format!("touch {}", request.prompt())));
+    let said = Reply::with(|request| {
+        let messages = request.assistant_messages().len();
+        Reply::say(format!("message {}", messages + 1))
+    });
+    Script::new().otherwise([touch, said])
+}
+
+/// Begins a thread in the directory `inner`, where its commands may write.
+fn beginning(prompt: &str) -> Value {
+    json!({ "prompt": prompt, "cwd": "inner", "sandbox": "workspace-write",
+        "approval-policy": "never", "config": { "model": "another-model" } })
+}
+
+/// Checks the last turn: the number of its message, its model, and the file that it has created.
+#[track_caller]
+fn assert_turn(stage: &CodexFixture, result: &Value, number: usize, file: &Path) {
+    assert_completed(result, &format!("message {number}"));
+    assert_eq!(
+        stage.model.requests().pop().unwrap().model(),
+        "another-model"
+    );
+    assert!(file.exists(), "{}: {result:#}", file.display());
+}
+
+async fn reply_task_continues_a_thread_that_the_server_holds(release: &str) {
+    let stage = stage(release, touching()).await;
+    let inner = stage.file("inner");
+    std::fs::create_dir(&inner).unwrap();
+    let mut client = client_of(&stage, &[], json!({}));
+    let begun = client.call_tool("codex", beginning("one")).await;
+    assert_turn(&stage, &begun, 1, &inner.join("one"));
+    let thread = thread_of(&begun);
+    let reply = |prompt: &str| json!({ "prompt": prompt, "threadId": thread });
+
+    declare_tasks(&mut client, true);
+    for (prompt, number) in [("two", 2), ("three", 3)] {
+        let result = result_of_task(&mut client, "codex-reply", reply(prompt)).await;
+        assert_turn(&stage, &result, number, &inner.join(prompt));
+        assert_eq!(thread_of(&result), thread);
+    }
+    declare_tasks(&mut client, false);
+    let plain = client.call_tool("codex-reply", reply("four")).await;
+    assert_turn(&stage, &plain, 4, &inner.join("four"));
+    declare_tasks(&mut client, true);
+    let result = result_of_task(&mut client, "codex-reply", reply("five")).await;
+    assert_turn(&stage, &result, 5, &inner.join("five"));
+    stage.finish_with_worker(client).await;
+}
+
+async fn reply_task_continues_the_thread_of_a_codex_task(release: &str) {
+    let stage = stage(release, touching()).await;
+    let inner = stage.file("inner");
+    std::fs::create_dir(&inner).unwrap();
+    let mut first = with_tasks(&stage);
+    let begun = result_of_task(&mut first, "codex", beginning("one")).await;
+    assert_turn(&stage, &begun, 1, &inner.join("one"));
+    let thread = thread_of(&begun);
+    let reply = |prompt: &str| json!({ "prompt": prompt, "conversationId": thread });
+    let result = result_of_task(&mut first, "codex-reply", reply("two")).await;
+    assert_turn(&stage, &result, 2, &inner.join("two"));
+    declare_tasks(&mut first, false);
+    let plain = first.call_tool("codex-reply", reply("three")).await;
+    assert_turn(&stage, &plain, 3, &inner.join("three"));
+    kill(first).await;
+
+    let mut second = with_tasks(&stage);
+    let result = result_of_task(&mut second, "codex-reply", reply("four")).await;
+    assert_turn(&stage, &result, 4, &inner.join("four"));
+    assert_eq!(thread_of(&result), thread);
+    stage.finish_with_worker(second).await;
+}
+
+async fn reply_task_is_refused_while_a_turn_runs(release: &str) {
+    let gate = Gate::new();
+    let waiting = Reply::say("waited").behind(&gate);
+    let script = Script::new()
+        .on("wait", [waiting])
+        .otherwise([Reply::say("hello")]);
+    let stage = stage(release, script).await;
+    let mut client = client_of(&stage, &[], json!({}));
+    let begun = client
+        .call_tool("codex", json!({ "prompt": "begin" }))
+        .await;
+    let thread = thread_of(&begun);
+    let arguments = json!({ "prompt": "wait", "threadId": thread });
+    let waiting = client.request_tool("codex-reply", arguments);
+    gate.reached(1).await;
+
+    let arguments = json!({ "prompt": "more", "threadId": thread });
+    let plain = client.call_tool("codex-reply", arguments.clone()).await;
+    assert_error(&plain, "SESSION_BUSY");
+    declare_tasks(&mut client, true);
+    assert_eq!(
+        client.call_tool("codex-reply", arguments.clone()).await,
+        plain
+    );
+    gate.release();
+    assert_completed(&client.result(&waiting).await, "waited");
+    let result = result_of_task(&mut client, "codex-reply", arguments).await;
+    assert_completed(&result, "hello");
+    stage.finish_with_worker(client).await;
+}
+
+async fn second_reply_task_of_a_thread_fails_while_the_first_runs(release: &str) {
+    let gate = Gate::new();
+    let waiting = Reply::say("waited").behind(&gate);
+    let script = Script::new()
+        .on("wait", [waiting])
+        .otherwise([Reply::say("hello")]);
+    let stage = stage(release, script).await;
+    let mut client = with_tasks(&stage);
+    let begun = result_of_task(&mut client, "codex", json!({ "prompt": "begin" })).await;
+    let reply = |prompt: &str| json!({ "prompt": prompt, "threadId": thread_of(&begun) });
+    let first = begin(&mut client, "codex-reply", reply("wait")).await;
+    gate.reached(1).await;
+    let second = result_of_task(&mut client, "codex-reply", reply("more")).await;
+    assert_error(&second, "THREAD_IN_USE");
+    gate.release();
+    let state = until(&mut client, &first, "completed").await;
+    assert_completed(&state["result"], "waited");
+    let third = result_of_task(&mut client, "codex-reply", reply("more")).await;
+    assert_completed(&third, "hello");
+    stage.finish_with_worker(client).await;
+}
+
+/// The settings of a task count only within the bounds of the server that continues its thread.
+#[tokio::test]
+async fn reply_to_a_thread_of_a_task_is_bounded() {
+    let script = Script::new().otherwise([Reply::shell("touch made.txt"), Reply::say("tried")]);
+    let stage = stage(testkit::codex::newest(), script).await;
+    let mut free = with_tasks(&stage);
+    let network = json!({ "sandbox_workspace_write.network_access": true });
+    for (config, code) in [(json!({}), None), (network, Some("OUT_OF_BOUNDS"))] {
+        let arguments = json!({ "prompt": "x", "sandbox": "danger-full-access",
+            "approval-policy": "never", "config": config });
+        let begun = result_of_task(&mut free, "codex", arguments).await;
+        assert_completed(&begun, "tried");
+        std::fs::remove_file(stage.file("made.txt")).unwrap();
+        let reply = json!({ "prompt": "y", "threadId": thread_of(&begun) });
+        for declares in [false, true] {
+            let mut bounded = client_of(&stage, &["--max-sandbox", "read-only"], json!({}));
+            declare_tasks(&mut bounded, declares);
+            let result = match (declares, code) {
+                (true, None) => result_of_task(&mut bounded, "codex-reply", reply.clone()).await,
+                _ => bounded.call_tool("codex-reply", reply.clone()).await,
+            };
+            match code {
+                None => assert_completed(&result, "tried"),
+                Some(code) => assert_error(&result, code),
+            }
+            assert!(!stage.file("made.txt").exists(), "{declares}");
+            assert!(bounded.finish().await.success());
+        }
+    }
+    stage.finish_with_worker(free).await;
+}
+
+async fn reply_is_answered_plainly_while_commands_run_on(release: &str) {
+    let sleep = Shell::new("exec sleep 1000").waiting(Duration::from_millis(250));
+    let script = Script::new()
+        .on("begin", [Reply::shell(sleep), Reply::say("left running")])
+        .otherwise([Reply::say("hello")]);
+    let stage = stage(release, script).await;
+    let mut client = with_tasks(&stage);
+    declare_tasks(&mut client, false);
+    let arguments = json!({ "prompt": "begin", "sandbox": "danger-full-access",
+        "approval-policy": "never" });
+    let begun = client.call_tool("codex", arguments).await;
+    assert_completed(&begun, "left running");
+    let runs = |process: &Process| process.command.contains("sleep 1000");
+    let is_left = || stage.home.processes().iter().any(runs);
+    assert!(is_left());
+    declare_tasks(&mut client, true);
+    let arguments = json!({ "prompt": "go on", "threadId": thread_of(&begun) });
+    let plain = client.call_tool("codex-reply", arguments).await;
+    assert_completed(&plain, "hello");
+    assert!(is_left());
+    stage.finish_with_worker(client).await;
+}
+
+/// A job of `call_codex` would have `workspace-write`.
+async fn task_without_a_sandbox_has_that_of_the_plain_call(release: &str) {
+    let script = Script::new().otherwise([Reply::shell("touch made.txt"), Reply::say("tried")]);
+    let stage = stage(release, script).await;
+    let mut client = with_tasks(&stage);
+    let arguments = json!({ "prompt": "x", "approval-policy": "never" });
+    same_result(&mut client, "codex", arguments).await;
+    assert!(!stage.file("made.txt").exists());
+    let arguments = json!({ "prompt": "x", "sandbox": "workspace-write" });
+    result_of_task(&mut client, "codex", arguments).await;
+    assert!(stage.file("made.txt").exists());
+    stage.finish_with_worker(client).await;
+}
+
+async fn task_of_a_review_has_the_result_of_the_plain_call(release: &str) {
+    let review = json!({
+        "findings": [{
+            "title": "[P1] Check the length",
+            "body": "It breaks.",
+            "confidence_score": 0.9,
+            "priority": 1,
+            "code_location": {
+                "absolute_file_path": "/home/you/new.txt",
+                "line_range": { "start": 1, "end": 2 },
+            },
+        }],
+        "overall_correctness": "patch is incorrect",
+        "overall_explanation": "A fault.",
+        "overall_confidence_score": 0.9,
+    });
+    let touch = Reply::shell("touch by-the-reviewer.txt");
+    let script = Script::new().otherwise([touch, Reply::say(review.to_string())]);
+    let stage = stage(release, script).await;
+    std::fs::write(stage.file("new.txt"), "x").unwrap();
+    let mut client = with_tasks(&stage);
+    let result = same_result(&mut client, "codex_review", json!({})).await;
+    let content = structured(&result)["content"].as_str().unwrap();
+    assert!(content.contains("[P1] Check the length"), "{content}");
+    assert!(!stage.file("by-the-reviewer.txt").exists());
+    stage.finish_with_worker(client).await;
+}
+
+async fn calls_out_of_bounds_are_refused_as_without_tasks(release: &str) {
+    let stage = stage(release, Script::new().otherwise([Reply::say("ok")])).await;
+    let outside = tempfile::tempdir().unwrap();
+    let work = stage.home.work();
+    let bounds = ["--max-sandbox", "workspace-write", "--allow-dir"];
+    let bounds: Vec<&str> = bounds.into_iter().chain(work.to_str()).collect();
+    let mut client = client_of(&stage, &bounds, json!({}));
+    let wrong = [
+        (
+            json!({ "prompt": "x", "sandbox": "danger-full-access" }),
+            "OUT_OF_BOUNDS",
+        ),
+        (
+            json!({ "prompt": "x", "cwd": outside.path() }),
+            "OUT_OF_BOUNDS",
+        ),
+        (
+            json!({ "prompt": "x", "config": { "notify": ["x"] } }),
+            "OUT_OF_BOUNDS",
+        ),
+        (
+            json!({ "prompt": "x", "cwd": "nowhere" }),
+            "INVALID_ARGUMENT",
+        ),
+        (
+            json!({ "prompt": "x", "profile": "none" }),
+            "INVALID_ARGUMENT",
+        ),
+    ];
+    for (arguments, code) in wrong {
+        declare_tasks(&mut client, false);
+        let plain = client.call_tool("codex", arguments.clone()).await;
+        assert_error(&plain, code);
+        declare_tasks(&mut client, true);
+        assert_eq!(client.call_tool("codex", arguments).await, plain);
+    }
+    assert_eq!(stage.model.request_count(), 0);
+    let result = result_of_task(&mut client, "codex", json!({ "prompt": "x" })).await;
+    assert_completed(&result, "ok");
+    stage.finish_with_worker(client).await;
+}
+
+/// A caller that does not declare tasks is answered when the turn has ended.
+#[tokio::test]
+async fn caller_without_tasks_gets_the_turn() {
+    let script = Script::new().otherwise([Reply::say("hello")]);
+    let stage = stage(testkit::codex::newest(), script).await;
+    let mut client = client_of(&stage, &[], json!({}));
+    let begun = client.call_tool("codex", json!({ "prompt": "x" })).await;
+    assert_completed(&begun, "hello");
+    let arguments = json!({ "prompt": "y", "threadId": thread_of(&begun) });
+    assert_completed(&client.call_tool("codex-reply", arguments).await, "hello");
+    stage.finish(client).await;
+}
+
+/// A task is working until its turn has ended, and the turn goes on without the client.
+#[tokio::test]
+async fn task_of_codex_outlives_its_server() {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("hello").behind(&gate)]);
+    let stage = stage(testkit::codex::newest(), script).await;
+    let mut first = with_tasks(&stage);
+    let task = begin(&mut first, "codex", json!({ "prompt": "x", "tag": "mine" })).await;
+    gate.reached(1).await;
+    assert_eq!(get(&mut first, &task).await["status"], "working");
+    kill(first).await;
+    let mut second = with_tasks(&stage);
+    assert_eq!(get(&mut second, &task).await["status"], "working");
+    let listed = second.call_tool("call_jobs", json!({})).await;
+    let job = &structured(&listed)["jobs"][0];
+    assert_eq!(job["tool_name"], "codex", "{listed:#}");
+    assert_eq!(job["task_name"], "mine", "{listed:#}");
+    gate.release();
+    let state = until(&mut second, &task, "completed").await;
+    assert_completed(&state["result"], "hello");
+    assert_eq!(stage.model.request_count(), 1);
+    stage.finish_with_worker(second).await;
+}
+
+/// At a shell, the job of a task is submitted again with the settings of its call.
+#[tokio::test]
+async fn job_of_a_codex_task_is_resumed_and_retried_as_the_call_was() {
+    let stage = stage(testkit::codex::newest(), touching()).await;
+    let inner = stage.file("inner");
+    std::fs::create_dir(&inner).unwrap();
+    let mut client = with_tasks(&stage);
+    let begun = result_of_task(&mut client, "codex", beginning("one")).await;
+    assert_turn(&stage, &begun, 1, &inner.join("one"));
+    let listed = client.call_tool("call_jobs", json!({})).await;
+    let job = structured(&listed)["jobs"][0]["job_id"].clone();
+    let job = job.as_str().unwrap();
+    std::fs::remove_file(inner.join("one")).unwrap();
+    for (args, said, file) in [
+        (vec!["resume", job, "--wait", "two"], "message 2\n", "two"),
+        (vec!["retry", job, "--wait"], "message 1\n", "one"),
+    ] {
+        assert_eq!(stage.jobs(&args).await, said);
+        let model = stage.model.requests().pop().unwrap();
+        assert_eq!(model.model(), "another-model", "{args:?}");
+        assert!(inner.join(file).exists(), "{args:?}");
+    }
+    stage.finish_with_worker(client).await;
+}
