@@ -211,14 +211,20 @@ impl Jobs {
         self.hand_over(request, Event::CallCodex).await
     }
 
-    /// The settings of a thread whose latest turn for a classic tool was a job of this host.
-    /// Settings that held credentials are left out. `None` if the store does not exist yet, or
-    /// does not answer soon.
+    /// Whether only processes of this host use the store.
+    #[must_use]
+    pub fn are_of_this_host(&self) -> bool {
+        self.location.path().is_some()
+    }
+
+    /// The settings of a thread whose latest job was a call of a classic tool. Settings that held
+    /// credentials are left out. `None` if the store does not exist yet, does not answer soon, or
+    /// is one that others write to: no signature covers which thread a job had.
     pub async fn settings_of_thread(&self, thread: &ThreadId) -> Option<Settings> {
-        if self.location.path().is_some_and(|file| !file.exists()) {
+        if !self.location.path()?.exists() {
             return None;
         }
-        let look = async { self.store().await?.classic_job_of(thread.as_str()).await };
+        let look = async { self.store().await?.last_job_of(thread.as_str()).await };
         let job = match timeout_at(Instant::now() + LOOK_UP_TIMEOUT, look).await {
             Ok(Ok(job)) => job?,
             Ok(Err(error)) => {

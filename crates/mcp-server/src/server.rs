@@ -74,6 +74,8 @@ pub struct Server {
     pub(crate) defaults: Defaults,
     pub(crate) services: TeamServices,
     pub(crate) jobs: Option<Arc<Jobs>>,
+    /// Whether calls of the classic tools may be answered by tasks.
+    pub(crate) has_task_calls: bool,
     pub(crate) deliveries: Deliveries,
     pub(crate) notices: Notices,
     pub(crate) warnings: Warnings,
@@ -128,6 +130,7 @@ impl Server {
             defaults: Defaults::default(),
             services: TeamServices::default(),
             jobs: None,
+            has_task_calls: false,
             deliveries: Deliveries::default(),
             notices: Notices::default(),
             warnings: Warnings::default(),
@@ -314,6 +317,15 @@ impl Server {
         Self {
             services,
             deliveries,
+            ..self
+        }
+    }
+
+    /// The same server, which answers calls of the classic tools by tasks if `has_task_calls`.
+    #[must_use]
+    pub fn with_task_calls(self, has_task_calls: bool) -> Self {
+        Self {
+            has_task_calls,
             ..self
         }
     }

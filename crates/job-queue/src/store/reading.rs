@@ -144,15 +144,13 @@ impl JobStore {
         reading!(self, look)
     }
 
-    /// The latest job of a thread that answers a classic tool.
+    /// The latest job of a thread.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
-    pub async fn classic_job_of(&self, session: &str) -> Result<Option<Job>, StoreError> {
-        let sql = "SELECT {job} FROM codex_jobs WHERE session_id = $1 \
-                   AND tool_name IN ('codex', 'codex-reply', 'codex_review') \
-                   ORDER BY seq DESC LIMIT 1";
+    pub async fn last_job_of(&self, session: &str) -> Result<Option<Job>, StoreError> {
+        let sql = "SELECT {job} FROM codex_jobs WHERE session_id = $1 ORDER BY seq DESC LIMIT 1";
         self.job(sql, vec![session.into()]).await
     }
 

@@ -260,6 +260,7 @@ where
     .with_stdio(stdio)
     .with_defaults(defaults)
     .with_jobs(jobs)
+    .with_task_calls(args.task_calls)
     .with_warnings(warnings)
     .with_bounds(bounds)
     .with_services(identity.services.clone(), deliveries.clone());

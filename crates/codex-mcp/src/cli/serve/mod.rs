@@ -68,6 +68,12 @@ pub(super) struct Args {
     #[arg(long)]
     elicit: bool,
 
+    /// Answer calls of `codex`, `codex-reply` and `codex_review` by tasks, where the client takes
+    /// tasks (MCP 2026-07-28), as calls of `call_codex` are. Not under bounds such as
+    /// `--max-sandbox`.
+    #[arg(long)]
+    task_calls: bool,
+
     /// Continue an earlier thread of this identity with the first new one: the one that was
     /// worked on last, or this one, by its id or the first characters of it. The new thread gets
     /// the earlier one's summary.

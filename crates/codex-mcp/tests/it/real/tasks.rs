@@ -29,9 +29,11 @@ fn capabilities(extensions: Value) -> Value {
     json!({ "elicitation": { "form": {} }, "extensions": extensions })
 }
 
-/// A server with a client of MCP 2026-07-28, whose requests declare these extensions.
+/// A server that answers by tasks what it can, with a client of MCP 2026-07-28, whose requests
+/// declare these extensions.
 fn client_of(stage: &CodexFixture, args: &[&str], extensions: Value) -> McpClient {
-    let mut client = McpClient::start(&stage.launch(args));
+    let launch = stage.launch(&[&["--task-calls"], args].concat());
+    let mut client = McpClient::start(&launch);
     client.set_time_limit(TIME_LIMIT);
     client.describe_each_request("2026-07-28", capabilities(extensions));
     client

@@ -35,16 +35,19 @@ pub(super) struct TaskCall {
 }
 
 /// The jobs for a call whose caller takes a task. `None` if the call is answered when its turn has
-/// ended: also where the store cannot be used, and for a prompt that Codex does not take.
+/// ended: also where the store cannot be used or others write to it, for a prompt that Codex does
+/// not take, and under bounds, as the answers to questions of a job are bounded by its worker's.
 pub(super) async fn jobs(
     server: &Server,
     context: &RequestContext<RoleServer>,
     turn: &TurnCall,
 ) -> Option<Arc<Jobs>> {
-    if !tasks::are_taken(context) || turn.prompt.text.chars().count() > LONGEST_PROMPT {
+    let is_allowed = server.has_task_calls && !server.bounds.is_any();
+    let is_too_long = || turn.prompt.text.chars().count() > LONGEST_PROMPT;
+    if !is_allowed || !tasks::are_taken(context) || is_too_long() {
         return None;
     }
-    let jobs = server.jobs.clone()?;
+    let jobs = server.jobs.clone().filter(|jobs| jobs.are_of_this_host())?;
     let store = jobs.store().await;
     if let Err(error) = store {
         tracing::warn!("a call is not answered by a task: {error}");

@@ -296,10 +296,7 @@ async fn reply_to_a_thread_of_a_task_is_bounded() {
         for declares in [false, true] {
             let mut bounded = client_of(&stage, &["--max-sandbox", "read-only"], json!({}));
             declare_tasks(&mut bounded, declares);
-            let result = match (declares, code) {
-                (true, None) => result_of_task(&mut bounded, "codex-reply", reply.clone()).await,
-                _ => bounded.call_tool("codex-reply", reply.clone()).await,
-            };
+            let result = bounded.call_tool("codex-reply", reply.clone()).await;
             match code {
                 None => assert_completed(&result, "tried"),
                 Some(code) => assert_error(&result, code),
@@ -413,9 +410,22 @@ async fn calls_out_of_bounds_are_refused_as_without_tasks(release: &str) {
         assert_eq!(client.call_tool("codex", arguments).await, plain);
     }
     assert_eq!(stage.model.request_count(), 0);
-    let result = result_of_task(&mut client, "codex", json!({ "prompt": "x" })).await;
+    // Under bounds, the call is answered without a task: those of a worker are others.
+    let result = client.call_tool("codex", json!({ "prompt": "x" })).await;
     assert_completed(&result, "ok");
-    stage.finish_with_worker(client).await;
+    stage.finish(client).await;
+}
+
+/// Without `--task-calls`, a caller that declares tasks gets a plain answer.
+#[tokio::test]
+async fn classic_call_is_answered_plainly_by_default() {
+    let script = Script::new().otherwise([Reply::say("hello")]);
+    let stage = stage(testkit::codex::newest(), script).await;
+    let mut client = McpClient::start(&stage.launch(&[]));
+    declare_tasks(&mut client, true);
+    let answered = client.call_tool("codex", json!({ "prompt": "x" })).await;
+    assert_completed(&answered, "hello");
+    stage.finish(client).await;
 }
 
 /// A caller that does not declare tasks is answered when the turn has ended.

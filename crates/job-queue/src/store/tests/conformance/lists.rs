@@ -56,11 +56,11 @@ pub(super) async fn latest_job_of_a_directory_is_found(stage: &TestStore) {
     assert_eq!(found.summary.session_id, None);
 }
 
-pub(super) async fn latest_classic_job_of_a_thread_is_found(stage: &TestStore) {
+pub(super) async fn latest_job_of_a_thread_is_found(stage: &TestStore) {
     let store = stage.open().await;
     let mut ids = Vec::new();
     for tool in ["codex", "codex-reply", "call_codex"] {
-        assert_eq!(store.classic_job_of("unknown").await.unwrap(), None);
+        assert_eq!(store.last_job_of("unknown").await.unwrap(), None);
         let mut new = new_job(tool);
         new.request.tool_name = tool.to_owned();
         store.submit(&new).await.unwrap();
@@ -72,8 +72,8 @@ pub(super) async fn latest_classic_job_of_a_thread_is_found(stage: &TestStore) {
         store.finish(&claimed.claim, &how).await.unwrap();
         ids.push(new.id);
     }
-    let found = store.classic_job_of("thread").await.unwrap().unwrap();
-    assert_eq!(found.summary.id, ids[1]);
+    let found = store.last_job_of("thread").await.unwrap().unwrap();
+    assert_eq!(found.summary.id, ids[2]);
 }
 
 pub(super) async fn job_is_found_by_id_prefix(stage: &TestStore) {
