@@ -82,7 +82,7 @@ enum AutoJoin {
     On(Entry),
 }
 
-/// What the team's list says of the member.
+/// The member's entry in the roster of its team.
 #[derive(Debug, Clone)]
 struct Entry {
     /// The model that it works with, if that is known.

@@ -1,6 +1,6 @@
 //! The engine: its configuration, its sessions, and the state of its app-server.
 //!
-//! What it does with threads and turns is in modules of their own, each an `impl Engine`.
+//! Other modules implement its commands for threads and turns, each in an `impl Engine`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What is known of the account's usage limits, and since when.
+//! The account's usage limits as Codex last reported them, with the time of the report.
 
 use std::time::Duration;
 

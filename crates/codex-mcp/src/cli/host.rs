@@ -220,8 +220,7 @@ async fn serve_client(
         tracing::warn!("a client has gone before it was served: {error}");
         return;
     }
-    let setup = setup.with_streams(stream.into_split());
-    if let Err(error) = serve::serve_client(&args, setup).await {
+    if let Err(error) = serve::serve_client(&args, setup, stream.into_split()).await {
         tracing::error!("{error}");
     }
 }
@@ -229,7 +228,7 @@ async fn serve_client(
 /// A client that can be served.
 struct Accepted {
     args: serve::Args,
-    setup: ClientSetup<(), ()>,
+    setup: ClientSetup,
 }
 
 /// Reads what a client wants, as its own process does, and in its directory.
@@ -252,7 +251,6 @@ async fn accept(
         defaults,
         stdio,
         app_servers: Some(app_servers),
-        streams: ((), ()),
         end,
     };
     Ok(Accepted { args, setup })

@@ -35,40 +35,15 @@ pub(in crate::cli) struct ClientEnd {
     pub(in crate::cli) hurry: CancellationToken,
 }
 
-/// Who the client is, and how it is reached.
-pub(in crate::cli) struct ClientSetup<R, W> {
+/// What a client is served with.
+pub(in crate::cli) struct ClientSetup {
     pub(in crate::cli) config: Config,
     pub(in crate::cli) backend: Backend,
     pub(in crate::cli) defaults: Defaults,
     pub(in crate::cli) stdio: Stdio,
     /// The app-servers that the client shares with others; its own if `None`.
     pub(in crate::cli) app_servers: Option<Rc<AppServers>>,
-    pub(in crate::cli) streams: (R, W),
     pub(in crate::cli) end: ClientEnd,
-}
-
-impl ClientSetup<(), ()> {
-    /// The same client, reached by these streams.
-    pub(in crate::cli) fn with_streams<R, W>(self, streams: (R, W)) -> ClientSetup<R, W> {
-        let Self {
-            config,
-            backend,
-            defaults,
-            stdio,
-            app_servers,
-            streams: ((), ()),
-            end,
-        } = self;
-        ClientSetup {
-            config,
-            backend,
-            defaults,
-            stdio,
-            app_servers,
-            streams,
-            end,
-        }
-    }
 }
 
 /// The backend that the client has asked for, if it has what the client wants of it.
@@ -89,10 +64,11 @@ pub(in crate::cli) async fn defaults(config: &Config) -> Result<Defaults, ServeE
     Ok(off_runtime::run(move || Defaults::read(&threads)).await??)
 }
 
-/// Serves a client until it has gone.
+/// Serves the client that these streams lead to, until it has gone.
 pub(in crate::cli) async fn serve<R, W>(
     args: &Args,
-    setup: ClientSetup<R, W>,
+    setup: ClientSetup,
+    streams: (R, W),
 ) -> Result<(), ServeError>
 where
     R: AsyncRead + Send + Unpin + 'static,
@@ -104,7 +80,6 @@ where
         defaults,
         stdio,
         app_servers,
-        streams,
         end,
     } = setup;
     let groups = Groups::of(args.tools.clone());
@@ -188,6 +163,29 @@ struct ServerSetup {
     app_servers: Option<Rc<AppServers>>,
 }
 
+/// The engine of a client, with its records, alerts, tools and bounds.
+fn engine(args: &Args, config: &Config, identity: &Identity, warnings: &Warnings) -> Engine {
+    let warning_sink = warnings.clone();
+    let sandbox_bound = config.bounds().sandbox_escape_bound();
+    let engine = Engine::new(Options {
+        launch: Launch {
+            codex: config.chosen_codex(),
+            line_limit: args.max_line,
+        },
+        codex_home: config.codex_home.clone(),
+        timeouts: timeouts(args, config).session(),
+    })
+    .with_directory(config.directory.clone())
+    .with_tools(own_servers::member_tools(config, identity))
+    .with_sandbox_bound(sandbox_bound.map(|bound| bound.to_string()))
+    .with_warnings(move |warning| warning_sink.push(warning));
+    let engine = alerts::with_session_alerts(engine, config, identity, warnings);
+    match identity.services.records.clone() {
+        Some(records) => engine.with_observer(records),
+        None => engine,
+    }
+}
+
 async fn through_app_server<R, W>(
     args: &Args,
     setup: ServerSetup,
@@ -210,27 +208,9 @@ where
         app_servers,
     } = setup;
     let timeouts = timeouts(args, &config);
-    let warning_sink = warnings.clone();
-    let bounds = config.bounds();
-    let engine = Engine::new(Options {
-        launch: Launch {
-            codex: config.chosen_codex(),
-            line_limit: args.max_line,
-        },
-        codex_home: config.codex_home.clone(),
-        timeouts: timeouts.session(),
-    })
-    .with_directory(config.directory.clone())
-    .with_tools(own_servers::member_tools(&config, identity))
-    .with_sandbox_bound(bounds.sandbox_escape_bound().map(|bound| bound.to_string()))
-    .with_warnings(move |warning| warning_sink.push(warning));
-    let engine = match &app_servers {
-        Some(app_servers) => engine.joining(app_servers, terms(&bounds)),
-        None => engine,
-    };
-    let engine = alerts::with_session_alerts(engine, &config, identity, &warnings);
-    let engine = Arc::new(match identity.services.records.clone() {
-        Some(records) => engine.with_observer(records),
+    let engine = engine(args, &config, identity, &warnings);
+    let engine = Arc::new(match &app_servers {
+        Some(app_servers) => engine.joining(app_servers, terms(&config.bounds())),
         None => engine,
     });
     engine.keep_tidy();
@@ -262,7 +242,7 @@ where
     .with_jobs(jobs)
     .with_task_calls(args.task_calls)
     .with_warnings(warnings)
-    .with_bounds(bounds)
+    .with_bounds(config.bounds())
     .with_services(identity.services.clone(), deliveries.clone());
     let (reader, writer) = streams;
     let transport = LineTransport::new(reader, writer, args.max_line, closing.clone());

@@ -166,14 +166,13 @@ async fn serve_until_shutdown(
         defaults,
         stdio: preflight.stdio(),
         app_servers: None,
-        streams: stdio_pipes(),
         end: ClientEnd {
             closing: shutdown.closing.clone(),
             ended: shutdown.closing.clone(),
             hurry: shutdown.hurry.clone(),
         },
     };
-    client::serve(args, setup).await?;
+    client::serve(args, setup, stdio_pipes()).await?;
     Ok(shutdown.exit_code())
 }
 
