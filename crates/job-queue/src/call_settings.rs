@@ -12,6 +12,7 @@ use goal_run::logic::notifier::Notifier;
 use safe_files::directory::{self, ReplacedDirectory};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use settings::bounds::SubmitterBound;
 
 use super::classic::call::ClassicCall;
 use super::store::Request;
@@ -59,6 +60,9 @@ pub struct CallSettings {
     /// The home directory of teams, for mail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub atm_home: Option<PathBuf>,
+    /// The bound on the submitter's sandbox.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<SubmitterBound>,
     /// The call of a classic tool that the job answers. Its settings replace those of the thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classic: Option<Box<ClassicCall>>,

@@ -372,6 +372,7 @@ impl Submitter {
             team: self.team.clone().filter(|_| names_team),
             atm_home: names_team.then(|| self.atm_home.clone()),
             notify: spec.notify.clone(),
+            bound: self.bounds.of_submitter(),
             classic: None,
         };
         settings.resolve_directories(cwd);

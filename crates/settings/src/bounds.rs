@@ -27,7 +27,7 @@ use crate::error::ConfigError;
 use crate::source::Source;
 
 pub use error::OutOfBounds;
-pub use sandbox::sandbox_mode;
+pub use sandbox::{SubmitterBound, sandbox_mode};
 
 /// Whether criteria and notifiers may name programs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

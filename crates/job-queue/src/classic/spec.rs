@@ -114,6 +114,7 @@ impl Submitter {
             mail,
             team: self.team.clone().filter(|_| names_team),
             atm_home: names_team.then(|| self.atm_home.clone()),
+            bound: self.bounds.of_submitter(),
             ..CallSettings::default()
         };
         settings.to_json().map_err(BadJobSpec::Settings)

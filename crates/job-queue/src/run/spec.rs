@@ -14,7 +14,7 @@ use goal_run::spec::{Approve, RunSpec};
 use safe_files::directory;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use settings::bounds::OutOfBounds;
+use settings::bounds::{OutOfBounds, SubmitterBound};
 
 use crate::call_settings::ThreadMail;
 use crate::spec::{BadJobSpec, MOST_RETRIES, Reach, Submitter, is_name, millis, wire_name};
@@ -74,6 +74,9 @@ pub struct StoredRun {
     /// Why the sandbox is read-only, if the submitter knows the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only: Option<ReadOnlyCause>,
+    /// The bound on the submitter's sandbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<SubmitterBound>,
 }
 
 impl StoredRun {
@@ -192,6 +195,7 @@ impl Submitter {
             team: self.team.clone(),
             atm_home: self.atm_home.to_str().map(str::to_owned),
             read_only,
+            bound: self.bounds.of_submitter(),
         };
         // Only a path that is not UTF-8 cannot be serialized.
         serde_json::to_value(stored).map_err(|_| BadJobSpec::DirectoryNotText(run.repo.clone()))

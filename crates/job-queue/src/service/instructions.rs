@@ -1,20 +1,23 @@
 //! Instructions to the worker of a running job: answers to Codex's questions, and steering.
 
+use std::path::Path;
 use std::time::Duration;
 
 use agent_team::audit::{AuditOutcome, Event};
 use codex_engine::logic::action::Decision;
 use common::text::one_line;
 use serde_json::{Map, Value};
+use settings::bounds::OutOfBounds;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Jobs, JobsError};
+use crate::call_settings::CallSettings;
 use crate::directive::{Answer, Directive};
 use crate::logic::{JobId, JobState};
 use crate::question::StoredQuestion;
 use crate::store::{
-    DONE, InstructOutcome, InstructionProgress, NewInstruction, Origin, Question, StoreError,
-    WriteOutcome,
+    DONE, InstructOutcome, InstructionProgress, NewInstruction, Origin, Question, Request,
+    StoreError, WriteOutcome,
 };
 
 /// How long a worker may take to follow an instruction, which it notices within a second.
@@ -99,8 +102,11 @@ pub enum InstructError {
         TIMEOUT.as_secs()
     )]
     Unknown,
-    /// The instruction cannot be serialized.
-    #[error("it cannot be written as JSON: {0}")]
+    /// The job is out of our bounds.
+    #[error(transparent)]
+    OutOfBounds(#[from] OutOfBounds),
+    /// The instruction, or the settings of the job, are not the JSON that this program knows.
+    #[error("its JSON cannot be read or written: {0}")]
     Json(#[from] serde_json::Error),
 }
 
@@ -177,9 +183,16 @@ impl Jobs {
         let job = self.store().await?.get(id).await?.ok_or_else(none)?;
         match job.summary.state {
             _ if job.request.run.is_some() => Err(InstructError::Run.into()),
-            JobState::Running => Ok(()),
+            JobState::Running => Ok(self.check_bounds(&job.request)?),
             state => Err(InstructError::NotRunning(state).into()),
         }
+    }
+
+    /// Another client may have submitted the job, without bounds.
+    fn check_bounds(&self, asked: &Request) -> Result<(), InstructError> {
+        let settings = CallSettings::of(asked)?;
+        let bounds = &self.submitter.bounds;
+        Ok(bounds.check_running_job(Path::new(&asked.cwd), settings.bound.as_ref())?)
     }
 
     /// Finds the question with this ID prefix, or else the only one.

@@ -19,13 +19,14 @@ use safe_files::off_runtime::{self, OffRuntimeError};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use settings::ConfigError;
-use settings::bounds::{Bounds, OutOfBounds};
+use settings::bounds::{Bounds, OutOfBounds, SubmitterBound};
 
 use super::admission::{self, Refusal};
 use super::{MailAccess, Options};
 use crate::call::{CallRequest, KeepStream};
 use crate::call_settings::{CallSettings, ThreadMail};
 use crate::classic::call::ClassicCall;
+use crate::run::spec::StoredRun;
 use crate::store::{Job, Origin, Request};
 
 /// An error of a job that this worker cannot run.
@@ -65,10 +66,14 @@ pub(super) enum BadAttemptSpec {
     Session { id: String, error: NotAThreadId },
 }
 
-/// The worker cannot read its bounds.
+/// The bounds of a job cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("this worker cannot read its bounds, so it runs nothing: {0}; correct that")]
-pub(super) struct NoBounds(#[from] ConfigError);
+pub(super) enum NoBounds {
+    #[error("this worker cannot read its bounds, so it runs nothing: {0}; correct that")]
+    OfWorker(#[from] ConfigError),
+    #[error("cannot read the bound of the job's submitter: {0}; update the worker's codex-mcp")]
+    OfSubmitter(#[from] serde_json::Error),
+}
 
 /// The specification of an attempt.
 #[derive(Debug)]
@@ -194,12 +199,22 @@ fn classic(
     Ok(call)
 }
 
-/// The current bounds of a job, with the configuration of the job's Codex.
+/// The current bounds of a job: those of this worker and of the submitter together, with the
+/// configuration of the job's Codex.
 pub(super) fn bounds(job: &Job, options: &Options) -> Result<Bounds, NoBounds> {
-    Ok(Bounds {
+    let bounds = Bounds {
         codex_home: codex_home(job, options),
         ..options.bounds.now()?
-    })
+    };
+    Ok(bounds.narrowed_to(submitter_bound(&job.request)?))
+}
+
+/// The bound on the submitter's sandbox.
+fn submitter_bound(asked: &Request) -> Result<Option<SubmitterBound>, serde_json::Error> {
+    match StoredRun::of(asked) {
+        Some(run) => Ok(run?.bound),
+        None => Ok(CallSettings::of(asked)?.bound),
+    }
 }
 
 /// The submitter of a job, if this host has signed the job.

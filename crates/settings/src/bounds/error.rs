@@ -40,6 +40,12 @@ pub enum OutOfBounds {
         "the thread's sandbox is not known, and {0} bounds it; name a sandbox, or begin a new thread"
     )]
     UnknownSandbox(Bound),
+    /// A running job whose submitter has no such bound.
+    #[error(
+        "the job was not submitted under {0}, so it is not answered or steered under it either: \
+         use `codex-mcp jobs approve`, `decline` or `steer` in a shell"
+    )]
+    RunningJob(Bound),
     /// Another directory.
     #[error("{} is in none of the directories of {by}: {}", .directory.display(), list(.allowed))]
     Directory {

@@ -7,12 +7,14 @@ use codex_config::profile::ProfileName;
 use codex_config::trust::{Trust, directory_trust};
 use codex_engine::confinement::ConfiguredSandbox;
 use codex_protocol::codex::SandboxMode;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::error::OutOfBounds;
 use super::permissions;
-use super::{Bound, Bounds};
+use super::{Bound, Bounds, Sources};
 use crate::jobs::DEFAULT_SANDBOX;
+use crate::source::Source;
 
 /// The keys that a profile may not set where the sandbox is bounded: they would take precedence
 /// over the requested sandbox.
@@ -26,7 +28,70 @@ const PROFILES: &str = "permissions";
 pub(super) const WORKSPACE: &str = "sandbox_workspace_write";
 pub(super) const NETWORK: &str = "network_access";
 
+/// The bound on the sandbox of a job's submitter. The job carries it, as a worker that the bound
+/// does not apply to may run the job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SubmitterBound {
+    /// The widest sandbox; never `danger-full-access`, which bounds nothing.
+    max_sandbox: SandboxMode,
+    /// Where the submitter has it from, as [`Source`] is displayed.
+    source: String,
+}
+
 impl Bounds {
+    /// The bound that a job of this submitter carries.
+    #[must_use]
+    pub fn of_submitter(&self) -> Option<SubmitterBound> {
+        let by = self.sandbox_escape_bound()?;
+        Some(SubmitterBound {
+            max_sandbox: self.max_sandbox?,
+            source: by.source.to_string(),
+        })
+    }
+
+    /// These bounds, narrowed to the bound of a job's submitter.
+    #[must_use]
+    pub fn narrowed_to(self, theirs: Option<SubmitterBound>) -> Self {
+        match (theirs, self.max_sandbox) {
+            (Some(theirs), ours)
+                if ours.is_none_or(|ours| width(ours) > width(theirs.max_sandbox)) =>
+            {
+                Self {
+                    max_sandbox: Some(theirs.max_sandbox),
+                    sources: Sources {
+                        max_sandbox: Source::Submitter(theirs.source),
+                        ..self.sources
+                    },
+                    ..self
+                }
+            }
+            _ => self,
+        }
+    }
+
+    /// Whether a running job may be answered and steered: its directory has to be allowed, and
+    /// its submitter's sandbox bounded as much as ours.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds::Directory`], [`OutOfBounds::RunningJob`].
+    pub fn check_running_job(
+        &self,
+        cwd: &Path,
+        theirs: Option<&SubmitterBound>,
+    ) -> Result<(), OutOfBounds> {
+        self.directory(cwd)?;
+        let Some(by) = self.sandbox_escape_bound() else {
+            return Ok(());
+        };
+        let is_within = theirs.is_some_and(|theirs| self.check_sandbox(theirs.max_sandbox).is_ok());
+        match is_within {
+            true => Ok(()),
+            false => Err(OutOfBounds::RunningJob(by)),
+        }
+    }
+
     /// The bounds for the sandbox of a job that somebody else has submitted: at most
     /// `workspace-write`, even if the user's own default is wider.
     #[must_use]

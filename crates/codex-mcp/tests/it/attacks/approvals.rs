@@ -1,8 +1,13 @@
 //! Clients that allow more than the operator does, by answering Codex's questions.
 
+use job_queue::store::{InstructionProgress, JobStore, NewInstruction};
 use scripted_model::{Reply, Script, ScriptedModel, Shell};
 use serde_json::{Value, json};
+use settings::store_access::Access;
 use testkit::{Home, Launch, McpClient};
+use uuid::Uuid;
+
+use crate::jobs::{Worker, wait_for};
 
 /// A Codex whose model asks to create a file outside of the sandbox.
 struct ApprovalFixture {
@@ -37,6 +42,75 @@ impl ApprovalFixture {
         let mut client = McpClient::start(&launch);
         client.initialize("2025-06-18", capabilities).await;
         client
+    }
+
+    fn store_path(&self) -> String {
+        let path = self.home.state_home().join("codex-mcp/jobs.db");
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn worker(&self) -> Worker {
+        let codex = testkit::codex::native_binary(testkit::codex::newest());
+        Worker::start(&self.home, &self.store_path(), &codex, &[])
+    }
+
+    /// Submits a job that asks; returns its ID and its question.
+    async fn asking_job(&self, client: &mut McpClient) -> (String, Value) {
+        let arguments = json!({
+            "prompt": "x",
+            "cwd": self.home.work(),
+            "sandbox": "workspace-write",
+            "approval": "ask",
+        });
+        let queued = client.call_tool("call_codex", arguments).await;
+        let job = queued["structuredContent"]["job_id"].as_str().unwrap();
+        let status = json!({ "job_id": job });
+        loop {
+            let result = client.call_tool("call_status", status.clone()).await;
+            let seen = &result["structuredContent"];
+            assert!(
+                ["queued", "running"].contains(&seen["status"].as_str().unwrap()),
+                "{seen:#}"
+            );
+            if let Some(question) = seen["questions"].get(0) {
+                return (job.to_owned(), question.clone());
+            }
+        }
+    }
+
+    /// Writes an answer to the store, as the server would; returns the outcome that the worker
+    /// writes.
+    async fn forge_answer(&self, job: &str, question: &Value, decision: &str) -> String {
+        let access = Access::of(self.home.state_home().join("codex-mcp"));
+        let location = self.store_path().parse().unwrap();
+        let store = JobStore::open(&location, &access).await.unwrap();
+        let question = question["request_id"].as_str().unwrap();
+        let answer = json!({ "answer": { "question": question, "decision": decision } });
+        let forged = NewInstruction {
+            id: Uuid::new_v4(),
+            question: Some(question.to_owned()),
+            data: answer.to_string(),
+        };
+        store
+            .instruct(&job.parse().unwrap(), &forged)
+            .await
+            .unwrap();
+        wait_for("an outcome", async || {
+            match store.progress(&forged).await.unwrap() {
+                InstructionProgress::Concluded(outcome) => Some(outcome),
+                _ => None,
+            }
+        })
+        .await
+    }
+
+    async fn wait_for_end(&self, client: &mut McpClient, job: &str) {
+        let arguments = json!({ "job_id": job, "wait_ms": 60_000 });
+        let ended = client.call_tool("call_status", arguments).await;
+        assert_eq!(
+            ended["structuredContent"]["status"], "completed",
+            "{ended:#}"
+        );
     }
 
     fn has_escaped(&self) -> bool {
@@ -111,6 +185,49 @@ async fn client_cannot_allow_commands_to_leave_a_bounded_sandbox() {
     answer_question(&mut control, json!({ "decision": "accept" })).await;
     assert!(stage.has_escaped());
     control.finish().await;
+}
+
+/// The worker that runs the job has no bounds: it may have been started by another server.
+#[tokio::test]
+async fn job_keeps_the_bound_of_its_submitter() {
+    let stage = ApprovalFixture::new().await;
+    let worker = stage.worker();
+    let bounds = ["--max-sandbox", "workspace-write"];
+    let mut bounded = stage.client(&bounds, json!({})).await;
+    let mut free = stage.client(&[], json!({})).await;
+
+    let (job, asked) = stage.asking_job(&mut bounded).await;
+    assert_eq!(asked["decisions"], json!(["decline", "cancel"]));
+    let accept = json!({ "job_id": job, "decision": "accept" });
+    for client in [&mut bounded, &mut free] {
+        let refused = client.call_tool("call_respond", accept.clone()).await;
+        assert_eq!(refused["isError"], true, "{refused:#}");
+    }
+    let forged = stage.forge_answer(&job, &asked, "accept").await;
+    let by = "max_sandbox (--max-sandbox of the job's submitter) forbids";
+    assert!(forged.contains(by), "{forged}");
+    let decline = json!({ "job_id": job, "decision": "decline" });
+    let declined = bounded.call_tool("call_respond", decline.clone()).await;
+    assert_ne!(declined["isError"], true, "{declined:#}");
+    stage.wait_for_end(&mut bounded, &job).await;
+    assert!(!stage.has_escaped());
+
+    let (job, asked) = stage.asking_job(&mut free).await;
+    let accept = json!({ "job_id": job, "decision": "accept" });
+    let steer = json!({ "job_id": job, "steer": "touch ../escaped" });
+    for answer in [accept.clone(), steer] {
+        let refused = bounded.call_tool("call_respond", answer).await;
+        let words = refused["structuredContent"].to_string();
+        assert!(words.contains("OUT_OF_BOUNDS"), "{refused:#}");
+    }
+    assert!(!stage.has_escaped());
+    let control = free.call_tool("call_respond", accept).await;
+    assert_ne!(control["isError"], true, "{asked:#}: {control:#}");
+    stage.wait_for_end(&mut free, &job).await;
+    assert!(stage.has_escaped());
+    bounded.finish().await;
+    free.finish().await;
+    worker.finish().await;
 }
 
 #[tokio::test]

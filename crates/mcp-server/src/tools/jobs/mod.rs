@@ -183,6 +183,7 @@ impl From<InstructError> for ToolError {
             InstructError::NotRunning(_) | InstructError::Ended => Code::JobEnded,
             InstructError::NotTaken | InstructError::Unknown => Code::JobStoreAway,
             InstructError::Json(_) => Code::Internal,
+            InstructError::OutOfBounds(_) => Code::OutOfBounds,
             _ => Code::InvalidArgument,
         };
         Self::new(code, error.to_string())
