@@ -13,6 +13,9 @@ on_each_release!(
     worktree_has_the_trust_of_its_repository,
 );
 
+/// How often something is tried within the time limit.
+const ATTEMPTS: u32 = 6;
+
 async fn requested_picture_is_attached_after_a_restart(release: &str) {
     let mut eyes = Eyes::new(release, looking_model()).await;
     let a = eyes.picture("a.png");
@@ -111,9 +114,7 @@ async fn marker_is_found_on_a_narrow_terminal(release: &str) {
     assert_eq!(eyes.requests_with_prompt(ATTACHED)[0].images(), [a]);
     eyes.tmux.resizes(COLUMNS, ROWS).await;
     let wide = "as wide as the terminal was before it was made so narrow";
-    eyes.tmux.types(wide).await;
-    let typed = format!("› {wide}");
-    eyes.shows_after_redraw(&typed, COLUMNS).await;
+    eyes.types_after_resize(wide).await;
     eyes.end().await;
 }
 
@@ -122,20 +123,42 @@ impl Eyes {
     /// while it prints, and rarely parts stay missing: then this resizes the terminal once more, as
     /// a person would.
     async fn shows_after_redraw(&self, words: &str, columns: u16) -> String {
-        let until = Instant::now() + TIME_LIMIT;
-        while Instant::now() < until {
-            let again = Instant::now() + TIME_LIMIT / 6;
-            while Instant::now() < again {
-                let screen = self.tmux.screen().await;
-                if screen.contains(words) {
-                    return screen;
-                }
-                sleep(POLL_INTERVAL).await;
+        for _ in 0..ATTEMPTS {
+            if let Some(screen) = self.shows_soon(words).await {
+                return screen;
             }
             self.tmux.resizes(columns + 1, ROWS).await;
             self.tmux.resizes(columns, ROWS).await;
         }
         self.tmux.shows(words).await
+    }
+
+    /// Types a text until the screen shows it. A busy Codex drops keys after its terminal was
+    /// resized: then this types once more, as a person would.
+    async fn types_after_resize(&self, text: &str) {
+        let typed = format!("› {text}");
+        for _ in 0..ATTEMPTS {
+            self.tmux.types(text).await;
+            if self.shows_soon(&typed).await.is_some() {
+                return;
+            }
+            self.tmux.presses(&["C-u"]).await;
+        }
+        self.tmux.types(text).await;
+        self.shows_after_redraw(&typed, COLUMNS).await;
+    }
+
+    /// The screen, if it shows these words within a part of the time limit.
+    async fn shows_soon(&self, words: &str) -> Option<String> {
+        let until = Instant::now() + TIME_LIMIT / ATTEMPTS;
+        while Instant::now() < until {
+            let screen = self.tmux.screen().await;
+            if screen.contains(words) {
+                return Some(screen);
+            }
+            sleep(POLL_INTERVAL).await;
+        }
+        None
     }
 }
 
