@@ -1,5 +1,6 @@
 //! Ends turns, sessions, and an app-server that does not do what it is asked.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use codex_protocol::codex::{Method, Persistence, ThreadId, ThreadParams};
@@ -11,7 +12,7 @@ use super::connection::CallError;
 use super::engine::Engine;
 use super::error::EngineError;
 use super::hub;
-use super::observer::Act;
+use super::observer::{Act, EngineObserver};
 use super::requests::call;
 use super::sessions::Entry;
 use crate::logic::session::{PromptRefused, State};
@@ -76,13 +77,7 @@ impl Engine {
     ///
     /// [`EngineError::NoSession`].
     pub fn cancel(&self, session: &SessionId, why: &str) -> Result<(), EngineError> {
-        let entry = self.entry(session)?;
-        if entry.state() != State::Cancelled {
-            self.owner
-                .observer
-                .acted(&entry.thread, Act::Cancelled(why));
-        }
-        hub::cancel(&entry, why);
+        cancel(&self.entry(session)?, &*self.owner.observer, why);
         Ok(())
     }
 
@@ -201,6 +196,14 @@ impl Engine {
             server.connection().close();
         }
     }
+}
+
+/// Cancels a session and interrupts its turn.
+pub(super) fn cancel(entry: &Arc<Entry>, observer: &dyn EngineObserver, why: &str) {
+    if entry.state() != State::Cancelled {
+        observer.acted(&entry.thread, Act::Cancelled(why));
+    }
+    hub::cancel(entry, why);
 }
 
 /// Makes Codex unload a thread at once, by archiving and restoring it. A thread without

@@ -1,5 +1,7 @@
 //! Answers to Codex's questions.
 
+use std::sync::Arc;
+
 use super::command::SessionId;
 use super::effects::perform;
 use super::engine::Engine;
@@ -40,37 +42,10 @@ impl Engine {
         note: Option<&str>,
     ) -> Result<(), EngineError> {
         let entry = self.entry(session)?;
-        if entry.state() == State::Cancelled {
-            return Err(entry.cancelled());
-        }
-        self.check_decision(&entry, action, decision)?;
-        let effects =
-            entry.change(|machine, now| machine.decide_as(by, action, decision, note, now))?;
-        perform(&entry, effects);
-        Ok(())
-    }
-
-    /// Refuses an approval by which a command would leave a bounded sandbox: Codex runs
-    /// approved commands without one.
-    fn check_decision(
-        &self,
-        entry: &Entry,
-        action: &ActionId,
-        decision: &Decision,
-    ) -> Result<(), ApprovalOutOfBounds> {
         // Neither the client that decides nor the one that began the session leaves its bound.
         let bounds = [&self.owner.sandbox_bound, &entry.owner.sandbox_bound];
-        let Some(bound) = bounds.into_iter().flatten().next() else {
-            return Ok(());
-        };
-        let leaves = entry.look(|machine, _| {
-            let open = machine.actions().iter().find(|open| open.id == *action);
-            open.is_some_and(|open| action::leaves_the_sandbox(&open.ask, decision))
-        });
-        match leaves {
-            true => Err(ApprovalOutOfBounds(bound.clone())),
-            false => Ok(()),
-        }
+        let bound = bounds.into_iter().flatten().next();
+        decide(&entry, bound, by, action, decision, note)
     }
 
     /// Leaves a question that the client's user dismissed to the readers of the session.
@@ -83,4 +58,39 @@ impl Engine {
         entry.change(|machine, now| machine.dismiss(action, now));
         Ok(())
     }
+}
+
+/// Answers a question of a session. `bound` refuses an approval by which a command would leave its
+/// sandbox: Codex runs approved commands without one.
+///
+/// # Errors
+///
+/// As [`Engine::respond_as`].
+pub(super) fn decide(
+    entry: &Arc<Entry>,
+    bound: Option<&String>,
+    by: DecidedBy,
+    action: &ActionId,
+    decision: &Decision,
+    note: Option<&str>,
+) -> Result<(), EngineError> {
+    if entry.state() == State::Cancelled {
+        return Err(entry.cancelled());
+    }
+    if let Some(bound) = bound
+        && leaves_the_sandbox(entry, action, decision)
+    {
+        return Err(ApprovalOutOfBounds(bound.clone()).into());
+    }
+    let effects =
+        entry.change(|machine, now| machine.decide_as(by, action, decision, note, now))?;
+    perform(entry, effects);
+    Ok(())
+}
+
+fn leaves_the_sandbox(entry: &Entry, action: &ActionId, decision: &Decision) -> bool {
+    entry.look(|machine, _| {
+        let open = machine.actions().iter().find(|open| open.id == *action);
+        open.is_some_and(|open| action::leaves_the_sandbox(&open.ask, decision))
+    })
 }

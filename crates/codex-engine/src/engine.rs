@@ -416,7 +416,7 @@ impl Engine {
 
 /// Resolves an ID prefix among these sessions; a text that matches none is returned as an
 /// ID.
-fn session_named<'a>(
+pub(super) fn session_named<'a>(
     text: &str,
     all: impl Iterator<Item = &'a SessionId>,
 ) -> Result<SessionId, EngineError> {

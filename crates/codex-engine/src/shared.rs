@@ -10,9 +10,12 @@ use supervise::search_path::protected_in;
 
 use super::backend::{Backend, Launch};
 use super::command::SessionInfo;
+use super::engine::session_named;
+use super::error::EngineError;
 use super::hub::Hub;
 use super::known_limits::LastQuery;
 use super::mount_targets::{MountTargets, register_in};
+use super::session_handle::SessionHandle;
 use crate::logic::session::Session;
 
 /// How long shutting down may take.
@@ -155,6 +158,22 @@ impl AppServers {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let entries = all.iter().flat_map(|codex| codex.hub.sessions.all());
         entries.map(|entry| entry.info()).collect()
+    }
+
+    /// The session with this ID, or ID prefix of 8 characters or more; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::AmbiguousSession`].
+    pub fn session(&self, text: &str) -> Result<Option<SessionHandle>, EngineError> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: Vec<_> = all
+            .iter()
+            .flat_map(|codex| codex.hub.sessions.all())
+            .collect();
+        let id = session_named(text, all.iter().map(|entry| &entry.id))?;
+        let found = all.into_iter().find(|entry| entry.id == id);
+        Ok(found.map(SessionHandle::of))
     }
 
     /// Interrupts all turns, ends all app-servers and waits for their exits, a few seconds at

@@ -16,7 +16,7 @@ use super::effects::perform;
 use super::engine::Engine;
 use super::error::EngineError;
 use super::hub;
-use super::observer::{InputKind, PromptRecord};
+use super::observer::{EngineObserver, InputKind, PromptRecord};
 use super::requests::call;
 use super::sessions::Entry;
 use super::workspace;
@@ -134,7 +134,7 @@ impl Engine {
             Purpose::Work => entry.kind_of_prompt(number),
             Purpose::ShutdownSummary => InputKind::ShutdownSummary,
         };
-        self.tell_observer(entry, number, kind, &prompt.text);
+        tell(&*self.owner.observer, entry, number, kind, &prompt.text);
         let response = match &prompt.review {
             Some(target) => {
                 let thread_id = &entry.thread;
@@ -155,49 +155,7 @@ impl Engine {
     /// [`EngineError`]; the turn continues unchanged then.
     pub async fn steer(&self, session: &SessionId, text: &str) -> Result<(), EngineError> {
         let entry = self.entry(session)?;
-        let (state, turn) = entry.look(|machine, now| {
-            machine.used(now);
-            (machine.state(), machine.turn_id().cloned())
-        });
-        let turn = match (state, turn) {
-            (State::Running | State::WaitingApproval, Some(turn)) => turn,
-            (State::Cancelled, _) => return Err(entry.cancelled()),
-            _ => return Err(EngineError::NotRunning(session.clone())),
-        };
-        workspace::check(&entry.settings().thread)?;
-        let params = TurnSteerParams {
-            thread_id: &entry.thread,
-            expected_turn_id: &turn,
-            input: vec![UserInput::Text { text }],
-        };
-        let (server, _) = entry.server();
-        let number = entry.look(|machine, _| machine.turns());
-        self.tell_observer(&entry, number, InputKind::Steer, text);
-        let steered: Result<Value, EngineError> = call(&server, Method::TurnSteer, &params).await;
-        match steered {
-            Ok(_) => Ok(()),
-            // The turn ended before Codex received the request.
-            Err(EngineError::Refused { .. }) if !entry.state().is_at_work() => {
-                Err(EngineError::NotRunning(session.clone()))
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn tell_observer(&self, entry: &Entry, number: u64, kind: InputKind, text: &str) {
-        let turn = TurnRef {
-            session: entry.id.clone(),
-            number,
-        };
-        let settings = entry.settings();
-        self.owner.observer.prompting(PromptRecord {
-            turn: &turn,
-            thread: &entry.thread,
-            kind,
-            cwd: settings.thread.cwd.as_deref(),
-            persistence: settings.persistence,
-            text,
-        });
+        steer(&entry, &*self.owner.observer, text).await
     }
 
     async fn overrides(
@@ -223,6 +181,60 @@ impl Engine {
             sandbox_policy,
         })
     }
+}
+
+/// Adds text to the prompt of the running turn of a session.
+///
+/// # Errors
+///
+/// [`EngineError`]; the turn continues unchanged then.
+pub(super) async fn steer(
+    entry: &Arc<Entry>,
+    observer: &dyn EngineObserver,
+    text: &str,
+) -> Result<(), EngineError> {
+    let (state, turn) = entry.look(|machine, now| {
+        machine.used(now);
+        (machine.state(), machine.turn_id().cloned())
+    });
+    let not_running = || EngineError::NotRunning(entry.id.clone());
+    let turn = match (state, turn) {
+        (State::Running | State::WaitingApproval, Some(turn)) => turn,
+        (State::Cancelled, _) => return Err(entry.cancelled()),
+        _ => return Err(not_running()),
+    };
+    workspace::check(&entry.settings().thread)?;
+    let params = TurnSteerParams {
+        thread_id: &entry.thread,
+        expected_turn_id: &turn,
+        input: vec![UserInput::Text { text }],
+    };
+    let (server, _) = entry.server();
+    let number = entry.look(|machine, _| machine.turns());
+    tell(observer, entry, number, InputKind::Steer, text);
+    let steered: Result<Value, EngineError> = call(&server, Method::TurnSteer, &params).await;
+    match steered {
+        Ok(_) => Ok(()),
+        // The turn ended before Codex received the request.
+        Err(EngineError::Refused { .. }) if !entry.state().is_at_work() => Err(not_running()),
+        Err(error) => Err(error),
+    }
+}
+
+fn tell(observer: &dyn EngineObserver, entry: &Entry, number: u64, kind: InputKind, text: &str) {
+    let turn = TurnRef {
+        session: entry.id.clone(),
+        number,
+    };
+    let settings = entry.settings();
+    observer.prompting(PromptRecord {
+        turn: &turn,
+        thread: &entry.thread,
+        kind,
+        cwd: settings.thread.cwd.as_deref(),
+        persistence: settings.persistence,
+        text,
+    });
 }
 
 /// Refuses a prompt over Codex's limit: Codex's own error does not name the limit.

@@ -14,7 +14,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::line;
 use crate::logic::handshake::{
-    ANSWER_LIMIT, Answer, Challenge, HostStatus, LINE_LIMIT, Request, ServeRequest, SessionSummary,
+    ANSWER_LIMIT, Answer, Challenge, HostStatus, LINE_LIMIT, Request, ServeRequest, SessionAnswer,
+    SessionRequest, SessionSummary,
 };
 use crate::place::HostPlace;
 
@@ -141,6 +142,23 @@ pub async fn sessions(place: &HostPlace) -> Result<Vec<SessionSummary>, ConnectE
     match ask_running(place, &Request::Sessions).await? {
         Some(Answer::Sessions(sessions)) => Ok(sessions),
         _ => Ok(Vec::new()),
+    }
+}
+
+/// Has the host of a place do something with a session; [`SessionAnswer::Unknown`] if there is no
+/// host.
+///
+/// # Errors
+///
+/// [`ConnectError`].
+pub async fn act(
+    place: &HostPlace,
+    request: &SessionRequest,
+) -> Result<SessionAnswer, ConnectError> {
+    match ask_running(place, &Request::Session(request.clone())).await? {
+        Some(Answer::Session(answer)) => Ok(answer),
+        Some(Answer::Refused { why }) => Err(ConnectError::Refused(why)),
+        _ => Ok(SessionAnswer::Unknown),
     }
 }
 

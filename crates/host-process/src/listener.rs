@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::line;
 use crate::logic::handshake::{
     Answer, Challenge, HostStatus, LINE_LIMIT, PROOF_BYTES, ProofName, Request, ServeRequest,
-    SessionSummary,
+    SessionAnswer, SessionRequest, SessionSummary,
 };
 use crate::place::{HostLock, check_peer};
 
@@ -98,6 +98,9 @@ pub trait HostService: 'static {
 
     /// All sessions.
     fn sessions(&self) -> Vec<SessionSummary>;
+
+    /// Does something with a session.
+    fn act(&self, request: SessionRequest) -> impl Future<Output = SessionAnswer>;
 }
 
 /// Takes clients until `closing` is cancelled or nobody has been served for `idle`, and then
@@ -176,6 +179,10 @@ impl<S: HostService> Host<S> {
                 let sessions = self.service.sessions();
                 line::write(&mut stream, &Answer::Sessions(sessions)).await
             }
+            Ok(Some(Request::Session(wanted))) => {
+                let answer = Answer::Session(self.service.act(wanted).await);
+                line::write(&mut stream, &answer).await
+            }
             Ok(Some(Request::Stop)) => {
                 self.closing.cancel();
                 line::write(&mut stream, &Answer::Stopping).await?;
@@ -233,6 +240,10 @@ mod tests {
 
         fn sessions(&self) -> Vec<SessionSummary> {
             Vec::new()
+        }
+
+        async fn act(&self, _: SessionRequest) -> SessionAnswer {
+            SessionAnswer::Unknown
         }
     }
 

@@ -47,24 +47,12 @@ pub struct StoredQuestion {
     pub details: Option<Map<String, Value>>,
 }
 
-/// An open question for the store. If the sandbox is bounded, decisions by which a command
-/// would leave it are removed.
+/// An open question for the store.
 pub(super) fn new_question(open: &OpenQuestion, bound: Option<&Bound>) -> NewQuestion {
-    let is_within = |one: &Decision| bound.is_none() || !action::leaves_the_sandbox(&open.ask, one);
-    let mut decisions = action::offered(&open.ask);
-    decisions.retain(is_within);
-    let stored = StoredQuestion {
-        kind: ActionKind::from(&open.ask),
-        text: approval_text::question(&open.ask),
-        decisions,
-        fields: fields(&open.ask),
-        expires_at: timestamp(open.expires),
-        details: details(&open.shown),
-    };
     NewQuestion {
         id: open.id.0.clone(),
         // All of its keys are texts.
-        question: json!(stored).to_string(),
+        question: json!(StoredQuestion::new(open, bound.is_some())).to_string(),
     }
 }
 
@@ -91,6 +79,22 @@ fn details(shown: &Value) -> Option<Map<String, Value>> {
 }
 
 impl StoredQuestion {
+    /// An open question as the store has it. If the sandbox is bounded, it does not have the
+    /// decisions by which a command would leave that.
+    #[must_use]
+    pub fn new(open: &OpenQuestion, is_bounded: bool) -> Self {
+        let mut decisions = action::offered(&open.ask);
+        decisions.retain(|one| !is_bounded || !action::leaves_the_sandbox(&open.ask, one));
+        Self {
+            kind: ActionKind::from(&open.ask),
+            text: approval_text::question(&open.ask),
+            decisions,
+            fields: fields(&open.ask),
+            expires_at: timestamp(open.expires),
+            details: details(&open.shown),
+        }
+    }
+
     /// Reads a question of the store; `None` if it cannot be parsed, as a newer program may
     /// have written it.
     #[must_use]

@@ -25,8 +25,11 @@ pub(super) const TIMED_OUT: u8 = 124;
 /// Ended by Ctrl-C: 128 plus the number of SIGINT, as in shells.
 pub(super) const INTERRUPTED: u8 = 130;
 
-/// The verbs whose codes 1 and 2 report the outcome of a job, a review or a run.
-const WITH_OUTCOMES: [&str; 3] = ["jobs", "review", "run"];
+/// The verbs whose codes 1 and 2 report the outcome of a job, a review or a run, and those that
+/// agree with a verb of `jobs`.
+const WITH_OUTCOMES: [&str; 8] = [
+    "approve", "cancel", "decline", "jobs", "logs", "review", "run", "steer",
+];
 
 /// The exit code for a wrong command line of a verb.
 pub(super) fn usage_code(verb: Option<&str>) -> u8 {

@@ -14,7 +14,9 @@ use common::output;
 use futures::future::join_all;
 use host_process::connect::{self, ConnectError, READY, TAKEN};
 use host_process::listener::{self, Client, HostService};
-use host_process::logic::handshake::{Answer, HostStatus, ServeRequest, SessionSummary};
+use host_process::logic::handshake::{
+    Answer, HostStatus, ServeRequest, SessionAnswer, SessionRequest, SessionSummary,
+};
 use host_process::place::HostPlace;
 use serde_json::json;
 use tokio::net::UnixStream;
@@ -25,7 +27,7 @@ use super::serve::{self, ClientEnd, ClientSetup, HostPlaceError};
 use super::shutdown::{self, Shutdown};
 use super::stored::complain;
 use super::times::took;
-use super::{log, runtime};
+use super::{log, runtime, work};
 
 /// How long a host stays without a client.
 const IDLE: &str = "10m";
@@ -170,6 +172,10 @@ impl HostService for Service {
     fn sessions(&self) -> Vec<SessionSummary> {
         let sessions = self.app_servers.sessions();
         sessions.into_iter().map(summary).collect()
+    }
+
+    async fn act(&self, request: SessionRequest) -> SessionAnswer {
+        work::answer_of(&self.app_servers, request).await
     }
 }
 

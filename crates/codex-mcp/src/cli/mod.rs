@@ -40,6 +40,7 @@ mod times;
 mod trust;
 mod values;
 mod watchdog;
+mod work;
 mod worker;
 
 use std::process::ExitCode;
@@ -121,6 +122,16 @@ enum Verb {
     Jobs(jobs::Args),
     /// List the work under way: sessions, jobs and runs of all clients.
     Ps(ps::Args),
+    /// Show the events of a session, job or run, one per line.
+    Logs(work::LogsArgs),
+    /// Allow what Codex asks for in a session or job.
+    Approve(work::ApproveArgs),
+    /// Decline what Codex asks for in a session or job.
+    Decline(work::DeclineArgs),
+    /// Send Codex a message while it works on a session or job.
+    Steer(work::SteerArgs),
+    /// Cancel sessions, jobs and runs: turns and their commands are ended.
+    Cancel(work::CancelArgs),
     /// List the threads that Codex has worked on here, or forget old ones.
     ///
     /// A thread is a conversation with Codex. Each server writes down its threads under its
@@ -173,6 +184,11 @@ impl Verb {
             Self::Run(_) => Some("run"),
             Self::Review(_) => Some("review"),
             Self::Jobs(_) => Some("jobs"),
+            Self::Logs(_) => Some("logs"),
+            Self::Approve(_) => Some("approve"),
+            Self::Decline(_) => Some("decline"),
+            Self::Steer(_) => Some("steer"),
+            Self::Cancel(_) => Some("cancel"),
             _ => None,
         }
     }
@@ -202,6 +218,11 @@ pub fn run() -> ExitCode {
         Verb::Review(args) => review::run(&args),
         Verb::Jobs(args) => jobs::run(&args),
         Verb::Ps(args) => ps::run(&args),
+        Verb::Logs(args) => work::logs(&args),
+        Verb::Approve(args) => work::approve(&args),
+        Verb::Decline(args) => work::decline(&args),
+        Verb::Steer(args) => work::steer(&args),
+        Verb::Cancel(args) => work::cancel(&args),
         Verb::Threads(args) => threads::run(&args),
         Verb::Summary(args) => summary::run(&args),
         Verb::Worker(args) => worker::run(&args),

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use agent_team::ClaimError;
 use anstyle::{AnsiColor, Style};
@@ -20,11 +20,13 @@ use job_queue::store::{JobFilter, JobSummary, StoreError};
 use job_queue::{activity, job_json};
 use serde::{Serialize, Serializer};
 use serde_json::json;
-use settings::Flags;
+use settings::{Config, Flags};
+use tokio::time::sleep;
 
+use super::exit::INTERRUPTED;
 use super::host;
 use super::jobs;
-use super::runtime;
+use super::runtime::{self, unless_interrupted};
 use super::stored::complain;
 use super::table::{self, Cell, Cut, shown_directory};
 
@@ -36,15 +38,22 @@ const STEP: usize = 60;
 const DIRECTORY: usize = 40;
 
 /// How much of an ID is shown at a terminal, in characters: enough to identify the work.
-const SESSION_ID: usize = 13;
+pub(super) const SESSION_ID: usize = 13;
 const JOB_ID: usize = 8;
+
+/// The pause before the work is looked at again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Clears a terminal from its first line on.
+const CLEAR: &str = "\u{1b}[H\u{1b}[J";
 
 const HEADINGS: [&str; 7] = ["ID", "KIND", "STATE", "AGE", "TOKENS", "DOING", "DIRECTORY"];
 
 const MEANING: &str = "\
 Sessions are those of clients with `codex-mcp serve --host`. A client that is served alone shows \
 its sessions with the tool codex_session. Jobs and runs are those of the store that wait or run; \
-`codex-mcp jobs list` lists those that have ended, and `codex-mcp threads` all threads. An id is \
+`codex-mcp jobs list` lists those that have ended, and `codex-mcp threads` all threads. \
+`codex-mcp logs`, `approve`, `decline`, `steer` and `cancel` take the id of any work. An id is \
 shortened at a terminal. `asking` means that Codex waits for an answer; DOING is the name of a job \
 that has not begun.";
 
@@ -55,6 +64,11 @@ pub(super) struct Args {
     /// "state", "created_at", "task", "doing", "tokens", "directory", "thread_id"}]}.
     #[arg(long)]
     json: bool,
+
+    /// List the work again as it changes, until Ctrl-C: at a terminal in place; with --json, one
+    /// object per line.
+    #[arg(long, short)]
+    watch: bool,
 }
 
 /// Why the work cannot be listed.
@@ -85,7 +99,7 @@ enum Kind {
 }
 
 /// Some work under way.
-#[derive(Debug, Serialize)]
+#[derive(Debug, PartialEq, Serialize)]
 struct Work {
     id: String,
     kind: Kind,
@@ -110,7 +124,7 @@ const ASKING: &str = "asking";
 
 pub(super) fn run(args: &Args) -> ExitCode {
     match list(args) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         // The reader has closed the pipe.
         Err(Failure::Write(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
@@ -122,7 +136,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     }
 }
 
-fn list(args: &Args) -> Result<(), Failure> {
+fn list(args: &Args) -> Result<ExitCode, Failure> {
     let config = settings::load(Flags::default())?;
     for warning in &config.warnings {
         complain("warning", &warning.to_string());
@@ -130,19 +144,53 @@ fn list(args: &Args) -> Result<(), Failure> {
     if !config.jobs.state.is_absolute() {
         return Err(ClaimError::NoHome.into());
     }
-    let found = runtime::block_on(async {
-        let mut work = sessions().await?;
-        // A store that does not exist yet is not created to find no jobs in it.
-        if config.jobs.store.value.path().is_none_or(Path::exists) {
-            work.extend(unfinished_jobs(&jobs::service(&config)).await?);
+    runtime::block_on(async {
+        if !args.watch {
+            print(&work(&config).await?, args)?;
+            return Ok(ExitCode::SUCCESS);
         }
-        Ok::<_, Failure>(work)
-    });
-    let mut work = found.map_err(Failure::Runtime)??;
+        match unless_interrupted(watch(&config, args)).await {
+            Ok(Some(done)) => done,
+            Ok(None) => Ok(ExitCode::from(INTERRUPTED)),
+            Err(error) => Err(Failure::Runtime(error)),
+        }
+    })
+    .map_err(Failure::Runtime)?
+}
+
+/// Prints the work whenever it has changed; at a terminal each second, as its age does.
+async fn watch(config: &Config, args: &Args) -> Result<ExitCode, Failure> {
+    let is_drawn = !args.json && output::stdout_columns().is_some();
+    let mut last = None;
+    loop {
+        let now = Some(work(config).await?);
+        if is_drawn {
+            output::stdout().write_all(CLEAR.as_bytes())?;
+        }
+        if is_drawn || now != last {
+            print(now.as_deref().unwrap_or_default(), args)?;
+            last = now;
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// All work under way, the newest first.
+async fn work(config: &Config) -> Result<Vec<Work>, Failure> {
+    let mut work = sessions().await?;
+    // A store that does not exist yet is not created to find no jobs in it.
+    if config.jobs.store.value.path().is_none_or(Path::exists) {
+        work.extend(unfinished_jobs(&jobs::service(config)).await?);
+    }
     work.sort_by_key(|one| Reverse(one.created_at));
-    match args.json {
-        true => output::json(&json!({ "work": work }))?,
-        false => print(&work)?,
+    Ok(work)
+}
+
+fn print(work: &[Work], args: &Args) -> Result<(), Failure> {
+    match (args.json, args.watch) {
+        (true, true) => output::json_line(&json!({ "work": work }).to_string())?,
+        (true, false) => output::json(&json!({ "work": work }))?,
+        (false, _) => print_table(work)?,
     }
     Ok(())
 }
@@ -221,7 +269,7 @@ async fn step(jobs: &Jobs, job: &JobId) -> Result<Option<String>, StoreError> {
     Ok(step.map(|step| step.to_string()))
 }
 
-fn print(work: &[Work]) -> Result<(), Failure> {
+fn print_table(work: &[Work]) -> Result<(), Failure> {
     let mut out = output::stdout();
     if work.is_empty() {
         writeln!(

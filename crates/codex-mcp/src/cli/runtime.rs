@@ -2,6 +2,8 @@
 
 use std::io;
 
+use tokio::signal::unix::{SignalKind, signal};
+
 /// Runs a future to its end on this thread. There is one thread alone: processes are
 /// tied to the thread that starts them.
 ///
@@ -16,4 +18,17 @@ pub(super) fn block_on<F: Future>(future: F) -> io::Result<F::Output> {
     // A read from a terminal on stdin cannot be cancelled.
     runtime.shutdown_background();
     Ok(output)
+}
+
+/// Completes `work`; returns `None` if Ctrl-C is pressed first.
+///
+/// # Errors
+///
+/// When the signal cannot be listened for.
+pub(super) async fn unless_interrupted<T>(work: impl Future<Output = T>) -> io::Result<Option<T>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        done = work => Ok(Some(done)),
+        _ = interrupt.recv() => Ok(None),
+    }
 }

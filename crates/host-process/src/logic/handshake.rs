@@ -80,7 +80,7 @@ impl From<ProofName> for String {
 }
 
 /// What a client wants of a host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     /// To be served.
@@ -89,6 +89,8 @@ pub enum Request {
     Status,
     /// To be told about its sessions.
     Sessions,
+    /// To do something with a session.
+    Session(SessionRequest),
     /// That the host ends.
     Stop,
 }
@@ -105,8 +107,92 @@ pub struct ServeRequest {
     pub stdio: Value,
 }
 
+/// What a person at a terminal wants of a session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionRequest {
+    /// Its ID, or the first characters of that.
+    pub session: String,
+    /// What to do.
+    pub act: SessionAct,
+}
+
+/// What is to be done with a session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum SessionAct {
+    /// Tell its state and its open questions.
+    Look,
+    /// Answer a question.
+    Answer {
+        /// The ID of the question.
+        question: String,
+        /// The decision, in Codex's words.
+        decision: Value,
+        /// The reason, for the session's log.
+        reason: Option<String>,
+    },
+    /// Add a text to its turn.
+    Steer {
+        /// The text.
+        text: String,
+    },
+    /// Cancel it.
+    Cancel,
+    /// Tell its events.
+    Events {
+        /// The number of the first one.
+        from: u64,
+    },
+}
+
+/// What a host says about a session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum SessionAnswer {
+    /// The host has no such session.
+    Unknown,
+    /// It cannot be done.
+    Refused {
+        /// Why, in words.
+        why: String,
+    },
+    /// It is done.
+    Done,
+    /// The state of the session.
+    State {
+        /// Its whole ID.
+        session: String,
+        /// Its state, as `codex_session` has it.
+        state: String,
+        /// Its open questions, in a form that the program knows.
+        questions: Vec<Value>,
+    },
+    /// Events of the session.
+    Events {
+        /// The events, oldest first.
+        events: Vec<SessionEvent>,
+        /// The number of the next one.
+        next: u64,
+        /// Whether a turn runs.
+        is_running: bool,
+    },
+}
+
+/// An event of a session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionEvent {
+    /// When it happened.
+    pub at: SystemTime,
+    /// It as a line for people, if they need to see it.
+    pub words: Option<String>,
+    /// Its data, as `codex_check` has them.
+    pub data: Value,
+}
+
 /// The answer of a host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Answer {
     /// The client is served from now on.
@@ -120,6 +206,8 @@ pub enum Answer {
     Status(HostStatus),
     /// The sessions of the host.
     Sessions(Vec<SessionSummary>),
+    /// About a session.
+    Session(SessionAnswer),
     /// The host ends now.
     Stopping,
 }

@@ -299,8 +299,12 @@ fn outcome_of(instructed: &Result<(), JobsError>) -> AuditOutcome {
     }
 }
 
-/// The decision of a response, if the question offers it.
-fn decision_for(
+/// The decision of a response, if the question with this ID offers it.
+///
+/// # Errors
+///
+/// [`InstructError::NotOffered`] and [`InstructError::WantsWords`].
+pub fn decision_for(
     question: &str,
     stored: &StoredQuestion,
     response: Response,

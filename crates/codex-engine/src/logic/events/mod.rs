@@ -12,6 +12,7 @@
 mod event;
 mod poll;
 mod shape;
+mod words;
 
 use std::collections::VecDeque;
 use std::time::SystemTime;
@@ -101,6 +102,14 @@ impl EventLog {
     #[must_use]
     pub fn read_to(&self) -> u64 {
         self.read_to
+    }
+
+    /// The number below which no event grows any more.
+    #[must_use]
+    pub fn settled_to(&self) -> u64 {
+        let latest = self.events.iter().rev().take(GROWTH_REACH);
+        let growing = latest.take_while(|event| matches!(event.data, EventData::TextChunk(_)));
+        growing.last().map_or(self.next, |event| event.id)
     }
 
     /// Whether there is an event at or after `cursor`.

@@ -24,8 +24,14 @@ fit, is too late or the second one, or the worker has not taken it.";
 pub(super) struct ApproveArgs {
     #[command(flatten)]
     target: QuestionArgs,
+    #[command(flatten)]
+    form: ApprovalArgs,
+}
 
-    /// Allow this and similar requests for the rest of the job.
+/// How something is allowed.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct ApprovalArgs {
+    /// Allow this and similar requests for the rest of the session.
     #[arg(long, conflicts_with_all = ["rule", "answer"])]
     for_session: bool,
 
@@ -45,13 +51,18 @@ pub(super) struct ApproveArgs {
 pub(super) struct DeclineArgs {
     #[command(flatten)]
     target: QuestionArgs,
+    #[command(flatten)]
+    form: RefusalArgs,
+}
 
+/// How something is declined.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct RefusalArgs {
     /// End the turn too. This has no effect where an MCP server asks.
     #[arg(long)]
     end: bool,
 
-    /// The reason, for the log of the job. Codex does not get it: `codex-mcp jobs steer` sends
-    /// text to Codex.
+    /// The reason, for the log of the work. Codex does not get it: `steer` sends text to Codex.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
@@ -70,10 +81,12 @@ struct QuestionArgs {
 
 impl ApproveArgs {
     pub(super) async fn act(&self, jobs: &Jobs) -> Result<ExitCode, Failure> {
-        self.target.answer(jobs, self.response()?, None).await
+        self.target.answer(jobs, self.form.response()?, None).await
     }
+}
 
-    fn response(&self) -> Result<Response, Failure> {
+impl ApprovalArgs {
+    pub(in crate::cli) fn response(&self) -> Result<Response, Failure> {
         Ok(
             match (self.answer.as_slice(), self.rule, self.for_session) {
                 ([], true, _) => Response::Rule,
@@ -98,14 +111,21 @@ fn fields(given: &[String]) -> Result<Map<String, Value>, Failure> {
 
 impl DeclineArgs {
     pub(super) async fn act(&self, jobs: &Jobs) -> Result<ExitCode, Failure> {
-        let decision = match self.end {
+        let (response, reason) = (self.form.response(), self.form.reason());
+        self.target.answer(jobs, response, reason).await
+    }
+}
+
+impl RefusalArgs {
+    pub(in crate::cli) fn response(&self) -> Response {
+        Response::Decision(match self.end {
             true => Decision::Cancel,
             false => Decision::Decline,
-        };
-        let response = Response::Decision(decision);
-        self.target
-            .answer(jobs, response, self.reason.clone())
-            .await
+        })
+    }
+
+    pub(in crate::cli) fn reason(&self) -> Option<String> {
+        self.reason.clone()
     }
 }
 
@@ -116,14 +136,25 @@ impl QuestionArgs {
         response: Response,
         reason: Option<String>,
     ) -> Result<ExitCode, Failure> {
-        let id = find::find(jobs, &self.job).await?;
-        let done = match response {
-            Response::Decision(Decision::Decline | Decision::Cancel) => "declined",
-            _ => "approved",
-        };
         let question = self.question.as_deref();
-        let question = jobs.respond(&id, question, response, reason).await?;
-        writeln!(output::stdout(), "{}: {question} {done}", short(&id))?;
-        Ok(ExitCode::SUCCESS)
+        answer(jobs, &self.job, question, response, reason).await
     }
+}
+
+/// Answers a question of a job: the one with this ID prefix, or else the only one.
+pub(in crate::cli) async fn answer(
+    jobs: &Jobs,
+    job: &JobPrefix,
+    question: Option<&str>,
+    response: Response,
+    reason: Option<String>,
+) -> Result<ExitCode, Failure> {
+    let id = find::find(jobs, job).await?;
+    let done = match response {
+        Response::Decision(Decision::Decline | Decision::Cancel) => "declined",
+        _ => "approved",
+    };
+    let question = jobs.respond(&id, question, response, reason).await?;
+    writeln!(output::stdout(), "{}: {question} {done}", short(&id))?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -27,21 +27,26 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) async fn act(&self, jobs: &Jobs) -> Result<ExitCode, Failure> {
-        let ids = find::find_all(jobs, &self.jobs).await?;
-        // Each cancellation may take some seconds.
-        let cancelled = join_all(ids.iter().map(|id| jobs.cancel(id))).await;
-        let mut codes = Vec::new();
-        for (id, cancelled) in ids.iter().zip(cancelled) {
-            codes.push(match cancelled {
-                Ok(cancelled) => tell(id, cancelled)?,
-                Err(error) => {
-                    complain("error", &Failure::from(error).to_string());
-                    COULD_NOT
-                }
-            });
-        }
-        Ok(ExitCode::from(worst(codes)))
+        Ok(ExitCode::from(cancel(jobs, &self.jobs).await?))
     }
+}
+
+/// Cancels jobs; returns the exit code.
+pub(in crate::cli) async fn cancel(jobs: &Jobs, those: &[JobPrefix]) -> Result<u8, Failure> {
+    let ids = find::find_all(jobs, those).await?;
+    // Each cancellation may take some seconds.
+    let cancelled = join_all(ids.iter().map(|id| jobs.cancel(id))).await;
+    let mut codes = Vec::new();
+    for (id, cancelled) in ids.iter().zip(cancelled) {
+        codes.push(match cancelled {
+            Ok(cancelled) => tell(id, cancelled)?,
+            Err(error) => {
+                complain("error", &Failure::from(error).to_string());
+                COULD_NOT
+            }
+        });
+    }
+    Ok(worst(codes))
 }
 
 fn tell(id: &JobId, cancelled: CancelOutcome) -> Result<u8, Failure> {

@@ -18,7 +18,7 @@ use crate::cli::stored::complain;
 
 /// Why a verb of `jobs` failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(in crate::cli) enum Failure {
     #[error(transparent)]
     Home(#[from] ClaimError),
     #[error(transparent)]
@@ -45,7 +45,7 @@ pub(super) enum Failure {
 }
 
 /// The exit code of a verb's result; prints the error if there is one.
-pub(super) fn exit(result: Result<ExitCode, Failure>) -> ExitCode {
+pub(in crate::cli) fn exit(result: Result<ExitCode, Failure>) -> ExitCode {
     match result {
         Ok(code) => code,
         // The reader has closed the pipe.

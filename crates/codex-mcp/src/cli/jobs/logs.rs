@@ -14,10 +14,11 @@ use serde_json::Value;
 use super::failure::Failure;
 use super::find::{self, short};
 use super::wait::{OutputForm, ended_in_words};
-use super::watcher::{JobWatcher, unless_interrupted};
+use super::watcher::JobWatcher;
 use super::words;
 use crate::cli::exit::INTERRUPTED;
 use crate::cli::progress::ProgressLine;
+use crate::cli::runtime::unless_interrupted;
 use crate::cli::stored::complain;
 use crate::cli::times::took;
 
@@ -35,27 +36,44 @@ pub(super) struct Args {
     #[arg(value_name = "ID")]
     job: JobPrefix,
 
-    /// Follow new events until the job has ended.
+    #[command(flatten)]
+    form: LogForm,
+}
+
+/// Which events are printed, and how.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(in crate::cli) struct LogForm {
+    /// Follow new events until the work has ended.
     #[arg(long, short)]
-    follow: bool,
+    pub(in crate::cli) follow: bool,
 
     /// Begin with the last NUMBER events.
     #[arg(
         long, value_name = "NUMBER",
         value_parser = clap::value_parser!(u32).range(0..=100_000),
     )]
-    tail: Option<u32>,
+    pub(in crate::cli) tail: Option<u32>,
 
     /// Print the events as Codex sent them, one JSON object per line.
     #[arg(long)]
-    json: bool,
+    pub(in crate::cli) json: bool,
+}
+
+/// Prints the events of a job.
+pub(in crate::cli) async fn logs(
+    jobs: &Jobs,
+    job: JobPrefix,
+    form: LogForm,
+) -> Result<ExitCode, Failure> {
+    Args { job, form }.act(jobs).await
 }
 
 impl Args {
     pub(super) async fn act(&self, jobs: &Jobs) -> Result<ExitCode, Failure> {
         let id = find::find(jobs, &self.job).await?;
         let mut progress = ProgressLine::on_stderr();
-        let looked = unless_interrupted(self.look(jobs, &id, &mut progress)).await?;
+        let looking = unless_interrupted(self.look(jobs, &id, &mut progress));
+        let looked = looking.await.map_err(Failure::Runtime)?.transpose()?;
         if looked.is_none() {
             let id = short(&id);
             complain(
@@ -76,7 +94,7 @@ impl Args {
         let mut watcher = JobWatcher::begin(jobs).await?;
         let mut reading = LogReader {
             id,
-            form: OutputForm::of(self.json),
+            form: OutputForm::of(self.form.json),
             read: self.before(jobs, id).await?,
             first: first_event(jobs, id).await?,
             shown: 0,
@@ -88,8 +106,8 @@ impl Args {
             if let Some(summary) = watcher.answer(summary, progress)? {
                 let summary = summary.ok_or_else(|| Failure::NotFound(self.job.clone()))?;
                 reading.read_on(&summary, &mut watcher, progress).await?;
-                if !self.follow || summary.state.has_ended() {
-                    reading.close(&summary, self.follow, progress);
+                if !self.form.follow || summary.state.has_ended() {
+                    reading.close(&summary, self.form.follow, progress);
                     return Ok(());
                 }
             }
@@ -100,7 +118,7 @@ impl Args {
 
     /// The number of the last event before those that are shown.
     async fn before(&self, jobs: &Jobs, id: &JobId) -> Result<u32, Failure> {
-        let Some(tail) = self.tail else {
+        let Some(tail) = self.form.tail else {
             return Ok(0);
         };
         let last = jobs.tail(id, 1).await?;

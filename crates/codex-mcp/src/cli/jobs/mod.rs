@@ -1,8 +1,8 @@
 //! `codex-mcp jobs`: durable work that does not need a waiting client.
 
-mod answer;
+pub(super) mod answer;
 mod cancel;
-mod failure;
+pub(super) mod failure;
 mod find;
 mod list;
 mod logs;
@@ -30,6 +30,10 @@ use super::job_service::job_service;
 use super::runtime;
 use super::stored::complain;
 use failure::{Failure, exit};
+
+pub(super) use cancel::cancel;
+pub(super) use logs::{LogForm, logs};
+pub(super) use steer::steer;
 
 /// Examples and exit codes.
 const EXAMPLES: &str = "\

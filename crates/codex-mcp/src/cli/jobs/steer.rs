@@ -31,10 +31,19 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) async fn act(&self, jobs: &Jobs) -> Result<ExitCode, Failure> {
-        let id = find::find(jobs, &self.job).await?;
-        let words = prompt::read(self.words.as_deref(), LONGEST_TEXT)?;
-        jobs.steer(&id, words).await?;
-        writeln!(output::stdout(), "{}: steered", short(&id))?;
-        Ok(ExitCode::SUCCESS)
+        steer(jobs, &self.job, self.words.as_deref()).await
     }
+}
+
+/// Sends Codex a message, or else stdin, during a job.
+pub(in crate::cli) async fn steer(
+    jobs: &Jobs,
+    job: &JobPrefix,
+    words: Option<&str>,
+) -> Result<ExitCode, Failure> {
+    let id = find::find(jobs, job).await?;
+    let words = prompt::read(words, LONGEST_TEXT)?;
+    jobs.steer(&id, words).await?;
+    writeln!(output::stdout(), "{}: steered", short(&id))?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -16,10 +16,11 @@ use tokio::time::{Instant, sleep_until};
 
 use super::failure::Failure;
 use super::find::{self, short};
-use super::watcher::{JobWatcher, unless_interrupted};
+use super::watcher::JobWatcher;
 use super::{with_thread_id, words};
 use crate::cli::exit::{self, COULD_NOT, INTERRUPTED, TIMED_OUT};
 use crate::cli::progress::{ProgressLine, Screen};
+use crate::cli::runtime::unless_interrupted;
 use crate::cli::stored::complain;
 use crate::cli::times::took;
 
@@ -83,7 +84,8 @@ pub(super) async fn wait(
     form: OutputForm,
 ) -> Result<ExitCode, Failure> {
     let mut progress = ProgressLine::on_stderr();
-    let ended = unless_interrupted(until_ended(jobs, ids, limit, &mut progress)).await?;
+    let ended = unless_interrupted(until_ended(jobs, ids, limit, &mut progress));
+    let ended = ended.await.map_err(Failure::Runtime)?.transpose()?;
     progress.clear();
     if ended.is_none() {
         complain("interrupted", &wait_again_hint(ids));

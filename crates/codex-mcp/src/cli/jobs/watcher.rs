@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use job_queue::service::Jobs;
 use job_queue::store::{JobStore, StoreError, Watch};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep};
 
 use super::failure::Failure;
@@ -108,19 +107,4 @@ impl<'a> JobWatcher<'a> {
 /// The warning that a job waits for a worker, with the remedy.
 pub(super) fn no_worker_warning(why: &str) -> String {
     format!("no worker could be started, so the job waits: {why}; `codex-mcp worker` runs one")
-}
-
-/// Completes `work`; returns `None` if Ctrl-C is pressed first.
-///
-/// # Errors
-///
-/// Those of `work`.
-pub(super) async fn unless_interrupted<T>(
-    work: impl Future<Output = Result<T, Failure>>,
-) -> Result<Option<T>, Failure> {
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::Runtime)?;
-    tokio::select! {
-        done = work => done.map(Some),
-        _ = interrupt.recv() => Ok(None),
-    }
 }

@@ -329,6 +329,12 @@ fn cases(jobs: &[String]) -> Vec<Case<'_>> {
         case("review", &["--base", HOSTILE_ARGUMENT], Hostile),
         case("ps", &[], Hostile),
         case("ps", &["--json"], Hostile),
+        case("logs", &[done], Hostile),
+        case("logs", &[HOSTILE_SESSION], Hostile),
+        case("approve", &[asking, HOSTILE_ARGUMENT], Hostile),
+        case("decline", &[HOSTILE_SESSION], Hostile),
+        case("steer", &[HOSTILE_SESSION, HOSTILE_ARGUMENT], Hostile),
+        case("cancel", &[HOSTILE_SESSION], Hostile),
         case("jobs list", &[], Hostile),
         case("jobs list", &["--json"], Hostile),
         case("jobs show", &[done], Hostile),
@@ -374,6 +380,8 @@ fn cases(jobs: &[String]) -> Vec<Case<'_>> {
 
 /// An argument as a script might pass it on.
 const HOSTILE_ARGUMENT: &str = "/evil\u{1b}[2J\u{1b}]0;t\u{7}\u{9b}31m\u{202e}end";
+
+const HOSTILE_SESSION: &str = "sess_evil\u{1b}[2J\u{9b}end";
 
 /// All verbs, with subverbs such as `jobs list`.
 fn leaves(command: &clap::Command, before: &str) -> Vec<String> {

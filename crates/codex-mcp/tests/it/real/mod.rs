@@ -33,6 +33,7 @@ mod tasks;
 mod team;
 mod thread_tools;
 mod tool_groups;
+mod work;
 
 use std::time::{Duration, Instant};
 

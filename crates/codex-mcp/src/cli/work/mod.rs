@@ -1,0 +1,312 @@
+//! `codex-mcp approve`, `decline`, `steer`, `cancel` and `logs`: what a person does with the work
+//! that `codex-mcp ps` lists, whatever its kind.
+
+mod logs;
+mod session;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use agent_team::ClaimError;
+use codex_engine::logic::action::Decision;
+use common::output;
+use host_process::connect::ConnectError;
+use host_process::logic::handshake::SessionAct;
+use job_queue::logic::JobPrefix;
+use job_queue::service::{InstructError, Jobs, Response};
+use settings::{ConfigError, Flags};
+
+use super::exit::{COULD_NOT, worst};
+use super::host;
+use super::jobs::answer::{ApprovalArgs, RefusalArgs};
+use super::jobs::failure::Failure as JobFailure;
+use super::jobs::{self, LogForm};
+use super::prompt::{self, PromptError};
+use super::runtime;
+use super::stored::complain;
+use session::HostedSession;
+
+pub(super) use session::answer_of;
+
+/// The longest text that is sent to a session, in bytes. A request to a host has room for it, even
+/// if each byte is escaped.
+const LONGEST_STEER: usize = 128 * 1024;
+
+/// How the IDs of sessions begin.
+const SESSION: &str = "sess_";
+
+const CODES: &str = "\
+`codex-mcp ps` lists the work under way. Sessions are those of clients with `codex-mcp serve \
+--host`.
+
+Exit codes: 0 done; 3 there is no such work, or it cannot be done, which stderr explains.";
+
+/// The ID of some work, or the first characters of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum WorkId {
+    Session(String),
+    Job(JobPrefix),
+}
+
+impl FromStr for WorkId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.starts_with(SESSION) {
+            true => Ok(Self::Session(text.to_owned())),
+            false => text.parse().map(Self::Job).map_err(|_| {
+                let text: String = text.chars().take(100).collect();
+                format!(
+                    "{text:?} is no session, job or run: give the ID of one from `codex-mcp ps`, or \
+                     its first 8 characters or more ({SESSION} included)"
+                )
+            }),
+        }
+    }
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = CODES)]
+pub(super) struct ApproveArgs {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    form: ApprovalArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = CODES)]
+pub(super) struct DeclineArgs {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    form: RefusalArgs,
+}
+
+/// A question of some work.
+#[derive(Debug, clap::Args)]
+struct Target {
+    /// The session or job: its ID, or the first characters of it.
+    #[arg(value_name = "ID")]
+    id: WorkId,
+
+    /// The question: its name, or the first characters of it. Default: the only open one.
+    #[arg(value_name = "QUESTION")]
+    question: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = CODES)]
+pub(super) struct SteerArgs {
+    /// The session or job: its ID, or the first characters of it.
+    #[arg(value_name = "ID")]
+    id: WorkId,
+
+    /// The message for Codex. With `-`, or without it where stdin is no terminal, it is read from
+    /// stdin.
+    #[arg(value_name = "WORDS")]
+    words: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = CODES)]
+pub(super) struct CancelArgs {
+    /// The sessions, jobs and runs: their IDs, or the first characters of these.
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<WorkId>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = CODES)]
+pub(super) struct LogsArgs {
+    /// The session, job or run: its ID, or the first characters of it.
+    #[arg(value_name = "ID")]
+    id: WorkId,
+
+    #[command(flatten)]
+    form: LogForm,
+}
+
+/// Why something cannot be done with some work.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    #[error(transparent)]
+    Job(#[from] JobFailure),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Home(#[from] ClaimError),
+    #[error(transparent)]
+    Host(#[from] host::Failure),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error(transparent)]
+    Prompt(#[from] PromptError),
+    #[error(transparent)]
+    Answer(#[from] InstructError),
+    #[error("there is no session {0}; `codex-mcp ps` lists those of clients with --host")]
+    NoSession(String),
+    #[error("several sessions begin with {prefix}: {}; give more of the ID", found.join(", "))]
+    Ambiguous { prefix: String, found: Vec<String> },
+    #[error(
+        "session {0} has no such open question: it was answered, its time was over, or Codex has \
+         asked nothing"
+    )]
+    NotAsked(String),
+    #[error("session {session} has several open questions: name one of {}", questions.join(", "))]
+    SeveralQuestions {
+        session: String,
+        questions: Vec<String>,
+    },
+    #[error("{0}")]
+    Refused(String),
+    #[error("the host process has answered something else than was asked")]
+    OddAnswer,
+    #[error("cannot start the runtime or listen for signals: {0}")]
+    Runtime(io::Error),
+    #[error("cannot write to stdout: {0}")]
+    Write(#[from] io::Error),
+}
+
+pub(super) fn approve(args: &ApproveArgs) -> ExitCode {
+    act(async {
+        let response = args.form.response()?;
+        args.target.answer(response, None).await
+    })
+}
+
+pub(super) fn decline(args: &DeclineArgs) -> ExitCode {
+    act(args.target.answer(args.form.response(), args.form.reason()))
+}
+
+pub(super) fn steer(args: &SteerArgs) -> ExitCode {
+    act(async {
+        let id = match &args.id {
+            WorkId::Job(job) => {
+                return Ok(jobs::steer(&service()?, job, args.words.as_deref()).await?);
+            }
+            WorkId::Session(id) => id,
+        };
+        let session = HostedSession::find(id).await?;
+        let text = prompt::read(args.words.as_deref(), LONGEST_STEER)?;
+        session.act(SessionAct::Steer { text }).await?;
+        writeln!(output::stdout(), "{}: steered", session.short())?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+pub(super) fn cancel(args: &CancelArgs) -> ExitCode {
+    act(async {
+        let mut codes = Vec::new();
+        let mut those = Vec::new();
+        for id in &args.ids {
+            match id {
+                WorkId::Job(job) => those.push(job.clone()),
+                WorkId::Session(id) => codes.push(match cancel_session(id).await {
+                    Ok(()) => 0,
+                    Err(error) => {
+                        complain("error", &error.to_string());
+                        COULD_NOT
+                    }
+                }),
+            }
+        }
+        if !those.is_empty() {
+            codes.push(jobs::cancel(&service()?, &those).await?);
+        }
+        Ok(ExitCode::from(worst(codes)))
+    })
+}
+
+async fn cancel_session(id: &str) -> Result<(), Failure> {
+    let session = HostedSession::find(id).await?;
+    session.act(SessionAct::Cancel).await?;
+    let cancelled = "cancelled; its thread can be resumed";
+    writeln!(output::stdout(), "{}: {cancelled}", session.short())?;
+    Ok(())
+}
+
+pub(super) fn logs(args: &LogsArgs) -> ExitCode {
+    act(async {
+        match &args.id {
+            WorkId::Job(job) => Ok(jobs::logs(&service()?, job.clone(), args.form).await?),
+            WorkId::Session(id) => logs::print(&HostedSession::find(id).await?, args.form).await,
+        }
+    })
+}
+
+impl Target {
+    async fn answer(
+        &self,
+        response: Response,
+        reason: Option<String>,
+    ) -> Result<ExitCode, Failure> {
+        let question = self.question.as_deref();
+        let id = match &self.id {
+            WorkId::Job(job) => {
+                let jobs = service()?;
+                return Ok(jobs::answer::answer(&jobs, job, question, response, reason).await?);
+            }
+            WorkId::Session(id) => id,
+        };
+        let session = HostedSession::find(id).await?;
+        let (question, decision) = session.decision(question, response)?;
+        let done = match &decision {
+            Decision::Decline | Decision::Cancel => "declined",
+            _ => "approved",
+        };
+        session
+            .act(SessionAct::Answer {
+                question: question.clone(),
+                decision: serde_json::json!(decision),
+                reason,
+            })
+            .await?;
+        writeln!(output::stdout(), "{}: {question} {done}", session.short())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn act(acting: impl Future<Output = Result<ExitCode, Failure>>) -> ExitCode {
+    let done = runtime::block_on(acting).map_err(Failure::Runtime);
+    match done.and_then(|done| done) {
+        Ok(code) => code,
+        // The reader has closed the pipe.
+        Err(Failure::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(Failure::Job(error)) => jobs::failure::exit(Err(error)),
+        Err(error) => {
+            complain("error", &error.to_string());
+            ExitCode::from(COULD_NOT)
+        }
+    }
+}
+
+/// The job service of the configured store.
+fn service() -> Result<Jobs, Failure> {
+    let config = settings::load(Flags::default())?;
+    for warning in &config.warnings {
+        complain("warning", &warning.to_string());
+    }
+    match config.jobs.state.is_absolute() {
+        true => Ok(jobs::service(&config)),
+        false => Err(ClaimError::NoHome.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kind_of_work_is_told_by_its_id() {
+        let id = |text: &str| text.parse::<WorkId>();
+        assert_eq!(id("sess_0123"), Ok(WorkId::Session("sess_0123".to_owned())));
+        let job: JobPrefix = "0123abcd".parse().unwrap();
+        assert_eq!(id("0123abcd"), Ok(WorkId::Job(job)));
+        let refused = id("0123").unwrap_err();
+        assert!(refused.contains("codex-mcp ps"), "{refused}");
+    }
+}

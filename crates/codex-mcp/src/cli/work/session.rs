@@ -1,0 +1,200 @@
+//! A session of a host process: how it is found, what it is asked, and how the host answers.
+
+use codex_engine::command::OpenQuestion;
+use codex_engine::logic::action::{ActionId, Decision};
+use codex_engine::logic::events::{Event, ResponseMode};
+use codex_engine::{AppServers, SessionHandle};
+use host_process::connect;
+use host_process::logic::handshake::{SessionAct, SessionAnswer, SessionEvent, SessionRequest};
+use host_process::place::HostPlace;
+use job_queue::question::StoredQuestion;
+use job_queue::service::{Response, decision_for};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::Failure;
+use crate::cli::host;
+use crate::cli::ps;
+use crate::cli::stored::complain;
+
+/// How many events are told at once. With the limit of each, 64 KiB, they stay below that of an
+/// answer.
+const PAGE: usize = 100;
+
+/// The reason that is written down for a cancelled session.
+const WHY: &str = "somebody has cancelled it at a terminal";
+
+/// A session of a host process.
+#[derive(Debug)]
+pub(super) struct HostedSession {
+    place: HostPlace,
+    id: String,
+    questions: Vec<HostedQuestion>,
+}
+
+/// An open question of a session.
+#[derive(Debug, Serialize, Deserialize)]
+struct HostedQuestion {
+    id: String,
+    question: StoredQuestion,
+}
+
+impl HostedSession {
+    /// The session with this ID, or ID prefix, of whichever host has it. A host that does not
+    /// answer is named in a warning.
+    pub(super) async fn find(text: &str) -> Result<Self, Failure> {
+        let mut found = Vec::new();
+        for place in host::all_places()? {
+            let request = SessionRequest {
+                session: text.to_owned(),
+                act: SessionAct::Look,
+            };
+            match connect::act(&place, &request).await {
+                Ok(SessionAnswer::State {
+                    session, questions, ..
+                }) => {
+                    let read = |question| serde_json::from_value(question).ok();
+                    found.push(Self {
+                        place,
+                        id: session,
+                        questions: questions.into_iter().filter_map(read).collect(),
+                    });
+                }
+                Ok(SessionAnswer::Refused { why }) => return Err(Failure::Refused(why)),
+                Ok(_) => {}
+                Err(error) => complain("warning", &error.to_string()),
+            }
+        }
+        match (found.pop(), found.is_empty()) {
+            (None, _) => Err(Failure::NoSession(text.to_owned())),
+            (Some(only), true) => Ok(only),
+            (Some(last), false) => Err(Failure::Ambiguous {
+                prefix: text.to_owned(),
+                found: found.into_iter().chain([last]).map(|one| one.id).collect(),
+            }),
+        }
+    }
+
+    /// Its ID, as it is shown at a terminal.
+    pub(super) fn short(&self) -> &str {
+        self.id.get(..ps::SESSION_ID).unwrap_or(&self.id)
+    }
+
+    /// Has the host do something that it only confirms.
+    pub(super) async fn act(&self, act: SessionAct) -> Result<(), Failure> {
+        match self.ask(act).await? {
+            SessionAnswer::Done => Ok(()),
+            _ => Err(Failure::OddAnswer),
+        }
+    }
+
+    /// Asks the host something about the session.
+    pub(super) async fn ask(&self, act: SessionAct) -> Result<SessionAnswer, Failure> {
+        let request = SessionRequest {
+            session: self.id.clone(),
+            act,
+        };
+        match connect::act(&self.place, &request).await? {
+            SessionAnswer::Unknown => Err(Failure::NoSession(self.id.clone())),
+            SessionAnswer::Refused { why } => Err(Failure::Refused(why)),
+            answer => Ok(answer),
+        }
+    }
+
+    /// The question with this ID prefix, or else the only one, and the decision that a response
+    /// makes about it.
+    pub(super) fn decision(
+        &self,
+        named: Option<&str>,
+        response: Response,
+    ) -> Result<(String, Decision), Failure> {
+        let is_meant = |one: &&HostedQuestion| named.is_none_or(|name| one.id.starts_with(name));
+        let meant: Vec<&HostedQuestion> = self.questions.iter().filter(is_meant).collect();
+        match meant.as_slice() {
+            [] => Err(Failure::NotAsked(self.short().to_owned())),
+            [HostedQuestion { id, question }] => {
+                Ok((id.clone(), decision_for(id, question, response)?))
+            }
+            several => Err(Failure::SeveralQuestions {
+                session: self.short().to_owned(),
+                questions: several.iter().map(|one| one.id.clone()).collect(),
+            }),
+        }
+    }
+}
+
+/// The answer of a host to a request about one of its sessions.
+pub(in crate::cli) async fn answer_of(
+    app_servers: &AppServers,
+    request: SessionRequest,
+) -> SessionAnswer {
+    let session = match app_servers.session(&request.session) {
+        Ok(Some(session)) => session,
+        Ok(None) => return SessionAnswer::Unknown,
+        Err(error) => return refused(error),
+    };
+    match request.act {
+        SessionAct::Look => look(&session),
+        SessionAct::Events { from } => events(&session, from),
+        SessionAct::Cancel => {
+            session.cancel(WHY);
+            SessionAnswer::Done
+        }
+        SessionAct::Steer { text } => confirmed(session.steer(&text).await),
+        SessionAct::Answer {
+            question,
+            decision,
+            reason,
+        } => match serde_json::from_value::<Decision>(decision) {
+            Ok(decision) => {
+                let question = ActionId(question);
+                confirmed(session.respond(&question, &decision, reason.as_deref()))
+            }
+            Err(error) => refused(error),
+        },
+    }
+}
+
+fn look(session: &SessionHandle) -> SessionAnswer {
+    let is_bounded = session.sandbox_bound().is_some();
+    let shown = |open: &OpenQuestion| {
+        json!(HostedQuestion {
+            id: open.id.0.clone(),
+            question: StoredQuestion::new(open, is_bounded),
+        })
+    };
+    SessionAnswer::State {
+        session: session.id(),
+        state: session.state().as_ref().to_owned(),
+        questions: session.questions().iter().map(shown).collect(),
+    }
+}
+
+fn events(session: &SessionHandle, from: u64) -> SessionAnswer {
+    // The state is read first: if no turn runs, all events of the last one are there.
+    let is_running = session.state().is_at_work();
+    let page = session.events(from, PAGE);
+    let shown = |event: &Event| SessionEvent {
+        at: event.at,
+        words: event.words(),
+        data: event.shown(ResponseMode::Full),
+    };
+    SessionAnswer::Events {
+        events: page.events.iter().map(shown).collect(),
+        next: page.next,
+        is_running,
+    }
+}
+
+fn confirmed<E: std::fmt::Display>(done: Result<(), E>) -> SessionAnswer {
+    match done {
+        Ok(()) => SessionAnswer::Done,
+        Err(error) => refused(error),
+    }
+}
+
+fn refused(error: impl std::fmt::Display) -> SessionAnswer {
+    SessionAnswer::Refused {
+        why: error.to_string(),
+    }
+}

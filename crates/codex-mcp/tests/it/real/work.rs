@@ -1,0 +1,183 @@
+//! What a person at a terminal does with the sessions of clients: looks, decides, steers, cancels.
+
+use scripted_model::{Gate, Reply, Script, Shell};
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use super::sessions::Poller;
+use super::{CodexFixture, on_each_release};
+
+on_each_release!(
+    question_is_answered_at_a_terminal,
+    session_is_steered_and_cancelled_at_a_terminal,
+);
+
+/// A client with a host, and the shell of its user.
+struct WorkFixture {
+    stage: CodexFixture,
+    client: Poller,
+}
+
+impl WorkFixture {
+    async fn new(release: &str, script: Script, args: &[&str]) -> Self {
+        let stage = CodexFixture::new(release, script).await;
+        let args = [&["--host"], args].concat();
+        let client = Poller::new(&stage, &args).await;
+        Self { stage, client }
+    }
+
+    /// Runs our program; returns its exit code and all of its output.
+    async fn run(&self, args: &[&str]) -> (Option<i32>, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        let command = command.args(args).env_clear().envs(self.stage.home.env());
+        let output = command.kill_on_drop(true).output().await.unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).unwrap())
+    }
+
+    async fn succeed(&self, args: &[&str]) -> String {
+        let (code, text) = self.run(args).await;
+        assert_eq!(code, Some(0), "{args:?}: {text}");
+        text
+    }
+
+    async fn refused(&self, args: &[&str]) -> String {
+        let (code, text) = self.run(args).await;
+        assert_eq!(code, Some(3), "{args:?}: {text}");
+        text
+    }
+
+    /// Waits until the session has one of these states; returns what a poll shows.
+    async fn wait_for(&mut self, session: &str, states: &[&str]) -> Value {
+        loop {
+            let poll = json!({ "action": "poll", "sessionId": session, "waitMs": 10_000 });
+            let seen = self.client.call("codex_check", poll).await;
+            if states.contains(&seen["status"].as_str().unwrap()) {
+                return seen;
+            }
+        }
+    }
+
+    async fn finish(self) {
+        assert!(self.client.client.finish().await.success());
+        let mut stop = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        let stop = stop.args(["host", "stop"]).env_clear();
+        let stopped = stop.envs(self.stage.home.env()).output().await.unwrap();
+        assert!(stopped.status.success(), "{stopped:?}");
+        assert_eq!(self.stage.home.processes(), []);
+    }
+}
+
+fn asking_model() -> Script {
+    let touch = Reply::shell(Shell::escalated("touch made.txt", "it is needed"));
+    Script::new().otherwise([touch, Reply::say("Done \u{1b}[2J now.")])
+}
+
+async fn question_is_answered_at_a_terminal(release: &str) {
+    let mut work = WorkFixture::new(release, asking_model(), &[]).await;
+    let session = work.client.start("make it", json!({})).await;
+    let asked = work.wait_for(&session, &["waiting_approval"]).await;
+    let question = asked["actions"][0]["requestId"].as_str().unwrap();
+    let short = &session[..13];
+    let log = work.succeed(&["logs", short]).await;
+    let asks = format!("asks ({question}): command: ");
+    assert!(
+        log.contains(&asks) && log.contains("touch made.txt"),
+        "{log}"
+    );
+
+    let refused = work.refused(&["approve", short, "--answer", "yes"]).await;
+    assert!(refused.contains("does not offer answers"), "{refused}");
+    let refused = work.refused(&["approve", short, "req_other"]).await;
+    assert!(refused.contains("no such open question"), "{refused}");
+    assert!(!work.stage.file("made.txt").exists());
+    let said = work.succeed(&["approve", short]).await;
+    assert_eq!(said, format!("{short}: {question} approved\n"));
+    work.wait_for(&session, &["idle"]).await;
+    assert!(work.stage.file("made.txt").exists());
+    let late = work.refused(&["approve", &session]).await;
+    assert!(late.contains("no such open question"), "{late}");
+
+    let log = work.succeed(&["logs", &session, "--follow"]).await;
+    let told = format!("answered ({question}): accept");
+    assert!(log.contains(&told), "{log}");
+    assert!(log.contains("Done \\u{1b}[2J now.\n"), "{log}");
+    let last = work.succeed(&["logs", &session, "--tail", "1"]).await;
+    assert!(last.trim_end().ends_with("completed"), "{last}");
+    let json = work.succeed(&["logs", &session, "--json"]).await;
+    let events: Vec<Value> = json.lines().map(|line| line.parse().unwrap()).collect();
+    let ids: Vec<u64> = events
+        .iter()
+        .map(|event| event["id"].as_u64().unwrap())
+        .collect();
+    assert!(ids.is_sorted() && ids.len() > 5, "{ids:?}");
+    // The client has not lost an event to these readers.
+    let all = json!({ "action": "poll", "sessionId": session, "cursor": 0, "maxEvents": 200 });
+    let seen = work.client.call("codex_check", all).await;
+    let seen = seen["events"].as_array().unwrap();
+    assert_eq!(seen.len(), events.len(), "{seen:#?}");
+    work.finish().await;
+}
+
+async fn session_is_steered_and_cancelled_at_a_terminal(release: &str) {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("late").behind(&gate)]);
+    let mut work = WorkFixture::new(release, script, &[]).await;
+    let session = work.client.start("wait", json!({})).await;
+    gate.reached(1).await;
+    let said = work.succeed(&["steer", &session, "say it in German"]).await;
+    assert_eq!(said, format!("{}: steered\n", &session[..13]));
+    gate.release();
+    work.wait_for(&session, &["idle"]).await;
+    let last = work.stage.model.requests().pop().unwrap();
+    let texts = last.user_messages();
+    assert!(texts.contains(&"say it in German"), "{texts:?}");
+    let late = work.refused(&["steer", &session, "more"]).await;
+    assert!(late.contains("no turn"), "{late}");
+
+    work.succeed(&["cancel", &session]).await;
+    work.wait_for(&session, &["cancelled"]).await;
+    let unknown = work.refused(&["cancel", "sess_none", &session]).await;
+    assert!(
+        unknown.contains("there is no session sess_none"),
+        "{unknown}"
+    );
+    work.finish().await;
+}
+
+/// The bound of the client that has opened a session holds at the terminal too.
+#[tokio::test]
+async fn bound_of_a_client_holds_at_a_terminal() {
+    let newest = testkit::codex::newest();
+    let bound = ["--max-sandbox", "read-only"];
+    let mut work = WorkFixture::new(newest, asking_model(), &bound).await;
+    let session = work.client.start("make it", json!({})).await;
+    work.wait_for(&session, &["waiting_approval"]).await;
+    let refused = work.refused(&["approve", &session]).await;
+    assert!(refused.contains(r#"does not offer "accept""#), "{refused}");
+    let said = work
+        .succeed(&["decline", &session, "--reason", "not yet"])
+        .await;
+    assert!(said.ends_with(" declined\n"), "{said}");
+    work.wait_for(&session, &["idle"]).await;
+    assert!(!work.stage.file("made.txt").exists());
+    work.finish().await;
+}
+
+/// Work of either kind is named by its ID; what is neither is refused before anything is done.
+#[tokio::test]
+async fn unknown_work_is_refused() {
+    let work = WorkFixture::new(testkit::codex::newest(), Script::new(), &[]).await;
+    for verb in ["approve", "decline", "cancel", "logs"] {
+        let refused = work.refused(&[verb, "sess_none"]).await;
+        assert!(
+            refused.contains("there is no session sess_none"),
+            "{refused}"
+        );
+        let refused = work.refused(&[verb, "0123abcd"]).await;
+        assert!(refused.contains("there is no job 0123abcd"), "{refused}");
+        let refused = work.refused(&[verb, "x"]).await;
+        assert!(refused.contains("codex-mcp ps"), "{refused}");
+    }
+    work.finish().await;
+}
