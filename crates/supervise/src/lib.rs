@@ -12,7 +12,8 @@
 //!
 //! [`spawn`] starts the guard, which must be reachable as the verb `guard` of the
 //! executable; [`guard`] runs there. [`short_lived`] runs a short-lived program to its
-//! end and keeps its output; [`search_path`] decides in which directories programs are
+//! end and keeps its output; [`detached`] launches the workers and hosts, which alone outlive
+//! us; [`search_path`] decides in which directories programs are
 //! looked up; [`descendants`] lists the processes below one; [`io_thread`] runs blocking
 //! work in order on a thread of its own.
 //!
@@ -26,6 +27,7 @@
 pub mod ceilings;
 pub mod clock;
 pub mod descendants;
+pub mod detached;
 pub mod exit;
 pub mod guard;
 pub mod io_thread;

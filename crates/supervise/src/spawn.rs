@@ -9,8 +9,8 @@
 //! program runs on a single-threaded runtime, so the spawning thread lives as long as the
 //! process.
 //!
-//! Only a worker outlives us, see [`spawn_detached`]; the programs that it starts have
-//! guards.
+//! Only a worker and a host outlive us, see [`spawn_detached`]; the programs that they start
+//! have guards.
 #![expect(
     clippy::disallowed_methods,
     reason = "this is the module that everything else has to go through"
@@ -198,10 +198,9 @@ fn protect_search_paths(command: &mut Command, program: &Program) {
     }
 }
 
-/// Starts this executable again, with these arguments, as a process that outlives us. Its
-/// stdin is empty, and its stderr goes to a file. Returns its stdout.
-///
-/// It stays in our process group and session until it creates its own.
+/// Starts this executable again, with these arguments, as a process that outlives us: by a
+/// [launcher](super::detached), in another session, and as nobody's child. Its stdin is empty, and
+/// its stderr goes to a file. Returns its stdout.
 ///
 /// # Errors
 ///
@@ -209,6 +208,7 @@ fn protect_search_paths(command: &mut Command, program: &Program) {
 pub fn spawn_detached(program: &DetachedProgram, complaints: File) -> io::Result<ChildStdout> {
     let mut child = Command::new(own_executable()?)
         .arg0("codex-mcp")
+        .arg(LAUNCHER)
         .args(&program.args)
         .envs(program.env.iter().map(|(name, value)| (name, value)))
         .current_dir("/")
@@ -217,9 +217,12 @@ pub fn spawn_detached(program: &DetachedProgram, complaints: File) -> io::Result
         .stderr(complaints)
         .spawn()?;
     let stdout = child.stdout.take();
-    // Tokio reaps the dropped child when it ends.
+    // Tokio reaps the dropped launcher.
     stdout.ok_or_else(|| io::Error::other("a piped stream of the child is missing"))
 }
+
+/// The verb of the launcher. Its arguments are those of the process that it starts.
+pub const LAUNCHER: &str = "launch";
 
 /// A process of this executable that outlives us.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -242,7 +245,11 @@ pub fn set_guard_executable(executable: &Path) {
 
 /// The path of this executable; on Linux one that stays valid when an upgrade replaces
 /// the file while we run.
-fn own_executable() -> io::Result<PathBuf> {
+///
+/// # Errors
+///
+/// If the system does not tell the path.
+pub fn own_executable() -> io::Result<PathBuf> {
     if let Some(executable) = GUARD.get() {
         return Ok(executable.clone());
     }

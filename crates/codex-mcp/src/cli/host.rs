@@ -98,9 +98,6 @@ pub(super) fn run(args: &Args) -> ExitCode {
 
 fn host(args: &RunArgs) -> ExitCode {
     log::start();
-    // A signal to the group of the client that started us must not end us. This cannot fail, as
-    // a host is not a group leader.
-    let _ = nix::unistd::setsid();
     match serve_clients(args.idle) {
         Ok(code) => code,
         Err(error) => {

@@ -17,6 +17,7 @@ mod guard;
 mod host;
 mod job_service;
 mod jobs;
+mod launch;
 mod log;
 mod man;
 mod own_servers;
@@ -198,6 +199,9 @@ impl Verb {
 #[must_use]
 pub fn run() -> ExitCode {
     if let Some(exit) = guard::run_if_guard(std::env::args_os()) {
+        return exit;
+    }
+    if let Some(exit) = launch::run_if_launcher(std::env::args_os()) {
         return exit;
     }
     let cli = match Cli::try_parse() {

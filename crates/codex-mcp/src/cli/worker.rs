@@ -132,11 +132,6 @@ fn millis(text: &str) -> Result<Duration, String> {
 
 pub(super) fn run(args: &Args) -> ExitCode {
     log::start();
-    if args.on_demand {
-        // A signal to the group of the process that started us must not end us. This cannot fail,
-        // as a worker on demand is not a group leader.
-        let _ = nix::unistd::setsid();
-    }
     match work(args) {
         Ok(code) => code,
         Err(error) => {

@@ -6,8 +6,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use scripted_model::{Gate, Reply, Script};
 use serde_json::{Value, json};
-use testkit::McpClient;
 use testkit::process::wait_until_gone;
+use testkit::{Launch, McpClient};
 use tokio::process::Command;
 use tokio::time::sleep;
 
@@ -287,6 +287,52 @@ fn search_path(pid: u32) -> String {
     let mut all = all.split(|byte| *byte == 0);
     let path = all.find_map(|one| one.strip_prefix(b"PATH="));
     String::from_utf8_lossy(path.unwrap()).into_owned()
+}
+
+/// A client may end its server with all descendants, and may have left descriptors open by mistake.
+/// The control is the server itself.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn host_is_apart_from_the_client_that_has_started_it() {
+    let stage = CodexFixture::new(testkit::codex::newest(), script()).await;
+    let open = stage.home.root().join("open");
+    let (program, file) = (env!("CARGO_BIN_EXE_codex-mcp"), open.to_str().unwrap());
+    let serve = r#"exec "$0" serve --host 9>"$1""#;
+    let launch = Launch::new("sh").args(["-c", serve, program, file]);
+    let launch = launch
+        .envs(stage.home.env())
+        .env(
+            "CODEX_MCP_CODEX_BIN",
+            testkit::codex::native_binary(&stage.release),
+        )
+        .current_dir(stage.home.work());
+    let mut client = McpClient::start(&launch);
+    client.initialize(super::VERSION, json!({})).await;
+    let begun = client.call_tool("codex", json!({"prompt": "first"})).await;
+    assert_completed(&begun, "one");
+
+    let pid = host(&stage).await["pid"].as_u64().unwrap().to_string();
+    let all = stage.home.processes();
+    let relay = all.iter().find(|one| one.command.contains("serve --host"));
+    let relay = relay.unwrap().pid.to_string();
+    let has_open = |pid: &str| {
+        let open_files = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+        let mut targets = open_files.filter_map(|one| std::fs::read_link(one.unwrap().path()).ok());
+        targets.any(|target| target == open)
+    };
+    assert!(has_open(&relay));
+    assert!(!has_open(&pid));
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
+    let (parent, session) = (fields[1], fields[3]);
+    assert_ne!(parent, relay);
+    assert!(
+        !all.iter().any(|one| one.pid.to_string() == parent),
+        "{all:?}"
+    );
+    let sessions = nix::unistd::getsid(Some(Pid::from_raw(relay.parse().unwrap())));
+    assert_ne!(session, sessions.unwrap().to_string());
+    finish(&stage, [client]).await;
 }
 
 /// Where no host can be started, `serve` works alone, with one warning.
