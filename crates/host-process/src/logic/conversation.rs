@@ -2,7 +2,8 @@
 //!
 //! A host may end while it serves a client, and the next one knows nothing of the client. So
 //! this keeps the client's requests that are not answered, which get an error then, and the
-//! messages with which the client has introduced itself, which the next host is told.
+//! messages with which the client has introduced itself and subscribed to resources, which the
+//! next host is told.
 //!
 //! Each host numbers its own requests from 0. An answer to a question of an earlier host must
 //! not decide one of the next host with the same ID. So the IDs of requests of later hosts are
@@ -20,6 +21,13 @@ use serde_json::value::RawValue;
 const INITIALIZE: &str = "initialize";
 const INITIALIZED: &str = "notifications/initialized";
 
+/// The methods of subscriptions to one resource (MCP 2024-11-05 to 2025-11-25).
+const SUBSCRIBE: &str = "resources/subscribe";
+const UNSUBSCRIBE: &str = "resources/unsubscribe";
+
+/// The most subscriptions that are repeated.
+const SUBSCRIPTIONS: usize = 1000;
+
 /// The notification that a request needs no answer any more.
 const CANCELLED: &str = "notifications/cancelled";
 
@@ -27,6 +35,19 @@ const CANCELLED: &str = "notifications/cancelled";
 #[serde(rename_all = "camelCase")]
 struct Cancelled {
     request_id: RequestId,
+}
+
+#[derive(Deserialize)]
+struct Subscribed {
+    uri: String,
+}
+
+/// A request for a subscription.
+#[derive(Debug)]
+struct Subscription {
+    uri: String,
+    id: RequestId,
+    message: Vec<u8>,
 }
 
 /// A request or an answer on its way, with another ID.
@@ -79,8 +100,9 @@ pub struct Conversation {
     introduction: Vec<Vec<u8>>,
     /// The request for the introduction, whose second answer is not for the client.
     introduced_by: Option<RequestId>,
-    /// Whether the host answers a repeated introduction.
-    repeated: bool,
+    subscriptions: Vec<Subscription>,
+    /// The requests that the host was told again and has not answered yet.
+    repeated: HashSet<RequestId>,
     /// How many hosts have ended.
     ended_hosts: u64,
     /// The requests of the host without an answer, with the IDs that the client knows.
@@ -92,7 +114,7 @@ impl Conversation {
     /// answers an earlier host.
     pub fn from_client<'a>(&mut self, message: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         match Message::read(message) {
-            Ok(Message::Request { id, method, .. }) => {
+            Ok(Message::Request { id, method, params }) => {
                 let kind = match &*method {
                     "tools/call" => RequestKind::ToolCall,
                     _ => RequestKind::Other,
@@ -101,6 +123,7 @@ impl Conversation {
                     self.introduction = vec![message.to_vec()];
                     self.introduced_by = Some(id.clone());
                 }
+                self.note_subscription(&method, &id, params, message);
                 self.unanswered.insert(id, kind);
             }
             Ok(Message::Notification { method, .. }) if method == INITIALIZED => {
@@ -138,9 +161,7 @@ impl Conversation {
         match Message::read(message) {
             Ok(Message::Response { id, .. }) => {
                 self.unanswered.remove(&id);
-                let is_repeated = self.repeated && self.introduced_by.as_ref() == Some(&id);
-                self.repeated &= !is_repeated;
-                (!is_repeated).then_some(message.into())
+                (!self.repeated.remove(&id)).then_some(message.into())
             }
             Ok(Message::Request { id, method, params }) => {
                 let of_client = self.id_of_client(&id);
@@ -166,6 +187,30 @@ impl Conversation {
                 }
             }
             Ok(Message::Notification { .. }) | Err(_) => Some(message.into()),
+        }
+    }
+
+    fn note_subscription(
+        &mut self,
+        method: &str,
+        id: &RequestId,
+        params: Option<&RawValue>,
+        message: &[u8],
+    ) {
+        if ![SUBSCRIBE, UNSUBSCRIBE].contains(&method) {
+            return;
+        }
+        let params = params.and_then(|params| serde_json::from_str(params.get()).ok());
+        let Some(Subscribed { uri }) = params else {
+            return;
+        };
+        self.subscriptions.retain(|known| known.uri != uri);
+        if method == SUBSCRIBE && self.subscriptions.len() < SUBSCRIPTIONS {
+            self.subscriptions.push(Subscription {
+                uri,
+                id: id.clone(),
+                message: message.to_vec(),
+            });
         }
     }
 
@@ -204,8 +249,10 @@ impl Conversation {
     pub fn lost(&mut self) -> Vec<(RequestId, RequestKind)> {
         let introduction = self.introduced_by.as_ref();
         let kept = introduction.and_then(|id| self.unanswered.remove_entry(id));
-        let lost = self.unanswered.drain().collect();
+        let lost: Vec<_> = self.unanswered.drain().collect();
         self.unanswered.extend(kept);
+        let is_lost = |known: &Subscription| lost.iter().any(|(id, _)| *id == known.id);
+        self.subscriptions.retain(|known| !is_lost(known));
         lost
     }
 
@@ -220,9 +267,17 @@ impl Conversation {
 
     /// What the next host is told first.
     pub fn introduction(&mut self) -> Vec<Vec<u8>> {
-        let introduced_by = self.introduced_by.as_ref();
-        self.repeated = introduced_by.is_some_and(|id| !self.unanswered.contains_key(id));
-        self.introduction.clone()
+        let introduced_by = self.introduced_by.iter();
+        let answered = introduced_by.filter(|id| !self.unanswered.contains_key(id));
+        let subscribed = self.subscriptions.iter().map(|known| &known.id);
+        self.repeated = answered.chain(subscribed).cloned().collect();
+        let subscriptions = self.subscriptions.iter();
+        let subscriptions = subscriptions.map(|known| known.message.clone());
+        self.introduction
+            .iter()
+            .cloned()
+            .chain(subscriptions)
+            .collect()
     }
 
     /// Whether the client waits for an answer.
@@ -291,6 +346,30 @@ mod tests {
         assert!(conversation.from_host(answer).is_none());
         // A client may use the ID again.
         assert!(conversation.from_host(answer).is_some());
+    }
+
+    #[test]
+    fn next_host_gets_the_subscriptions_that_hold() {
+        let request = |id: u8, method: &str, uri: &str| {
+            let params = json!({ "uri": uri });
+            let request = json!({ "id": id, "method": method, "params": params });
+            request.to_string().into_bytes()
+        };
+        let mut conversation = Conversation::default();
+        let mut say = |id, method, uri| {
+            let message = request(id, method, uri);
+            let _ = conversation.from_client(&message);
+            let answer = format!(r#"{{"id":{id},"result":{{}}}}"#);
+            assert!(conversation.from_host(answer.as_bytes()).is_some());
+        };
+        say(1, SUBSCRIBE, "a");
+        say(2, SUBSCRIBE, "b");
+        say(3, UNSUBSCRIBE, "a");
+        // The host has not answered this: its client gets an error, and may subscribe again.
+        let _ = conversation.from_client(&request(4, SUBSCRIBE, "c"));
+        conversation.lost();
+        assert_eq!(conversation.introduction(), [request(2, SUBSCRIBE, "b")]);
+        assert!(conversation.from_host(br#"{"id":2,"result":{}}"#).is_none());
     }
 
     #[test]
