@@ -5,6 +5,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use codex_protocol::codex::{InitializeResponse, Release, ThreadId, ThreadNotification};
@@ -47,6 +48,8 @@ pub struct Engine {
     ownership: Ownership,
     pub(super) owner: Owner,
     pub(super) warn: Arc<Warn>,
+    /// How many unexpected exits of Codex have been reported here, of those that there were.
+    reported_exits: AtomicU64,
 }
 
 /// Receives a warning for the user. The same warning may be repeated.
@@ -67,6 +70,7 @@ impl Engine {
             ownership: Ownership::Own,
             owner: Owner::default(),
             warn: Arc::new(|warning| tracing::warn!("{warning}")),
+            reported_exits: AtomicU64::default(),
             start,
             options,
         }
@@ -140,6 +144,7 @@ impl Engine {
     pub fn joining(self, servers: &AppServers, terms: String) -> Self {
         let codex = servers.of(&self.start, terms);
         Self {
+            reported_exits: codex.hub.unexpected_exits().count.into(),
             codex,
             ownership: Ownership::Shared,
             ..self
@@ -210,13 +215,16 @@ impl Engine {
     /// The last exit of Codex that we did not request.
     #[must_use]
     pub fn last_unexpected_exit(&self) -> Option<UnexpectedExit> {
-        self.codex.hub.last_unexpected_exit()
+        self.codex.hub.unexpected_exits().last
     }
 
-    /// The last unexpected exit, if this has not returned it before.
+    /// The last unexpected exit, if this has not returned it before, and it happened since this
+    /// engine is there.
     #[must_use]
     pub fn unreported_exit(&self) -> Option<UnexpectedExit> {
-        self.codex.hub.unreported_exit()
+        let exits = self.codex.hub.unexpected_exits();
+        let reported = self.reported_exits.swap(exits.count, Ordering::Relaxed);
+        exits.last.filter(|_| reported < exits.count)
     }
 
     /// The state of the app-server.

@@ -39,20 +39,10 @@ pub(super) struct Hub {
 }
 
 /// The unexpected exits of Codex.
-#[derive(Default)]
-struct UnexpectedExits {
-    last: Option<UnexpectedExit>,
-    /// Whether the last one has not been reported yet.
-    is_news: bool,
-}
-
-impl UnexpectedExits {
-    fn record(&mut self, death: UnexpectedExit) {
-        *self = Self {
-            last: Some(death),
-            is_news: true,
-        };
-    }
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct UnexpectedExits {
+    pub(super) last: Option<UnexpectedExit>,
+    pub(super) count: u64,
 }
 
 impl Hub {
@@ -71,16 +61,8 @@ impl Hub {
         lock(&self.rate_limits).replace(read)
     }
 
-    pub(super) fn last_unexpected_exit(&self) -> Option<UnexpectedExit> {
-        lock(&self.unexpected_exits).last
-    }
-
-    /// The last unexpected exit, if it has not been reported yet. It counts as reported
-    /// afterwards.
-    pub(super) fn unreported_exit(&self) -> Option<UnexpectedExit> {
-        let mut unexpected_exits = lock(&self.unexpected_exits);
-        let is_news = std::mem::take(&mut unexpected_exits.is_news);
-        unexpected_exits.last.filter(|_| is_news)
+    pub(super) fn unexpected_exits(&self) -> UnexpectedExits {
+        *lock(&self.unexpected_exits)
     }
 }
 
@@ -163,7 +145,9 @@ impl Supervisor for Hub {
     fn gone(&self, generation: Generation, exit: Exit, cause: ExitCause) {
         if cause == ExitCause::Unrequested {
             let at = SystemTime::now();
-            lock(&self.unexpected_exits).record(UnexpectedExit { exit, at });
+            let mut exits = lock(&self.unexpected_exits);
+            exits.last = Some(UnexpectedExit { exit, at });
+            exits.count += 1;
         }
         for entry in self.sessions.all() {
             if entry.server().1 == generation {

@@ -126,6 +126,34 @@ async fn clients_share_a_codex_and_its_sessions(release: &str) {
     finish(&stage, [other]).await;
 }
 
+/// Each client is told by its next answer.
+#[tokio::test]
+async fn death_of_a_shared_codex_is_told_to_each_client() {
+    let stage = CodexFixture::new(testkit::codex::newest(), script()).await;
+    let mut clients = [
+        stage.client(&["--host"]).await,
+        stage.client(&["--host"]).await,
+    ];
+    let call = json!({"prompt": "first"});
+    for client in &mut clients {
+        let begun = client.call_tool("codex", call.clone()).await;
+        assert_completed(&begun, "one");
+    }
+    let [codex] = codex_processes(&stage)[..] else {
+        panic!("one Codex");
+    };
+    kill(Pid::from_raw(codex.cast_signed()), Signal::SIGKILL).unwrap();
+    wait_until_gone(&[codex], TIME_LIMIT).await;
+    for client in &mut clients {
+        for is_told in [true, false] {
+            let answer = client.call_tool("codex", call.clone()).await;
+            let words = answer["content"].to_string();
+            assert_eq!(words.contains("signal 9 (SIGKILL)"), is_told, "{answer:#}");
+        }
+    }
+    finish(&stage, clients).await;
+}
+
 async fn killed_host_costs_only_the_open_calls(release: &str) {
     let gate = Gate::new();
     let hang = [Reply::say("late").behind(&gate)];
