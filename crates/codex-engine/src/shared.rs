@@ -1,14 +1,18 @@
 //! An app-server with its sessions, which several engines may share.
 
 use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use safe_files::off_runtime;
 use supervise::search_path::protected_in;
 
 use super::backend::{Backend, Launch};
+use super::binary;
 use super::command::SessionInfo;
 use super::engine::session_named;
 use super::error::EngineError;
@@ -16,6 +20,7 @@ use super::hub::Hub;
 use super::known_limits::LastQuery;
 use super::mount_targets::{MountTargets, register_in};
 use super::session_handle::SessionHandle;
+use super::sessions::Entry;
 use crate::logic::session::Session;
 
 /// How long shutting down may take.
@@ -47,11 +52,37 @@ pub(super) struct SharedCodex {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Agreement {
     launch: Option<Launch>,
+    /// The program, as it was found: an updated Codex is another one.
+    program: Option<ProgramFile>,
     /// The search paths of the process: Codex's commands can write in the directory of a client,
     /// and Codex must find no program there.
     search_paths: Vec<(OsString, OsString)>,
     /// What else must be equal.
     terms: String,
+}
+
+/// A file of a program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ProgramFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+    /// When its contents last changed: seconds and nanoseconds.
+    modified: (i64, i64),
+}
+
+impl ProgramFile {
+    /// The Codex that a launch would start now; `None` if there is none.
+    fn of(launch: &Launch) -> Option<Self> {
+        let path = binary::find(launch.codex.clone()).ok()?.native;
+        let about = fs::metadata(&path).ok()?;
+        Some(Self {
+            path,
+            device: about.dev(),
+            inode: about.ino(),
+            modified: (about.mtime(), about.mtime_nsec()),
+        })
+    }
 }
 
 /// How an app-server is started.
@@ -120,21 +151,39 @@ impl SharedCodex {
 }
 
 /// The app-servers of a process that serves several clients, one for each [`Launch`]. Engines
-/// [join](crate::Engine::joining) one; it runs on when they have gone.
+/// [join](crate::Engine::joining) one; it runs on when they have gone, until
+/// [`end_unused`](Self::end_unused).
 #[derive(Default)]
-pub struct AppServers(Mutex<Vec<Arc<SharedCodex>>>);
+pub struct AppServers(Mutex<Vec<Member>>);
+
+/// An app-server of several.
+struct Member {
+    codex: Arc<SharedCodex>,
+    /// Since when it has been seen unused.
+    unused_since: Option<Instant>,
+}
+
+impl Member {
+    /// Whether an engine has joined, or a session works on.
+    fn is_used(&self) -> bool {
+        let all = self.codex.hub.sessions.all();
+        Arc::strong_count(&self.codex) > 1 || all.iter().any(|entry| entry.state().is_at_work())
+    }
+}
 
 impl AppServers {
     /// The app-server of those who agree with this client in everything that counts.
     pub(super) fn of(&self, client: &CodexStart, terms: String) -> Arc<SharedCodex> {
         let agreement = Agreement {
             launch: Some(client.launch.clone()),
+            program: ProgramFile::of(&client.launch),
             search_paths: protected_in(client.directory.as_deref()),
             terms,
         };
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = all.iter().find(|codex| codex.agreement == agreement) {
-            return Arc::clone(found);
+        let mut all = self.all();
+        let found = all.iter().find(|one| one.codex.agreement == agreement);
+        if let Some(found) = found {
+            return Arc::clone(&found.codex);
         }
         let start = CodexStart {
             launch: client.launch.clone(),
@@ -147,17 +196,51 @@ impl AppServers {
             ..SharedCodex::new(start)
         });
         tokio::spawn(super::hub::sweep(Arc::downgrade(&codex.hub)));
-        all.push(Arc::clone(&codex));
+        all.push(Member {
+            codex: Arc::clone(&codex),
+            unused_since: None,
+        });
         codex
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<Member>> {
+        // The list is valid at every point.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The sessions of all app-servers.
+    fn entries(&self) -> Vec<Arc<Entry>> {
+        let all = self.all();
+        all.iter()
+            .flat_map(|one| one.codex.hub.sessions.all())
+            .collect()
+    }
+
+    /// Ends the app-servers that have been seen unused for at least `long`: those without an
+    /// engine and a session at work. Their threads can be resumed.
+    pub async fn end_unused(&self, long: Duration) {
+        let mut unused = Vec::new();
+        self.all().retain_mut(|one| {
+            if one.is_used() {
+                one.unused_since = None;
+                return true;
+            }
+            let since = *one.unused_since.get_or_insert_with(Instant::now);
+            let is_over = since.elapsed() >= long;
+            if is_over {
+                unused.push(Arc::clone(&one.codex));
+            }
+            !is_over
+        });
+        join_all(unused.iter().map(|codex| codex.shut_down())).await;
     }
 
     /// All sessions, those of one app-server after those of another. This does not count as a
     /// use of them.
     #[must_use]
     pub fn sessions(&self) -> Vec<SessionInfo> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let entries = all.iter().flat_map(|codex| codex.hub.sessions.all());
-        entries.map(|entry| entry.info()).collect()
+        let entries = self.entries();
+        entries.iter().map(|entry| entry.info()).collect()
     }
 
     /// The session with this ID, or ID prefix of 8 characters or more; `None` if there is none.
@@ -166,11 +249,7 @@ impl AppServers {
     ///
     /// [`EngineError::AmbiguousSession`].
     pub fn session(&self, text: &str) -> Result<Option<SessionHandle>, EngineError> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: Vec<_> = all
-            .iter()
-            .flat_map(|codex| codex.hub.sessions.all())
-            .collect();
+        let all = self.entries();
         let id = session_named(text, all.iter().map(|entry| &entry.id))?;
         let found = all.into_iter().find(|entry| entry.id == id);
         Ok(found.map(SessionHandle::of))
@@ -179,8 +258,8 @@ impl AppServers {
     /// Interrupts all turns, ends all app-servers and waits for their exits, a few seconds at
     /// most.
     pub async fn shut_down(&self) -> Shutdown {
-        let all = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        let ended = futures::future::join_all(all.iter().map(|codex| codex.shut_down())).await;
+        let all = std::mem::take(&mut *self.all());
+        let ended = join_all(all.iter().map(|one| one.codex.shut_down())).await;
         match ended.contains(&Shutdown::Unfinished) {
             true => Shutdown::Unfinished,
             false => Shutdown::Complete,

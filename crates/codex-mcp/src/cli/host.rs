@@ -21,6 +21,7 @@ use host_process::place::HostPlace;
 use serde_json::json;
 use tokio::net::UnixStream;
 use tokio::task::LocalSet;
+use tokio::time::sleep;
 
 use super::backend::Backend;
 use super::serve::{self, ClientEnd, ClientSetup, HostPlaceError};
@@ -31,6 +32,11 @@ use super::{log, runtime, work};
 
 /// How long a host stays without a client.
 const IDLE: &str = "10m";
+
+/// How long an app-server stays without a client and without work, and how often that is looked
+/// at.
+const UNUSED: Duration = Duration::from_secs(600);
+const LOOK_AFTER: Duration = Duration::from_secs(60);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -131,6 +137,7 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
             end,
             app_servers: Rc::clone(&app_servers),
         };
+        tokio::task::spawn_local(end_unused(Rc::clone(&app_servers)));
         let listening = lock.listen().map_err(Failure::Directory)?;
         announce(READY).map_err(Failure::Write)?;
         listener::run(lock, listening, idle, closing, service)
@@ -141,6 +148,14 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
     };
     let all = LocalSet::new();
     runtime::block_on(all.run_until(serving)).map_err(Failure::Runtime)?
+}
+
+/// Ends app-servers that nobody has used for a while, such as a Codex that was updated since.
+async fn end_unused(app_servers: Rc<AppServers>) {
+    loop {
+        sleep(LOOK_AFTER).await;
+        app_servers.end_unused(UNUSED).await;
+    }
 }
 
 /// Prints the line that whoever has started this process waits for. A closed pipe is no error.

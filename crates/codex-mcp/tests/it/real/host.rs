@@ -126,6 +126,34 @@ async fn clients_share_a_codex_and_its_sessions(release: &str) {
     finish(&stage, [other]).await;
 }
 
+/// A client that comes after an update gets the new Codex; the earlier one keeps its own.
+#[tokio::test]
+async fn updated_codex_is_another_one() {
+    let stage = CodexFixture::new(testkit::codex::newest(), script()).await;
+    let link = stage.home.root().join("current");
+    let mut clients = Vec::new();
+    for release in ["0.153.4", testkit::codex::newest()] {
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(testkit::codex::native_binary(release), &link).unwrap();
+        let launch = stage.launch(&["--host"]).env("CODEX_MCP_CODEX_BIN", &link);
+        let mut client = McpClient::start(&launch);
+        client.initialize(super::VERSION, json!({})).await;
+        let begun = client.call_tool("codex", json!({"prompt": "first"})).await;
+        assert_completed(&begun, "one");
+        clients.push(client);
+    }
+    assert_eq!(host(&stage).await["clients"], 2);
+    for (client, release) in clients
+        .iter_mut()
+        .zip(["0.153.4", testkit::codex::newest()])
+    {
+        let status = client.call_tool("codex_status", json!({})).await;
+        let status = structured(&status).to_string();
+        assert!(status.contains(release), "{status}");
+    }
+    finish(&stage, clients).await;
+}
+
 /// Each client is told by its next answer.
 #[tokio::test]
 async fn death_of_a_shared_codex_is_told_to_each_client() {

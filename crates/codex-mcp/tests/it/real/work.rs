@@ -145,6 +145,38 @@ async fn session_is_steered_and_cancelled_at_a_terminal(release: &str) {
     work.finish().await;
 }
 
+/// Two clients and a person at a terminal answer at once: one answer counts, and its command runs
+/// once.
+#[tokio::test]
+async fn one_of_several_answers_wins() {
+    let append = Reply::shell(Shell::escalated("echo x >> made.txt", "it is needed"));
+    let script = Script::new().otherwise([append, Reply::say("Done.")]);
+    let mut work = WorkFixture::new(testkit::codex::newest(), script, &[]).await;
+    let mut other = Poller::new(&work.stage, &["--host"]).await;
+    let session = work.client.start("make it", json!({})).await;
+    let asked = work.wait_for(&session, &["waiting_approval"]).await;
+    let answer = json!({
+        "action": "respond_permission",
+        "sessionId": session,
+        "requestId": asked["actions"][0]["requestId"],
+        "decision": "accept",
+    });
+    let calls = [&mut work.client, &mut other]
+        .map(|client| client.client.request_tool("codex_check", answer.clone()));
+    let (code, text) = work.run(&["approve", &session]).await;
+    let mut won = usize::from(code == Some(0));
+    for (client, call) in [&mut work.client, &mut other].into_iter().zip(&calls) {
+        let result = client.client.result(call).await;
+        won += usize::from(result["isError"] == false);
+    }
+    assert_eq!(won, 1, "{text}");
+    work.wait_for(&session, &["idle"]).await;
+    let made = std::fs::read_to_string(work.stage.file("made.txt")).unwrap();
+    assert_eq!(made, "x\n");
+    assert!(other.client.finish().await.success());
+    work.finish().await;
+}
+
 /// The bound of the client that has opened a session holds at the terminal too.
 #[tokio::test]
 async fn bound_of_a_client_holds_at_a_terminal() {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use codex_engine::AppServers;
 use codex_engine::logic::work::FailureClass;
 use codex_protocol::codex::SandboxMode;
 use job_queue::call::run;
@@ -156,4 +157,21 @@ async fn mcp_server_of_the_user_runs_in_the_directory_of_the_job(release: &str) 
     assert_said(&stage.run_turn(&request).await, "ok");
     let noted = std::fs::read_to_string(stage.home.home().join("directory")).unwrap();
     assert_eq!(noted.trim(), request.cwd.to_str().unwrap());
+}
+
+/// A shared Codex stays while an engine has joined it, also without a turn.
+#[tokio::test]
+async fn shared_codex_ends_when_nobody_uses_it() {
+    let script = Script::new().otherwise([Reply::say("ok")]);
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
+    let servers = AppServers::default();
+    let engine = stage.engine().joining(&servers, String::new());
+    engine.introduce().await.unwrap();
+    servers.end_unused(Duration::ZERO).await;
+    assert_ne!(stage.home.processes(), []);
+    drop(engine);
+    servers.end_unused(Duration::from_secs(600)).await;
+    assert_ne!(stage.home.processes(), []);
+    servers.end_unused(Duration::ZERO).await;
+    assert_eq!(stage.home.processes(), []);
 }
