@@ -16,8 +16,8 @@ use crate::directive::{Answer, Directive};
 use crate::logic::{JobId, JobState};
 use crate::question::StoredQuestion;
 use crate::store::{
-    DONE, InstructOutcome, InstructionProgress, NewInstruction, Origin, Question, Request,
-    StoreError, WriteOutcome,
+    DONE, InstructOutcome, InstructionProgress, Job, NewInstruction, Origin, Question, StoreError,
+    WriteOutcome,
 };
 
 /// How long a worker may take to follow an instruction, which it notices within a second.
@@ -147,9 +147,12 @@ impl Jobs {
         response: Response,
         reason: Option<String>,
     ) -> Result<String, JobsError> {
-        self.check_running(id).await?;
+        let job = self.running(id).await?;
         let (question, stored) = self.find_question(id, question).await?;
         let decision = decision_for(&question.id, &stored, response)?;
+        if !matches!(decision, Decision::Decline | Decision::Cancel) {
+            self.check_bounds(&job)?;
+        }
         let name = decision.name();
         self.note_answer(id, AuditOutcome::Started, &stored.text, name)?;
         let answer = Answer {
@@ -171,28 +174,37 @@ impl Jobs {
     ///
     /// As [`Jobs::respond`].
     pub async fn steer(&self, id: &JobId, words: String) -> Result<(), JobsError> {
-        self.check_running(id).await?;
+        self.check_bounds(&self.running(id).await?)?;
         self.note(id, Event::CallSteer, AuditOutcome::Started, Some(&words))?;
         let instructed = self.instruct_worker(id, &Directive::Steer(words)).await;
         self.note_end(id, Event::CallSteer, outcome_of(&instructed));
         instructed
     }
 
-    async fn check_running(&self, id: &JobId) -> Result<(), JobsError> {
+    /// The job, which has to be running.
+    async fn running(&self, id: &JobId) -> Result<Job, JobsError> {
         let none = || JobsError::NotFound(id.to_string());
         let job = self.store().await?.get(id).await?.ok_or_else(none)?;
         match job.summary.state {
             _ if job.request.run.is_some() => Err(InstructError::Run.into()),
-            JobState::Running => Ok(self.check_bounds(&job.request)?),
+            JobState::Running => Ok(job),
             state => Err(InstructError::NotRunning(state).into()),
         }
     }
 
-    /// Another client may have submitted the job, without bounds.
-    fn check_bounds(&self, asked: &Request) -> Result<(), InstructError> {
-        let settings = CallSettings::of(asked)?;
+    /// Refuses to let a job do more if another client has submitted it, without our bounds.
+    fn check_bounds(&self, job: &Job) -> Result<(), InstructError> {
         let bounds = &self.submitter.bounds;
-        Ok(bounds.check_running_job(Path::new(&asked.cwd), settings.bound.as_ref())?)
+        let settings = CallSettings::of(&job.request)?;
+        // Others who write to the store could have added the bound.
+        let theirs = settings.bound.as_ref();
+        let theirs = theirs.filter(|_| job.origin == Origin::ThisHost);
+        bounds.check_running_job(Path::new(&job.request.cwd), theirs)?;
+        bounds.check_config(&settings.overrides(|_| None))?;
+        if let Some(call) = &settings.classic {
+            bounds.check_config(&call.settings.thread.config)?;
+        }
+        Ok(())
     }
 
     /// Finds the question with this ID prefix, or else the only one.

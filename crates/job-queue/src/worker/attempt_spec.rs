@@ -134,8 +134,9 @@ pub(super) async fn attempt_spec(
         None => None,
     };
     let profile = profile(asked.profile.as_deref())?;
-    bounds.check_config(&settings.overrides(|_| None))?;
-    bounds.check_run(&Criteria::default(), &settings.notify, false)?;
+    let own = worker_bounds(job, options)?;
+    own.check_config(&settings.overrides(|_| None))?;
+    own.check_run(&Criteria::default(), &settings.notify, false)?;
     let sandbox = word("sandbox", asked.sandbox.as_deref())?;
     let sandbox = match &classic {
         Some(call) => call.settings.thread.sandbox,
@@ -202,11 +203,17 @@ fn classic(
 /// The current bounds of a job: those of this worker and of the submitter together, with the
 /// configuration of the job's Codex.
 pub(super) fn bounds(job: &Job, options: &Options) -> Result<Bounds, NoBounds> {
-    let bounds = Bounds {
+    let bounds = worker_bounds(job, options)?;
+    Ok(bounds.narrowed_to(submitter_bound(&job.request)?))
+}
+
+/// The current bounds of this worker alone, with the configuration of the job's Codex. The
+/// submitter has checked the request against its own, of which the job carries one.
+pub(super) fn worker_bounds(job: &Job, options: &Options) -> Result<Bounds, NoBounds> {
+    Ok(Bounds {
         codex_home: codex_home(job, options),
         ..options.bounds.now()?
-    };
-    Ok(bounds.narrowed_to(submitter_bound(&job.request)?))
+    })
 }
 
 /// The bound on the submitter's sandbox.

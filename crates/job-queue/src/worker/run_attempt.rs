@@ -149,13 +149,14 @@ impl RunAttempt<'_> {
         directory::check(&spec.repo)?;
         writable_roots::check(&spec.settings.thread.config)?;
         let bounds = attempt_spec::bounds(self.job, &self.worker.options)?;
+        let own = attempt_spec::worker_bounds(self.job, &self.worker.options)?;
         let approves_all = spec.approve == Approve::Always;
-        bounds.check_run(&spec.criteria, &spec.notify, approves_all)?;
+        own.check_run(&spec.criteria, &spec.notify, approves_all)?;
         if bounds.directories.is_some() {
             spec.repo = bounds.repository(&spec.repo)?;
         }
         let settings = &mut spec.settings;
-        bounds.check_config(&settings.thread.config)?;
+        own.check_config(&settings.thread.config)?;
         let (said, profile) = (settings.thread.sandbox, settings.profile.as_ref());
         let of_sandbox = attempt_spec::bounds_of_sandbox(self.job, &bounds);
         settings.thread.sandbox = of_sandbox.sandbox(said, profile, &spec.repo)?;
@@ -278,6 +279,12 @@ impl RunAttempt<'_> {
             }
             None => engine,
         };
+        // The bounds were read for this attempt before.
+        let bound = attempt_spec::bounds(job, options).map_or_else(
+            |error| Some(error.to_string()),
+            |bounds| bounds.sandbox_escape_bound().map(|by| by.to_string()),
+        );
+        let engine = engine.with_sandbox_bound(bound);
         let engine = engine.with_tools(options.tools.with(mail.as_ref()));
         // The run reports unused configuration itself.
         Ok(engine.with_env(env).with_warnings(drop))

@@ -42,8 +42,8 @@ pub enum OutOfBounds {
     UnknownSandbox(Bound),
     /// A running job whose submitter has no such bound.
     #[error(
-        "the job was not submitted under {0}, so it is not answered or steered under it either: \
-         use `codex-mcp jobs approve`, `decline` or `steer` in a shell"
+        "the job was not submitted under {0}, so under it nothing is approved there, and it is not \
+         steered: do that where {0} is not set"
     )]
     RunningJob(Bound),
     /// Another directory.

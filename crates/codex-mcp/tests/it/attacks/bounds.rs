@@ -6,6 +6,8 @@ use scripted_model::{Reply, Script, ScriptedModel};
 use serde_json::{Value, json};
 use testkit::{Home, Launch, McpClient};
 
+use crate::jobs::Worker;
+
 const VERSION: &str = "2025-06-18";
 
 /// The bounds of the operator; the directory is the work directory.
@@ -53,6 +55,13 @@ impl BoundsFixture {
         client.ignore("notifications/tools/list_changed");
         client.initialize(VERSION, json!({})).await;
         client
+    }
+
+    /// A worker without bounds.
+    fn worker(&self) -> Worker {
+        let codex = testkit::codex::native_binary(self.release);
+        let store = self.home.state_home().join("codex-mcp/jobs.db");
+        Worker::start(&self.home, store.to_str().unwrap(), &codex, &[])
     }
 
     fn escaped(&self) -> PathBuf {
@@ -306,6 +315,57 @@ async fn older_thread_is_bounded_by_the_users_permissions() {
         assert_eq!(stage.has_escaped(), escapes);
         assert!(client.finish().await.success());
     }
+}
+
+/// So does a run, whose worker has no bounds of its own.
+#[tokio::test]
+async fn older_thread_of_a_run_is_bounded_by_the_users_permissions() {
+    let before = "sandbox_mode = \"danger-full-access\"";
+    for (args, escapes) in [(&[][..], true), (&BOUNDS[..2], false)] {
+        let stage = BoundsFixture::new(testkit::codex::newest(), &format!("{before}\n")).await;
+        let mut client = stage.client(&[]).await;
+        let begun = client.call_tool("codex", json!({ "prompt": "x" })).await;
+        let thread = begun["structuredContent"]["threadId"].clone();
+        assert!(stage.has_escaped());
+        assert!(client.finish().await.success());
+        let config = stage.home.codex_home().join("config.toml");
+        let text = std::fs::read_to_string(&config).unwrap();
+        let text = text.replace(before, "default_permissions = \":read-only\"");
+        std::fs::write(&config, text).unwrap();
+        let worker = stage.worker();
+        let mut client = stage.client(args).await;
+        let run = json!({ "task": "again", "thread_id": thread, "max_turns": 1 });
+        let result = client.call_tool("codex_run", run).await;
+        let turns = &result["structuredContent"]["turns"];
+        assert_eq!(*turns, 1, "{result:#}");
+        assert_eq!(stage.has_escaped(), escapes, "{result:#}");
+        assert!(client.finish().await.success());
+        worker.finish().await;
+    }
+}
+
+/// A job carries the bound on its sandbox, and no other: its worker allows what its server does.
+#[tokio::test]
+async fn job_within_the_bounds_of_its_server_runs() {
+    let stage = BoundsFixture::new(testkit::codex::newest(), "").await;
+    let worker = stage.worker();
+    let more = stage.home.work().join("more");
+    std::fs::create_dir(&more).unwrap();
+    let mut client = stage.client(&BOUNDS).await;
+    let work = stage.home.work();
+    let job =
+        json!({ "prompt": "x", "cwd": work, "add_dirs": [more], "sandbox": "workspace-write" });
+    let queued = client.call_tool("call_codex", job).await;
+    let job = queued["structuredContent"]["job_id"].clone();
+    let wait = json!({ "job_id": job, "wait_ms": 60_000 });
+    let ended = client.call_tool("call_status", wait).await;
+    assert_eq!(
+        ended["structuredContent"]["status"], "completed",
+        "{ended:#}"
+    );
+    assert!(!stage.has_escaped());
+    assert!(client.finish().await.success());
+    worker.finish().await;
 }
 
 #[tokio::test]

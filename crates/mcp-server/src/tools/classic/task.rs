@@ -36,7 +36,7 @@ pub(super) struct TaskCall {
 
 /// The jobs for a call whose caller takes a task. `None` if the call is answered when its turn has
 /// ended: also where the store cannot be used or others write to it, for a prompt that Codex does
-/// not take, and under bounds, as the answers to questions of a job are bounded by its worker's.
+/// not take, and under bounds, of which a job carries only that of the sandbox.
 pub(super) async fn jobs(
     server: &Server,
     context: &RequestContext<RoleServer>,
