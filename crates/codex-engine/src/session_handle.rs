@@ -6,7 +6,7 @@ use super::closing;
 use super::command::OpenQuestion;
 use super::decisions;
 use super::error::EngineError;
-use super::sessions::Entry;
+use super::sessions::{Entry, open_questions};
 use super::turns;
 use crate::logic::action::{ActionId, DecidedBy, Decision};
 use crate::logic::events::Event;
@@ -43,17 +43,22 @@ impl SessionHandle {
         self.0.state()
     }
 
+    /// Whether a turn runs, also one that is being ended.
+    #[must_use]
+    pub fn has_turn(&self) -> bool {
+        self.0.look(|machine, _| machine.has_turn())
+    }
+
     /// The setting that keeps its commands in the sandbox, if there is one.
     #[must_use]
     pub fn sandbox_bound(&self) -> Option<&str> {
         self.0.owner.sandbox_bound.as_deref()
     }
 
-    /// The open questions.
+    /// The open questions. To look at them here does not count as showing them to the client.
     #[must_use]
     pub fn questions(&self) -> Vec<OpenQuestion> {
-        self.0.show_questions();
-        self.0.view().actions
+        self.0.look(|machine, _| open_questions(machine))
     }
 
     /// Answers a question; a note is written to the event log.

@@ -346,12 +346,6 @@ impl Entry {
         let mut inner = self.lock();
         inner.machine.used(now());
         let machine = &inner.machine;
-        let open = machine.actions().iter().map(|action| OpenQuestion {
-            id: action.id.clone(),
-            ask: action.ask.clone(),
-            shown: action.shown(),
-            expires: action.expires,
-        });
         TurnView {
             revision,
             state: machine.state(),
@@ -359,7 +353,7 @@ impl Entry {
             turn_id: machine.turn_id().cloned(),
             progress: machine.progress(now().instant),
             spent: machine.spent(),
-            actions: open.collect(),
+            actions: open_questions(machine),
             outcome: machine.outcome().cloned(),
         }
     }
@@ -575,4 +569,14 @@ impl Sessions {
         // The maps are changed together, and no step in between can panic.
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+/// The open questions of a session.
+pub(super) fn open_questions(machine: &Session) -> Vec<OpenQuestion> {
+    let open = machine.actions().iter().map(|action| OpenQuestion {
+        id: action.id.clone(),
+        ask: action.ask.clone(),
+        shown: action.shown(),
+        expires: action.expires,
+    });
+    open.collect()
 }

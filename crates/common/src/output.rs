@@ -19,6 +19,9 @@ use crate::text::{escape_json, visible};
 
 /// Clears the line. DECAWM off and on has the terminal cut a line that is too long for it.
 const CLEAR_LINE: &str = "\r\u{1b}[K";
+
+/// Moves the cursor to the first line, and clears from there (ECMA-48: CUP, ED).
+const CLEAR_SCREEN: &str = "\u{1b}[H\u{1b}[J";
 const WRAP_OFF: &str = "\u{1b}[?7l";
 const WRAP_ON: &str = "\u{1b}[?7h";
 
@@ -124,6 +127,16 @@ impl<W: Write> Output<W> {
     /// Those of the stream.
     pub fn clear_line(&mut self) -> io::Result<()> {
         write!(self.inner, "{CLEAR_LINE}")?;
+        self.inner.flush()
+    }
+
+    /// Clears a terminal.
+    ///
+    /// # Errors
+    ///
+    /// Those of the stream.
+    pub fn clear_screen(&mut self) -> io::Result<()> {
+        write!(self.inner, "{CLEAR_SCREEN}")?;
         self.inner.flush()
     }
 

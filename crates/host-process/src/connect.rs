@@ -74,9 +74,12 @@ pub enum ConnectError {
         /// Its log.
         log: PathBuf,
     },
-    /// The host does not serve this client.
+    /// The host does not do what this client wants.
     #[error("{0}")]
     Refused(String),
+    /// The connection was lost before the answer.
+    #[error("the host process has not answered, and may have done it all the same: {0}")]
+    Unclear(io::Error),
 }
 
 /// Connects to the host of a place, which is started if there is none, and asks it to serve.
@@ -108,9 +111,7 @@ pub async fn serve(
             Ok(Ok(Some(Answer::Serving))) => return Ok(stream),
             Ok(Ok(Some(Answer::Refused { why }))) => return Err(ConnectError::Refused(why)),
             Ok(Ok(Some(other))) => {
-                return Err(ConnectError::Refused(format!(
-                    "unexpected answer: {other:?}"
-                )));
+                return Err(unexpected(&other));
             }
             Ok(Err(error)) if is_refused(&error) => return Err(ConnectError::Connect(error)),
             // It has left just now.
@@ -155,10 +156,17 @@ pub async fn act(
     place: &HostPlace,
     request: &SessionRequest,
 ) -> Result<SessionAnswer, ConnectError> {
-    match ask_running(place, &Request::Session(request.clone())).await? {
-        Some(Answer::Session(answer)) => Ok(answer),
-        Some(Answer::Refused { why }) => Err(ConnectError::Refused(why)),
-        _ => Ok(SessionAnswer::Unknown),
+    let Some(mut stream) = connect_running(place).await? else {
+        return Ok(SessionAnswer::Unknown);
+    };
+    let request = Request::Session(request.clone());
+    let asked = timeout(ANSWER_TIMEOUT, ask(place, &mut stream, &request)).await;
+    match asked.map_err(|_| ConnectError::Silent { log: place.log() })? {
+        Ok(Some(Answer::Session(answer))) => Ok(answer),
+        Ok(Some(Answer::Refused { why })) => Err(ConnectError::Refused(why)),
+        Ok(Some(other)) => Err(unexpected(&other)),
+        Ok(None) => Err(ConnectError::Unclear(io::ErrorKind::UnexpectedEof.into())),
+        Err(error) => Err(ConnectError::Unclear(error)),
     }
 }
 
@@ -182,6 +190,10 @@ pub async fn stop(place: &HostPlace) -> Result<bool, ConnectError> {
         Ok(_) => Ok(true),
         Err(_) => Err(silent()),
     }
+}
+
+fn unexpected(answer: &Answer) -> ConnectError {
+    ConnectError::Refused(format!("unexpected answer: {answer:?}"))
 }
 
 async fn connect_running(place: &HostPlace) -> Result<Option<UnixStream>, ConnectError> {
@@ -214,7 +226,11 @@ async fn ask(
     };
     place.prove(&file)?;
     line::write(stream, request).await?;
-    line::read(stream, ANSWER_LIMIT).await
+    match request {
+        // What follows the answer belongs to others.
+        Request::Serve(_) => line::read(stream, ANSWER_LIMIT).await,
+        _ => line::read(&mut BufReader::new(stream), ANSWER_LIMIT).await,
+    }
 }
 
 /// Whether this process cannot write beside the socket.

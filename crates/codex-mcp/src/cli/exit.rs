@@ -16,7 +16,7 @@ const NOT_SATISFIED: u8 = 2;
 /// A job was cancelled.
 const CANCELLED: u8 = 2;
 
-/// A run or a verb of `jobs` could not do its work; also for a wrong command line.
+/// A run, a verb of `jobs` or one that agrees with it could not do its work; also for a wrong command line.
 pub(super) const COULD_NOT: u8 = 3;
 
 /// A job did not end within the timeout of `jobs wait`.

@@ -1,5 +1,6 @@
 //! `codex-mcp ps`: the work under way, of all clients.
 
+use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::io::Write;
 use std::path::Path;
@@ -43,9 +44,6 @@ const JOB_ID: usize = 8;
 
 /// The pause before the work is looked at again.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// Clears a terminal from its first line on.
-const CLEAR: &str = "\u{1b}[H\u{1b}[J";
 
 const HEADINGS: [&str; 7] = ["ID", "KIND", "STATE", "AGE", "TOKENS", "DOING", "DIRECTORY"];
 
@@ -144,12 +142,13 @@ fn list(args: &Args) -> Result<ExitCode, Failure> {
     if !config.jobs.state.is_absolute() {
         return Err(ClaimError::NoHome.into());
     }
+    let jobs = OnceCell::new();
     runtime::block_on(async {
         if !args.watch {
-            print(&work(&config).await?, args)?;
+            print(&work(&config, &jobs).await?, args)?;
             return Ok(ExitCode::SUCCESS);
         }
-        match unless_interrupted(watch(&config, args)).await {
+        match unless_interrupted(watch(&config, &jobs, args)).await {
             Ok(Some(done)) => done,
             Ok(None) => Ok(ExitCode::from(INTERRUPTED)),
             Err(error) => Err(Failure::Runtime(error)),
@@ -159,13 +158,13 @@ fn list(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 /// Prints the work whenever it has changed; at a terminal each second, as its age does.
-async fn watch(config: &Config, args: &Args) -> Result<ExitCode, Failure> {
+async fn watch(config: &Config, jobs: &OnceCell<Jobs>, args: &Args) -> Result<ExitCode, Failure> {
     let is_drawn = !args.json && output::stdout_columns().is_some();
     let mut last = None;
     loop {
-        let now = Some(work(config).await?);
+        let now = Some(work(config, jobs).await?);
         if is_drawn {
-            output::stdout().write_all(CLEAR.as_bytes())?;
+            output::stdout().clear_screen()?;
         }
         if is_drawn || now != last {
             print(now.as_deref().unwrap_or_default(), args)?;
@@ -175,12 +174,13 @@ async fn watch(config: &Config, args: &Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// All work under way, the newest first.
-async fn work(config: &Config) -> Result<Vec<Work>, Failure> {
+/// All work under way, the newest first. `jobs` is opened once.
+async fn work(config: &Config, jobs: &OnceCell<Jobs>) -> Result<Vec<Work>, Failure> {
     let mut work = sessions().await?;
     // A store that does not exist yet is not created to find no jobs in it.
     if config.jobs.store.value.path().is_none_or(Path::exists) {
-        work.extend(unfinished_jobs(&jobs::service(config)).await?);
+        let jobs = jobs.get_or_init(|| jobs::service(config));
+        work.extend(unfinished_jobs(jobs).await?);
     }
     work.sort_by_key(|one| Reverse(one.created_at));
     Ok(work)

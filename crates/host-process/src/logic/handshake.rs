@@ -107,7 +107,7 @@ pub struct ServeRequest {
     pub stdio: Value,
 }
 
-/// What a person at a terminal wants of a session.
+/// A request about one session, from a person at a terminal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionRequest {
@@ -117,7 +117,7 @@ pub struct SessionRequest {
     pub act: SessionAct,
 }
 
-/// What is to be done with a session.
+/// An act on a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum SessionAct {
@@ -185,7 +185,7 @@ pub enum SessionAnswer {
 pub struct SessionEvent {
     /// When it happened.
     pub at: SystemTime,
-    /// It as a line for people, if they need to see it.
+    /// The line that people see, if any.
     pub words: Option<String>,
     /// Its data, as `codex_check` has them.
     pub data: Value,

@@ -28,7 +28,7 @@ pub(super) async fn print(session: &HostedSession, form: LogForm) -> Result<Exit
     {
         Some(printed) => printed.map(|()| ExitCode::SUCCESS),
         None => {
-            complain("interrupted", "the session goes on");
+            complain("interrupted", "the session continues");
             Ok(ExitCode::from(INTERRUPTED))
         }
     }
@@ -51,11 +51,22 @@ async fn print_all(session: &HostedSession, form: LogForm) -> Result<(), Failure
             reader.show(event)?;
         }
         if !form.follow || !events.is_running {
-            return Ok(());
+            return show_questions(session, form);
         }
         sleep(PAUSE).await;
         events = reader.read().await?;
     }
+}
+
+/// Prints the open questions as whole, so that nobody decides on the beginning of a command.
+fn show_questions(session: &HostedSession, form: LogForm) -> Result<(), Failure> {
+    // With --follow, the turn that asked has ended.
+    if !form.json && !form.follow {
+        for (id, text) in session.questions() {
+            writeln!(output::stdout(), "\nCodex asks ({id}):\n{text}")?;
+        }
+    }
+    Ok(())
 }
 
 /// Reads and prints events, and remembers the last one.

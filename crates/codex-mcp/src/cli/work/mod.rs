@@ -1,5 +1,5 @@
-//! `codex-mcp approve`, `decline`, `steer`, `cancel` and `logs`: what a person does with the work
-//! that `codex-mcp ps` lists, whatever its kind.
+//! `codex-mcp approve`, `decline`, `steer`, `cancel` and `logs`, for all kinds of work that
+//! `codex-mcp ps` lists.
 
 mod logs;
 mod session;
@@ -41,6 +41,19 @@ const CODES: &str = "\
 --host`.
 
 Exit codes: 0 done; 3 there is no such work, or it cannot be done, which stderr explains.";
+
+const CANCEL_CODES: &str = "\
+Changes that Codex has made stay. The thread of a session can be resumed.
+
+Exit codes: 0 cancelled; 1 a job had ended before; 3 there is no such work, or it cannot be \
+reached.";
+
+const LOGS_CODES: &str = "\
+Each line begins with the time since the first event. With --follow, the events of a session are \
+shown until its turn ends; Ctrl-C ends the output, not the work. A session keeps its last 1,000 \
+events, or somewhat more.
+
+Exit codes: 0 done; 3 there is no such work, or it cannot be reached; 130 after Ctrl-C.";
 
 /// The ID of some work, or the first characters of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,7 +123,7 @@ pub(super) struct SteerArgs {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = CODES)]
+#[command(after_help = CANCEL_CODES)]
 pub(super) struct CancelArgs {
     /// The sessions, jobs and runs: their IDs, or the first characters of these.
     #[arg(required = true, value_name = "ID")]
@@ -118,7 +131,7 @@ pub(super) struct CancelArgs {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = CODES)]
+#[command(after_help = LOGS_CODES)]
 pub(super) struct LogsArgs {
     /// The session, job or run: its ID, or the first characters of it.
     #[arg(value_name = "ID")]
@@ -161,7 +174,7 @@ pub(super) enum Failure {
     },
     #[error("{0}")]
     Refused(String),
-    #[error("the host process has answered something else than was asked")]
+    #[error("unexpected answer from the host process")]
     OddAnswer,
     #[error("cannot start the runtime or listen for signals: {0}")]
     Runtime(io::Error),
@@ -199,10 +212,10 @@ pub(super) fn steer(args: &SteerArgs) -> ExitCode {
 pub(super) fn cancel(args: &CancelArgs) -> ExitCode {
     act(async {
         let mut codes = Vec::new();
-        let mut those = Vec::new();
+        let mut jobs = Vec::new();
         for id in &args.ids {
             match id {
-                WorkId::Job(job) => those.push(job.clone()),
+                WorkId::Job(job) => jobs.push(job.clone()),
                 WorkId::Session(id) => codes.push(match cancel_session(id).await {
                     Ok(()) => 0,
                     Err(error) => {
@@ -212,8 +225,8 @@ pub(super) fn cancel(args: &CancelArgs) -> ExitCode {
                 }),
             }
         }
-        if !those.is_empty() {
-            codes.push(jobs::cancel(&service()?, &those).await?);
+        if !jobs.is_empty() {
+            codes.push(jobs::cancel(&service()?, &jobs).await?);
         }
         Ok(ExitCode::from(worst(codes)))
     })
@@ -263,7 +276,12 @@ impl Target {
                 reason,
             })
             .await?;
-        writeln!(output::stdout(), "{}: {question} {done}", session.short())?;
+        let text = session.question_text(&question);
+        writeln!(
+            output::stdout(),
+            "{}: {question} {done}: {text}",
+            session.short()
+        )?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -301,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kind_of_work_is_told_by_its_id() {
+    fn work_id_selects_session_or_job() {
         let id = |text: &str| text.parse::<WorkId>();
         assert_eq!(id("sess_0123"), Ok(WorkId::Session("sess_0123".to_owned())));
         let job: JobPrefix = "0123abcd".parse().unwrap();

@@ -1,9 +1,12 @@
-//! A session of a host process: how it is found, what it is asked, and how the host answers.
+//! Sessions of host processes: the requests of the command line, and the answers of the host.
+
+use std::time::Duration;
 
 use codex_engine::command::OpenQuestion;
 use codex_engine::logic::action::{ActionId, Decision};
 use codex_engine::logic::events::{Event, ResponseMode};
 use codex_engine::{AppServers, SessionHandle};
+use common::text::one_line;
 use host_process::connect;
 use host_process::logic::handshake::{SessionAct, SessionAnswer, SessionEvent, SessionRequest};
 use host_process::place::HostPlace;
@@ -11,18 +14,25 @@ use job_queue::question::StoredQuestion;
 use job_queue::service::{Response, decision_for};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::time::timeout;
 
 use super::Failure;
 use crate::cli::host;
 use crate::cli::ps;
 use crate::cli::stored::complain;
 
-/// How many events are told at once. With the limit of each, 64 KiB, they stay below that of an
-/// answer.
-const PAGE: usize = 100;
+/// How many events are told at once: an answer has room for as many of the longest ones, texts of
+/// 16,384 characters that take 6 bytes each.
+const PAGE: usize = 64;
+
+/// How long Codex may take to accept a text. It takes some milliseconds.
+const STEER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How much is shown of a question that was answered, in bytes.
+const SHOWN: usize = 500;
 
 /// The reason that is written down for a cancelled session.
-const WHY: &str = "somebody has cancelled it at a terminal";
+const WHY: &str = "it was cancelled at a terminal";
 
 /// A session of a host process.
 #[derive(Debug)]
@@ -73,6 +83,19 @@ impl HostedSession {
                 found: found.into_iter().chain([last]).map(|one| one.id).collect(),
             }),
         }
+    }
+
+    /// The texts of its open questions, with their IDs.
+    pub(super) fn questions(&self) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.questions.iter();
+        all.map(|one| (one.id.as_str(), one.question.text.as_str()))
+    }
+
+    /// The text of a question, on one line.
+    pub(super) fn question_text(&self, id: &str) -> String {
+        let mut all = self.questions();
+        let text = all.find(|(known, _)| *known == id).map(|(_, text)| text);
+        one_line(text.unwrap_or_default(), SHOWN)
     }
 
     /// Its ID, as it is shown at a terminal.
@@ -140,7 +163,10 @@ pub(in crate::cli) async fn answer_of(
             session.cancel(WHY);
             SessionAnswer::Done
         }
-        SessionAct::Steer { text } => confirmed(session.steer(&text).await),
+        SessionAct::Steer { text } => match timeout(STEER_TIMEOUT, session.steer(&text)).await {
+            Ok(steered) => confirmed(steered),
+            Err(_) => refused("Codex has not said within 5 s whether it takes the text"),
+        },
         SessionAct::Answer {
             question,
             decision,
@@ -171,8 +197,8 @@ fn look(session: &SessionHandle) -> SessionAnswer {
 }
 
 fn events(session: &SessionHandle, from: u64) -> SessionAnswer {
-    // The state is read first: if no turn runs, all events of the last one are there.
-    let is_running = session.state().is_at_work();
+    // This is read first: if no turn runs, all events of the last one are there.
+    let is_running = session.has_turn();
     let page = session.events(from, PAGE);
     let shown = |event: &Event| SessionEvent {
         at: event.at,

@@ -1,7 +1,12 @@
 //! What a person at a terminal does with the sessions of clients: looks, decides, steers, cancels.
 
+use std::process::Stdio;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
 use super::sessions::Poller;
@@ -47,10 +52,12 @@ impl WorkFixture {
         text
     }
 
-    /// Waits until the session has one of these states; returns what a poll shows.
+    /// Waits until the session has one of these states; returns what a poll shows, which reads no
+    /// events.
     async fn wait_for(&mut self, session: &str, states: &[&str]) -> Value {
         loop {
-            let poll = json!({ "action": "poll", "sessionId": session, "waitMs": 10_000 });
+            let poll = json!({ "action": "poll", "sessionId": session, "waitMs": 10_000,
+                "pollOptions": { "includeEvents": false } });
             let seen = self.client.call("codex_check", poll).await;
             if states.contains(&seen["status"].as_str().unwrap()) {
                 return seen;
@@ -92,7 +99,11 @@ async fn question_is_answered_at_a_terminal(release: &str) {
     assert!(refused.contains("no such open question"), "{refused}");
     assert!(!work.stage.file("made.txt").exists());
     let said = work.succeed(&["approve", short]).await;
-    assert_eq!(said, format!("{short}: {question} approved\n"));
+    assert!(
+        said.starts_with(&format!("{short}: {question} approved: ")),
+        "{said}"
+    );
+    assert!(said.contains("touch made.txt"), "{said}");
     work.wait_for(&session, &["idle"]).await;
     assert!(work.stage.file("made.txt").exists());
     let late = work.refused(&["approve", &session]).await;
@@ -112,7 +123,7 @@ async fn question_is_answered_at_a_terminal(release: &str) {
         .collect();
     assert!(ids.is_sorted() && ids.len() > 5, "{ids:?}");
     // The client has not lost an event to these readers.
-    let all = json!({ "action": "poll", "sessionId": session, "cursor": 0, "maxEvents": 200 });
+    let all = json!({ "action": "poll", "sessionId": session, "maxEvents": 200 });
     let seen = work.client.call("codex_check", all).await;
     let seen = seen["events"].as_array().unwrap();
     assert_eq!(seen.len(), events.len(), "{seen:#?}");
@@ -142,6 +153,30 @@ async fn session_is_steered_and_cancelled_at_a_terminal(release: &str) {
         unknown.contains("there is no session sess_none"),
         "{unknown}"
     );
+    work.finish().await;
+}
+
+/// In a pipe, the work is listed again only when it has changed.
+#[tokio::test]
+async fn changes_of_the_work_are_watched() {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("late").behind(&gate)]);
+    let mut work = WorkFixture::new(testkit::codex::newest(), script, &[]).await;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+    let command = command.args(["ps", "--watch", "--json"]).env_clear();
+    let command = command.envs(work.stage.home.env()).stdout(Stdio::piped());
+    let mut watcher = command.kill_on_drop(true).spawn().unwrap();
+    let mut lines = BufReader::new(watcher.stdout.take().unwrap()).lines();
+    let mut next = async || lines.next_line().await.unwrap().unwrap();
+    assert_eq!(next().await, r#"{"work":[]}"#);
+    let session = work.client.start("wait", json!({})).await;
+    let line = next().await;
+    assert!(line.contains(&session), "{line}");
+    gate.release();
+    while !next().await.contains(r#""state":"idle""#) {}
+    let pid = Pid::from_raw(watcher.id().unwrap().cast_signed());
+    kill(pid, Signal::SIGINT).unwrap();
+    assert_eq!(watcher.wait().await.unwrap().code(), Some(130));
     work.finish().await;
 }
 
@@ -190,7 +225,7 @@ async fn bound_of_a_client_holds_at_a_terminal() {
     let said = work
         .succeed(&["decline", &session, "--reason", "not yet"])
         .await;
-    assert!(said.ends_with(" declined\n"), "{said}");
+    assert!(said.contains(" declined: "), "{said}");
     work.wait_for(&session, &["idle"]).await;
     assert!(!work.stage.file("made.txt").exists());
     work.finish().await;
