@@ -5,8 +5,10 @@ use std::sync::Arc;
 use super::closing;
 use super::command::OpenQuestion;
 use super::decisions;
+use super::engine::session_named;
 use super::error::EngineError;
 use super::sessions::{Entry, open_questions};
+use super::shared::AppServers;
 use super::turns;
 use crate::logic::action::{ActionId, DecidedBy, Decision};
 use crate::logic::events::Event;
@@ -26,11 +28,21 @@ pub struct EventPage {
     pub next: u64,
 }
 
-impl SessionHandle {
-    pub(super) fn of(entry: Arc<Entry>) -> Self {
-        Self(entry)
+impl AppServers {
+    /// The session with this ID, or ID prefix of 8 characters or more; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::AmbiguousSession`].
+    pub fn session(&self, text: &str) -> Result<Option<SessionHandle>, EngineError> {
+        let all = self.entries();
+        let id = session_named(text, all.iter().map(|entry| &entry.id))?;
+        let found = all.into_iter().find(|entry| entry.id == id);
+        Ok(found.map(SessionHandle))
     }
+}
 
+impl SessionHandle {
     /// Its ID.
     #[must_use]
     pub fn id(&self) -> String {

@@ -14,12 +14,9 @@ use supervise::search_path::protected_in;
 use super::backend::{Backend, Launch};
 use super::binary;
 use super::command::SessionInfo;
-use super::engine::session_named;
-use super::error::EngineError;
 use super::hub::Hub;
 use super::known_limits::LastQuery;
 use super::mount_targets::{MountTargets, register_in};
-use super::session_handle::SessionHandle;
 use super::sessions::Entry;
 use crate::logic::session::Session;
 
@@ -209,7 +206,7 @@ impl AppServers {
     }
 
     /// The sessions of all app-servers.
-    fn entries(&self) -> Vec<Arc<Entry>> {
+    pub(super) fn entries(&self) -> Vec<Arc<Entry>> {
         let all = self.all();
         all.iter()
             .flat_map(|one| one.codex.hub.sessions.all())
@@ -241,18 +238,6 @@ impl AppServers {
     pub fn sessions(&self) -> Vec<SessionInfo> {
         let entries = self.entries();
         entries.iter().map(|entry| entry.info()).collect()
-    }
-
-    /// The session with this ID, or ID prefix of 8 characters or more; `None` if there is none.
-    ///
-    /// # Errors
-    ///
-    /// [`EngineError::AmbiguousSession`].
-    pub fn session(&self, text: &str) -> Result<Option<SessionHandle>, EngineError> {
-        let all = self.entries();
-        let id = session_named(text, all.iter().map(|entry| &entry.id))?;
-        let found = all.into_iter().find(|entry| entry.id == id);
-        Ok(found.map(SessionHandle::of))
     }
 
     /// Interrupts all turns, ends all app-servers and waits for their exits, a few seconds at

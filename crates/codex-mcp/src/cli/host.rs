@@ -17,7 +17,6 @@ use host_process::listener::{self, Client, HostService};
 use host_process::logic::handshake::{
     Answer, HostStatus, ServeRequest, SessionAnswer, SessionRequest, SessionSummary,
 };
-use host_process::place::HostPlace;
 use serde_json::json;
 use tokio::net::UnixStream;
 use tokio::task::LocalSet;
@@ -73,7 +72,7 @@ struct RunArgs {
 
 /// Why a host could not work, or could not be asked.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+enum Failure {
     #[error(transparent)]
     Place(#[from] HostPlaceError),
     #[error(transparent)]
@@ -278,12 +277,8 @@ fn in_words(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-pub(super) fn all_places() -> Result<Vec<HostPlace>, Failure> {
-    HostPlace::all(&serve::state()?).map_err(Failure::Directory)
-}
-
 fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
-    let places = all_places()?;
+    let places = serve::all_places()?;
     let asking = async { join_all(places.iter().map(connect::status)).await };
     let answers = runtime::block_on(asking).map_err(Failure::Runtime)?;
     let mut found = Vec::new();
@@ -335,7 +330,7 @@ fn as_text(found: &[HostStatus]) -> String {
 }
 
 fn stop() -> Result<ExitCode, Failure> {
-    let places = all_places()?;
+    let places = serve::all_places()?;
     let stopping = async { join_all(places.iter().map(connect::stop)).await };
     let answers = runtime::block_on(stopping).map_err(Failure::Runtime)?;
     let mut ended = 0;

@@ -27,7 +27,7 @@ use super::stdio::{Preflight, StdioError};
 use super::times::duration_within;
 
 pub(super) use client::{ClientEnd, ClientSetup, backend, defaults, serve as serve_client};
-pub(super) use relayed::{HostPlaceError, place, state};
+pub(super) use relayed::{HostPlaceError, all_places, place};
 
 /// The settings that only a variable can change.
 const VARIABLES: &str = "\

@@ -37,6 +37,8 @@ pub(in crate::cli) enum HostPlaceError {
     NotText,
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    #[error("cannot use the directory of the host processes: {0}")]
+    Directory(io::Error),
 }
 
 /// A link to the host, and what is needed for another one.
@@ -58,8 +60,13 @@ pub(in crate::cli) fn place() -> Result<HostPlace, HostPlaceError> {
 }
 
 /// The state directory.
-pub(in crate::cli) fn state() -> Result<PathBuf, HostPlaceError> {
+fn state() -> Result<PathBuf, HostPlaceError> {
     state_directory(|name| env::var_os(name)).ok_or(HostPlaceError::NoState)
+}
+
+/// The places of all hosts that have been started.
+pub(in crate::cli) fn all_places() -> Result<Vec<HostPlace>, HostPlaceError> {
+    HostPlace::all(&state()?).map_err(HostPlaceError::Directory)
 }
 
 /// What differs between two builds of this program.

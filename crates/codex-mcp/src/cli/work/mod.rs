@@ -18,12 +18,12 @@ use job_queue::service::{InstructError, Jobs, Response};
 use settings::{ConfigError, Flags};
 
 use super::exit::{COULD_NOT, worst};
-use super::host;
 use super::jobs::answer::{ApprovalArgs, RefusalArgs};
 use super::jobs::failure::Failure as JobFailure;
 use super::jobs::{self, LogForm};
 use super::prompt::{self, PromptError};
 use super::runtime;
+use super::serve::HostPlaceError;
 use super::stored::complain;
 use session::HostedSession;
 
@@ -151,7 +151,7 @@ pub(super) enum Failure {
     #[error(transparent)]
     Home(#[from] ClaimError),
     #[error(transparent)]
-    Host(#[from] host::Failure),
+    Host(#[from] HostPlaceError),
     #[error(transparent)]
     Connect(#[from] ConnectError),
     #[error(transparent)]

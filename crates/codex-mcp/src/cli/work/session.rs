@@ -17,8 +17,8 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::Failure;
-use crate::cli::host;
 use crate::cli::ps;
+use crate::cli::serve;
 use crate::cli::stored::complain;
 
 /// How many events are told at once: an answer has room for as many of the longest ones, texts of
@@ -54,7 +54,7 @@ impl HostedSession {
     /// answer is named in a warning.
     pub(super) async fn find(text: &str) -> Result<Self, Failure> {
         let mut found = Vec::new();
-        for place in host::all_places()? {
+        for place in serve::all_places()? {
             let request = SessionRequest {
                 session: text.to_owned(),
                 act: SessionAct::Look,
