@@ -17,8 +17,8 @@ use super::requests::call;
 use super::sessions::Entry;
 use crate::logic::session::{PromptRefused, State};
 
-/// How long each half of unloading a thread may take. Codex takes about 5 ms, 0.104.0 about
-/// 60 ms, and on a busy machine more than 500 ms. Between the halves, no process finds the thread.
+/// The time limit of each half of unloading a thread. Codex takes about 5 ms, 0.104.0 about 60 ms,
+/// and on a busy machine more than 500 ms. Between the halves, no process finds the thread.
 const UNLOAD_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Whether Codex has unloaded the thread of a closed session.

@@ -48,7 +48,7 @@ pub struct Engine {
     ownership: Ownership,
     pub(super) owner: Owner,
     pub(super) warn: Arc<Warn>,
-    /// How many unexpected exits of Codex have been reported here, of those that there were.
+    /// The number of unexpected exits of Codex at the last report.
     reported_exits: AtomicU64,
 }
 

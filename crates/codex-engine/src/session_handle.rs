@@ -12,7 +12,6 @@ use super::shared::AppServers;
 use super::turns;
 use crate::logic::action::{ActionId, DecidedBy, Decision};
 use crate::logic::events::Event;
-use crate::logic::session::State;
 
 /// A session of an [app-server](crate::AppServers) that several clients share, for a person at a
 /// terminal. The bound of the client that has opened the session holds here too, and that client's
@@ -47,12 +46,6 @@ impl SessionHandle {
     #[must_use]
     pub fn id(&self) -> String {
         self.0.id.to_string()
-    }
-
-    /// Its state.
-    #[must_use]
-    pub fn state(&self) -> State {
-        self.0.state()
     }
 
     /// Whether a turn runs, also one that is being ended.

@@ -121,7 +121,7 @@ pub struct SessionRequest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum SessionAct {
-    /// Tell its state and its open questions.
+    /// List its open questions.
     Look,
     /// Answer a question.
     Answer {
@@ -159,12 +159,10 @@ pub enum SessionAnswer {
     },
     /// It is done.
     Done,
-    /// The state of the session.
-    State {
+    /// The session with its open questions.
+    Found {
         /// Its whole ID.
         session: String,
-        /// Its state, as `codex_session` has it.
-        state: String,
         /// Its open questions, in a form that the program knows.
         questions: Vec<Value>,
     },

@@ -60,9 +60,7 @@ impl HostedSession {
                 act: SessionAct::Look,
             };
             match connect::act(&place, &request).await {
-                Ok(SessionAnswer::State {
-                    session, questions, ..
-                }) => {
+                Ok(SessionAnswer::Found { session, questions }) => {
                     let read = |question| serde_json::from_value(question).ok();
                     found.push(Self {
                         place,
@@ -189,9 +187,8 @@ fn look(session: &SessionHandle) -> SessionAnswer {
             question: StoredQuestion::new(open, is_bounded),
         })
     };
-    SessionAnswer::State {
+    SessionAnswer::Found {
         session: session.id(),
-        state: session.state().as_ref().to_owned(),
         questions: session.questions().iter().map(shown).collect(),
     }
 }

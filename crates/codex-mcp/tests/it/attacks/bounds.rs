@@ -291,23 +291,29 @@ async fn older_thread_is_bounded() {
     }
 }
 
+/// A thread without a sandbox, whose user has configured permissions since.
+async fn older_thread() -> (BoundsFixture, Value) {
+    let before = "sandbox_mode = \"danger-full-access\"";
+    let stage = BoundsFixture::new(testkit::codex::newest(), &format!("{before}\n")).await;
+    let mut client = stage.client(&[]).await;
+    let begin = json!({ "prompt": "x", "approval-policy": "never" });
+    let begun = client.call_tool("codex", begin).await;
+    let thread = begun["structuredContent"]["threadId"].clone();
+    assert!(stage.has_escaped());
+    assert!(client.finish().await.success());
+    let config = stage.home.codex_home().join("config.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let text = text.replace(before, "default_permissions = \":read-only\"");
+    std::fs::write(&config, text).unwrap();
+    (stage, thread)
+}
+
 /// The newest release resumes a thread with its earlier sandbox, even where the user has configured
 /// permissions instead of a sandbox since.
 #[tokio::test]
 async fn older_thread_is_bounded_by_the_users_permissions() {
-    let before = "sandbox_mode = \"danger-full-access\"";
     for (args, escapes) in [(&[][..], true), (&BOUNDS[..2], false)] {
-        let stage = BoundsFixture::new(testkit::codex::newest(), &format!("{before}\n")).await;
-        let mut client = stage.client(&[]).await;
-        let begin = json!({ "prompt": "x", "approval-policy": "never" });
-        let begun = client.call_tool("codex", begin).await;
-        let thread = begun["structuredContent"]["threadId"].clone();
-        assert!(stage.has_escaped());
-        assert!(client.finish().await.success());
-        let config = stage.home.codex_home().join("config.toml");
-        let text = std::fs::read_to_string(&config).unwrap();
-        let text = text.replace(before, "default_permissions = \":read-only\"");
-        std::fs::write(&config, text).unwrap();
+        let (stage, thread) = older_thread().await;
         let mut client = stage.client(args).await;
         let reply = json!({ "prompt": "again", "threadId": thread });
         let result = client.call_tool("codex-reply", reply).await;
@@ -320,18 +326,8 @@ async fn older_thread_is_bounded_by_the_users_permissions() {
 /// So does a run, whose worker has no bounds of its own.
 #[tokio::test]
 async fn older_thread_of_a_run_is_bounded_by_the_users_permissions() {
-    let before = "sandbox_mode = \"danger-full-access\"";
     for (args, escapes) in [(&[][..], true), (&BOUNDS[..2], false)] {
-        let stage = BoundsFixture::new(testkit::codex::newest(), &format!("{before}\n")).await;
-        let mut client = stage.client(&[]).await;
-        let begun = client.call_tool("codex", json!({ "prompt": "x" })).await;
-        let thread = begun["structuredContent"]["threadId"].clone();
-        assert!(stage.has_escaped());
-        assert!(client.finish().await.success());
-        let config = stage.home.codex_home().join("config.toml");
-        let text = std::fs::read_to_string(&config).unwrap();
-        let text = text.replace(before, "default_permissions = \":read-only\"");
-        std::fs::write(&config, text).unwrap();
+        let (stage, thread) = older_thread().await;
         let worker = stage.worker();
         let mut client = stage.client(args).await;
         let run = json!({ "task": "again", "thread_id": thread, "max_turns": 1 });
