@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use safe_files::state_file::{self, FileError};
+use supervise::proof::Challenge;
 use supervise::spawn::{DetachedProgram, spawn_detached};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::UnixStream;
@@ -14,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::line;
 use crate::logic::handshake::{
-    ANSWER_LIMIT, Answer, Challenge, HostStatus, LINE_LIMIT, Request, ServeRequest, SessionAnswer,
+    ANSWER_LIMIT, Answer, HostStatus, LINE_LIMIT, Request, ServeRequest, SessionAnswer,
     SessionRequest, SessionSummary,
 };
 use crate::place::HostPlace;

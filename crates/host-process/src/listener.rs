@@ -6,6 +6,8 @@ use std::process;
 use std::rc::Rc;
 use std::time::Duration;
 
+use supervise::private_socket::check_peer;
+use supervise::proof::{Challenge, ProofName};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -13,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::line;
 use crate::logic::handshake::{
-    Answer, Challenge, HostStatus, LINE_LIMIT, PROOF_BYTES, ProofName, Request, ServeRequest,
-    SessionAnswer, SessionRequest, SessionSummary,
+    Answer, HostStatus, LINE_LIMIT, Request, ServeRequest, SessionAnswer, SessionRequest,
+    SessionSummary,
 };
-use crate::place::{HostLock, check_peer};
+use crate::place::HostLock;
 
 /// How long a client may take to say what it wants.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -199,9 +201,7 @@ impl<S: HostService> Host<S> {
 
     /// Reads the request of a client that has proved that it can write where the socket is.
     async fn request(&self, stream: &mut UnixStream) -> io::Result<Option<Request>> {
-        let mut random = [0; PROOF_BYTES];
-        getrandom::fill(&mut random).map_err(io::Error::other)?;
-        let file = ProofName::new(random);
+        let file = ProofName::random()?;
         let challenge = Challenge { file: file.clone() };
         line::write(stream, &challenge).await?;
         let request = line::read(stream, LINE_LIMIT).await;

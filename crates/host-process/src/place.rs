@@ -3,29 +3,21 @@
 //! The lock decides. A host holds it from before it listens until it has ended, so the socket
 //! of a lock that is free belongs to a host that was killed, and may be replaced.
 
-use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{OFlag, open};
-use nix::sys::stat::Mode;
 use safe_files::state_directory::make_directory;
 use safe_files::state_file::open_to_lock;
+use supervise::private_socket::{self, ShortPath, check_directory, check_peer};
+use supervise::proof::{self, ProofName};
 use tokio::net::{UnixListener, UnixStream};
-
-use crate::confinement;
-use crate::logic::handshake::ProofName;
 
 /// The directory of the hosts, in the state directory.
 const DIRECTORY: &str = "hosts";
 
 /// The end of a socket's name.
 const SOCKET: &str = "sock";
-
-/// The longest path of a socket, in bytes. Linux takes 107, macOS 103 (`sun_path`).
-const LONGEST_PATH: usize = 100;
 
 /// Where a host listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,19 +75,6 @@ impl HostPlace {
         self.file("log")
     }
 
-    /// Checks that nobody else can put a socket here.
-    fn check_directory(&self) -> io::Result<()> {
-        let about = fs::symlink_metadata(&self.directory)?;
-        let is_ours = about.uid() == nix::unistd::geteuid().as_raw();
-        match about.is_dir() && is_ours && about.mode() & 0o077 == 0 {
-            true => Ok(()),
-            false => Err(io::Error::other(format!(
-                "{} must be a directory that only its owner can use (chmod 700)",
-                self.directory.display()
-            ))),
-        }
-    }
-
     fn file(&self, end: &str) -> PathBuf {
         self.directory.join(format!("{}.{end}", self.key))
     }
@@ -107,7 +86,7 @@ impl HostPlace {
     /// Those of the file system.
     pub fn take(&self) -> io::Result<Option<HostLock>> {
         make_directory(&self.directory)?;
-        self.check_directory()?;
+        check_directory(&self.directory)?;
         let file = open_to_lock(&self.file("lock"))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(HostLock {
@@ -125,8 +104,7 @@ impl HostPlace {
     ///
     /// Those of the file system.
     pub(crate) fn prove(&self, name: &ProofName) -> io::Result<()> {
-        let path = self.directory.join(name.as_str());
-        create_new(&path).map(drop)
+        proof::make(&self.directory, name)
     }
 
     /// Connects to the host.
@@ -139,9 +117,8 @@ impl HostPlace {
     pub async fn connect(&self) -> io::Result<UnixStream> {
         let socket = self.file(SOCKET);
         fs::symlink_metadata(&socket)?;
-        self.check_directory()?;
-        let short = ShortPath::of(&socket)?;
-        let stream = UnixStream::connect(&short.path).await?;
+        check_directory(&self.directory)?;
+        let stream = UnixStream::connect(&ShortPath::of(&socket)?).await?;
         check_peer(&stream)?;
         Ok(stream)
     }
@@ -154,13 +131,9 @@ impl HostLock {
     ///
     /// Those of the file system.
     pub fn listen(&self) -> io::Result<UnixListener> {
-        let socket = self.place.file(SOCKET);
-        remove(&socket)?;
-        let short = ShortPath::of(&socket)?;
-        // The directory keeps others away while the socket has its first mode.
-        let listener = UnixListener::bind(&short.path)?;
-        fs::set_permissions(&socket, Permissions::from_mode(0o600))?;
-        Ok(listener)
+        let listener = private_socket::bind(&self.place.file(SOCKET))?;
+        listener.set_nonblocking(true)?;
+        UnixListener::from_std(listener)
     }
 
     /// Whether a client has made the file of a proof, which is removed.
@@ -169,11 +142,7 @@ impl HostLock {
     ///
     /// Those of the file system.
     pub(crate) fn take_proof(&self, name: &ProofName) -> io::Result<bool> {
-        match fs::remove_file(self.place.directory.join(name.as_str())) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
-        }
+        proof::take(&self.place.directory, name)
     }
 
     /// Removes the socket, so that new clients start another host.
@@ -182,77 +151,14 @@ impl HostLock {
     ///
     /// Those of the file system.
     pub fn close(&self) -> io::Result<()> {
-        remove(&self.place.file(SOCKET))
+        private_socket::remove(&self.place.file(SOCKET))
     }
-}
-
-/// Checks that the other end of a connection is a process of this user that is not confined in
-/// another way than this one.
-///
-/// # Errors
-///
-/// [`io::ErrorKind::PermissionDenied`], and those of the system if that cannot be determined.
-pub(crate) fn check_peer(stream: &UnixStream) -> io::Result<()> {
-    let peer = stream.peer_cred()?;
-    if peer.uid() != nix::unistd::geteuid().as_raw() {
-        return Err(io::ErrorKind::PermissionDenied.into());
-    }
-    peer.pid().map_or(Ok(()), confinement::check)
-}
-
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// A path of a socket that is short enough for the system.
-struct ShortPath {
-    path: PathBuf,
-    /// The directory that the path leads through.
-    _directory: Option<OwnedFd>,
-}
-
-impl ShortPath {
-    fn of(path: &Path) -> io::Result<Self> {
-        let parts = path.parent().zip(path.file_name());
-        let Some((directory, name)) = parts.filter(|_| path.as_os_str().len() > LONGEST_PATH)
-        else {
-            return Ok(Self {
-                path: path.to_owned(),
-                _directory: None,
-            });
-        };
-        let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
-        let directory = open_directory(directory, flags)?;
-        let through = format!("/proc/self/fd/{}", directory.as_raw_fd());
-        Ok(Self {
-            path: Path::new(&through).join(name),
-            _directory: Some(directory),
-        })
-    }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a directory of our own state; opening one never waits"
-)]
-fn open_directory(path: &Path, flags: OFlag) -> io::Result<OwnedFd> {
-    Ok(open(path, flags, Mode::empty())?)
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a file of our own state, made anew; nothing at its path is opened"
-)]
-fn create_new(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600).open(path)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::slice;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -27,12 +27,25 @@
 //!
 //! On systems without subreapers (outside Linux), the guard ends Codex's process group
 //! instead, and checks every second whether the owner lives.
+//!
+//! The guard of an [adoptable](super::adoptable) program ([`run_adoptable`]) does not end the tree
+//! when its owner has died, but waits for another owner.
+
+#[cfg(target_os = "linux")]
+mod adoption;
+#[cfg(target_os = "linux")]
+mod program_socket;
+#[cfg(target_os = "linux")]
+mod stderr_copy;
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode, Stdio};
+#[cfg(target_os = "linux")]
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
 
 use common::output;
 use nix::errno::Errno;
@@ -40,8 +53,11 @@ use nix::sys::signal::{SigHandler, SigSet, Signal, kill, killpg, raise};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, alarm, dup2_stdin, dup2_stdout, getppid, setsid};
 
+use super::adoptable::Places;
 use super::descendants::descendants;
 use super::exit::Exit;
+#[cfg(target_os = "linux")]
+use super::private_socket;
 
 /// Seconds between SIGTERM and SIGKILL.
 const GRACE: u32 = 1;
@@ -64,8 +80,21 @@ pub enum Streams {
     Terminal,
 }
 
+/// The process for which the program runs.
+#[derive(Debug)]
+enum Owner {
+    /// The parent of the guard.
+    Parent(Pid),
+    /// The process at the other end of the control stream.
+    #[cfg(target_os = "linux")]
+    OnStream {
+        /// Where the next owner connects.
+        adoption: PathBuf,
+    },
+}
+
 struct Guard {
-    owner: Pid,
+    owner: Owner,
     streams: Streams,
     codex: Pid,
     codex_exit: Option<Exit>,
@@ -75,7 +104,25 @@ struct Guard {
 /// Runs `program` with `args` under guard for the process `owner`.
 #[must_use]
 pub fn run(owner: i32, streams: Streams, program: &OsString, args: &[OsString]) -> ExitCode {
-    match watch(Pid::from_raw(owner), streams, program, args) {
+    let exit = watch(Pid::from_raw(owner), streams, program, args);
+    exit_code(exit, program)
+}
+
+/// Runs `program` with `args` under guard for the process at the other end of stdin, the control
+/// stream, and for those that take the program over, each up to `wait` after the end of the one
+/// before.
+#[must_use]
+pub fn run_adoptable(
+    places: &Places,
+    wait: Duration,
+    program: &OsString,
+    args: &[OsString],
+) -> ExitCode {
+    exit_code(watch_adoptable(places, wait, program, args), program)
+}
+
+fn exit_code(exit: io::Result<Exit>, program: &OsString) -> ExitCode {
+    match exit {
         Ok(exit) => exit_like(exit),
         Err(error) => {
             // Our stderr is the program's. A failed write changes nothing: the exit code
@@ -95,6 +142,70 @@ pub fn run(owner: i32, streams: Streams, program: &OsString, args: &[OsString]) 
 }
 
 fn watch(owner: Pid, streams: Streams, program: &OsString, args: &[OsString]) -> io::Result<Exit> {
+    let signals = block_signals()?;
+    tie_to_owner()?;
+    if streams == Streams::Terminal {
+        setsid()?;
+        rustix::process::ioctl_tiocsctty(io::stdin())?;
+    }
+    let mut command = command(program, args);
+    command.stderr(Stdio::inherit());
+    let child = start(streams, &mut command)?;
+    let mut guard = Guard::new(Owner::Parent(owner), streams, &child)?;
+    guard.check_owner();
+    guard.until_ended(&signals)
+}
+
+#[cfg(target_os = "linux")]
+fn watch_adoptable(
+    places: &Places,
+    wait: Duration,
+    program: &OsString,
+    args: &[OsString],
+) -> io::Result<Exit> {
+    // Before the first thread, as a thread inherits the mask.
+    let signals = block_signals()?;
+    nix::sys::prctl::set_child_subreaper(true)?;
+    // Commands in Codex's sandbox run as the same user. Where they see our files in /proc, they
+    // could connect to the program by our file descriptor of its socket.
+    nix::sys::prctl::set_dumpable(false)?;
+    let adoption = adoption::Adoption::listen(places, wait)?;
+    let mut command = command(program, args);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let exit = start(Streams::Pipes, &mut command).and_then(|mut child| {
+        let copy = child.stderr.take().map(stderr_copy::start).transpose()?;
+        let owner = Owner::OnStream {
+            adoption: places.adoption.clone(),
+        };
+        let mut guard = Guard::new(owner, Streams::Pipes, &child)?;
+        let owners = adoption.start(guard.codex)?;
+        let exit = guard.until_ended(&signals)?;
+        if let Some(copy) = copy {
+            copy.finish();
+        }
+        owners.report(exit);
+        Ok(exit)
+    });
+    // The next owner removes it if this fails.
+    let _ = private_socket::remove(&places.adoption);
+    exit
+}
+
+#[cfg(not(target_os = "linux"))]
+fn watch_adoptable(
+    _places: &Places,
+    _wait: Duration,
+    _program: &OsString,
+    _args: &[OsString],
+) -> io::Result<Exit> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Blocks the signals that the guard waits for.
+fn block_signals() -> io::Result<SigSet> {
     let signals = [
         Signal::SIGTERM,
         Signal::SIGINT,
@@ -104,31 +215,7 @@ fn watch(owner: Pid, streams: Streams, program: &OsString, args: &[OsString]) ->
     ];
     let signals: SigSet = signals.into_iter().collect();
     signals.thread_block()?;
-    tie_to_owner()?;
-    if streams == Streams::Terminal {
-        setsid()?;
-        rustix::process::ioctl_tiocsctty(io::stdin())?;
-    }
-    let codex = start(streams, program, args)?;
-    let mut guard = Guard {
-        owner,
-        streams,
-        codex,
-        codex_exit: None,
-        phase: Phase::Watching,
-    };
-    guard.check_owner();
-    loop {
-        match signals.wait()? {
-            Signal::SIGCHLD => {
-                if let Some(exit) = guard.reap() {
-                    return Ok(exit);
-                }
-            }
-            Signal::SIGALRM => guard.on_alarm(),
-            _ => guard.end(),
-        }
-    }
+    Ok(signals)
 }
 
 #[cfg(target_os = "linux")]
@@ -143,15 +230,23 @@ fn tie_to_owner() -> io::Result<()> {
     Ok(())
 }
 
-/// Starts the program with our streams, and closes our own stdin and stdout, so that only
-/// the program holds them.
 #[expect(
     clippy::disallowed_methods,
     reason = "the second half of spawn: the guard starts what it guards"
 )]
-fn start(streams: Streams, program: &OsString, args: &[OsString]) -> io::Result<Pid> {
+fn command(program: &OsString, args: &[OsString]) -> Command {
     let mut command = Command::new(program);
-    command.args(args).process_group(0).stderr(Stdio::inherit());
+    command.args(args);
+    command
+}
+
+/// Starts the program, and closes our own stdin and stdout, so that only the program holds them.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the second half of spawn: the guard starts what it guards"
+)]
+fn start(streams: Streams, command: &mut Command) -> io::Result<Child> {
+    command.process_group(0);
     // SAFETY: the closure runs in the child between fork and exec, where only
     // async-signal-safe calls are allowed. It makes system calls alone
     // (`rt_sigprocmask`, `prctl`, `getpid`, and `ioctl` for the terminal), and
@@ -163,9 +258,7 @@ fn start(streams: Streams, program: &OsString, args: &[OsString]) -> io::Result<
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
     dup2_stdin(&nothing)?;
     dup2_stdout(&nothing)?;
-    i32::try_from(child.id())
-        .map(Pid::from_raw)
-        .map_err(io::Error::other)
+    Ok(child)
 }
 
 /// The program starts with no signal blocked, whatever is blocked here: with
@@ -184,6 +277,32 @@ fn before_exec(streams: Streams) -> io::Result<()> {
 }
 
 impl Guard {
+    fn new(owner: Owner, streams: Streams, codex: &Child) -> io::Result<Self> {
+        let codex = i32::try_from(codex.id()).map_err(io::Error::other)?;
+        Ok(Self {
+            owner,
+            streams,
+            codex: Pid::from_raw(codex),
+            codex_exit: None,
+            phase: Phase::Watching,
+        })
+    }
+
+    /// Handles signals until the tree has ended. Returns Codex's exit.
+    fn until_ended(&mut self, signals: &SigSet) -> io::Result<Exit> {
+        loop {
+            match signals.wait()? {
+                Signal::SIGCHLD => {
+                    if let Some(exit) = self.reap() {
+                        return Ok(exit);
+                    }
+                }
+                Signal::SIGALRM => self.on_alarm(),
+                _ => self.end(),
+            }
+        }
+    }
+
     /// Reaps every child that has ended. Returns Codex's exit once no child is left.
     /// Children that remain when Codex has ended are ended too.
     fn reap(&mut self) -> Option<Exit> {
@@ -225,6 +344,11 @@ impl Guard {
     fn end(&mut self) {
         if self.phase == Phase::Watching {
             self.phase = Phase::Ending;
+            #[cfg(target_os = "linux")]
+            if let Owner::OnStream { adoption } = &self.owner {
+                // It is removed again at the end, if this fails.
+                let _ = private_socket::remove(adoption);
+            }
             self.signal_all(Signal::SIGTERM);
             alarm::set(GRACE);
         }
@@ -242,7 +366,14 @@ impl Guard {
 
     /// The owner may have died before we asked the system to signal its death.
     fn check_owner(&mut self) {
-        if getppid() != self.owner {
+        #[cfg_attr(
+            not(target_os = "linux"),
+            expect(irrefutable_let_patterns, reason = "there is no other kind of owner")
+        )]
+        let Owner::Parent(owner) = self.owner else {
+            return;
+        };
+        if getppid() != owner {
             self.end();
         } else if !OWNER_DEATH_IS_SIGNALLED {
             alarm::set(1);

@@ -13,9 +13,11 @@
 //! [`spawn`] starts the guard, which must be reachable as the verb `guard` of the
 //! executable; [`guard`] runs there. [`short_lived`] runs a short-lived program to its
 //! end and keeps its output; [`detached`] launches the workers and hosts, which alone outlive
-//! us; [`search_path`] decides in which directories programs are
+//! us; [`adoptable`] starts programs that another process can take over when their owner was
+//! killed; [`search_path`] decides in which directories programs are
 //! looked up; [`descendants`] lists the processes below one; [`io_thread`] runs blocking
-//! work in order on a thread of its own.
+//! work in order on a thread of its own; [`private_socket`], [`proof`] and [`confinement`] keep
+//! commands in Codex's sandbox from the Unix sockets of our processes.
 //!
 //! Everything is started from the main thread: on Linux the parent-death signal is sent
 //! when the *thread* that spawned ends.
@@ -24,13 +26,17 @@
     expect(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")
 )]
 
+pub mod adoptable;
 pub mod ceilings;
 pub mod clock;
+pub mod confinement;
 pub mod descendants;
 pub mod detached;
 pub mod exit;
 pub mod guard;
 pub mod io_thread;
+pub mod private_socket;
+pub mod proof;
 pub mod search_path;
 pub mod short_lived;
 pub mod spawn;

@@ -138,7 +138,7 @@ pub fn spawn(program: &Program) -> io::Result<(Process, Streams)> {
 /// As for [`spawn`]; a program that cannot be started is reported in the terminal.
 pub fn spawn_in_terminal(program: &Program, terminal: &impl AsFd) -> io::Result<Process> {
     let stream = || terminal.as_fd().try_clone_to_owned().map(Stdio::from);
-    let guard = guarded(program, &["--terminal"])?
+    let guard = guarded(program, &[OsStr::new("--terminal")])?
         .stdin(stream()?)
         .stdout(stream()?)
         .stderr(stream()?)
@@ -147,7 +147,7 @@ pub fn spawn_in_terminal(program: &Program, terminal: &impl AsFd) -> io::Result<
 }
 
 /// The command that starts the guard of a program.
-fn guarded(program: &Program, options: &[&str]) -> io::Result<Command> {
+pub(crate) fn guarded(program: &Program, options: &[&OsStr]) -> io::Result<Command> {
     let mut command = Command::new(own_executable()?);
     command
         .arg("guard")

@@ -1,9 +1,13 @@
 //! `codex-mcp guard`: for our own use only, see [`supervise::guard`].
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
+use common::duration;
+use supervise::adoptable::{ADOPTION_WAIT, Places};
 use supervise::guard;
 use supervise::guard::Streams;
 
@@ -15,6 +19,15 @@ pub(super) struct Args {
     /// The program's streams are a terminal, which becomes its own.
     #[arg(long)]
     terminal: bool,
+    /// Where the program listens, if another process can take it over.
+    #[arg(long, requires = "adoption_socket", conflicts_with = "terminal")]
+    program_socket: Option<PathBuf>,
+    /// Where the next owner connects.
+    #[arg(long, requires = "program_socket")]
+    adoption_socket: Option<PathBuf>,
+    /// How long the program waits for the next owner.
+    #[arg(long, value_parser = duration::parse)]
+    wait: Option<Duration>,
     /// Process id of the owner.
     owner: i32,
     /// The program to run.
@@ -42,6 +55,14 @@ pub(super) fn run_if_guard(mut words: impl Iterator<Item = OsString>) -> Option<
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
+    if let (Some(socket), Some(adoption)) = (&args.program_socket, &args.adoption_socket) {
+        let places = Places {
+            socket: socket.clone(),
+            adoption: adoption.clone(),
+        };
+        let wait = args.wait.unwrap_or(ADOPTION_WAIT);
+        return guard::run_adoptable(&places, wait, &args.program, &args.args);
+    }
     let streams = match args.terminal {
         true => Streams::Terminal,
         false => Streams::Pipes,

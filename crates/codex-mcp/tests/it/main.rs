@@ -7,6 +7,7 @@
     reason = "a failed test panics, and a test starts the processes that it looks at"
 )]
 
+mod adoption;
 mod aliases;
 mod attacks;
 mod command_line;

@@ -7,7 +7,6 @@
 //!          ◄── MCP ───────►       after Answer::Serving
 //! ```
 
-use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -20,64 +19,6 @@ pub const LINE_LIMIT: usize = 1 << 20;
 /// The longest first line of a host, in bytes. A session takes up to 5 kB, most of it the path
 /// of its directory, and a host has up to 1,000 of them.
 pub const ANSWER_LIMIT: usize = 8 << 20;
-
-/// What a client has to do first: make an empty file of this name beside the socket. A command
-/// in Codex's sandbox runs as the same user and may reach the socket, but cannot write there.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Challenge {
-    /// The file's name.
-    pub file: ProofName,
-}
-
-/// The name of a file that proves that a client can write in the directory of the hosts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct ProofName(String);
-
-/// The end of the name of a proof.
-const PROOF: &str = ".proof";
-
-/// The number of random bytes in the name of a proof: nobody guesses it.
-pub const PROOF_BYTES: usize = 16;
-
-impl ProofName {
-    /// The name with these random bytes.
-    #[must_use]
-    pub fn new(random: [u8; PROOF_BYTES]) -> Self {
-        let mut name = String::new();
-        for byte in random {
-            // Writing to a string does not fail.
-            let _ = write!(name, "{byte:02x}");
-        }
-        Self(name + PROOF)
-    }
-
-    /// The name.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl TryFrom<String> for ProofName {
-    type Error = &'static str;
-
-    fn try_from(name: String) -> Result<Self, Self::Error> {
-        let random = name.strip_suffix(PROOF).unwrap_or_default();
-        let is_random = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        match random.len() == 2 * PROOF_BYTES && random.bytes().all(is_random) {
-            true => Ok(Self(name)),
-            false => Err("not the name of a proof"),
-        }
-    }
-}
-
-impl From<ProofName> for String {
-    fn from(ProofName(name): ProofName) -> Self {
-        name
-    }
-}
 
 /// What a client wants of a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -264,17 +205,5 @@ mod tests {
         let json = serde_json::to_string(&Answer::Serving).unwrap();
         assert_eq!(json, r#""serving""#);
         assert!(serde_json::from_str::<Request>(r#"{"format":"/"}"#).is_err());
-    }
-
-    #[test]
-    fn proof_lies_beside_the_socket() {
-        let name = ProofName::new([0xa0; PROOF_BYTES]);
-        assert_eq!(name.as_str(), format!("{}.proof", "a0".repeat(16)));
-        assert_eq!(ProofName::try_from(name.as_str().to_owned()), Ok(name));
-        for other in ["", ".proof", "../x.proof", "k.sock"] {
-            assert!(ProofName::try_from(other.to_owned()).is_err(), "{other}");
-        }
-        let path = format!("/{}.proof", "a".repeat(31));
-        assert!(ProofName::try_from(path).is_err());
     }
 }

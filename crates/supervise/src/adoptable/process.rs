@@ -1,0 +1,359 @@
+//! The owner's side: starts an adoptable program, or takes one over.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::unistd::Pid;
+use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
+use tokio::net::UnixStream;
+use tokio::process::{Child, ChildStderr};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::Places;
+use super::incoming::{Handover, Incoming};
+use super::keeper::{Keeper, write_all, write_lines};
+use super::messages::GuardMessage;
+use crate::confinement::check_without_namespaces;
+use crate::exit::Exit;
+use crate::private_socket::{LONGEST_PATH, ShortPath, check_directory, check_user, remove};
+use crate::proof::{self, ProofName};
+use crate::spawn::{Program, guarded};
+
+/// How long the guard may take to hand a program over.
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A running program that another process can take over if this one is killed. Dropping it ends
+/// the whole tree.
+#[derive(Debug)]
+pub struct AdoptableProcess {
+    guard: GuardProcess,
+    stream: Arc<UnixStream>,
+    incoming: Incoming,
+    keeper: Keeper,
+    writer: JoinHandle<()>,
+    /// How the program ended, as the guard has said.
+    exit: Option<Exit>,
+    has_ended: bool,
+}
+
+/// The guard of a program.
+#[derive(Debug)]
+struct GuardProcess {
+    pid: Pid,
+    /// Means this process also when its ID has become that of another one.
+    descriptor: OwnedFd,
+    /// Reaps it; `None` if another process started it.
+    child: Option<Child>,
+}
+
+/// A program that was taken over.
+#[derive(Debug)]
+pub struct Adopted {
+    /// The program.
+    pub process: AdoptableProcess,
+    /// A new connection to the program's socket.
+    pub connection: UnixStream,
+    /// The values that its earlier owners had the guard keep. It keeps them on.
+    pub kept: BTreeMap<String, String>,
+}
+
+/// Whether programs at these places can be taken over: on Linux since 5.3, at paths that are
+/// short enough for the program.
+#[must_use]
+pub fn is_supported(places: &Places) -> bool {
+    check_supported(places).is_ok()
+}
+
+fn check_supported(places: &Places) -> io::Result<()> {
+    if !places.socket.is_absolute() || !places.adoption.is_absolute() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    if places.socket.as_os_str().len() > LONGEST_PATH {
+        return Err(io::ErrorKind::InvalidFilename.into());
+    }
+    pidfd_open(getpid(), PidfdFlags::empty())?;
+    Ok(())
+}
+
+/// Starts a program under a guard. The program's arguments contain the address at which it is to
+/// listen; its stdin and stdout are `/dev/null`. The guard copies the program's stderr to the
+/// stream that is returned, as long as the owner lives. Call it in a Tokio runtime.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::Unsupported`], [`io::ErrorKind::InvalidInput`] and
+/// [`io::ErrorKind::InvalidFilename`] if the program could not be taken over (see
+/// [`is_supported`]); those of the system if this executable cannot be started again. Other
+/// failures show as exit code 127 (the program was not found) or 126, with the reason on its
+/// stderr.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "as spawn, it starts a program under a guard"
+)]
+pub fn spawn_adoptable(
+    program: &Program,
+    places: &Places,
+) -> io::Result<(AdoptableProcess, ChildStderr)> {
+    check_supported(places)?;
+    let (ours, theirs) = StdUnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    let stream = UnixStream::from_std(ours)?;
+    let options = [
+        OsStr::new("--program-socket"),
+        places.socket.as_os_str(),
+        OsStr::new("--adoption-socket"),
+        places.adoption.as_os_str(),
+    ];
+    let mut child = guarded(program, &options)?
+        .process_group(0)
+        .stdin(OwnedFd::from(theirs))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let missing = || io::Error::other("a piped stream of the child is missing");
+    let stderr = child.stderr.take().ok_or_else(missing)?;
+    let id = child.id().and_then(|id| i32::try_from(id).ok());
+    let pid = id.map(Pid::from_raw).ok_or_else(missing)?;
+    let guard = GuardProcess {
+        pid,
+        descriptor: open_process(pid)?,
+        child: Some(child),
+    };
+    let process = AdoptableProcess::new(guard, stream, Incoming::default());
+    Ok((process, stderr))
+}
+
+/// Takes over a program whose owner has died, by its adoption socket. `None` if no guard listens
+/// there any more, or it ends meanwhile; a socket file that is left is removed. No other process
+/// may try the same. Call it in a Tokio runtime.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::TimedOut`] after 5 s: the program has an owner, or the guard is busy.
+/// [`io::ErrorKind::PermissionDenied`] if the process that listens is not this user's, or in a
+/// sandbox; the guard's reason if it does not take this process as the owner; those of the
+/// system.
+pub async fn adopt(adoption: &Path) -> io::Result<Option<Adopted>> {
+    match timeout(HANDOVER_TIMEOUT, try_adopt(adoption)).await {
+        Ok(Err(error)) if has_guard_ended(&error) => Ok(None),
+        Ok(adopted) => adopted,
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+fn has_guard_ended(error: &io::Error) -> bool {
+    // The error of a process ID without a process has no kind.
+    let is_gone = error.raw_os_error() == Some(Errno::ESRCH as i32);
+    let kind_says_so = matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::NotFound
+    );
+    is_gone || kind_says_so
+}
+
+async fn try_adopt(adoption: &Path) -> io::Result<Option<Adopted>> {
+    let directory = adoption.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    check_directory(directory)?;
+    let stream = match UnixStream::connect(&ShortPath::of(adoption)?).await {
+        Ok(stream) => stream,
+        // The guard was killed.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            remove(adoption)?;
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    let peer = stream.peer_cred()?;
+    check_user(peer.uid())?;
+    let pid = peer.pid().ok_or(io::ErrorKind::PermissionDenied)?;
+    check_without_namespaces(pid)?;
+    let guard = GuardProcess {
+        pid: Pid::from_raw(pid),
+        // An answer from now on shows that the guard lives, and so that the process of this ID
+        // is the guard.
+        descriptor: open_process(Pid::from_raw(pid))?,
+        child: None,
+    };
+    let mut incoming = Incoming::default();
+    let challenge = match incoming.next(&stream).await? {
+        Some(GuardMessage::Challenge(challenge)) => challenge,
+        Some(GuardMessage::Failed(why)) => return Err(io::Error::other(why)),
+        Some(_) => return Err(io::ErrorKind::InvalidData.into()),
+        None => return Ok(None),
+    };
+    let _proof = ProofFile::make(directory, challenge.file)?;
+    write_all(&stream, b"\n").await?;
+    let Handover { connection, kept } = incoming.handover(&stream).await?;
+    Ok(Some(Adopted {
+        process: AdoptableProcess::new(guard, stream, incoming),
+        connection,
+        kept,
+    }))
+}
+
+fn open_process(pid: Pid) -> io::Result<OwnedFd> {
+    let pid = rustix::process::Pid::from_raw(pid.as_raw()).ok_or(io::ErrorKind::NotFound)?;
+    Ok(pidfd_open(pid, PidfdFlags::empty())?)
+}
+
+/// The file of a proof, removed when this is dropped: the guard may have ended before it did.
+struct ProofFile {
+    directory: PathBuf,
+    name: ProofName,
+}
+
+impl ProofFile {
+    fn make(directory: &Path, name: ProofName) -> io::Result<Self> {
+        proof::make(directory, &name)?;
+        let directory = directory.to_owned();
+        Ok(Self { directory, name })
+    }
+}
+
+impl Drop for ProofFile {
+    fn drop(&mut self) {
+        // An empty file does no harm.
+        let _ = proof::take(&self.directory, &self.name);
+    }
+}
+
+impl AdoptableProcess {
+    fn new(guard: GuardProcess, stream: UnixStream, incoming: Incoming) -> Self {
+        let stream = Arc::new(stream);
+        let (keeper, queue) = Keeper::new();
+        let writer = tokio::spawn(write_lines(Arc::clone(&stream), queue));
+        Self {
+            guard,
+            stream,
+            incoming,
+            keeper,
+            writer,
+            exit: None,
+            has_ended: false,
+        }
+    }
+
+    /// Waits until the program listens, and returns the first connection to it. Only for a
+    /// program that [`spawn_adoptable`] has started, once.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::UnexpectedEof`] if the program ends before it listens; the guard's reason
+    /// if it does not let the program go on, such as a connection of another process.
+    pub async fn connection(&mut self) -> io::Result<UnixStream> {
+        let handover = self.incoming.handover(&self.stream).await?;
+        Ok(handover.connection)
+    }
+
+    /// The process ID of the guard, until [`wait`](Self::wait) has returned.
+    #[must_use]
+    pub fn pid(&self) -> Option<Pid> {
+        (!self.has_ended).then_some(self.guard.pid)
+    }
+
+    /// Has the guard keep values for the next owner.
+    #[must_use]
+    pub fn keeper(&self) -> Keeper {
+        self.keeper.clone()
+    }
+
+    /// Waits for the program and all that it started to end. [`Exit::Unknown`] if the guard of a
+    /// program that was taken over ends without a word.
+    ///
+    /// # Errors
+    ///
+    /// If waiting fails.
+    pub async fn wait(&mut self) -> io::Result<Exit> {
+        while let Some(message) = self.incoming.next(&self.stream).await? {
+            if let GuardMessage::Exit(exit) = message {
+                self.exit = Some(exit);
+            }
+        }
+        if let Some(child) = &mut self.guard.child {
+            let status = child.wait().await?;
+            // The guard exits as the program did.
+            self.exit.get_or_insert(Exit::from_status(status));
+        }
+        self.has_ended = true;
+        Ok(self.exit.unwrap_or(Exit::Unknown))
+    }
+
+    /// Waits for the program to end by itself, and ends it after `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// If waiting fails.
+    pub async fn end_after(&mut self, timeout: Duration) -> io::Result<Exit> {
+        match tokio::time::timeout(timeout, self.wait()).await {
+            Ok(exit) => exit,
+            Err(_) => {
+                self.terminate();
+                self.wait().await
+            }
+        }
+    }
+
+    /// Tells the guard to end the whole tree: with SIGTERM first, with SIGKILL a second later.
+    /// Never waits.
+    pub fn terminate(&self) {
+        // It is no error if it has ended meanwhile.
+        let _ = pidfd_send_signal(&self.guard.descriptor, Signal::TERM);
+        // A stopped process handles no signal until it is continued.
+        let _ = pidfd_send_signal(&self.guard.descriptor, Signal::CONT);
+    }
+}
+
+impl Drop for AdoptableProcess {
+    fn drop(&mut self) {
+        self.terminate();
+        self.writer.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::private_socket::bind;
+
+    #[tokio::test]
+    async fn stale_adoption_socket_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let private = std::fs::Permissions::from_mode(0o700);
+        std::fs::set_permissions(directory.path(), private).unwrap();
+        let adoption = directory.path().join("a");
+        assert!(adopt(&adoption).await.unwrap().is_none());
+        drop(bind(&adoption).unwrap());
+        assert!(adopt(&adoption).await.unwrap().is_none());
+        assert!(!adoption.exists());
+    }
+
+    #[test]
+    fn long_or_relative_path_is_unsupported() {
+        let adoption = PathBuf::from("/a");
+        for (socket, expected) in [
+            ("/s".to_owned(), true),
+            ("s".to_owned(), false),
+            (format!("/{}", "s".repeat(100)), false),
+        ] {
+            let places = Places {
+                socket: socket.into(),
+                adoption: adoption.clone(),
+            };
+            assert_eq!(is_supported(&places), expected, "{places:?}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Whether a process is confined in another way than this one.
+//!
+//! A command in Codex's sandbox runs as the user. Where the sandbox allows it the network, it can
+//! connect to any socket of the user, and the process that listens would do for it what the
+//! sandbox keeps it from doing. So both ends of a connection have to be equally free: in the same
+//! namespaces, with the same filters of system calls, with the same groups, capabilities and
+//! umask, and both with or without `no_new_privs`, which every command in Codex's sandbox has
+//! (0.104.0 to 0.169.0). The check goes by the process ID, which may be that of another process
+//! by then, and does not see Landlock: the proof of a client is what decides, see [`proof`].
+//!
+//! [`proof`]: crate::proof
+
+use std::io;
+
+#[cfg(target_os = "linux")]
+use std::fs;
+#[cfg(target_os = "linux")]
+use std::path::PathBuf;
+
+/// Checks that a process is confined in the same way as this one.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::PermissionDenied`] if it is not; those of the file system if that cannot be
+/// determined.
+#[cfg(target_os = "linux")]
+pub fn check(pid: i32) -> io::Result<()> {
+    let process = pid.to_string();
+    let ours = (fields("self")?, namespaces("self")?);
+    let theirs = (fields(&process)?, namespaces(&process)?);
+    equal_or_denied(pid, ours == theirs)
+}
+
+/// As [`check`], without the namespaces: those of a process that is not dumpable, as a guard
+/// that others can take over, are hidden from its own user.
+///
+/// # Errors
+///
+/// As for [`check`].
+#[cfg(target_os = "linux")]
+pub(crate) fn check_without_namespaces(pid: i32) -> io::Result<()> {
+    equal_or_denied(pid, fields("self")? == fields(&pid.to_string())?)
+}
+
+/// Always succeeds: the limits of a process are only known on Linux.
+///
+/// # Errors
+///
+/// None.
+#[cfg(not(target_os = "linux"))]
+pub fn check(_pid: i32) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+fn equal_or_denied(pid: i32, are_equal: bool) -> io::Result<()> {
+    match are_equal {
+        true => Ok(()),
+        false => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("process {pid} is confined in another way than this one"),
+        )),
+    }
+}
+
+/// The limits in the status of a process, see proc_pid_status(5).
+#[cfg(target_os = "linux")]
+const FIELDS: [&str; 7] = [
+    "Gid:",
+    "Groups:",
+    "CapEff:",
+    "NoNewPrivs:",
+    "Seccomp:",
+    "Seccomp_filters:",
+    "Umask:",
+];
+
+/// Kinds of namespaces, see namespaces(7).
+#[cfg(target_os = "linux")]
+const NAMESPACES: [&str; 4] = ["mnt", "net", "pid", "user"];
+
+/// The values of [`FIELDS`].
+#[cfg(target_os = "linux")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a file of the kernel, which is short and never waits"
+)]
+fn fields(process: &str) -> io::Result<Vec<String>> {
+    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+    let value = |name: &&str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(*name));
+        line.unwrap_or_default().trim().to_owned()
+    };
+    Ok(FIELDS.iter().map(value).collect())
+}
+
+/// The identities of [`NAMESPACES`].
+#[cfg(target_os = "linux")]
+fn namespaces(process: &str) -> io::Result<Vec<PathBuf>> {
+    let namespace = |name: &&str| fs::read_link(format!("/proc/{process}/ns/{name}"));
+    NAMESPACES.iter().map(namespace).collect()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_process_is_as_free_as_itself() {
+        check(i32::try_from(std::process::id()).unwrap()).unwrap();
+        check_without_namespaces(i32::try_from(std::process::id()).unwrap()).unwrap();
+        // There is no process of this number.
+        assert!(check(i32::MAX).is_err());
+        assert!(check_without_namespaces(i32::MAX).is_err());
+    }
+}

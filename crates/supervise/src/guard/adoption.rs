@@ -1,0 +1,286 @@
+//! The owners of an adoptable program, one after the other.
+//!
+//! ```text
+//!   waiting for the program's socket ──► owned ── control stream ended ──► orphaned
+//!                                          ▲                                 │
+//!                                          └──────── another owner ──────────┤
+//!                                                                  nobody ───┴──► the tree ends
+//! ```
+//!
+//! A thread of its own does this. It tells the main thread of the guard by SIGTERM that the tree is
+//! to end.
+
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
+use nix::unistd::Pid;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::program_socket::ProgramSocket;
+use crate::adoptable::kept::Kept;
+use crate::adoptable::messages::{GuardMessage, KeptValue, LineBuffer, to_line};
+use crate::adoptable::{Places, send_descriptor};
+use crate::confinement;
+use crate::exit::Exit;
+use crate::private_socket::{self, check_user};
+use crate::proof::{self, Challenge, ProofName};
+
+/// The pause before the program's socket is looked for again.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// How long another process may take for each step by which it becomes the owner. Meanwhile no
+/// other one is heard.
+const STEP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long the last message to an owner may wait for it to read.
+const REPORT_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// A value that both threads use.
+type Shared<T> = Arc<Mutex<Option<T>>>;
+
+/// What it takes to have several owners.
+pub(super) struct Adoption {
+    /// The control stream to the first owner.
+    first: UnixStream,
+    listener: UnixListener,
+    places: Places,
+    wait: Duration,
+}
+
+/// The present owner, as the main thread sees it.
+pub(super) struct Owners {
+    /// The control stream to it.
+    current: Shared<UnixStream>,
+    /// A file that the program may leave.
+    left: Shared<PathBuf>,
+}
+
+impl Adoption {
+    /// Listens for the next owner. Our stdin is the control stream to the first one.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    pub(super) fn listen(places: &Places, wait: Duration) -> io::Result<Self> {
+        let first = io::stdin().as_fd().try_clone_to_owned()?;
+        Ok(Self {
+            first: UnixStream::from(first),
+            listener: private_socket::bind(&places.adoption)?,
+            places: places.clone(),
+            wait,
+        })
+    }
+
+    /// Begins to serve the owners of this program.
+    ///
+    /// # Errors
+    ///
+    /// If there can be no further thread.
+    pub(super) fn start(self, program: Pid) -> io::Result<Owners> {
+        let owners = Owners {
+            current: Arc::new(Mutex::new(Some(self.first.try_clone()?))),
+            left: Arc::default(),
+        };
+        let (current, left) = (Arc::clone(&owners.current), Arc::clone(&owners.left));
+        let serve = move || {
+            self.serve(program, &current, &left);
+            // It is no error if the tree is about to end already.
+            let _ = kill(Pid::this(), Signal::SIGTERM);
+        };
+        thread::Builder::new()
+            .name("owners".to_owned())
+            .spawn(serve)?;
+        Ok(owners)
+    }
+
+    /// Serves one owner after the other until there is none.
+    fn serve(self, program: Pid, current: &Shared<UnixStream>, left: &Shared<PathBuf>) {
+        let mut kept = Kept::default();
+        let pause = || pause_if_alive(&self.first);
+        let socket = match ProgramSocket::wait(&self.places.socket, program, pause) {
+            Ok((socket, connection)) => {
+                *lock(left) = Some(socket.lock_file());
+                // An owner that has died is noticed below.
+                let _ = hand_over(&self.first, &connection, &kept);
+                socket
+            }
+            Err(error) => {
+                let failed = GuardMessage::Failed(error.to_string());
+                // If nobody reads it, the end says enough.
+                let _ = send(&self.first, &failed);
+                return;
+            }
+        };
+        let directory = self.places.adoption.parent().unwrap_or(Path::new("/"));
+        let mut owner = self.first;
+        loop {
+            read_until_end(&owner, &mut kept);
+            lock(current).take();
+            let deadline = Instant::now() + self.wait;
+            let next = next_owner(&self.listener, directory, deadline, |stream| {
+                hand_over(stream, &socket.connect()?, &kept)
+            });
+            match next.and_then(|next| Some((next.try_clone().ok()?, next))) {
+                Some((stream, next)) => {
+                    *lock(current) = Some(stream);
+                    owner = next;
+                }
+                None => return,
+            }
+        }
+    }
+}
+
+impl Owners {
+    /// Removes what the program has left, and tells the owner how it has ended.
+    pub(super) fn report(&self, exit: Exit) {
+        if let Some(left) = lock(&self.left).take() {
+            // An empty file does no harm.
+            let _ = private_socket::remove(&left);
+        }
+        let owner = lock(&self.current).take();
+        if let Some(owner) = owner {
+            // The owner has died if it does not read.
+            let _ = owner.set_write_timeout(Some(REPORT_TIMEOUT));
+            let _ = send(&owner, &GuardMessage::Exit(exit));
+        }
+    }
+}
+
+/// Waits a moment for the program to listen.
+///
+/// # Errors
+///
+/// If the owner has died: the program may never listen, and nothing is lost without it.
+fn pause_if_alive(owner: &UnixStream) -> io::Result<()> {
+    let timeout = Timespec::try_from(PAUSE).map_err(io::Error::other)?;
+    // What it has said meanwhile is read later.
+    let mut ends = [PollFd::new(owner, PollFlags::RDHUP)];
+    match poll(&mut ends, Some(&timeout)) {
+        Ok(0) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Ok(_) => Err(io::ErrorKind::BrokenPipe.into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Gives an owner a connection to the program, and the values that were kept.
+fn hand_over(owner: &UnixStream, connection: &UnixStream, kept: &Kept) -> io::Result<()> {
+    send_descriptor(owner, connection)?;
+    for (key, value) in kept.iter() {
+        let value = KeptValue {
+            key: key.clone(),
+            value: value.clone(),
+        };
+        send(owner, &GuardMessage::Keep(value))?;
+    }
+    send(owner, &GuardMessage::HandedOver)
+}
+
+fn send(mut owner: &UnixStream, message: &GuardMessage) -> io::Result<()> {
+    owner.write_all(&to_line(message)?)
+}
+
+/// Does what an owner says until it has died.
+fn read_until_end(mut owner: &UnixStream, kept: &mut Kept) {
+    let mut lines = LineBuffer::default();
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        match owner.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(count) => {
+                let read = buffer.get(..count).unwrap_or_default();
+                lines.push(read, |line| kept.apply_line(line));
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Waits for a process that can be the owner, and hands the program over to it; `None` at the
+/// deadline.
+fn next_owner(
+    listener: &UnixListener,
+    directory: &Path,
+    deadline: Instant,
+    hand_over: impl Fn(&UnixStream) -> io::Result<()>,
+) -> Option<UnixStream> {
+    while wait_for_client(listener, deadline) {
+        let Ok((stream, _)) = listener.accept() else {
+            // Too many files are open, or there is no memory.
+            thread::sleep(PAUSE);
+            continue;
+        };
+        let taken = check(&stream, directory)
+            .and_then(|()| hand_over(&stream))
+            .and_then(|()| set_timeouts(&stream, None));
+        match taken {
+            Ok(()) => return Some(stream),
+            Err(error) => {
+                let failed = GuardMessage::Failed(error.to_string());
+                // It may have gone.
+                let _ = send(&stream, &failed);
+            }
+        }
+    }
+    None
+}
+
+/// Waits until somebody connects; `false` at the deadline.
+fn wait_for_client(listener: &UnixListener, deadline: Instant) -> bool {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let Ok(timeout) = Timespec::try_from(left) else {
+            return false;
+        };
+        let mut clients = [PollFd::new(listener, PollFlags::IN)];
+        match poll(&mut clients, Some(&timeout)) {
+            Ok(0) => return false,
+            Ok(_) => return true,
+            Err(error) if error == rustix::io::Errno::INTR => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Checks that a process can be the owner: that it is this user's, confined as we are, and can
+/// write beside the adoption socket.
+fn check(mut stream: &UnixStream, directory: &Path) -> io::Result<()> {
+    set_timeouts(stream, Some(STEP_TIMEOUT))?;
+    let peer = getsockopt(stream, PeerCredentials)?;
+    check_user(peer.uid())?;
+    confinement::check(peer.pid())?;
+    let file = ProofName::random()?;
+    let challenge = GuardMessage::Challenge(Challenge { file: file.clone() });
+    send(stream, &challenge)?;
+    let mut line = [0];
+    let answered = stream.read_exact(&mut line);
+    // Also of one that has gone, so that no file is left.
+    let is_proved = proof::take(directory, &file)?;
+    answered?;
+    match is_proved {
+        true => Ok(()),
+        false => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "the process cannot write in the directory of the adoption socket",
+        )),
+    }
+}
+
+fn set_timeouts(stream: &UnixStream, timeout: Option<Duration>) -> io::Result<()> {
+    stream.set_read_timeout(timeout)?;
+    stream.set_write_timeout(timeout)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // The data are valid at every point.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
