@@ -9,9 +9,12 @@ use codex_protocol::codex::{
 use nix::unistd::Pid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use supervise::adoptable::{AdoptableProcess, Keeper, Places, spawn_adoptable};
 use supervise::exit::{Exit, ExitCause};
 use supervise::spawn::{Process, Program, Streams, spawn};
-use tokio::sync::watch;
+use tokio::net::UnixStream;
+use tokio::sync::{oneshot, watch};
+use tokio::time::timeout;
 
 use super::account::{Account, ReadAccount, bad_configuration};
 use super::connection::{CallError, Connection, Listener};
@@ -63,12 +66,58 @@ pub(crate) struct AppServer {
     ended: watch::Receiver<Option<Exit>>,
     /// The guard above Codex, while there is one.
     guard: Option<Pid>,
+    /// What keeps values for the next process, if it can take this app-server over.
+    keeper: Option<Keeper>,
     /// Codex's response to `initialize`.
     pub(crate) about: InitializeResponse,
     /// Whether it can use its model provider.
     account: Mutex<ReadAccount>,
     /// Why Codex cannot load its configuration, if there is no account.
     pub(super) bad_configuration: Option<String>,
+}
+
+/// A Codex process under its guard.
+enum CodexProcess {
+    /// It ends with us.
+    Bound(Process),
+    /// Another process can take it over.
+    Adoptable(AdoptableProcess),
+}
+
+impl CodexProcess {
+    fn guard(&self) -> Option<Pid> {
+        match self {
+            Self::Bound(process) => process.pid(),
+            Self::Adoptable(process) => process.pid(),
+        }
+    }
+
+    /// Waits until it has ended, as it does when its input or its connection has; if not, ends
+    /// it after a while.
+    async fn end(&mut self, cause: ExitCause) -> Exit {
+        let ended = match self {
+            Self::Bound(process) => process.end_after(END_TIMEOUT).await,
+            Self::Adoptable(process) => {
+                if cause == ExitCause::Requested {
+                    // The end of a connection does not end it.
+                    process.terminate();
+                }
+                process.end_after(END_TIMEOUT).await
+            }
+        };
+        ended.unwrap_or_else(|error| {
+            tracing::error!("cannot determine how Codex ended: {error}");
+            Exit::Unknown
+        })
+    }
+}
+
+/// What the start of an app-server needs beside its process.
+pub(super) struct Started {
+    pub(super) line_limit: usize,
+    pub(super) listener: Arc<dyn Listener>,
+    /// Gets its exit.
+    pub(super) ending: watch::Sender<Option<Exit>>,
 }
 
 impl AppServer {
@@ -79,12 +128,10 @@ impl AppServer {
     /// # Errors
     ///
     /// [`StartError`]; no process is left running then.
-    pub(crate) async fn start(
+    pub(super) async fn start(
         program: &Program,
-        line_limit: usize,
-        listener: Arc<dyn Listener>,
+        started: Started,
         gone: impl FnOnce(Exit, ExitCause) + Send + 'static,
-        ending: watch::Sender<Option<Exit>>,
     ) -> Result<Self, StartError> {
         let (process, streams) = spawn(program)?;
         let Streams {
@@ -93,36 +140,109 @@ impl AppServer {
             stderr,
         } = streams;
         let stderr_log = StderrLog::listen(stderr);
+        let Started {
+            line_limit,
+            listener,
+            ending,
+        } = started;
         let (connection, run) = Connection::open(stdout, stdin, line_limit, listener);
-        let mut ended = ending.subscribe();
-        let guard = process.pid();
+        let ended = ending.subscribe();
+        let process = CodexProcess::Bound(process);
+        let guard = process.guard();
         let closing = connection.clone();
-        let cause = move || match closing.was_closed() {
-            true => ExitCause::Requested,
-            false => ExitCause::Unrequested,
-        };
-        let run = async move {
+        tokio::spawn(async move {
             run.await;
-            cause()
-        };
-        tokio::spawn(supervise(run, process, ending, gone));
-
+            end(process, cause(&closing), ending, gone).await;
+        });
         let introduced = Self::introduce(connection, ended.clone()).await;
-        let error = match introduced {
-            Ok(server) => return Ok(Self { guard, ..server }),
-            Err(error) => error,
-        };
-        let exit = match error {
-            CallError::Closed(_) => Some(exit_of(&mut ended).await),
-            _ => None,
-        };
-        let stderr_tail = stderr_log.stderr_tail().await;
-        Err(match exit {
-            Some(exit) => StartError::Ended { exit, stderr_tail },
-            None => StartError::NotAnAppServer {
-                reason: error.to_string(),
-                stderr_tail,
-            },
+        let server = introduced.map(|server| Self { guard, ..server });
+        started_or_why(server, ended, stderr_log).await
+    }
+
+    /// Starts an app-server that another process can take over when this one has died;
+    /// otherwise as [`start`](Self::start).
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; no process is left running then.
+    pub(super) async fn start_adoptable(
+        program: &Program,
+        places: &Places,
+        started: Started,
+        gone: impl FnOnce(Exit, ExitCause) + Send + 'static,
+    ) -> Result<Self, StartError> {
+        let (process, stderr) = spawn_adoptable(program, places)?;
+        let stderr_log = StderrLog::listen(stderr);
+        let ended = started.ending.subscribe();
+        let server = Self::on_socket(process, None, started, gone).await;
+        started_or_why(server, ended, stderr_log).await
+    }
+
+    /// Takes over an app-server by a new connection to it.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; the app-server is ended then.
+    pub(super) async fn adopt(
+        process: AdoptableProcess,
+        connection: UnixStream,
+        started: Started,
+        gone: impl FnOnce(Exit, ExitCause) + Send + 'static,
+    ) -> Result<Self, StartError> {
+        let server = Self::on_socket(process, Some(connection), started, gone).await;
+        server.map_err(|error| StartError::NotAnAppServer {
+            reason: error.to_string(),
+            stderr_tail: StderrTail::default(),
+        })
+    }
+
+    /// Initialises an app-server that listens on a socket, once it does.
+    async fn on_socket(
+        mut process: AdoptableProcess,
+        stream: Option<UnixStream>,
+        started: Started,
+        gone: impl FnOnce(Exit, ExitCause) + Send + 'static,
+    ) -> Result<Self, CallError> {
+        let Started {
+            line_limit,
+            listener,
+            ending,
+        } = started;
+        let ended = ending.subscribe();
+        let (guard, keeper) = (process.pid(), process.keeper());
+        let (opened, opening) = oneshot::channel();
+        tokio::spawn(async move {
+            let opens = async {
+                let stream = match stream {
+                    Some(stream) => stream,
+                    None => process.connection().await?,
+                };
+                Connection::open_web_socket(stream, line_limit, listener).await
+            };
+            let cause = match timeout(START_TIMEOUT, opens).await {
+                Ok(Ok((connection, run))) => {
+                    if opened.send(connection.clone()).is_err() {
+                        connection.close();
+                    }
+                    run.await;
+                    cause(&connection)
+                }
+                Ok(Err(error)) => {
+                    tracing::warn!("cannot connect to Codex: {error}");
+                    ExitCause::Unrequested
+                }
+                Err(_) => ExitCause::Unrequested,
+            };
+            end(CodexProcess::Adoptable(process), cause, ending, gone).await;
+        });
+        let connection = opening
+            .await
+            .map_err(|_| CallError::Closed(Method::Initialize))?;
+        let server = Self::introduce(connection, ended).await?;
+        Ok(Self {
+            guard,
+            keeper: Some(keeper),
+            ..server
         })
     }
 
@@ -150,6 +270,7 @@ impl AppServer {
             connection,
             ended,
             guard: None,
+            keeper: None,
             about,
             account: Mutex::new(account),
             bad_configuration,
@@ -195,6 +316,11 @@ impl AppServer {
         &self.connection.0
     }
 
+    /// What keeps values for the next process, if it can take this app-server over.
+    pub(crate) fn keeper(&self) -> Option<&Keeper> {
+        self.keeper.as_ref()
+    }
+
     /// The guard above Codex, if it has not ended.
     pub(crate) fn guard(&self) -> Option<Pid> {
         self.guard.filter(|_| self.ended.borrow().is_none())
@@ -233,20 +359,45 @@ pub(super) async fn exit_of(ended: &mut watch::Receiver<Option<Exit>>) -> Exit {
     }
 }
 
-async fn supervise(
-    run: impl Future<Output = ExitCause>,
-    mut process: Process,
+fn cause(connection: &Connection) -> ExitCause {
+    match connection.was_closed() {
+        true => ExitCause::Requested,
+        false => ExitCause::Unrequested,
+    }
+}
+
+/// An initialised app-server, or why there is none.
+async fn started_or_why(
+    introduced: Result<AppServer, CallError>,
+    mut ended: watch::Receiver<Option<Exit>>,
+    stderr_log: StderrLog,
+) -> Result<AppServer, StartError> {
+    let error = match introduced {
+        Ok(server) => return Ok(server),
+        Err(error) => error,
+    };
+    let exit = match error {
+        CallError::Closed(_) => Some(exit_of(&mut ended).await),
+        _ => None,
+    };
+    let stderr_tail = stderr_log.stderr_tail().await;
+    Err(match exit {
+        Some(exit) => StartError::Ended { exit, stderr_tail },
+        None => StartError::NotAnAppServer {
+            reason: error.to_string(),
+            stderr_tail,
+        },
+    })
+}
+
+/// Ends a process that is of no more use, and reports its exit.
+async fn end(
+    mut process: CodexProcess,
+    cause: ExitCause,
     ending: watch::Sender<Option<Exit>>,
     gone: impl FnOnce(Exit, ExitCause),
 ) {
-    let cause = run.await;
-    let exit = process
-        .end_after(END_TIMEOUT)
-        .await
-        .unwrap_or_else(|error| {
-            tracing::error!("cannot determine how Codex ended: {error}");
-            Exit::Unknown
-        });
+    let exit = process.end(cause).await;
     tracing::info!("Codex {exit}");
     gone(exit, cause);
     ending.send_replace(Some(exit));

@@ -17,6 +17,8 @@ use std::time::Duration;
 
 use codex_protocol::codex::Release;
 use git_probe::ELSEWHERE;
+use serde::{Deserialize, Serialize};
+use supervise::adoptable::{self, Places};
 use supervise::exit::{Exit, ExitCause};
 use supervise::search_path::warn_of_replaceable;
 use supervise::spawn::Program;
@@ -24,10 +26,11 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::app_server::{AppServer, StartError, exit_of};
+use super::app_server::{AppServer, StartError, Started, exit_of};
 use super::binary::{self, CodexBinary, NoCodex, Source};
 use super::confinement::NO_GIT;
 use super::connection::Listener;
+use super::kept::AGREEMENT;
 use super::release::{has_command, release_of};
 
 /// How often Codex is started that ends before it answers. Two that make the files of a
@@ -38,10 +41,13 @@ const STARTS: usize = 3;
 /// The pause before such a Codex is started again.
 const RESTART_PAUSE: Duration = Duration::from_millis(500);
 
+/// The first release that listens on a Unix socket and repeats its open questions there.
+const FIRST_ON_A_SOCKET: Release = Release::new(0, 130, 0);
+
 /// The configuration that selects the app-server of a thread. All other settings belong
 /// to the thread. CODEX_HOME comes from our environment, which Codex inherits, or from
 /// the variables added to it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
     /// The chosen Codex and the source of the choice; `None` for the first one on PATH.
     pub codex: Option<(PathBuf, Source)>,
@@ -128,6 +134,18 @@ pub(crate) struct Backend {
     last: watch::Sender<watch::Receiver<Option<Exit>>>,
     /// Cancelled when no app-server may be started any more.
     ending: CancellationToken,
+    /// What makes an app-server outlive this process for a while, if it does.
+    adoptable: Option<ForTheNext>,
+}
+
+/// Makes up the places of one more app-server that outlives this process for a while.
+pub(super) type NewPlaces = dyn Fn() -> Places + Send + Sync;
+
+/// What the next process needs to take an app-server over.
+struct ForTheNext {
+    places: Arc<NewPlaces>,
+    /// The agreement of those who share the app-server.
+    agreement: String,
 }
 
 impl Backend {
@@ -144,7 +162,23 @@ impl Backend {
             starts: AtomicU64::new(0),
             last: watch::Sender::new(watch::channel(None).1),
             ending: CancellationToken::new(),
+            adoptable: None,
         }
+    }
+
+    /// Starts app-servers that the next process can take over, where Codex can.
+    pub(super) fn keep_for_the_next(&mut self, places: Arc<NewPlaces>, agreement: String) {
+        self.adoptable = Some(ForTheNext { places, agreement });
+    }
+
+    /// Where the next process finds this Codex; `None` if it ends with this process.
+    async fn places(&self, codex: &CodexBinary) -> Option<Places> {
+        let places = (self.adoptable.as_ref()?.places)();
+        if !adoptable::is_supported(&places) {
+            return None;
+        }
+        let release = release_of(codex).await?;
+        (release >= FIRST_ON_A_SOCKET).then_some(places)
     }
 
     /// The app-server, started if there is none. Whoever waited for a start
@@ -218,10 +252,24 @@ impl Backend {
         }
     }
 
+    /// The number of an app-server that is not started here, and later receives its exit.
+    pub(super) fn next_generation(&self, ended: watch::Receiver<Option<Exit>>) -> Generation {
+        self.last.send_replace(ended);
+        Generation(self.starts.fetch_add(1, Ordering::Relaxed))
+    }
+
     /// Takes over an app-server that was started elsewhere.
-    pub(super) async fn adopt(&self, server: AppServer) {
-        let generation = Generation(self.starts.fetch_add(1, Ordering::Relaxed));
-        self.slot.lock().await.running = Some((Arc::new(server), generation));
+    pub(super) async fn adopt(&self, server: AppServer, generation: Generation) -> Running {
+        let running = (Arc::new(server), generation);
+        self.keep_agreement(&running.0);
+        self.slot.lock().await.running = Some(running.clone());
+        running
+    }
+
+    fn keep_agreement(&self, server: &AppServer) {
+        if let (Some(keeper), Some(next)) = (server.keeper(), &self.adoptable) {
+            keeper.keep(AGREEMENT, next.agreement.clone());
+        }
     }
 
     /// Ends the app-server, if there is one, and waits until it is gone. No
@@ -260,7 +308,13 @@ impl Backend {
     ) -> Result<AppServer, LaunchError> {
         let codex = binary::find(self.launch.codex.clone())?;
         warn_of_replaceable(&codex.native);
+        let places = self.places(&codex).await;
         let mut program = Program::new(&codex.native, ["app-server"]);
+        if let Some(places) = &places {
+            let mut address = OsString::from("unix://");
+            address.push(&places.socket);
+            program.args.extend(["--listen".into(), address]);
+        }
         program.cwd = self.directory.clone();
         program.env = codex.env();
         program.env.extend(self.env.iter().cloned());
@@ -277,13 +331,22 @@ impl Backend {
         };
         let (ending, ended) = watch::channel(None);
         self.last.send_replace(ended);
-        let started =
-            AppServer::start(&program, self.launch.line_limit, listener, gone, ending).await;
+        let line_limit = self.launch.line_limit;
+        let started = Started {
+            line_limit,
+            listener,
+            ending,
+        };
+        let started = match &places {
+            Some(places) => AppServer::start_adoptable(&program, places, started, gone).await,
+            None => AppServer::start(&program, started, gone).await,
+        };
         let server = match started {
             Ok(server) => server,
             Err(error) => return Err(reason_of(error, &codex).await),
         };
         answered.store(true, Ordering::Relaxed);
+        self.keep_agreement(&server);
         if let Some(release) = server.about.codex_version().and_then(too_old) {
             server.end().await;
             return Err(LaunchError::TooOld { release });

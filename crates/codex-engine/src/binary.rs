@@ -10,10 +10,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::{env, fmt};
 
+use serde::{Deserialize, Serialize};
 use supervise::search_path::{PATH, SearchPaths, our_variable};
 
 /// The source of the choice of a Codex.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Source {
     /// The `--codex-bin` flag or the `CODEX_MCP_CODEX_BIN` variable.
     FlagOrVariable,

@@ -301,6 +301,10 @@ pub struct Prompt {
     /// The changes to review, if the prompt requests a review. The text is only for the
     /// record then, and pictures, overrides and the output schema have no effect.
     pub review: Option<ReviewTarget>,
+    /// The ID of the client's call that waits for the turn, by which the call finds the turn
+    /// again in the next host.
+    #[serde(default)]
+    pub call: Option<String>,
 }
 
 /// The purpose of a prompt.

@@ -6,18 +6,24 @@
 //! cost the threads.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use codex_protocol::codex::{Ask, Method, RateLimits, ThreadNotification, ToolAnswer, ToolCall};
-use codex_protocol::lines::{Frame, LineDecoder};
+use codex_protocol::lines::{Frame, HEAD, LineDecoder};
 use codex_protocol::rpc::{self, ErrorObject, Message, RequestId, TruncatedMessage};
+use futures::StreamExt;
+use futures::stream::{SplitSink, SplitStream};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::UnixStream;
 use tokio::sync::{Notify, mpsc, oneshot};
+
+use super::web_socket::{self, WebSocket};
 
 /// The most lines that wait to be written. A Codex with so many unread lines no longer
 /// reads its input.
@@ -91,6 +97,8 @@ struct Shared {
     broken: Notify,
     /// Whether we closed the connection.
     closed: AtomicBool,
+    /// The messages that are held back, if they are.
+    held: Mutex<Option<Vec<Vec<u8>>>>,
 }
 
 /// The sending side of a connection; clones share it.
@@ -113,27 +121,70 @@ impl Connection {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let (outbox, lines) = mpsc::channel(OUTBOX);
-        let shared = Arc::new(Shared {
-            pending: Mutex::new(Some(HashMap::new())),
-            outbox,
-            broken: Notify::new(),
-            closed: AtomicBool::new(false),
-        });
-        let connection = Self {
-            shared: Arc::clone(&shared),
-            next_id: Arc::new(AtomicI64::new(1)),
-        };
+        let (connection, lines) = Self::new();
+        let shared = Arc::clone(&connection.shared);
         let run = async move {
             tokio::select! {
                 () = read(reader, line_limit, &shared, listener.as_ref()) => {}
                 () = write(writer, lines) => {}
                 () = shared.broken.notified() => {}
             }
-            // Dropping the senders wakes all callers.
-            lock(&shared.pending).take();
+            shared.end();
         };
         (connection, run)
+    }
+
+    /// Takes over a connection to the Unix socket of an app-server, on which messages are those
+    /// of WebSocket. The returned future is as that of [`open`](Self::open).
+    ///
+    /// # Errors
+    ///
+    /// If the peer does not speak WebSocket.
+    pub(crate) async fn open_web_socket(
+        stream: UnixStream,
+        line_limit: usize,
+        listener: Arc<dyn Listener>,
+    ) -> io::Result<(Self, impl Future<Output = ()> + Send + 'static)> {
+        let (sink, messages) = web_socket::open(stream, line_limit).await?.split();
+        let (connection, lines) = Self::new();
+        let shared = Arc::clone(&connection.shared);
+        let run = async move {
+            tokio::select! {
+                () = read_messages(messages, line_limit, &shared, listener.as_ref()) => {}
+                () = write_messages(sink, lines) => {}
+                () = shared.broken.notified() => {}
+            }
+            shared.end();
+        };
+        Ok((connection, run))
+    }
+
+    /// A connection, and the lines to be written.
+    fn new() -> (Self, mpsc::Receiver<Outgoing>) {
+        let (outbox, lines) = mpsc::channel(OUTBOX);
+        let shared = Arc::new(Shared {
+            pending: Mutex::new(Some(HashMap::new())),
+            outbox,
+            broken: Notify::new(),
+            closed: AtomicBool::new(false),
+            held: Mutex::default(),
+        });
+        let next_id = Arc::new(AtomicI64::new(1));
+        (Self { shared, next_id }, lines)
+    }
+
+    /// Holds back all notifications and requests of Codex until
+    /// [`release`](Self::release): they may depend on a response that has to be handled first.
+    pub(super) fn hold(&self) {
+        lock(&self.shared.held).get_or_insert_default();
+    }
+
+    /// Passes on what was held back, in order, and what comes from now on.
+    pub(super) fn release(&self, listener: &dyn Listener) {
+        let held = lock(&self.shared.held).take();
+        for line in held.into_iter().flatten() {
+            dispatch(&line, &self.shared, listener);
+        }
     }
 
     /// Makes a request and waits at most `timeout` for its response.
@@ -228,6 +279,20 @@ impl Connection {
 }
 
 impl Shared {
+    /// Wakes all callers: no response arrives any more.
+    fn end(&self) {
+        // Dropping the senders wakes them.
+        lock(&self.pending).take();
+    }
+
+    /// Keeps a message for later; `false` if none is held back.
+    fn hold(&self, line: &[u8]) -> bool {
+        let mut held = lock(&self.held);
+        let is_held = held.is_some();
+        held.iter_mut().for_each(|held| held.push(line.to_vec()));
+        is_held
+    }
+
     /// Never waits: the reading task must not depend on whether Codex reads.
     fn queue(&self, line: Vec<u8>, delivered: Option<OnDelivered>) {
         let outgoing = Outgoing { line, delivered };
@@ -314,9 +379,55 @@ async fn read(
     }
 }
 
+async fn read_messages(
+    mut messages: SplitStream<WebSocket>,
+    line_limit: usize,
+    shared: &Shared,
+    listener: &dyn Listener,
+) {
+    while let Some(message) = messages.next().await {
+        let line = match &message {
+            Ok(message) => web_socket::text(message),
+            Err(error) => {
+                tracing::warn!("cannot read from Codex: {error}");
+                return;
+            }
+        };
+        match line {
+            Some(line) if line.len() > line_limit => {
+                let length = u64::try_from(line.len()).unwrap_or(u64::MAX);
+                let head = line.get(..HEAD).unwrap_or(line);
+                skip(length, head, line_limit, shared, listener);
+            }
+            Some(line) => dispatch(line, shared, listener),
+            None => {}
+        }
+    }
+}
+
+async fn write_messages(
+    mut sink: SplitSink<WebSocket, web_socket::Message>,
+    mut lines: mpsc::Receiver<Outgoing>,
+) {
+    while let Some(Outgoing { line, delivered }) = lines.recv().await {
+        if let Err(error) = web_socket::send(&mut sink, line).await {
+            tracing::debug!("cannot write to Codex: {error}");
+            // As in `write`.
+            std::future::pending::<()>().await;
+        }
+        if let Some(delivered) = delivered {
+            delivered();
+        }
+    }
+}
+
 /// Dispatches one line.
 fn dispatch(line: &[u8], shared: &Shared, listener: &dyn Listener) {
-    match Message::read(line) {
+    let message = Message::read(line);
+    if !matches!(message, Ok(Message::Response { .. })) && shared.hold(line) {
+        return;
+    }
+    match message {
         Ok(Message::Notification { method, params }) if method == RateLimits::METHOD => {
             match RateLimits::read(params.unwrap_or(RawValue::NULL)) {
                 Ok(limits) => listener.on_rate_limits(limits),

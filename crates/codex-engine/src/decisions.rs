@@ -43,9 +43,9 @@ impl Engine {
     ) -> Result<(), EngineError> {
         let entry = self.entry(session)?;
         // Neither the client that decides nor the one that began the session leaves its bound.
-        let bounds = [&self.owner.sandbox_bound, &entry.owner.sandbox_bound];
-        let bound = bounds.into_iter().flatten().next();
-        decide(&entry, bound, by, action, decision, note)
+        let bound = self.owner.sandbox_bound.clone();
+        let bound = bound.or_else(|| entry.owner().sandbox_bound);
+        decide(&entry, bound.as_ref(), by, action, decision, note)
     }
 
     /// Leaves a question that the client's user dismissed to the readers of the session.

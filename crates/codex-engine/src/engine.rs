@@ -163,6 +163,14 @@ impl Engine {
         }
     }
 
+    /// Names the client, so that the sessions that it opens are given back to it by
+    /// [`take_back`](Self::take_back) if this process is killed.
+    #[must_use]
+    pub fn with_client(mut self, client: String) -> Self {
+        self.owner.client = Some(client);
+        self
+    }
+
     /// Sets the tools of the threads that this engine begins.
     #[must_use]
     pub fn with_tools(mut self, tools: Arc<dyn ThreadTools>) -> Self {
@@ -327,9 +335,9 @@ impl Engine {
         own.iter().map(|entry| entry.info()).collect()
     }
 
-    fn own_sessions(&self) -> Vec<Arc<Entry>> {
+    pub(super) fn own_sessions(&self) -> Vec<Arc<Entry>> {
         let mut all = self.codex.hub.sessions.all();
-        all.retain(|entry| entry.owner.is(&self.owner));
+        all.retain(|entry| entry.owner().is(&self.owner));
         all
     }
 

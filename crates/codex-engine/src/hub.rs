@@ -157,8 +157,18 @@ impl Supervisor for Hub {
     }
 }
 
+/// Handles the end of an app-server, see [`Supervisor::gone`].
+pub(super) fn gone(hub: &Hub, generation: Generation, exit: Exit, cause: ExitCause) {
+    Supervisor::gone(hub, generation, exit, cause);
+}
+
 /// Tells a machine the time while its turn runs, and reports the outcome to the observer.
-pub(super) async fn run_timer(entry: Arc<Entry>, turn: u64, observer: Arc<dyn EngineObserver>) {
+/// Without one, that is the observer of the client that has opened the session.
+pub(super) async fn run_timer(
+    entry: Arc<Entry>,
+    turn: u64,
+    observer: Option<Arc<dyn EngineObserver>>,
+) {
     let mut revision = entry.watch();
     loop {
         revision.mark_unchanged();
@@ -167,6 +177,7 @@ pub(super) async fn run_timer(entry: Arc<Entry>, turn: u64, observer: Arc<dyn En
             (runs, machine.next_deadline())
         });
         if !runs {
+            let observer = observer.unwrap_or_else(|| entry.owner().observer);
             return report_outcome(&entry, turn, &*observer);
         }
         tokio::select! {

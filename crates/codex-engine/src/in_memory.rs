@@ -27,6 +27,7 @@ where
     let listener: Arc<dyn Listener> = engine.codex.hub.clone();
     let (connection, run) = Connection::open(reader, writer, line_limit, listener);
     let (ending, ended) = watch::channel(None);
+    let generation = engine.codex.backend.next_generation(ended.clone());
     tokio::spawn(async move {
         run.await;
         ending.send_replace(Some(Exit::Code(0)));
@@ -34,6 +35,6 @@ where
     let server = AppServer::introduce(connection, ended)
         .await
         .map_err(|error| error.to_string())?;
-    engine.codex.backend.adopt(server).await;
+    engine.codex.backend.adopt(server, generation).await;
     Ok(engine)
 }

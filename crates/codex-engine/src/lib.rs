@@ -28,6 +28,7 @@
 )]
 
 mod account;
+mod adoption;
 mod app_server;
 mod backend;
 pub mod binary;
@@ -42,6 +43,7 @@ mod error;
 mod hub;
 #[doc(hidden)]
 pub mod in_memory;
+mod kept;
 mod known_limits;
 mod limits;
 pub mod logic;
@@ -66,8 +68,10 @@ mod threads;
 mod tool_calls;
 pub mod tool_limit;
 mod turns;
+mod web_socket;
 mod workspace;
 
+pub use adoption::AdoptionError;
 pub use app_server::StartError;
 pub use backend::{AppServerStatus, Launch, LaunchError};
 pub use closing::{ReleaseOutcome, UnloadState};

@@ -56,8 +56,8 @@ impl SessionHandle {
 
     /// The setting that keeps its commands in the sandbox, if there is one.
     #[must_use]
-    pub fn sandbox_bound(&self) -> Option<&str> {
-        self.0.owner.sandbox_bound.as_deref()
+    pub fn sandbox_bound(&self) -> Option<String> {
+        self.0.owner().sandbox_bound
     }
 
     /// The open questions. To look at them here does not count as showing them to the client.
@@ -77,8 +77,15 @@ impl SessionHandle {
         decision: &Decision,
         note: Option<&str>,
     ) -> Result<(), EngineError> {
-        let bound = self.0.owner.sandbox_bound.as_ref();
-        decisions::decide(&self.0, bound, DecidedBy::Terminal, action, decision, note)
+        let bound = self.sandbox_bound();
+        decisions::decide(
+            &self.0,
+            bound.as_ref(),
+            DecidedBy::Terminal,
+            action,
+            decision,
+            note,
+        )
     }
 
     /// Adds text to the prompt of the running turn.
@@ -87,12 +94,12 @@ impl SessionHandle {
     ///
     /// [`EngineError`]; the turn continues unchanged then.
     pub async fn steer(&self, text: &str) -> Result<(), EngineError> {
-        turns::steer(&self.0, &*self.0.owner.observer, text).await
+        turns::steer(&self.0, &*self.0.owner().observer, text).await
     }
 
     /// Cancels the session and interrupts its turn. Its thread can be resumed later.
     pub fn cancel(&self, why: &str) {
-        closing::cancel(&self.0, &*self.0.owner.observer, why);
+        closing::cancel(&self.0, &*self.0.owner().observer, why);
     }
 
     /// The events from number `cursor` on, `most` at most. To look at them here does not count as

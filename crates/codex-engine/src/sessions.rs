@@ -7,7 +7,9 @@ use std::time::Duration;
 use codex_protocol::codex::{ApprovalPolicy, ModelOptions, ThreadId, ThreadNotification};
 use codex_protocol::rpc::RequestId;
 use common::timestamp::Now;
+use serde::Serialize;
 use serde_json::Value;
+use supervise::adoptable::Keeper;
 use supervise::clock::now;
 use tokio::sync::{oneshot, watch};
 use tracing::Span;
@@ -18,9 +20,12 @@ use super::command::{
     Settings, StartThread, TurnView, overlay_model_options,
 };
 use super::error::EngineError;
+use super::kept::{self, KeptSession, KeptSteps, Origin};
 use super::observer::{EngineObserver, InputKind, NoObserver};
 use super::thread_tools::{NoTools, ThreadTools};
-use crate::logic::session::{Effect, Fate, IDLE_POLL_INTERVAL, Session, State, Timeouts};
+use crate::logic::session::{
+    Effect, Fate, IDLE_POLL_INTERVAL, Session, SessionRecord, State, Timeouts,
+};
 use crate::picture::PictureCopies;
 
 /// The most sessions at a time. For one more, the least recently used idle session is
@@ -50,6 +55,8 @@ pub(super) struct Owner {
     pub(super) tools: Arc<dyn ThreadTools>,
     /// The setting that keeps commands in the sandbox, if there is one.
     pub(super) sandbox_bound: Option<String>,
+    /// The ID of its client, by which it is recognised by the next host.
+    pub(super) client: Option<String>,
     /// Differs between engines.
     mark: Arc<()>,
 }
@@ -68,6 +75,7 @@ impl Default for Owner {
             on_alert: Arc::new(drop),
             tools: Arc::new(NoTools),
             sandbox_bound: None,
+            client: None,
             mark: Arc::new(()),
         }
     }
@@ -79,7 +87,7 @@ pub(super) struct Entry {
     pub(super) thread: ThreadId,
     origin: Origin,
     inner: Mutex<Inner>,
-    pub(super) owner: Owner,
+    owner: Mutex<Owner>,
     on_notification: OnceLock<Box<OnNotification>>,
     /// The span of its log lines.
     pub(super) span: Span,
@@ -89,6 +97,20 @@ pub(super) struct Entry {
     /// The receivers of decisions on questions of ours, by the ID that such a question
     /// has in place of Codex's.
     decisions: Mutex<HashMap<RequestId, oneshot::Sender<Value>>>,
+    kept: Mutex<Kept>,
+}
+
+/// What is kept of a session for the next host.
+#[derive(Default)]
+struct Kept {
+    /// The last value for its steps.
+    steps: String,
+    /// The calls of our tools that have been begun in the turn.
+    calls: Vec<RequestId>,
+    /// The turn that a client's call has begun last, and the call.
+    begun_by: Option<(u64, String)>,
+    /// The record of an earlier host, until the session goes on.
+    record: Option<SessionRecord>,
 }
 
 struct Inner {
@@ -118,15 +140,6 @@ impl Inner {
     }
 }
 
-/// The origin of a thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
-    /// The thread was begun by this engine.
-    New,
-    /// The thread, or the one from which it was forked, existed before.
-    Existing,
-}
-
 /// Whether the thread is loaded in its last app-server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LoadState {
@@ -144,9 +157,68 @@ impl Entry {
         owner: Owner,
     ) -> Self {
         let machine = Session::new(thread.as_str(), timeouts, now());
-        let id = SessionId::new();
-        Self {
+        Self::with(
+            (SessionId::new(), thread, origin),
+            (settings, effective, Overrides::default()),
+            server,
+            machine,
             owner,
+        )
+    }
+
+    /// A session of an earlier host. It has no client, and its machine waits for the last turn.
+    pub(super) fn restored(kept: KeptSession, steps: KeptSteps, server: Running) -> Self {
+        let KeptSession {
+            session,
+            thread,
+            origin,
+            settings,
+            effective,
+            pending,
+            timeouts,
+            sandbox_bound,
+            client,
+        } = kept;
+        let KeptSteps {
+            record,
+            calls,
+            begun_by,
+        } = steps;
+        let machine = Session::restored(thread.as_str(), timeouts, record.clone(), now());
+        let owner = Owner {
+            sandbox_bound,
+            client,
+            ..Owner::default()
+        };
+        let kept = Kept {
+            steps: String::new(),
+            calls,
+            begun_by,
+            record: Some(record),
+        };
+        let names = (session, thread, origin);
+        Self {
+            kept: Mutex::new(kept),
+            ..Self::with(
+                names,
+                (settings, effective, pending),
+                server,
+                machine,
+                owner,
+            )
+        }
+    }
+
+    fn with(
+        (id, thread, origin): (SessionId, ThreadId, Origin),
+        (settings, effective, pending): (Settings, EffectiveSettings, Overrides),
+        server: Running,
+        machine: Session,
+        owner: Owner,
+    ) -> Self {
+        Self {
+            owner: Mutex::new(owner),
+            kept: Mutex::default(),
             on_notification: OnceLock::new(),
             span: tracing::info_span!("session", %id, %thread),
             id,
@@ -156,7 +228,7 @@ impl Entry {
                 machine,
                 settings,
                 effective,
-                pending: Overrides::default(),
+                pending,
                 server,
                 load_state: LoadState::Loaded,
                 pictures: PictureCopies::default(),
@@ -164,6 +236,135 @@ impl Entry {
             revision: watch::Sender::new(0),
             news: watch::Sender::new(0),
             decisions: Mutex::default(),
+        }
+    }
+
+    /// What the session has from the engine that has opened it.
+    pub(super) fn owner(&self) -> Owner {
+        lock(&self.owner).clone()
+    }
+
+    /// Whether it was left by an earlier host that had this client.
+    pub(super) fn is_left_by(&self, client: &str) -> bool {
+        let is_waiting = lock(&self.kept).record.is_some();
+        is_waiting && lock(&self.owner).client.as_deref() == Some(client)
+    }
+
+    /// Gives the session to the engine of its client. An earlier bound stays.
+    pub(super) fn set_owner(&self, next: Owner) {
+        let mut owner = lock(&self.owner);
+        *owner = Owner {
+            sandbox_bound: owner.sandbox_bound.take().or(next.sandbox_bound),
+            ..next
+        };
+    }
+
+    /// The record of an earlier host, until the session [goes on](Self::goes_on).
+    pub(super) fn earlier_record(&self) -> Option<SessionRecord> {
+        lock(&self.kept).record.clone()
+    }
+
+    /// The session has what Codex knows of it.
+    pub(super) fn goes_on(&self) {
+        lock(&self.kept).record = None;
+        self.keep();
+    }
+
+    /// Notes the client's call that has begun a turn.
+    pub(super) fn begun_by(&self, turn: u64, call: Option<String>) {
+        lock(&self.kept).begun_by = call.map(|call| (turn, call));
+        self.keep_steps();
+    }
+
+    /// The latest turn, if this call of the client has begun it.
+    pub(super) fn turn_of_call(&self, call: &str) -> Option<u64> {
+        let (turn, by) = lock(&self.kept).begun_by.clone()?;
+        let is_latest = self.look(|machine, _| machine.turns()) == turn;
+        (by == call && is_latest).then_some(turn)
+    }
+
+    /// Notes that a call of one of our tools begins; `false` if it was begun before.
+    pub(super) async fn begin_call(&self, request: &RequestId) -> bool {
+        {
+            let mut kept = lock(&self.kept);
+            if kept.calls.contains(request) {
+                return false;
+            }
+            kept.calls.push(request.clone());
+        }
+        self.keep_steps();
+        if let Some(keeper) = self.keeper() {
+            keeper.flush().await;
+        }
+        true
+    }
+
+    /// Notes that a call of one of our tools has been answered.
+    pub(super) fn end_call(&self, request: &RequestId) {
+        lock(&self.kept).calls.retain(|call| call != request);
+        self.keep_steps();
+    }
+
+    fn keeper(&self) -> Option<Keeper> {
+        self.lock().server.0.keeper().cloned()
+    }
+
+    /// Has all of the session kept for the next host.
+    pub(super) fn keep(&self) {
+        let Some(keeper) = self.keeper() else { return };
+        let owner = self.owner();
+        let kept = {
+            let inner = self.lock();
+            KeptSession {
+                session: self.id.clone(),
+                thread: self.thread.clone(),
+                origin: self.origin,
+                settings: inner.settings.clone(),
+                effective: inner.effective.clone(),
+                pending: inner.pending.clone(),
+                timeouts: inner.machine.timeouts(),
+                sandbox_bound: owner.sandbox_bound,
+                client: owner.client,
+            }
+        };
+        let [settings, _] = kept::keys(&self.id);
+        keep_as(&keeper, &settings, &kept);
+        lock(&self.kept).steps.clear();
+        self.keep_steps();
+    }
+
+    /// Has the steps of the session kept, if they are others than before.
+    fn keep_steps(&self) {
+        let Some(keeper) = self.keeper() else { return };
+        let mut kept = lock(&self.kept);
+        if kept.record.is_some() {
+            // It does not go on yet.
+            return;
+        }
+        let Some(record) = self.lock().machine.record() else {
+            kept.steps.clear();
+            return self.forget_kept();
+        };
+        let steps = KeptSteps {
+            record,
+            calls: kept.calls.clone(),
+            begun_by: kept.begun_by.clone(),
+        };
+        let [_, key] = kept::keys(&self.id);
+        if let Ok(steps) = serde_json::to_string(&steps)
+            && steps != kept.steps
+        {
+            keeper.keep(&key, steps.clone());
+            kept.steps = steps;
+        }
+    }
+
+    /// Nothing of the session is kept any more.
+    fn forget_kept(&self) {
+        if let Some(keeper) = self.keeper() {
+            for key in kept::keys(&self.id) {
+                keeper.forget(&key);
+            }
         }
     }
 
@@ -208,6 +409,7 @@ impl Entry {
     /// Changes the machine and wakes all watchers.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Session, Now) -> T) -> T {
         let result = self.write(change);
+        self.keep_steps();
         self.revision.send_modify(|revision| *revision += 1);
         result
     }
@@ -226,15 +428,19 @@ impl Entry {
             let result = look(machine, now());
             (result, machine.take_closed(), machine.take_alerts())
         };
+        if alerts.is_empty() && closed.is_empty() {
+            return result;
+        }
+        let owner = self.owner();
         for alert in alerts {
-            (self.owner.on_alert)(SessionAlert {
+            (owner.on_alert)(SessionAlert {
                 session: self.id.clone(),
                 thread: self.thread.clone(),
                 alert,
             });
         }
         if !closed.is_empty() {
-            self.owner.observer.closed(&self.thread, &closed);
+            owner.observer.closed(&self.thread, &closed);
         }
         result
     }
@@ -295,10 +501,13 @@ impl Entry {
 
     /// Stores changes of the settings for the next prompt.
     pub(super) fn set_pending(&self, overrides: Overrides, model_options: ModelOptions) {
-        let mut inner = self.lock();
-        inner.pending = overrides.over(std::mem::take(&mut inner.pending));
-        inner.settings.model_options =
-            overlay_model_options(model_options, inner.settings.model_options);
+        {
+            let mut inner = self.lock();
+            inner.pending = overrides.over(std::mem::take(&mut inner.pending));
+            inner.settings.model_options =
+                overlay_model_options(model_options, inner.settings.model_options);
+        }
+        self.keep();
     }
 
     /// The changes of a prompt, merged over the pending ones.
@@ -308,10 +517,13 @@ impl Entry {
 
     /// Codex has accepted a prompt and its changes of the settings.
     pub(super) fn prompted(&self, prompt: &Prompt) {
-        let mut inner = self.lock();
-        inner.effective = inner.effective.with(&prompt.overrides);
-        inner.settings.apply(prompt);
-        inner.pending = Overrides::default();
+        {
+            let mut inner = self.lock();
+            inner.effective = inner.effective.with(&prompt.overrides);
+            inner.settings.apply(prompt);
+            inner.pending = Overrides::default();
+        }
+        self.keep();
     }
 
     /// Whether the thread is loaded in this app-server.
@@ -321,10 +533,13 @@ impl Entry {
     }
 
     pub(super) fn mark_loaded_in(&self, server: Running, effective: EffectiveSettings) {
-        let mut inner = self.lock();
-        inner.server = server;
-        inner.effective = effective;
-        inner.load_state = LoadState::Loaded;
+        {
+            let mut inner = self.lock();
+            inner.server = server;
+            inner.effective = effective;
+            inner.load_state = LoadState::Loaded;
+        }
+        self.keep();
     }
 
     /// Notes that Codex has unloaded the thread.
@@ -397,6 +612,7 @@ struct Tables {
 impl Tables {
     fn forget(&mut self, entry: &Arc<Entry>) {
         let is_it = |one: &Arc<Entry>| Arc::ptr_eq(one, entry);
+        entry.forget_kept();
         self.by_id.remove(&entry.id);
         self.order.retain(|id| *id != entry.id);
         self.by_child.retain(|_, parent| !is_it(parent));
@@ -521,6 +737,14 @@ impl Sessions {
         }
     }
 
+    /// The threads of sub-agents of a session's thread.
+    pub(super) fn children(&self, parent: &Arc<Entry>) -> Vec<String> {
+        let tables = self.lock();
+        let all = tables.by_child.iter();
+        let own = all.filter(|(_, entry)| Arc::ptr_eq(entry, parent));
+        own.map(|(child, _)| child.clone()).collect()
+    }
+
     /// The session responsible for questions of a thread: its own, or that of the thread
     /// which started it.
     pub(super) fn responsible(&self, thread: &str) -> Option<Arc<Entry>> {
@@ -570,6 +794,19 @@ impl Sessions {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // The data are valid at every point.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn keep_as(keeper: &Keeper, key: &str, value: &impl Serialize) {
+    // Plain values are always written.
+    if let Ok(value) = serde_json::to_string(value) {
+        keeper.keep(key, value);
+    }
+}
+
 /// The open questions of a session.
 pub(super) fn open_questions(machine: &Session) -> Vec<OpenQuestion> {
     let open = machine.actions().iter().map(|action| OpenQuestion {

@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use safe_files::off_runtime;
+use serde::{Deserialize, Serialize};
+use supervise::adoptable::Places;
 use supervise::search_path::protected_in;
 
-use super::backend::{Backend, Launch};
+use super::backend::{Backend, Launch, NewPlaces};
 use super::binary;
 use super::command::SessionInfo;
 use super::hub::Hub;
@@ -43,12 +45,14 @@ pub(super) struct SharedCodex {
     register: PathBuf,
     /// The last query of the limits. Locked while Codex is asked.
     pub(super) last_query: tokio::sync::Mutex<Option<LastQuery>>,
+    /// Locked while a session of an earlier host is restored.
+    pub(super) restoring: tokio::sync::Mutex<()>,
 }
 
 /// What engines agree in that share an app-server.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Agreement {
-    launch: Option<Launch>,
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Agreement {
+    pub(super) launch: Option<Launch>,
     /// The program, as it was found: an updated Codex is another one.
     program: Option<ProgramFile>,
     /// The search paths of the process: Codex's commands can write in the directory of a client,
@@ -59,7 +63,7 @@ struct Agreement {
 }
 
 /// A file of a program.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct ProgramFile {
     path: PathBuf,
     device: u64,
@@ -108,6 +112,7 @@ impl SharedCodex {
             hub: Arc::default(),
             mount_targets: Mutex::default(),
             last_query: tokio::sync::Mutex::default(),
+            restoring: tokio::sync::Mutex::default(),
         }
     }
 
@@ -151,7 +156,10 @@ impl SharedCodex {
 /// [join](crate::Engine::joining) one; it runs on when they have gone, until
 /// [`end_unused`](Self::end_unused).
 #[derive(Default)]
-pub struct AppServers(Mutex<Vec<Member>>);
+pub struct AppServers {
+    all: Mutex<Vec<Member>>,
+    places: Option<Arc<NewPlaces>>,
+}
 
 /// An app-server of several.
 struct Member {
@@ -169,6 +177,16 @@ impl Member {
 }
 
 impl AppServers {
+    /// App-servers that the next process can [take over](Self::adopt) if this one is killed,
+    /// where Codex can listen on a socket. `places` says where each is found.
+    #[must_use]
+    pub fn adoptable(places: impl Fn() -> Places + Send + Sync + 'static) -> Self {
+        Self {
+            places: Some(Arc::new(places)),
+            ..Self::default()
+        }
+    }
+
     /// The app-server of those who agree with this client in everything that counts.
     pub(super) fn of(&self, client: &CodexStart, terms: String) -> Arc<SharedCodex> {
         let agreement = Agreement {
@@ -177,23 +195,37 @@ impl AppServers {
             search_paths: protected_in(client.directory.as_deref()),
             terms,
         };
-        let mut all = self.all();
-        let found = all.iter().find(|one| one.codex.agreement == agreement);
-        if let Some(found) = found {
-            return Arc::clone(&found.codex);
-        }
+        let found = self.agreeing(&agreement);
+        found.unwrap_or_else(|| self.add(agreement, &client.launch, &client.env))
+    }
+
+    fn agreeing(&self, agreement: &Agreement) -> Option<Arc<SharedCodex>> {
+        let all = self.all();
+        let found = all.iter().find(|one| one.codex.agreement == *agreement);
+        found.map(|found| Arc::clone(&found.codex))
+    }
+
+    /// Adds an app-server, which is not started yet.
+    pub(super) fn add(
+        &self,
+        agreement: Agreement,
+        launch: &Launch,
+        env: &[(OsString, OsString)],
+    ) -> Arc<SharedCodex> {
         let start = CodexStart {
-            launch: client.launch.clone(),
-            env: [agreement.search_paths.as_slice(), &client.env].concat(),
+            launch: launch.clone(),
+            env: [agreement.search_paths.as_slice(), env].concat(),
             // No client's: that directory may be removed while others still work.
             directory: Some(PathBuf::from("/")),
         };
-        let codex = Arc::new(SharedCodex {
-            agreement,
-            ..SharedCodex::new(start)
-        });
+        let mut codex = SharedCodex::new(start);
+        if let Some(places) = &self.places {
+            let kept = serde_json::to_string(&agreement).unwrap_or_default();
+            codex.backend.keep_for_the_next(Arc::clone(places), kept);
+        }
+        let codex = Arc::new(SharedCodex { agreement, ..codex });
         tokio::spawn(super::hub::sweep(Arc::downgrade(&codex.hub)));
-        all.push(Member {
+        self.all().push(Member {
             codex: Arc::clone(&codex),
             unused_since: None,
         });
@@ -202,7 +234,7 @@ impl AppServers {
 
     fn all(&self) -> MutexGuard<'_, Vec<Member>> {
         // The list is valid at every point.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The sessions of all app-servers.

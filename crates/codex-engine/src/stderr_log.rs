@@ -31,7 +31,7 @@ pub(super) struct StderrLog {
 }
 
 /// The end of a Codex's stderr, displayed as a clause after a sentence.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StderrTail(String);
 
 impl fmt::Display for StderrTail {

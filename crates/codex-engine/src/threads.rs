@@ -25,10 +25,11 @@ use super::confinement::{
 };
 use super::engine::Engine;
 use super::error::EngineError;
+use super::kept::Origin;
 use super::observer::Act;
 use super::requests::call;
 use super::rollouts::{self, StartDirectory};
-use super::sessions::{AddedSession, Entry, Origin, TooManySessions};
+use super::sessions::{AddedSession, Entry, TooManySessions};
 use super::{hub, workspace};
 use crate::logic::session::{PromptRefused, State};
 

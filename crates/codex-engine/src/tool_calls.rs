@@ -26,6 +26,10 @@ const NEVER: &str = "never";
 /// The name of the server in the question about a call.
 const OURS: &str = "codex-mcp";
 
+/// The answer to a call that an earlier host has begun: it is not executed twice.
+const UNKNOWN_OUTCOME: &str = "the process that executed this call has ended, and it is not known \
+    whether the call was executed; find out before you call it again";
+
 /// Who reports the step of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StepReporter {
@@ -94,6 +98,7 @@ impl PendingCall {
         server
             .connection()
             .answer_and_then(&self.request, &reply.answer, reply.delivered);
+        self.entry.end_call(&self.request);
     }
 
     async fn turn_ends(&self) {
@@ -110,10 +115,14 @@ impl PendingCall {
 
     async fn reply(&self) -> Reply {
         let tool = &self.call.tool;
-        if self.entry.owner.tools.needs_approval(tool)
+        let tools = self.entry.owner().tools;
+        if tools.needs_approval(tool)
             && let Err(why) = self.approval().await
         {
             return ToolAnswer::refusal(format!("{tool} was not called: {why}")).into();
+        }
+        if !self.entry.begin_call(&self.request).await {
+            return ToolAnswer::refusal(UNKNOWN_OUTCOME.to_owned()).into();
         }
         let (server, _) = self.entry.server();
         let called = ToolInvocation {
@@ -122,7 +131,7 @@ impl PendingCall {
             cwd: self.entry.settings().thread.cwd,
             codex: server.about.codex_version().and_then(Release::parse),
         };
-        self.entry.owner.tools.call(called).await
+        tools.call(called).await
     }
 
     /// Asks a person to approve the call, as Codex does for calls of MCP servers.
@@ -132,7 +141,8 @@ impl PendingCall {
             return Err("it needs an approval, and the approval policy is never");
         }
         let id = new_action_id();
-        let request = RequestId::Text(format!("{OURS}:{}", id.0));
+        // The same after a restart of this process: Codex repeats its request.
+        let request = RequestId::Text(format!("{OURS}:{}", self.request.text()));
         let decided = self.entry.expect_decision(request.clone());
         let question = self.question();
         let question = IncomingQuestion {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use codex_protocol::codex::{
-    Method, Release, ReviewStartParams, SandboxMode, SandboxPolicy, TurnOverrides, TurnResponse,
-    TurnStartParams, TurnSteerParams, UserInput, WorkspaceWrite,
+    Method, Release, ReviewStartParams, SandboxMode, SandboxPolicy, ThreadId, TurnOverrides,
+    TurnResponse, TurnStartParams, TurnSteerParams, UserInput, WorkspaceWrite,
 };
 use safe_files::off_runtime;
 use serde_json::Value;
@@ -58,10 +58,11 @@ impl Engine {
 
     async fn begin(&self, entry: &Arc<Entry>, prompt: &Prompt) -> Result<TurnRef, EngineError> {
         let number = accept_prompt(entry, prompt)?;
+        entry.begun_by(number, prompt.call.clone());
         tokio::spawn(hub::run_timer(
             Arc::clone(entry),
             number,
-            Arc::clone(&self.owner.observer),
+            Some(Arc::clone(&self.owner.observer)),
         ));
         match self.send(entry, prompt, number).await {
             Ok(response) => {
@@ -146,6 +147,18 @@ impl Engine {
         // Codex opens the pictures some time after its response.
         entry.keep_until_next_prompt(copies);
         response
+    }
+
+    /// The latest turn of a session of this engine's client, if this call of the client has begun
+    /// it, see [`Prompt::call`].
+    #[must_use]
+    pub fn turn_of_call(&self, call: &str) -> Option<(TurnRef, ThreadId)> {
+        let mut own = self.own_sessions().into_iter();
+        own.find_map(|entry| {
+            let number = entry.turn_of_call(call)?;
+            let session = entry.id.clone();
+            Some((TurnRef { session, number }, entry.thread.clone()))
+        })
     }
 
     /// Adds text to the prompt of the running turn.

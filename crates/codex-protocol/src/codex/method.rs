@@ -11,6 +11,8 @@ pub enum Method {
     ThreadStart,
     /// Resumes a thread from its rollout.
     ThreadResume,
+    /// Lists the threads that are loaded; 0.104.0 knows it too.
+    ThreadLoadedList,
     /// Begins a thread that continues from the current state of another one.
     ThreadFork,
     /// Unsubscribes from a thread, which Codex may then unload; 0.104.0 does not know it.
@@ -50,6 +52,7 @@ impl Method {
             Self::Initialize => "initialize",
             Self::ThreadStart => "thread/start",
             Self::ThreadResume => "thread/resume",
+            Self::ThreadLoadedList => "thread/loaded/list",
             Self::ThreadFork => "thread/fork",
             Self::ThreadUnsubscribe => "thread/unsubscribe",
             Self::ThreadArchive => "thread/archive",

@@ -92,6 +92,15 @@ impl Page<'_> {
 }
 
 impl EventLog {
+    /// An empty log whose first event gets this number.
+    #[must_use]
+    pub fn starting_at(next: u64) -> Self {
+        Self {
+            next,
+            ..Self::default()
+        }
+    }
+
     /// The number that the next event gets.
     #[must_use]
     pub fn next_id(&self) -> u64 {

@@ -26,6 +26,7 @@ mod alert;
 mod endings;
 mod notifications;
 mod questions;
+mod record;
 mod steps;
 mod turn;
 mod view;
@@ -39,13 +40,14 @@ use common::timestamp::Now;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::logic::action::{Action, WrongDecision};
+use crate::logic::action::{Action, ActionId, WrongDecision};
 use crate::logic::events::{EventData, EventLog, EventType, Poll, PollContent};
 use crate::logic::progress::{Activity, CurrentStep};
 use turn::{Phase, RunningTurn};
 
 pub use alert::Alert;
 pub use questions::{CloseReason, ClosedQuestion, IncomingQuestion};
+pub use record::{Expected, SessionRecord};
 pub use steps::Steps;
 pub use turn::{DIFF_LIMIT, Facts, Form, PARTIAL_TEXT_LIMIT, PatchedFile, TurnEnding, TurnOutcome};
 pub use view::{IDLE_POLL_INTERVAL, SessionView};
@@ -193,6 +195,8 @@ pub struct Session {
     lost: Option<CodexLoss>,
     cancelled: Option<Cancellation>,
     actions: Vec<Action>,
+    /// The IDs of questions that another process has shown, by Codex's IDs.
+    asked_before: Vec<(RequestId, ActionId)>,
     /// The questions closed since they were last taken.
     closed: Vec<ClosedQuestion>,
     alerts: Vec<Alert>,
@@ -224,6 +228,7 @@ impl Session {
             lost: None,
             cancelled: None,
             actions: Vec::new(),
+            asked_before: Vec::new(),
             closed: Vec::new(),
             alerts: Vec::new(),
             outcome: None,

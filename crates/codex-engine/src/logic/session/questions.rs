@@ -91,6 +91,12 @@ impl Session {
         turn.final_error = None;
         turn.add_changes(&mut ask);
         self.activity.report(describe::ask(&ask), now.instant);
+        let repeated = self
+            .asked_before
+            .extract_if(.., |(known, _)| *known == request)
+            .next();
+        let is_repeated = repeated.is_some();
+        let id = repeated.map_or(id, |(_, id)| id);
         // A client that polls at the recommended interval sees the question within this
         // time.
         let unseen = self.timeouts.poll_interval();
@@ -105,7 +111,9 @@ impl Session {
             expires: now.wall + unseen + self.timeouts.approval,
         };
         self.write(now, EventType::ApprovalRequest, action.event_data());
-        self.alert_of_question(&action);
+        if !is_repeated {
+            self.alert_of_question(&action);
+        }
         self.actions.push(action);
         Vec::new()
     }

@@ -232,6 +232,18 @@ impl RunningTurn {
         }
     }
 
+    pub(super) fn form(&self) -> Form {
+        self.form
+    }
+
+    pub(super) fn used_before(&self) -> Option<TokenCount> {
+        self.used_before
+    }
+
+    pub(super) fn set_used_before(&mut self, used: Option<TokenCount>) {
+        self.used_before = used;
+    }
+
     pub(super) fn item_started(&mut self, item: &Item) {
         self.has_items = true;
         self.facts.steps.item_started(item, &mut self.open);

@@ -1,0 +1,285 @@
+//! Going on with the app-servers of a host that was killed.
+//!
+//! ```text
+//!   host ── values ──► guard ─┐
+//!     ✗ killed                │ values, and a new connection to Codex
+//!   next host ◄───────────────┘
+//!     │ an entry for each session, with its record
+//!     │ its client comes back, or does not within 3 s
+//!     └─ thread/resume ──► the steps of the last turn, and the open questions again
+//! ```
+//!
+//! While a host lives, it has the guard of each app-server keep what only the host knows: which
+//! engines may share it ([`Agreement`]), and for each session its
+//! settings and a [`SessionRecord`]. Nothing of it is on disk. Codex keeps the rest, and holds its
+//! questions until a thread is resumed on the new connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use codex_protocol::codex::{Method, ThreadId, ThreadNotification, TurnId};
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+use supervise::adoptable::Adopted;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::app_server::{AppServer, StartError, Started};
+use super::connection::Listener;
+use super::engine::Engine;
+use super::error::EngineError;
+use super::hub::{self, Hub};
+use super::kept::{AGREEMENT, KeptSession, KeptSteps, RECORD, SETTINGS};
+use super::requests::call;
+use super::sessions::Entry;
+use super::shared::{Agreement, AppServers, SharedCodex};
+use crate::logic::session::{Expected, SessionRecord};
+
+/// How long a session waits for its client, which has its tools and its record, before it goes
+/// on without. A client that has lost its host looks for the next one at once.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Why an app-server cannot be taken over.
+#[derive(Debug, thiserror::Error)]
+pub enum AdoptionError {
+    /// What was kept is missing or is not understood.
+    #[error("what was kept of the app-server is not understood: {0}")]
+    Kept(String),
+    /// The app-server does not answer.
+    #[error(transparent)]
+    Start(#[from] StartError),
+}
+
+impl AppServers {
+    /// Takes over an app-server of a host that was killed, with its sessions. Each goes on when
+    /// its client has [come back](Engine::take_back), or after 3 s.
+    ///
+    /// # Errors
+    ///
+    /// [`AdoptionError`]; the app-server is ended then.
+    pub async fn adopt(&self, adopted: Adopted) -> Result<(), AdoptionError> {
+        let Adopted {
+            process,
+            connection,
+            kept,
+        } = adopted;
+        let agreement: Agreement = understood(kept.get(AGREEMENT))?;
+        let sessions: Vec<(KeptSession, KeptSteps)> = kept
+            .iter()
+            .filter_map(|(key, session)| Some((key.strip_prefix(SETTINGS)?, session)))
+            .map(|(id, session)| {
+                let steps = kept.get(&format!("{RECORD}{id}"));
+                Ok((understood(Some(session))?, understood(steps)?))
+            })
+            .collect::<Result<_, AdoptionError>>()?;
+        let missing = || AdoptionError::Kept("it has no launch".to_owned());
+        let launch = agreement.launch.clone().ok_or_else(missing)?;
+        let codex = self.add(agreement, &launch, &[]);
+        let listener: Arc<dyn Listener> = codex.hub.clone();
+        let (ending, ended) = watch::channel(None);
+        let supervisor = Arc::clone(&codex.hub);
+        let generation = codex.backend.next_generation(ended);
+        let gone = move |exit, cause| hub::gone(&supervisor, generation, exit, cause);
+        let started = Started {
+            line_limit: launch.line_limit,
+            listener,
+            ending,
+        };
+        let server = AppServer::adopt(process, connection, started, gone).await?;
+        let running = codex.backend.adopt(server, generation).await;
+        for (session, steps) in sessions {
+            tracing::info!("goes on with session {}", session.session);
+            let entry = Entry::restored(session, steps, running.clone());
+            if let Ok(added) = codex.hub.sessions.add(entry) {
+                added.entry.keep();
+            }
+        }
+        tokio::spawn(restore_without_clients(codex));
+        Ok(())
+    }
+}
+
+fn understood<T: for<'de> Deserialize<'de>>(kept: Option<&String>) -> Result<T, AdoptionError> {
+    let kept = kept.ok_or_else(|| AdoptionError::Kept("a value is missing".to_owned()))?;
+    serde_json::from_str(kept).map_err(|error| AdoptionError::Kept(error.to_string()))
+}
+
+impl Engine {
+    /// Goes on with the sessions that an earlier host has opened for the client of this engine
+    /// (see [`with_client`](Self::with_client)).
+    pub async fn take_back(&self) {
+        let Some(client) = &self.owner.client else {
+            return;
+        };
+        for entry in self.codex.hub.sessions.all() {
+            if entry.is_left_by(client) {
+                entry.set_owner(self.owner.clone());
+                restore(&self.codex, &entry).await;
+            }
+        }
+    }
+}
+
+async fn restore_without_clients(codex: Arc<SharedCodex>) {
+    sleep(CLIENT_TIMEOUT).await;
+    for entry in codex.hub.sessions.all() {
+        restore(&codex, &entry).await;
+    }
+}
+
+/// Goes on with a session, once.
+async fn restore(codex: &SharedCodex, entry: &Arc<Entry>) {
+    // One after the other: Codex's messages are held back meanwhile.
+    let _one = codex.restoring.lock().await;
+    let Some(record) = entry.earlier_record() else {
+        return;
+    };
+    let number = entry.look(|machine, _| machine.turns());
+    if record.is_running() {
+        tokio::spawn(hub::run_timer(Arc::clone(entry), number, None));
+    }
+    let (server, _) = entry.server();
+    server.connection().hold();
+    let history = history(&server, &entry.thread).await;
+    entry.span.in_scope(|| match history {
+        Ok(Some(last)) => go_on(&codex.hub, entry, &record, last),
+        Ok(None) => {
+            entry.mark_unloaded();
+            go_on(&codex.hub, entry, &record, None);
+        }
+        Err(error) => {
+            tracing::warn!("cannot go on with the thread: {error}");
+            entry.mark_unloaded();
+            go_on(&codex.hub, entry, &record, None);
+        }
+    });
+    entry.goes_on();
+    server.connection().release(&*codex.hub);
+    for child in codex.hub.sessions.children(entry) {
+        let resumed: Result<Value, EngineError> =
+            call(&server, Method::ThreadResume, &resume_params(&child)).await;
+        if let Err(error) = resumed {
+            tracing::debug!("a sub-agent's thread is not resumed: {error}");
+        }
+    }
+}
+
+/// A turn of Codex's history.
+#[derive(Debug, Deserialize)]
+struct PastTurn {
+    id: TurnId,
+    status: PastStatus,
+    #[serde(default)]
+    items: Vec<Box<RawValue>>,
+    #[serde(default)]
+    error: Option<Value>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum PastStatus {
+    InProgress,
+    #[serde(untagged)]
+    Ended(EndedStatus),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum EndedStatus {
+    Completed,
+    Interrupted,
+    Failed,
+}
+
+/// Resumes a thread that Codex has loaded, and returns its last turn; `Ok(None)` if Codex has
+/// unloaded the thread.
+async fn history(
+    server: &AppServer,
+    thread: &ThreadId,
+) -> Result<Option<Option<PastTurn>>, EngineError> {
+    #[derive(Deserialize)]
+    struct Loaded {
+        data: Vec<ThreadId>,
+    }
+    #[derive(Deserialize)]
+    struct Resumed {
+        thread: WithTurns,
+    }
+    #[derive(Deserialize)]
+    struct WithTurns {
+        turns: Vec<PastTurn>,
+    }
+    let loaded: Loaded = call(server, Method::ThreadLoadedList, &json!({})).await?;
+    if !loaded.data.contains(thread) {
+        return Ok(None);
+    }
+    let params = resume_params(thread.as_str());
+    let mut resumed: Resumed = call(server, Method::ThreadResume, &params).await?;
+    Ok(Some(resumed.thread.turns.pop()))
+}
+
+/// The settings of a loaded thread stay as they are.
+fn resume_params(thread: &str) -> Value {
+    json!({ "threadId": thread })
+}
+
+/// Handles the last turn of the history as if Codex had just reported it, if it is the one that
+/// the session waits for.
+fn go_on(hub: &Hub, entry: &Arc<Entry>, record: &SessionRecord, last: Option<PastTurn>) {
+    let runs = |turn: &PastTurn| (turn.id.clone(), turn.status == PastStatus::InProgress);
+    match (record.expects(last.as_ref().map(runs)), last) {
+        (Expected::Last, Some(turn)) => repeat(hub, entry, &turn),
+        (Expected::None, _) => entry.change(|machine, _| machine.has_no_turn()),
+        (Expected::Last | Expected::Lost, _) => {
+            entry.change(|machine, now| machine.lose(LOST, now));
+        }
+    }
+}
+
+/// What a session says of a turn that cannot be gone on with.
+const LOST: &str = "the host process ended before Codex had confirmed the prompt";
+
+fn repeat(hub: &Hub, entry: &Entry, turn: &PastTurn) {
+    let thread = &entry.thread;
+    let of_turn = |status: PastStatus| {
+        json!({
+            "threadId": thread,
+            "turn": { "id": turn.id, "status": status, "items": [], "error": turn.error },
+        })
+    };
+    tell(hub, "turn/started", &of_turn(PastStatus::InProgress));
+    for item in &turn.items {
+        let method = match is_in_progress(item) {
+            true => "item/started",
+            false => "item/completed",
+        };
+        let params = json!({ "threadId": thread, "turnId": turn.id, "item": item });
+        tell(hub, method, &params);
+    }
+    if turn.status != PastStatus::InProgress {
+        tell(hub, "turn/completed", &of_turn(turn.status));
+    }
+}
+
+fn is_in_progress(item: &RawValue) -> bool {
+    #[derive(Deserialize)]
+    struct Item {
+        #[serde(default)]
+        status: Value,
+    }
+    let item = serde_json::from_str(item.get());
+    item.is_ok_and(|item: Item| item.status == "inProgress")
+}
+
+fn tell(hub: &Hub, method: &str, params: &Value) {
+    // A value in memory is always written.
+    let Ok(params) = to_raw_value(params) else {
+        return;
+    };
+    match ThreadNotification::read(method, &params) {
+        Ok(Some(heard)) => hub.on_notification(heard),
+        Ok(None) => {}
+        Err(error) => tracing::warn!("a step of an earlier turn is not understood: {error}"),
+    }
+}

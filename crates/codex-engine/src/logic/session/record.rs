@@ -1,0 +1,287 @@
+//! What is kept of a session outside of this process, for a process that goes on with it.
+//!
+//! ```text
+//!   Session ── record ──► kept ──► restored ── the turn in Codex's history ──► Session
+//! ```
+//!
+//! Codex has the work of the last turn; the record says which turn that is, and what only we
+//! know. The steps of that turn are handled again as notifications, so the event log of a
+//! restored session begins with them. Its numbers begin beyond those of the earlier log: readers
+//! see that events are missing.
+
+use codex_protocol::codex::{TokenCount, TurnId};
+use codex_protocol::rpc::RequestId;
+use common::timestamp::Now;
+use serde::{Deserialize, Serialize};
+
+use super::turn::{Form, Phase, RunningTurn};
+use super::{Session, Timeouts};
+use crate::logic::action::ActionId;
+use crate::logic::events::EventLog;
+
+/// A restored event log begins at a multiple of this number. The record does not keep up with
+/// each piece of text, and fewer events than this are written between two records.
+const NUMBERS: u64 = 1_000_000;
+
+/// A session, as far as Codex does not know it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionRecord {
+    /// How many prompts were accepted.
+    turns: u64,
+    /// The turn that runs.
+    running: Option<RunningRecord>,
+    /// The last turn that has ended.
+    ended: Option<EndedRecord>,
+    /// The number of the next event.
+    next_event: u64,
+    /// The open questions, by Codex's IDs of them.
+    questions: Vec<(RequestId, ActionId)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct RunningRecord {
+    id: Option<TurnId>,
+    form: Form,
+    interrupt_wanted: bool,
+    used_before: Option<TokenCount>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct EndedRecord {
+    id: TurnId,
+    form: Form,
+}
+
+/// Which turn a restored session waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expected {
+    /// The last one of Codex's history.
+    Last,
+    /// One that Codex does not know: its prompt was not sent, or Codex has not had it.
+    Lost,
+    /// None.
+    None,
+}
+
+impl SessionRecord {
+    /// Which turn a session restored from this waits for, if `last` is the last turn of Codex's
+    /// history and says whether that one runs.
+    #[must_use]
+    pub fn expects(&self, last: Option<(TurnId, bool)>) -> Expected {
+        let ended = self.ended.as_ref().map(|turn| &turn.id);
+        match (&self.running, last) {
+            (Some(RunningRecord { id: Some(id), .. }), Some((last, _))) if *id == last => {
+                Expected::Last
+            }
+            // Codex has begun the turn, and its response was lost. A turn that has ended may be
+            // one of the time before the session.
+            (Some(RunningRecord { id: None, .. }), Some((last, true))) if ended != Some(&last) => {
+                Expected::Last
+            }
+            (Some(_), _) => Expected::Lost,
+            (None, Some((last, _))) if ended == Some(&last) => Expected::Last,
+            (None, _) => Expected::None,
+        }
+    }
+
+    /// Whether a turn ran.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+}
+
+impl Session {
+    /// What has to be kept of this session; `None` if it is over.
+    #[must_use]
+    pub fn record(&self) -> Option<SessionRecord> {
+        if self.cancelled.is_some() {
+            return None;
+        }
+        let running = self.turn.as_ref().map(|turn| RunningRecord {
+            id: turn.id.clone(),
+            form: turn.form(),
+            interrupt_wanted: turn.interrupt_wanted,
+            used_before: turn.used_before(),
+        });
+        let ended = self.outcome.as_ref().and_then(|(_, outcome)| {
+            Some(EndedRecord {
+                id: outcome.turn.clone()?,
+                form: match outcome.structured {
+                    Some(_) => Form::Structured,
+                    None => Form::Text,
+                },
+            })
+        });
+        let questions = self.actions.iter();
+        Some(SessionRecord {
+            turns: self.turns,
+            running,
+            ended,
+            next_event: self.log.next_id(),
+            questions: questions
+                .map(|action| (action.request.clone(), action.id.clone()))
+                .collect(),
+        })
+    }
+
+    /// A session that goes on where another process has left it. It has a turn until it is told
+    /// of that one's end: by notifications, by [`lose`](Self::lose) or by
+    /// [`has_no_turn`](Self::has_no_turn).
+    #[must_use]
+    pub fn restored(thread: &str, timeouts: Timeouts, record: SessionRecord, now: Now) -> Self {
+        let SessionRecord {
+            turns,
+            running,
+            ended,
+            next_event,
+            questions,
+        } = record;
+        let mut session = Self::new(thread, timeouts, now);
+        let first = (next_event / NUMBERS + 1).saturating_mul(NUMBERS);
+        session.log = EventLog::starting_at(first);
+        session.turns = turns;
+        session.asked_before = questions;
+        let form = match (&running, &ended) {
+            (Some(turn), _) => Some(turn.form),
+            (None, Some(turn)) => Some(turn.form),
+            (None, None) => None,
+        };
+        session.turn = form.map(|form| {
+            let mut turn = RunningTurn::new(form, None, first);
+            turn.phase = Phase::Sent;
+            if let Some(running) = running {
+                turn.interrupt_wanted = running.interrupt_wanted;
+                turn.set_used_before(running.used_before);
+            }
+            turn
+        });
+        if session.turn.is_some() {
+            session.activity.turn_begins(now.instant);
+        }
+        session
+    }
+
+    /// A restored session waits for no turn.
+    pub fn has_no_turn(&mut self) {
+        self.turn = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant, SystemTime};
+
+    use codex_protocol::codex::ThreadNotification;
+    use serde_json::json;
+    use serde_json::value::to_raw_value;
+
+    use super::super::{Effect, Form, State, TurnEnding};
+    use super::*;
+
+    const TIMEOUTS: Timeouts = Timeouts {
+        approval: Duration::from_secs(60),
+        stall: Duration::from_secs(300),
+    };
+
+    fn now() -> Now {
+        Now {
+            instant: Instant::now(),
+            wall: SystemTime::now(),
+        }
+    }
+
+    fn hear(session: &mut Session, method: &str, params: &serde_json::Value) -> Vec<Effect> {
+        let params = to_raw_value(params).unwrap();
+        let heard = ThreadNotification::read(method, &params).unwrap().unwrap();
+        session.on_notification(heard, now())
+    }
+
+    fn turn(status: &str) -> serde_json::Value {
+        json!({ "threadId": "t", "turn": { "id": "turn-1", "status": status, "items": [] } })
+    }
+
+    fn id(text: &str) -> TurnId {
+        TurnId(text.to_owned())
+    }
+
+    fn prompted() -> Session {
+        let mut session = Session::new("t", TIMEOUTS, now());
+        session.prompt(Form::Text, now()).unwrap();
+        session
+    }
+
+    fn restored(session: &Session) -> Session {
+        let record = serde_json::to_string(&session.record().unwrap()).unwrap();
+        let record = serde_json::from_str(&record).unwrap();
+        Session::restored("t", TIMEOUTS, record, now())
+    }
+
+    const RUNS: bool = true;
+    const ENDED: bool = false;
+
+    fn expected(session: &Session, last: &str, runs: bool) -> Expected {
+        session.record().unwrap().expects(Some((id(last), runs)))
+    }
+
+    #[test]
+    fn turn_whose_beginning_was_not_reported_is_found() {
+        let mut session = prompted();
+        assert!(session.sending(1));
+        assert_eq!(session.record().unwrap().expects(None), Expected::Lost);
+        assert_eq!(expected(&session, "turn-1", RUNS), Expected::Last);
+        // It may be one of the thread's past.
+        assert_eq!(expected(&session, "turn-1", ENDED), Expected::Lost);
+        let _ = session.accepted(1, id("turn-1"), now());
+        assert_eq!(expected(&session, "turn-1", ENDED), Expected::Last);
+        assert_eq!(expected(&session, "turn-2", RUNS), Expected::Lost);
+    }
+
+    #[test]
+    fn earlier_turn_is_not_taken_for_the_next_one() {
+        let mut session = prompted();
+        assert!(session.sending(1));
+        hear(&mut session, "turn/started", &turn("inProgress"));
+        let _ = session.accepted(1, id("turn-1"), now());
+        hear(&mut session, "turn/completed", &turn("completed"));
+        assert_eq!(expected(&session, "turn-1", ENDED), Expected::Last);
+        assert_eq!(expected(&session, "turn-2", ENDED), Expected::None);
+        session.prompt(Form::Text, now()).unwrap();
+        assert!(session.sending(2));
+        assert_eq!(expected(&session, "turn-1", ENDED), Expected::Lost);
+        assert_eq!(expected(&session, "turn-2", RUNS), Expected::Last);
+    }
+
+    #[test]
+    fn turn_ends_in_the_restored_session() {
+        let mut session = prompted();
+        assert!(session.sending(1));
+        let _ = session.accepted(1, id("turn-1"), now());
+        let mut again = restored(&session);
+        assert_eq!(again.state(), State::Running);
+        assert_eq!(again.log().next_id(), NUMBERS);
+        hear(&mut again, "turn/started", &turn("inProgress"));
+        hear(&mut again, "turn/completed", &turn("completed"));
+        assert_eq!(again.state(), State::Idle);
+        let (number, outcome) = again.outcome().unwrap();
+        assert_eq!((*number, &outcome.ending), (1, &TurnEnding::Completed));
+    }
+
+    #[test]
+    fn interrupt_is_repeated() {
+        let mut session = prompted();
+        assert!(session.sending(1));
+        hear(&mut session, "turn/started", &turn("inProgress"));
+        assert_eq!(session.interrupt(now()).len(), 1);
+        let mut again = restored(&session);
+        let effects = hear(&mut again, "turn/started", &turn("inProgress"));
+        assert_eq!(effects, [Effect::Interrupt(id("turn-1"))]);
+    }
+
+    #[test]
+    fn cancelled_session_is_not_kept() {
+        let mut session = prompted();
+        let _ = session.cancel("test", now());
+        assert_eq!(session.record(), None);
+    }
+}

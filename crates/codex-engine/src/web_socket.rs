@@ -1,0 +1,63 @@
+//! The messages of an app-server that listens on a Unix socket: each is a text message of
+//! WebSocket (`codex app-server --listen unix://PATH`, 0.130.0 to 0.169.0).
+
+use std::io;
+
+use futures::SinkExt;
+use futures::stream::SplitSink;
+use tokio::net::UnixStream;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::{Error, Utf8Bytes};
+
+pub(super) use tokio_tungstenite::tungstenite::Message;
+
+/// A connection with an app-server.
+pub(super) type WebSocket = WebSocketStream<UnixStream>;
+
+/// The address in the first request, which Codex does not look at.
+const ADDRESS: &str = "ws://localhost/";
+
+/// How many times as long as the longest line a message may be. One between the two is skipped
+/// with an error for whoever waits for it; a longer one ends the connection.
+const MARGIN: usize = 4;
+
+/// Begins to speak WebSocket on a connection.
+///
+/// # Errors
+///
+/// If the other side does not.
+pub(super) async fn open(stream: UnixStream, line_limit: usize) -> io::Result<WebSocket> {
+    let limit = Some(line_limit.saturating_mul(MARGIN));
+    let config = WebSocketConfig::default()
+        .max_message_size(limit)
+        .max_frame_size(limit);
+    let opened = tokio_tungstenite::client_async_with_config(ADDRESS, stream, Some(config)).await;
+    let (web_socket, _) = opened.map_err(io::Error::other)?;
+    Ok(web_socket)
+}
+
+/// The JSON in a message; `None` if it is of WebSocket itself.
+pub(super) fn text(message: &Message) -> Option<&[u8]> {
+    match message {
+        Message::Text(text) => Some(text.as_bytes()),
+        Message::Binary(bytes) => Some(bytes),
+        Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_) => None,
+    }
+}
+
+/// Sends a line as a message, without its end.
+///
+/// # Errors
+///
+/// Those of the connection, and [`Error::Utf8`] for a line that is no text.
+pub(super) async fn send(
+    sink: &mut SplitSink<WebSocket, Message>,
+    mut line: Vec<u8>,
+) -> Result<(), Error> {
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    }
+    let text = Utf8Bytes::try_from(line).map_err(|error| Error::Utf8(error.to_string()))?;
+    sink.send(Message::Text(text)).await
+}
