@@ -9,15 +9,23 @@ use std::path::{Path, PathBuf};
 
 use safe_files::state_directory::make_directory;
 use safe_files::state_file::open_to_lock;
+use supervise::adoptable::Places;
 use supervise::private_socket::{self, ShortPath, check_directory, check_peer};
 use supervise::proof::{self, ProofName};
 use tokio::net::{UnixListener, UnixStream};
+use uuid::Uuid;
 
 /// The directory of the hosts, in the state directory.
 const DIRECTORY: &str = "hosts";
 
 /// The end of a socket's name.
 const SOCKET: &str = "sock";
+
+/// The end of the name of an adoption socket.
+const GUARD: &str = "guard";
+
+/// How many hexadecimal digits tell the app-servers of a user apart.
+const ID_DIGITS: usize = 12;
 
 /// Where a host listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +81,42 @@ impl HostPlace {
     #[must_use]
     pub fn log(&self) -> PathBuf {
         self.file("log")
+    }
+
+    /// Whether the host was killed: one that ends by itself removes its socket.
+    #[must_use]
+    pub fn was_left(&self) -> bool {
+        fs::symlink_metadata(self.file(SOCKET)).is_ok()
+    }
+
+    /// The sockets of one more app-server of the host here.
+    #[must_use]
+    pub fn new_app_server(&self) -> Places {
+        let id = Uuid::new_v4().simple().to_string();
+        let short = id.get(..ID_DIGITS).unwrap_or(&id);
+        Places {
+            // Codex takes no long path.
+            socket: self.directory.join(format!("{short}.codex")),
+            adoption: self.file(&format!("{short}.{GUARD}")),
+        }
+    }
+
+    /// The adoption sockets of the app-servers that the last host here has left.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub fn left_app_servers(&self) -> io::Result<Vec<PathBuf>> {
+        let mut left = Vec::new();
+        for entry in fs::read_dir(&self.directory)? {
+            let path = entry?.path();
+            let name = path.file_stem().and_then(|name| name.to_str());
+            let is_ours = name.is_some_and(|name| name.starts_with(&format!("{}.", self.key)));
+            if is_ours && path.extension().is_some_and(|end| end == GUARD) {
+                left.push(path);
+            }
+        }
+        Ok(left)
     }
 
     fn file(&self, end: &str) -> PathBuf {

@@ -8,6 +8,8 @@
 //!                                                                     service, we end
 //! ```
 //!
+//! If the host was killed, the next one is started at once, as turns may still run.
+//!
 //! Only whole messages are passed on, so that neither side ever sees a part of one.
 
 use std::borrow::Cow;
@@ -19,11 +21,11 @@ use std::time::Duration;
 use codex_protocol::lines::{Frame, Framing, LineDecoder};
 use codex_protocol::rpc::RequestId;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::connect::ConnectError;
-use crate::logic::conversation::{Conversation, RequestKind};
+use crate::logic::conversation::{Conversation, Repeatable, RequestKind};
 
 /// The longest message of a host, in bytes. Hosts bound their messages themselves.
 const HOST_LIMIT: usize = 1 << 30;
@@ -31,6 +33,10 @@ const HOST_LIMIT: usize = 1 << 30;
 /// How long the host may take to end the service of a client that has gone: its threads may
 /// write summaries.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// Of two hosts one after the other that were killed within this time, the second one is not
+/// replaced at once: the next one may have the same end.
+const SHORT: Duration = Duration::from_secs(1);
 
 /// What the relay says itself.
 pub trait Phrases {
@@ -120,8 +126,16 @@ impl<W: AsyncWrite + Unpin> Output<'_, W> {
     }
 }
 
+/// The way to the hosts.
+pub struct Hosts<C, K> {
+    /// Finds a host, or starts one.
+    pub connect: C,
+    /// Whether the host that has ended was killed.
+    pub was_killed: K,
+}
+
 /// Relays until the client has gone or `closing` is cancelled, which counts as the end of the
-/// client's input. `connect` finds a host, or starts one. The first one is given.
+/// client's input. The connection to the first host is given.
 ///
 /// # Errors
 ///
@@ -129,7 +143,8 @@ impl<W: AsyncWrite + Unpin> Output<'_, W> {
 pub async fn run<R, W, S, C>(
     client: ClientSide<R, W>,
     first: S,
-    connect: impl Fn() -> C,
+    hosts: Hosts<impl Fn() -> C, impl Fn() -> bool>,
+    repeatable: Repeatable,
     phrases: &dyn Phrases,
     closing: CancellationToken,
 ) -> io::Result<()>
@@ -139,7 +154,7 @@ where
     S: AsyncRead + AsyncWrite,
     C: Future<Output = Result<S, ConnectError>>,
 {
-    let conversation = Mutex::new(Conversation::default());
+    let conversation = Mutex::new(Conversation::new(repeatable));
     let mut input = Input {
         reader: client.reader,
         decoder: LineDecoder::with_headers(client.line_limit),
@@ -151,29 +166,40 @@ where
         framing: Mutex::default(),
         phrases,
     };
+    let connect = &hosts.connect;
     let mut next = Some(first);
+    let mut was_short = false;
     loop {
         let stream = match next.take() {
             Some(stream) => stream,
-            None => {
-                match reconnect(&mut input, &output, &conversation, &connect, &closing).await? {
-                    Some(stream) => stream,
-                    None => return Ok(()),
-                }
-            }
+            None => match reconnect(&mut input, &output, &conversation, connect, &closing).await? {
+                Some(stream) => stream,
+                None => return Ok(()),
+            },
         };
+        let since = Instant::now();
         let end = link(&mut input, &output, &conversation, stream, &closing).await;
         // Nothing is locked while a message is written.
         let taken_back = lock(&conversation).host_ended();
         for message in taken_back {
             output.send(message).await?;
         }
+        let is_lost = end == LinkEnd::Lost && !closing.is_cancelled();
+        let is_short = since.elapsed() < SHORT;
+        if is_lost && (hosts.was_killed)() && !(is_short && was_short) {
+            // Without one, the next message of the client looks again.
+            next = connect().await.ok();
+        }
+        was_short = is_short;
+        if next.is_none() {
+            lock(&conversation).forget_repeatable();
+        }
         let lost = lock(&conversation).lost();
         for (id, kind) in lost {
             output.send(phrases.lost(&id, kind)).await?;
         }
         match end {
-            LinkEnd::Lost if !closing.is_cancelled() => {
+            LinkEnd::Lost if is_lost => {
                 tracing::warn!("the host process has ended; the next message starts another one");
             }
             LinkEnd::Lost | LinkEnd::Served | LinkEnd::ClientGone => return Ok(()),
@@ -284,7 +310,8 @@ where
     H: AsyncWrite + Unpin,
 {
     let introduction = lock(conversation).introduction();
-    for message in introduction {
+    let calls = lock(conversation).take_repeatable();
+    for message in introduction.into_iter().chain(calls) {
         host.write_all(&Framing::Headers.frame(message)).await?;
     }
     loop {

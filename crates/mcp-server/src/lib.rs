@@ -48,6 +48,7 @@ mod notices;
 mod own_server;
 mod progress;
 mod question;
+pub mod repeated_call;
 mod request_image;
 mod request_state;
 mod resources;

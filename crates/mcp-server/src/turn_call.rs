@@ -18,6 +18,7 @@ use crate::code::Code;
 use crate::decision::{ReplyOutcome, decide};
 use crate::error::ToolError;
 use crate::progress::Progress;
+use crate::repeated_call;
 use crate::request_state::RequestState;
 use crate::server::Server;
 use crate::turn::{CallDeadline, TurnWait};
@@ -41,10 +42,11 @@ impl Server {
         call: TurnCall,
     ) -> Result<CallToolResponse, ToolError> {
         let TurnCall {
-            prompt,
+            mut prompt,
             warnings,
             wait,
         } = call;
+        prompt.call = Some(repeated_call::id(context));
         let arrived = Instant::now();
         let deadline = arrived + self.timeouts.call;
         let mut progress = Progress::new(context, "opening the thread");
@@ -76,6 +78,27 @@ impl Server {
             }
             Err(error) => Err(error.in_thread(&thread)),
         }
+    }
+
+    /// Waits for the turn of a call that the client's relay repeats, since the host that had the
+    /// call was killed.
+    pub(crate) async fn rejoin_turn(
+        &self,
+        context: &RequestContext<RoleServer>,
+        wait: Option<Duration>,
+    ) -> Result<CallToolResponse, ToolError> {
+        let call = repeated_call::id(context);
+        let Some((turn, thread)) = self.engine.turn_of_call(&call) else {
+            let why = "the host process ended before the turn of this call had begun";
+            return Err(ToolError::new(Code::HostLost, why));
+        };
+        let until = match wait {
+            Some(wait) => CallDeadline::Return(Instant::now() + wait),
+            None => CallDeadline::Interrupt(Instant::now() + self.timeouts.call),
+        };
+        let progress = Progress::new(context, "waiting for the turn");
+        let wait = TurnWait::new(self, context, turn, thread, until, progress);
+        wait.outcome().await
     }
 
     /// Runs a step of a call on a task of its own, as half a step is worse than none, and stops

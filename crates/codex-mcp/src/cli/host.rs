@@ -17,13 +17,15 @@ use host_process::listener::{self, Client, HostService};
 use host_process::logic::handshake::{
     Answer, HostStatus, ServeRequest, SessionAnswer, SessionRequest, SessionSummary,
 };
+use host_process::place::HostPlace;
 use serde_json::json;
+use supervise::adoptable;
 use tokio::net::UnixStream;
 use tokio::task::LocalSet;
 use tokio::time::sleep;
 
 use super::backend::Backend;
-use super::serve::{self, ClientEnd, ClientSetup, HostPlaceError};
+use super::serve::{self, ClientEnd, ClientSetup, HostPlaceError, Shared};
 use super::shutdown::{self, Shutdown};
 use super::stored::complain;
 use super::times::took;
@@ -131,7 +133,9 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
             ended: closing.clone(),
             hurry,
         };
-        let app_servers = Rc::new(AppServers::default());
+        let near = place.clone();
+        let app_servers = Rc::new(AppServers::adoptable(move || near.new_app_server()));
+        adopt(&place, &app_servers).await;
         let service = Service {
             end,
             app_servers: Rc::clone(&app_servers),
@@ -147,6 +151,26 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
     };
     let all = LocalSet::new();
     runtime::block_on(all.run_until(serving)).map_err(Failure::Runtime)?
+}
+
+/// Takes over the app-servers of a host that was killed. One that cannot be taken over is ended by
+/// its guard.
+async fn adopt(place: &HostPlace, app_servers: &AppServers) {
+    let left = match place.left_app_servers() {
+        Ok(left) => left,
+        Err(error) => return tracing::error!("cannot look for running app-servers: {error}"),
+    };
+    for guard in left {
+        match adoptable::adopt(&guard).await {
+            Ok(Some(adopted)) => {
+                if let Err(error) = app_servers.adopt(adopted).await {
+                    tracing::error!("cannot take over a running app-server: {error}");
+                }
+            }
+            Ok(None) => {}
+            Err(error) => tracing::error!("cannot take over a running app-server: {error}"),
+        }
+    }
 }
 
 /// Ends app-servers that nobody has used for a while, such as a Codex that was updated since.
@@ -267,7 +291,10 @@ async fn accept(
         backend,
         defaults,
         stdio,
-        app_servers: Some(app_servers),
+        shared: Some(Shared {
+            app_servers,
+            client: request.client,
+        }),
         end,
     };
     Ok(Accepted { args, setup })

@@ -14,8 +14,8 @@ use std::collections::{HashMap, HashSet};
 
 use codex_protocol::rpc::{Message, RequestId};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 /// The methods of the introduction (MCP 2024-11-05 to 2025-11-25; 2026-07-28 has none).
 const INITIALIZE: &str = "initialize";
@@ -35,6 +35,12 @@ const CANCELLED: &str = "notifications/cancelled";
 #[serde(rename_all = "camelCase")]
 struct Cancelled {
     request_id: RequestId,
+}
+
+#[derive(Deserialize)]
+struct Called<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
 }
 
 #[derive(Deserialize)]
@@ -92,11 +98,23 @@ pub enum RequestKind {
     Other,
 }
 
+/// The calls that the next host can answer, if the one that had them was killed.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Repeatable {
+    /// The names of their tools.
+    pub tools: &'static [&'static str],
+    /// The member of `_meta` that marks a repeated call.
+    pub mark: &'static str,
+}
+
 /// A conversation of a client with its hosts, one after the other.
 #[derive(Debug, Default)]
 pub struct Conversation {
+    repeatable: Repeatable,
     /// The requests of the client without an answer.
     unanswered: HashMap<RequestId, RequestKind>,
+    /// Those of them that the next host can answer.
+    calls: HashMap<RequestId, Vec<u8>>,
     introduction: Vec<Vec<u8>>,
     /// The request for the introduction, whose second answer is not for the client.
     introduced_by: Option<RequestId>,
@@ -110,6 +128,15 @@ pub struct Conversation {
 }
 
 impl Conversation {
+    /// A conversation with a client that has said nothing yet.
+    #[must_use]
+    pub fn new(repeatable: Repeatable) -> Self {
+        Self {
+            repeatable,
+            ..Self::default()
+        }
+    }
+
     /// Notes a message of the client. Returns it as the host is to get it, or `None` if it
     /// answers an earlier host.
     pub fn from_client<'a>(&mut self, message: &'a [u8]) -> Option<Cow<'a, [u8]>> {
@@ -124,6 +151,9 @@ impl Conversation {
                     self.introduced_by = Some(id.clone());
                 }
                 self.note_subscription(&method, &id, params, message);
+                if kind == RequestKind::ToolCall && self.is_repeatable(params) {
+                    self.calls.insert(id.clone(), message.to_vec());
+                }
                 self.unanswered.insert(id, kind);
             }
             Ok(Message::Notification { method, .. }) if method == INITIALIZED => {
@@ -135,6 +165,7 @@ impl Conversation {
                 let cancelled = params.and_then(|params| serde_json::from_str(params.get()).ok());
                 if let Some(Cancelled { request_id }) = cancelled {
                     self.unanswered.remove(&request_id);
+                    self.calls.remove(&request_id);
                 }
             }
             Ok(Message::Response { id, outcome }) => {
@@ -161,6 +192,7 @@ impl Conversation {
         match Message::read(message) {
             Ok(Message::Response { id, .. }) => {
                 self.unanswered.remove(&id);
+                self.calls.remove(&id);
                 (!self.repeated.remove(&id)).then_some(message.into())
             }
             Ok(Message::Request { id, method, params }) => {
@@ -188,6 +220,24 @@ impl Conversation {
             }
             Ok(Message::Notification { .. }) | Err(_) => Some(message.into()),
         }
+    }
+
+    fn is_repeatable(&self, params: Option<&RawValue>) -> bool {
+        let params = params.and_then(|params| serde_json::from_str(params.get()).ok());
+        params.is_some_and(|Called { name }| self.repeatable.tools.contains(&&*name))
+    }
+
+    /// Takes the unanswered calls that the next host can answer, marked as repeated. They stay
+    /// unanswered.
+    pub fn take_repeatable(&mut self) -> Vec<Vec<u8>> {
+        let mark = self.repeatable.mark;
+        let calls = self.calls.values();
+        calls.filter_map(|call| marked(call, mark)).collect()
+    }
+
+    /// The calls that were to be repeated cannot be.
+    pub fn forget_repeatable(&mut self) {
+        self.calls.clear();
     }
 
     fn note_subscription(
@@ -245,11 +295,13 @@ impl Conversation {
     }
 
     /// Returns the requests that the host which has ended has left unanswered, without that for the
-    /// introduction, which the next host answers.
+    /// introduction and the calls that the next host answers.
     pub fn lost(&mut self) -> Vec<(RequestId, RequestKind)> {
         let introduction = self.introduced_by.as_ref();
         let kept = introduction.and_then(|id| self.unanswered.remove_entry(id));
-        let lost: Vec<_> = self.unanswered.drain().collect();
+        let calls = &self.calls;
+        let lost = self.unanswered.extract_if(|id, _| !calls.contains_key(id));
+        let lost: Vec<_> = lost.collect();
         self.unanswered.extend(kept);
         let is_lost = |known: &Subscription| lost.iter().any(|(id, _)| *id == known.id);
         self.subscriptions.retain(|known| !is_lost(known));
@@ -297,6 +349,15 @@ fn renumbered(id: &RequestId, rest: Rest<'_>) -> Vec<u8> {
         rest,
     };
     renumbered.to_vec()
+}
+
+/// A call with a mark in its `_meta`.
+fn marked(call: &[u8], mark: &str) -> Option<Vec<u8>> {
+    let mut call: Value = serde_json::from_slice(call).ok()?;
+    let params = call.get_mut("params")?.as_object_mut()?;
+    let meta = params.entry("_meta").or_insert_with(|| json!({}));
+    meta.as_object_mut()?.insert(mark.to_owned(), true.into());
+    Some(call.to_string().into_bytes())
 }
 
 fn cancellation(id: &RequestId) -> Vec<u8> {
@@ -397,6 +458,37 @@ mod tests {
         let _ = conversation.from_client(CALL);
         conversation.lost();
         assert!(conversation.introduction().is_empty());
+    }
+
+    #[test]
+    fn call_that_the_next_host_can_answer_is_repeated() {
+        let repeatable = Repeatable {
+            tools: &["wait"],
+            mark: "again",
+        };
+        let mut conversation = Conversation::new(repeatable);
+        let call = |id: u8, tool: &str| {
+            let params = json!({ "name": tool, "_meta": { "progressToken": 7 } });
+            let call = json!({ "id": id, "method": "tools/call", "params": params });
+            call.to_string().into_bytes()
+        };
+        for (id, tool) in [(1, "wait"), (2, "other"), (3, "wait")] {
+            let _ = conversation.from_client(&call(id, tool));
+        }
+        assert!(conversation.from_host(br#"{"id":3,"result":{}}"#).is_some());
+        let other = (RequestId::Number(2), RequestKind::ToolCall);
+        assert_eq!(conversation.lost(), [other]);
+        let [again] = &conversation.take_repeatable()[..] else {
+            panic!("one call");
+        };
+        let again: Value = serde_json::from_slice(again).unwrap();
+        assert_eq!(again["id"], 1);
+        let meta = json!({ "progressToken": 7, "again": true });
+        assert_eq!(again["params"]["_meta"], meta);
+        assert!(conversation.waits());
+        conversation.forget_repeatable();
+        let lost = (RequestId::Number(1), RequestKind::ToolCall);
+        assert_eq!(conversation.lost(), [lost]);
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub struct ServeRequest {
     pub directory: PathBuf,
     /// What it has found out about its stdin and stdout, in a form that the program knows.
     pub stdio: Value,
+    /// An ID that no other client has. It stays the same with the next host.
+    pub client: String,
 }
 
 /// A request about one session, from a person at a terminal.
@@ -195,11 +197,12 @@ mod tests {
             args: vec!["serve".to_owned()],
             directory: "/work".into(),
             stdio: Value::Null,
+            client: "c".to_owned(),
         });
         let json = serde_json::to_string(&request).unwrap();
         assert_eq!(
             json,
-            r#"{"serve":{"args":["serve"],"directory":"/work","stdio":null}}"#
+            r#"{"serve":{"args":["serve"],"directory":"/work","stdio":null,"client":"c"}}"#
         );
         assert_eq!(serde_json::from_str::<Request>(&json).unwrap(), request);
         let json = serde_json::to_string(&Answer::Serving).unwrap();

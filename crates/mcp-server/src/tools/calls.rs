@@ -1,11 +1,13 @@
 //! Dispatches the call of a tool.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use job_queue::service::Jobs;
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject};
 use rmcp::service::RequestContext;
+use serde_json::Value;
 
 use super::jobs::{JobCall, JobTool, JobWatch, WaitOutcome};
 use super::team::TeamTool;
@@ -14,8 +16,13 @@ use crate::code::Code;
 use crate::deliveries::ToolOutcome;
 use crate::error::ToolError;
 use crate::progress::Progress;
+use crate::repeated_call;
 use crate::server::Server;
 use crate::tasks;
+
+/// The argument of the classic tools after which a call returns while its turn goes on, in
+/// milliseconds.
+const WAIT: &str = "wait-ms";
 
 impl ToolName {
     /// Answers a call.
@@ -25,6 +32,11 @@ impl ToolName {
         context: &RequestContext<RoleServer>,
         arguments: JsonObject,
     ) -> Result<CallToolResponse, ToolError> {
+        if repeated_call::is_repeated(context) {
+            let wait = arguments.get(WAIT).and_then(Value::as_u64);
+            let wait = wait.map(Duration::from_millis);
+            return server.rejoin_turn(context, wait).await;
+        }
         match self {
             Self::Codex => classic::codex::call(server, context, arguments).await,
             Self::CodexReply => classic::codex_reply::call(server, context, arguments).await,

@@ -41,9 +41,16 @@ pub(in crate::cli) struct ClientSetup {
     pub(in crate::cli) backend: Backend,
     pub(in crate::cli) defaults: Defaults,
     pub(in crate::cli) stdio: Stdio,
-    /// The app-servers that the client shares with others; its own if `None`.
-    pub(in crate::cli) app_servers: Option<Rc<AppServers>>,
+    /// What the client shares with others; nothing if `None`.
+    pub(in crate::cli) shared: Option<Shared>,
     pub(in crate::cli) end: ClientEnd,
+}
+
+/// What the clients of a host share.
+pub(in crate::cli) struct Shared {
+    pub(in crate::cli) app_servers: Rc<AppServers>,
+    /// The ID of this client.
+    pub(in crate::cli) client: String,
 }
 
 /// The backend that the client has asked for, if it has what the client wants of it.
@@ -79,7 +86,7 @@ where
         backend,
         defaults,
         stdio,
-        app_servers,
+        shared,
         end,
     } = setup;
     let groups = Groups::of(args.tools.clone());
@@ -112,7 +119,7 @@ where
                 warnings,
                 groups,
                 stdio,
-                app_servers,
+                shared,
             };
             through_app_server(args, setup, &identity, streams, &end).await
         }
@@ -160,7 +167,7 @@ struct ServerSetup {
     warnings: Warnings,
     groups: Groups,
     stdio: Stdio,
-    app_servers: Option<Rc<AppServers>>,
+    shared: Option<Shared>,
 }
 
 /// The engine of a client, with its records, alerts, tools and bounds.
@@ -205,14 +212,17 @@ where
         warnings,
         groups,
         stdio,
-        app_servers,
+        shared,
     } = setup;
     let timeouts = timeouts(args, &config);
     let engine = engine(args, &config, identity, &warnings);
-    let engine = Arc::new(match &app_servers {
-        Some(app_servers) => engine.joining(app_servers, terms(&config.bounds())),
+    let engine = Arc::new(match &shared {
+        Some(shared) => engine
+            .with_client(shared.client.clone())
+            .joining(&shared.app_servers, terms(&config.bounds())),
         None => engine,
     });
+    engine.take_back().await;
     engine.keep_tidy();
     if let (ShutdownSummary::Ask, Some(records)) =
         (identity.shutdown_summary, identity.services.records.clone())
@@ -257,7 +267,7 @@ where
         Err(_) if closing.is_cancelled() => Ok(()),
         Err(error) => Err(ServeError::Begin(Box::new(error))),
     };
-    if app_servers.is_some() {
+    if shared.is_some() {
         // What its client has left running goes on, and is recorded under its identity.
         tokio::select! {
             () = engine.own_turns_end() => {}

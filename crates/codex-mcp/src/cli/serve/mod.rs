@@ -26,7 +26,7 @@ use super::shutdown::{self, Shutdown};
 use super::stdio::{Preflight, StdioError};
 use super::times::duration_within;
 
-pub(super) use client::{ClientEnd, ClientSetup, backend, defaults, serve as serve_client};
+pub(super) use client::{ClientEnd, ClientSetup, Shared, backend, defaults, serve as serve_client};
 pub(super) use relayed::{HostPlaceError, all_places, place};
 
 /// The settings that only a variable can change.
@@ -165,7 +165,7 @@ async fn serve_until_shutdown(
         backend,
         defaults,
         stdio: preflight.stdio(),
-        app_servers: None,
+        shared: None,
         end: ClientEnd {
             closing: shutdown.closing.clone(),
             ended: shutdown.closing.clone(),

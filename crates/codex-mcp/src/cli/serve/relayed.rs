@@ -8,20 +8,22 @@ use std::path::PathBuf;
 
 use codex_protocol::rpc::{ErrorObject, RequestId, code};
 use host_process::connect::{self, ConnectError};
-use host_process::logic::conversation::RequestKind;
+use host_process::logic::conversation::{Repeatable, RequestKind};
 use host_process::logic::environment;
 use host_process::logic::handshake::ServeRequest;
 use host_process::place::HostPlace;
-use host_process::relay::{self, ClientSide, Phrases};
+use host_process::relay::{self, ClientSide, Hosts, Phrases};
 use mcp_server::Stdio;
 use mcp_server::code::Code;
 use mcp_server::error::ToolError;
 use mcp_server::incoming::{id_of, too_long};
+use mcp_server::repeated_call;
 use rmcp::transport::stdio_pipes;
 use safe_files::state_directory::state_directory;
 use serde_json::{Value, json};
 use settings::Config;
 use tokio::net::UnixStream;
+use uuid::Uuid;
 
 use super::{Args, ServeError};
 use crate::cli::shutdown::Shutdown;
@@ -95,6 +97,7 @@ pub(super) async fn connect(config: &Config, stdio: &Stdio) -> Result<Link, Host
         args: args.collect::<Result<_, _>>()?,
         directory: text(config.directory.clone().into_os_string())?.into(),
         stdio: json!(stdio),
+        client: Uuid::new_v4().to_string(),
     };
     let place = place()?;
     let stream = connect::serve(&place, &host_args(), &request).await?;
@@ -122,8 +125,16 @@ pub(super) async fn run(args: &Args, link: Link, shutdown: &Shutdown) -> Result<
         line_limit: args.max_line,
     };
     let again = host_args();
-    let connect = || connect::serve(&place, &again, &request);
-    let relaying = relay::run(client, stream, connect, &phrases, shutdown.closing.clone());
+    let hosts = Hosts {
+        connect: || connect::serve(&place, &again, &request),
+        was_killed: || place.was_left(),
+    };
+    let repeatable = Repeatable {
+        tools: &repeated_call::TOOLS,
+        mark: repeated_call::MARK,
+    };
+    let closing = shutdown.closing.clone();
+    let relaying = relay::run(client, stream, hosts, repeatable, &phrases, closing);
     tokio::select! {
         relayed = relaying => relayed.map_err(ServeError::Client),
         () = shutdown.hurry.cancelled() => Ok(()),
@@ -137,8 +148,7 @@ struct OwnPhrases {
 
 impl Phrases for OwnPhrases {
     fn lost(&self, id: &RequestId, kind: RequestKind) -> Vec<u8> {
-        let why =
-            "the host process ended before it answered this call, and the call's turn with it";
+        let why = "the host process ended before it answered this call; its turn may go on";
         failure(id, kind, ToolError::new(Code::HostLost, why))
     }
 

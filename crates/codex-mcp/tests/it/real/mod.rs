@@ -10,6 +10,7 @@ mod context;
 mod drop_in;
 mod eyes;
 mod host;
+mod host_killed;
 mod job_questions;
 mod job_results;
 mod job_tools;

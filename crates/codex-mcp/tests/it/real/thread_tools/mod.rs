@@ -29,11 +29,11 @@ on_each_release!(
     turn_is_interrupted_while_a_call_waits,
 );
 
-const TEAM: [&str; 4] = ["--identity", "arch", "--team", "builders"];
+pub(super) const TEAM: [&str; 4] = ["--identity", "arch", "--team", "builders"];
 
 /// A model that calls the tool in the last line of the prompt, with the arguments there, and
 /// answers with the tool's output.
-fn calling_model() -> Script {
+pub(super) fn calling_model() -> Script {
     Script::new().otherwise([
         Reply::with(|request| match requested_call(request) {
             Some((tool, arguments)) => Reply::call(tool, arguments),
@@ -67,12 +67,12 @@ fn look(path: &str) -> String {
     call(TOOL, &json!({ "path": path }))
 }
 
-fn write_to_lead(text: &str) -> String {
+pub(super) fn write_to_lead(text: &str) -> String {
     call("atm_send", &json!({ "to": "lead", "message": text }))
 }
 
 /// Creates the team `builders` with a lead; returns the lead's inbox.
-fn team(stage: &CodexFixture, lead_is_active: bool) -> PathBuf {
+pub(super) fn team(stage: &CodexFixture, lead_is_active: bool) -> PathBuf {
     let team = stage.home.atm_home().join(".claude/teams/builders");
     fs::create_dir_all(team.join("inboxes")).unwrap();
     let member = json!({ "agentId": "lead@builders", "name": "lead", "agentType": "x",
@@ -84,7 +84,7 @@ fn team(stage: &CodexFixture, lead_is_active: bool) -> PathBuf {
     team.join("inboxes/lead.json")
 }
 
-fn mail(inbox: &Path) -> Vec<String> {
+pub(super) fn mail(inbox: &Path) -> Vec<String> {
     let text = fs::read_to_string(inbox).unwrap_or_else(|_| "[]".to_owned());
     let all: Vec<Value> = serde_json::from_str(&text).unwrap();
     let text = |message: &Value| message["text"].as_str().unwrap().to_owned();

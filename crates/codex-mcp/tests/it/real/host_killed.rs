@@ -1,0 +1,320 @@
+//! The host is killed, and the next one goes on with its turns.
+
+use std::fs::File;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use scripted_model::{Gate, Reply, Script, Shell};
+use serde_json::{Value, json};
+use testkit::process::wait_until_gone;
+use tokio::process::Command;
+use tokio::time::sleep;
+
+use super::sessions::Poller;
+use super::thread_tools::{TEAM, calling_model, mail, team, write_to_lead};
+use super::{CodexFixture, assert_completed, assert_error, structured};
+
+/// The releases that can listen on a socket.
+macro_rules! on_each_release_with_a_socket {
+    ($($test:ident),+ $(,)?) => {$(
+        mod $test {
+            #[tokio::test]
+            async fn v0_153_4() {
+                super::$test("0.153.4").await;
+            }
+
+            #[tokio::test]
+            async fn v0_169_0() {
+                super::$test("0.169.0").await;
+            }
+        }
+    )+};
+}
+
+on_each_release_with_a_socket!(
+    turn_goes_on_with_the_next_host,
+    open_question_is_asked_once,
+    turn_that_ends_without_a_host_is_told,
+    result_of_an_ended_turn_is_kept,
+    sessions_of_several_clients_go_on,
+    waiting_call_gets_its_answer,
+    call_of_a_tool_is_not_executed_twice,
+);
+
+/// The limit for what happens after a host was killed.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+/// A client of a host.
+struct HostFixture {
+    stage: CodexFixture,
+    client: Poller,
+}
+
+impl HostFixture {
+    async fn new(release: &str, script: Script) -> Self {
+        let stage = CodexFixture::new(release, script).await;
+        Self::on(stage, &[]).await
+    }
+
+    async fn on(stage: CodexFixture, args: &[&str]) -> Self {
+        let client = Poller::new(&stage, &[&["--host"], args].concat()).await;
+        Self { stage, client }
+    }
+
+    /// The output of our program, which must succeed.
+    async fn output(&self, args: &[&str]) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        let command = command.args(args).env_clear().envs(self.stage.home.env());
+        let output = command.kill_on_drop(true).output().await.unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The processes of the hosts that run.
+    async fn hosts(&self) -> Vec<u32> {
+        let listed = self.output(&["host", "status", "--json"]).await;
+        let listed: Vec<Value> = serde_json::from_str(&listed).unwrap();
+        let pids = listed.iter().map(|host| host["pid"].as_u64().unwrap());
+        pids.map(|pid| u32::try_from(pid).unwrap()).collect()
+    }
+
+    async fn kill_host(&self) {
+        let [host] = self.hosts().await[..] else {
+            panic!("one host");
+        };
+        signal(host, Signal::SIGKILL);
+        assert_eq!(wait_until_gone(&[host], TIME_LIMIT).await, []);
+    }
+
+    /// The processes of Codex itself.
+    fn codex(&self) -> Vec<u32> {
+        let is_codex = |line: &str| line.contains("app-server") && !line.contains(" guard ");
+        let all = self.stage.home.processes().into_iter();
+        all.filter(|process| is_codex(&process.command))
+            .map(|process| process.pid)
+            .collect()
+    }
+
+    /// Polls until the session has this state, also while there is no host.
+    async fn wait_for(&mut self, session: &str, state: &str) -> Value {
+        let poll = json!({ "action": "poll", "sessionId": session, "waitMs": 1000,
+            "maxEvents": 1000, "responseMode": "full" });
+        let deadline = Instant::now() + TIME_LIMIT;
+        loop {
+            let seen = self
+                .client
+                .client
+                .call_tool("codex_check", poll.clone())
+                .await;
+            let shown = structured(&seen);
+            if shown["status"] == state {
+                return shown.clone();
+            }
+            let is_lost = shown["error"]["code"] == "HOST_LOST";
+            assert!(is_lost || seen["isError"] == false, "{seen:#}");
+            assert!(Instant::now() < deadline, "{seen:#}");
+        }
+    }
+
+    async fn finish(self) {
+        assert!(self.client.client.finish().await.success());
+        finish(&self.stage).await;
+    }
+}
+
+async fn finish(stage: &CodexFixture) {
+    let mut stop = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+    let stop = stop.args(["host", "stop"]).env_clear();
+    let stopped = stop.envs(stage.home.env()).output().await.unwrap();
+    assert!(stopped.status.success(), "{stopped:?}");
+    assert_eq!(stage.home.processes(), []);
+    let hosts = stage.home.state_home().join("codex-mcp/hosts");
+    let left = std::fs::read_dir(hosts).unwrap();
+    let left = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let left: Vec<String> = left
+        .filter(|name| !name.ends_with(".log") && !name.ends_with(".lock"))
+        .collect();
+    assert_eq!(left, [] as [&str; 0]);
+}
+
+fn signal(process: u32, signal: Signal) {
+    kill(Pid::from_raw(process.cast_signed()), signal).unwrap();
+}
+
+async fn turn_goes_on_with_the_next_host(release: &str) {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("done").behind(&gate)]);
+    let mut work = HostFixture::new(release, script).await;
+    let session = work.client.start("work", json!({})).await;
+    gate.reached(1).await;
+    let codex = work.codex();
+    for _ in 0..3 {
+        work.kill_host().await;
+        work.wait_for(&session, "running").await;
+        assert_eq!(work.codex(), codex);
+    }
+    gate.release();
+    let ended = work.wait_for(&session, "idle").await;
+    assert_eq!(ended["result"]["output"], "done", "{ended:#}");
+    assert_eq!(work.stage.model.request_count(), 1);
+    let again = work.client.reply(&session, "more", json!({})).await;
+    assert_eq!(again["sessionId"], session);
+    work.wait_for(&session, "idle").await;
+    assert_eq!(work.codex(), codex);
+    work.finish().await;
+}
+
+async fn open_question_is_asked_once(release: &str) {
+    let touch = Reply::shell(Shell::escalated("echo x >> made.txt", "it is needed"));
+    let script = Script::new().otherwise([touch, Reply::say("done")]);
+    let mut work = HostFixture::new(release, script).await;
+    let session = work.client.start("make it", json!({})).await;
+    let asked = work.wait_for(&session, "waiting_approval").await;
+    let question = asked["actions"][0].clone();
+    for _ in 0..2 {
+        work.kill_host().await;
+        let asked = work.wait_for(&session, "waiting_approval").await;
+        let actions = asked["actions"].as_array().unwrap();
+        assert_eq!(actions.len(), 1, "{asked:#}");
+        assert_eq!(actions[0]["requestId"], question["requestId"]);
+    }
+    work.client.decide(&session, &question, "accept").await;
+    let ended = work.wait_for(&session, "idle").await;
+    assert_eq!(ended["result"]["output"], "done", "{ended:#}");
+    let made = std::fs::read_to_string(work.stage.file("made.txt")).unwrap();
+    assert_eq!(made, "x\n");
+    assert_eq!(work.stage.model.request_count(), 2);
+    work.finish().await;
+}
+
+/// The client's own process is stopped, so that nobody starts the next host before the turn has
+/// ended.
+async fn turn_that_ends_without_a_host_is_told(release: &str) {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([
+        Reply::shell("echo x >> made.txt").behind(&gate),
+        Reply::say("done"),
+    ]);
+    let mut work = HostFixture::new(release, script).await;
+    let writing = json!({ "sandbox": "workspace-write" });
+    let session = work.client.start("work", writing).await;
+    gate.reached(1).await;
+    work.client.client.signal(testkit::Signal::SIGSTOP);
+    work.kill_host().await;
+    gate.release();
+    let deadline = Instant::now() + TIME_LIMIT;
+    while !rollout(&work.stage).contains("\"task_complete\"") {
+        assert!(Instant::now() < deadline, "the turn does not end");
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(work.hosts().await, [] as [u32; 0]);
+    work.client.client.signal(testkit::Signal::SIGCONT);
+    let ended = work.wait_for(&session, "idle").await;
+    assert_eq!(ended["result"]["output"], "done", "{ended:#}");
+    let made = std::fs::read_to_string(work.stage.file("made.txt")).unwrap();
+    assert_eq!(made, "x\n");
+    assert_eq!(work.stage.model.request_count(), 2);
+    work.finish().await;
+}
+
+/// All that Codex has written of its threads.
+fn rollout(stage: &CodexFixture) -> String {
+    let mut all = String::new();
+    let mut waiting = vec![stage.home.codex_home().join("sessions")];
+    while let Some(path) = waiting.pop() {
+        match std::fs::read_dir(&path) {
+            Ok(entries) => waiting.extend(entries.map(|entry| entry.unwrap().path())),
+            Err(_) => all += &std::fs::read_to_string(&path).unwrap_or_default(),
+        }
+    }
+    all
+}
+
+async fn result_of_an_ended_turn_is_kept(release: &str) {
+    let script = Script::new().otherwise([Reply::say("done")]);
+    let mut work = HostFixture::new(release, script).await;
+    let session = work.client.start("work", json!({})).await;
+    work.wait_for(&session, "idle").await;
+    work.kill_host().await;
+    let ended = work.wait_for(&session, "idle").await;
+    assert_eq!(ended["result"]["output"], "done", "{ended:#}");
+    assert_eq!(work.stage.model.request_count(), 1);
+    work.finish().await;
+}
+
+/// Also that of a client that has gone.
+async fn sessions_of_several_clients_go_on(release: &str) {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("done").behind(&gate)]);
+    let mut work = HostFixture::new(release, script).await;
+    let mut gone = Poller::new(&work.stage, &["--host"]).await;
+    let mut sessions = vec![
+        gone.start("one", json!({})).await,
+        gone.start("two", json!({})).await,
+    ];
+    sessions.push(work.client.start("three", json!({})).await);
+    gate.reached(3).await;
+    assert!(gone.client.finish().await.success());
+    work.kill_host().await;
+    gate.release();
+    for session in &sessions {
+        let ended = work.wait_for(session, "idle").await;
+        assert_eq!(ended["result"]["output"], "done", "{ended:#}");
+    }
+    assert_eq!(work.stage.model.request_count(), 3);
+    work.finish().await;
+}
+
+/// The call is not begun a second time; one that has not begun its turn gets an error.
+async fn waiting_call_gets_its_answer(release: &str) {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("done").behind(&gate)]);
+    let stage = CodexFixture::new(release, script).await;
+    let client = Poller {
+        client: stage.client(&["--host"]).await,
+    };
+    let mut work = HostFixture { stage, client };
+    let waiting = work
+        .client
+        .client
+        .request_tool("codex", json!({"prompt": "work"}));
+    gate.reached(1).await;
+    work.kill_host().await;
+    gate.release();
+    let answer = work.client.client.result(&waiting).await;
+    assert_completed(&answer, "done");
+    assert_eq!(work.stage.model.request_count(), 1);
+    let mark = json!({ "codex-mcp/repeated": true });
+    let call = json!({ "name": "codex", "arguments": { "prompt": "x" }, "_meta": mark });
+    let forged = work.client.client.request("tools/call", call);
+    let forged = work.client.client.result(&forged).await;
+    assert_error(&forged, "HOST_LOST");
+    assert_eq!(work.stage.model.request_count(), 1);
+    work.finish().await;
+}
+
+/// The call waits for a lock when the host is killed. Whether it was executed is not known then.
+async fn call_of_a_tool_is_not_executed_twice(release: &str) {
+    let stage = CodexFixture::new(release, calling_model()).await;
+    let inbox = team(&stage, true);
+    let mut work = HostFixture::on(stage, &TEAM).await;
+    let lock = File::create(inbox.with_extension("lock")).unwrap();
+    lock.lock().unwrap();
+    let session = work.client.start(&write_to_lead("once"), json!({})).await;
+    let is_called = |look: &Value| look["events"].to_string().contains("dynamicToolCall");
+    work.client.until(&session, is_called).await;
+    work.kill_host().await;
+    let ended = work.wait_for(&session, "idle").await;
+    let output = ended["result"]["output"].as_str().unwrap();
+    assert!(output.contains("not known whether"), "{ended:#}");
+    drop(lock);
+    // The control: the next call is executed.
+    work.client
+        .reply(&session, &write_to_lead("again"), json!({}))
+        .await;
+    work.wait_for(&session, "idle").await;
+    assert_eq!(mail(&inbox), ["again"]);
+    work.finish().await;
+}

@@ -1,0 +1,23 @@
+//! Calls that the relay of a client repeats, since the host that had them was killed: their turns
+//! may go on in the next host, and are not begun a second time.
+
+use rmcp::RoleServer;
+use rmcp::service::RequestContext;
+use serde_json::json;
+
+/// The member of `_meta` that marks a repeated call. A client that sets it gets the answer to an
+/// earlier call of its own, or an error.
+pub const MARK: &str = "codex-mcp/repeated";
+
+/// The tools whose calls are repeated: those that wait for a turn.
+pub const TOOLS: [&str; 3] = ["codex", "codex-reply", "codex_review"];
+
+/// Whether a call is repeated.
+pub(crate) fn is_repeated(context: &RequestContext<RoleServer>) -> bool {
+    context.meta.get(MARK).is_some_and(|mark| *mark == true)
+}
+
+/// The ID of a call, as the client has made it.
+pub(crate) fn id(context: &RequestContext<RoleServer>) -> String {
+    json!(context.id).to_string()
+}
