@@ -10,10 +10,11 @@
 //! ```
 //!
 //! While a host lives, it has the guard of each app-server keep what only the host knows: which
-//! engines may share it ([`Agreement`]), and for each session its
-//! settings and a [`SessionRecord`]. Nothing of it is on disk. Codex keeps the rest, and holds its
-//! questions until a thread is resumed on the new connection.
+//! engines may share it ([`Agreement`]), and for each session its settings and a
+//! [`SessionRecord`]. Nothing of it is on disk. Codex keeps the rest, and holds its questions until
+//! a thread is resumed on the new connection.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::app_server::{AppServer, StartError, Started};
+use super::backend::Supervisor;
 use super::connection::Listener;
 use super::engine::Engine;
 use super::error::EngineError;
@@ -44,7 +46,7 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(3);
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptionError {
     /// What was kept is missing or is not understood.
-    #[error("what was kept of the app-server is not understood: {0}")]
+    #[error("what the guard has kept is not understood: {0}")]
     Kept(String),
     /// The app-server does not answer.
     #[error(transparent)]
@@ -65,14 +67,6 @@ impl AppServers {
             kept,
         } = adopted;
         let agreement: Agreement = understood(kept.get(AGREEMENT))?;
-        let sessions: Vec<(KeptSession, KeptSteps)> = kept
-            .iter()
-            .filter_map(|(key, session)| Some((key.strip_prefix(SETTINGS)?, session)))
-            .map(|(id, session)| {
-                let steps = kept.get(&format!("{RECORD}{id}"));
-                Ok((understood(Some(session))?, understood(steps)?))
-            })
-            .collect::<Result<_, AdoptionError>>()?;
         let missing = || AdoptionError::Kept("it has no launch".to_owned());
         let launch = agreement.launch.clone().ok_or_else(missing)?;
         let codex = self.add(agreement, &launch, &[]);
@@ -80,7 +74,7 @@ impl AppServers {
         let (ending, ended) = watch::channel(None);
         let supervisor = Arc::clone(&codex.hub);
         let generation = codex.backend.next_generation(ended);
-        let gone = move |exit, cause| hub::gone(&supervisor, generation, exit, cause);
+        let gone = move |exit, cause| supervisor.gone(generation, exit, cause);
         let started = Started {
             line_limit: launch.line_limit,
             listener,
@@ -88,7 +82,7 @@ impl AppServers {
         };
         let server = AppServer::adopt(process, connection, started, gone).await?;
         let running = codex.backend.adopt(server, generation).await;
-        for (session, steps) in sessions {
+        for (session, steps) in sessions(&kept) {
             tracing::info!("goes on with session {}", session.session);
             let entry = Entry::restored(session, steps, running.clone());
             if let Ok(added) = codex.hub.sessions.add(entry) {
@@ -98,6 +92,25 @@ impl AppServers {
         tokio::spawn(restore_without_clients(codex));
         Ok(())
     }
+}
+
+/// The sessions that were kept whole. The host may have been killed before it had all of one kept:
+/// that one has just begun, and has no turn.
+fn sessions(
+    kept: &BTreeMap<String, String>,
+) -> impl Iterator<Item = (KeptSession, KeptSteps)> + use<'_> {
+    let ids = kept.keys().filter_map(|key| key.strip_prefix(SETTINGS));
+    ids.filter_map(|id| {
+        let session = understood(kept.get(&format!("{SETTINGS}{id}")));
+        let steps = understood(kept.get(&format!("{RECORD}{id}")));
+        match (session, steps) {
+            (Ok(session), Ok(steps)) => Some((session, steps)),
+            (Err(error), _) | (_, Err(error)) => {
+                tracing::warn!("cannot go on with session {id}: {error}");
+                None
+            }
+        }
+    })
 }
 
 fn understood<T: for<'de> Deserialize<'de>>(kept: Option<&String>) -> Result<T, AdoptionError> {

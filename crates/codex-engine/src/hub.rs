@@ -157,11 +157,6 @@ impl Supervisor for Hub {
     }
 }
 
-/// Handles the end of an app-server, see [`Supervisor::gone`].
-pub(super) fn gone(hub: &Hub, generation: Generation, exit: Exit, cause: ExitCause) {
-    Supervisor::gone(hub, generation, exit, cause);
-}
-
 /// Tells a machine the time while its turn runs, and reports the outcome to the observer.
 /// Without one, that is the observer of the client that has opened the session.
 pub(super) async fn run_timer(

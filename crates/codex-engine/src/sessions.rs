@@ -285,6 +285,9 @@ impl Entry {
 
     /// Notes that a call of one of our tools begins; `false` if it was begun before.
     pub(super) async fn begin_call(&self, request: &RequestId) -> bool {
+        let Some(keeper) = self.keeper() else {
+            return true;
+        };
         {
             let mut kept = lock(&self.kept);
             if kept.calls.contains(request) {
@@ -293,10 +296,15 @@ impl Entry {
             kept.calls.push(request.clone());
         }
         self.keep_steps();
+        keeper.flush().await;
+        true
+    }
+
+    /// Waits until the guard has what it is to keep.
+    pub(super) async fn flush_kept(&self) {
         if let Some(keeper) = self.keeper() {
             keeper.flush().await;
         }
-        true
     }
 
     /// Notes that a call of one of our tools has been answered.
@@ -539,6 +547,8 @@ impl Entry {
             inner.effective = effective;
             inner.load_state = LoadState::Loaded;
         }
+        // Another app-server numbers its requests anew.
+        lock(&self.kept).calls.clear();
         self.keep();
     }
 

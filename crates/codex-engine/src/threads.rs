@@ -295,6 +295,7 @@ impl Engine {
             Origin::Existing => "a session begins, of a thread that was there before",
         };
         entry.span.in_scope(|| tracing::info!("{begins}"));
+        entry.keep();
         self.owner.observer.opened(&entry.thread, &opened);
         if let Some(evicted) = evicted {
             hub::cancel(&evicted, "it was not used for long, and new sessions began");

@@ -58,7 +58,8 @@ impl Engine {
 
     async fn begin(&self, entry: &Arc<Entry>, prompt: &Prompt) -> Result<TurnRef, EngineError> {
         let number = accept_prompt(entry, prompt)?;
-        entry.begun_by(number, prompt.call.clone());
+        let call = prompt.call.as_ref().map(|call| self.named_call(call));
+        entry.begun_by(number, call);
         tokio::spawn(hub::run_timer(
             Arc::clone(entry),
             number,
@@ -135,6 +136,7 @@ impl Engine {
             Purpose::Work => entry.kind_of_prompt(number),
             Purpose::ShutdownSummary => InputKind::ShutdownSummary,
         };
+        entry.flush_kept().await;
         tell(&*self.owner.observer, entry, number, kind, &prompt.text);
         let response = match &prompt.review {
             Some(target) => {
@@ -149,13 +151,20 @@ impl Engine {
         response
     }
 
-    /// The latest turn of a session of this engine's client, if this call of the client has begun
-    /// it, see [`Prompt::call`].
+    /// A call of this engine's client, apart from those of other clients.
+    fn named_call(&self, call: &str) -> String {
+        let client = self.owner.client.as_deref().unwrap_or_default();
+        format!("{client} {call}")
+    }
+
+    /// The latest turn of a session that this call of the engine's client has begun, see
+    /// [`Prompt::call`].
     #[must_use]
     pub fn turn_of_call(&self, call: &str) -> Option<(TurnRef, ThreadId)> {
-        let mut own = self.own_sessions().into_iter();
-        own.find_map(|entry| {
-            let number = entry.turn_of_call(call)?;
+        let call = self.named_call(call);
+        let all = self.codex.hub.sessions.all();
+        all.into_iter().find_map(|entry| {
+            let number = entry.turn_of_call(&call)?;
             let session = entry.id.clone();
             Some((TurnRef { session, number }, entry.thread.clone()))
         })

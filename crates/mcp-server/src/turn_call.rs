@@ -89,7 +89,7 @@ impl Server {
     ) -> Result<CallToolResponse, ToolError> {
         let call = repeated_call::id(context);
         let Some((turn, thread)) = self.engine.turn_of_call(&call) else {
-            let why = "the host process ended before the turn of this call had begun";
+            let why = "the host process was killed, and the turn of this call with it";
             return Err(ToolError::new(Code::HostLost, why));
         };
         let until = match wait {

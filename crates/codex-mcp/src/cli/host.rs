@@ -1,6 +1,7 @@
 //! `codex-mcp host`: the background process that serves several clients, and the verbs to look
 //! at it and to end it.
 
+use std::env;
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
 use std::process::ExitCode;
@@ -30,6 +31,11 @@ use super::shutdown::{self, Shutdown};
 use super::stored::complain;
 use super::times::took;
 use super::{log, runtime, work};
+
+/// The variable that has the app-servers of a host survive it, if it is `1`. It is not the default,
+/// as a command in Codex's sandbox that may use the network can reach the socket of another Codex in
+/// the moment in which that starts.
+const ADOPTS: &str = "CODEX_MCP_HOST_ADOPTS";
 
 /// How long a host stays without a client.
 const IDLE: &str = "10m";
@@ -134,7 +140,10 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
             hurry,
         };
         let near = place.clone();
-        let app_servers = Rc::new(AppServers::adoptable(move || near.new_app_server()));
+        let app_servers = Rc::new(match env::var_os(ADOPTS).is_some_and(|set| set == "1") {
+            true => AppServers::adoptable(move || near.new_app_server()),
+            false => AppServers::default(),
+        });
         adopt(&place, &app_servers).await;
         let service = Service {
             end,

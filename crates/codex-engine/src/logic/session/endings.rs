@@ -217,6 +217,8 @@ impl Session {
         raw_turn: Option<serde_json::Value>,
         now: Now,
     ) {
+        // A later question may have the number of one of this turn.
+        self.asked_before.clear();
         let outcome = Arc::new(turn.outcome(ending, raw_turn, now.wall));
         self.outcome = Some((self.turns, Arc::clone(&outcome)));
         if self.cancelled.is_none() {

@@ -41,6 +41,8 @@ pub struct SessionRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct RunningRecord {
     id: Option<TurnId>,
+    /// The ID under which Codex ends it, see `RunningTurn::answered`.
+    answered: Option<TurnId>,
     form: Form,
     interrupt_wanted: bool,
     used_before: Option<TokenCount>,
@@ -79,7 +81,8 @@ impl SessionRecord {
                 Expected::Last
             }
             (Some(_), _) => Expected::Lost,
-            (None, Some((last, _))) if ended == Some(&last) => Expected::Last,
+            // Codex lists the beginning of a review that has ended as a turn that runs.
+            (None, Some((last, false))) if ended == Some(&last) => Expected::Last,
             (None, _) => Expected::None,
         }
     }
@@ -100,6 +103,7 @@ impl Session {
         }
         let running = self.turn.as_ref().map(|turn| RunningRecord {
             id: turn.id.clone(),
+            answered: turn.answered.clone(),
             form: turn.form(),
             interrupt_wanted: turn.interrupt_wanted,
             used_before: turn.used_before(),
@@ -151,6 +155,7 @@ impl Session {
             let mut turn = RunningTurn::new(form, None, first);
             turn.phase = Phase::Sent;
             if let Some(running) = running {
+                turn.answered = running.answered;
                 turn.interrupt_wanted = running.interrupt_wanted;
                 turn.set_used_before(running.used_before);
             }

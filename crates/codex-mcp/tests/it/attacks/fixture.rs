@@ -68,10 +68,20 @@ impl RepositoryFixture {
     }
 
     pub(super) async fn client(&self, args: &[&str]) -> McpClient {
+        self.client_in(args, []).await
+    }
+
+    /// A client with these variables in its environment.
+    pub(super) async fn client_in<const N: usize>(
+        &self,
+        args: &[&str],
+        variables: [(&str, &str); N],
+    ) -> McpClient {
         let launch = Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
             .args(["serve"])
             .args(args.iter().copied())
             .envs(self.home.env())
+            .envs(variables)
             .env("CODEX_MCP_CODEX_BIN", self.codex())
             .current_dir(self.home.work());
         let mut client = McpClient::start(&launch);

@@ -138,7 +138,8 @@ async fn command_in_the_sandbox_is_not_served(release: &str) {
     assert_eq!(stage.home.processes(), []);
 }
 
-/// Codex itself would do anything for whoever connects to its socket.
+/// Codex itself would do anything for whoever connects to its socket. This attack comes after the
+/// guard has removed the socket's name.
 async fn command_in_the_sandbox_does_not_reach_codex(release: &str) {
     let attack = "HOSTS=\"$HOME/../state/codex-mcp/hosts\" perl \"$HOME/attack\"";
     let script = Script::new().otherwise([
@@ -147,7 +148,8 @@ async fn command_in_the_sandbox_does_not_reach_codex(release: &str) {
     ]);
     let stage = RepositoryFixture::new(release, script).await;
     fs::write(stage.home.home().join("attack"), ATTACK_ON_CODEX).unwrap();
-    let mut client = stage.client(&["--host"]).await;
+    let adopts = [("CODEX_MCP_HOST_ADOPTS", "1")];
+    let mut client = stage.client_in(&["--host"], adopts).await;
     let arguments = json!({
         "prompt": "warm up",
         "sandbox": "workspace-write",

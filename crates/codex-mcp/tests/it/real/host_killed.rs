@@ -7,13 +7,14 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
+use testkit::McpClient;
 use testkit::process::wait_until_gone;
 use tokio::process::Command;
 use tokio::time::sleep;
 
 use super::sessions::Poller;
 use super::thread_tools::{TEAM, calling_model, mail, team, write_to_lead};
-use super::{CodexFixture, assert_completed, assert_error, structured};
+use super::{CodexFixture, VERSION, assert_completed, assert_error, structured};
 
 /// The releases that can listen on a socket.
 macro_rules! on_each_release_with_a_socket {
@@ -58,7 +59,7 @@ impl HostFixture {
     }
 
     async fn on(stage: CodexFixture, args: &[&str]) -> Self {
-        let client = Poller::new(&stage, &[&["--host"], args].concat()).await;
+        let client = poller(&stage, args).await;
         Self { stage, client }
     }
 
@@ -137,6 +138,23 @@ async fn finish(stage: &CodexFixture) {
         .filter(|name| !name.ends_with(".log") && !name.ends_with(".lock"))
         .collect();
     assert_eq!(left, [] as [&str; 0]);
+}
+
+/// A client of `--api sessions`.
+async fn poller(stage: &CodexFixture, args: &[&str]) -> Poller {
+    let args = [&["--api", "sessions"], args].concat();
+    Poller {
+        client: client(stage, &args).await,
+    }
+}
+
+/// A client whose host adopts the app-servers of the last one.
+async fn client(stage: &CodexFixture, args: &[&str]) -> McpClient {
+    let launch = stage.launch(&[&["--host"], args].concat());
+    let mut client = McpClient::start(&launch.env("CODEX_MCP_HOST_ADOPTS", "1"));
+    client.ignore("notifications/tools/list_changed");
+    client.initialize(VERSION, json!({})).await;
+    client
 }
 
 fn signal(process: u32, signal: Signal) {
@@ -249,7 +267,7 @@ async fn sessions_of_several_clients_go_on(release: &str) {
     let gate = Gate::new();
     let script = Script::new().otherwise([Reply::say("done").behind(&gate)]);
     let mut work = HostFixture::new(release, script).await;
-    let mut gone = Poller::new(&work.stage, &["--host"]).await;
+    let mut gone = poller(&work.stage, &[]).await;
     let mut sessions = vec![
         gone.start("one", json!({})).await,
         gone.start("two", json!({})).await,
@@ -273,7 +291,7 @@ async fn waiting_call_gets_its_answer(release: &str) {
     let script = Script::new().otherwise([Reply::say("done").behind(&gate)]);
     let stage = CodexFixture::new(release, script).await;
     let client = Poller {
-        client: stage.client(&["--host"]).await,
+        client: client(&stage, &[]).await,
     };
     let mut work = HostFixture { stage, client };
     let waiting = work
