@@ -1,11 +1,11 @@
-//! Going on with the app-servers of a host that was killed.
+//! Adopts the app-servers of a host that was killed.
 //!
 //! ```text
 //!   host ── values ──► guard ─┐
 //!     ✗ killed                │ values, and a new connection to Codex
 //!   next host ◄───────────────┘
 //!     │ an entry for each session, with its record
-//!     │ its client comes back, or does not within 3 s
+//!     │ its client returns, or does not within 3 s
 //!     └─ thread/resume ──► the steps of the last turn, and the open questions again
 //! ```
 //!
@@ -38,15 +38,15 @@ use super::sessions::Entry;
 use super::shared::{Agreement, AppServers, SharedCodex};
 use crate::logic::session::{Expected, SessionRecord};
 
-/// How long a session waits for its client, which has its tools and its record, before it goes
-/// on without. A client that has lost its host looks for the next one at once.
+/// How long a session waits for its client, which has its tools and its record, before it
+/// continues without. A client that has lost its host looks for the next one at once.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Why an app-server cannot be taken over.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptionError {
-    /// What was kept is missing or is not understood.
-    #[error("what the guard has kept is not understood: {0}")]
+    /// A kept value is missing or cannot be parsed.
+    #[error("cannot read the state that the guard has kept: {0}")]
     Kept(String),
     /// The app-server does not answer.
     #[error(transparent)]
@@ -54,8 +54,8 @@ pub enum AdoptionError {
 }
 
 impl AppServers {
-    /// Takes over an app-server of a host that was killed, with its sessions. Each goes on when
-    /// its client has [come back](Engine::take_back), or after 3 s.
+    /// Takes over an app-server of a host that was killed, with its sessions. Each continues
+    /// when its client has [returned](Engine::take_back), or after 3 s.
     ///
     /// # Errors
     ///
@@ -66,7 +66,7 @@ impl AppServers {
             connection,
             kept,
         } = adopted;
-        let agreement: Agreement = understood(kept.get(AGREEMENT))?;
+        let agreement: Agreement = parse(kept.get(AGREEMENT))?;
         let missing = || AdoptionError::Kept("it has no launch".to_owned());
         let launch = agreement.launch.clone().ok_or_else(missing)?;
         let codex = self.add(agreement, &launch, &[]);
@@ -83,7 +83,7 @@ impl AppServers {
         let server = AppServer::adopt(process, connection, started, gone).await?;
         let running = codex.backend.adopt(server, generation).await;
         for (session, steps) in sessions(&kept) {
-            tracing::info!("goes on with session {}", session.session);
+            tracing::info!("continues session {}", session.session);
             let entry = Entry::restored(session, steps, running.clone());
             if let Ok(added) = codex.hub.sessions.add(entry) {
                 added.entry.keep();
@@ -101,25 +101,25 @@ fn sessions(
 ) -> impl Iterator<Item = (KeptSession, KeptSteps)> + use<'_> {
     let ids = kept.keys().filter_map(|key| key.strip_prefix(SETTINGS));
     ids.filter_map(|id| {
-        let session = understood(kept.get(&format!("{SETTINGS}{id}")));
-        let steps = understood(kept.get(&format!("{RECORD}{id}")));
+        let session = parse(kept.get(&format!("{SETTINGS}{id}")));
+        let steps = parse(kept.get(&format!("{RECORD}{id}")));
         match (session, steps) {
             (Ok(session), Ok(steps)) => Some((session, steps)),
             (Err(error), _) | (_, Err(error)) => {
-                tracing::warn!("cannot go on with session {id}: {error}");
+                tracing::warn!("cannot continue session {id}: {error}");
                 None
             }
         }
     })
 }
 
-fn understood<T: for<'de> Deserialize<'de>>(kept: Option<&String>) -> Result<T, AdoptionError> {
+fn parse<T: for<'de> Deserialize<'de>>(kept: Option<&String>) -> Result<T, AdoptionError> {
     let kept = kept.ok_or_else(|| AdoptionError::Kept("a value is missing".to_owned()))?;
     serde_json::from_str(kept).map_err(|error| AdoptionError::Kept(error.to_string()))
 }
 
 impl Engine {
-    /// Goes on with the sessions that an earlier host has opened for the client of this engine
+    /// Continues the sessions that an earlier host has opened for the client of this engine
     /// (see [`with_client`](Self::with_client)).
     pub async fn take_back(&self) {
         let Some(client) = &self.owner.client else {
@@ -141,7 +141,7 @@ async fn restore_without_clients(codex: Arc<SharedCodex>) {
     }
 }
 
-/// Goes on with a session, once.
+/// Continues a session, once.
 async fn restore(codex: &SharedCodex, entry: &Arc<Entry>) {
     // One after the other: Codex's messages are held back meanwhile.
     let _one = codex.restoring.lock().await;
@@ -156,18 +156,18 @@ async fn restore(codex: &SharedCodex, entry: &Arc<Entry>) {
     server.connection().hold();
     let history = history(&server, &entry.thread).await;
     entry.span.in_scope(|| match history {
-        Ok(Some(last)) => go_on(&codex.hub, entry, &record, last),
+        Ok(Some(last)) => replay_last_turn(&codex.hub, entry, &record, last),
         Ok(None) => {
             entry.mark_unloaded();
-            go_on(&codex.hub, entry, &record, None);
+            replay_last_turn(&codex.hub, entry, &record, None);
         }
         Err(error) => {
-            tracing::warn!("cannot go on with the thread: {error}");
+            tracing::warn!("cannot resume the thread: {error}");
             entry.mark_unloaded();
-            go_on(&codex.hub, entry, &record, None);
+            replay_last_turn(&codex.hub, entry, &record, None);
         }
     });
-    entry.goes_on();
+    entry.finish_restoring();
     server.connection().release(&*codex.hub);
     for child in codex.hub.sessions.children(entry) {
         let resumed: Result<Value, EngineError> =
@@ -239,7 +239,7 @@ fn resume_params(thread: &str) -> Value {
 
 /// Handles the last turn of the history as if Codex had just reported it, if it is the one that
 /// the session waits for.
-fn go_on(hub: &Hub, entry: &Arc<Entry>, record: &SessionRecord, last: Option<PastTurn>) {
+fn replay_last_turn(hub: &Hub, entry: &Arc<Entry>, record: &SessionRecord, last: Option<PastTurn>) {
     let runs = |turn: &PastTurn| (turn.id.clone(), turn.status == PastStatus::InProgress);
     match (record.expects(last.as_ref().map(runs)), last) {
         (Expected::Last, Some(turn)) => repeat(hub, entry, &turn),
@@ -250,7 +250,7 @@ fn go_on(hub: &Hub, entry: &Arc<Entry>, record: &SessionRecord, last: Option<Pas
     }
 }
 
-/// What a session says of a turn that cannot be gone on with.
+/// The message for a turn that Codex does not know.
 const LOST: &str = "the host process ended before Codex had confirmed the prompt";
 
 fn repeat(hub: &Hub, entry: &Entry, turn: &PastTurn) {
@@ -261,17 +261,17 @@ fn repeat(hub: &Hub, entry: &Entry, turn: &PastTurn) {
             "turn": { "id": turn.id, "status": status, "items": [], "error": turn.error },
         })
     };
-    tell(hub, "turn/started", &of_turn(PastStatus::InProgress));
+    notify(hub, "turn/started", &of_turn(PastStatus::InProgress));
     for item in &turn.items {
         let method = match is_in_progress(item) {
             true => "item/started",
             false => "item/completed",
         };
         let params = json!({ "threadId": thread, "turnId": turn.id, "item": item });
-        tell(hub, method, &params);
+        notify(hub, method, &params);
     }
     if turn.status != PastStatus::InProgress {
-        tell(hub, "turn/completed", &of_turn(turn.status));
+        notify(hub, "turn/completed", &of_turn(turn.status));
     }
 }
 
@@ -285,7 +285,7 @@ fn is_in_progress(item: &RawValue) -> bool {
     item.is_ok_and(|item: Item| item.status == "inProgress")
 }
 
-fn tell(hub: &Hub, method: &str, params: &Value) {
+fn notify(hub: &Hub, method: &str, params: &Value) {
     // A value in memory is always written.
     let Ok(params) = to_raw_value(params) else {
         return;

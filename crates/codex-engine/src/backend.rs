@@ -134,15 +134,15 @@ pub(crate) struct Backend {
     last: watch::Sender<watch::Receiver<Option<Exit>>>,
     /// Cancelled when no app-server may be started any more.
     ending: CancellationToken,
-    /// What makes an app-server outlive this process for a while, if it does.
-    adoptable: Option<ForTheNext>,
+    /// Set if another process can adopt the app-server when this one was killed.
+    adoptable: Option<Adoptable>,
 }
 
-/// Makes up the places of one more app-server that outlives this process for a while.
+/// Returns the sockets of one more adoptable app-server.
 pub(super) type NewPlaces = dyn Fn() -> Places + Send + Sync;
 
-/// What the next process needs to take an app-server over.
-struct ForTheNext {
+/// The settings of adoptable app-servers.
+struct Adoptable {
     places: Arc<NewPlaces>,
     /// The agreement of those who share the app-server.
     agreement: String,
@@ -166,12 +166,12 @@ impl Backend {
         }
     }
 
-    /// Starts app-servers that the next process can take over, where Codex can.
-    pub(super) fn keep_for_the_next(&mut self, places: Arc<NewPlaces>, agreement: String) {
-        self.adoptable = Some(ForTheNext { places, agreement });
+    /// Starts app-servers that another process can adopt, where Codex supports it.
+    pub(super) fn make_adoptable(&mut self, places: Arc<NewPlaces>, agreement: String) {
+        self.adoptable = Some(Adoptable { places, agreement });
     }
 
-    /// Where the next process finds this Codex; `None` if it ends with this process.
+    /// The sockets of this Codex, if it is adoptable.
     async fn places(&self, codex: &CodexBinary) -> Option<Places> {
         let places = (self.adoptable.as_ref()?.places)();
         if !adoptable::is_supported(&places) {

@@ -109,7 +109,7 @@ struct Kept {
     calls: Vec<RequestId>,
     /// The turn that a client's call has begun last, and the call.
     begun_by: Option<(u64, String)>,
-    /// The record of an earlier host, until the session goes on.
+    /// The record of an earlier host, until the session is restored.
     record: Option<SessionRecord>,
 }
 
@@ -259,13 +259,13 @@ impl Entry {
         };
     }
 
-    /// The record of an earlier host, until the session [goes on](Self::goes_on).
+    /// The record of an earlier host, until the session is [restored](Self::finish_restoring).
     pub(super) fn earlier_record(&self) -> Option<SessionRecord> {
         lock(&self.kept).record.clone()
     }
 
-    /// The session has what Codex knows of it.
-    pub(super) fn goes_on(&self) {
+    /// The session has all that Codex knows about it.
+    pub(super) fn finish_restoring(&self) {
         lock(&self.kept).record = None;
         self.keep();
     }
@@ -346,7 +346,7 @@ impl Entry {
         let Some(keeper) = self.keeper() else { return };
         let mut kept = lock(&self.kept);
         if kept.record.is_some() {
-            // It does not go on yet.
+            // It is not restored yet.
             return;
         }
         let Some(record) = self.lock().machine.record() else {

@@ -221,7 +221,7 @@ impl AppServers {
         let mut codex = SharedCodex::new(start);
         if let Some(places) = &self.places {
             let kept = serde_json::to_string(&agreement).unwrap_or_default();
-            codex.backend.keep_for_the_next(Arc::clone(places), kept);
+            codex.backend.make_adoptable(Arc::clone(places), kept);
         }
         let codex = Arc::new(SharedCodex { agreement, ..codex });
         tokio::spawn(super::hub::sweep(Arc::downgrade(&codex.hub)));

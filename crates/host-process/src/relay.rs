@@ -34,9 +34,10 @@ const HOST_LIMIT: usize = 1 << 30;
 /// write summaries.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Of two hosts one after the other that were killed within this time, the second one is not
-/// replaced at once: the next one may have the same end.
-const SHORT: Duration = Duration::from_secs(1);
+/// If two hosts in a row are killed within this time after they were connected, the next one is
+/// started only for a message of the client, so that a host that always fails is not restarted in a
+/// loop.
+const SHORT_LINK: Duration = Duration::from_secs(1);
 
 /// What the relay says itself.
 pub trait Phrases {
@@ -185,7 +186,7 @@ where
             output.send(message).await?;
         }
         let is_lost = end == LinkEnd::Lost && !closing.is_cancelled();
-        let is_short = since.elapsed() < SHORT;
+        let is_short = since.elapsed() < SHORT_LINK;
         if is_lost && (hosts.was_killed)() && !(is_short && was_short) {
             // Without one, the next message of the client looks again.
             next = connect().await.ok();

@@ -89,7 +89,7 @@ codes! {
     ShuttingDown: "SHUTTING_DOWN", Worthwhile,
         "Start codex-mcp again; where there is a threadId, go on with codex-reply.";
     HostLost: "HOST_LOST", Worthwhile,
-        "Look with codex_session or codex_threads whether its work goes on, and call again if not.";
+        "codex_session and codex_threads list the work that continues; call again if yours is missing.";
     UsageLimit: "USAGE_LIMIT", Worthwhile,
         "Wait until the limit is reset; the message says when, if Codex knows.";
     RateLimited: "RATE_LIMITED", Worthwhile,

@@ -1,5 +1,5 @@
 //! Calls that the relay of a client repeats, since the host that had them was killed: their turns
-//! may go on in the next host, and are not begun a second time.
+//! may continue in the next host, and are not begun a second time.
 
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;

@@ -20,7 +20,7 @@ use crate::repeated_call;
 use crate::server::Server;
 use crate::tasks;
 
-/// The argument of the classic tools after which a call returns while its turn goes on, in
+/// The argument of the classic tools after which a call returns while its turn continues, in
 /// milliseconds.
 const WAIT: &str = "wait-ms";
 

@@ -251,7 +251,7 @@ impl AdoptableProcess {
     /// # Errors
     ///
     /// [`io::ErrorKind::UnexpectedEof`] if the program ends before it listens; the guard's reason
-    /// if it does not let the program go on, such as a connection of another process.
+    /// if it ends the program, such as a connection of another process.
     pub async fn connection(&mut self) -> io::Result<UnixStream> {
         let handover = self.incoming.handover(&self.stream).await?;
         Ok(handover.connection)

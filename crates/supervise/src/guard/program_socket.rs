@@ -120,7 +120,10 @@ impl ProgramSocket {
             false => path.to_owned(),
         };
         if !fs::symlink_metadata(&name)?.file_type().is_socket() {
-            return Err(io::Error::other("the socket of Codex is none"));
+            return Err(io::Error::other(format!(
+                "{} is not a socket",
+                name.display()
+            )));
         }
         let flags = OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
         let descriptor = open(&name, flags, Mode::empty())?;

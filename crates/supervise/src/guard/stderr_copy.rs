@@ -12,7 +12,7 @@ use common::output;
 /// How long the rest may take to be copied once the program has ended.
 const REST_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A copy that goes on until the program, and all that it has started, has closed its stderr.
+/// A copy that lasts until the program, and all that it has started, has closed its stderr.
 pub(super) struct StderrCopy {
     finished: Receiver<()>,
 }

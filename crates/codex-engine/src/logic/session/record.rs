@@ -1,4 +1,4 @@
-//! What is kept of a session outside of this process, for a process that goes on with it.
+//! The state of a session that another process needs to continue it.
 //!
 //! ```text
 //!   Session ── record ──► kept ──► restored ── the turn in Codex's history ──► Session
@@ -129,9 +129,8 @@ impl Session {
         })
     }
 
-    /// A session that goes on where another process has left it. It has a turn until it is told
-    /// of that one's end: by notifications, by [`lose`](Self::lose) or by
-    /// [`has_no_turn`](Self::has_no_turn).
+    /// A session that continues the one of this record. It has a turn until notifications,
+    /// [`lose`](Self::lose) or [`has_no_turn`](Self::has_no_turn) end that.
     #[must_use]
     pub fn restored(thread: &str, timeouts: Timeouts, record: SessionRecord, now: Now) -> Self {
         let SessionRecord {

@@ -148,7 +148,7 @@ struct OwnPhrases {
 
 impl Phrases for OwnPhrases {
     fn lost(&self, id: &RequestId, kind: RequestKind) -> Vec<u8> {
-        let why = "the host process ended before it answered this call; its turn may go on";
+        let why = "the host process ended before it answered this call; its turn may continue";
         failure(id, kind, ToolError::new(Code::HostLost, why))
     }
 

@@ -1,4 +1,4 @@
-//! The host is killed, and the next one goes on with its turns.
+//! The next host continues the turns of a host that was killed.
 
 use std::fs::File;
 use std::time::{Duration, Instant};
