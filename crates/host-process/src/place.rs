@@ -83,10 +83,12 @@ impl HostPlace {
         self.file("log")
     }
 
-    /// Whether the host was killed: one that ends by itself removes its socket.
+    /// Whether the last host was killed and has left app-servers. A host that ends by itself removes
+    /// its socket before.
     #[must_use]
-    pub fn was_left(&self) -> bool {
-        fs::symlink_metadata(self.file(SOCKET)).is_ok()
+    pub fn has_left_app_servers(&self) -> bool {
+        let was_killed = fs::symlink_metadata(self.file(SOCKET)).is_ok();
+        was_killed && self.left_app_servers().is_ok_and(|left| !left.is_empty())
     }
 
     /// The sockets of one more app-server of the host here.

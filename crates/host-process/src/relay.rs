@@ -8,7 +8,8 @@
 //!                                                                     service, we end
 //! ```
 //!
-//! If the host was killed, the next one is started at once, as turns may still run.
+//! If the next host can adopt the app-servers of one that was killed, it is started at once, as turns
+//! may still run.
 //!
 //! Only whole messages are passed on, so that neither side ever sees a part of one.
 
@@ -127,12 +128,12 @@ impl<W: AsyncWrite + Unpin> Output<'_, W> {
     }
 }
 
-/// The way to the hosts.
-pub struct Hosts<C, K> {
-    /// Finds a host, or starts one.
+/// The functions by which a relay finds hosts.
+pub struct Hosts<C, A> {
+    /// Connects to a host, which is started if there is none.
     pub connect: C,
-    /// Whether the host that has ended was killed.
-    pub was_killed: K,
+    /// Whether the host that has ended was killed, and the next one can adopt its app-servers.
+    pub is_adopted: A,
 }
 
 /// Relays until the client has gone or `closing` is cancelled, which counts as the end of the
@@ -187,7 +188,7 @@ where
         }
         let is_lost = end == LinkEnd::Lost && !closing.is_cancelled();
         let is_short = since.elapsed() < SHORT_LINK;
-        if is_lost && (hosts.was_killed)() && !(is_short && was_short) {
+        if is_lost && (hosts.is_adopted)() && !(is_short && was_short) {
             // Without one, the next message of the client looks again.
             next = connect().await.ok();
         }

@@ -127,7 +127,7 @@ pub(super) async fn run(args: &Args, link: Link, shutdown: &Shutdown) -> Result<
     let again = host_args();
     let hosts = Hosts {
         connect: || connect::serve(&place, &again, &request),
-        was_killed: || place.was_left(),
+        is_adopted: || place.has_left_app_servers(),
     };
     let repeatable = Repeatable {
         tools: &repeated_call::TOOLS,
