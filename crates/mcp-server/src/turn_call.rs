@@ -64,10 +64,7 @@ impl Server {
         let prompting = self.run_step(context, deadline, &mut progress, prompting);
         match prompting.await {
             Ok(StepOutcome::Done(turn)) => {
-                let until = match wait {
-                    Some(wait) => CallDeadline::Return(arrived + wait),
-                    None => CallDeadline::Interrupt(deadline),
-                };
+                let until = self.call_deadline(arrived, wait);
                 let wait = TurnWait::new(self, context, turn, thread, until, progress);
                 let wait = wait.with_warnings(warnings);
                 wait.outcome().await
@@ -77,6 +74,14 @@ impl Server {
                 Err(error.in_thread(&thread))
             }
             Err(error) => Err(error.in_thread(&thread)),
+        }
+    }
+
+    /// The deadline of a call that arrived at this time.
+    fn call_deadline(&self, arrived: Instant, wait: Option<Duration>) -> CallDeadline {
+        match wait {
+            Some(wait) => CallDeadline::Return(arrived + wait),
+            None => CallDeadline::Interrupt(arrived + self.timeouts.call),
         }
     }
 
@@ -92,10 +97,7 @@ impl Server {
             let why = "the host process was killed, and the turn of this call with it";
             return Err(ToolError::new(Code::HostLost, why));
         };
-        let until = match wait {
-            Some(wait) => CallDeadline::Return(Instant::now() + wait),
-            None => CallDeadline::Interrupt(Instant::now() + self.timeouts.call),
-        };
+        let until = self.call_deadline(Instant::now(), wait);
         let progress = Progress::new(context, "waiting for the turn");
         let wait = TurnWait::new(self, context, turn, thread, until, progress);
         wait.outcome().await
@@ -154,10 +156,7 @@ impl Server {
             .into_iter()
             .map(|(id, answer)| decide(&self.engine, &turn.session, &ActionId(id), Some(&answer)))
             .collect();
-        let until = match wait {
-            Some(wait) => CallDeadline::Return(Instant::now() + wait),
-            None => CallDeadline::Interrupt(Instant::now() + self.timeouts.call),
-        };
+        let until = self.call_deadline(Instant::now(), wait);
         let progress = Progress::new(context, "answering Codex's questions");
         let wait = TurnWait::new(self, context, turn, thread, until, progress);
         // The client would dismiss the question again, at once and for ever.

@@ -1,15 +1,16 @@
 //! Dispatches the call of a tool.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use job_queue::service::Jobs;
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject};
 use rmcp::service::RequestContext;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::jobs::{JobCall, JobTool, JobWatch, WaitOutcome};
+use super::parameters::Wait;
 use super::team::TeamTool;
 use super::{ToolName, classic, codex_status, sessions};
 use crate::code::Code;
@@ -20,9 +21,12 @@ use crate::repeated_call;
 use crate::server::Server;
 use crate::tasks;
 
-/// The argument of the classic tools after which a call returns while its turn continues, in
-/// milliseconds.
-const WAIT: &str = "wait-ms";
+/// The argument of a repeated call that still counts.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Waiting {
+    wait_ms: Option<Wait>,
+}
 
 impl ToolName {
     /// Answers a call.
@@ -33,8 +37,9 @@ impl ToolName {
         arguments: JsonObject,
     ) -> Result<CallToolResponse, ToolError> {
         if repeated_call::is_repeated(context) {
-            let wait = arguments.get(WAIT).and_then(Value::as_u64);
-            let wait = wait.map(Duration::from_millis);
+            let Waiting { wait_ms } = serde_json::from_value(Value::Object(arguments))
+                .map_err(|error| ToolError::new(Code::InvalidArgument, error.to_string()))?;
+            let wait = wait_ms.map(|Wait(wait)| wait);
             return server.rejoin_turn(context, wait).await;
         }
         match self {

@@ -304,11 +304,14 @@ async fn waiting_call_gets_its_answer(release: &str) {
     let answer = work.client.client.result(&waiting).await;
     assert_completed(&answer, "done");
     assert_eq!(work.stage.model.request_count(), 1);
-    let mark = json!({ "codex-mcp/repeated": true });
-    let call = json!({ "name": "codex", "arguments": { "prompt": "x" }, "_meta": mark });
-    let forged = work.client.client.request("tools/call", call);
-    let forged = work.client.client.result(&forged).await;
-    assert_error(&forged, "HOST_LOST");
+    for (wait, refused) in [(1, "HOST_LOST"), (u64::MAX, "INVALID_ARGUMENT")] {
+        let mark = json!({ "codex-mcp/repeated": true });
+        let arguments = json!({ "prompt": "x", "wait-ms": wait });
+        let call = json!({ "name": "codex", "arguments": arguments, "_meta": mark });
+        let forged = work.client.client.request("tools/call", call);
+        let forged = work.client.client.result(&forged).await;
+        assert_error(&forged, refused);
+    }
     assert_eq!(work.stage.model.request_count(), 1);
     work.finish().await;
 }
