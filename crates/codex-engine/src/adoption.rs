@@ -9,37 +9,37 @@
 //!     └─ thread/resume ──► the steps of the last turn, and the open questions again
 //! ```
 //!
-//! While a host lives, it has the guard of each app-server keep what only the host knows: which
-//! engines may share it ([`Agreement`]), and for each session its settings and a
-//! [`SessionRecord`]. Nothing of it is on disk. Codex keeps the rest, and holds its questions until
-//! a thread is resumed on the new connection.
+//! A host stores its own state of an app-server in the memory of the app-server's guard: which
+//! engines may share it ([`Agreement`]), and the settings and the [`SessionRecord`] of each session.
+//! Codex has the rest, and repeats its open questions when a thread is resumed on the new
+//! connection.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use codex_protocol::codex::{Method, ThreadId, ThreadNotification, TurnId};
-use serde::{Deserialize, Serialize};
+use codex_protocol::codex::{Method, ThreadId, ThreadNotification, TurnId, TurnStatus};
+use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use supervise::adoptable::Adopted;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::app_server::{AppServer, StartError, Started};
+use super::app_server::{AppServer, AppServerSetup, StartError};
 use super::backend::Supervisor;
 use super::connection::Listener;
 use super::engine::Engine;
+use super::entry::Entry;
 use super::error::EngineError;
 use super::hub::{self, Hub};
 use super::kept::{AGREEMENT, KeptSession, KeptSteps, RECORD, SETTINGS};
 use super::requests::call;
-use super::sessions::Entry;
 use super::shared::{Agreement, AppServers, SharedCodex};
 use crate::logic::session::{Expected, SessionRecord};
 
-/// How long a session waits for its client, which has its tools and its record, before it
-/// continues without. A client that has lost its host looks for the next one at once.
+/// How long a restored session waits for its client, which provides its tools and keeps its audit.
+/// Then it continues without them. A client that has lost its host connects to the next one at once.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Why an app-server cannot be taken over.
@@ -75,12 +75,12 @@ impl AppServers {
         let supervisor = Arc::clone(&codex.hub);
         let generation = codex.backend.next_generation(ended);
         let gone = move |exit, cause| supervisor.gone(generation, exit, cause);
-        let started = Started {
+        let setup = AppServerSetup {
             line_limit: launch.line_limit,
             listener,
             ending,
         };
-        let server = AppServer::adopt(process, connection, started, gone).await?;
+        let server = AppServer::adopt(process, connection, setup, gone).await?;
         let running = codex.backend.adopt(server, generation).await;
         for (session, steps) in sessions(&kept) {
             tracing::info!("continues session {}", session.session);
@@ -94,8 +94,8 @@ impl AppServers {
     }
 }
 
-/// The sessions that were kept whole. The host may have been killed before it had all of one kept:
-/// that one has just begun, and has no turn.
+/// The sessions whose state is complete. A session is left out if the host was killed before it had
+/// stored all of the session's state: such a session has just begun, and has no turn.
 fn sessions(
     kept: &BTreeMap<String, String>,
 ) -> impl Iterator<Item = (KeptSession, KeptSteps)> + use<'_> {
@@ -154,18 +154,14 @@ async fn restore(codex: &SharedCodex, entry: &Arc<Entry>) {
     }
     let (server, _) = entry.server();
     server.connection().hold();
-    let history = history(&server, &entry.thread).await;
-    entry.span.in_scope(|| match history {
-        Ok(Some(last)) => replay_last_turn(&codex.hub, entry, &record, last),
-        Ok(None) => {
-            entry.mark_unloaded();
-            replay_last_turn(&codex.hub, entry, &record, None);
-        }
-        Err(error) => {
+    let last = last_turn(&server, entry).await;
+    entry.span.in_scope(|| {
+        let last = last.unwrap_or_else(|error| {
             tracing::warn!("cannot resume the thread: {error}");
             entry.mark_unloaded();
-            replay_last_turn(&codex.hub, entry, &record, None);
-        }
+            None
+        });
+        replay_last_turn(&codex.hub, entry, &record, last);
     });
     entry.finish_restoring();
     server.connection().release(&*codex.hub);
@@ -182,35 +178,16 @@ async fn restore(codex: &SharedCodex, entry: &Arc<Entry>) {
 #[derive(Debug, Deserialize)]
 struct PastTurn {
     id: TurnId,
-    status: PastStatus,
+    status: TurnStatus,
     #[serde(default)]
     items: Vec<Box<RawValue>>,
     #[serde(default)]
     error: Option<Value>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum PastStatus {
-    InProgress,
-    #[serde(untagged)]
-    Ended(EndedStatus),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum EndedStatus {
-    Completed,
-    Interrupted,
-    Failed,
-}
-
-/// Resumes a thread that Codex has loaded, and returns its last turn; `Ok(None)` if Codex has
-/// unloaded the thread.
-async fn history(
-    server: &AppServer,
-    thread: &ThreadId,
-) -> Result<Option<Option<PastTurn>>, EngineError> {
+/// Resumes a thread, and returns its last turn, if it has one. A thread that Codex has unloaded
+/// stays so, and its last turn is not read.
+async fn last_turn(server: &AppServer, entry: &Entry) -> Result<Option<PastTurn>, EngineError> {
     #[derive(Deserialize)]
     struct Loaded {
         data: Vec<ThreadId>,
@@ -224,12 +201,13 @@ async fn history(
         turns: Vec<PastTurn>,
     }
     let loaded: Loaded = call(server, Method::ThreadLoadedList, &json!({})).await?;
-    if !loaded.data.contains(thread) {
+    if !loaded.data.contains(&entry.thread) {
+        entry.mark_unloaded();
         return Ok(None);
     }
-    let params = resume_params(thread.as_str());
+    let params = resume_params(entry.thread.as_str());
     let mut resumed: Resumed = call(server, Method::ThreadResume, &params).await?;
-    Ok(Some(resumed.thread.turns.pop()))
+    Ok(resumed.thread.turns.pop())
 }
 
 /// The settings of a loaded thread stay as they are.
@@ -240,9 +218,9 @@ fn resume_params(thread: &str) -> Value {
 /// Handles the last turn of the history as if Codex had just reported it, if it is the one that
 /// the session waits for.
 fn replay_last_turn(hub: &Hub, entry: &Arc<Entry>, record: &SessionRecord, last: Option<PastTurn>) {
-    let runs = |turn: &PastTurn| (turn.id.clone(), turn.status == PastStatus::InProgress);
+    let runs = |turn: &PastTurn| (turn.id.clone(), turn.status == TurnStatus::InProgress);
     match (record.expects(last.as_ref().map(runs)), last) {
-        (Expected::Last, Some(turn)) => repeat(hub, entry, &turn),
+        (Expected::Last, Some(turn)) => replay(hub, entry, &turn),
         (Expected::None, _) => entry.change(|machine, _| machine.has_no_turn()),
         (Expected::Last | Expected::Lost, _) => {
             entry.change(|machine, now| machine.lose(LOST, now));
@@ -250,18 +228,18 @@ fn replay_last_turn(hub: &Hub, entry: &Arc<Entry>, record: &SessionRecord, last:
     }
 }
 
-/// The message for a turn that Codex does not know.
-const LOST: &str = "the host process ended before Codex had confirmed the prompt";
+/// The message for a turn that Codex does not list, or cannot be asked about.
+const LOST: &str = "the host process was killed, and the turn cannot be continued";
 
-fn repeat(hub: &Hub, entry: &Entry, turn: &PastTurn) {
+fn replay(hub: &Hub, entry: &Entry, turn: &PastTurn) {
     let thread = &entry.thread;
-    let of_turn = |status: PastStatus| {
+    let of_turn = |status: TurnStatus| {
         json!({
             "threadId": thread,
             "turn": { "id": turn.id, "status": status, "items": [], "error": turn.error },
         })
     };
-    notify(hub, "turn/started", &of_turn(PastStatus::InProgress));
+    notify(hub, "turn/started", &of_turn(TurnStatus::InProgress));
     for item in &turn.items {
         let method = match is_in_progress(item) {
             true => "item/started",
@@ -270,7 +248,7 @@ fn repeat(hub: &Hub, entry: &Entry, turn: &PastTurn) {
         let params = json!({ "threadId": thread, "turnId": turn.id, "item": item });
         notify(hub, method, &params);
     }
-    if turn.status != PastStatus::InProgress {
+    if turn.status != TurnStatus::InProgress {
         notify(hub, "turn/completed", &of_turn(turn.status));
     }
 }

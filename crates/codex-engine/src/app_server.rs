@@ -66,7 +66,8 @@ pub(crate) struct AppServer {
     ended: watch::Receiver<Option<Exit>>,
     /// The guard above Codex, while there is one.
     guard: Option<Pid>,
-    /// What keeps values for the next process, if it can take this app-server over.
+    /// Stores values in the guard, for a process that adopts this app-server. `None` if the
+    /// app-server is not adoptable.
     keeper: Option<Keeper>,
     /// Codex's response to `initialize`.
     pub(crate) about: InitializeResponse,
@@ -92,14 +93,13 @@ impl CodexProcess {
         }
     }
 
-    /// Waits until it has ended, as it does when its input or its connection has; if not, ends
-    /// it after a while.
+    /// Waits for its exit, and ends it after [`END_TIMEOUT`]. An adoptable Codex is ended at once if
+    /// its exit was requested, as it does not end with its connection.
     async fn end(&mut self, cause: ExitCause) -> Exit {
         let ended = match self {
             Self::Bound(process) => process.end_after(END_TIMEOUT).await,
             Self::Adoptable(process) => {
                 if cause == ExitCause::Requested {
-                    // The end of a connection does not end it.
                     process.terminate();
                 }
                 process.end_after(END_TIMEOUT).await
@@ -112,11 +112,12 @@ impl CodexProcess {
     }
 }
 
-/// What the start of an app-server needs beside its process.
-pub(super) struct Started {
+/// The receivers of an app-server's messages and exit, and its line limit.
+pub(super) struct AppServerSetup {
+    /// The longest message that is accepted, in bytes.
     pub(super) line_limit: usize,
     pub(super) listener: Arc<dyn Listener>,
-    /// Gets its exit.
+    /// Receives the exit.
     pub(super) ending: watch::Sender<Option<Exit>>,
 }
 
@@ -130,7 +131,7 @@ impl AppServer {
     /// [`StartError`]; no process is left running then.
     pub(super) async fn start(
         program: &Program,
-        started: Started,
+        setup: AppServerSetup,
         gone: impl FnOnce(Exit, ExitCause) + Send + 'static,
     ) -> Result<Self, StartError> {
         let (process, streams) = spawn(program)?;
@@ -140,11 +141,11 @@ impl AppServer {
             stderr,
         } = streams;
         let stderr_log = StderrLog::listen(stderr);
-        let Started {
+        let AppServerSetup {
             line_limit,
             listener,
             ending,
-        } = started;
+        } = setup;
         let (connection, run) = Connection::open(stdout, stdin, line_limit, listener);
         let ended = ending.subscribe();
         let process = CodexProcess::Bound(process);
@@ -168,13 +169,13 @@ impl AppServer {
     pub(super) async fn start_adoptable(
         program: &Program,
         places: &Places,
-        started: Started,
+        setup: AppServerSetup,
         gone: impl FnOnce(Exit, ExitCause) + Send + 'static,
     ) -> Result<Self, StartError> {
         let (process, stderr) = spawn_adoptable(program, places)?;
         let stderr_log = StderrLog::listen(stderr);
-        let ended = started.ending.subscribe();
-        let server = Self::on_socket(process, None, started, gone).await;
+        let ended = setup.ending.subscribe();
+        let server = Self::on_socket(process, None, setup, gone).await;
         started_or_why(server, ended, stderr_log).await
     }
 
@@ -186,10 +187,10 @@ impl AppServer {
     pub(super) async fn adopt(
         process: AdoptableProcess,
         connection: UnixStream,
-        started: Started,
+        setup: AppServerSetup,
         gone: impl FnOnce(Exit, ExitCause) + Send + 'static,
     ) -> Result<Self, StartError> {
-        let server = Self::on_socket(process, Some(connection), started, gone).await;
+        let server = Self::on_socket(process, Some(connection), setup, gone).await;
         server.map_err(|error| StartError::NotAnAppServer {
             reason: error.to_string(),
             stderr_tail: StderrTail::default(),
@@ -200,14 +201,14 @@ impl AppServer {
     async fn on_socket(
         mut process: AdoptableProcess,
         stream: Option<UnixStream>,
-        started: Started,
+        setup: AppServerSetup,
         gone: impl FnOnce(Exit, ExitCause) + Send + 'static,
     ) -> Result<Self, CallError> {
-        let Started {
+        let AppServerSetup {
             line_limit,
             listener,
             ending,
-        } = started;
+        } = setup;
         let ended = ending.subscribe();
         let (guard, keeper) = (process.pid(), process.keeper());
         let (opened, opening) = oneshot::channel();
@@ -316,7 +317,8 @@ impl AppServer {
         &self.connection.0
     }
 
-    /// What keeps values for the next process, if it can take this app-server over.
+    /// Stores values in the guard, for a process that adopts this app-server. `None` if the
+    /// app-server is not adoptable.
     pub(crate) fn keeper(&self) -> Option<&Keeper> {
         self.keeper.as_ref()
     }
@@ -366,7 +368,7 @@ fn cause(connection: &Connection) -> ExitCause {
     }
 }
 
-/// An initialised app-server, or why there is none.
+/// The app-server, or the reason for the failure of its start.
 async fn started_or_why(
     introduced: Result<AppServer, CallError>,
     mut ended: watch::Receiver<Option<Exit>>,
@@ -390,7 +392,7 @@ async fn started_or_why(
     })
 }
 
-/// Ends a process that is of no more use, and reports its exit.
+/// Ends a process whose connection is closed, and reports its exit.
 async fn end(
     mut process: CodexProcess,
     cause: ExitCause,

@@ -26,7 +26,7 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::app_server::{AppServer, StartError, Started, exit_of};
+use super::app_server::{AppServer, AppServerSetup, StartError, exit_of};
 use super::binary::{self, CodexBinary, NoCodex, Source};
 use super::confinement::NO_GIT;
 use super::connection::Listener;
@@ -332,14 +332,14 @@ impl Backend {
         let (ending, ended) = watch::channel(None);
         self.last.send_replace(ended);
         let line_limit = self.launch.line_limit;
-        let started = Started {
+        let setup = AppServerSetup {
             line_limit,
             listener,
             ending,
         };
         let started = match &places {
-            Some(places) => AppServer::start_adoptable(&program, places, started, gone).await,
-            None => AppServer::start(&program, started, gone).await,
+            Some(places) => AppServer::start_adoptable(&program, places, setup, gone).await,
+            None => AppServer::start(&program, setup, gone).await,
         };
         let server = match started {
             Ok(server) => server,

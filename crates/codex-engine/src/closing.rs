@@ -10,11 +10,11 @@ use serde_json::Value;
 use super::command::{ResumeThread, SessionId, Settings, TurnRef};
 use super::connection::CallError;
 use super::engine::Engine;
+use super::entry::Entry;
 use super::error::EngineError;
 use super::hub;
 use super::observer::{Act, EngineObserver};
 use super::requests::call;
-use super::sessions::Entry;
 use crate::logic::session::{PromptRefused, State};
 
 /// The time limit of each half of unloading a thread. Codex takes about 5 ms, 0.104.0 about 60 ms,

@@ -29,6 +29,10 @@ use super::web_socket::{self, WebSocket};
 /// reads its input.
 const OUTBOX: usize = 4096;
 
+/// The most bytes of messages that are held back. A session is restored within milliseconds; a Codex
+/// that sends more in that time is given up.
+const HELD: usize = 64 << 20;
+
 /// The most that is logged of a stray line, in bytes.
 const LOGGED: usize = 200;
 
@@ -98,7 +102,14 @@ struct Shared {
     /// Whether we closed the connection.
     closed: AtomicBool,
     /// The messages that are held back, if they are.
-    held: Mutex<Option<Vec<Vec<u8>>>>,
+    held: Mutex<Option<HeldMessages>>,
+}
+
+/// Messages that are held back, in order.
+#[derive(Default)]
+struct HeldMessages {
+    lines: Vec<Vec<u8>>,
+    bytes: usize,
 }
 
 /// The sending side of a connection; clones share it.
@@ -182,7 +193,7 @@ impl Connection {
     /// Passes on what was held back, in order, and what comes from now on.
     pub(super) fn release(&self, listener: &dyn Listener) {
         let held = lock(&self.shared.held).take();
-        for line in held.into_iter().flatten() {
+        for line in held.into_iter().flat_map(|held| held.lines) {
             dispatch(&line, &self.shared, listener);
         }
     }
@@ -288,9 +299,19 @@ impl Shared {
     /// Keeps a message for later; `false` if none is held back.
     fn hold(&self, line: &[u8]) -> bool {
         let mut held = lock(&self.held);
-        let is_held = held.is_some();
-        held.iter_mut().for_each(|held| held.push(line.to_vec()));
-        is_held
+        let Some(held) = held.as_mut() else {
+            return false;
+        };
+        held.bytes = held.bytes.saturating_add(line.len());
+        if held.bytes > HELD {
+            tracing::error!(
+                "Codex sends too much while a session is restored; closing the connection"
+            );
+            self.broken.notify_one();
+        } else {
+            held.lines.push(line.to_vec());
+        }
+        true
     }
 
     /// Never waits: the reading task must not depend on whether Codex reads.

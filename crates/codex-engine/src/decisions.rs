@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::command::SessionId;
 use super::effects::perform;
 use super::engine::Engine;
+use super::entry::Entry;
 use super::error::{ApprovalOutOfBounds, EngineError};
-use super::sessions::Entry;
 use crate::logic::action::{self, ActionId, DecidedBy, Decision};
 use crate::logic::session::State;
 

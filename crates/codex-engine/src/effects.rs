@@ -2,7 +2,7 @@
 
 use codex_protocol::codex::{Method, ThreadParams, TurnInterruptParams};
 
-use super::sessions::Entry;
+use super::entry::Entry;
 use crate::logic::session::Effect;
 
 /// Performs the effects that a machine returned.

@@ -14,10 +14,10 @@ use tracing::Span;
 
 use super::backend::{AppServerStatus, Launch, LaunchError};
 use super::command::{SessionAlert, SessionId, SessionInfo, TurnView};
+use super::entry::{Entry, Owner};
 use super::error::EngineError;
 use super::hub;
 use super::observer::EngineObserver;
-use super::sessions::{Entry, Owner};
 use super::shared::{AppServers, CodexStart, Ownership, SharedCodex, Shutdown};
 use super::thread_tools::ThreadTools;
 use crate::logic::progress::CurrentStep;

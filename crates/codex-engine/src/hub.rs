@@ -16,9 +16,10 @@ use super::backend::{Generation, Supervisor};
 use super::command::{TurnRef, new_action_id};
 use super::connection::Listener;
 use super::effects::perform;
+use super::entry::Entry;
 use super::known_limits::ReportedLimits;
 use super::observer::EngineObserver;
-use super::sessions::{Entry, Sessions};
+use super::sessions::Sessions;
 use super::tool_calls;
 use crate::logic::session::{Effect, IncomingQuestion, Session, State};
 
@@ -158,7 +159,7 @@ impl Supervisor for Hub {
 }
 
 /// Tells a machine the time while its turn runs, and reports the outcome to the observer.
-/// Without one, that is the observer of the client that has opened the session.
+/// If `observer` is `None`, the observer of the client that has opened the session is used.
 pub(super) async fn run_timer(
     entry: Arc<Entry>,
     turn: u64,

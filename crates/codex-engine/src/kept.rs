@@ -1,4 +1,4 @@
-//! What the guard of an app-server keeps for the next host: values in JSON, each with a key.
+//! The values that the guard of an app-server stores for the next host: JSON texts, by key.
 
 use codex_protocol::codex::ThreadId;
 use codex_protocol::rpc::RequestId;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::command::{EffectiveSettings, Overrides, SessionId, Settings};
 use crate::logic::session::{SessionRecord, Timeouts};
 
-/// The key of what engines agree in that share the app-server.
+/// The key of the agreement of the engines that share the app-server.
 pub(super) const AGREEMENT: &str = "agreement";
 
 /// The beginning of the key of a [`KeptSession`]; the ID of the session follows.
@@ -25,7 +25,7 @@ pub(super) enum Origin {
     Existing,
 }
 
-/// What is kept of a session when its settings change.
+/// A session and its settings. Stored when the settings change.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct KeptSession {
     pub(super) session: SessionId,
@@ -39,17 +39,17 @@ pub(super) struct KeptSession {
     pub(super) client: Option<String>,
 }
 
-/// What is kept of a session at each step.
+/// The turns of a session. Stored at each change.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct KeptSteps {
     pub(super) record: SessionRecord,
-    /// Codex's requests for calls of our tools that have been begun.
+    /// The IDs of Codex's requests for calls of our tools that are being executed.
     pub(super) calls: Vec<RequestId>,
-    /// The turn that a client's call has begun last, and the call.
+    /// The number of the last turn that a client's call has begun, and the ID of that call.
     pub(super) begun_by: Option<(u64, String)>,
 }
 
-/// The keys under which a session is kept.
+/// The keys of a session's values.
 pub(super) fn keys(session: &SessionId) -> [String; 2] {
     [format!("{SETTINGS}{session}"), format!("{RECORD}{session}")]
 }

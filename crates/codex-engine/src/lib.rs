@@ -39,6 +39,7 @@ mod connection;
 mod decisions;
 mod effects;
 mod engine;
+mod entry;
 mod error;
 mod hub;
 #[doc(hidden)]

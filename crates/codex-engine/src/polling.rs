@@ -8,8 +8,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::command::{Attention, Decider, PollResponse, SessionId};
 use super::engine::Engine;
+use super::entry::Entry;
 use super::error::EngineError;
-use super::sessions::Entry;
 use crate::logic::events::Poll;
 use crate::logic::session::State;
 

@@ -16,10 +16,10 @@ use supervise::search_path::protected_in;
 use super::backend::{Backend, Launch, NewPlaces};
 use super::binary;
 use super::command::SessionInfo;
+use super::entry::Entry;
 use super::hub::Hub;
 use super::known_limits::LastQuery;
 use super::mount_targets::{MountTargets, register_in};
-use super::sessions::Entry;
 use crate::logic::session::Session;
 
 /// How long shutting down may take.

@@ -17,9 +17,9 @@ use serde_json::Value;
 use super::app_server::AppServer;
 use super::command::SessionId;
 use super::engine::Engine;
+use super::entry::Entry;
 use super::error::EngineError;
 use super::requests::call;
-use super::sessions::Entry;
 use crate::logic::session::State;
 
 /// The most pages of a list that are read. Codex has a handful of terminals at a time.

@@ -24,12 +24,13 @@ use super::confinement::{
     ConfiguredSandbox, Conversation, RequestedSettings, ThreadContext, left_out,
 };
 use super::engine::Engine;
+use super::entry::Entry;
 use super::error::EngineError;
 use super::kept::Origin;
 use super::observer::Act;
 use super::requests::call;
 use super::rollouts::{self, StartDirectory};
-use super::sessions::{AddedSession, Entry, TooManySessions};
+use super::sessions::{AddedSession, TooManySessions};
 use super::{hub, workspace};
 use crate::logic::session::{PromptRefused, State};
 

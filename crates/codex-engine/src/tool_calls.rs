@@ -16,7 +16,8 @@ use tracing::Instrument as _;
 
 use super::command::new_action_id;
 use super::effects::perform;
-use super::sessions::{Entry, Sessions};
+use super::entry::Entry;
+use super::sessions::Sessions;
 use super::thread_tools::{Reply, ToolInvocation};
 use crate::logic::session::{IncomingQuestion, Session};
 

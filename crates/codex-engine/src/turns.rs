@@ -14,11 +14,11 @@ use super::command::{
 };
 use super::effects::perform;
 use super::engine::Engine;
+use super::entry::Entry;
 use super::error::EngineError;
 use super::hub;
 use super::observer::{EngineObserver, InputKind, PromptRecord};
 use super::requests::call;
-use super::sessions::Entry;
 use super::workspace;
 use crate::logic::session::{Effect, Form, PromptRefused, State};
 use crate::picture::{Picture, PictureCopies};

@@ -23,10 +23,10 @@ use crate::logic::events::EventLog;
 /// each piece of text, and fewer events than this are written between two records.
 const NUMBERS: u64 = 1_000_000;
 
-/// A session, as far as Codex does not know it.
+/// The state of a session that Codex does not store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionRecord {
-    /// How many prompts were accepted.
+    /// The number of accepted prompts.
     turns: u64,
     /// The turn that runs.
     running: Option<RunningRecord>,

@@ -193,6 +193,34 @@ fn engine(args: &Args, config: &Config, identity: &Identity, warnings: &Warnings
     }
 }
 
+/// The engine of a client at work: with the app-server and the earlier sessions that it shares, and
+/// with its background tasks.
+async fn started_engine(
+    engine: Engine,
+    shared: Option<&Shared>,
+    config: &Config,
+    identity: &Identity,
+) -> Arc<Engine> {
+    let engine = Arc::new(match shared {
+        Some(shared) => engine
+            .with_client(shared.client.clone())
+            .joining(&shared.app_servers, terms(&config.bounds())),
+        None => engine,
+    });
+    engine.take_back().await;
+    engine.keep_tidy();
+    if let (ShutdownSummary::Ask, Some(records)) =
+        (identity.shutdown_summary, identity.services.records.clone())
+    {
+        let keep =
+            move |words: ThreadSummary| records.summarised(words.thread.as_str(), words.summary);
+        tokio::spawn(shutdown_summary::ask_unused(Arc::downgrade(&engine), keep));
+    }
+    let warming = Arc::clone(&engine);
+    tokio::spawn(async move { warming.warm_up().await });
+    engine
+}
+
 async fn through_app_server<R, W>(
     args: &Args,
     setup: ServerSetup,
@@ -216,24 +244,7 @@ where
     } = setup;
     let timeouts = timeouts(args, &config);
     let engine = engine(args, &config, identity, &warnings);
-    let engine = Arc::new(match &shared {
-        Some(shared) => engine
-            .with_client(shared.client.clone())
-            .joining(&shared.app_servers, terms(&config.bounds())),
-        None => engine,
-    });
-    engine.take_back().await;
-    engine.keep_tidy();
-    if let (ShutdownSummary::Ask, Some(records)) =
-        (identity.shutdown_summary, identity.services.records.clone())
-    {
-        let keep =
-            move |words: ThreadSummary| records.summarised(words.thread.as_str(), words.summary);
-        tokio::spawn(shutdown_summary::ask_unused(Arc::downgrade(&engine), keep));
-    }
-    let warming = Arc::clone(&engine);
-    tokio::spawn(async move { warming.warm_up().await });
-
+    let engine = started_engine(engine, shared.as_ref(), &config, identity).await;
     let decider = match args.elicit {
         true => Decider::User,
         false => Decider::Poller,

@@ -1,0 +1,202 @@
+//! The state of a session that the guard of its app-server stores for the next host, and what an
+//! earlier host has stored.
+
+use std::sync::Mutex;
+
+use codex_protocol::rpc::RequestId;
+use serde::Serialize;
+use supervise::adoptable::Keeper;
+use supervise::clock::now;
+
+use super::super::backend::Running;
+use super::super::kept::{KeptSession, KeptSteps, keys};
+use super::{Entry, Owner, lock};
+use crate::logic::session::{Session, SessionRecord};
+
+/// The state of a session for the next host, as far as it is not in its machine.
+#[derive(Default)]
+pub(super) struct Kept {
+    /// The last stored [`KeptSteps`], as JSON.
+    steps: String,
+    /// The IDs of Codex's requests for calls of our tools that are being executed.
+    pub(super) calls: Vec<RequestId>,
+    /// The number of the last turn that a client's call has begun, and the ID of that call.
+    begun_by: Option<(u64, String)>,
+    /// The record of an earlier host, until the session is restored.
+    record: Option<SessionRecord>,
+}
+
+impl Entry {
+    /// A session of an earlier host. It has no client, and its machine waits for the last turn.
+    pub(crate) fn restored(kept: KeptSession, steps: KeptSteps, server: Running) -> Self {
+        let KeptSession {
+            session,
+            thread,
+            origin,
+            settings,
+            effective,
+            pending,
+            timeouts,
+            sandbox_bound,
+            client,
+        } = kept;
+        let KeptSteps {
+            record,
+            calls,
+            begun_by,
+        } = steps;
+        let machine = Session::restored(thread.as_str(), timeouts, record.clone(), now());
+        let owner = Owner {
+            sandbox_bound,
+            client,
+            ..Owner::default()
+        };
+        let kept = Kept {
+            steps: String::new(),
+            calls,
+            begun_by,
+            record: Some(record),
+        };
+        let names = (session, thread, origin);
+        Self {
+            kept: Mutex::new(kept),
+            ..Self::with(
+                names,
+                (settings, effective, pending),
+                server,
+                machine,
+                owner,
+            )
+        }
+    }
+
+    /// Whether it was left by an earlier host that had this client.
+    pub(crate) fn is_left_by(&self, client: &str) -> bool {
+        let is_waiting = lock(&self.kept).record.is_some();
+        is_waiting && lock(&self.owner).client.as_deref() == Some(client)
+    }
+
+    /// The record of an earlier host, until the session is [restored](Self::finish_restoring).
+    pub(crate) fn earlier_record(&self) -> Option<SessionRecord> {
+        lock(&self.kept).record.clone()
+    }
+
+    /// The session has all that Codex knows about it.
+    pub(crate) fn finish_restoring(&self) {
+        lock(&self.kept).record = None;
+        self.keep();
+    }
+
+    /// Notes the client's call that has begun a turn.
+    pub(crate) fn begun_by(&self, turn: u64, call: Option<String>) {
+        lock(&self.kept).begun_by = call.map(|call| (turn, call));
+        self.keep_steps();
+    }
+
+    /// The latest turn, if this call of the client has begun it.
+    pub(crate) fn turn_of_call(&self, call: &str) -> Option<u64> {
+        let (turn, by) = lock(&self.kept).begun_by.clone()?;
+        let is_latest = self.look(|machine, _| machine.turns()) == turn;
+        (by == call && is_latest).then_some(turn)
+    }
+
+    /// Notes that a call of one of our tools begins; `false` if it was begun before.
+    pub(crate) async fn begin_call(&self, request: &RequestId) -> bool {
+        let Some(keeper) = self.keeper() else {
+            return true;
+        };
+        {
+            let mut kept = lock(&self.kept);
+            if kept.calls.contains(request) {
+                return false;
+            }
+            kept.calls.push(request.clone());
+        }
+        self.keep_steps();
+        keeper.flush().await;
+        true
+    }
+
+    /// Waits until the guard has received all values.
+    pub(crate) async fn flush_kept(&self) {
+        if let Some(keeper) = self.keeper() {
+            keeper.flush().await;
+        }
+    }
+
+    /// Notes that a call of one of our tools has been answered.
+    pub(crate) fn end_call(&self, request: &RequestId) {
+        lock(&self.kept).calls.retain(|call| call != request);
+        self.keep_steps();
+    }
+
+    fn keeper(&self) -> Option<Keeper> {
+        self.lock().server.0.keeper().cloned()
+    }
+
+    /// Stores all values of the session in the guard.
+    pub(crate) fn keep(&self) {
+        let Some(keeper) = self.keeper() else { return };
+        let owner = self.owner();
+        let kept = {
+            let inner = self.lock();
+            KeptSession {
+                session: self.id.clone(),
+                thread: self.thread.clone(),
+                origin: self.origin,
+                settings: inner.settings.clone(),
+                effective: inner.effective.clone(),
+                pending: inner.pending.clone(),
+                timeouts: inner.machine.timeouts(),
+                sandbox_bound: owner.sandbox_bound,
+                client: owner.client,
+            }
+        };
+        let [settings, _] = keys(&self.id);
+        keep_as(&keeper, &settings, &kept);
+        lock(&self.kept).steps.clear();
+        self.keep_steps();
+    }
+
+    /// Stores the turns of the session in the guard, if they have changed.
+    pub(super) fn keep_steps(&self) {
+        let Some(keeper) = self.keeper() else { return };
+        let mut kept = lock(&self.kept);
+        if kept.record.is_some() {
+            // It is not restored yet.
+            return;
+        }
+        let Some(record) = self.lock().machine.record() else {
+            kept.steps.clear();
+            return self.forget_kept();
+        };
+        let steps = KeptSteps {
+            record,
+            calls: kept.calls.clone(),
+            begun_by: kept.begun_by.clone(),
+        };
+        let [_, key] = keys(&self.id);
+        if let Ok(steps) = serde_json::to_string(&steps)
+            && steps != kept.steps
+        {
+            keeper.keep(&key, steps.clone());
+            kept.steps = steps;
+        }
+    }
+
+    /// Removes the values of the session from the guard.
+    pub(crate) fn forget_kept(&self) {
+        if let Some(keeper) = self.keeper() {
+            for key in keys(&self.id) {
+                keeper.forget(&key);
+            }
+        }
+    }
+}
+
+fn keep_as(keeper: &Keeper, key: &str, value: &impl Serialize) {
+    // Plain values are always written.
+    if let Ok(value) = serde_json::to_string(value) {
+        keeper.keep(key, value);
+    }
+}
