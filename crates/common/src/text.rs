@@ -197,9 +197,25 @@ impl BoundedText {
     }
 }
 
+/// The hexadecimal digits of bytes, in lower case.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    let mut digits = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // Writing to a string does not fail.
+        let _ = write!(digits, "{byte:02x}");
+    }
+    digits
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_have_two_digits_each() {
+        assert_eq!(hex(&[0, 10, 255]), "000aff");
+    }
 
     #[test]
     fn shell_word_is_one_word_of_a_command_line() {

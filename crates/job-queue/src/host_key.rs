@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use common::text::hex;
 use hmac::{Hmac, KeyInit, Mac};
 use rustix::process::geteuid;
 use safe_files::untrusted_file::{self, Links, ReadError};
@@ -149,8 +150,7 @@ impl HostKey {
         }
         let mac = Hmac::<Sha256>::new_from_slice(bytes).ok()?;
         let name = mac.clone().chain_update(NAME).finalize().into_bytes();
-        let name = name.iter().take(NAME_LENGTH);
-        let id = name.map(|byte| format!("{byte:02x}")).collect();
+        let id = hex(name.get(..NAME_LENGTH)?);
         Some(Self { mac, id })
     }
 

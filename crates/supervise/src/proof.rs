@@ -3,12 +3,12 @@
 //! A command in Codex's sandbox runs as the same user and may reach the socket, but cannot write
 //! there. So the server names a file, and serves the client only if that makes the file.
 
-use std::fmt::Write;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use common::text::hex;
 use serde::{Deserialize, Serialize};
 
 /// What a client has to do first: make an empty file of this name beside the socket.
@@ -45,12 +45,7 @@ impl ProofName {
     /// The name with these random bytes.
     #[must_use]
     pub fn new(random: [u8; PROOF_BYTES]) -> Self {
-        let mut name = String::new();
-        for byte in random {
-            // Writing to a string does not fail.
-            let _ = write!(name, "{byte:02x}");
-        }
-        Self(name + PROOF)
+        Self(hex(&random) + PROOF)
     }
 
     /// The name.

@@ -14,7 +14,7 @@ use std::io;
 use std::path::Path;
 
 use crate::prompt_kind::PromptKind;
-use common::text::one_line;
+use common::text::{hex, one_line};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use toml::Table;
@@ -180,9 +180,8 @@ impl Hashing<'_> {
             }
             Ok(bytes) => {
                 self.left = self.left.saturating_sub(bytes.len() as u64);
-                let digits = Sha256::digest(&bytes);
-                let digits = digits.iter().map(|byte| format!("{byte:02x}")).collect();
-                self.found.insert(name.to_owned(), Ok(digits));
+                let digest = hex(&Sha256::digest(&bytes));
+                self.found.insert(name.to_owned(), Ok(digest));
                 Some(bytes)
             }
             Err(error) if is_absent(&error) => None,

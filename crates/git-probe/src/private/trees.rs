@@ -11,6 +11,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use common::text::hex;
+
 use super::index::IdLength;
 use super::refs::Refs;
 use crate::{Git, GitError};
@@ -303,10 +305,6 @@ fn parse_tree(mut content: &[u8], id_bytes: usize) -> Option<Tree> {
         content = rest.get(end + 1 + id_bytes..)?;
     }
     Some(tree)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn too_deep() -> io::Error {

@@ -6,9 +6,9 @@
 //! environment, the same command runs another program.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 
+use common::text::hex;
 use sha2::{Digest, Sha256};
 
 /// Variables that differ between two terminals, or two shells, without a meaning for commands.
@@ -90,12 +90,8 @@ pub fn key(program: &[u8], variables: impl IntoIterator<Item = (OsString, OsStri
         add(name.as_bytes());
         add(value.as_bytes());
     }
-    let mut key = String::new();
-    for byte in digest.finalize().iter().take(KEY_BYTES) {
-        // Writing to a string does not fail.
-        let _ = write!(key, "{byte:02x}");
-    }
-    key
+    let digest = digest.finalize();
+    hex(digest.get(..KEY_BYTES).unwrap_or(&digest))
 }
 
 fn has_meaning(name: &OsStr) -> bool {
