@@ -14,12 +14,13 @@
 //! Codex has the rest, and repeats its open questions when a thread is resumed on the new
 //! connection.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use codex_protocol::codex::{Method, ThreadId, ThreadNotification, TurnId, TurnStatus};
+use codex_protocol::codex::{Method, Release, ThreadNotification, TurnId, TurnStatus};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use supervise::adoptable::Adopted;
@@ -29,14 +30,18 @@ use tokio::time::sleep;
 use super::app_server::{AppServer, AppServerSetup, StartError};
 use super::backend::Supervisor;
 use super::connection::Listener;
+use super::effects::perform;
 use super::engine::Engine;
 use super::entry::Entry;
 use super::error::EngineError;
 use super::hub::{self, Hub};
-use super::kept::{AGREEMENT, KeptSession, KeptSteps, RECORD, SETTINGS};
+use super::kept::{AGREEMENT, KeptSession, KeptSteps, RECORD, SETTINGS, TOKEN};
 use super::requests::call;
 use super::shared::{Agreement, AppServers, SharedCodex};
-use crate::logic::session::{Expected, SessionRecord};
+use crate::logic::session::{Effect, Expected, ListedTurn, SessionRecord};
+
+/// The first release that is known to return the last turns of a thread alone (0.135.0 does not).
+const FIRST_WITH_PAGES: Release = Release::new(0, 140, 0);
 
 /// How long a restored session waits for its client, which provides its tools and keeps its audit.
 /// Then it continues without them. A client that has lost its host connects to the next one at once.
@@ -67,6 +72,7 @@ impl AppServers {
             kept,
         } = adopted;
         let agreement: Agreement = parse(kept.get(AGREEMENT))?;
+        let token = parse(kept.get(TOKEN))?;
         let missing = || AdoptionError::Kept("it has no launch".to_owned());
         let launch = agreement.launch.clone().ok_or_else(missing)?;
         let codex = self.add(agreement, &launch, &[]);
@@ -80,7 +86,7 @@ impl AppServers {
             listener,
             ending,
         };
-        let server = AppServer::adopt(process, connection, setup, gone).await?;
+        let server = AppServer::adopt(process, (connection, token), setup, gone).await?;
         let running = codex.backend.adopt(server, generation).await;
         for (session, steps) in sessions(&kept) {
             tracing::info!("continues session {}", session.session);
@@ -119,14 +125,15 @@ fn parse<T: for<'de> Deserialize<'de>>(kept: Option<&String>) -> Result<T, Adopt
 }
 
 impl Engine {
-    /// Continues the sessions that an earlier host has opened for the client of this engine
-    /// (see [`with_client`](Self::with_client)).
+    /// Takes the sessions that an earlier host, or an earlier engine, has opened for the client of
+    /// this engine (see [`with_client`](Self::with_client)), and continues those that wait for it.
     pub async fn take_back(&self) {
         let Some(client) = &self.owner.client else {
             return;
         };
         for entry in self.codex.hub.sessions.all() {
-            if entry.is_left_by(client) {
+            let owner = entry.owner();
+            if owner.client.as_ref() == Some(client) && !owner.is(&self.owner) {
                 entry.set_owner(self.owner.clone());
                 restore(&self.codex, &entry).await;
             }
@@ -154,24 +161,49 @@ async fn restore(codex: &SharedCodex, entry: &Arc<Entry>) {
     }
     let (server, _) = entry.server();
     server.connection().hold();
-    let last = last_turn(&server, entry).await;
+    let loaded = loaded_threads(&server).await;
+    let last = last_turns(&server, entry, &loaded).await;
     entry.span.in_scope(|| {
         let last = last.unwrap_or_else(|error| {
             tracing::warn!("cannot resume the thread: {error}");
             entry.mark_unloaded();
-            None
+            Vec::new()
         });
-        replay_last_turn(&codex.hub, entry, &record, last);
+        replay_last_turn(&codex.hub, entry, &record, &last);
     });
     entry.finish_restoring();
     server.connection().release(&*codex.hub);
     for child in codex.hub.sessions.children(entry) {
-        let resumed: Result<Value, EngineError> =
-            call(&server, Method::ThreadResume, &resume_params(&child)).await;
-        if let Err(error) = resumed {
-            tracing::debug!("a sub-agent's thread is not resumed: {error}");
+        // A request for a thread that is not loaded would load it.
+        if loaded.contains(child.as_str()) {
+            resume_child(&server, &child).await;
         }
     }
+}
+
+async fn resume_child(server: &AppServer, child: &str) {
+    let params = json!({ "threadId": child });
+    let resumed: Result<IgnoredAny, EngineError> =
+        call(server, Method::ThreadResume, &params).await;
+    if let Err(error) = resumed {
+        tracing::warn!("the thread {child} of a sub-agent is not resumed: {error}");
+    }
+}
+
+/// The threads that Codex has loaded. None if it does not tell.
+async fn loaded_threads(server: &AppServer) -> HashSet<String> {
+    #[derive(Deserialize)]
+    struct Loaded {
+        data: HashSet<String>,
+    }
+    let loaded = call(server, Method::ThreadLoadedList, &json!({})).await;
+    loaded.map_or_else(
+        |error: EngineError| {
+            tracing::warn!("Codex does not tell which threads it has loaded: {error}");
+            HashSet::new()
+        },
+        |loaded: Loaded| loaded.data,
+    )
 }
 
 /// A turn of Codex's history.
@@ -185,51 +217,83 @@ struct PastTurn {
     error: Option<Value>,
 }
 
-/// Resumes a thread, and returns its last turn, if it has one. A thread that Codex has unloaded
-/// stays so, and its last turn is not read.
-async fn last_turn(server: &AppServer, entry: &Entry) -> Result<Option<PastTurn>, EngineError> {
-    #[derive(Deserialize)]
-    struct Loaded {
-        data: Vec<ThreadId>,
-    }
-    #[derive(Deserialize)]
-    struct Resumed {
-        thread: WithTurns,
-    }
-    #[derive(Deserialize)]
-    struct WithTurns {
-        turns: Vec<PastTurn>,
-    }
-    let loaded: Loaded = call(server, Method::ThreadLoadedList, &json!({})).await?;
-    if !loaded.data.contains(&entry.thread) {
+/// What Codex answers to the request to resume a thread.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Resumed {
+    thread: WithTurns,
+    initial_turns_page: Option<Page>,
+}
+
+#[derive(Debug, Deserialize)]
+struct WithTurns {
+    turns: Vec<PastTurn>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Page {
+    data: Vec<PastTurn>,
+}
+
+/// Resumes a thread, and returns its last turns, the newest first: two, as Codex lists a review as
+/// two. A thread that Codex has unloaded stays so, and its turns are not read.
+async fn last_turns(
+    server: &AppServer,
+    entry: &Entry,
+    loaded: &HashSet<String>,
+) -> Result<Vec<PastTurn>, EngineError> {
+    if !loaded.contains(entry.thread.as_str()) {
         entry.mark_unloaded();
-        return Ok(None);
+        return Ok(Vec::new());
     }
-    let params = resume_params(entry.thread.as_str());
-    let mut resumed: Resumed = call(server, Method::ThreadResume, &params).await?;
-    Ok(resumed.thread.turns.pop())
+    let release = server.about.codex_version().and_then(Release::parse);
+    let params = resume_params(entry.thread.as_str(), release);
+    let resumed: Resumed = call(server, Method::ThreadResume, &params).await?;
+    Ok(match resumed.initial_turns_page {
+        Some(page) => page.data,
+        None => resumed.thread.turns.into_iter().rev().take(2).collect(),
+    })
 }
 
 /// The settings of a loaded thread stay as they are.
-fn resume_params(thread: &str) -> Value {
-    json!({ "threadId": thread })
+fn resume_params(thread: &str, release: Option<Release>) -> Value {
+    match release.is_some_and(|release| release >= FIRST_WITH_PAGES) {
+        // The whole history may be longer than a message that is accepted.
+        true => json!({
+            "threadId": thread,
+            "excludeTurns": true,
+            "initialTurnsPage": { "limit": 2, "sortDirection": "desc", "itemsView": "full" },
+        }),
+        false => json!({ "threadId": thread }),
+    }
 }
 
 /// Handles the last turn of the history as if Codex had just reported it, if it is the one that
 /// the session waits for.
-fn replay_last_turn(hub: &Hub, entry: &Arc<Entry>, record: &SessionRecord, last: Option<PastTurn>) {
-    let runs = |turn: &PastTurn| (turn.id.clone(), turn.status == TurnStatus::InProgress);
-    match (record.expects(last.as_ref().map(runs)), last) {
-        (Expected::Last, Some(turn)) => replay(hub, entry, &turn),
-        (Expected::None, _) => entry.change(|machine, _| machine.has_no_turn()),
-        (Expected::Last | Expected::Lost, _) => {
+fn replay_last_turn(hub: &Hub, entry: &Arc<Entry>, record: &SessionRecord, last: &[PastTurn]) {
+    let listed = last.iter().map(|turn| ListedTurn {
+        id: turn.id.clone(),
+        runs: turn.status == TurnStatus::InProgress,
+    });
+    match record.expects(&listed.collect::<Vec<_>>()) {
+        Expected::Turn(id) => {
+            if let Some(turn) = last.iter().find(|turn| turn.id == id) {
+                replay(hub, entry, turn);
+            }
+        }
+        Expected::None => entry.change(|machine, _| machine.has_no_turn()),
+        Expected::Lost => {
+            if let Some(turn) = record.running_turn() {
+                // It may still run, and nobody would hear of it.
+                perform(entry, vec![Effect::Interrupt(turn.clone())]);
+            }
             entry.change(|machine, now| machine.lose(LOST, now));
         }
     }
 }
 
 /// The message for a turn that Codex does not list, or cannot be asked about.
-const LOST: &str = "the host process was killed, and the turn cannot be continued";
+const LOST: &str = "the host process was killed, and the turn could not be continued";
 
 fn replay(hub: &Hub, entry: &Entry, turn: &PastTurn) {
     let thread = &entry.thread;

@@ -1,5 +1,6 @@
 //! A running `codex app-server`.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,15 +10,17 @@ use codex_protocol::codex::{
 use nix::unistd::Pid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use supervise::adoptable::{AdoptableProcess, Keeper, Places, spawn_adoptable};
+use supervise::adoptable::{AdoptableProcess, Keeper, spawn_adoptable};
 use supervise::exit::{Exit, ExitCause};
 use supervise::spawn::{Process, Program, Streams, spawn};
-use tokio::net::UnixStream;
+use tokio::net::TcpStream;
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
+use super::access_token::AccessToken;
 use super::account::{Account, ReadAccount, bad_configuration};
 use super::connection::{CallError, Connection, Listener};
+use super::kept::{TOKEN, keep_as};
 use super::stderr_log::{StderrLog, StderrTail};
 
 /// How long Codex may take from its start to its first answer. A start takes
@@ -160,22 +163,22 @@ impl AppServer {
         started_or_why(server, ended, stderr_log).await
     }
 
-    /// Starts an app-server that another process can take over when this one has died;
-    /// otherwise as [`start`](Self::start).
+    /// Starts an app-server that demands this token, and that another process can take over by
+    /// the socket `adoption` when this one has died; otherwise as [`start`](Self::start).
     ///
     /// # Errors
     ///
     /// [`StartError`]; no process is left running then.
     pub(super) async fn start_adoptable(
         program: &Program,
-        places: &Places,
+        (adoption, token): (&Path, AccessToken),
         setup: AppServerSetup,
         gone: impl FnOnce(Exit, ExitCause) + Send + 'static,
     ) -> Result<Self, StartError> {
-        let (process, stderr) = spawn_adoptable(program, places)?;
+        let (process, stderr) = spawn_adoptable(program, adoption)?;
         let stderr_log = StderrLog::listen(stderr);
         let ended = setup.ending.subscribe();
-        let server = Self::on_socket(process, None, setup, gone).await;
+        let server = Self::on_port(process, (None, token), setup, gone).await;
         started_or_why(server, ended, stderr_log).await
     }
 
@@ -186,21 +189,21 @@ impl AppServer {
     /// [`StartError`]; the app-server is ended then.
     pub(super) async fn adopt(
         process: AdoptableProcess,
-        connection: UnixStream,
+        (connection, token): (TcpStream, AccessToken),
         setup: AppServerSetup,
         gone: impl FnOnce(Exit, ExitCause) + Send + 'static,
     ) -> Result<Self, StartError> {
-        let server = Self::on_socket(process, Some(connection), setup, gone).await;
+        let server = Self::on_port(process, (Some(connection), token), setup, gone).await;
         server.map_err(|error| StartError::NotAnAppServer {
             reason: error.to_string(),
             stderr_tail: StderrTail::default(),
         })
     }
 
-    /// Initialises an app-server that listens on a socket, once it does.
-    async fn on_socket(
+    /// Initialises an app-server that listens on a port, once it does.
+    async fn on_port(
         mut process: AdoptableProcess,
-        stream: Option<UnixStream>,
+        (stream, token): (Option<TcpStream>, AccessToken),
         setup: AppServerSetup,
         gone: impl FnOnce(Exit, ExitCause) + Send + 'static,
     ) -> Result<Self, CallError> {
@@ -211,6 +214,7 @@ impl AppServer {
         } = setup;
         let ended = ending.subscribe();
         let (guard, keeper) = (process.pid(), process.keeper());
+        keep_as(&keeper, TOKEN, &token);
         let (opened, opening) = oneshot::channel();
         tokio::spawn(async move {
             let opens = async {
@@ -218,7 +222,7 @@ impl AppServer {
                     Some(stream) => stream,
                     None => process.connection().await?,
                 };
-                Connection::open_web_socket(stream, line_limit, listener).await
+                Connection::open_web_socket(stream, &token, line_limit, listener).await
             };
             let cause = match timeout(START_TIMEOUT, opens).await {
                 Ok(Ok((connection, run))) => {

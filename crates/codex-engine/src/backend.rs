@@ -18,7 +18,7 @@ use std::time::Duration;
 use codex_protocol::codex::Release;
 use git_probe::ELSEWHERE;
 use serde::{Deserialize, Serialize};
-use supervise::adoptable::{self, Places};
+use supervise::adoptable;
 use supervise::exit::{Exit, ExitCause};
 use supervise::search_path::warn_of_replaceable;
 use supervise::spawn::Program;
@@ -26,6 +26,7 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use super::access_token::AccessToken;
 use super::app_server::{AppServer, AppServerSetup, StartError, exit_of};
 use super::binary::{self, CodexBinary, NoCodex, Source};
 use super::confinement::NO_GIT;
@@ -41,8 +42,12 @@ const STARTS: usize = 3;
 /// The pause before such a Codex is started again.
 const RESTART_PAUSE: Duration = Duration::from_millis(500);
 
-/// The first release that listens on a Unix socket and repeats its open questions there.
-const FIRST_ON_A_SOCKET: Release = Release::new(0, 130, 0);
+/// The first release that is known to demand a token of its clients, and to repeat its open
+/// questions to the next one.
+const FIRST_WITH_TOKENS: Release = Release::new(0, 130, 0);
+
+/// The address of an app-server whose port the system chooses.
+const ANY_PORT: &str = "ws://127.0.0.1:0";
 
 /// The configuration that selects the app-server of a thread. All other settings belong
 /// to the thread. CODEX_HOME comes from our environment, which Codex inherits, or from
@@ -138,12 +143,12 @@ pub(crate) struct Backend {
     adoptable: Option<Adoptable>,
 }
 
-/// Returns the sockets of one more adoptable app-server.
-pub(super) type NewPlaces = dyn Fn() -> Places + Send + Sync;
+/// Returns the path of the adoption socket of one more app-server.
+pub(super) type NewAdoptionSocket = dyn Fn() -> PathBuf + Send + Sync;
 
 /// The settings of adoptable app-servers.
 struct Adoptable {
-    places: Arc<NewPlaces>,
+    new_socket: Arc<NewAdoptionSocket>,
     /// The agreement of those who share the app-server.
     agreement: String,
 }
@@ -167,18 +172,21 @@ impl Backend {
     }
 
     /// Starts app-servers that another process can adopt, where Codex supports it.
-    pub(super) fn make_adoptable(&mut self, places: Arc<NewPlaces>, agreement: String) {
-        self.adoptable = Some(Adoptable { places, agreement });
+    pub(super) fn make_adoptable(&mut self, new_socket: Arc<NewAdoptionSocket>, agreement: String) {
+        self.adoptable = Some(Adoptable {
+            new_socket,
+            agreement,
+        });
     }
 
-    /// The sockets of this Codex, if it is adoptable.
-    async fn places(&self, codex: &CodexBinary) -> Option<Places> {
-        let places = (self.adoptable.as_ref()?.places)();
-        if !adoptable::is_supported(&places) {
+    /// The path of the adoption socket of this Codex, if it is adoptable.
+    async fn adoption_socket(&self, codex: &CodexBinary) -> Option<PathBuf> {
+        let adoptable = self.adoptable.as_ref()?;
+        if !adoptable::is_supported() {
             return None;
         }
         let release = release_of(codex).await?;
-        (release >= FIRST_ON_A_SOCKET).then_some(places)
+        (release >= FIRST_WITH_TOKENS).then(|| (adoptable.new_socket)())
     }
 
     /// The app-server, started if there is none. Whoever waited for a start
@@ -308,13 +316,17 @@ impl Backend {
     ) -> Result<AppServer, LaunchError> {
         let codex = binary::find(self.launch.codex.clone())?;
         warn_of_replaceable(&codex.native);
-        let places = self.places(&codex).await;
         let mut program = Program::new(&codex.native, ["app-server"]);
-        if let Some(places) = &places {
-            let mut address = OsString::from("unix://");
-            address.push(&places.socket);
-            program.args.extend(["--listen".into(), address]);
-        }
+        let adoption = match self.adoption_socket(&codex).await {
+            Some(socket) => {
+                let token = AccessToken::random().map_err(StartError::Spawn)?;
+                let listen = ["--listen", ANY_PORT].map(OsString::from);
+                program.args.extend(listen);
+                program.args.extend(token.codex_args().map(OsString::from));
+                Some((socket, token))
+            }
+            None => None,
+        };
         program.cwd = self.directory.clone();
         program.env = codex.env();
         program.env.extend(self.env.iter().cloned());
@@ -337,8 +349,10 @@ impl Backend {
             listener,
             ending,
         };
-        let started = match &places {
-            Some(places) => AppServer::start_adoptable(&program, places, setup, gone).await,
+        let started = match adoption {
+            Some((socket, token)) => {
+                AppServer::start_adoptable(&program, (&socket, token), setup, gone).await
+            }
             None => AppServer::start(&program, setup, gone).await,
         };
         let server = match started {

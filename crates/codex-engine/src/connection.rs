@@ -20,9 +20,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::UnixStream;
+use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use super::access_token::AccessToken;
 use super::web_socket::{self, WebSocket};
 
 /// The most lines that wait to be written. A Codex with so many unread lines no longer
@@ -145,18 +146,19 @@ impl Connection {
         (connection, run)
     }
 
-    /// Takes over a connection to the Unix socket of an app-server, on which messages are those
-    /// of WebSocket. The returned future is as that of [`open`](Self::open).
+    /// Takes over a connection to the port of an app-server, on which messages are those of
+    /// WebSocket. The returned future is as that of [`open`](Self::open).
     ///
     /// # Errors
     ///
-    /// If the peer does not speak WebSocket.
+    /// If the peer does not speak WebSocket, or refuses the token.
     pub(crate) async fn open_web_socket(
-        stream: UnixStream,
+        stream: TcpStream,
+        token: &AccessToken,
         line_limit: usize,
         listener: Arc<dyn Listener>,
     ) -> io::Result<(Self, impl Future<Output = ()> + Send + 'static)> {
-        let (sink, messages) = web_socket::open(stream, line_limit).await?.split();
+        let (sink, messages) = web_socket::open(stream, token, line_limit).await?.split();
         let (connection, lines) = Self::new();
         let shared = Arc::clone(&connection.shared);
         let run = async move {

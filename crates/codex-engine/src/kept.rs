@@ -3,12 +3,16 @@
 use codex_protocol::codex::ThreadId;
 use codex_protocol::rpc::RequestId;
 use serde::{Deserialize, Serialize};
+use supervise::adoptable::Keeper;
 
 use super::command::{EffectiveSettings, Overrides, SessionId, Settings};
 use crate::logic::session::{SessionRecord, Timeouts};
 
 /// The key of the agreement of the engines that share the app-server.
 pub(super) const AGREEMENT: &str = "agreement";
+
+/// The key of the app-server's [`AccessToken`](super::access_token::AccessToken).
+pub(super) const TOKEN: &str = "token";
 
 /// The beginning of the key of a [`KeptSession`]; the ID of the session follows.
 pub(super) const SETTINGS: &str = "settings/";
@@ -52,4 +56,12 @@ pub(super) struct KeptSteps {
 /// The keys of a session's values.
 pub(super) fn keys(session: &SessionId) -> [String; 2] {
     [format!("{SETTINGS}{session}"), format!("{RECORD}{session}")]
+}
+
+/// Has the guard store a value.
+pub(super) fn keep_as(keeper: &Keeper, key: &str, value: &impl Serialize) {
+    // Plain values are always written.
+    if let Ok(value) = serde_json::to_string(value) {
+        keeper.keep(key, value);
+    }
 }

@@ -27,6 +27,7 @@
     )
 )]
 
+mod access_token;
 mod account;
 mod adoption;
 mod app_server;

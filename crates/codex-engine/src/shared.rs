@@ -10,10 +10,9 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use safe_files::off_runtime;
 use serde::{Deserialize, Serialize};
-use supervise::adoptable::Places;
 use supervise::search_path::protected_in;
 
-use super::backend::{Backend, Launch, NewPlaces};
+use super::backend::{Backend, Launch, NewAdoptionSocket};
 use super::binary;
 use super::command::SessionInfo;
 use super::entry::Entry;
@@ -158,7 +157,7 @@ impl SharedCodex {
 #[derive(Default)]
 pub struct AppServers {
     all: Mutex<Vec<Member>>,
-    places: Option<Arc<NewPlaces>>,
+    new_adoption_socket: Option<Arc<NewAdoptionSocket>>,
 }
 
 /// An app-server of several.
@@ -178,11 +177,12 @@ impl Member {
 
 impl AppServers {
     /// App-servers that the next process can [take over](Self::adopt) if this one is killed,
-    /// where Codex can listen on a socket. `places` says where each is found.
+    /// where Codex can listen on a port. `new_adoption_socket` returns the path of the socket by
+    /// which one more is taken over.
     #[must_use]
-    pub fn adoptable(places: impl Fn() -> Places + Send + Sync + 'static) -> Self {
+    pub fn adoptable(new_adoption_socket: impl Fn() -> PathBuf + Send + Sync + 'static) -> Self {
         Self {
-            places: Some(Arc::new(places)),
+            new_adoption_socket: Some(Arc::new(new_adoption_socket)),
             ..Self::default()
         }
     }
@@ -219,9 +219,9 @@ impl AppServers {
             directory: Some(PathBuf::from("/")),
         };
         let mut codex = SharedCodex::new(start);
-        if let Some(places) = &self.places {
+        if let Some(new_socket) = &self.new_adoption_socket {
             let kept = serde_json::to_string(&agreement).unwrap_or_default();
-            codex.backend.make_adoptable(Arc::clone(places), kept);
+            codex.backend.make_adoptable(Arc::clone(new_socket), kept);
         }
         let codex = Arc::new(SharedCodex { agreement, ..codex });
         tokio::spawn(super::hub::sweep(Arc::downgrade(&codex.hub)));

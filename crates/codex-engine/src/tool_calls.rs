@@ -92,14 +92,23 @@ impl PendingCall {
         let (server, _) = self.entry.server();
         let reply = tokio::select! {
             biased;
-            () = self.turn_ends() => return,
+            () = self.turn_ends() => return self.entry.end_call(&self.request),
             reply = self.reply() => reply,
         };
         self.report_step("item/completed", Some(&reply.answer));
-        server
-            .connection()
-            .answer_and_then(&self.request, &reply.answer, reply.delivered);
-        self.entry.end_call(&self.request);
+        let (entry, request) = (Arc::clone(&self.entry), self.request.clone());
+        let delivered = move || {
+            // Until then, Codex repeats the call to the next host.
+            entry.end_call(&request);
+            if let Some(delivered) = reply.delivered {
+                delivered();
+            }
+        };
+        server.connection().answer_and_then(
+            &self.request,
+            &reply.answer,
+            Some(Box::new(delivered)),
+        );
     }
 
     async fn turn_ends(&self) {

@@ -1,22 +1,26 @@
-//! The messages of an app-server that listens on a Unix socket: each is a text message of
-//! WebSocket (`codex app-server --listen unix://PATH`, 0.130.0 to 0.169.0).
+//! The messages of an app-server that listens on a port: each is a text message of WebSocket
+//! (`codex app-server --listen ws://127.0.0.1:0`, 0.130.0 to 0.169.0).
 
 use std::io;
 
 use futures::SinkExt;
 use futures::stream::SplitSink;
-use tokio::net::UnixStream;
+use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::ClientRequestBuilder;
+use tokio_tungstenite::tungstenite::http::Uri;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error, Utf8Bytes};
+
+use super::access_token::AccessToken;
 
 pub(super) use tokio_tungstenite::tungstenite::Message;
 
 /// A connection with an app-server.
-pub(super) type WebSocket = WebSocketStream<UnixStream>;
+pub(super) type WebSocket = WebSocketStream<TcpStream>;
 
-/// The address in the first request, which Codex does not look at.
-const ADDRESS: &str = "ws://localhost/";
+/// The address in the first request, of which Codex looks at the path alone.
+const ADDRESS: &str = "ws://127.0.0.1/";
 
 /// How many times as long as the longest line a message may be. One between the two is skipped
 /// with an error for whoever waits for it; a longer one ends the connection.
@@ -26,13 +30,21 @@ const MARGIN: usize = 4;
 ///
 /// # Errors
 ///
-/// If the other side does not.
-pub(super) async fn open(stream: UnixStream, line_limit: usize) -> io::Result<WebSocket> {
+/// If the peer does not, or refuses the token.
+pub(super) async fn open(
+    stream: TcpStream,
+    token: &AccessToken,
+    line_limit: usize,
+) -> io::Result<WebSocket> {
+    // Each message is waited for.
+    stream.set_nodelay(true)?;
     let limit = Some(line_limit.saturating_mul(MARGIN));
     let config = WebSocketConfig::default()
         .max_message_size(limit)
         .max_frame_size(limit);
-    let opened = tokio_tungstenite::client_async_with_config(ADDRESS, stream, Some(config)).await;
+    let request = ClientRequestBuilder::new(Uri::from_static(ADDRESS))
+        .with_header("Authorization", token.authorization());
+    let opened = tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await;
     let (web_socket, _) = opened.map_err(io::Error::other)?;
     Ok(web_socket)
 }

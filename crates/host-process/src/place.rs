@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 
 use safe_files::state_directory::make_directory;
 use safe_files::state_file::open_to_lock;
-use supervise::adoptable::Places;
 use supervise::private_socket::{self, ShortPath, check_directory, check_peer};
 use supervise::proof::{self, ProofName};
 use tokio::net::{UnixListener, UnixStream};
@@ -91,16 +90,12 @@ impl HostPlace {
         was_killed && self.left_app_servers().is_ok_and(|left| !left.is_empty())
     }
 
-    /// The sockets of one more app-server of the host here.
+    /// The adoption socket of one more app-server of the host here.
     #[must_use]
-    pub fn new_app_server(&self) -> Places {
+    pub fn new_adoption_socket(&self) -> PathBuf {
         let id = Uuid::new_v4().simple().to_string();
         let short = id.get(..ID_DIGITS).unwrap_or(&id);
-        Places {
-            // Codex takes no long path.
-            socket: self.directory.join(format!("{short}.codex")),
-            adoption: self.file(&format!("{short}.{GUARD}")),
-        }
+        self.file(&format!("{short}.{GUARD}"))
     }
 
     /// The adoption sockets of the app-servers that the last host here has left.

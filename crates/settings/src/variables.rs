@@ -11,7 +11,7 @@ use crate::warning::Warning;
 const PREFIX: &str = "CODEX_MCP_";
 
 /// The rest of the names of the variables that are read, or that mark commands of Codex.
-pub(super) const KNOWN: [&str; 22] = [
+pub(super) const KNOWN: [&str; 21] = [
     "ALLOW_COMMANDS",
     "ALLOW_DIRS",
     "APPROVAL_POLICY",
@@ -19,7 +19,6 @@ pub(super) const KNOWN: [&str; 22] = [
     "CODEX_BIN",
     "EXTRA_INSTRUCTIONS_FILE",
     "HOST",
-    "HOST_ADOPTS",
     "LOG",
     "MAX_IMAGE_BYTES",
     "MAX_SANDBOX",

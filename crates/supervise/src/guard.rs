@@ -34,7 +34,7 @@
 #[cfg(target_os = "linux")]
 mod adoption;
 #[cfg(target_os = "linux")]
-mod program_socket;
+mod program_port;
 #[cfg(target_os = "linux")]
 mod stderr_copy;
 
@@ -42,6 +42,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 #[cfg(target_os = "linux")]
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -53,7 +54,6 @@ use nix::sys::signal::{SigHandler, SigSet, Signal, kill, killpg, raise};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, alarm, dup2_stdin, dup2_stdout, getppid, setsid};
 
-use super::adoptable::Places;
 use super::descendants::descendants;
 use super::exit::Exit;
 #[cfg(target_os = "linux")]
@@ -109,16 +109,16 @@ pub fn run(owner: i32, streams: Streams, program: &OsString, args: &[OsString]) 
 }
 
 /// Runs `program` with `args` under guard for the process at the other end of stdin, the control
-/// stream, and for those that take the program over, each up to `wait` after the end of the one
-/// before.
+/// stream, and for those that take the program over on the socket `adoption`, each up to `wait`
+/// after the end of the one before.
 #[must_use]
 pub fn run_adoptable(
-    places: &Places,
+    adoption: &Path,
     wait: Duration,
     program: &OsString,
     args: &[OsString],
 ) -> ExitCode {
-    exit_code(watch_adoptable(places, wait, program, args), program)
+    exit_code(watch_adoptable(adoption, wait, program, args), program)
 }
 
 fn exit_code(exit: io::Result<Exit>, program: &OsString) -> ExitCode {
@@ -158,7 +158,7 @@ fn watch(owner: Pid, streams: Streams, program: &OsString, args: &[OsString]) ->
 
 #[cfg(target_os = "linux")]
 fn watch_adoptable(
-    places: &Places,
+    socket: &Path,
     wait: Duration,
     program: &OsString,
     args: &[OsString],
@@ -166,37 +166,36 @@ fn watch_adoptable(
     // Before the first thread, as a thread inherits the mask.
     let signals = block_signals()?;
     nix::sys::prctl::set_child_subreaper(true)?;
-    // Commands in Codex's sandbox run as the same user. Where they see our files in /proc, they
-    // could connect to the program by our file descriptor of its socket.
+    // Commands in Codex's sandbox run as the same user. Where they see our memory in /proc, they
+    // could read there what the owner has us keep.
     nix::sys::prctl::set_dumpable(false)?;
-    let adoption = adoption::Adoption::listen(places, wait)?;
+    let adoption = adoption::Adoption::listen(socket, wait)?;
     let mut command = command(program, args);
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
     let exit = start(Streams::Pipes, &mut command).and_then(|mut child| {
-        let copy = child.stderr.take().map(stderr_copy::start).transpose()?;
+        let missing = || io::Error::other("the program has no stderr");
+        let (copy, port) = stderr_copy::start(child.stderr.take().ok_or_else(missing)?)?;
         let owner = Owner::OnStream {
-            adoption: places.adoption.clone(),
+            adoption: socket.to_owned(),
         };
         let mut guard = Guard::new(owner, Streams::Pipes, &child)?;
-        let owners = adoption.start(guard.codex)?;
+        let owners = adoption.start(guard.codex, port)?;
         let exit = guard.until_ended(&signals)?;
-        if let Some(copy) = copy {
-            copy.finish();
-        }
+        copy.finish();
         owners.report(exit);
         Ok(exit)
     });
     // The next owner removes it if this fails.
-    let _ = private_socket::remove(&places.adoption);
+    let _ = private_socket::remove(socket);
     exit
 }
 
 #[cfg(not(target_os = "linux"))]
 fn watch_adoptable(
-    _places: &Places,
+    _socket: &Path,
     _wait: Duration,
     _program: &OsString,
     _args: &[OsString],

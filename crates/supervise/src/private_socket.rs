@@ -18,7 +18,7 @@ use crate::confinement;
 
 /// The longest path of a socket that every system takes, in bytes. Linux takes 107, macOS 103
 /// (`sun_path`).
-pub const LONGEST_PATH: usize = 100;
+const LONGEST_PATH: usize = 100;
 
 /// Checks that nobody else can put a socket in this directory.
 ///
@@ -94,7 +94,7 @@ pub struct ShortPath {
 }
 
 impl ShortPath {
-    /// A short path to the same file. Longer ones than [`LONGEST_PATH`] lead through
+    /// A short path to the same file. Longer ones than 100 bytes lead through
     /// `/proc/self/fd`, on Linux.
     ///
     /// # Errors

@@ -4,12 +4,11 @@
 use std::sync::Mutex;
 
 use codex_protocol::rpc::RequestId;
-use serde::Serialize;
 use supervise::adoptable::Keeper;
 use supervise::clock::now;
 
 use super::super::backend::Running;
-use super::super::kept::{KeptSession, KeptSteps, keys};
+use super::super::kept::{KeptSession, KeptSteps, keep_as, keys};
 use super::{Entry, Owner, lock};
 use crate::logic::session::{Session, SessionRecord};
 
@@ -70,12 +69,6 @@ impl Entry {
         }
     }
 
-    /// Whether it was left by an earlier host that had this client.
-    pub(crate) fn is_left_by(&self, client: &str) -> bool {
-        let is_waiting = lock(&self.kept).record.is_some();
-        is_waiting && lock(&self.owner).client.as_deref() == Some(client)
-    }
-
     /// The record of an earlier host, until the session is [restored](Self::finish_restoring).
     pub(crate) fn earlier_record(&self) -> Option<SessionRecord> {
         lock(&self.kept).record.clone()
@@ -124,7 +117,7 @@ impl Entry {
         }
     }
 
-    /// Notes that a call of one of our tools has been answered.
+    /// Notes that Codex has the answer to a call of one of our tools, or expects none any more.
     pub(crate) fn end_call(&self, request: &RequestId) {
         lock(&self.kept).calls.retain(|call| call != request);
         self.keep_steps();
@@ -191,12 +184,5 @@ impl Entry {
                 keeper.forget(&key);
             }
         }
-    }
-}
-
-fn keep_as(keeper: &Keeper, key: &str, value: &impl Serialize) {
-    // Plain values are always written.
-    if let Ok(value) = serde_json::to_string(value) {
-        keeper.keep(key, value);
     }
 }

@@ -178,11 +178,14 @@ impl Entry {
 
     /// Gives the session to the engine of its client. An earlier bound stays.
     pub(super) fn set_owner(&self, next: Owner) {
-        let mut owner = lock(&self.owner);
-        *owner = Owner {
-            sandbox_bound: owner.sandbox_bound.take().or(next.sandbox_bound),
-            ..next
-        };
+        {
+            let mut owner = lock(&self.owner);
+            *owner = Owner {
+                sandbox_bound: owner.sandbox_bound.take().or(next.sandbox_bound),
+                ..next
+            };
+        }
+        self.keep();
     }
 
     /// Registers a question of ours, and returns the receiver of its decision. No

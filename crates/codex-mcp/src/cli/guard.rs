@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use common::duration;
-use supervise::adoptable::{ADOPTION_WAIT, Places};
+use supervise::adoptable::ADOPTION_WAIT;
 use supervise::guard;
 use supervise::guard::Streams;
 
@@ -19,11 +19,8 @@ pub(super) struct Args {
     /// The program's streams are a terminal, which becomes its own.
     #[arg(long)]
     terminal: bool,
-    /// Where the program listens, if another process can take it over.
-    #[arg(long, requires = "adoption_socket", conflicts_with = "terminal")]
-    program_socket: Option<PathBuf>,
-    /// Where the next owner connects.
-    #[arg(long, requires = "program_socket")]
+    /// Where the next owner connects, if another process can take the program over.
+    #[arg(long, conflicts_with = "terminal")]
     adoption_socket: Option<PathBuf>,
     /// How long the program waits for the next owner.
     #[arg(long, value_parser = duration::parse)]
@@ -55,13 +52,9 @@ pub(super) fn run_if_guard(mut words: impl Iterator<Item = OsString>) -> Option<
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
-    if let (Some(socket), Some(adoption)) = (&args.program_socket, &args.adoption_socket) {
-        let places = Places {
-            socket: socket.clone(),
-            adoption: adoption.clone(),
-        };
+    if let Some(adoption) = &args.adoption_socket {
         let wait = args.wait.unwrap_or(ADOPTION_WAIT);
-        return guard::run_adoptable(&places, wait, &args.program, &args.args);
+        return guard::run_adoptable(adoption, wait, &args.program, &args.args);
     }
     let streams = match args.terminal {
         true => Streams::Terminal,

@@ -1,15 +1,15 @@
 //! `codex-mcp host`: the background process that serves several clients, and the verbs to look
 //! at it and to end it.
 
-use std::env;
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
+use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
-use codex_engine::AppServers;
 use codex_engine::command::SessionInfo;
+use codex_engine::{AdoptionError, AppServers};
 use common::duration;
 use common::output;
 use futures::future::join_all;
@@ -23,7 +23,7 @@ use serde_json::json;
 use supervise::adoptable;
 use tokio::net::UnixStream;
 use tokio::task::LocalSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::backend::Backend;
 use super::serve::{self, ClientEnd, ClientSetup, HostPlaceError, Shared};
@@ -32,13 +32,12 @@ use super::stored::complain;
 use super::times::took;
 use super::{log, runtime, work};
 
-/// The variable that has the app-servers of a host survive it, if it is `1`. It is not the default,
-/// as a command in Codex's sandbox that may use the network can reach the socket of another Codex in
-/// the moment in which that starts.
-const ADOPTS: &str = "CODEX_MCP_HOST_ADOPTS";
-
 /// How long a host stays without a client.
 const IDLE: &str = "10m";
+
+/// How long taking over the app-servers of an earlier host may take. Clients wait meanwhile, 20 s
+/// at most.
+const ADOPTION_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long an app-server stays without a client and without work, and how often that is looked
 /// at.
@@ -140,10 +139,8 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
             hurry,
         };
         let near = place.clone();
-        let app_servers = Rc::new(match env::var_os(ADOPTS).is_some_and(|set| set == "1") {
-            true => AppServers::adoptable(move || near.new_app_server()),
-            false => AppServers::default(),
-        });
+        let app_servers = AppServers::adoptable(move || near.new_adoption_socket());
+        let app_servers = Rc::new(app_servers);
         adopt(&place, &app_servers).await;
         let service = Service {
             end,
@@ -162,24 +159,38 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
     runtime::block_on(all.run_until(serving)).map_err(Failure::Runtime)?
 }
 
-/// Takes over the app-servers of a host that was killed. One that cannot be taken over is ended by
-/// its guard.
+/// Takes over the app-servers of a host that was killed, all at once. One that cannot be taken over
+/// is ended by its guard.
 async fn adopt(place: &HostPlace, app_servers: &AppServers) {
     let left = match place.left_app_servers() {
         Ok(left) => left,
         Err(error) => return tracing::error!("cannot look for running app-servers: {error}"),
     };
-    for guard in left {
-        match adoptable::adopt(&guard).await {
-            Ok(Some(adopted)) => {
-                if let Err(error) = app_servers.adopt(adopted).await {
-                    tracing::error!("cannot take over a running app-server: {error}");
-                }
-            }
-            Ok(None) => {}
-            Err(error) => tracing::error!("cannot take over a running app-server: {error}"),
+    let adopting = left.iter().map(|guard| async move {
+        let adopted = timeout(ADOPTION_LIMIT, adopt_one(guard, app_servers)).await;
+        if let Err(error) = adopted.unwrap_or(Err(AdoptFailure::TooSlow)) {
+            tracing::error!("cannot take over a running app-server: {error}");
         }
+    });
+    join_all(adopting).await;
+}
+
+/// Why an app-server is not taken over.
+#[derive(Debug, thiserror::Error)]
+enum AdoptFailure {
+    #[error("its guard does not hand it over: {0}")]
+    Guard(#[from] io::Error),
+    #[error(transparent)]
+    AppServer(#[from] AdoptionError),
+    #[error("it does not answer within {} s", ADOPTION_LIMIT.as_secs())]
+    TooSlow,
+}
+
+async fn adopt_one(guard: &Path, app_servers: &AppServers) -> Result<(), AdoptFailure> {
+    if let Some(adopted) = adoptable::adopt(guard).await? {
+        app_servers.adopt(adopted).await?;
     }
+    Ok(())
 }
 
 /// Ends app-servers that nobody has used for a while, such as a Codex that was updated since.

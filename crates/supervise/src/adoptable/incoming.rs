@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::net::TcpStream as StdTcpStream;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream as StdUnixStream;
 
 use tokio::io::Interest;
-use tokio::net::UnixStream;
+use tokio::net::{TcpStream, UnixStream};
 
 use super::descriptors::receive;
 use super::messages::{GuardMessage, LineBuffer};
@@ -27,7 +27,7 @@ pub(super) struct Incoming {
 /// What a new owner gets.
 #[derive(Debug)]
 pub(super) struct Handover {
-    pub(super) connection: UnixStream,
+    pub(super) connection: TcpStream,
     pub(super) kept: BTreeMap<String, String>,
 }
 
@@ -92,9 +92,9 @@ impl Incoming {
             }
         }
         let missing = || io::Error::new(io::ErrorKind::InvalidData, "the connection is missing");
-        let connection = StdUnixStream::from(self.descriptor.take().ok_or_else(missing)?);
+        let connection = StdTcpStream::from(self.descriptor.take().ok_or_else(missing)?);
         connection.set_nonblocking(true)?;
-        let connection = UnixStream::from_std(connection)?;
+        let connection = TcpStream::from_std(connection)?;
         Ok(Handover { connection, kept })
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
@@ -13,18 +14,17 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::unistd::Pid;
 use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
-use tokio::net::UnixStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::process::{Child, ChildStderr};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::Places;
 use super::incoming::{Handover, Incoming};
 use super::keeper::{Keeper, write_all, write_lines};
 use super::messages::GuardMessage;
 use crate::confinement::check_without_namespaces;
 use crate::exit::Exit;
-use crate::private_socket::{LONGEST_PATH, ShortPath, check_directory, check_user, remove};
+use crate::private_socket::{ShortPath, check_directory, check_user, remove};
 use crate::proof::{self, ProofName};
 use crate::spawn::{Program, guarded};
 
@@ -60,59 +60,48 @@ struct GuardProcess {
 pub struct Adopted {
     /// The program.
     pub process: AdoptableProcess,
-    /// A new connection to the program's socket.
-    pub connection: UnixStream,
+    /// A new connection to the program's port.
+    pub connection: TcpStream,
     /// The values that its earlier owners had the guard keep. It keeps them on.
     pub kept: BTreeMap<String, String>,
 }
 
-/// Whether programs at these places can be taken over: on Linux since 5.3, at paths that are
-/// short enough for the program.
+/// Whether programs can be taken over: on Linux since 5.3, where a process may listen on loopback.
 #[must_use]
-pub fn is_supported(places: &Places) -> bool {
-    check_supported(places).is_ok()
+pub fn is_supported() -> bool {
+    check_supported().is_ok()
 }
 
-fn check_supported(places: &Places) -> io::Result<()> {
-    if !places.socket.is_absolute() || !places.adoption.is_absolute() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    if places.socket.as_os_str().len() > LONGEST_PATH {
-        return Err(io::ErrorKind::InvalidFilename.into());
-    }
+fn check_supported() -> io::Result<()> {
     pidfd_open(getpid(), PidfdFlags::empty())?;
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     Ok(())
 }
 
-/// Starts a program under a guard. The program's arguments contain the address at which it is to
-/// listen; its stdin and stdout are `/dev/null`. The guard copies the program's stderr to the
-/// stream that is returned, as long as the owner lives. Call it in a Tokio runtime.
+/// Starts a program under a guard. The program's arguments have it listen on a port of 127.0.0.1,
+/// and it writes a line to stderr that ends with `ws://127.0.0.1:` and the port once it does; its
+/// stdin and stdout are `/dev/null`. The guard copies the program's stderr to the stream that is
+/// returned, as long as the owner lives. `adoption` is the absolute path of the adoption socket, in
+/// a directory that only the user can use (mode 0700). Call it in a Tokio runtime.
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::Unsupported`], [`io::ErrorKind::InvalidInput`] and
-/// [`io::ErrorKind::InvalidFilename`] if the program could not be taken over (see
-/// [`is_supported`]); those of the system if this executable cannot be started again. Other
-/// failures show as exit code 127 (the program was not found) or 126, with the reason on its
-/// stderr.
+/// Those of [`is_supported`] if the program could not be taken over; those of the system if this
+/// executable cannot be started again. Other failures show as exit code 127 (the program was not
+/// found) or 126, with the reason on its stderr.
 #[expect(
     clippy::disallowed_methods,
     reason = "as spawn, it starts a program under a guard"
 )]
 pub fn spawn_adoptable(
     program: &Program,
-    places: &Places,
+    adoption: &Path,
 ) -> io::Result<(AdoptableProcess, ChildStderr)> {
-    check_supported(places)?;
+    check_supported()?;
     let (ours, theirs) = StdUnixStream::pair()?;
     ours.set_nonblocking(true)?;
     let stream = UnixStream::from_std(ours)?;
-    let options = [
-        OsStr::new("--program-socket"),
-        places.socket.as_os_str(),
-        OsStr::new("--adoption-socket"),
-        places.adoption.as_os_str(),
-    ];
+    let options = [OsStr::new("--adoption-socket"), adoption.as_os_str()];
     let mut child = guarded(program, &options)?
         .process_group(0)
         .stdin(OwnedFd::from(theirs))
@@ -251,8 +240,8 @@ impl AdoptableProcess {
     /// # Errors
     ///
     /// [`io::ErrorKind::UnexpectedEof`] if the program ends before it listens; the guard's reason
-    /// if it ends the program, such as a connection of another process.
-    pub async fn connection(&mut self) -> io::Result<UnixStream> {
+    /// if it ends the program.
+    pub async fn connection(&mut self) -> io::Result<TcpStream> {
         let handover = self.incoming.handover(&self.stream).await?;
         Ok(handover.connection)
     }
@@ -339,21 +328,5 @@ mod tests {
         drop(bind(&adoption).unwrap());
         assert!(adopt(&adoption).await.unwrap().is_none());
         assert!(!adoption.exists());
-    }
-
-    #[test]
-    fn long_or_relative_path_is_unsupported() {
-        let adoption = PathBuf::from("/a");
-        for (socket, expected) in [
-            ("/s".to_owned(), true),
-            ("s".to_owned(), false),
-            (format!("/{}", "s".repeat(100)), false),
-        ] {
-            let places = Places {
-                socket: socket.into(),
-                adoption: adoption.clone(),
-            };
-            assert_eq!(is_supported(&places), expected, "{places:?}");
-        }
     }
 }

@@ -7,10 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::unistd::Pid;
-use tokio::net::UnixStream;
+use tokio::net::TcpStream;
 use tokio::process::ChildStderr;
 
-use super::Places;
 use crate::exit::Exit;
 use crate::spawn::Program;
 
@@ -27,15 +26,15 @@ pub struct Keeper(Infallible);
 pub struct Adopted {
     /// The program.
     pub process: AdoptableProcess,
-    /// A new connection to the program's socket.
-    pub connection: UnixStream,
+    /// A new connection to the program's port.
+    pub connection: TcpStream,
     /// The values that its earlier owners had the guard keep.
     pub kept: BTreeMap<String, String>,
 }
 
 /// Always `false`.
 #[must_use]
-pub fn is_supported(_places: &Places) -> bool {
+pub fn is_supported() -> bool {
     false
 }
 
@@ -46,7 +45,7 @@ pub fn is_supported(_places: &Places) -> bool {
 /// Always [`io::ErrorKind::Unsupported`].
 pub fn spawn_adoptable(
     _program: &Program,
-    _places: &Places,
+    _adoption: &Path,
 ) -> io::Result<(AdoptableProcess, ChildStderr)> {
     Err(io::ErrorKind::Unsupported.into())
 }
@@ -66,7 +65,7 @@ impl AdoptableProcess {
     /// # Errors
     ///
     /// None.
-    pub async fn connection(&mut self) -> io::Result<UnixStream> {
+    pub async fn connection(&mut self) -> io::Result<TcpStream> {
         match self.0 {}
     }
 

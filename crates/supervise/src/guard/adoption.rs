@@ -1,19 +1,21 @@
 //! The owners of an adoptable program, one after the other.
 //!
 //! ```text
-//!   waiting for the program's socket ──► owned ── control stream ended ──► orphaned
-//!                                          ▲                                 │
-//!                                          └──────── another owner ──────────┤
-//!                                                                  nobody ───┴──► the tree ends
+//!   waiting for the program's port ──► owned ── control stream ended ──► orphaned
+//!                                        ▲                                 │
+//!                                        └──────── another owner ──────────┤
+//!                                                                nobody ───┴──► the tree ends
 //! ```
 //!
 //! A thread of its own does this. It tells the main thread of the guard by SIGTERM that the tree is
 //! to end.
 
 use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,17 +26,20 @@ use nix::sys::socket::sockopt::PeerCredentials;
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::program_socket::ProgramSocket;
+use super::program_port::ProgramPort;
 use crate::adoptable::kept::Kept;
 use crate::adoptable::messages::{GuardMessage, KeptValue, LineBuffer, to_line};
-use crate::adoptable::{Places, send_descriptor};
+use crate::adoptable::send_descriptor;
 use crate::confinement;
 use crate::exit::Exit;
 use crate::private_socket::{self, check_user};
 use crate::proof::{self, Challenge, ProofName};
 
-/// The pause before the program's socket is looked for again.
-const PAUSE: Duration = Duration::from_millis(2);
+/// How often it is checked that the owner lives while the program starts.
+const OWNER_CHECK: Duration = Duration::from_millis(100);
+
+/// The pause after a connection that could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// How long another process may take for each step by which it becomes the owner. Meanwhile no
 /// other one is heard.
@@ -43,24 +48,20 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the last message to an owner may wait for it to read.
 const REPORT_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A value that both threads use.
-type Shared<T> = Arc<Mutex<Option<T>>>;
-
 /// What it takes to have several owners.
 pub(super) struct Adoption {
     /// The control stream to the first owner.
     first: UnixStream,
     listener: UnixListener,
-    places: Places,
+    /// The directory of the adoption socket.
+    directory: PathBuf,
     wait: Duration,
 }
 
 /// The present owner, as the main thread sees it.
 pub(super) struct Owners {
     /// The control stream to it.
-    current: Shared<UnixStream>,
-    /// A file that the program may leave.
-    left: Shared<PathBuf>,
+    current: Arc<Mutex<Option<UnixStream>>>,
 }
 
 impl Adoption {
@@ -69,29 +70,28 @@ impl Adoption {
     /// # Errors
     ///
     /// Those of the system.
-    pub(super) fn listen(places: &Places, wait: Duration) -> io::Result<Self> {
+    pub(super) fn listen(socket: &Path, wait: Duration) -> io::Result<Self> {
         let first = io::stdin().as_fd().try_clone_to_owned()?;
         Ok(Self {
             first: UnixStream::from(first),
-            listener: private_socket::bind(&places.adoption)?,
-            places: places.clone(),
+            listener: private_socket::bind(socket)?,
+            directory: socket.parent().unwrap_or(Path::new("/")).to_owned(),
             wait,
         })
     }
 
-    /// Begins to serve the owners of this program.
+    /// Begins to serve the owners of this program, which will say on which port it listens.
     ///
     /// # Errors
     ///
     /// If there can be no further thread.
-    pub(super) fn start(self, program: Pid) -> io::Result<Owners> {
+    pub(super) fn start(self, program: Pid, port: Receiver<u16>) -> io::Result<Owners> {
         let owners = Owners {
             current: Arc::new(Mutex::new(Some(self.first.try_clone()?))),
-            left: Arc::default(),
         };
-        let (current, left) = (Arc::clone(&owners.current), Arc::clone(&owners.left));
+        let current = Arc::clone(&owners.current);
         let serve = move || {
-            self.serve(program, &current, &left);
+            self.serve(program, &port, &current);
             // It is no error if the tree is about to end already.
             let _ = kill(Pid::this(), Signal::SIGTERM);
         };
@@ -102,15 +102,16 @@ impl Adoption {
     }
 
     /// Serves one owner after the other until there is none.
-    fn serve(self, program: Pid, current: &Shared<UnixStream>, left: &Shared<PathBuf>) {
+    fn serve(self, program: Pid, port: &Receiver<u16>, current: &Mutex<Option<UnixStream>>) {
         let mut kept = Kept::default();
-        let pause = || pause_if_alive(&self.first);
-        let socket = match ProgramSocket::wait(&self.places.socket, program, pause) {
-            Ok((socket, connection)) => {
-                *lock(left) = Some(socket.lock_file());
+        let opened = wait_for_port(port, &self.first)
+            .and_then(|port| ProgramPort::new(port, program))
+            .and_then(|port| Ok((port.connect()?, port)));
+        let port = match opened {
+            Ok((connection, port)) => {
                 // An owner that has died is noticed below.
                 let _ = hand_over(&self.first, &connection, &kept);
-                socket
+                port
             }
             Err(error) => {
                 let failed = GuardMessage::Failed(error.to_string());
@@ -119,14 +120,13 @@ impl Adoption {
                 return;
             }
         };
-        let directory = self.places.adoption.parent().unwrap_or(Path::new("/"));
         let mut owner = self.first;
         loop {
             read_until_end(&owner, &mut kept);
             lock(current).take();
             let deadline = Instant::now() + self.wait;
-            let next = next_owner(&self.listener, directory, deadline, |stream| {
-                hand_over(stream, &socket.connect()?, &kept)
+            let next = next_owner(&self.listener, &self.directory, deadline, |stream| {
+                hand_over(stream, &port.connect()?, &kept)
             });
             match next.and_then(|next| Some((next.try_clone().ok()?, next))) {
                 Some((stream, next)) => {
@@ -140,12 +140,8 @@ impl Adoption {
 }
 
 impl Owners {
-    /// Removes what the program has left, and tells the owner how it has ended.
+    /// Tells the owner how the program has ended.
     pub(super) fn report(&self, exit: Exit) {
-        if let Some(left) = lock(&self.left).take() {
-            // An empty file does no harm.
-            let _ = private_socket::remove(&left);
-        }
         let owner = lock(&self.current).take();
         if let Some(owner) = owner {
             // The owner has died if it does not read.
@@ -155,16 +151,26 @@ impl Owners {
     }
 }
 
-/// Waits a moment for the program to listen.
+/// Waits for the program to say on which port it listens.
 ///
 /// # Errors
 ///
-/// If the owner has died: the program may never listen, and nothing is lost without it.
-fn pause_if_alive(owner: &UnixStream) -> io::Result<()> {
-    let timeout = Timespec::try_from(PAUSE).map_err(io::Error::other)?;
+/// [`io::ErrorKind::BrokenPipe`] if the owner dies: the program may never listen, and nothing is
+/// lost without it. [`io::ErrorKind::UnexpectedEof`] if the program closes its stderr.
+fn wait_for_port(port: &Receiver<u16>, owner: &UnixStream) -> io::Result<u16> {
+    loop {
+        match port.recv_timeout(OWNER_CHECK) {
+            Ok(port) => return Ok(port),
+            Err(RecvTimeoutError::Disconnected) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(RecvTimeoutError::Timeout) => check_alive(owner)?,
+        }
+    }
+}
+
+fn check_alive(owner: &UnixStream) -> io::Result<()> {
     // What it has said meanwhile is read later.
     let mut ends = [PollFd::new(owner, PollFlags::RDHUP)];
-    match poll(&mut ends, Some(&timeout)) {
+    match poll(&mut ends, Some(&Timespec::default())) {
         Ok(0) | Err(rustix::io::Errno::INTR) => Ok(()),
         Ok(_) => Err(io::ErrorKind::BrokenPipe.into()),
         Err(error) => Err(error.into()),
@@ -172,7 +178,7 @@ fn pause_if_alive(owner: &UnixStream) -> io::Result<()> {
 }
 
 /// Gives an owner a connection to the program, and the values that were kept.
-fn hand_over(owner: &UnixStream, connection: &UnixStream, kept: &Kept) -> io::Result<()> {
+fn hand_over(owner: &UnixStream, connection: &TcpStream, kept: &Kept) -> io::Result<()> {
     send_descriptor(owner, connection)?;
     for (key, value) in kept.iter() {
         let value = KeptValue {
@@ -216,7 +222,7 @@ fn next_owner(
     while wait_for_client(listener, deadline) {
         let Ok((stream, _)) = listener.accept() else {
             // Too many files are open, or there is no memory.
-            thread::sleep(PAUSE);
+            thread::sleep(ACCEPT_PAUSE);
             continue;
         };
         let taken = check(&stream, directory)

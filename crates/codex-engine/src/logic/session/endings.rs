@@ -185,12 +185,14 @@ impl Session {
         let named = Some(&ended.turn.id);
         let ours =
             |turn: &mut RunningTurn| turn.id.as_ref() == named || turn.answered.as_ref() == named;
-        let Some(turn) = self.turn.take_if(ours) else {
+        let Some(mut turn) = self.turn.take_if(ours) else {
             if let Some(running) = self.turn.as_mut().filter(|turn| turn.answered.is_none()) {
                 running.early_end = Some(ended);
             }
             return Vec::new();
         };
+        // Codex begins a review with another ID. Its history has the one of the end.
+        turn.id = Some(ended.turn.id.clone());
         self.drop_questions(now);
         let mut effects = match turn.interrupt_wanted && self.cancelled.is_none() {
             true => vec![Effect::StopCommands],

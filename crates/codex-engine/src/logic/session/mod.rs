@@ -47,7 +47,7 @@ use turn::{Phase, RunningTurn};
 
 pub use alert::Alert;
 pub use questions::{CloseReason, ClosedQuestion, IncomingQuestion};
-pub use record::{Expected, SessionRecord};
+pub use record::{Expected, ListedTurn, SessionRecord};
 pub use steps::Steps;
 pub use turn::{DIFF_LIMIT, Facts, Form, PARTIAL_TEXT_LIMIT, PatchedFile, TurnEnding, TurnOutcome};
 pub use view::{IDLE_POLL_INTERVAL, SessionView};

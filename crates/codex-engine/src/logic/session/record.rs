@@ -55,36 +55,60 @@ struct EndedRecord {
 }
 
 /// Which turn a restored session waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Expected {
-    /// The last one of Codex's history.
-    Last,
+    /// This one of Codex's history.
+    Turn(TurnId),
     /// One that Codex does not know: its prompt was not sent, or Codex has not had it.
     Lost,
     /// None.
     None,
 }
 
+/// A turn of Codex's history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedTurn {
+    /// Its ID.
+    pub id: TurnId,
+    /// Whether it runs, as far as Codex says so. Codex lists the beginning of a review as a turn
+    /// that runs, also when the review has ended (0.153.4 and 0.169.0).
+    pub runs: bool,
+}
+
 impl SessionRecord {
-    /// Which turn a session restored from this waits for, if `last` is the last turn of Codex's
-    /// history and says whether that one runs.
+    /// Which turn a session restored from this waits for, if these are the last turns of Codex's
+    /// history, the newest first.
     #[must_use]
-    pub fn expects(&self, last: Option<(TurnId, bool)>) -> Expected {
+    pub fn expects(&self, listed: &[ListedTurn]) -> Expected {
         let ended = self.ended.as_ref().map(|turn| &turn.id);
-        match (&self.running, last) {
-            (Some(RunningRecord { id: Some(id), .. }), Some((last, _))) if *id == last => {
-                Expected::Last
+        let wanted = match &self.running {
+            Some(running) => running.answered.as_ref(),
+            None => ended,
+        };
+        let has_ended = |turn: &&ListedTurn| !turn.runs && Some(&turn.id) == wanted;
+        if let Some(turn) = listed.iter().find(has_ended) {
+            return Expected::Turn(turn.id.clone());
+        }
+        match (&self.running, listed.first()) {
+            (Some(RunningRecord { id: Some(id), .. }), Some(last)) if *id == last.id => {
+                Expected::Turn(last.id.clone())
             }
             // Codex has begun the turn, and its response was lost. A turn that has ended may be
             // one of the time before the session.
-            (Some(RunningRecord { id: None, .. }), Some((last, true))) if ended != Some(&last) => {
-                Expected::Last
+            (Some(RunningRecord { id: None, .. }), Some(last))
+                if last.runs && ended != Some(&last.id) =>
+            {
+                Expected::Turn(last.id.clone())
             }
             (Some(_), _) => Expected::Lost,
-            // Codex lists the beginning of a review that has ended as a turn that runs.
-            (None, Some((last, false))) if ended == Some(&last) => Expected::Last,
             (None, _) => Expected::None,
         }
+    }
+
+    /// The turn that ran, if Codex had told its ID.
+    #[must_use]
+    pub fn running_turn(&self) -> Option<&TurnId> {
+        self.running.as_ref()?.id.as_ref()
     }
 
     /// Whether a turn ran.
@@ -224,20 +248,29 @@ mod tests {
     const RUNS: bool = true;
     const ENDED: bool = false;
 
+    fn listed(id: &str, runs: bool) -> ListedTurn {
+        let id = TurnId(id.to_owned());
+        ListedTurn { id, runs }
+    }
+
     fn expected(session: &Session, last: &str, runs: bool) -> Expected {
-        session.record().unwrap().expects(Some((id(last), runs)))
+        session.record().unwrap().expects(&[listed(last, runs)])
+    }
+
+    fn it_is(text: &str) -> Expected {
+        Expected::Turn(id(text))
     }
 
     #[test]
     fn turn_whose_beginning_was_not_reported_is_found() {
         let mut session = prompted();
         assert!(session.sending(1));
-        assert_eq!(session.record().unwrap().expects(None), Expected::Lost);
-        assert_eq!(expected(&session, "turn-1", RUNS), Expected::Last);
+        assert_eq!(session.record().unwrap().expects(&[]), Expected::Lost);
+        assert_eq!(expected(&session, "turn-1", RUNS), it_is("turn-1"));
         // It may be one of the thread's past.
         assert_eq!(expected(&session, "turn-1", ENDED), Expected::Lost);
         let _ = session.accepted(1, id("turn-1"), now());
-        assert_eq!(expected(&session, "turn-1", ENDED), Expected::Last);
+        assert_eq!(expected(&session, "turn-1", ENDED), it_is("turn-1"));
         assert_eq!(expected(&session, "turn-2", RUNS), Expected::Lost);
     }
 
@@ -248,12 +281,33 @@ mod tests {
         hear(&mut session, "turn/started", &turn("inProgress"));
         let _ = session.accepted(1, id("turn-1"), now());
         hear(&mut session, "turn/completed", &turn("completed"));
-        assert_eq!(expected(&session, "turn-1", ENDED), Expected::Last);
+        assert_eq!(expected(&session, "turn-1", ENDED), it_is("turn-1"));
         assert_eq!(expected(&session, "turn-2", ENDED), Expected::None);
         session.prompt(Form::Text, now()).unwrap();
         assert!(session.sending(2));
         assert_eq!(expected(&session, "turn-1", ENDED), Expected::Lost);
-        assert_eq!(expected(&session, "turn-2", RUNS), Expected::Last);
+        assert_eq!(expected(&session, "turn-2", RUNS), it_is("turn-2"));
+    }
+
+    /// Codex answers with one ID, and reports the start of a turn with another.
+    #[test]
+    fn review_is_found_whether_or_not_it_has_ended() {
+        let mut session = Session::new("t", TIMEOUTS, now());
+        session.prompt(Form::Review, now()).unwrap();
+        assert!(session.sending(1));
+        let _ = session.accepted(1, id("review"), now());
+        hear(&mut session, "turn/started", &turn("inProgress"));
+        assert_eq!(expected(&session, "turn-1", RUNS), it_is("turn-1"));
+        let history = [listed("turn-1", RUNS), listed("review", ENDED)];
+        let record = session.record().unwrap();
+        assert_eq!(record.expects(&history), it_is("review"));
+        let end = json!({ "threadId": "t",
+            "turn": { "id": "review", "status": "completed", "items": [] } });
+        hear(&mut session, "turn/completed", &end);
+        assert_eq!(session.state(), State::Idle);
+        let record = session.record().unwrap();
+        assert_eq!(record.expects(&history), it_is("review"));
+        assert_eq!(expected(&session, "turn-1", RUNS), Expected::None);
     }
 
     #[test]

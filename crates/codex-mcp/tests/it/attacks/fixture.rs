@@ -13,7 +13,7 @@ use tokio::process::Command;
 const VERSION: &str = "2025-06-18";
 
 /// How long an attack may take to work where nothing protects.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 
 pub(super) struct RepositoryFixture {
     pub(super) home: Home,

@@ -1,9 +1,8 @@
 //! A command in Codex's sandbox, with the network allowed, that has the host, or Codex itself, work
 //! for it outside of the sandbox. The controls are the same program outside of the sandbox, and a
-//! socket that nothing protects.
+//! Codex that nothing protects.
 
-use std::fs;
-use std::os::unix::net::UnixListener;
+use std::fs::{self, File};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use scripted_model::{Reply, Script, Shell};
 use serde_json::json;
 use tokio::process::Command;
 
-use super::fixture::RepositoryFixture;
+use super::fixture::{DEADLINE, RepositoryFixture};
 use crate::on_each_release;
 
 on_each_release!(
@@ -44,22 +43,33 @@ for my $path (glob("$ENV{HOSTS}/*.sock")) {
 }
 "#;
 
-/// Connects to each socket of an app-server, also under the names that they no longer have.
+/// Connects to each port that a log names, without a token and with a wrong one.
 const ATTACK_ON_CODEX: &str = r#"
 use Socket;
 $| = 1;
-my %paths = map { $_ => 1 } glob("$ENV{HOSTS}/*.codex"), glob("$ENV{TMPDIR}/codex-daemon-*/*");
-if (open(my $known, "<", "/proc/net/unix")) {
-    # Other tests have sockets, too.
-    my ($root) = $ENV{HOME} =~ m{^(.*)/home$} or die "home";
-    while (<$known>) { $paths{$1} = 1 if m{ (\Q$root\E/\S*)$} && $1 !~ /\.(?:sock|guard)$/ }
+my %ports;
+for my $log (glob("$ENV{HOSTS}/*.log")) {
+    open(my $lines, "<", $log) or die "log: $!";
+    while (<$lines>) { $ports{$1} = 1 if m{ws://127\.0\.0\.1:(\d+)} }
 }
-for my $path (keys %paths) {
-    socket(my $codex, AF_UNIX, SOCK_STREAM, 0) or die "socket: $!";
-    my ($name) = $path =~ m{([^/]+)$};
-    print connect($codex, sockaddr_un($path)) ? "connected to $name\n" : "refused by $name\n";
+for my $port (keys %ports) {
+    for my $token ("", "Authorization: Bearer wrong\r\n") {
+        socket(my $codex, AF_INET, SOCK_STREAM, 0) or die "socket: $!";
+        connect($codex, sockaddr_in($port, inet_aton("127.0.0.1"))) or die "connect: $!";
+        syswrite($codex, "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\n"
+            . "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+            . "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n$token\r\n");
+        my $answer = <$codex> // "";
+        print $answer =~ m{^HTTP/1.1 (\d+)} ? "codex-said-$1\n" : "codex-said-nothing\n";
+    }
 }
 "#;
+
+/// The status by which a server begins to speak WebSocket.
+const SWITCHING: &str = "codex-said-101";
+
+/// The status for a client without the right token.
+const UNAUTHORIZED: &str = "codex-said-401";
 
 /// What a client sends that wants a thread.
 fn request(stage: &RepositoryFixture) -> String {
@@ -138,8 +148,8 @@ async fn command_in_the_sandbox_is_not_served(release: &str) {
     assert_eq!(stage.home.processes(), []);
 }
 
-/// Codex itself would do anything for whoever connects to its socket. This attack comes after the
-/// guard has removed the socket's name.
+/// Codex itself does anything for whoever it lets connect. Releases without a port have nothing
+/// to attack.
 async fn command_in_the_sandbox_does_not_reach_codex(release: &str) {
     let attack = "HOSTS=\"$HOME/../state/codex-mcp/hosts\" perl \"$HOME/attack\"";
     let script = Script::new().otherwise([
@@ -148,27 +158,53 @@ async fn command_in_the_sandbox_does_not_reach_codex(release: &str) {
     ]);
     let stage = RepositoryFixture::new(release, script).await;
     fs::write(stage.home.home().join("attack"), ATTACK_ON_CODEX).unwrap();
-    let adopts = [("CODEX_MCP_HOST_ADOPTS", "1")];
-    let mut client = stage.client_in(&["--host"], adopts).await;
+    // Its log tells the port.
+    let mut client = stage
+        .client_in(&["--host"], [("CODEX_MCP_LOG", "info")])
+        .await;
     let arguments = json!({
-        "prompt": "warm up",
+        "prompt": "work",
         "sandbox": "workspace-write",
         "approval-policy": "never",
         "config": { "sandbox_workspace_write.network_access": true },
     });
     let result = client.call_tool("codex", arguments.clone()).await;
-    assert!(!stage.saw("connected to", 0), "{result:#}");
+    assert!(!stage.saw(SWITCHING, 0), "{result:#}");
+    assert_eq!(
+        stage.saw(UNAUTHORIZED, 0),
+        release != "0.104.0",
+        "{result:#}"
+    );
     let since = stage.requests();
 
-    // Nothing protects this socket.
-    let control = stage
-        .home
-        .state_home()
-        .join("codex-mcp/hosts/control.codex");
-    let _listener = UnixListener::bind(&control).unwrap();
+    // The control: a Codex that demands no token.
+    let hosts = stage.home.state_home().join("codex-mcp/hosts");
+    let log = File::create(hosts.join("control.log")).unwrap();
+    let mut control = Command::new(testkit::codex::native_binary(testkit::codex::newest()))
+        .args(["app-server", "--listen", "ws://127.0.0.1:0"])
+        .env_clear()
+        .envs(stage.home.env())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let listens = || {
+        fs::read_to_string(hosts.join("control.log"))
+            .unwrap()
+            .contains("ws://")
+    };
+    let listening = async {
+        while !listens() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let listening = tokio::time::timeout(DEADLINE, listening).await;
+    assert!(listening.is_ok(), "the control does not listen");
     let result = client.call_tool("codex", arguments).await;
-    assert!(stage.saw("connected to control.codex", since), "{result:#}");
-    fs::remove_file(control).unwrap();
+    assert!(stage.saw(SWITCHING, since), "{result:#}");
+    control.kill().await.unwrap();
     assert!(client.finish().await.success());
     let stopped = stage.codex_mcp(&["host", "stop"]).await;
     assert!(stopped.status.success());

@@ -13,11 +13,11 @@ use tokio::process::Command;
 use tokio::time::sleep;
 
 use super::sessions::Poller;
-use super::thread_tools::{TEAM, calling_model, mail, team, write_to_lead};
+use super::thread_tools::{TEAM, calling_after, calling_model, mail, team, write_to_lead};
 use super::{CodexFixture, VERSION, assert_completed, assert_error, structured};
 
-/// The releases that can listen on a socket.
-macro_rules! on_each_release_with_a_socket {
+/// The releases that can demand a token.
+macro_rules! on_each_release_with_tokens {
     ($($test:ident),+ $(,)?) => {$(
         mod $test {
             #[tokio::test]
@@ -33,14 +33,19 @@ macro_rules! on_each_release_with_a_socket {
     )+};
 }
 
-on_each_release_with_a_socket!(
-    turn_goes_on_with_the_next_host,
+on_each_release_with_tokens!(
+    turn_continues_with_the_next_host,
+    step_under_way_is_known,
+    prompt_that_was_just_sent_is_not_lost,
     open_question_is_asked_once,
     turn_that_ends_without_a_host_is_told,
     result_of_an_ended_turn_is_kept,
-    sessions_of_several_clients_go_on,
+    sessions_of_several_clients_continue,
+    session_of_a_late_client_has_its_tools_again,
     waiting_call_gets_its_answer,
+    waiting_review_gets_its_answer,
     call_of_a_tool_is_not_executed_twice,
+    codex_that_dies_without_a_host_is_reported,
 );
 
 /// The limit for what happens after a host was killed.
@@ -119,6 +124,21 @@ impl HostFixture {
         }
     }
 
+    /// Polls until the session has no turn, also while there is no host.
+    async fn settled(&mut self, session: &str) -> Value {
+        let deadline = Instant::now() + TIME_LIMIT;
+        loop {
+            let poll = json!({ "action": "poll", "sessionId": session, "waitMs": 1000 });
+            let seen = self.client.client.call_tool("codex_check", poll).await;
+            let shown = structured(&seen);
+            let is_lost = shown["error"]["code"] == "HOST_LOST";
+            if !is_lost && shown["status"] != "running" {
+                return shown.clone();
+            }
+            assert!(Instant::now() < deadline, "{seen:#}");
+        }
+    }
+
     async fn finish(self) {
         assert!(self.client.client.finish().await.success());
         finish(&self.stage).await;
@@ -148,10 +168,9 @@ async fn poller(stage: &CodexFixture, args: &[&str]) -> Poller {
     }
 }
 
-/// A client whose host adopts the app-servers of the last one.
 async fn client(stage: &CodexFixture, args: &[&str]) -> McpClient {
     let launch = stage.launch(&[&["--host"], args].concat());
-    let mut client = McpClient::start(&launch.env("CODEX_MCP_HOST_ADOPTS", "1"));
+    let mut client = McpClient::start(&launch);
     client.ignore("notifications/tools/list_changed");
     client.initialize(VERSION, json!({})).await;
     client
@@ -161,7 +180,7 @@ fn signal(process: u32, signal: Signal) {
     kill(Pid::from_raw(process.cast_signed()), signal).unwrap();
 }
 
-async fn turn_goes_on_with_the_next_host(release: &str) {
+async fn turn_continues_with_the_next_host(release: &str) {
     let gate = Gate::new();
     let script = Script::new().otherwise([Reply::say("done").behind(&gate)]);
     let mut work = HostFixture::new(release, script).await;
@@ -181,6 +200,70 @@ async fn turn_goes_on_with_the_next_host(release: &str) {
     assert_eq!(again["sessionId"], session);
     work.wait_for(&session, "idle").await;
     assert_eq!(work.codex(), codex);
+    work.finish().await;
+}
+
+/// A command runs while there is no host.
+async fn step_under_way_is_known(release: &str) {
+    let waiting = "echo begun; while [ ! -e go ]; do sleep 0.05; done; echo ended";
+    let script = Script::new().otherwise([
+        Reply::shell(Shell::new(waiting).waiting(Duration::from_secs(30))),
+        Reply::say("done"),
+    ]);
+    let mut work = HostFixture::new(release, script).await;
+    let session = work.client.start("work", json!({})).await;
+    let runs = |look: &Value| look["events"].to_string().contains("\"commandExecution\"");
+    work.client.until(&session, runs).await;
+    work.kill_host().await;
+    let look = work.wait_for(&session, "running").await;
+    let deadline = Instant::now() + TIME_LIMIT;
+    let mut events = look["events"].to_string();
+    while !events.contains("\"commandExecution\"") {
+        assert!(Instant::now() < deadline, "{events}");
+        events += &work.wait_for(&session, "running").await["events"].to_string();
+    }
+    std::fs::write(work.stage.file("go"), "").unwrap();
+    let ended = work.wait_for(&session, "idle").await;
+    assert_eq!(ended["result"]["output"], "done", "{ended:#}");
+    assert_eq!(work.stage.model.request_count(), 2);
+    work.finish().await;
+}
+
+/// Codex is stopped, and has not read the prompt when the host is killed. Then it executes the
+/// prompt, or does not: the session says which, and no prompt is executed twice.
+async fn prompt_that_was_just_sent_is_not_lost(release: &str) {
+    let script = Script::new().otherwise([Reply::say("done")]);
+    let mut work = HostFixture::new(release, script).await;
+    let session = work.client.start("one", json!({})).await;
+    work.wait_for(&session, "idle").await;
+    let codex = work.codex();
+    for process in &codex {
+        signal(*process, Signal::SIGSTOP);
+    }
+    let prompt = json!({ "sessionId": session, "prompt": "two" });
+    let sent = work.client.client.request_tool("codex_reply", prompt);
+    // The reply is answered once Codex has accepted it, so nothing tells that it was written.
+    sleep(Duration::from_millis(300)).await;
+    work.kill_host().await;
+    for process in &codex {
+        signal(*process, Signal::SIGCONT);
+    }
+    let answer = work.client.client.result(&sent).await;
+    assert_error(&answer, "HOST_LOST");
+    let ended = work.settled(&session).await;
+    let counted = work.stage.model.request_count();
+    match ended["status"].as_str().unwrap() {
+        "idle" => assert!(counted <= 2, "{ended:#}"),
+        _ => assert!(
+            ended.to_string().contains("could not be continued"),
+            "{ended:#}"
+        ),
+    }
+    work.client.reply(&session, "three", json!({})).await;
+    work.wait_for(&session, "idle").await;
+    let asked = work.stage.model.requests();
+    let twos = asked.iter().filter(|request| request.prompt() == "two");
+    assert!(twos.count() <= 1);
     work.finish().await;
 }
 
@@ -263,7 +346,7 @@ async fn result_of_an_ended_turn_is_kept(release: &str) {
 }
 
 /// Also that of a client that has gone.
-async fn sessions_of_several_clients_go_on(release: &str) {
+async fn sessions_of_several_clients_continue(release: &str) {
     let gate = Gate::new();
     let script = Script::new().otherwise([Reply::say("done").behind(&gate)]);
     let mut work = HostFixture::new(release, script).await;
@@ -282,6 +365,43 @@ async fn sessions_of_several_clients_go_on(release: &str) {
         assert_eq!(ended["result"]["output"], "done", "{ended:#}");
     }
     assert_eq!(work.stage.model.request_count(), 3);
+    work.finish().await;
+}
+
+/// Its session has been restored without it.
+async fn session_of_a_late_client_has_its_tools_again(release: &str) {
+    let gate = Gate::new();
+    let waiting = Script::new().on("wait", [Reply::say("waited").behind(&gate)]);
+    let model = calling_after(waiting);
+    let stage = CodexFixture::new(release, model).await;
+    let inbox = team(&stage, true);
+    let mut work = HostFixture::on(stage, &TEAM).await;
+    let mut other = poller(&work.stage, &TEAM).await;
+    let session = work.client.start("wait", json!({})).await;
+    gate.reached(1).await;
+    work.client.client.signal(testkit::Signal::SIGSTOP);
+    work.kill_host().await;
+    // The events of its turn come when it is restored.
+    let poll = json!({ "action": "poll", "sessionId": session, "waitMs": 1000,
+        "maxEvents": 1000, "responseMode": "full" });
+    let deadline = Instant::now() + TIME_LIMIT;
+    loop {
+        let seen = other.client.call_tool("codex_check", poll.clone()).await;
+        let events = structured(&seen)["events"].as_array();
+        if events.is_some_and(|events| !events.is_empty()) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{seen:#}");
+    }
+    work.client.client.signal(testkit::Signal::SIGCONT);
+    gate.release();
+    work.wait_for(&session, "idle").await;
+    work.client
+        .reply(&session, &write_to_lead("late"), json!({}))
+        .await;
+    work.wait_for(&session, "idle").await;
+    assert_eq!(mail(&inbox), ["late"]);
+    assert!(other.client.finish().await.success());
     work.finish().await;
 }
 
@@ -313,6 +433,52 @@ async fn waiting_call_gets_its_answer(release: &str) {
         assert_error(&forged, refused);
     }
     assert_eq!(work.stage.model.request_count(), 1);
+    work.finish().await;
+}
+
+async fn waiting_review_gets_its_answer(release: &str) {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("No fault.").behind(&gate)]);
+    let stage = CodexFixture::new(release, script).await;
+    std::fs::write(stage.file("new.txt"), "x").unwrap();
+    let client = Poller {
+        client: client(&stage, &[]).await,
+    };
+    let mut work = HostFixture { stage, client };
+    let waiting = work.client.client.request_tool("codex_review", json!({}));
+    gate.reached(1).await;
+    work.kill_host().await;
+    gate.release();
+    let answer = work.client.client.result(&waiting).await;
+    assert_completed(&answer, "No fault.");
+    assert_eq!(work.stage.model.request_count(), 1);
+    work.finish().await;
+}
+
+async fn codex_that_dies_without_a_host_is_reported(release: &str) {
+    let gate = Gate::new();
+    let script = Script::new()
+        .on("work", [Reply::say("done").behind(&gate)])
+        .otherwise([Reply::say("again")]);
+    let mut work = HostFixture::new(release, script).await;
+    let session = work.client.start("work", json!({})).await;
+    let thread = work.client.get(&session).await["threadId"].clone();
+    gate.reached(1).await;
+    work.client.client.signal(testkit::Signal::SIGSTOP);
+    work.kill_host().await;
+    let codex = work.codex();
+    for process in &codex {
+        signal(*process, Signal::SIGKILL);
+    }
+    assert_eq!(wait_until_gone(&codex, TIME_LIMIT).await, []);
+    work.client.client.signal(testkit::Signal::SIGCONT);
+    let lost = work.settled(&session).await;
+    assert_eq!(lost["error"]["code"], "SESSION_NOT_FOUND", "{lost:#}");
+    let again = json!({ "threadId": thread, "prompt": "more" });
+    let mut classic = client(&work.stage, &[]).await;
+    let again = classic.call_tool("codex-reply", again).await;
+    assert_completed(&again, "again");
+    assert!(classic.finish().await.success());
     work.finish().await;
 }
 

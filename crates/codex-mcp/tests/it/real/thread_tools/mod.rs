@@ -34,7 +34,12 @@ pub(super) const TEAM: [&str; 4] = ["--identity", "arch", "--team", "builders"];
 /// A model that calls the tool in the last line of the prompt, with the arguments there, and
 /// answers with the tool's output.
 pub(super) fn calling_model() -> Script {
-    Script::new().otherwise([
+    calling_after(Script::new())
+}
+
+/// The same for what no rule of this script fits.
+pub(super) fn calling_after(script: Script) -> Script {
+    script.otherwise([
         Reply::with(|request| match requested_call(request) {
             Some((tool, arguments)) => Reply::call(tool, arguments),
             None => Reply::say("ok"),
