@@ -11,7 +11,7 @@ use crate::warning::Warning;
 const PREFIX: &str = "CODEX_MCP_";
 
 /// The rest of the names of the variables that are read, or that mark commands of Codex.
-pub(super) const KNOWN: [&str; 21] = [
+pub(super) const KNOWN: [&str; 22] = [
     "ALLOW_COMMANDS",
     "ALLOW_DIRS",
     "APPROVAL_POLICY",
@@ -32,6 +32,7 @@ pub(super) const KNOWN: [&str; 21] = [
     "STORE",
     "SUMMARIES",
     "TEAM_TOOLS",
+    "TREE",
     "TURN",
 ];
 

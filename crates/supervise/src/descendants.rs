@@ -81,6 +81,14 @@ impl Processes {
         children.min_by_key(|child| child.began).copied()
     }
 
+    /// The processes that run with this variable, `NAME=VALUE`.
+    pub fn with_variable(&self, variable: &str) -> Vec<Process> {
+        let all = self.0.values().flatten();
+        all.filter(|process| !process.has_ended() && process.has_variable(variable))
+            .copied()
+            .collect()
+    }
+
     fn children(&self, of: Pid) -> &[Process] {
         self.0.get(&of).map_or(&[], Vec::as_slice)
     }

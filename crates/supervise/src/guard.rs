@@ -11,7 +11,8 @@
 //!
 //! To end the tree, the guard sends SIGTERM to every descendant, and SIGKILL a second
 //! later to those that are left, until none is. If the guard itself is killed, the system
-//! sends SIGKILL to Codex. The guard exits as Codex did.
+//! sends SIGKILL to Codex, and the owner kills what is left of the tree
+//! (`tree_mark`). The guard exits as Codex did.
 //!
 //! ```text
 //!   Watching ── Codex ended, told to, owner gone ──► Ending ── nothing left ──► exit

@@ -10,14 +10,15 @@
 //!      └── dies ─────────►│ SIGTERM to all, SIGKILL a second later, until none is left
 //! ```
 //!
-//! [`spawn`] starts the guard, which must be reachable as the verb `guard` of the
-//! executable; [`guard`] runs there. [`short_lived`] runs a short-lived program to its
-//! end and keeps its output; [`detached`] launches the workers and hosts, which alone outlive
-//! us; [`adoptable`] starts programs that another process can take over when their owner was
-//! killed; [`search_path`] decides in which directories programs are
-//! looked up; [`descendants`] lists the processes below one; [`io_thread`] runs blocking
-//! work in order on a thread of its own; [`private_socket`], [`proof`] and [`confinement`] keep
-//! commands in Codex's sandbox from the Unix sockets of our processes.
+//! [`spawn`] starts the guard, which must be reachable as the verb `guard` of the executable;
+//! [`guard`] runs there. [`short_lived`] runs a short-lived program to its end and keeps its
+//! output; [`detached`] launches the workers and hosts, which alone outlive us; [`adoptable`]
+//! starts programs that another process can take over when their owner was killed. Where a guard
+//! itself is killed, its owner finds the rest of its tree by a variable that the whole tree has.
+//! [`search_path`] decides in which directories programs are looked up; [`descendants`] lists the
+//! processes below one; [`io_thread`] runs blocking work in order on a thread of its own;
+//! [`private_socket`], [`proof`] and [`confinement`] keep commands in Codex's sandbox from the Unix
+//! sockets of our processes.
 //!
 //! Everything is started from the main thread: on Linux the parent-death signal is sent
 //! when the *thread* that spawned ends.
@@ -40,3 +41,4 @@ pub mod proof;
 pub mod search_path;
 pub mod short_lived;
 pub mod spawn;
+mod tree_mark;

@@ -32,6 +32,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 use super::exit::Exit;
 use super::search_path::{PATH, SearchPaths, without_relative};
+use super::tree_mark::TreeMark;
 
 /// Variables that hold a password, or name a file that does, for the store of jobs. Of
 /// all programs started here, only a worker gets them. Source: libpq's environment
@@ -95,6 +96,7 @@ impl Program {
 #[derive(Debug)]
 pub struct Process {
     guard: Child,
+    mark: TreeMark,
 }
 
 /// The streams of a program.
@@ -115,7 +117,8 @@ pub struct Streams {
 /// If this executable cannot be started again. A program that cannot be started shows as
 /// exit code 127 (not found) or 126, with the reason on its stderr, as in a shell.
 pub fn spawn(program: &Program) -> io::Result<(Process, Streams)> {
-    let mut guard = guarded(program, &[])?
+    let mark = TreeMark::random()?;
+    let mut guard = guarded(program, &mark, &[])?
         .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -127,7 +130,7 @@ pub fn spawn(program: &Program) -> io::Result<(Process, Streams)> {
         stdout: guard.stdout.take().ok_or_else(missing)?,
         stderr: guard.stderr.take().ok_or_else(missing)?,
     };
-    Ok((Process { guard }, streams))
+    Ok((Process { guard, mark }, streams))
 }
 
 /// Starts a program under a guard in a terminal, given by the side that programs use. The
@@ -138,16 +141,21 @@ pub fn spawn(program: &Program) -> io::Result<(Process, Streams)> {
 /// As for [`spawn`]; a program that cannot be started is reported in the terminal.
 pub fn spawn_in_terminal(program: &Program, terminal: &impl AsFd) -> io::Result<Process> {
     let stream = || terminal.as_fd().try_clone_to_owned().map(Stdio::from);
-    let guard = guarded(program, &[OsStr::new("--terminal")])?
+    let mark = TreeMark::random()?;
+    let guard = guarded(program, &mark, &[OsStr::new("--terminal")])?
         .stdin(stream()?)
         .stdout(stream()?)
         .stderr(stream()?)
         .spawn()?;
-    Ok(Process { guard })
+    Ok(Process { guard, mark })
 }
 
-/// The command that starts the guard of a program.
-pub(crate) fn guarded(program: &Program, options: &[&OsStr]) -> io::Result<Command> {
+/// The command that starts the guard of a program. The whole tree gets the mark.
+pub(crate) fn guarded(
+    program: &Program,
+    mark: &TreeMark,
+    options: &[&OsStr],
+) -> io::Result<Command> {
     let mut command = Command::new(own_executable()?);
     command
         .arg("guard")
@@ -168,6 +176,8 @@ pub(crate) fn guarded(program: &Program, options: &[&OsStr]) -> io::Result<Comma
     if let Some(cwd) = &program.cwd {
         command.current_dir(cwd);
     }
+    let (name, value) = mark.variable();
+    command.env(name, value);
     Ok(command)
 }
 
@@ -233,6 +243,9 @@ pub struct DetachedProgram {
     pub env: Vec<(OsString, OsString)>,
 }
 
+/// The exit of a process that was killed.
+pub(crate) const KILLED: Exit = Exit::Signal(Signal::SIGKILL as i32);
+
 /// The executable started as the guard, if it is not this one.
 static GUARD: OnceLock<PathBuf> = OnceLock::new();
 
@@ -267,7 +280,12 @@ impl Process {
     ///
     /// If waiting fails.
     pub async fn wait(&mut self) -> io::Result<Exit> {
-        Ok(Exit::from_status(self.guard.wait().await?))
+        let exit = Exit::from_status(self.guard.wait().await?);
+        if exit == KILLED {
+            // Either the program was killed, and the guard has ended as it did, or the guard was.
+            self.mark.end().await;
+        }
+        Ok(exit)
     }
 
     /// Waits for the program to end by itself, and ends it after `timeout`.

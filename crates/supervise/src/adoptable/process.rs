@@ -26,7 +26,8 @@ use crate::confinement::check_without_namespaces;
 use crate::exit::Exit;
 use crate::private_socket::{ShortPath, check_directory, check_user, remove};
 use crate::proof::{self, ProofName};
-use crate::spawn::{Program, guarded};
+use crate::spawn::{KILLED, Program, guarded};
+use crate::tree_mark::TreeMark;
 
 /// How long the guard may take to hand a program over.
 const HANDOVER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -36,6 +37,7 @@ const HANDOVER_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct AdoptableProcess {
     guard: GuardProcess,
+    mark: TreeMark,
     stream: Arc<UnixStream>,
     incoming: Incoming,
     keeper: Keeper,
@@ -102,7 +104,8 @@ pub fn spawn_adoptable(
     ours.set_nonblocking(true)?;
     let stream = UnixStream::from_std(ours)?;
     let options = [OsStr::new("--adoption-socket"), adoption.as_os_str()];
-    let mut child = guarded(program, &options)?
+    let mark = TreeMark::of_socket(adoption);
+    let mut child = guarded(program, &mark, &options)?
         .process_group(0)
         .stdin(OwnedFd::from(theirs))
         .stdout(Stdio::null())
@@ -117,13 +120,13 @@ pub fn spawn_adoptable(
         descriptor: open_process(pid)?,
         child: Some(child),
     };
-    let process = AdoptableProcess::new(guard, stream, Incoming::default());
+    let process = AdoptableProcess::new(guard, mark, stream, Incoming::default());
     Ok((process, stderr))
 }
 
 /// Takes over a program whose owner has died, by its adoption socket. `None` if no guard listens
-/// there any more, or it ends meanwhile; a socket file that is left is removed. No other process
-/// may try the same. Call it in a Tokio runtime.
+/// there any more, or it ends meanwhile; a socket file and processes that are left are removed. No
+/// other process may try the same. Call it in a Tokio runtime.
 ///
 /// # Errors
 ///
@@ -132,11 +135,16 @@ pub fn spawn_adoptable(
 /// sandbox; the guard's reason if it does not take this process as the owner; those of the
 /// system.
 pub async fn adopt(adoption: &Path) -> io::Result<Option<Adopted>> {
-    match timeout(HANDOVER_TIMEOUT, try_adopt(adoption)).await {
-        Ok(Err(error)) if has_guard_ended(&error) => Ok(None),
-        Ok(adopted) => adopted,
-        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    let adopted = match timeout(HANDOVER_TIMEOUT, try_adopt(adoption)).await {
+        Ok(Err(error)) if has_guard_ended(&error) => None,
+        Ok(adopted) => adopted?,
+        Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+    };
+    if adopted.is_none() {
+        // The guard may have been killed.
+        TreeMark::of_socket(adoption).end().await;
     }
+    Ok(adopted)
 }
 
 fn has_guard_ended(error: &io::Error) -> bool {
@@ -186,7 +194,7 @@ async fn try_adopt(adoption: &Path) -> io::Result<Option<Adopted>> {
     write_all(&stream, b"\n").await?;
     let Handover { connection, kept } = incoming.handover(&stream).await?;
     Ok(Some(Adopted {
-        process: AdoptableProcess::new(guard, stream, incoming),
+        process: AdoptableProcess::new(guard, TreeMark::of_socket(adoption), stream, incoming),
         connection,
         kept,
     }))
@@ -219,12 +227,13 @@ impl Drop for ProofFile {
 }
 
 impl AdoptableProcess {
-    fn new(guard: GuardProcess, stream: UnixStream, incoming: Incoming) -> Self {
+    fn new(guard: GuardProcess, mark: TreeMark, stream: UnixStream, incoming: Incoming) -> Self {
         let stream = Arc::new(stream);
         let (keeper, queue) = Keeper::new();
         let writer = tokio::spawn(write_lines(Arc::clone(&stream), queue));
         Self {
             guard,
+            mark,
             stream,
             incoming,
             keeper,
@@ -274,6 +283,9 @@ impl AdoptableProcess {
             let status = child.wait().await?;
             // The guard exits as the program did.
             self.exit.get_or_insert(Exit::from_status(status));
+        }
+        if self.exit.is_none_or(|exit| exit == KILLED) {
+            self.mark.end().await;
         }
         self.has_ended = true;
         Ok(self.exit.unwrap_or(Exit::Unknown))

@@ -1,0 +1,98 @@
+//! The mark of a process tree, by which it is ended when its guard was killed.
+//!
+//! If a guard is killed, the system kills the program too, but not what the program has started.
+//! Those processes are nobody's children then. They are found by a variable that the whole tree
+//! has in its environment, and killed by the owner of the guard.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use common::text::hex;
+use nix::sys::signal::{Signal, kill};
+use tokio::time::sleep;
+
+use crate::descendants::Processes;
+
+/// The variable.
+const NAME: &str = "CODEX_MCP_TREE";
+
+/// How many random bytes tell a tree from all others.
+const RANDOM_BYTES: usize = 8;
+
+/// The pause before it is checked whether all processes have ended, and how often.
+const PAUSE: Duration = Duration::from_millis(20);
+const CHECKS: usize = 100;
+
+/// The mark of a tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TreeMark(String);
+
+impl TreeMark {
+    /// A mark that no other tree has.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no random bytes.
+    pub(crate) fn random() -> io::Result<Self> {
+        let mut random = [0; RANDOM_BYTES];
+        getrandom::fill(&mut random).map_err(io::Error::other)?;
+        Ok(Self(hex(&random)))
+    }
+
+    /// The mark of the tree that is taken over by this socket. The next owner knows it, too.
+    pub(crate) fn of_socket(adoption: &Path) -> Self {
+        Self(adoption.to_string_lossy().into_owned())
+    }
+
+    /// The variable and its value.
+    pub(crate) fn variable(&self) -> (&'static str, &str) {
+        (NAME, &self.0)
+    }
+
+    /// Kills the processes that are left of the tree. Waits until they have ended, 2 s at most.
+    pub(crate) async fn end(&self) {
+        let variable = format!("{NAME}={}", self.0);
+        for _ in 0..CHECKS {
+            // Processes start and end during the scan; a missed one is found by the next.
+            let left = Processes::scan().with_variable(&variable);
+            if left.is_empty() {
+                return;
+            }
+            for process in left {
+                // It may have ended.
+                let _ = kill(process.pid, Signal::SIGKILL);
+            }
+            sleep(PAUSE).await;
+        }
+        tracing::error!("processes of a Codex whose guard was killed do not end");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Stdio;
+
+    use tokio::process::Command;
+
+    use super::*;
+
+    #[expect(clippy::disallowed_methods, reason = "a process without a guard")]
+    fn process_of(mark: &TreeMark) -> tokio::process::Child {
+        let (name, value) = mark.variable();
+        let mut command = Command::new("cat");
+        command.env(name, value).stdin(Stdio::piped());
+        command.kill_on_drop(true).spawn().unwrap()
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn only_the_processes_of_the_tree_are_ended() {
+        let (ours, other) = (TreeMark::random().unwrap(), TreeMark::random().unwrap());
+        let mut stray = process_of(&ours);
+        let mut another = process_of(&other);
+        ours.end().await;
+        assert!(!stray.wait().await.unwrap().success());
+        assert_eq!(another.try_wait().unwrap(), None);
+    }
+}
