@@ -37,6 +37,11 @@ impl AccessToken {
         ]
     }
 
+    /// The token itself, for another client of Codex.
+    pub(super) fn reveal(&self) -> &str {
+        &self.0
+    }
+
     /// The value of the `Authorization` header by which a client shows that it knows the token.
     pub(super) fn authorization(&self) -> String {
         format!("Bearer {}", self.0)

@@ -15,6 +15,7 @@
 //! connection.
 
 use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,6 +76,7 @@ impl AppServers {
         let token = parse(kept.get(TOKEN))?;
         let missing = || AdoptionError::Kept("it has no launch".to_owned());
         let launch = agreement.launch.clone().ok_or_else(missing)?;
+        let program = agreement.program().map(Path::to_owned).unwrap_or_default();
         let codex = self.add(agreement, &launch, &[]);
         let listener: Arc<dyn Listener> = codex.hub.clone();
         let (ending, ended) = watch::channel(None);
@@ -86,7 +88,7 @@ impl AppServers {
             listener,
             ending,
         };
-        let server = AppServer::adopt(process, (connection, token), setup, gone).await?;
+        let server = AppServer::adopt(process, (connection, token, program), setup, gone).await?;
         let running = codex.backend.adopt(server, generation).await;
         for (session, steps) in sessions(&kept) {
             tracing::info!("continues session {}", session.session);

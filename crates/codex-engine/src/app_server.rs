@@ -1,6 +1,8 @@
 //! A running `codex app-server`.
 
-use std::path::Path;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -72,12 +74,25 @@ pub(crate) struct AppServer {
     /// Stores values in the guard, for a process that adopts this app-server. `None` if the
     /// app-server is not adoptable.
     keeper: Option<Keeper>,
+    /// How further clients can connect to it. `None` if it has no port.
+    access: Option<RemoteAccess>,
     /// Codex's response to `initialize`.
     pub(crate) about: InitializeResponse,
     /// Whether it can use its model provider.
     account: Mutex<ReadAccount>,
     /// Why Codex cannot load its configuration, if there is no account.
     pub(super) bad_configuration: Option<String>,
+}
+
+/// How a client of Codex connects to an app-server.
+#[derive(Debug, Clone)]
+pub(super) struct RemoteAccess {
+    /// The address of its port.
+    pub(super) address: SocketAddr,
+    /// What it demands of clients.
+    pub(super) token: AccessToken,
+    /// The program of the app-server, which is such a client, too.
+    pub(super) program: PathBuf,
 }
 
 /// A Codex process under its guard.
@@ -178,22 +193,24 @@ impl AppServer {
         let (process, stderr) = spawn_adoptable(program, adoption)?;
         let stderr_log = StderrLog::listen(stderr);
         let ended = setup.ending.subscribe();
-        let server = Self::on_port(process, (None, token), setup, gone).await;
+        let codex = (token, program.path.clone());
+        let server = Self::on_port(process, codex, None, setup, gone).await;
         started_or_why(server, ended, stderr_log).await
     }
 
-    /// Takes over an app-server by a new connection to it.
+    /// Takes over an app-server of this program by a new connection to it.
     ///
     /// # Errors
     ///
     /// [`StartError`]; the app-server is ended then.
     pub(super) async fn adopt(
         process: AdoptableProcess,
-        (connection, token): (TcpStream, AccessToken),
+        (connection, token, program): (TcpStream, AccessToken, PathBuf),
         setup: AppServerSetup,
         gone: impl FnOnce(Exit, ExitCause) + Send + 'static,
     ) -> Result<Self, StartError> {
-        let server = Self::on_port(process, (Some(connection), token), setup, gone).await;
+        let codex = (token, program);
+        let server = Self::on_port(process, codex, Some(connection), setup, gone).await;
         server.map_err(|error| StartError::NotAnAppServer {
             reason: error.to_string(),
             stderr_tail: StderrTail::default(),
@@ -203,7 +220,8 @@ impl AppServer {
     /// Initialises an app-server that listens on a port, once it does.
     async fn on_port(
         mut process: AdoptableProcess,
-        (stream, token): (Option<TcpStream>, AccessToken),
+        (token, program): (AccessToken, PathBuf),
+        stream: Option<TcpStream>,
         setup: AppServerSetup,
         gone: impl FnOnce(Exit, ExitCause) + Send + 'static,
     ) -> Result<Self, CallError> {
@@ -216,17 +234,21 @@ impl AppServer {
         let (guard, keeper) = (process.pid(), process.keeper());
         keep_as(&keeper, TOKEN, &token);
         let (opened, opening) = oneshot::channel();
+        let sent = token.clone();
         tokio::spawn(async move {
             let opens = async {
                 let stream = match stream {
                     Some(stream) => stream,
                     None => process.connection().await?,
                 };
-                Connection::open_web_socket(stream, &token, line_limit, listener).await
+                let address = stream.peer_addr()?;
+                let opened = Connection::open_web_socket(stream, &sent, line_limit, listener);
+                let (connection, run) = opened.await?;
+                Ok::<_, io::Error>((connection, run, address))
             };
             let cause = match timeout(START_TIMEOUT, opens).await {
-                Ok(Ok((connection, run))) => {
-                    if opened.send(connection.clone()).is_err() {
+                Ok(Ok((connection, run, address))) => {
+                    if opened.send((connection.clone(), address)).is_err() {
                         connection.close();
                     }
                     run.await;
@@ -240,13 +262,18 @@ impl AppServer {
             };
             end(CodexProcess::Adoptable(process), cause, ending, gone).await;
         });
-        let connection = opening
+        let (connection, address) = opening
             .await
             .map_err(|_| CallError::Closed(Method::Initialize))?;
         let server = Self::introduce(connection, ended).await?;
         Ok(Self {
             guard,
             keeper: Some(keeper),
+            access: Some(RemoteAccess {
+                address,
+                token,
+                program,
+            }),
             ..server
         })
     }
@@ -276,6 +303,7 @@ impl AppServer {
             ended,
             guard: None,
             keeper: None,
+            access: None,
             about,
             account: Mutex::new(account),
             bad_configuration,
@@ -325,6 +353,11 @@ impl AppServer {
     /// app-server is not adoptable.
     pub(crate) fn keeper(&self) -> Option<&Keeper> {
         self.keeper.as_ref()
+    }
+
+    /// How further clients can connect to it. `None` if it has no port.
+    pub(super) fn access(&self) -> Option<&RemoteAccess> {
+        self.access.as_ref()
     }
 
     /// The guard above Codex, if it has not ended.

@@ -44,7 +44,7 @@ const RESTART_PAUSE: Duration = Duration::from_millis(500);
 
 /// The first release that is known to demand a token of its clients, and to repeat its open
 /// questions to the next one.
-const FIRST_WITH_TOKENS: Release = Release::new(0, 130, 0);
+pub(super) const FIRST_WITH_TOKENS: Release = Release::new(0, 130, 0);
 
 /// The address of an app-server whose port the system chooses.
 const ANY_PORT: &str = "ws://127.0.0.1:0";

@@ -96,7 +96,12 @@ impl Listener for Hub {
             Notification::Delta(..) => {
                 entry.write(|machine, now| machine.on_notification(heard, now))
             }
-            _ => entry.change(|machine, now| machine.on_notification(heard, now)),
+            _ => {
+                let before = entry.look(|machine, _| machine.turns());
+                let effects = entry.change(|machine, now| machine.on_notification(heard, now));
+                watch_turn_begun_elsewhere(&entry, before);
+                effects
+            }
         };
         perform(&entry, effects);
     }
@@ -155,6 +160,14 @@ impl Supervisor for Hub {
                 entry.change(|machine, now| machine.lose(&format!("Codex {exit}"), now));
             }
         }
+    }
+}
+
+/// Watches a turn that another client of Codex has begun, if there is one since `before` turns.
+fn watch_turn_begun_elsewhere(entry: &Arc<Entry>, before: u64) {
+    let number = entry.look(|machine, _| machine.turns());
+    if number > before {
+        tokio::spawn(run_timer(Arc::clone(entry), number, None));
     }
 }
 

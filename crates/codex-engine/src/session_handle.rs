@@ -1,9 +1,13 @@
 //! A session in the hands of a person who is not its client.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use codex_protocol::codex::ThreadId;
+
+use super::backend::FIRST_WITH_TOKENS;
 use super::closing;
-use super::command::OpenQuestion;
+use super::command::{OpenQuestion, SessionId};
 use super::decisions;
 use super::engine::session_named;
 use super::entry::{Entry, open_questions};
@@ -12,11 +16,48 @@ use super::shared::AppServers;
 use super::turns;
 use crate::logic::action::{ActionId, DecidedBy, Decision};
 use crate::logic::events::Event;
+use crate::logic::session::State;
 
 /// A session of an [app-server](crate::AppServers) that several clients share, for a person at a
 /// terminal. The bound of the client that has opened the session holds here too, and that client's
 /// observer keeps the record.
 pub struct SessionHandle(Arc<Entry>);
+
+/// How Codex's own interactive program is opened on a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attachment {
+    /// The program.
+    pub program: PathBuf,
+    /// The address of the app-server, as the program takes it.
+    pub address: String,
+    /// What the app-server demands of clients: whoever knows it can have Codex do anything.
+    pub token: String,
+    /// The thread.
+    pub thread: ThreadId,
+    /// The working directory of the thread, if it is known.
+    pub directory: Option<PathBuf>,
+}
+
+/// Why no other program can be opened on a session.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AttachRefused {
+    /// A program of Codex knows no bounds of ours.
+    #[error("its client has a `max_sandbox`, to which nobody would be held in Codex's own program")]
+    Bounded,
+    /// The thread is not loaded.
+    #[error("it is not at work; continue its thread with `codex resume {0}`")]
+    NotLoaded(ThreadId),
+    /// The app-server has no port.
+    #[error(
+        "this Codex serves no other program. That takes Linux and Codex {FIRST_WITH_TOKENS} or          newer. To continue its thread when the turn has ended, cancel the session with          `codex-mcp cancel {session}` and open `codex resume {thread}`"
+    )]
+    NoPort {
+        /// The session.
+        session: SessionId,
+        /// Its thread.
+        thread: ThreadId,
+    },
+}
 
 /// Events of a session.
 #[derive(Debug, Clone, PartialEq)]
@@ -100,6 +141,37 @@ impl SessionHandle {
     /// Cancels the session and interrupts its turn. Its thread can be resumed later.
     pub fn cancel(&self, why: &str) {
         closing::cancel(&self.0, &*self.0.owner().observer, why);
+    }
+
+    /// Tells how Codex's own interactive program is opened on the session. Turns that are begun
+    /// there count as turns of the session from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`AttachRefused`].
+    pub fn attach(&self) -> Result<Attachment, AttachRefused> {
+        let (entry, thread) = (&self.0, self.0.thread.clone());
+        if self.sandbox_bound().is_some() {
+            return Err(AttachRefused::Bounded);
+        }
+        let running = entry.server();
+        let server = &running.0;
+        let is_over = entry.state() == State::Cancelled;
+        if is_over || !server.is_alive() || !entry.is_loaded_in(&running) {
+            return Err(AttachRefused::NotLoaded(thread));
+        }
+        let Some(access) = server.access() else {
+            let session = entry.id.clone();
+            return Err(AttachRefused::NoPort { session, thread });
+        };
+        entry.change(|machine, _| machine.attach());
+        Ok(Attachment {
+            program: access.program.clone(),
+            address: format!("ws://{}", access.address),
+            token: access.token.reveal().to_owned(),
+            thread,
+            directory: entry.settings().thread.cwd,
+        })
     }
 
     /// The events from number `cursor` on, `most` at most. To look at them here does not count as

@@ -71,6 +71,13 @@ struct ProgramFile {
     modified: (i64, i64),
 }
 
+impl Agreement {
+    /// The program of Codex, if it was found.
+    pub(super) fn program(&self) -> Option<&Path> {
+        Some(&self.program.as_ref()?.path)
+    }
+}
+
 impl ProgramFile {
     /// The Codex that a launch would start now; `None` if there is none.
     fn of(launch: &Launch) -> Option<Self> {

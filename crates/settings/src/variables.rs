@@ -11,10 +11,11 @@ use crate::warning::Warning;
 const PREFIX: &str = "CODEX_MCP_";
 
 /// The rest of the names of the variables that are read, or that mark commands of Codex.
-pub(super) const KNOWN: [&str; 22] = [
+pub(super) const KNOWN: [&str; 23] = [
     "ALLOW_COMMANDS",
     "ALLOW_DIRS",
     "APPROVAL_POLICY",
+    "ATTACH_TOKEN",
     "BASE_PROMPT_FILE",
     "CODEX_BIN",
     "EXTRA_INSTRUCTIONS_FILE",

@@ -20,6 +20,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::OnceLock;
@@ -150,6 +151,15 @@ pub fn spawn_in_terminal(program: &Program, terminal: &impl AsFd) -> io::Result<
     Ok(Process { guard, mark })
 }
 
+/// Replaces this process by a program, which has no guard; returns on failure only.
+#[must_use]
+pub fn become_program(program: &Program) -> io::Error {
+    let mut command = Command::new(&program.path);
+    command.args(&program.args);
+    set_up(&mut command, program);
+    command.as_std_mut().exec()
+}
+
 /// The command that starts the guard of a program. The whole tree gets the mark.
 pub(crate) fn guarded(
     program: &Program,
@@ -165,20 +175,25 @@ pub(crate) fn guarded(
         // options.
         .arg("--")
         .arg(&program.path)
-        .args(&program.args)
-        .envs(program.env.iter().map(|(name, value)| (name, value)));
+        .args(&program.args);
+    set_up(&mut command, program);
+    let (name, value) = mark.variable();
+    command.env(name, value);
+    Ok(command)
+}
+
+/// Gives a command the environment and the directory of a program.
+fn set_up(command: &mut Command, program: &Program) {
+    command.envs(program.env.iter().map(|(name, value)| (name, value)));
     for name in STORE_SECRETS.iter().chain(program.without) {
         if !program.env.iter().any(|(set, _)| set == name) {
             command.env_remove(name);
         }
     }
-    protect_search_paths(&mut command, program);
+    protect_search_paths(command, program);
     if let Some(cwd) = &program.cwd {
         command.current_dir(cwd);
     }
-    let (name, value) = mark.variable();
-    command.env(name, value);
-    Ok(command)
 }
 
 /// Removes from the program's search paths the directories that Codex's commands can

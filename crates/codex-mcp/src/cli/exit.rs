@@ -27,8 +27,8 @@ pub(super) const INTERRUPTED: u8 = 130;
 
 /// The verbs whose codes 1 and 2 report the outcome of a job, a review or a run, and those that
 /// agree with a verb of `jobs`.
-const WITH_OUTCOMES: [&str; 8] = [
-    "approve", "cancel", "decline", "jobs", "logs", "review", "run", "steer",
+const WITH_OUTCOMES: [&str; 9] = [
+    "approve", "attach", "cancel", "decline", "jobs", "logs", "review", "run", "steer",
 ];
 
 /// The exit code for a wrong command line of a verb.

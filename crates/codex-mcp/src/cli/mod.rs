@@ -133,6 +133,8 @@ enum Verb {
     Steer(work::SteerArgs),
     /// Cancel sessions, jobs and runs: turns and their commands are ended.
     Cancel(work::CancelArgs),
+    /// Open Codex's own interactive program on a session.
+    Attach(work::AttachArgs),
     /// List the threads that Codex has worked on here, or forget old ones.
     ///
     /// A thread is a conversation with Codex. Each server writes down its threads under its
@@ -190,6 +192,7 @@ impl Verb {
             Self::Decline(_) => Some("decline"),
             Self::Steer(_) => Some("steer"),
             Self::Cancel(_) => Some("cancel"),
+            Self::Attach(_) => Some("attach"),
             _ => None,
         }
     }
@@ -227,6 +230,7 @@ pub fn run() -> ExitCode {
         Verb::Decline(args) => work::decline(&args),
         Verb::Steer(args) => work::steer(&args),
         Verb::Cancel(args) => work::cancel(&args),
+        Verb::Attach(args) => work::attach(&args),
         Verb::Threads(args) => threads::run(&args),
         Verb::Summary(args) => summary::run(&args),
         Verb::Worker(args) => worker::run(&args),

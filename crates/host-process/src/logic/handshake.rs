@@ -7,6 +7,7 @@
 //!          ◄── MCP ───────►       after Answer::Serving
 //! ```
 
+use std::fmt::{self, Debug, Formatter};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -82,6 +83,8 @@ pub enum SessionAct {
     },
     /// Cancel it.
     Cancel,
+    /// Tell how Codex's own program is opened on it.
+    Attach,
     /// Tell its events.
     Events {
         /// The number of the first one.
@@ -109,6 +112,8 @@ pub enum SessionAnswer {
         /// Its open questions, in a form that the program knows.
         questions: Vec<Value>,
     },
+    /// How Codex's own program is opened on the session.
+    Attach(AttachAnswer),
     /// Events of the session.
     Events {
         /// The events, oldest first.
@@ -118,6 +123,33 @@ pub enum SessionAnswer {
         /// Whether a turn runs.
         is_running: bool,
     },
+}
+
+/// How Codex's own program is opened on a session.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AttachAnswer {
+    /// The program.
+    pub program: PathBuf,
+    /// The address to which it connects.
+    pub address: String,
+    /// The secret that it needs there.
+    pub token: String,
+    /// The ID of the thread.
+    pub thread: String,
+    /// The working directory of the thread, if it is known.
+    pub directory: Option<PathBuf>,
+}
+
+impl Debug for AttachAnswer {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        // No log may have the token.
+        f.debug_struct("AttachAnswer")
+            .field("program", &self.program)
+            .field("address", &self.address)
+            .field("thread", &self.thread)
+            .finish_non_exhaustive()
+    }
 }
 
 /// An event of a session.

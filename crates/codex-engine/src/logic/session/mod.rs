@@ -202,6 +202,8 @@ pub struct Session {
     alerts: Vec<Alert>,
     outcome: Option<(u64, Arc<TurnOutcome>)>,
     turns: u64,
+    /// Whether turns that another client of Codex begins are turns of this session.
+    is_attached: bool,
     /// How many prompts Codex refused.
     refused: u64,
     /// The tokens that the thread has used, by Codex's last report.
@@ -233,6 +235,7 @@ impl Session {
             alerts: Vec::new(),
             outcome: None,
             turns: 0,
+            is_attached: false,
             refused: 0,
             used: None,
             activity: Activity::new(now.instant),
@@ -380,6 +383,11 @@ impl Session {
                 Ok(())
             }
         }
+    }
+
+    /// Notes that another client of Codex has the thread, too, and may begin turns from now on.
+    pub fn attach(&mut self) {
+        self.is_attached = true;
     }
 
     /// Notes that the prompt of turn `number` is being sent to Codex; `false` if it was

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::turn::{FinalError, Phase, RunningTurn, TurnEnd, raw_turn_of};
-use super::{Effect, FINAL_ERROR_GRACE, Session};
+use super::{Effect, FINAL_ERROR_GRACE, Form, Session};
 use crate::logic::describe;
 use crate::logic::events::{EventData, EventType};
 
@@ -32,7 +32,7 @@ impl Session {
             Notification::TurnStarted(turn) => {
                 self.write_news(EventType::Progress, (method, params), None, now);
                 self.activity.resume(now.instant);
-                return self.started(turn.id);
+                return self.started(turn.id, now);
             }
             Notification::TurnCompleted(turn) => {
                 let raw_turn = raw_turn_of(params.get());
@@ -149,12 +149,13 @@ impl Session {
         }
     }
 
-    fn started(&mut self, id: TurnId) -> Vec<Effect> {
+    fn started(&mut self, id: TurnId, now: Now) -> Vec<Effect> {
         // A start before the prompt has been sent belongs to a turn that was given up.
         if self.has_unsent_prompt() {
             return Vec::new();
         }
         self.forget_previous_end();
+        self.begin_elsewhere(&id, now);
         let Some(turn) = &mut self.turn else {
             return Vec::new();
         };
@@ -164,6 +165,21 @@ impl Session {
             vec![Effect::Interrupt(id)]
         } else {
             Vec::new()
+        }
+    }
+
+    /// Begins a turn if another client of Codex has begun one.
+    fn begin_elsewhere(&mut self, id: &TurnId, now: Now) {
+        let last = self.outcome.as_ref().map(|(_, outcome)| &outcome.turn);
+        let has_ended = last.is_some_and(|last| last.as_ref() == Some(id));
+        let is_idle = self.turn.is_none() && self.cancelled.is_none();
+        if self.is_attached && is_idle && !has_ended {
+            let since = self.log.next_id();
+            let mut turn = RunningTurn::new(Form::Text, self.lost.take(), since);
+            turn.phase = Phase::Sent;
+            self.turn = Some(turn);
+            self.turns += 1;
+            self.activity.turn_begins(now.instant);
         }
     }
 

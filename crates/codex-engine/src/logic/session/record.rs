@@ -34,6 +34,8 @@ pub struct SessionRecord {
     ended: Option<EndedRecord>,
     /// The number of the next event.
     next_event: u64,
+    /// Whether turns that another client of Codex begins are turns of the session.
+    is_attached: bool,
     /// The open questions, by Codex's IDs of them.
     questions: Vec<(RequestId, ActionId)>,
 }
@@ -147,6 +149,7 @@ impl Session {
             running,
             ended,
             next_event: self.log.next_id(),
+            is_attached: self.is_attached,
             questions: questions
                 .map(|action| (action.request.clone(), action.id.clone()))
                 .collect(),
@@ -162,12 +165,14 @@ impl Session {
             running,
             ended,
             next_event,
+            is_attached,
             questions,
         } = record;
         let mut session = Self::new(thread, timeouts, now);
         let first = (next_event / NUMBERS + 1).saturating_mul(NUMBERS);
         session.log = EventLog::starting_at(first);
         session.turns = turns;
+        session.is_attached = is_attached;
         session.asked_before = questions;
         let form = match (&running, &ended) {
             (Some(turn), _) => Some(turn.form),
@@ -334,6 +339,22 @@ mod tests {
         let mut again = restored(&session);
         let effects = hear(&mut again, "turn/started", &turn("inProgress"));
         assert_eq!(effects, [Effect::Interrupt(id("turn-1"))]);
+    }
+
+    #[test]
+    fn turn_begun_elsewhere_counts_once_attached() {
+        let mut session = Session::new("t", TIMEOUTS, now());
+        hear(&mut session, "turn/started", &turn("inProgress"));
+        assert_eq!((session.state(), session.turns()), (State::Idle, 0));
+        session.attach();
+        let mut session = restored(&session);
+        hear(&mut session, "turn/started", &turn("inProgress"));
+        assert_eq!((session.state(), session.turns()), (State::Running, 1));
+        hear(&mut session, "turn/completed", &turn("completed"));
+        assert_eq!((session.state(), session.turns()), (State::Idle, 1));
+        // Codex may report the start of a turn again.
+        hear(&mut session, "turn/started", &turn("inProgress"));
+        assert_eq!((session.state(), session.turns()), (State::Idle, 1));
     }
 
     #[test]

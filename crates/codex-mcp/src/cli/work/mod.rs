@@ -1,6 +1,7 @@
-//! `codex-mcp approve`, `decline`, `steer`, `cancel` and `logs`, for all kinds of work that
-//! `codex-mcp ps` lists.
+//! `codex-mcp approve`, `decline`, `steer`, `cancel`, `logs` and `attach`, for all kinds of work
+//! that `codex-mcp ps` lists.
 
+mod attach;
 mod logs;
 mod session;
 
@@ -54,6 +55,14 @@ shown until its turn ends; Ctrl-C ends the output, not the work. A session keeps
 events, or somewhat more.
 
 Exit codes: 0 done; 3 there is no such work, or it cannot be reached; 130 after Ctrl-C.";
+
+const ATTACH_CODES: &str = "\
+Both sides see the same turns, and whoever answers a question first decides. A turn that you begin \
+there is one of the session. When you leave Codex, the session continues.
+
+It takes Linux, a client with `codex-mcp serve --host`, and Codex 0.130 or newer.
+
+Exit codes: that of Codex; 3 the session cannot be opened, which stderr explains.";
 
 /// The ID of some work, or the first characters of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -131,6 +140,14 @@ pub(super) struct CancelArgs {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = ATTACH_CODES)]
+pub(super) struct AttachArgs {
+    /// The session: its ID, or the first characters of it.
+    #[arg(value_name = "ID")]
+    id: WorkId,
+}
+
+#[derive(Debug, clap::Args)]
 #[command(after_help = LOGS_CODES)]
 pub(super) struct LogsArgs {
     /// The session, job or run: its ID, or the first characters of it.
@@ -172,6 +189,15 @@ pub(super) enum Failure {
         session: String,
         questions: Vec<String>,
     },
+    #[error(
+        "{0} is a job; `codex-mcp jobs show {0}` names its thread, which `codex resume` opens when \
+         the job has ended"
+    )]
+    NotAttachable(JobPrefix),
+    #[error("Codex's interactive program needs a terminal, as stdin and stdout")]
+    NoTerminal,
+    #[error("cannot start Codex: {0}")]
+    NotStarted(io::Error),
     #[error("{0}")]
     Refused(String),
     #[error("unexpected answer from the host process")]
@@ -238,6 +264,16 @@ async fn cancel_session(id: &str) -> Result<(), Failure> {
     let cancelled = "cancelled; its thread can be resumed";
     writeln!(output::stdout(), "{}: {cancelled}", session.short())?;
     Ok(())
+}
+
+pub(super) fn attach(args: &AttachArgs) -> ExitCode {
+    act(async {
+        let session = match &args.id {
+            WorkId::Job(job) => return Err(Failure::NotAttachable(job.clone())),
+            WorkId::Session(id) => HostedSession::find(id).await?,
+        };
+        Err(Failure::NotStarted(attach::open(&session).await?))
+    })
 }
 
 pub(super) fn logs(args: &LogsArgs) -> ExitCode {

@@ -5,10 +5,12 @@ use std::time::Duration;
 use codex_engine::command::OpenQuestion;
 use codex_engine::logic::action::{ActionId, Decision};
 use codex_engine::logic::events::{Event, ResponseMode};
-use codex_engine::{AppServers, SessionHandle};
+use codex_engine::{AppServers, Attachment, SessionHandle};
 use common::text::one_line;
 use host_process::connect;
-use host_process::logic::handshake::{SessionAct, SessionAnswer, SessionEvent, SessionRequest};
+use host_process::logic::handshake::{
+    AttachAnswer, SessionAct, SessionAnswer, SessionEvent, SessionRequest,
+};
 use host_process::place::HostPlace;
 use job_queue::question::StoredQuestion;
 use job_queue::service::{Response, decision_for};
@@ -161,6 +163,7 @@ pub(in crate::cli) async fn answer_of(
             session.cancel(WHY);
             SessionAnswer::Done
         }
+        SessionAct::Attach => attach(&session),
         SessionAct::Steer { text } => match timeout(STEER_TIMEOUT, session.steer(&text)).await {
             Ok(steered) => confirmed(steered),
             Err(_) => refused("Codex has not said within 5 s whether it takes the text"),
@@ -190,6 +193,25 @@ fn look(session: &SessionHandle) -> SessionAnswer {
     SessionAnswer::Found {
         session: session.id(),
         questions: session.questions().iter().map(shown).collect(),
+    }
+}
+
+fn attach(session: &SessionHandle) -> SessionAnswer {
+    match session.attach() {
+        Ok(Attachment {
+            program,
+            address,
+            token,
+            thread,
+            directory,
+        }) => SessionAnswer::Attach(AttachAnswer {
+            program,
+            address,
+            token,
+            thread: thread.to_string(),
+            directory,
+        }),
+        Err(error) => refused(error),
     }
 }
 

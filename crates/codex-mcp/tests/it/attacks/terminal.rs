@@ -335,6 +335,7 @@ fn cases(jobs: &[String]) -> Vec<Case<'_>> {
         case("decline", &[HOSTILE_SESSION], Hostile),
         case("steer", &[HOSTILE_SESSION, HOSTILE_ARGUMENT], Hostile),
         case("cancel", &[HOSTILE_SESSION], Hostile),
+        case("attach", &[HOSTILE_SESSION], Hostile),
         case("jobs list", &[], Hostile),
         case("jobs list", &["--json"], Hostile),
         case("jobs show", &[done], Hostile),

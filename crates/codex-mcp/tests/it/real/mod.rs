@@ -2,6 +2,7 @@
 
 mod alerts;
 mod approvals;
+mod attach;
 mod calls;
 mod classic;
 mod claude_code;

@@ -1,0 +1,175 @@
+//! Codex's own interactive program on the session of a client, in a real terminal.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use scripted_model::{Gate, Reply, Script, Shell};
+use serde_json::{Value, json};
+use testkit::Tmux;
+use tokio::process::Command;
+
+use super::CodexFixture;
+use super::sessions::Poller;
+
+/// Fast keys are no paste, and Codex does not check for updates.
+const CONFIG: &str = "disable_paste_burst = true\ncheck_for_update_on_startup = false\n";
+
+/// The limit of a wait.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+/// A client with a host.
+struct AttachFixture {
+    stage: CodexFixture,
+    client: Poller,
+}
+
+impl AttachFixture {
+    async fn new(release: &str, script: Script, args: &[&str]) -> Self {
+        let stage = CodexFixture::with_config(release, script, CONFIG).await;
+        let args = [&["--host"], args].concat();
+        let client = Poller::new(&stage, &args).await;
+        Self { stage, client }
+    }
+
+    /// Polls until the session has this state; returns what the poll shows.
+    async fn wait_for(&mut self, session: &str, state: &str) -> Value {
+        let poll = json!({ "action": "poll", "sessionId": session, "waitMs": 1000,
+            "pollOptions": { "includeEvents": false } });
+        let deadline = Instant::now() + TIME_LIMIT;
+        loop {
+            let seen = self.client.call("codex_check", poll.clone()).await;
+            if seen["status"] == state {
+                return seen;
+            }
+            assert!(Instant::now() < deadline, "{seen:#}");
+        }
+    }
+
+    /// Opens Codex on the session in a terminal.
+    async fn attach(&self, session: &str) -> Tmux {
+        let tmux = Tmux::start(&self.stage.home, 100, 40).await;
+        let program = env!("CARGO_BIN_EXE_codex-mcp");
+        tmux.enters(&format!("{program} attach {session}")).await;
+        tmux
+    }
+
+    /// Runs our program in `script`, which gives it a terminal; it must refuse. Returns all of its
+    /// output.
+    async fn refused(&self, args: &str) -> String {
+        let line = format!("{} {args}", env!("CARGO_BIN_EXE_codex-mcp"));
+        let mut command = Command::new("script");
+        command
+            .args(["-qec", &line, "/dev/null"])
+            .env_clear()
+            .envs(self.stage.home.env())
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        let output = command.output().await.unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{text}");
+        text
+    }
+
+    async fn finish(self) {
+        assert!(self.client.client.finish().await.success());
+        let mut stop = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        let stop = stop.args(["host", "stop"]).env_clear();
+        let stopped = stop.envs(self.stage.home.env()).output().await.unwrap();
+        assert!(stopped.status.success(), "{stopped:?}");
+        assert_eq!(self.stage.home.processes(), []);
+    }
+}
+
+/// A model that asks for one command, and says how many turns there have been.
+fn asking_model() -> Script {
+    let ask = |file: &str| {
+        let command = format!("echo x >> {file}");
+        Reply::shell(Shell::escalated(&command, "it is needed"))
+    };
+    Script::new()
+        .on("first", [ask("one.txt"), Reply::say("One is there.")])
+        .on("second", [ask("two.txt"), Reply::say("Two is there.")])
+        .otherwise([Reply::say("Three is there.")])
+}
+
+async fn both_sides_work_on_one_thread(release: &str) {
+    let mut work = AttachFixture::new(release, asking_model(), &[]).await;
+    let session = work.client.start("first", json!({})).await;
+    work.wait_for(&session, "waiting_approval").await;
+    let codex = work.attach(&session[..13]).await;
+    codex.shows("Would you like to run").await;
+
+    // The person in the terminal decides, and the client sees it.
+    codex.presses(&["y"]).await;
+    let ended = work.wait_for(&session, "idle").await;
+    assert_eq!(ended["result"]["output"], "One is there.", "{ended:#}");
+    codex.shows("One is there.").await;
+
+    // A turn that begins in the terminal is one of the session. The client decides.
+    codex.enters("second").await;
+    let asked = work.wait_for(&session, "waiting_approval").await;
+    codex.shows("two.txt").await;
+    let question = asked["actions"][0].clone();
+    work.client.decide(&session, &question, "accept").await;
+    let ended = work.wait_for(&session, "idle").await;
+    assert_eq!(ended["result"]["output"], "Two is there.", "{ended:#}");
+    codex.shows("Two is there.").await;
+
+    // The session continues without the terminal.
+    drop(codex);
+    work.client.reply(&session, "third", json!({})).await;
+    let ended = work.wait_for(&session, "idle").await;
+    assert_eq!(ended["result"]["output"], "Three is there.", "{ended:#}");
+    for file in ["one.txt", "two.txt"] {
+        let made = std::fs::read_to_string(work.stage.file(file)).unwrap();
+        assert_eq!(made, "x\n", "{file} is made once");
+    }
+    work.finish().await;
+}
+
+#[tokio::test]
+async fn both_sides_work_on_one_thread_v0_153_4() {
+    both_sides_work_on_one_thread("0.153.4").await;
+}
+
+#[tokio::test]
+async fn both_sides_work_on_one_thread_v0_169_0() {
+    both_sides_work_on_one_thread("0.169.0").await;
+}
+
+#[tokio::test]
+async fn older_codex_names_the_other_way() {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("done").behind(&gate)]);
+    let mut work = AttachFixture::new("0.104.0", script, &[]).await;
+    let session = work.client.start("wait", json!({})).await;
+    gate.reached(1).await;
+    let refused = work.refused(&format!("attach {session}")).await;
+    assert!(refused.contains("codex resume "), "{refused}");
+    gate.release();
+    work.wait_for(&session, "idle").await;
+    work.finish().await;
+}
+
+/// Nobody would be held to the bound in Codex's own program.
+#[tokio::test]
+async fn bounded_session_is_not_opened() {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("done").behind(&gate)]);
+    let bound = ["--max-sandbox", "workspace-write"];
+    let release = testkit::codex::newest();
+    let mut work = AttachFixture::new(release, script, &bound).await;
+    let session = work.client.start("wait", json!({})).await;
+    gate.reached(1).await;
+    let refused = work.refused(&format!("attach {session}")).await;
+    assert!(refused.contains("max_sandbox"), "{refused}");
+    let refused = work.refused("attach 0123abcd").await;
+    assert!(refused.contains("is a job"), "{refused}");
+    let refused = work.refused("attach sess_none").await;
+    assert!(refused.contains("there is no session"), "{refused}");
+    let refused = work.refused(&format!("attach {session} </dev/null")).await;
+    assert!(refused.contains("needs a terminal"), "{refused}");
+    gate.release();
+    work.wait_for(&session, "idle").await;
+    work.finish().await;
+}
