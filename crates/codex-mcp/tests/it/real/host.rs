@@ -125,6 +125,43 @@ async fn clients_share_a_codex_and_its_sessions(release: &str) {
     finish(&stage, [other]).await;
 }
 
+/// 200 sessions of 20 clients, all at work at the same time, in one Codex.
+#[tokio::test]
+async fn many_clients_have_many_sessions() {
+    const CLIENTS: usize = 20;
+    const SESSIONS: usize = 10;
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::with({
+        let gate = gate.clone();
+        move |request| Reply::say(format!("did {}", request.prompt())).behind(&gate)
+    })]);
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
+    let mut clients = Vec::new();
+    for client in 0..CLIENTS {
+        let mut poller = Poller::new(&stage, &["--host"]).await;
+        poller.client.set_time_limit(TIME_LIMIT);
+        let mut sessions = Vec::new();
+        for session in 0..SESSIONS {
+            let prompt = format!("{client}/{session}");
+            sessions.push((poller.start(&prompt, json!({})).await, prompt));
+        }
+        clients.push((poller, sessions));
+    }
+    let all = CLIENTS * SESSIONS;
+    gate.reached(all).await;
+    assert_eq!(work(&stage).await.len(), all);
+    assert_eq!(codex_processes(&stage).len(), 1);
+    gate.release();
+    for (poller, sessions) in &mut clients {
+        for (session, prompt) in sessions {
+            let (ended, _) = poller.until_idle(session).await;
+            assert_eq!(ended["result"]["output"], format!("did {prompt}"));
+        }
+    }
+    assert_eq!(stage.model.request_count(), all);
+    finish(&stage, clients.into_iter().map(|(poller, _)| poller.client)).await;
+}
+
 /// A client that comes after an update gets the new Codex; the earlier one keeps its own.
 #[tokio::test]
 async fn updated_codex_is_another_one() {

@@ -17,6 +17,7 @@ mod job_results;
 mod job_tools;
 mod jobs;
 mod jobs_cli;
+mod kill_storm;
 mod library;
 mod limits;
 mod login;

@@ -1,0 +1,329 @@
+//! Hosts, servers, guards and Codex are killed at random moments while clients call: each call has
+//! a result or an error, no turn is executed twice, and nothing is left at the end.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use scripted_model::{Reply, Script};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::time::{sleep, timeout};
+
+use super::{CodexFixture, VERSION};
+
+/// How many processes are killed. The variable has it killed more often.
+const KILLS: usize = 24;
+const VARIABLE: &str = "CODEX_MCP_TEST_KILLS";
+
+/// How many clients call at the same time.
+const CLIENTS: usize = 4;
+
+/// How long a call may take.
+const TIME_LIMIT: Duration = Duration::from_secs(120);
+
+/// The longest time between two kills, in milliseconds. A turn takes some 300 ms.
+const PAUSE: u64 = 1500;
+
+/// The kinds of processes that are killed.
+const KINDS: [Kind; 4] = [Kind::Host, Kind::Server, Kind::Guard, Kind::Codex];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Host,
+    Server,
+    Guard,
+    Codex,
+}
+
+impl Kind {
+    fn of(command: &str) -> Option<Self> {
+        let kinds = [
+            (" guard ", Self::Guard),
+            (" app-server", Self::Codex),
+            (" host run", Self::Host),
+            (" serve ", Self::Server),
+        ];
+        let found = kinds.iter().find(|(words, _)| command.contains(words));
+        found.map(|(_, kind)| *kind)
+    }
+}
+
+/// How a call has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Outcome {
+    Completed,
+    /// With this code.
+    Failed(String),
+    /// The client's server was killed.
+    ServerGone,
+}
+
+#[expect(clippy::print_stderr, reason = "a failed test shows it")]
+fn report(text: &str) {
+    eprintln!("{text}");
+}
+
+/// Random numbers (xorshift, see Marsaglia 2003), from a seed that a failure names.
+struct Random(u64);
+
+impl Random {
+    fn seeded() -> Self {
+        let since = SystemTime::UNIX_EPOCH.elapsed().unwrap();
+        let seed = u64::try_from(since.as_nanos() & u128::from(u64::MAX)).unwrap() | 1;
+        report(&format!("the seed is {seed}"));
+        Self(seed)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// A server and its streams.
+struct Server {
+    child: Child,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+    next_id: u64,
+}
+
+impl Server {
+    /// `None` if it was killed meanwhile.
+    async fn start(stage: &CodexFixture) -> Option<Self> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        let codex = testkit::codex::native_binary(&stage.release);
+        let mut child = command
+            .args(["serve", "--host"])
+            .env_clear()
+            .envs(stage.home.env())
+            .env("CODEX_MCP_CODEX_BIN", codex)
+            .current_dir(stage.home.work())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut server = Self {
+            input: child.stdin.take().unwrap(),
+            output: BufReader::new(child.stdout.take().unwrap()).lines(),
+            child,
+            next_id: 0,
+        };
+        let introduction = json!({ "protocolVersion": VERSION, "capabilities": {},
+            "clientInfo": { "name": "storm", "version": "1" } });
+        server.call("initialize", introduction).await?;
+        let begun = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        server.write(&begun).await?;
+        Some(server)
+    }
+
+    async fn write(&mut self, message: &Value) -> Option<()> {
+        let line = format!("{message}\n");
+        self.input.write_all(line.as_bytes()).await.ok()
+    }
+
+    /// `None` if the server was killed meanwhile.
+    async fn call(&mut self, method: &str, params: Value) -> Option<Value> {
+        self.next_id += 1;
+        let id = self.next_id;
+        let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        self.write(&request).await?;
+        let answered = async {
+            while let Ok(Some(line)) = self.output.next_line().await {
+                // The last line of a server that was killed may be torn.
+                let message: Value = serde_json::from_str(&line).unwrap_or_default();
+                if message["id"] == id && message.get("method").is_none() {
+                    return Some(message);
+                }
+            }
+            None
+        };
+        let answer = timeout(TIME_LIMIT, answered).await;
+        answer.unwrap_or_else(|_| panic!("no answer to {request}"))
+    }
+
+    async fn finish(self) {
+        drop(self.input);
+        let mut child = self.child;
+        let ended = timeout(TIME_LIMIT, child.wait()).await;
+        assert!(ended.is_ok(), "a server does not end");
+    }
+}
+
+/// The number in `turn N`.
+fn number_of(prompt: &str) -> &str {
+    prompt.rsplit(' ').next().unwrap_or_default()
+}
+
+/// Each turn writes its number into a file, and then says it.
+fn counting_model() -> Script {
+    Script::by(|request| {
+        let number = number_of(request.prompt());
+        match request.round() {
+            0 => Reply::shell(format!("echo {number} >> ran.txt")),
+            _ => Reply::say(format!("done {number}")),
+        }
+    })
+}
+
+/// Calls until the storm is over; returns how each call has ended.
+async fn calls(
+    stage: Arc<CodexFixture>,
+    numbers: Arc<AtomicUsize>,
+    is_over: Arc<AtomicBool>,
+) -> Vec<(usize, Outcome)> {
+    let mut outcomes = Vec::new();
+    let mut server = None;
+    while !is_over.load(Ordering::Relaxed) {
+        let mut current = match server.take() {
+            Some(server) => server,
+            None => match Server::start(&stage).await {
+                Some(server) => server,
+                None => continue,
+            },
+        };
+        let number = numbers.fetch_add(1, Ordering::Relaxed);
+        let arguments = json!({ "prompt": format!("turn {number}"),
+            "sandbox": "workspace-write", "approval-policy": "never" });
+        let params = json!({ "name": "codex", "arguments": arguments });
+        let Some(answer) = current.call("tools/call", params).await else {
+            outcomes.push((number, Outcome::ServerGone));
+            continue;
+        };
+        outcomes.push((number, outcome(number, &answer)));
+        server = Some(current);
+    }
+    if let Some(server) = server {
+        server.finish().await;
+    }
+    outcomes
+}
+
+fn outcome(number: usize, answer: &Value) -> Outcome {
+    let result = &answer["result"];
+    if result["isError"] == true {
+        let code = result["structuredContent"]["error"]["code"].as_str();
+        return Outcome::Failed(code.unwrap_or_else(|| panic!("{answer:#}")).to_owned());
+    }
+    let content = &result["structuredContent"];
+    assert_eq!(content["status"], "completed", "{answer:#}");
+    assert_eq!(content["content"], format!("done {number}"), "{answer:#}");
+    Outcome::Completed
+}
+
+/// Kills one process after the other; returns how many of each kind.
+async fn storm(stage: &CodexFixture, kills: usize) -> HashMap<Kind, usize> {
+    let mut random = Random::seeded();
+    let mut killed = HashMap::new();
+    let deadline =
+        Instant::now() + TIME_LIMIT + Duration::from_secs(2) * u32::try_from(kills).unwrap();
+    while killed.values().sum::<usize>() < kills {
+        assert!(
+            Instant::now() < deadline,
+            "there is nothing to kill: {killed:?}"
+        );
+        sleep(Duration::from_millis(random.below(PAUSE))).await;
+        let kind = KINDS[usize::try_from(random.below(4)).unwrap()];
+        let all = stage.home.processes();
+        let mut all: Vec<u32> = all
+            .iter()
+            .filter(|process| Kind::of(&process.command) == Some(kind))
+            .map(|process| process.pid)
+            .collect();
+        if !all.is_empty() {
+            let chosen = random.below(u64::try_from(all.len()).unwrap());
+            let process = all.swap_remove(usize::try_from(chosen).unwrap());
+            // It may have ended meanwhile.
+            if kill(Pid::from_raw(process.cast_signed()), Signal::SIGKILL).is_ok() {
+                *killed.entry(kind).or_default() += 1;
+            }
+        }
+    }
+    killed
+}
+
+/// Checks that no file of ours is torn.
+fn check_files(directory: &Path) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        match path.extension().and_then(|end| end.to_str()) {
+            _ if path.is_dir() => check_files(&path),
+            Some("json") => {
+                let text = std::fs::read_to_string(&path).unwrap();
+                assert!(text.parse::<Value>().is_ok(), "{}: {text}", path.display());
+            }
+            Some("jsonl") => {
+                let text = std::fs::read_to_string(&path).unwrap();
+                for line in text.lines() {
+                    assert!(line.parse::<Value>().is_ok(), "{}: {line}", path.display());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+async fn wait_until_nothing_runs(stage: &CodexFixture) {
+    let deadline = Instant::now() + TIME_LIMIT;
+    while !stage.home.processes().is_empty() {
+        assert!(Instant::now() < deadline, "{:#?}", stage.home.processes());
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn each_call_ends_with_a_word_and_no_turn_is_executed_twice() {
+    let kills = std::env::var(VARIABLE).map_or(KILLS, |kills| kills.parse().unwrap());
+    let stage = CodexFixture::new(testkit::codex::newest(), counting_model()).await;
+    let stage = Arc::new(stage);
+    let (numbers, is_over) = (
+        Arc::new(AtomicUsize::new(1)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let (numbers, is_over) = (Arc::clone(&numbers), Arc::clone(&is_over));
+            tokio::spawn(calls(Arc::clone(&stage), numbers, is_over))
+        })
+        .collect();
+    let killed = storm(&stage, kills).await;
+    is_over.store(true, Ordering::Relaxed);
+    let mut outcomes = Vec::new();
+    for client in clients {
+        outcomes.extend(client.await.unwrap());
+    }
+    let mut stop = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+    let stop = stop.args(["host", "stop"]).env_clear();
+    let stopped = stop.envs(stage.home.env()).output().await.unwrap();
+    assert!(stopped.status.success(), "{stopped:?}");
+    wait_until_nothing_runs(&stage).await;
+
+    let ran = std::fs::read_to_string(stage.file("ran.txt")).unwrap_or_default();
+    let times = |number: usize| {
+        ran.lines()
+            .filter(|line| **line == number.to_string())
+            .count()
+    };
+    let mut counted: HashMap<String, usize> = HashMap::new();
+    for (number, outcome) in &outcomes {
+        *counted.entry(format!("{outcome:?}")).or_default() += 1;
+        match outcome {
+            Outcome::Completed => assert_eq!(times(*number), 1, "turn {number}"),
+            _ => assert!(times(*number) <= 1, "turn {number}: {outcome:?}"),
+        }
+    }
+    report(&format!("killed: {killed:?}; calls: {counted:?}"));
+    assert!(counted.contains_key("Completed"), "{counted:?}");
+    check_files(&stage.home.state_home());
+}
