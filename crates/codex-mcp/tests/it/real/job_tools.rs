@@ -57,6 +57,8 @@ async fn wait_for_job(client: &mut McpClient, job: &str) -> Value {
 /// Checks with a new client that all jobs are done.
 async fn assert_all_done(stage: &CodexFixture, jobs: &[String]) {
     let mut client = stage.client(&[]).await;
+    // A Codex that was killed while it made its index has the next one wait for 30 s (0.169.0).
+    client.set_time_limit(Duration::from_secs(90));
     for job in jobs {
         assert_eq!(wait_for_job(&mut client, job).await["response"], "One.");
     }
