@@ -42,3 +42,5 @@ pub mod search_path;
 pub mod short_lived;
 pub mod spawn;
 mod tree_mark;
+
+pub use tree_mark::TREE;

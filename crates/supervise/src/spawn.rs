@@ -33,7 +33,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 use super::exit::Exit;
 use super::search_path::{PATH, SearchPaths, without_relative};
-use super::tree_mark::TreeMark;
+use super::tree_mark::{TREE, TreeMark};
 
 /// Variables that hold a password, or name a file that does, for the store of jobs. Of
 /// all programs started here, only a worker gets them. Source: libpq's environment
@@ -47,6 +47,24 @@ pub const STORE_SECRETS: [&str; 8] = [
     "PGSSLKEY",
     "PGSSLPASSWORD",
     "PGSYSCONFDIR",
+];
+
+/// Variables that an MCP client sets for the processes of one of its sessions. No program started
+/// here gets them: a host serves several clients, and with some of them a command of Codex could
+/// talk to the client. Source: the environment of an MCP server of Claude Code 2.1.330.
+pub const CLIENT_VARIABLES: [&str; 12] = [
+    "AI_AGENT",
+    "CLAUDECODE",
+    "CLAUDE_CODE_CHILD_NOTES_DIR",
+    "CLAUDE_CODE_ENTRYPOINT",
+    "CLAUDE_CODE_LAUNCHED_BY_SESSION_IDS",
+    "CLAUDE_CODE_MESSAGING_SOCKET",
+    "CLAUDE_CODE_MESSAGING_TOKEN",
+    "CLAUDE_CODE_SESSION_ID",
+    "CLAUDE_CODE_SSE_PORT",
+    "CLAUDE_PROJECT_DIR",
+    "COREPACK_ENABLE_AUTO_PIN",
+    "NoDefaultCurrentDirectoryInExePath",
 ];
 
 /// A program to start, with its environment.
@@ -185,7 +203,8 @@ pub(crate) fn guarded(
 /// Gives a command the environment and the directory of a program.
 fn set_up(command: &mut Command, program: &Program) {
     command.envs(program.env.iter().map(|(name, value)| (name, value)));
-    for name in STORE_SECRETS.iter().chain(program.without) {
+    let withheld = STORE_SECRETS.iter().chain(&CLIENT_VARIABLES);
+    for name in withheld.chain(program.without) {
         if !program.env.iter().any(|(set, _)| set == name) {
             command.env_remove(name);
         }
@@ -231,7 +250,11 @@ fn protect_search_paths(command: &mut Command, program: &Program) {
 ///
 /// If it cannot be started.
 pub fn spawn_detached(program: &DetachedProgram, complaints: File) -> io::Result<ChildStdout> {
-    let mut child = Command::new(own_executable()?)
+    let mut command = Command::new(own_executable()?);
+    for name in CLIENT_VARIABLES.iter().chain([&TREE]) {
+        command.env_remove(name);
+    }
+    let mut child = command
         .arg0("codex-mcp")
         .arg(LAUNCHER)
         .args(&program.args)

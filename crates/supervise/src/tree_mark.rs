@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use crate::descendants::Processes;
 
 /// The variable.
-const NAME: &str = "CODEX_MCP_TREE";
+pub const TREE: &str = "CODEX_MCP_TREE";
 
 /// How many random bytes tell a tree from all others.
 const RANDOM_BYTES: usize = 8;
@@ -47,12 +47,12 @@ impl TreeMark {
 
     /// The variable and its value.
     pub(crate) fn variable(&self) -> (&'static str, &str) {
-        (NAME, &self.0)
+        (TREE, &self.0)
     }
 
     /// Kills the processes that are left of the tree. Waits until they have ended, 2 s at most.
     pub(crate) async fn end(&self) {
-        let variable = format!("{NAME}={}", self.0);
+        let variable = format!("{TREE}={}", self.0);
         for _ in 0..CHECKS {
             // Processes start and end during the scan; a missed one is found by the next.
             let left = Processes::scan().with_variable(&variable);

@@ -8,13 +8,15 @@ use scripted_model::{Reply, Script, ScriptedModel};
 use testkit::Home;
 use tokio::process::Command;
 
-/// Variables that hold passwords or name files with passwords.
-const SECRETS: [&str; 5] = [
+/// Variables that hold passwords, name files with passwords, or lead into an MCP client.
+const SECRETS: [&str; 7] = [
     "CODEX_MCP_STORE",
     "PGPASSWORD",
     "PGPASSFILE",
     "PGSERVICEFILE",
     "PGSSLKEY",
+    "CLAUDE_CODE_MESSAGING_SOCKET",
+    "CLAUDE_CODE_MESSAGING_TOKEN",
 ];
 
 /// The control: this variable reaches every program.
@@ -35,7 +37,7 @@ fn assert_has_no_secret(file: &Path) {
 }
 
 #[tokio::test]
-async fn store_secrets_reach_no_program() {
+async fn secrets_reach_no_program() {
     let command = "env > of-a-command; echo made > made";
     let script = Script::new().otherwise([Reply::shell(command), Reply::say("done")]);
     let model = ScriptedModel::start(script).await.unwrap();

@@ -20,9 +20,10 @@ use testkit::process::{Process, wait_until_gone};
 use tokio::process::Command;
 use tokio::time::{sleep, timeout};
 
-use super::CodexFixture;
 use super::eyes::texts;
 use super::tasks::{job_in, stage};
+use super::typescript::TypeScriptClient;
+use super::{CodexFixture, structured};
 use crate::jobs::wait_for;
 
 /// The prompt that has the model call a tool.
@@ -48,14 +49,10 @@ const KEY: &str = "sk-ant-api03-no-account-has-this-key-0000";
 const COLUMNS: u16 = 120;
 const ROWS: u16 = 50;
 
-/// Runs Claude Code. Its model is also its proxy, so that no request reaches another host. The
-/// classic renderer has no fullscreen mode.
+/// Runs Claude Code, without the prompt of the test's shell.
 const RUN: &str = "\
-export ANTHROPIC_BASE_URL=$URL HTTP_PROXY=$URL HTTPS_PROXY=$URL NO_PROXY=127.0.0.1
-export ANTHROPIC_API_KEY=$KEY
-export CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1 DISABLE_TELEMETRY=1 DISABLE_ERROR_REPORTING=1
-export DISABLE_AUTOUPDATER=1 CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL=1
-export CLAUDE_CODE_DISABLE_ALTERNATE_SCREEN=1
+unset PS1
+$EXPORTS
 exec $CLAUDE \"$@\" --mcp-config ~/mcp.json --strict-mcp-config --permission-mode default
 ";
 
@@ -68,6 +65,11 @@ struct ClaudeCode {
 impl ClaudeCode {
     /// Claude Code's model calls this tool when it is given [`PROMPT`]. Codex's follows the script.
     async fn new(script: Script, tool: &str, arguments: Value) -> Self {
+        Self::with_args(script, tool, arguments, &[]).await
+    }
+
+    /// The same with more arguments for `codex-mcp serve`.
+    async fn with_args(script: Script, tool: &str, arguments: Value, args: &[&str]) -> Self {
         let stage = stage(testkit::codex::newest(), script).await;
         let tool = format!("mcp__codex__{tool}");
         let call = Answer::Call {
@@ -80,11 +82,11 @@ impl ClaudeCode {
         };
         let model = MessagesApi::start(answer).await;
         let claude = Self { stage, model };
-        claude.configure(&tool);
+        claude.configure(&tool, args);
         claude
     }
 
-    fn configure(&self, tool: &str) {
+    fn configure(&self, tool: &str, args: &[&str]) {
         let home = self.stage.home.home();
         fs::create_dir(home.join(".claude")).unwrap();
         let write = |name: &str, value: Value| {
@@ -101,13 +103,40 @@ impl ClaudeCode {
         let settings = json!({ "permissions": { "allow": [tool] } });
         write(".claude/settings.json", settings);
         let codex = testkit::codex::native_binary(&self.stage.release);
-        let server = json!({ "command": env!("CARGO_BIN_EXE_codex-mcp"), "args": ["serve"],
+        let args = [&["serve"], args].concat();
+        let server = json!({ "command": env!("CARGO_BIN_EXE_codex-mcp"), "args": args,
             "env": { "CODEX_MCP_CODEX_BIN": codex } });
         write("mcp.json", json!({ "mcpServers": { "codex": server } }));
         let binary = native_binary().display().to_string();
-        let run = RUN.replace("$URL", &self.model.url());
-        let run = run.replace("$KEY", KEY).replace("$CLAUDE", &binary);
+        let exports = self.variables();
+        let exports = exports.map(|(name, value)| format!("export {name}={value}"));
+        let run = RUN.replace("$EXPORTS", &exports.join("\n"));
+        let run = run.replace("$CLAUDE", &binary);
         fs::write(self.script(), run).unwrap();
+    }
+
+    /// The variables of Claude Code. Its model is also its proxy, so that no request reaches another
+    /// host. The classic renderer has no fullscreen mode.
+    fn variables(&self) -> [(&'static str, String); 12] {
+        let yes = || "1".to_owned();
+        [
+            ("ANTHROPIC_BASE_URL", self.model.url()),
+            ("ANTHROPIC_API_KEY", KEY.to_owned()),
+            ("HTTP_PROXY", self.model.url()),
+            ("HTTPS_PROXY", self.model.url()),
+            ("NO_PROXY", "127.0.0.1".to_owned()),
+            // A terminal sets it.
+            ("SHELL", "/bin/sh".to_owned()),
+            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", yes()),
+            (
+                "CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL",
+                yes(),
+            ),
+            ("CLAUDE_CODE_DISABLE_ALTERNATE_SCREEN", yes()),
+            ("DISABLE_TELEMETRY", yes()),
+            ("DISABLE_ERROR_REPORTING", yes()),
+            ("DISABLE_AUTOUPDATER", yes()),
+        ]
     }
 
     /// The script that runs Claude Code.
@@ -265,18 +294,110 @@ async fn approval_of_a_task_is_given_in_the_native_dialog() {
     assert!(screen.contains("requests your input"), "{screen}");
     assert!(screen.contains("touch made.txt"), "{screen}");
     assert!(!claude.stage.file("made.txt").exists());
-    // Enter confirms the decision, skips the reason and accepts. A key that comes right after the
-    // one before can be ignored, so it is pressed again as long as the dialog is open.
-    wait_for("the end of the dialog", async || {
-        tmux.presses(&["Enter"]).await;
-        sleep(KEY_INTERVAL).await;
-        let screen = tmux.screen().await;
-        (!screen.contains("requests your input")).then_some(())
-    })
-    .await;
+    accept(&tmux, "touch made.txt").await;
     claude.result_of(&task).await;
     assert!(claude.stage.file("made.txt").exists());
     claude.end(tmux).await;
+}
+
+/// Accepts the question with these words. Enter confirms the decision, skips the reason and accepts.
+/// A key that comes right after the one before can be ignored, so it is pressed again as long as the
+/// question is shown.
+async fn accept(tmux: &Tmux, words: &str) {
+    wait_for("the end of the dialog", async || {
+        tmux.presses(&["Enter"]).await;
+        sleep(KEY_INTERVAL).await;
+        (!tmux.screen().await.contains(words)).then_some(())
+    })
+    .await;
+}
+
+/// Both see one session in one host. Each decides once, and then the other is too late.
+#[tokio::test]
+async fn two_kinds_of_clients_work_on_one_session() {
+    let ask = |file: &str| {
+        let touch = format!("touch {file}");
+        Reply::shell(Shell::escalated(&touch, "it is needed"))
+    };
+    let replies = [ask("one.txt"), ask("two.txt"), Reply::say(RESULT)];
+    let script = Script::new().otherwise(replies);
+    let asking = json!({ "approval-policy": "on-request", "sandbox": "read-only" });
+    let claude = ClaudeCode::with_args(script, "codex", asking, &["--host"]).await;
+    let tmux = claude.start(&format!("'{PROMPT}'")).await;
+    tmux.shows("touch one.txt").await;
+
+    // In the same environment, so that both have one host.
+    let variables = claude.variables();
+    let mut other = TypeScriptClient::start(&claude.stage, &["--host"], &variables).await;
+    let listed = other
+        .call("codex_session", json!({ "action": "list" }))
+        .await;
+    let session = &structured(&listed)["sessions"][0]["sessionId"];
+    let session = session
+        .as_str()
+        .unwrap_or_else(|| panic!("{listed:#}"))
+        .to_owned();
+    let one = question(&mut other, &session, "touch one.txt").await;
+    let decided = decide(&mut other, &session, &one).await;
+    assert_ne!(decided["isError"], true, "{decided:#}");
+
+    // Claude Code shows the old question until it is answered there, which is too late.
+    let two = question(&mut other, &session, "touch two.txt").await;
+    wait_for("the second question", async || {
+        tmux.presses(&["Enter"]).await;
+        sleep(KEY_INTERVAL).await;
+        tmux.screen().await.contains("touch two.txt").then_some(())
+    })
+    .await;
+    accept(&tmux, "touch two.txt").await;
+    let has_result = |request: &MessagesRequest| {
+        let results = request.tool_results();
+        results.iter().any(|result| result.contains(RESULT))
+    };
+    claude.model.request_such("with a result", has_result).await;
+    let late = decide(&mut other, &session, &two).await;
+    assert_eq!(late["isError"], true, "{late:#}");
+
+    let all = json!({ "action": "poll", "sessionId": session, "maxEvents": 200,
+        "responseMode": "full" });
+    let seen = other.call("codex_check", all).await;
+    let seen = structured(&seen);
+    assert_eq!(seen["result"]["output"], RESULT, "{seen:#}");
+    for file in ["touch one.txt", "touch two.txt"] {
+        assert!(seen["events"].to_string().contains(file), "{seen:#}");
+    }
+    for file in ["one.txt", "two.txt"] {
+        assert!(claude.stage.file(file).exists());
+    }
+    assert_eq!(claude.stage.model.request_count(), 3);
+    other.finish().await;
+    claude.signal(Signal::SIGTERM).await;
+    drop(tmux);
+    let mut stop = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+    let stop = stop.args(["host", "stop"]).env_clear();
+    let stopped = stop.envs(claude.stage.home.env()).output().await.unwrap();
+    assert!(stopped.status.success(), "{stopped:?}");
+    claude.finish().await;
+}
+
+/// Waits until the session asks with these words, and returns the ID of the question.
+async fn question(client: &mut TypeScriptClient, session: &str, words: &str) -> String {
+    let poll = json!({ "action": "poll", "sessionId": session, "waitMs": 1000,
+        "pollOptions": { "includeEvents": false } });
+    for _ in 0..60 {
+        let seen = client.call("codex_check", poll.clone()).await;
+        let action = &structured(&seen)["actions"][0];
+        if action.to_string().contains(words) {
+            return action["requestId"].as_str().unwrap().to_owned();
+        }
+    }
+    panic!("no question with {words:?}");
+}
+
+async fn decide(client: &mut TypeScriptClient, session: &str, question: &str) -> Value {
+    let accept = json!({ "action": "respond_permission", "sessionId": session,
+        "requestId": question, "decision": "accept" });
+    client.call("codex_check", accept).await
 }
 
 /// The server that Claude Code starts after its restart is asked for the task of the killed one.

@@ -1,7 +1,6 @@
 //! Client libraries: rmcp with each handshake of MCP and without one, and the official TypeScript
 //! library.
 
-use std::path::Path;
 use std::process::Stdio;
 
 use rmcp::model::{
@@ -13,10 +12,11 @@ use rmcp::service::{
 };
 use rmcp::{ClientHandler, ErrorData, RoleClient};
 use scripted_model::{Reply, Script, Shell};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::process::{Child, Command};
 
-use super::{CodexFixture, assert_completed, assert_error};
+use super::typescript::TypeScriptClient;
+use super::{CodexFixture, assert_completed, assert_error, thread_of};
 
 /// A client that accepts all elicitations.
 struct AcceptingClient {
@@ -146,37 +146,17 @@ async fn typescript_library_accepts_results_and_errors() {
         .on("limit", [Reply::fail(429, "{}")])
         .otherwise([Reply::say("back")]);
     let stage = CodexFixture::new(testkit::codex::newest(), script).await;
-    let calls = json!([
-        {"name": "codex", "arguments":
-            {"prompt": "touch", "sandbox": "read-only", "approval-policy": "on-request"}},
-        {"name": "codex-reply", "arguments": {"prompt": "more", "threadId": "$THREAD"}},
-        {"name": "codex", "arguments": {"prompt": "limit"}},
-        {"name": "codex", "arguments": {"prompt": ""}},
-    ]);
-    let client = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/real/typescript-client.mjs");
-    let said = Command::new("node")
-        .arg(client)
-        .arg(testkit::typescript::library())
-        .arg(env!("CARGO_BIN_EXE_codex-mcp"))
-        .arg(calls.to_string())
-        .env_clear()
-        .envs(stage.home.env())
-        .env(
-            "CODEX_MCP_CODEX_BIN",
-            testkit::codex::native_binary(&stage.release),
-        )
-        .current_dir(stage.home.work())
-        .output()
-        .await
-        .unwrap();
-    let complaints = String::from_utf8_lossy(&said.stderr);
-    assert!(said.status.success(), "{complaints}");
-    let said: Value = serde_json::from_slice(&said.stdout).unwrap();
-    assert_eq!(said["tools"].as_array().unwrap().len(), 13);
-    let results = said["results"].as_array().unwrap();
-    assert_completed(&results[0], "done");
-    assert_completed(&results[1], "back");
-    assert_error(&results[2], "RATE_LIMITED");
-    assert_error(&results[3], "INVALID_ARGUMENT");
+    let mut client = TypeScriptClient::start(&stage, &[], &[]).await;
+    assert_eq!(client.tools.len(), 13);
+    let touch = json!({"prompt": "touch", "sandbox": "read-only", "approval-policy": "on-request"});
+    let touched = client.call("codex", touch).await;
+    assert_completed(&touched, "done");
+    let more = json!({"prompt": "more", "threadId": thread_of(&touched)});
+    assert_completed(&client.call("codex-reply", more).await, "back");
+    let limited = client.call("codex", json!({"prompt": "limit"})).await;
+    assert_error(&limited, "RATE_LIMITED");
+    let empty = client.call("codex", json!({"prompt": ""})).await;
+    assert_error(&empty, "INVALID_ARGUMENT");
+    client.finish().await;
     assert!(stage.file("made.txt").exists());
 }

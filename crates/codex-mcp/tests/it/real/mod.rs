@@ -36,6 +36,7 @@ mod tasks;
 mod team;
 mod thread_tools;
 mod tool_groups;
+mod typescript;
 mod work;
 
 use std::time::{Duration, Instant};

@@ -1,16 +1,17 @@
 // A client on the official TypeScript library of MCP, which many clients are
 // built on and which checks results against the schemas that a tool declares.
 //
-// node typescript-client.mjs LIBRARY SERVER CALLS
+// node typescript-client.mjs LIBRARY SERVER [ARGUMENT...]
 //
-// LIBRARY is the library's directory, SERVER the program that serves, CALLS a JSON
-// list of {name, arguments}. "$THREAD" in an argument stands for the thread of
-// the call before. Questions are answered with yes. Prints {tools, results} as
-// JSON.
-import { argv, env, stdout } from "node:process";
+// LIBRARY is the library's directory, SERVER the program that serves, with these
+// arguments. Prints {tools} as a line of JSON. Then each line of stdin, {name,
+// arguments}, is a call, and its result is printed as a line. Questions are
+// answered with yes.
+import { argv, env, stdin, stdout } from "node:process";
+import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 
-const [library, server, calls] = argv.slice(2);
+const [library, command, ...args] = argv.slice(2);
 const load = (path) => import(pathToFileURL(`${library}/dist/esm/${path}`).href);
 const { Client } = await load("client/index.js");
 const { StdioClientTransport } = await load("client/stdio.js");
@@ -21,17 +22,11 @@ const client = new Client(
   { capabilities: { elicitation: {} } },
 );
 client.setRequestHandler(ElicitRequestSchema, async () => ({ action: "accept", content: {} }));
-await client.connect(new StdioClientTransport({ command: server, args: ["serve"], env }));
+await client.connect(new StdioClientTransport({ command, args, env }));
 
-const { tools } = await client.listTools();
-const results = [];
-for (const { name, arguments: given } of JSON.parse(calls)) {
-  const thread = results.at(-1)?.structuredContent?.threadId;
-  const filled = Object.entries(given).map(([key, value]) => [
-    key,
-    value === "$THREAD" ? thread : value,
-  ]);
-  results.push(await client.callTool({ name, arguments: Object.fromEntries(filled) }));
+const print = (value) => stdout.write(`${JSON.stringify(value)}\n`);
+print(await client.listTools());
+for await (const line of createInterface({ input: stdin })) {
+  print(await client.callTool(JSON.parse(line)));
 }
 await client.close();
-stdout.write(JSON.stringify({ tools, results }));
