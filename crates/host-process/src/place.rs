@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use safe_files::state_directory::make_directory;
 use safe_files::state_file::open_to_lock;
-use supervise::private_socket::{self, ShortPath, check_directory, check_peer};
+use supervise::private_socket::{self, check_directory, check_peer};
 use supervise::proof::{self, ProofName};
 use tokio::net::{UnixListener, UnixStream};
 use uuid::Uuid;
@@ -159,7 +159,7 @@ impl HostPlace {
         let socket = self.file(SOCKET);
         fs::symlink_metadata(&socket)?;
         check_directory(&self.directory)?;
-        let stream = UnixStream::connect(&ShortPath::of(&socket)?).await?;
+        let stream = private_socket::connect(&socket).await?;
         check_peer(&stream)?;
         Ok(stream)
     }

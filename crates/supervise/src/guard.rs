@@ -11,8 +11,7 @@
 //!
 //! To end the tree, the guard sends SIGTERM to every descendant, and SIGKILL a second
 //! later to those that are left, until none is. If the guard itself is killed, the system
-//! sends SIGKILL to Codex, and the owner kills what is left of the tree
-//! (`tree_mark`). The guard exits as Codex did.
+//! sends SIGKILL to Codex, and the owner kills the rest of the tree (`tree_mark`). The guard exits as Codex did.
 //!
 //! ```text
 //!   Watching ── Codex ended, told to, owner gone ──► Ending ── nothing left ──► exit
@@ -54,6 +53,8 @@ use nix::errno::Errno;
 use nix::sys::signal::{SigHandler, SigSet, Signal, kill, killpg, raise};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, alarm, dup2_stdin, dup2_stdout, getppid, setsid};
+#[cfg(target_os = "linux")]
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::descendants::descendants;
 use super::exit::Exit;
@@ -62,6 +63,10 @@ use super::private_socket;
 
 /// Seconds between SIGTERM and SIGKILL.
 const GRACE: u32 = 1;
+
+/// How many files an adoptable program may have open, as far as the system allows it.
+#[cfg(target_os = "linux")]
+const OPEN_FILES: u64 = 65_536;
 
 /// Whether the system signals the death of our owner.
 const OWNER_DEATH_IS_SIGNALLED: bool = cfg!(target_os = "linux");
@@ -176,6 +181,7 @@ fn watch_adoptable(
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
+    raise_file_limit()?;
     let exit = start(Streams::Pipes, &mut command).and_then(|mut child| {
         let missing = || io::Error::other("the program has no stderr");
         let (copy, port) = stderr_copy::start(child.stderr.take().ok_or_else(missing)?)?;
@@ -192,6 +198,21 @@ fn watch_adoptable(
     // The next owner removes it if this fails.
     let _ = private_socket::remove(socket);
     exit
+}
+
+/// Allows the program, which inherits this, more open files: other processes can connect to it.
+#[cfg(target_os = "linux")]
+fn raise_file_limit() -> io::Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit
+        .maximum
+        .map_or(OPEN_FILES, |most| most.min(OPEN_FILES));
+    let current = limit.current.map_or(most, |current| current.max(most));
+    let raised = Rlimit {
+        current: Some(current),
+        maximum: limit.maximum,
+    };
+    Ok(setrlimit(Resource::Nofile, raised)?)
 }
 
 #[cfg(not(target_os = "linux"))]

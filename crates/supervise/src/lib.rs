@@ -14,7 +14,7 @@
 //! [`guard`] runs there. [`short_lived`] runs a short-lived program to its end and keeps its
 //! output; [`detached`] launches the workers and hosts, which alone outlive us; [`adoptable`]
 //! starts programs that another process can take over when their owner was killed. Where a guard
-//! itself is killed, its owner finds the rest of its tree by a variable that the whole tree has.
+//! itself is killed, its owner finds the rest of its tree by a variable in its environment.
 //! [`search_path`] decides in which directories programs are looked up; [`descendants`] lists the
 //! processes below one; [`io_thread`] runs blocking work in order on a thread of its own;
 //! [`private_socket`], [`proof`] and [`confinement`] keep commands in Codex's sandbox from the Unix
@@ -42,5 +42,3 @@ pub mod search_path;
 pub mod short_lived;
 pub mod spawn;
 mod tree_mark;
-
-pub use tree_mark::TREE;

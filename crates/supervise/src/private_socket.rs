@@ -9,16 +9,22 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use tokio::net::UnixStream;
+use tokio::time::sleep;
 
 use crate::confinement;
 
 /// The longest path of a socket that every system takes, in bytes. Linux takes 107, macOS 103
 /// (`sun_path`).
 const LONGEST_PATH: usize = 100;
+
+/// How long, and how often, a connection is tried while the queue of the socket is full.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
+const QUEUE_PAUSE: Duration = Duration::from_millis(5);
 
 /// Checks that nobody else can put a socket in this directory.
 ///
@@ -131,6 +137,25 @@ impl AsRef<Path> for ShortPath {
 )]
 fn open_directory(path: &Path, flags: OFlag) -> io::Result<OwnedFd> {
     Ok(open(path, flags, Mode::empty())?)
+}
+
+/// Connects to a socket. If others leave no room in its queue, tries again for 2 s.
+///
+/// # Errors
+///
+/// Those of connect(2).
+pub async fn connect(path: &Path) -> io::Result<UnixStream> {
+    let deadline = Instant::now() + QUEUE_TIMEOUT;
+    loop {
+        match UnixStream::connect(&ShortPath::of(path)?).await {
+            Err(error)
+                if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline =>
+            {
+                sleep(QUEUE_PAUSE).await;
+            }
+            connected => return connected,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ pub const STORE_SECRETS: [&str; 8] = [
 /// Variables that an MCP client sets for the processes of one of its sessions. No program started
 /// here gets them: a host serves several clients, and with some of them a command of Codex could
 /// talk to the client. Source: the environment of an MCP server of Claude Code 2.1.330.
-pub const CLIENT_VARIABLES: [&str; 12] = [
+const CLIENT_VARIABLES: [&str; 12] = [
     "AI_AGENT",
     "CLAUDECODE",
     "CLAUDE_CODE_CHILD_NOTES_DIR",
@@ -66,6 +66,13 @@ pub const CLIENT_VARIABLES: [&str; 12] = [
     "COREPACK_ENABLE_AUTO_PIN",
     "NoDefaultCurrentDirectoryInExePath",
 ];
+
+/// Whether a host has no such variable: one of a client's session, or the mark of a process tree.
+#[must_use]
+pub fn is_unknown_to_hosts(name: &OsStr) -> bool {
+    let mut unknown = CLIENT_VARIABLES.iter().chain([&TREE]);
+    unknown.any(|known| name == *known)
+}
 
 /// A program to start, with its environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -281,8 +288,17 @@ pub struct DetachedProgram {
     pub env: Vec<(OsString, OsString)>,
 }
 
-/// The exit of a process that was killed.
-pub(crate) const KILLED: Exit = Exit::Signal(Signal::SIGKILL as i32);
+/// The exit code of a Rust program that has panicked.
+const PANICKED: i32 = 101;
+
+/// Whether a guard may have ended so without ending its tree. It exits as its program did, so this
+/// may also be the exit of the program.
+fn may_be_of_guard(exit: Exit) -> bool {
+    match exit {
+        Exit::Code(code) => code == PANICKED,
+        Exit::Signal(_) | Exit::Unknown => true,
+    }
+}
 
 /// The executable started as the guard, if it is not this one.
 static GUARD: OnceLock<PathBuf> = OnceLock::new();
@@ -319,8 +335,7 @@ impl Process {
     /// If waiting fails.
     pub async fn wait(&mut self) -> io::Result<Exit> {
         let exit = Exit::from_status(self.guard.wait().await?);
-        if exit == KILLED {
-            // Either the program was killed, and the guard has ended as it did, or the guard was.
+        if may_be_of_guard(exit) {
             self.mark.end().await;
         }
         Ok(exit)

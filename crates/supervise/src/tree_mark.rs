@@ -1,8 +1,9 @@
 //! The mark of a process tree, by which it is ended when its guard was killed.
 //!
-//! If a guard is killed, the system kills the program too, but not what the program has started.
-//! Those processes are nobody's children then. They are found by a variable that the whole tree
-//! has in its environment, and killed by the owner of the guard.
+//! If a guard is killed, the system kills the program too, but not the processes that the program
+//! has started. Those are nobody's children then. They are found by a variable in the environment
+//! of the tree, and killed by the owner of the guard. A process whose environment was chosen anew,
+//! such as an MCP server of Codex, does not have the variable.
 
 use std::io;
 use std::path::Path;
@@ -10,12 +11,13 @@ use std::time::Duration;
 
 use common::text::hex;
 use nix::sys::signal::{Signal, kill};
+use safe_files::off_runtime;
 use tokio::time::sleep;
 
 use crate::descendants::Processes;
 
 /// The variable.
-pub const TREE: &str = "CODEX_MCP_TREE";
+pub(crate) const TREE: &str = "CODEX_MCP_TREE";
 
 /// How many random bytes tell a tree from all others.
 const RANDOM_BYTES: usize = 8;
@@ -54,19 +56,27 @@ impl TreeMark {
     pub(crate) async fn end(&self) {
         let variable = format!("{TREE}={}", self.0);
         for _ in 0..CHECKS {
-            // Processes start and end during the scan; a missed one is found by the next.
-            let left = Processes::scan().with_variable(&variable);
-            if left.is_empty() {
-                return;
+            let variable = variable.clone();
+            // Reading the environment of a process can block.
+            match off_runtime::run(move || kill_all_with(&variable)).await {
+                Ok(0) => return,
+                Ok(_) => sleep(PAUSE).await,
+                Err(error) => return tracing::error!("processes may be left: {error}"),
             }
-            for process in left {
-                // It may have ended.
-                let _ = kill(process.pid, Signal::SIGKILL);
-            }
-            sleep(PAUSE).await;
         }
         tracing::error!("processes of a Codex whose guard was killed do not end");
     }
+}
+
+/// Kills the processes with this variable; returns how many there were. Processes start and end
+/// during the scan; a missed one is found by the next.
+fn kill_all_with(variable: &str) -> usize {
+    let left = Processes::scan().with_variable(variable);
+    for process in &left {
+        // It may have ended.
+        let _ = kill(process.pid, Signal::SIGKILL);
+    }
+    left.len()
 }
 
 #[cfg(test)]

@@ -10,8 +10,6 @@ use std::os::unix::ffi::OsStrExt;
 
 use common::text::hex;
 use sha2::{Digest, Sha256};
-use supervise::TREE;
-use supervise::spawn::CLIENT_VARIABLES;
 
 /// Variables that differ between two terminals, or two shells, without a meaning for commands.
 const WITHOUT_MEANING: [&str; 51] = [
@@ -97,12 +95,7 @@ pub fn key(program: &[u8], variables: impl IntoIterator<Item = (OsString, OsStri
 }
 
 fn has_meaning(name: &OsStr) -> bool {
-    // A host does not have the last two kinds at all.
-    let mut ignored = WITHOUT_MEANING
-        .iter()
-        .chain(&CLIENT_VARIABLES)
-        .chain([&TREE]);
-    !ignored.any(|known| name == *known)
+    !WITHOUT_MEANING.iter().any(|known| name == *known)
 }
 
 #[cfg(test)]
@@ -128,13 +121,6 @@ mod tests {
         let other = of(&[("TMUX_PANE", "%1"), ("SHLVL", "2"), ("PATH", "/bin")]);
         assert_eq!(one, other);
         assert_eq!(one.len(), 24);
-    }
-
-    #[test]
-    fn sessions_of_a_client_have_the_same_key() {
-        let one = of(&[("PATH", "/bin"), ("CLAUDE_CODE_SESSION_ID", "1")]);
-        let other = of(&[("PATH", "/bin"), ("CLAUDECODE", "1")]);
-        assert_eq!(one, other);
     }
 
     #[test]

@@ -67,6 +67,12 @@ impl Keeper {
         self.send(&OwnerMessage::Forget(key.to_owned()));
     }
 
+    /// Tells the guard to end the program when this process ends, also if that is killed. Never
+    /// waits.
+    pub fn be_last(&self) {
+        self.send(&OwnerMessage::Last);
+    }
+
     fn send(&self, message: &OwnerMessage) {
         let line = match to_line(message) {
             Ok(line) => line,

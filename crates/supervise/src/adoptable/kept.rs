@@ -14,6 +14,8 @@ pub(crate) struct Kept {
     /// The length of all keys and values.
     bytes: usize,
     limit: usize,
+    /// Whether the owner is the last one.
+    is_last: bool,
 }
 
 impl Default for Kept {
@@ -28,6 +30,7 @@ impl Kept {
             values: BTreeMap::new(),
             bytes: 0,
             limit,
+            is_last: false,
         }
     }
 
@@ -43,6 +46,7 @@ impl Kept {
     fn apply(&mut self, message: OwnerMessage) {
         match message {
             OwnerMessage::Forget(key) => self.forget(&key),
+            OwnerMessage::Last => self.is_last = true,
             OwnerMessage::Keep(KeptValue { key, value }) => {
                 self.forget(&key);
                 let bytes = self.bytes.saturating_add(key.len() + value.len());
@@ -58,6 +62,11 @@ impl Kept {
         if let Some((key, value)) = self.values.remove_entry(key) {
             self.bytes -= key.len() + value.len();
         }
+    }
+
+    /// Whether no other owner may follow.
+    pub(crate) fn is_last(&self) -> bool {
+        self.is_last
     }
 
     /// All values, in the order of their keys.
@@ -85,6 +94,9 @@ mod tests {
         kept.apply_line(br#"{"forget":"b"}"#);
         kept.apply_line(br#"{"forget":"never kept"}"#);
         kept.apply_line(b"nonsense");
+        assert!(!kept.is_last());
+        kept.apply_line(br#""last""#);
+        assert!(kept.is_last());
         assert_eq!(values(&kept), [("a", "three")]);
         assert_eq!(kept.bytes, 6);
     }

@@ -9,9 +9,11 @@
 //!         ──Keep────────►              the values kept so far, if any
 //!         ──HandedOver──►              it is the owner from now on
 //!         ◄──Keep, Forget─
+//!         ◄──Last────────        if no other owner may follow
 //!         ──Exit────────►              the program and all below it have ended
 //! ```
 
+use std::fmt::{self, Debug, Formatter};
 use std::io;
 use std::mem;
 
@@ -31,6 +33,8 @@ pub(crate) enum OwnerMessage {
     Keep(KeptValue),
     /// Forget the value of this key.
     Forget(String),
+    /// There is no next owner: end the program with this one.
+    Last,
 }
 
 /// What the guard tells an owner.
@@ -50,10 +54,17 @@ pub(crate) enum GuardMessage {
 }
 
 /// A value for the next owner.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KeptValue {
     pub(crate) key: String,
     pub(crate) value: String,
+}
+
+impl Debug for KeptValue {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        // The value may be secret.
+        f.debug_tuple("KeptValue").field(&self.key).finish()
+    }
 }
 
 /// A message as a line, with its end.

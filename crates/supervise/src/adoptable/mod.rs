@@ -16,9 +16,9 @@
 //! Any process can connect to the port, so the program must serve only those that know a secret.
 //! The owner chooses the secret, and has the guard keep it. The guard hands values and a
 //! connection only to an owner that belongs to the user, is confined as the guard is, and can
-//! write beside the adoption socket (see [`proof`]). It makes the connection itself and checks
-//! that the program lives then, so that no owner sends the secret to a process that has taken over
-//! the port.
+//! write beside the adoption socket (see [`proof`]). It has made the
+//! connection long before, so that no owner sends the secret to a process that has taken over the
+//! port.
 //!
 //! Only Linux has what this takes.
 //!

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::fmt::{self, Debug, Formatter};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -24,9 +25,9 @@ use super::keeper::{Keeper, write_all, write_lines};
 use super::messages::GuardMessage;
 use crate::confinement::check_without_namespaces;
 use crate::exit::Exit;
-use crate::private_socket::{ShortPath, check_directory, check_user, remove};
+use crate::private_socket::{check_directory, check_user, connect, remove};
 use crate::proof::{self, ProofName};
-use crate::spawn::{KILLED, Program, guarded};
+use crate::spawn::{Program, guarded};
 use crate::tree_mark::TreeMark;
 
 /// How long the guard may take to hand a program over.
@@ -58,7 +59,6 @@ struct GuardProcess {
 }
 
 /// A program that was taken over.
-#[derive(Debug)]
 pub struct Adopted {
     /// The program.
     pub process: AdoptableProcess,
@@ -66,6 +66,13 @@ pub struct Adopted {
     pub connection: TcpStream,
     /// The values that its earlier owners had the guard keep. It keeps them on.
     pub kept: BTreeMap<String, String>,
+}
+
+impl Debug for Adopted {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        // The values may be secret.
+        f.debug_struct("Adopted").finish_non_exhaustive()
+    }
 }
 
 /// Whether programs can be taken over: on Linux since 5.3, where a process may listen on loopback.
@@ -163,7 +170,7 @@ fn has_guard_ended(error: &io::Error) -> bool {
 async fn try_adopt(adoption: &Path) -> io::Result<Option<Adopted>> {
     let directory = adoption.parent().ok_or(io::ErrorKind::InvalidInput)?;
     check_directory(directory)?;
-    let stream = match UnixStream::connect(&ShortPath::of(adoption)?).await {
+    let stream = match connect(adoption).await {
         Ok(stream) => stream,
         // The guard was killed.
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -279,12 +286,14 @@ impl AdoptableProcess {
                 self.exit = Some(exit);
             }
         }
+        // The last word of a guard that has ended its tree.
+        let is_complete = self.exit.is_some();
         if let Some(child) = &mut self.guard.child {
             let status = child.wait().await?;
             // The guard exits as the program did.
             self.exit.get_or_insert(Exit::from_status(status));
         }
-        if self.exit.is_none_or(|exit| exit == KILLED) {
+        if !is_complete {
             self.mark.end().await;
         }
         self.has_ended = true;

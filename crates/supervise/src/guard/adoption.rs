@@ -106,8 +106,8 @@ impl Adoption {
         let mut kept = Kept::default();
         let opened = wait_for_port(port, &self.first)
             .and_then(|port| ProgramPort::new(port, program))
-            .and_then(|port| Ok((port.connect()?, port)));
-        let port = match opened {
+            .and_then(|mut port| Ok((port.take_connection()?, port)));
+        let mut port = match opened {
             Ok((connection, port)) => {
                 // An owner that has died is noticed below.
                 let _ = hand_over(&self.first, &connection, &kept);
@@ -124,9 +124,12 @@ impl Adoption {
         loop {
             read_until_end(&owner, &mut kept);
             lock(current).take();
+            if kept.is_last() {
+                return;
+            }
             let deadline = Instant::now() + self.wait;
             let next = next_owner(&self.listener, &self.directory, deadline, |stream| {
-                hand_over(stream, &port.connect()?, &kept)
+                hand_over(stream, &port.take_connection()?, &kept)
             });
             match next.and_then(|next| Some((next.try_clone().ok()?, next))) {
                 Some((stream, next)) => {
@@ -217,7 +220,7 @@ fn next_owner(
     listener: &UnixListener,
     directory: &Path,
     deadline: Instant,
-    hand_over: impl Fn(&UnixStream) -> io::Result<()>,
+    mut hand_over: impl FnMut(&UnixStream) -> io::Result<()>,
 ) -> Option<UnixStream> {
     while wait_for_client(listener, deadline) {
         let Ok((stream, _)) = listener.accept() else {
@@ -244,6 +247,10 @@ fn next_owner(
 fn wait_for_client(listener: &UnixListener, deadline: Instant) -> bool {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            // Also if others connect all the time.
+            return false;
+        }
         let Ok(timeout) = Timespec::try_from(left) else {
             return false;
         };

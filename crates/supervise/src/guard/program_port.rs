@@ -21,9 +21,15 @@ const LINE_LIMIT: usize = 4096;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The port of a program.
+///
+/// A connection is made long before an owner gets it. A program that ends closes its port first
+/// (Codex 0.153.4 and 0.169.0 live some 30 ms longer), so a connection that is made only then may
+/// be one to another process, which must not get what the owner sends to prove that it may connect.
 #[derive(Debug)]
 pub(super) struct ProgramPort {
     port: u16,
+    /// The connection for the next owner.
+    spare: Option<TcpStream>,
     /// Means the program also when its ID has become that of another process.
     program: OwnedFd,
 }
@@ -35,27 +41,36 @@ impl ProgramPort {
     pub(super) fn new(port: u16, program: Pid) -> io::Result<Self> {
         let program =
             rustix::process::Pid::from_raw(program.as_raw()).ok_or(io::ErrorKind::NotFound)?;
-        Ok(Self {
+        let mut found = Self {
             port,
+            spare: None,
             program: pidfd_open(program, PidfdFlags::empty())?,
-        })
+        };
+        found.spare = Some(found.connect()?);
+        Ok(found)
     }
 
-    /// Makes another connection.
+    /// Takes the connection for the next owner, and makes one for the owner after that.
     ///
     /// # Errors
     ///
     /// [`io::ErrorKind::NotConnected`] if the program has ended; those of connect(2).
-    pub(super) fn connect(&self) -> io::Result<TcpStream> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
-        let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
-        // The port of a program that has ended may be that of another one by now, which must not
-        // get what the owner sends to prove that it may connect. The program holds its port as
-        // long as it lives, so it had the port when the connection was made if it lives now.
+    pub(super) fn take_connection(&mut self) -> io::Result<TcpStream> {
+        let spare = self.spare.take().filter(is_open);
+        let connection = match spare {
+            Some(spare) => spare,
+            None => self.connect()?,
+        };
+        self.spare = self.connect().ok();
         match self.has_ended()? {
             true => Err(io::ErrorKind::NotConnected.into()),
-            false => Ok(stream),
+            false => Ok(connection),
         }
+    }
+
+    fn connect(&self) -> io::Result<TcpStream> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
+        TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)
     }
 
     fn has_ended(&self) -> io::Result<bool> {
@@ -65,6 +80,14 @@ impl ProgramPort {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Whether the peer has not closed the connection. It says nothing before it is asked.
+fn is_open(stream: &TcpStream) -> bool {
+    let peeked = stream
+        .set_nonblocking(true)
+        .and_then(|()| stream.peek(&mut [0]));
+    matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
 /// Finds the port in what the program writes to its stderr.
@@ -94,8 +117,16 @@ impl PortFinder {
 fn port_in(line: &[u8]) -> Option<u16> {
     let mut places = line.windows(ADDRESS.len());
     let start = places.position(|place| place == ADDRESS)? + ADDRESS.len();
-    let digits = line.get(start..)?.trim_ascii_end();
-    std::str::from_utf8(digits).ok()?.parse().ok()
+    let after = line.get(start..)?;
+    let length = after
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
+    let (digits, rest) = after.split_at_checked(length)?;
+    // Codex colours the address if FORCE_COLOR is set.
+    let is_end = matches!(rest.first(), None | Some(b' ' | b'\r' | 0x1b));
+    let port = std::str::from_utf8(digits).ok()?.parse().ok();
+    port.filter(|_| is_end)
 }
 
 #[cfg(test)]
@@ -114,6 +145,12 @@ mod tests {
             let found = said.chunks(size).find_map(|piece| finder.push(piece));
             assert_eq!(found, Some(40393), "{size}");
         }
+    }
+
+    #[test]
+    fn port_is_found_in_colour() {
+        let said = b"  listening on: \x1b[32mws://127.0.0.1:40393\x1b[0m\n";
+        assert_eq!(PortFinder::default().push(said), Some(40393));
     }
 
     #[test]
@@ -143,11 +180,28 @@ mod tests {
             .spawn()
             .unwrap();
         let id = i32::try_from(program.id()).unwrap();
-        let found = ProgramPort::new(port, Pid::from_raw(id)).unwrap();
-        assert!(found.connect().is_ok());
+        let mut found = ProgramPort::new(port, Pid::from_raw(id)).unwrap();
+        let before = listener.accept().unwrap();
+        let connection = found.take_connection().unwrap();
+        assert_eq!(
+            connection.local_addr().unwrap(),
+            before.1,
+            "it was made before"
+        );
         drop(program.stdin.take());
         program.wait().unwrap();
-        let kind = found.connect().unwrap_err().kind();
+        let kind = found.take_connection().unwrap_err().kind();
         assert_eq!(kind, io::ErrorKind::NotConnected);
+    }
+
+    #[test]
+    fn connection_that_the_program_has_closed_is_made_again() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut found = ProgramPort::new(port, Pid::this()).unwrap();
+        drop(listener.accept().unwrap());
+        let connection = found.take_connection().unwrap();
+        let (_accepted, peer) = listener.accept().unwrap();
+        assert_eq!(connection.local_addr().unwrap(), peer);
     }
 }

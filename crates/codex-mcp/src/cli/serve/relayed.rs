@@ -22,6 +22,7 @@ use rmcp::transport::stdio_pipes;
 use safe_files::state_directory::state_directory;
 use serde_json::{Value, json};
 use settings::Config;
+use supervise::spawn::is_unknown_to_hosts;
 use tokio::net::UnixStream;
 use uuid::Uuid;
 
@@ -55,10 +56,9 @@ pub(super) struct Link {
 pub(in crate::cli) fn place() -> Result<HostPlace, HostPlaceError> {
     let state = state()?;
     let program = program().map_err(HostPlaceError::NoProgram)?;
-    Ok(HostPlace::new(
-        &state,
-        environment::key(program.as_bytes(), env::vars_os()),
-    ))
+    let variables = env::vars_os().filter(|(name, _)| !is_unknown_to_hosts(name));
+    let key = environment::key(program.as_bytes(), variables);
+    Ok(HostPlace::new(&state, key))
 }
 
 /// The state directory.
