@@ -73,6 +73,9 @@ pub(crate) enum CallError {
         method: Method,
         error: serde_json::Error,
     },
+    /// It is longer than Codex accepts.
+    #[error("a request of {length} bytes is longer than Codex accepts ({limit} bytes)")]
+    TooLong { length: usize, limit: usize },
     /// No response in time.
     #[error("Codex did not answer {method} within {} s", .after.as_secs())]
     TimedOut { method: Method, after: Duration },
@@ -104,6 +107,8 @@ struct Shared {
     closed: AtomicBool,
     /// The messages that are held back, if they are.
     held: Mutex<Option<HeldMessages>>,
+    /// The longest request, in bytes.
+    message_limit: usize,
 }
 
 /// Messages that are held back, in order.
@@ -133,7 +138,7 @@ impl Connection {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let (connection, lines) = Self::new();
+        let (connection, lines) = Self::new(usize::MAX);
         let shared = Arc::clone(&connection.shared);
         let run = async move {
             tokio::select! {
@@ -159,7 +164,7 @@ impl Connection {
         listener: Arc<dyn Listener>,
     ) -> io::Result<(Self, impl Future<Output = ()> + Send + 'static)> {
         let (sink, messages) = web_socket::open(stream, token, line_limit).await?.split();
-        let (connection, lines) = Self::new();
+        let (connection, lines) = Self::new(web_socket::LONGEST_MESSAGE);
         let shared = Arc::clone(&connection.shared);
         let run = async move {
             tokio::select! {
@@ -173,7 +178,7 @@ impl Connection {
     }
 
     /// A connection, and the lines to be written.
-    fn new() -> (Self, mpsc::Receiver<Outgoing>) {
+    fn new(message_limit: usize) -> (Self, mpsc::Receiver<Outgoing>) {
         let (outbox, lines) = mpsc::channel(OUTBOX);
         let shared = Arc::new(Shared {
             pending: Mutex::new(Some(HashMap::new())),
@@ -181,6 +186,7 @@ impl Connection {
             broken: Notify::new(),
             closed: AtomicBool::new(false),
             held: Mutex::default(),
+            message_limit,
         });
         let next_id = Arc::new(AtomicI64::new(1));
         (Self { shared, next_id }, lines)
@@ -234,6 +240,12 @@ impl Connection {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let line = rpc::request_line(&RequestId::Number(id), method.as_str(), params)
             .map_err(|error| CallError::Unreadable { method, error })?;
+        if line.len() > self.shared.message_limit {
+            return Err(CallError::TooLong {
+                length: line.len(),
+                limit: self.shared.message_limit,
+            });
+        }
         let (sender, receiver) = oneshot::channel();
         match lock(&self.shared.pending).as_mut() {
             Some(pending) => pending.insert(id, sender),

@@ -181,6 +181,14 @@ pub enum EngineError {
         /// Its length, in characters.
         length: usize,
     },
+    /// A request is longer than Codex accepts, such as one with large pictures.
+    #[error("a request of {length} bytes is longer than Codex accepts ({limit} bytes)")]
+    RequestTooLong {
+        /// Its length, in bytes.
+        length: usize,
+        /// The longest one, in bytes.
+        limit: usize,
+    },
     /// A picture cannot be given to Codex.
     #[error(transparent)]
     Picture(#[from] PictureError),

@@ -63,6 +63,9 @@ async fn call_once<T: DeserializeOwned>(
         Ok(result) => Ok(result),
         Err(CallError::Closed(_)) => Err(EngineError::Gone(server.exit().await)),
         Err(CallError::Refused(refusal)) => Err(EngineError::Refused { method, refusal }),
+        Err(CallError::TooLong { length, limit }) => {
+            Err(EngineError::RequestTooLong { length, limit })
+        }
         Err(CallError::TimedOut { method, after }) => Err(EngineError::Silent { method, after }),
         Err(CallError::Unreadable { method, error }) => {
             Err(EngineError::Unreadable { method, error })

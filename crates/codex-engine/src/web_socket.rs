@@ -10,6 +10,8 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::ClientRequestBuilder;
 use tokio_tungstenite::tungstenite::http::Uri;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 use tokio_tungstenite::tungstenite::{Error, Utf8Bytes};
 
 use super::access_token::AccessToken;
@@ -21,6 +23,14 @@ pub(super) type WebSocket = WebSocketStream<TcpStream>;
 
 /// The address in the first request, of which Codex looks at the path alone.
 const ADDRESS: &str = "ws://127.0.0.1/";
+
+/// The longest frame that is sent, in bytes. Codex 0.153.4 and 0.169.0 close the connection at one of
+/// more than 16 MiB.
+const LONGEST_FRAME: usize = 8 << 20;
+
+/// The longest message that is sent, in bytes. Codex closes the connection at a longer one than 64
+/// MiB (the default of the library that it uses, tungstenite).
+pub(super) const LONGEST_MESSAGE: usize = 60 << 20;
 
 /// How many times as long as the longest line a message may be. One between the two is skipped
 /// with an error for whoever waits for it; a longer one ends the connection.
@@ -58,7 +68,7 @@ pub(super) fn text(message: &Message) -> Option<&[u8]> {
     }
 }
 
-/// Sends a line as a message, without its end.
+/// Sends a line as a message, without its end: in several frames if it is long.
 ///
 /// # Errors
 ///
@@ -70,6 +80,18 @@ pub(super) async fn send(
     if line.last() == Some(&b'\n') {
         line.pop();
     }
-    let text = Utf8Bytes::try_from(line).map_err(|error| Error::Utf8(error.to_string()))?;
-    sink.send(Message::Text(text)).await
+    if line.len() <= LONGEST_FRAME {
+        let text = Utf8Bytes::try_from(line).map_err(|error| Error::Utf8(error.to_string()))?;
+        return sink.send(Message::Text(text)).await;
+    }
+    let count = line.len().div_ceil(LONGEST_FRAME);
+    for (number, part) in line.chunks(LONGEST_FRAME).enumerate() {
+        let kind = match number {
+            0 => OpCode::Data(Data::Text),
+            _ => OpCode::Data(Data::Continue),
+        };
+        let frame = Frame::message(part.to_vec(), kind, number + 1 == count);
+        sink.send(Message::Frame(frame)).await?;
+    }
+    Ok(())
 }

@@ -202,6 +202,7 @@ impl From<EngineError> for ToolError {
             | EngineError::BadOverride { .. }
             | EngineError::Picture(_)
             | EngineError::TooLong { .. }
+            | EngineError::RequestTooLong { .. }
             | EngineError::Trust(_)
             | EngineError::Profile(
                 ProfileError::BadName
