@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 /// How many random bytes are in a token.
 const RANDOM_BYTES: usize = 32;
 
-/// A secret that nobody can guess. Whoever knows it may have Codex do anything.
+/// A secret that nobody can guess. Anybody who knows it can have Codex do anything.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct AccessToken(String);
@@ -25,8 +25,8 @@ impl AccessToken {
         Ok(Self(hex(&random)))
     }
 
-    /// The arguments by which Codex demands the token of whoever connects to it. They do not tell
-    /// it, as other processes can read them. Known to 0.130.0, 0.153.4 and 0.169.0.
+    /// The arguments by which Codex demands the token of its clients. They do not contain it, as
+    /// other processes can read them. Known to 0.130.0, 0.153.4 and 0.169.0.
     pub(super) fn codex_args(&self) -> [String; 4] {
         let digest = hex(&Sha256::digest(&self.0));
         [

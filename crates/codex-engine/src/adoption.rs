@@ -14,6 +14,7 @@
 //! Codex has the rest, and repeats its open questions when a thread is resumed on the new
 //! connection.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -276,9 +277,16 @@ fn replay_last_turn(hub: &Hub, entry: &Arc<Entry>, record: &SessionRecord, last:
     let listed = last.iter().map(|turn| ListedTurn {
         id: turn.id.clone(),
         runs: turn.status == TurnStatus::InProgress,
+        is_review: turn.items.iter().any(|item| is_of_kind(item, REVIEW)),
     });
     match record.expects(&listed.collect::<Vec<_>>()) {
         Expected::Turn(id) => {
+            if let Some(turn) = last.iter().find(|turn| turn.id == id) {
+                replay(hub, entry, turn);
+            }
+        }
+        Expected::Foreign(id) => {
+            entry.change(|machine, _| machine.has_no_turn());
             if let Some(turn) = last.iter().find(|turn| turn.id == id) {
                 replay(hub, entry, turn);
             }
@@ -317,6 +325,18 @@ fn replay(hub: &Hub, entry: &Entry, turn: &PastTurn) {
     if turn.status != TurnStatus::InProgress {
         notify(hub, "turn/completed", &of_turn(turn.status));
     }
+}
+
+/// The first step of a review.
+const REVIEW: &str = "enteredReviewMode";
+
+fn is_of_kind(item: &RawValue, kind: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Item<'a> {
+        #[serde(borrow, rename = "type")]
+        kind: Cow<'a, str>,
+    }
+    serde_json::from_str(item.get()).is_ok_and(|item: Item<'_>| item.kind == kind)
 }
 
 fn is_in_progress(item: &RawValue) -> bool {

@@ -1,5 +1,6 @@
 //! A session in the hands of a person who is not its client.
 
+use std::fmt::{self, Debug, Formatter};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use super::entry::{Entry, open_questions};
 use super::error::EngineError;
 use super::shared::AppServers;
 use super::turns;
+use super::workspace;
 use crate::logic::action::{ActionId, DecidedBy, Decision};
 use crate::logic::events::Event;
 use crate::logic::session::State;
@@ -24,13 +26,14 @@ use crate::logic::session::State;
 pub struct SessionHandle(Arc<Entry>);
 
 /// How Codex's own interactive program is opened on a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Attachment {
     /// The program.
     pub program: PathBuf,
     /// The address of the app-server, as the program takes it.
     pub address: String,
-    /// What the app-server demands of clients: whoever knows it can have Codex do anything.
+    /// The secret that the app-server demands of its clients. Anybody who knows it can have Codex
+    /// do anything.
     pub token: String,
     /// The thread.
     pub thread: ThreadId,
@@ -38,18 +41,42 @@ pub struct Attachment {
     pub directory: Option<PathBuf>,
 }
 
+impl Debug for Attachment {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        // No log may have the token.
+        f.debug_struct("Attachment")
+            .field("address", &self.address)
+            .field("thread", &self.thread)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Why no other program can be opened on a session.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AttachRefused {
     /// A program of Codex knows no bounds of ours.
-    #[error("its client has a `max_sandbox`, to which nobody would be held in Codex's own program")]
-    Bounded,
+    #[error(
+        "the client of session {0} has a `max_sandbox`, and Codex's own program does not keep to it"
+    )]
+    Bounded(SessionId),
     /// The thread is not loaded.
-    #[error("it is not at work; continue its thread with `codex resume {0}`")]
-    NotLoaded(ThreadId),
+    #[error(
+        "session {session} is not loaded in Codex; continue its thread with `codex resume {thread}`"
+    )]
+    NotLoaded {
+        /// The session.
+        session: SessionId,
+        /// Its thread.
+        thread: ThreadId,
+    },
+    /// Its directories cannot be used, such as one that was replaced.
+    #[error("{0}")]
+    Workspace(String),
     /// The app-server has no port.
     #[error(
-        "this Codex serves no other program. That takes Linux and Codex {FIRST_WITH_TOKENS} or          newer. To continue its thread when the turn has ended, cancel the session with          `codex-mcp cancel {session}` and open `codex resume {thread}`"
+        "the Codex of session {session} serves no other program: that takes Linux and Codex \
+         {FIRST_WITH_TOKENS} or newer. When its turn has ended, cancel it with `codex-mcp cancel \
+         {session}`, and continue its thread with `codex resume {thread}`"
     )]
     NoPort {
         /// The session.
@@ -150,18 +177,20 @@ impl SessionHandle {
     ///
     /// [`AttachRefused`].
     pub fn attach(&self) -> Result<Attachment, AttachRefused> {
-        let (entry, thread) = (&self.0, self.0.thread.clone());
+        let entry = &self.0;
+        let (session, thread) = (entry.id.clone(), entry.thread.clone());
         if self.sandbox_bound().is_some() {
-            return Err(AttachRefused::Bounded);
+            return Err(AttachRefused::Bounded(session));
         }
         let running = entry.server();
         let server = &running.0;
         let is_over = entry.state() == State::Cancelled;
         if is_over || !server.is_alive() || !entry.is_loaded_in(&running) {
-            return Err(AttachRefused::NotLoaded(thread));
+            return Err(AttachRefused::NotLoaded { session, thread });
         }
+        workspace::check(&entry.settings().thread)
+            .map_err(|error| AttachRefused::Workspace(error.to_string()))?;
         let Some(access) = server.access() else {
-            let session = entry.id.clone();
             return Err(AttachRefused::NoPort { session, thread });
         };
         entry.change(|machine, _| machine.attach());

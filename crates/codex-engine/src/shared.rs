@@ -175,10 +175,11 @@ struct Member {
 }
 
 impl Member {
-    /// Whether an engine has joined, or a session works on.
+    /// Whether an engine has joined, a session works on, or one is open in Codex's own program.
     fn is_used(&self) -> bool {
         let all = self.codex.hub.sessions.all();
-        Arc::strong_count(&self.codex) > 1 || all.iter().any(|entry| entry.state().is_at_work())
+        let is_used = |entry: &Arc<Entry>| entry.state().is_at_work() || entry.is_attached();
+        Arc::strong_count(&self.codex) > 1 || all.iter().any(is_used)
     }
 }
 
@@ -277,6 +278,16 @@ impl AppServers {
     pub fn sessions(&self) -> Vec<SessionInfo> {
         let entries = self.entries();
         entries.iter().map(|entry| entry.info()).collect()
+    }
+
+    /// Notes that no other process may take the app-servers over, whatever happens to this one.
+    pub fn be_last_owner(&self) {
+        for one in self.all().iter() {
+            let running = one.codex.backend.running();
+            if let Some(keeper) = running.as_ref().and_then(|(server, _)| server.keeper()) {
+                keeper.be_last();
+            }
+        }
     }
 
     /// Interrupts all turns, ends all app-servers and waits for their exits, a few seconds at

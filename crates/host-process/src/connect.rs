@@ -160,8 +160,33 @@ pub async fn act(
     let Some(mut stream) = connect_running(place).await? else {
         return Ok(SessionAnswer::Unknown);
     };
+    act_by(place, &mut stream, request).await
+}
+
+/// As [`act`], and returns the connection: the host counts it as a client while it is open, if it
+/// has answered how Codex's program is opened. `None` if there is no host.
+///
+/// # Errors
+///
+/// [`ConnectError`].
+pub async fn act_and_stay(
+    place: &HostPlace,
+    request: &SessionRequest,
+) -> Result<Option<(SessionAnswer, UnixStream)>, ConnectError> {
+    let Some(mut stream) = connect_running(place).await? else {
+        return Ok(None);
+    };
+    let answer = act_by(place, &mut stream, request).await?;
+    Ok(Some((answer, stream)))
+}
+
+async fn act_by(
+    place: &HostPlace,
+    stream: &mut UnixStream,
+    request: &SessionRequest,
+) -> Result<SessionAnswer, ConnectError> {
     let request = Request::Session(request.clone());
-    let asked = timeout(ANSWER_TIMEOUT, ask(place, &mut stream, &request)).await;
+    let asked = timeout(ANSWER_TIMEOUT, ask(place, stream, &request)).await;
     match asked.map_err(|_| ConnectError::Silent { log: place.log() })? {
         Ok(Some(Answer::Session(answer))) => Ok(answer),
         Ok(Some(Answer::Refused { why })) => Err(ConnectError::Refused(why)),

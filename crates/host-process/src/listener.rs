@@ -1,5 +1,6 @@
 //! The host's side: takes clients until it is told to end, or has had none for a while.
 
+use std::cell::Cell;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::process;
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use supervise::private_socket::check_peer;
 use supervise::proof::{Challenge, ProofName};
+use tokio::io::AsyncReadExt;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -25,6 +27,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The pause after a failure to accept a client, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long further failures to answer a client are only counted.
+const FAILURE_PAUSE: Duration = Duration::from_secs(10);
 
 /// The clients of a host, counted.
 #[derive(Debug, Clone)]
@@ -122,11 +127,12 @@ pub async fn run(
     let host = Rc::new(Host {
         lock: Rc::clone(&lock),
         closing: closing.clone(),
+        failures: Failures::default(),
         service,
     });
     tokio::select! {
         () = take(&listener, &clients, &host) => {}
-        () = clients.idle_for(idle) => tracing::info!("the host leaves: it serves nobody"),
+        () = unused(&clients, idle, &host) => tracing::info!("the host leaves: it serves nobody"),
         () = closing.cancelled() => {}
     }
     // A client that connects from now on starts another host.
@@ -136,6 +142,17 @@ pub async fn run(
     Ok(())
 }
 
+/// Completes when there has been no client for this long, and no turn runs.
+async fn unused(clients: &Clients, idle: Duration, host: &Host<impl HostService>) {
+    loop {
+        clients.idle_for(idle).await;
+        let sessions = host.service.sessions();
+        if sessions.iter().all(|session| session.step.is_none()) {
+            return;
+        }
+    }
+}
+
 async fn take(listener: &UnixListener, clients: &Clients, host: &Rc<Host<impl HostService>>) {
     loop {
         match listener.accept().await {
@@ -143,7 +160,7 @@ async fn take(listener: &UnixListener, clients: &Clients, host: &Rc<Host<impl Ho
                 let (clients, host) = (clients.clone(), Rc::clone(host));
                 tokio::task::spawn_local(async move {
                     if let Err(error) = host.answer(stream, &clients).await {
-                        tracing::warn!("a client could not be answered: {error}");
+                        host.failures.report(&error);
                     }
                 });
             }
@@ -160,7 +177,29 @@ async fn take(listener: &UnixListener, clients: &Clients, host: &Rc<Host<impl Ho
 struct Host<S> {
     lock: Rc<HostLock>,
     closing: CancellationToken,
+    failures: Failures,
     service: S,
+}
+
+/// The failures to answer a client. They are logged, but not each of many: a command in a sandbox
+/// can connect all the time.
+#[derive(Debug, Default)]
+struct Failures {
+    logged: Cell<Option<Instant>>,
+    unlogged: Cell<u64>,
+}
+
+impl Failures {
+    fn report(&self, error: &io::Error) {
+        let is_recent = |at: Instant| at.elapsed() < FAILURE_PAUSE;
+        if self.logged.get().is_some_and(is_recent) {
+            self.unlogged.set(self.unlogged.get() + 1);
+            return;
+        }
+        let before = self.unlogged.take();
+        self.logged.set(Some(Instant::now()));
+        tracing::warn!("a client could not be answered: {error} ({before} more before)");
+    }
 }
 
 impl<S: HostService> Host<S> {
@@ -182,8 +221,16 @@ impl<S: HostService> Host<S> {
                 line::write(&mut stream, &Answer::Sessions(sessions)).await
             }
             Ok(Some(Request::Session(wanted))) => {
-                let answer = Answer::Session(self.service.act(wanted).await);
-                line::write(&mut stream, &answer).await
+                let client = clients.enter();
+                let answer = self.service.act(wanted).await;
+                let is_attached = matches!(answer, SessionAnswer::Attach(_));
+                line::write(&mut stream, &Answer::Session(answer)).await?;
+                if is_attached {
+                    // Codex's program holds the stream open as long as it runs.
+                    self.until_gone(stream).await;
+                }
+                drop(client);
+                Ok(())
             }
             Ok(Some(Request::Stop)) => {
                 self.closing.cancel();
@@ -196,6 +243,15 @@ impl<S: HostService> Host<S> {
                 let why = error.to_string();
                 line::write(&mut stream, &Answer::Refused { why }).await
             }
+        }
+    }
+
+    /// Completes when the client has gone, or the host closes.
+    async fn until_gone(&self, mut stream: UnixStream) {
+        let mut byte = [0];
+        tokio::select! {
+            _ = stream.read(&mut byte) => {}
+            () = self.closing.cancelled() => {}
         }
     }
 

@@ -265,6 +265,12 @@ impl Entry {
         result
     }
 
+    /// Whether the session was opened in Codex's own program, and is not over.
+    pub(super) fn is_attached(&self) -> bool {
+        let machine = &self.lock().machine;
+        machine.is_attached() && machine.state() != State::Cancelled
+    }
+
     pub(super) fn state(&self) -> State {
         self.lock().machine.state()
     }

@@ -147,6 +147,12 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
             app_servers: Rc::clone(&app_servers),
         };
         tokio::task::spawn_local(end_unused(Rc::clone(&app_servers)));
+        let (told, owned) = (closing.clone(), Rc::clone(&app_servers));
+        tokio::task::spawn_local(async move {
+            told.cancelled().await;
+            // The end was asked for, so nothing continues if this process has to be killed.
+            owned.be_last_owner();
+        });
         let listening = lock.listen().map_err(Failure::Directory)?;
         announce(READY).map_err(Failure::Write)?;
         listener::run(lock, listening, idle, closing, service)

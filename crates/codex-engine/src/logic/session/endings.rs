@@ -183,8 +183,15 @@ impl Session {
         // Notifications of an earlier turn may arrive after the next prompt, so an end
         // counts only for the turn that it names.
         let named = Some(&ended.turn.id);
-        let ours =
-            |turn: &mut RunningTurn| turn.id.as_ref() == named || turn.answered.as_ref() == named;
+        let last = self
+            .outcome
+            .as_ref()
+            .map(|(_, outcome)| outcome.turn.clone());
+        let is_new = last.is_none_or(|last| last.as_ref() != named);
+        let ours = |turn: &mut RunningTurn| {
+            let is_named = turn.id.as_ref() == named || turn.answered.as_ref() == named;
+            is_named || (turn.is_foreign && is_new)
+        };
         let Some(mut turn) = self.turn.take_if(ours) else {
             if let Some(running) = self.turn.as_mut().filter(|turn| turn.answered.is_none()) {
                 running.early_end = Some(ended);

@@ -385,6 +385,12 @@ impl Session {
         }
     }
 
+    /// Whether another client of Codex may begin turns.
+    #[must_use]
+    pub fn is_attached(&self) -> bool {
+        self.is_attached
+    }
+
     /// Notes that another client of Codex has the thread, too, and may begin turns from now on.
     pub fn attach(&mut self) {
         self.is_attached = true;

@@ -154,8 +154,8 @@ impl Session {
         if self.has_unsent_prompt() {
             return Vec::new();
         }
-        self.forget_previous_end();
         self.begin_elsewhere(&id, now);
+        self.forget_previous_end();
         let Some(turn) = &mut self.turn else {
             return Vec::new();
         };
@@ -177,6 +177,7 @@ impl Session {
             let since = self.log.next_id();
             let mut turn = RunningTurn::new(Form::Text, self.lost.take(), since);
             turn.phase = Phase::Sent;
+            turn.is_foreign = true;
             self.turn = Some(turn);
             self.turns += 1;
             self.activity.turn_begins(now.instant);

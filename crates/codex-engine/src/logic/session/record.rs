@@ -45,6 +45,8 @@ struct RunningRecord {
     id: Option<TurnId>,
     /// The ID under which Codex ends it, see `RunningTurn::answered`.
     answered: Option<TurnId>,
+    /// See `RunningTurn::is_foreign`.
+    is_foreign: bool,
     form: Form,
     interrupt_wanted: bool,
     used_before: Option<TokenCount>,
@@ -61,6 +63,8 @@ struct EndedRecord {
 pub enum Expected {
     /// This one of Codex's history.
     Turn(TurnId),
+    /// This one, which another client of Codex has begun meanwhile.
+    Foreign(TurnId),
     /// One that Codex does not know: its prompt was not sent, or Codex has not had it.
     Lost,
     /// None.
@@ -75,6 +79,8 @@ pub struct ListedTurn {
     /// Whether it runs, as far as Codex says so. Codex lists the beginning of a review as a turn
     /// that runs, also when the review has ended (0.153.4 and 0.169.0).
     pub runs: bool,
+    /// Whether it is a review, and not the beginning of one.
+    pub is_review: bool,
 }
 
 impl SessionRecord {
@@ -87,6 +93,14 @@ impl SessionRecord {
             Some(running) => running.answered.as_ref(),
             None => ended,
         };
+        let is_of_review = listed.get(1).is_some_and(|turn| turn.is_review);
+        let foreign = listed.first().filter(|last| {
+            let is_new = last.runs && !is_of_review && Some(&last.id) != ended;
+            self.is_attached && self.running.is_none() && is_new
+        });
+        if let Some(turn) = foreign {
+            return Expected::Foreign(turn.id.clone());
+        }
         let has_ended = |turn: &&ListedTurn| !turn.runs && Some(&turn.id) == wanted;
         if let Some(turn) = listed.iter().find(has_ended) {
             return Expected::Turn(turn.id.clone());
@@ -130,6 +144,7 @@ impl Session {
         let running = self.turn.as_ref().map(|turn| RunningRecord {
             id: turn.id.clone(),
             answered: turn.answered.clone(),
+            is_foreign: turn.is_foreign,
             form: turn.form(),
             interrupt_wanted: turn.interrupt_wanted,
             used_before: turn.used_before(),
@@ -184,6 +199,7 @@ impl Session {
             turn.phase = Phase::Sent;
             if let Some(running) = running {
                 turn.answered = running.answered;
+                turn.is_foreign = running.is_foreign;
                 turn.interrupt_wanted = running.interrupt_wanted;
                 turn.set_used_before(running.used_before);
             }
@@ -255,7 +271,12 @@ mod tests {
 
     fn listed(id: &str, runs: bool) -> ListedTurn {
         let id = TurnId(id.to_owned());
-        ListedTurn { id, runs }
+        let is_review = false;
+        ListedTurn {
+            id,
+            runs,
+            is_review,
+        }
     }
 
     fn expected(session: &Session, last: &str, runs: bool) -> Expected {
@@ -339,6 +360,41 @@ mod tests {
         let mut again = restored(&session);
         let effects = hear(&mut again, "turn/started", &turn("inProgress"));
         assert_eq!(effects, [Effect::Interrupt(id("turn-1"))]);
+    }
+
+    /// Codex names a review differently at its end.
+    #[test]
+    fn review_begun_elsewhere_ends() {
+        let mut session = Session::new("t", TIMEOUTS, now());
+        session.attach();
+        hear(&mut session, "turn/started", &turn("inProgress"));
+        let mut session = restored(&session);
+        hear(&mut session, "turn/started", &turn("inProgress"));
+        let end = json!({ "threadId": "t",
+            "turn": { "id": "review", "status": "completed", "items": [] } });
+        hear(&mut session, "turn/completed", &end);
+        assert_eq!((session.state(), session.turns()), (State::Idle, 1));
+    }
+
+    #[test]
+    fn turn_begun_elsewhere_without_a_host_is_found() {
+        let mut session = prompted();
+        assert!(session.sending(1));
+        hear(&mut session, "turn/started", &turn("inProgress"));
+        let _ = session.accepted(1, id("turn-1"), now());
+        hear(&mut session, "turn/completed", &turn("completed"));
+        let history = [listed("turn-2", RUNS), listed("turn-1", ENDED)];
+        let record = session.record().unwrap();
+        assert_eq!(record.expects(&history), it_is("turn-1"));
+        session.attach();
+        let record = session.record().unwrap();
+        assert_eq!(record.expects(&history), Expected::Foreign(id("turn-2")));
+        let review = ListedTurn {
+            is_review: true,
+            ..listed("turn-1", ENDED)
+        };
+        let history = [listed("turn-2", RUNS), review];
+        assert_eq!(record.expects(&history), it_is("turn-1"));
     }
 
     #[test]

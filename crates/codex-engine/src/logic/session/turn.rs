@@ -182,6 +182,8 @@ pub(super) struct RunningTurn {
     /// The ID in the response to the prompt. For a review it differs from that in
     /// `turn/started` (0.153.4, 0.169.0), and the review ends under this one.
     pub(super) answered: Option<TurnId>,
+    /// Whether another client of Codex has begun it, which alone knows the ID in the response.
+    pub(super) is_foreign: bool,
     pub(super) phase: Phase,
     pub(super) interrupt_wanted: bool,
     /// An end that arrived before it was known whether it belongs to this turn.
@@ -216,6 +218,7 @@ impl RunningTurn {
             phase: Phase::Pending,
             interrupt_wanted: false,
             answered: None,
+            is_foreign: false,
             early_end: None,
             final_error: None,
             facts: Facts::default(),

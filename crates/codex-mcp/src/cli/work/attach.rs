@@ -1,10 +1,13 @@
 //! `codex-mcp attach`: Codex's own interactive program on a session.
 
 use std::ffi::OsString;
+use std::fs;
 use std::io::{self, IsTerminal};
+use std::path::PathBuf;
 
 use common::output;
-use host_process::logic::handshake::{AttachAnswer, SessionAct, SessionAnswer};
+use host_process::logic::handshake::AttachAnswer;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use supervise::spawn::{Program, become_program};
 
 use super::Failure;
@@ -18,10 +21,11 @@ pub(super) async fn open(session: &HostedSession) -> Result<io::Error, Failure> 
     if !io::stdin().is_terminal() || !output::stdout_is_terminal() {
         return Err(Failure::NoTerminal);
     }
-    match session.ask(SessionAct::Attach).await? {
-        SessionAnswer::Attach(answer) => Ok(become_program(&program(answer))),
-        _ => Err(Failure::OddAnswer),
-    }
+    let (answer, stream) = session.attach().await?;
+    // The program inherits the connection, so that the host stays as long as the program runs.
+    let kept = fcntl(&stream, FcntlArg::F_SETFD(FdFlag::empty()));
+    kept.map_err(|error| Failure::NotStarted(error.into()))?;
+    Ok(become_program(&program(answer)))
 }
 
 fn program(answer: AttachAnswer) -> Program {
@@ -35,7 +39,10 @@ fn program(answer: AttachAnswer) -> Program {
     ];
     let mut program = Program::new(&answer.program, args.map(OsString::from));
     program.env = vec![(TOKEN.into(), answer.token.into())];
-    // Where it is still there: Codex asks which of two directories to use if they differ.
-    program.cwd = answer.directory.filter(|directory| directory.is_dir());
+    // Codex asks which of two directories to use if they differ. A path with links is one that was
+    // replaced just now.
+    let is_itself =
+        |directory: &PathBuf| fs::canonicalize(directory).is_ok_and(|it| it == *directory);
+    program.cwd = answer.directory.filter(is_itself);
     program
 }

@@ -57,7 +57,7 @@ events, or somewhat more.
 Exit codes: 0 done; 3 there is no such work, or it cannot be reached; 130 after Ctrl-C.";
 
 const ATTACH_CODES: &str = "\
-Both sides see the same turns, and whoever answers a question first decides. A turn that you begin \
+Both sides see the same turns, and the first answer to a question counts. A turn that you begin \
 there is one of the session. When you leave Codex, the session continues.
 
 It takes Linux, a client with `codex-mcp serve --host`, and Codex 0.130 or newer.

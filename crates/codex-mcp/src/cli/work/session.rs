@@ -16,6 +16,7 @@ use job_queue::question::StoredQuestion;
 use job_queue::service::{Response, decision_for};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use super::Failure;
@@ -113,11 +114,30 @@ impl HostedSession {
 
     /// Asks the host something about the session.
     pub(super) async fn ask(&self, act: SessionAct) -> Result<SessionAnswer, Failure> {
-        let request = SessionRequest {
+        self.accepted(connect::act(&self.place, &self.request(act)).await?)
+    }
+
+    /// Asks the host how Codex's program is opened on the session. The host stays as long as the
+    /// connection is open.
+    pub(super) async fn attach(&self) -> Result<(AttachAnswer, UnixStream), Failure> {
+        let request = self.request(SessionAct::Attach);
+        let answered = connect::act_and_stay(&self.place, &request).await?;
+        let (answer, stream) = answered.ok_or_else(|| Failure::NoSession(self.id.clone()))?;
+        match self.accepted(answer)? {
+            SessionAnswer::Attach(answer) => Ok((answer, stream)),
+            _ => Err(Failure::OddAnswer),
+        }
+    }
+
+    fn request(&self, act: SessionAct) -> SessionRequest {
+        SessionRequest {
             session: self.id.clone(),
             act,
-        };
-        match connect::act(&self.place, &request).await? {
+        }
+    }
+
+    fn accepted(&self, answer: SessionAnswer) -> Result<SessionAnswer, Failure> {
+        match answer {
             SessionAnswer::Unknown => Err(Failure::NoSession(self.id.clone())),
             SessionAnswer::Refused { why } => Err(Failure::Refused(why)),
             answer => Ok(answer),

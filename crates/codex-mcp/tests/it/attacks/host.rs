@@ -148,7 +148,7 @@ async fn command_in_the_sandbox_is_not_served(release: &str) {
     assert_eq!(stage.home.processes(), []);
 }
 
-/// Codex itself does anything for whoever it lets connect. Releases without a port have nothing
+/// Codex itself does anything for a client that it accepts. Releases without a port have nothing
 /// to attack.
 async fn command_in_the_sandbox_does_not_reach_codex(release: &str) {
     let attack = "HOSTS=\"$HOME/../state/codex-mcp/hosts\" perl \"$HOME/attack\"";

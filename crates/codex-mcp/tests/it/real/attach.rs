@@ -3,19 +3,27 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
 use testkit::Tmux;
+use testkit::process::wait_until_gone;
 use tokio::process::Command;
+use tokio::time::sleep;
 
-use super::CodexFixture;
 use super::sessions::Poller;
+use super::thread_tools::{TEAM, calling_model, mail, team, write_to_lead};
+use super::{CodexFixture, structured};
 
 /// Fast keys are no paste, and Codex does not check for updates.
 const CONFIG: &str = "disable_paste_burst = true\ncheck_for_update_on_startup = false\n";
 
 /// The limit of a wait.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+/// The pause between two keys.
+const KEY_INTERVAL: Duration = Duration::from_millis(300);
 
 /// A client with a host.
 struct AttachFixture {
@@ -31,18 +39,31 @@ impl AttachFixture {
         Self { stage, client }
     }
 
-    /// Polls until the session has this state; returns what the poll shows.
+    /// Polls until the session has this state, also while there is no host; returns what the poll
+    /// shows.
     async fn wait_for(&mut self, session: &str, state: &str) -> Value {
         let poll = json!({ "action": "poll", "sessionId": session, "waitMs": 1000,
             "pollOptions": { "includeEvents": false } });
         let deadline = Instant::now() + TIME_LIMIT;
         loop {
-            let seen = self.client.call("codex_check", poll.clone()).await;
-            if seen["status"] == state {
-                return seen;
+            let client = &mut self.client.client;
+            let seen = client.call_tool("codex_check", poll.clone()).await;
+            let shown = structured(&seen);
+            if shown["status"] == state {
+                return shown.clone();
             }
+            let is_lost = shown["error"]["code"] == "HOST_LOST";
+            assert!(is_lost || seen["isError"] == false, "{seen:#}");
             assert!(Instant::now() < deadline, "{seen:#}");
         }
+    }
+
+    async fn kill_host(&self) {
+        let all = self.stage.home.processes().into_iter();
+        let mut hosts = all.filter(|process| process.command.contains(" host run"));
+        let host = hosts.next().unwrap().pid;
+        kill(Pid::from_raw(host.cast_signed()), Signal::SIGKILL).unwrap();
+        assert_eq!(wait_until_gone(&[host], TIME_LIMIT).await, []);
     }
 
     /// Opens Codex on the session in a terminal.
@@ -100,7 +121,11 @@ async fn both_sides_work_on_one_thread(release: &str) {
     codex.shows("Would you like to run").await;
 
     // The person in the terminal decides, and the client sees it.
-    codex.presses(&["y"]).await;
+    // A key can be too early.
+    while codex.screen().await.contains("Would you like to run") {
+        codex.presses(&["y"]).await;
+        sleep(KEY_INTERVAL).await;
+    }
     let ended = work.wait_for(&session, "idle").await;
     assert_eq!(ended["result"]["output"], "One is there.", "{ended:#}");
     codex.shows("One is there.").await;
@@ -137,6 +162,112 @@ async fn both_sides_work_on_one_thread_v0_169_0() {
     both_sides_work_on_one_thread("0.169.0").await;
 }
 
+/// The host is killed while the person works in the terminal, and a turn begins there before the
+/// next host has taken over.
+async fn terminal_stays_connected_when_the_host_is_killed(release: &str) {
+    let mut work = AttachFixture::new(release, asking_model(), &[]).await;
+    let session = work.client.start("third", json!({})).await;
+    work.wait_for(&session, "idle").await;
+    let codex = work.attach(&session).await;
+    codex.shows("Three is there.").await;
+    work.client.client.signal(testkit::Signal::SIGSTOP);
+    work.kill_host().await;
+    codex.enters("first").await;
+    codex.shows("one.txt").await;
+    work.client.client.signal(testkit::Signal::SIGCONT);
+    let asked = work.wait_for(&session, "waiting_approval").await;
+    let question = asked["actions"][0].clone();
+    work.client.decide(&session, &question, "accept").await;
+    let ended = work.wait_for(&session, "idle").await;
+    assert_eq!(ended["result"]["output"], "One is there.", "{ended:#}");
+    codex.shows("One is there.").await;
+    drop(codex);
+    work.finish().await;
+}
+
+#[tokio::test]
+async fn terminal_stays_connected_when_the_host_is_killed_v0_153_4() {
+    terminal_stays_connected_when_the_host_is_killed("0.153.4").await;
+}
+
+#[tokio::test]
+async fn terminal_stays_connected_when_the_host_is_killed_v0_169_0() {
+    terminal_stays_connected_when_the_host_is_killed("0.169.0").await;
+}
+
+/// Codex names a review differently at its end.
+#[tokio::test]
+async fn review_in_the_terminal_ends() {
+    let script = Script::new().otherwise([Reply::say("No fault.")]);
+    let release = testkit::codex::newest();
+    let mut work = AttachFixture::new(release, script, &[]).await;
+    let session = work.client.start("begin", json!({})).await;
+    work.wait_for(&session, "idle").await;
+    let codex = work.attach(&session).await;
+    codex.shows("No fault.").await;
+    codex.enters("/review look for faults").await;
+    codex.shows("Code review finished").await;
+    work.wait_for(&session, "idle").await;
+    work.client.reply(&session, "more", json!({})).await;
+    work.wait_for(&session, "idle").await;
+    drop(codex);
+    work.finish().await;
+}
+
+/// The tools of the session are answered once, by its client.
+async fn tools_work_while_a_terminal_is_open(release: &str) {
+    let stage = CodexFixture::with_config(release, calling_model(), CONFIG).await;
+    let inbox = team(&stage, true);
+    let args = [&["--host"], &TEAM[..]].concat();
+    let client = Poller::new(&stage, &args).await;
+    let mut work = AttachFixture { stage, client };
+    let session = work.client.start("hello", json!({})).await;
+    work.wait_for(&session, "idle").await;
+    let codex = work.attach(&session).await;
+    codex.shows("hello").await;
+    let said = write_to_lead("once");
+    work.client.reply(&session, &said, json!({})).await;
+    let ended = work.wait_for(&session, "idle").await;
+    let output = ended["result"]["output"].as_str().unwrap();
+    assert!(!output.contains("not available"), "{ended:#}");
+    assert_eq!(mail(&inbox), ["once"]);
+    drop(codex);
+    work.finish().await;
+}
+
+#[tokio::test]
+async fn tools_work_while_a_terminal_is_open_v0_153_4() {
+    tools_work_while_a_terminal_is_open("0.153.4").await;
+}
+
+#[tokio::test]
+async fn tools_work_while_a_terminal_is_open_v0_169_0() {
+    tools_work_while_a_terminal_is_open("0.169.0").await;
+}
+
+/// A command of Codex can replace the directory of another session by a link to the user's home.
+#[tokio::test]
+async fn replaced_directory_is_not_opened() {
+    let script = Script::new().otherwise([Reply::say("done")]);
+    let release = testkit::codex::newest();
+    let mut work = AttachFixture::new(release, script, &[]).await;
+    let (directory, moved) = (work.stage.file("src"), work.stage.file("old"));
+    std::fs::create_dir(&directory).unwrap();
+    let session = work.client.start("work", json!({ "cwd": directory })).await;
+    work.wait_for(&session, "idle").await;
+    std::fs::rename(&directory, &moved).unwrap();
+    std::os::unix::fs::symlink(work.stage.home.home(), &directory).unwrap();
+    let refused = work.refused(&format!("attach {session}")).await;
+    assert!(refused.contains("src"), "{refused}");
+    // The control: the directory is back.
+    std::fs::remove_file(&directory).unwrap();
+    std::fs::rename(&moved, &directory).unwrap();
+    let codex = work.attach(&session).await;
+    codex.shows("done").await;
+    drop(codex);
+    work.finish().await;
+}
+
 #[tokio::test]
 async fn older_codex_names_the_other_way() {
     let gate = Gate::new();
@@ -145,7 +276,10 @@ async fn older_codex_names_the_other_way() {
     let session = work.client.start("wait", json!({})).await;
     gate.reached(1).await;
     let refused = work.refused(&format!("attach {session}")).await;
-    assert!(refused.contains("codex resume "), "{refused}");
+    assert!(
+        refused.contains("and continue its thread with `codex resume "),
+        "{refused}"
+    );
     gate.release();
     work.wait_for(&session, "idle").await;
     work.finish().await;
