@@ -95,3 +95,36 @@ pub(super) async fn send(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use futures::StreamExt;
+    use tokio::net::TcpListener;
+    use tokio_tungstenite::accept_async;
+
+    use super::*;
+
+    /// The server has the limits of Codex: it takes no frame of more than 16 MiB.
+    #[tokio::test]
+    async fn long_line_is_one_message() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut web_socket = accept_async(stream).await.unwrap();
+            web_socket.next().await.unwrap().unwrap()
+        };
+        let mut line = "ß".repeat(10 << 20).into_bytes();
+        line.push(b'\n');
+        let client = async {
+            let stream = TcpStream::connect(address).await.unwrap();
+            let token = AccessToken::random().unwrap();
+            let (mut sink, _rest) = open(stream, &token, 1 << 20).await.unwrap().split();
+            send(&mut sink, line.clone()).await.unwrap();
+        };
+        let (message, ()) = tokio::join!(server, client);
+        assert_eq!(text(&message), line.strip_suffix(b"\n"));
+    }
+}

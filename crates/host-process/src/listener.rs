@@ -284,9 +284,13 @@ pub async fn reply(stream: &mut UnixStream, answer: &Answer) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use tokio::task::LocalSet;
 
     use super::*;
+    use crate::connect;
+    use crate::logic::handshake::{AttachAnswer, SessionAct};
     use crate::place::HostPlace;
 
     struct NoService;
@@ -301,6 +305,85 @@ mod tests {
         async fn act(&self, _: SessionRequest) -> SessionAnswer {
             SessionAnswer::Unknown
         }
+    }
+
+    /// A service with one session, which can be opened in Codex's program.
+    #[derive(Default)]
+    struct OneSession {
+        /// How often it was looked at. A turn runs the first times.
+        looks: Cell<u32>,
+    }
+
+    impl HostService for Rc<OneSession> {
+        fn serve(&self, _: ServeRequest, _: UnixStream, _: Client) {}
+
+        fn sessions(&self) -> Vec<SessionSummary> {
+            self.looks.set(self.looks.get() + 1);
+            vec![SessionSummary {
+                session: "s".to_owned(),
+                thread: "t".to_owned(),
+                state: "running".to_owned(),
+                created: SystemTime::now(),
+                step: (self.looks.get() < 3).then(|| "works".to_owned()),
+                tokens: None,
+                directory: None,
+            }]
+        }
+
+        async fn act(&self, _: SessionRequest) -> SessionAnswer {
+            SessionAnswer::Attach(AttachAnswer {
+                program: "codex".into(),
+                address: "ws://127.0.0.1:1".to_owned(),
+                token: "secret".to_owned(),
+                thread: "t".to_owned(),
+                directory: None,
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn host_stays_while_a_turn_runs() {
+        let state = tempfile::tempdir().unwrap();
+        let place = HostPlace::new(state.path(), "k".to_owned());
+        let lock = Rc::new(place.take().unwrap().unwrap());
+        let listener = lock.listen().unwrap();
+        let service = Rc::new(OneSession::default());
+        let (soon, closing) = (Duration::from_millis(1), CancellationToken::new());
+        let host = run(lock, listener, soon, closing, Rc::clone(&service));
+        LocalSet::new().run_until(host).await.unwrap();
+        assert_eq!(service.looks.get(), 3);
+    }
+
+    #[tokio::test]
+    async fn program_of_codex_counts_as_a_client() {
+        let state = tempfile::tempdir().unwrap();
+        let place = HostPlace::new(state.path(), "k".to_owned());
+        let lock = Rc::new(place.take().unwrap().unwrap());
+        let listener = lock.listen().unwrap();
+        let (long, closing) = (Duration::from_secs(600), CancellationToken::new());
+        let service = Rc::new(OneSession::default());
+        let host = run(lock, listener, long, closing.clone(), service);
+        let clients = async || {
+            let status = connect::status(&place).await.unwrap();
+            status.unwrap().clients
+        };
+        let client = async {
+            let request = SessionRequest {
+                session: "s".to_owned(),
+                act: SessionAct::Attach,
+            };
+            let attached = connect::act_and_stay(&place, &request).await.unwrap();
+            assert!(!format!("{attached:?}").contains("secret"));
+            assert_eq!(clients().await, 1);
+            drop(attached);
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while clients().await > 0 {
+                assert!(Instant::now() < deadline, "the client still counts");
+            }
+            closing.cancel();
+        };
+        let both = async { tokio::join!(host, client) };
+        LocalSet::new().run_until(both).await.0.unwrap();
     }
 
     /// The answer to a client that proves that it can write beside the socket, or does not.
