@@ -91,7 +91,9 @@ impl AppServers {
         };
         let server = AppServer::adopt(process, (connection, token, program), setup, gone).await?;
         let running = codex.backend.adopt(server, generation).await;
-        for (session, steps) in sessions(&kept) {
+        let mut sessions: Vec<_> = sessions(&kept).collect();
+        sessions.sort_by_key(|(_, steps)| steps.record.created());
+        for (session, steps) in sessions {
             tracing::info!("continues session {}", session.session);
             let entry = Entry::restored(session, steps, running.clone());
             if let Ok(added) = codex.hub.sessions.add(entry) {

@@ -9,6 +9,8 @@
 //! restored session begins with them. Its numbers begin beyond those of the earlier log: readers
 //! see that events are missing.
 
+use std::time::SystemTime;
+
 use codex_protocol::codex::{TokenCount, TurnId};
 use codex_protocol::rpc::RequestId;
 use common::timestamp::Now;
@@ -26,6 +28,8 @@ const NUMBERS: u64 = 1_000_000;
 /// The state of a session that Codex does not store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionRecord {
+    /// When the session began.
+    created: SystemTime,
     /// The number of accepted prompts.
     turns: u64,
     /// The turn that runs.
@@ -121,6 +125,12 @@ impl SessionRecord {
         }
     }
 
+    /// When the session began.
+    #[must_use]
+    pub fn created(&self) -> SystemTime {
+        self.created
+    }
+
     /// The turn that ran, if Codex had told its ID.
     #[must_use]
     pub fn running_turn(&self) -> Option<&TurnId> {
@@ -160,6 +170,7 @@ impl Session {
         });
         let questions = self.actions.iter();
         Some(SessionRecord {
+            created: self.created.wall,
             turns: self.turns,
             running,
             ended,
@@ -176,6 +187,7 @@ impl Session {
     #[must_use]
     pub fn restored(thread: &str, timeouts: Timeouts, record: SessionRecord, now: Now) -> Self {
         let SessionRecord {
+            created,
             turns,
             running,
             ended,
@@ -186,6 +198,11 @@ impl Session {
         let mut session = Self::new(thread, timeouts, now);
         let first = (next_event / NUMBERS + 1).saturating_mul(NUMBERS);
         session.log = EventLog::starting_at(first);
+        let age = now.wall.duration_since(created).unwrap_or_default();
+        session.created = Now {
+            instant: now.instant.checked_sub(age).unwrap_or(now.instant),
+            wall: created,
+        };
         session.turns = turns;
         session.is_attached = is_attached;
         session.asked_before = questions;
@@ -219,7 +236,7 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant, SystemTime};
+    use std::time::{Duration, Instant};
 
     use codex_protocol::codex::ThreadNotification;
     use serde_json::json;
@@ -343,6 +360,7 @@ mod tests {
         let _ = session.accepted(1, id("turn-1"), now());
         let mut again = restored(&session);
         assert_eq!(again.state(), State::Running);
+        assert_eq!(again.created.wall, session.created.wall);
         assert_eq!(again.log().next_id(), NUMBERS);
         hear(&mut again, "turn/started", &turn("inProgress"));
         hear(&mut again, "turn/completed", &turn("completed"));
