@@ -34,7 +34,7 @@ impl Exit {
 /// Who ended a Codex process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitCause {
-    /// We did, by closing its input.
+    /// We did: by closing its input, or by its guard.
     Requested,
     /// Codex itself, or another process.
     Unrequested,

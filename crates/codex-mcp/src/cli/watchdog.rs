@@ -4,7 +4,8 @@
 //! reads, can block the runtime's thread for ever, and with it everything that would
 //! heed a signal. The watchdog listens for the same signals on a thread of its own. It
 //! interferes only where the graceful way makes no progress, or takes longer than the
-//! verb allows. The guards then end Codex: their owner has gone.
+//! verb allows. The guards then end Codex: their owner has gone. Only if a host has not even been
+//! able to tell its guards that it ends do they keep Codex for the next host.
 
 use std::io;
 use std::process;

@@ -158,9 +158,9 @@ async fn command_in_the_sandbox_does_not_reach_codex(release: &str) {
     ]);
     let stage = RepositoryFixture::new(release, script).await;
     fs::write(stage.home.home().join("attack"), ATTACK_ON_CODEX).unwrap();
-    // Its log tells the port.
+    // Its log tells the port, and must not tell the token.
     let mut client = stage
-        .client_in(&["--host"], [("CODEX_MCP_LOG", "info")])
+        .client_in(&["--host"], [("CODEX_MCP_LOG", "trace")])
         .await;
     let arguments = json!({
         "prompt": "work",
@@ -176,9 +176,16 @@ async fn command_in_the_sandbox_does_not_reach_codex(release: &str) {
         "{result:#}"
     );
     let since = stage.requests();
+    let hosts = stage.home.state_home().join("codex-mcp/hosts");
+    for entry in fs::read_dir(&hosts).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|end| end == "log") {
+            let log = fs::read_to_string(path).unwrap();
+            assert!(log.contains(" TRACE ") && !log.contains("Bearer "));
+        }
+    }
 
     // The control: a Codex that demands no token.
-    let hosts = stage.home.state_home().join("codex-mcp/hosts");
     let log = File::create(hosts.join("control.log")).unwrap();
     let mut control = Command::new(testkit::codex::native_binary(testkit::codex::newest()))
         .args(["app-server", "--listen", "ws://127.0.0.1:0"])
