@@ -7,7 +7,7 @@ use common::text::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// How many random bytes are in a token.
+/// The number of random bytes in a token.
 const RANDOM_BYTES: usize = 32;
 
 /// A secret that nobody can guess. Anybody who knows it can have Codex do anything.

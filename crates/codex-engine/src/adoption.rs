@@ -45,8 +45,8 @@ use crate::logic::session::{Effect, Expected, ListedTurn, SessionRecord};
 /// The first release that is known to return the last turns of a thread alone (0.135.0 does not).
 const FIRST_WITH_PAGES: Release = Release::new(0, 140, 0);
 
-/// How long a restored session waits for its client, which provides its tools and keeps its audit.
-/// Then it continues without them. A client that has lost its host connects to the next one at once.
+/// The time for which a restored session waits for its client, which provides its tools and keeps
+/// its audit. Then it continues without them. A client that has lost its host connects to the next one at once.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Why an app-server cannot be taken over.
@@ -282,16 +282,10 @@ fn replay_last_turn(hub: &Hub, entry: &Arc<Entry>, record: &SessionRecord, last:
         is_review: turn.items.iter().any(|item| is_of_kind(item, REVIEW)),
     });
     match record.expects(&listed.collect::<Vec<_>>()) {
-        Expected::Turn(id) => {
-            if let Some(turn) = last.iter().find(|turn| turn.id == id) {
-                replay(hub, entry, turn);
-            }
-        }
+        Expected::Turn(id) => replay(hub, entry, last, &id),
         Expected::Foreign(id) => {
             entry.change(|machine, _| machine.has_no_turn());
-            if let Some(turn) = last.iter().find(|turn| turn.id == id) {
-                replay(hub, entry, turn);
-            }
+            replay(hub, entry, last, &id);
         }
         Expected::None => entry.change(|machine, _| machine.has_no_turn()),
         Expected::Lost => {
@@ -307,7 +301,11 @@ fn replay_last_turn(hub: &Hub, entry: &Arc<Entry>, record: &SessionRecord, last:
 /// The message for a turn that Codex does not list, or cannot be asked about.
 const LOST: &str = "the host process was killed, and the turn could not be continued";
 
-fn replay(hub: &Hub, entry: &Entry, turn: &PastTurn) {
+fn replay(hub: &Hub, entry: &Entry, last: &[PastTurn], id: &TurnId) {
+    // It is one of those that the record was asked about.
+    let Some(turn) = last.iter().find(|turn| turn.id == *id) else {
+        return;
+    };
     let thread = &entry.thread;
     let of_turn = |status: TurnStatus| {
         json!({

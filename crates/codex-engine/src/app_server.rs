@@ -74,7 +74,7 @@ pub(crate) struct AppServer {
     /// Stores values in the guard, for a process that adopts this app-server. `None` if the
     /// app-server is not adoptable.
     keeper: Option<Keeper>,
-    /// How further clients can connect to it. `None` if it has no port.
+    /// The address and the token for further clients. `None` if it has no port.
     access: Option<RemoteAccess>,
     /// Codex's response to `initialize`.
     pub(crate) about: InitializeResponse,
@@ -84,12 +84,12 @@ pub(crate) struct AppServer {
     pub(super) bad_configuration: Option<String>,
 }
 
-/// How a client of Codex connects to an app-server.
+/// What a further client of an app-server needs: its address, its token and a program.
 #[derive(Debug, Clone)]
 pub(super) struct RemoteAccess {
     /// The address of its port.
     pub(super) address: SocketAddr,
-    /// What it demands of clients.
+    /// The token that it demands of clients.
     pub(super) token: AccessToken,
     /// The program of the app-server, which is such a client, too.
     pub(super) program: PathBuf,
@@ -355,7 +355,7 @@ impl AppServer {
         self.keeper.as_ref()
     }
 
-    /// How further clients can connect to it. `None` if it has no port.
+    /// The address and the token for further clients. `None` if it has no port.
     pub(super) fn access(&self) -> Option<&RemoteAccess> {
         self.access.as_ref()
     }

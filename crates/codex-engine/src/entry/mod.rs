@@ -33,7 +33,7 @@ pub(super) type OnAlert = dyn Fn(SessionAlert) + Send + Sync;
 /// Receives all notifications about a thread as they arrive. It must not block.
 pub(super) type OnNotification = dyn Fn(&ThreadNotification<'_>) + Send + Sync;
 
-/// What a session has from the engine that has opened it.
+/// The parts of a session that come from the engine that has opened it.
 #[derive(Clone)]
 pub(super) struct Owner {
     /// Keeps a record.
@@ -50,7 +50,7 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// Whether this is the same engine.
+    /// Whether both come from the same engine.
     pub(super) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.mark, &other.mark)
     }

@@ -93,10 +93,7 @@ impl AttachFixture {
 
     async fn finish(self) {
         assert!(self.client.client.finish().await.success());
-        let mut stop = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
-        let stop = stop.args(["host", "stop"]).env_clear();
-        let stopped = stop.envs(self.stage.home.env()).output().await.unwrap();
-        assert!(stopped.status.success(), "{stopped:?}");
+        self.stage.stop_hosts().await;
         assert_eq!(self.stage.home.processes(), []);
     }
 }

@@ -373,10 +373,7 @@ async fn two_kinds_of_clients_work_on_one_session() {
     other.finish().await;
     claude.signal(Signal::SIGTERM).await;
     drop(tmux);
-    let mut stop = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
-    let stop = stop.args(["host", "stop"]).env_clear();
-    let stopped = stop.envs(claude.stage.home.env()).output().await.unwrap();
-    assert!(stopped.status.success(), "{stopped:?}");
+    claude.stage.stop_hosts().await;
     claude.finish().await;
 }
 

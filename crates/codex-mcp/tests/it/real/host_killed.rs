@@ -146,10 +146,7 @@ impl HostFixture {
 }
 
 async fn finish(stage: &CodexFixture) {
-    let mut stop = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
-    let stop = stop.args(["host", "stop"]).env_clear();
-    let stopped = stop.envs(stage.home.env()).output().await.unwrap();
-    assert!(stopped.status.success(), "{stopped:?}");
+    stage.stop_hosts().await;
     assert_eq!(stage.home.processes(), []);
     let hosts = stage.home.state_home().join("codex-mcp/hosts");
     let left = std::fs::read_dir(hosts).unwrap();

@@ -303,10 +303,7 @@ async fn each_call_ends_with_a_word_and_no_turn_is_executed_twice() {
     for client in clients {
         outcomes.extend(client.await.unwrap());
     }
-    let mut stop = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
-    let stop = stop.args(["host", "stop"]).env_clear();
-    let stopped = stop.envs(stage.home.env()).output().await.unwrap();
-    assert!(stopped.status.success(), "{stopped:?}");
+    stage.stop_hosts().await;
     wait_until_nothing_runs(&stage).await;
 
     let ran = std::fs::read_to_string(stage.file("ran.txt")).unwrap_or_default();

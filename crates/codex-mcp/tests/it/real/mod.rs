@@ -44,6 +44,7 @@ use std::time::{Duration, Instant};
 use scripted_model::{Script, ScriptedModel};
 use serde_json::{Value, json};
 use testkit::{Home, Launch, McpClient};
+use tokio::process::Command;
 use tokio::time::sleep;
 
 use crate::on_each_release;
@@ -96,6 +97,14 @@ impl CodexFixture {
         while !self.home.processes().is_empty() {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
+    }
+
+    /// Ends the hosts.
+    async fn stop_hosts(&self) {
+        let mut stop = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        let stop = stop.args(["host", "stop"]).env_clear();
+        let stopped = stop.envs(self.home.env()).output().await.unwrap();
+        assert!(stopped.status.success(), "{stopped:?}");
     }
 
     fn launch(&self, args: &[&str]) -> Launch {
