@@ -157,9 +157,10 @@ async fn interrupt(engine: &Engine, session: &SessionId) -> Result<(), EngineErr
 
 /// Declines all open questions, as nobody is left to ask.
 fn decline_all(engine: &Engine, session: &SessionId, view: &TurnView) -> Result<(), EngineError> {
+    let session = engine.handle(session)?;
     for open in &view.actions {
         let (by, no) = (DecidedBy::Settings, &Decision::Decline);
-        match engine.respond_as(by, session, &open.id, no, None) {
+        match session.respond(by, &open.id, no, None) {
             Ok(()) | Err(EngineError::Decision(_)) => {}
             Err(error) => return Err(error),
         }

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use codex_protocol::codex::{Method, Persistence, ThreadId, ThreadParams};
-use safe_files::directory;
+use codex_protocol::codex::{Method, ThreadId, ThreadParams};
 use serde_json::Value;
 
-use super::command::{ResumeThread, SessionId, Settings, TurnRef};
+use super::command::{SessionId, TurnRef};
 use super::connection::CallError;
 use super::engine::Engine;
 use super::entry::Entry;
@@ -15,7 +14,7 @@ use super::error::EngineError;
 use super::hub;
 use super::observer::{Act, EngineObserver};
 use super::requests::call;
-use crate::logic::session::{PromptRefused, State};
+use crate::logic::session::State;
 
 /// The time limit of each half of unloading a thread. Codex takes about 5 ms, 0.104.0 about 60 ms,
 /// and on a busy machine more than 500 ms. Between the halves, no process finds the thread.
@@ -28,15 +27,6 @@ pub enum UnloadState {
     Unloaded,
     /// Codex has not confirmed it. Resuming a loaded thread keeps its settings.
     MaybeLoaded,
-}
-
-/// Whether a thread was released for another process.
-#[derive(Debug, Clone, PartialEq)]
-pub enum ReleaseOutcome {
-    /// No session of this engine has the thread. These are its settings, with its directory.
-    Released(Box<Settings>),
-    /// Only this engine can continue the thread, or its directory is not known or was replaced.
-    Kept,
 }
 
 impl Engine {
@@ -106,75 +96,6 @@ impl Engine {
         let closed = unload(&entry).await;
         self.codex.hub.sessions.erase(&entry);
         Ok(closed)
-    }
-
-    /// Releases a thread for another process, which may then resume it: cancels its session, and
-    /// has Codex unload the thread. `resume` is what this engine would resume the thread with.
-    /// The settings of the thread stay remembered.
-    ///
-    /// A thread stays here if another process could not continue it: one without a rollout, and
-    /// one with commands that run on, which would be ended with its session.
-    ///
-    /// # Errors
-    ///
-    /// [`EngineError::Busy`] or [`EngineError::StillEnding`] if a turn runs, and the errors of
-    /// reading the thread's directory.
-    pub async fn release_thread(
-        &self,
-        resume: ResumeThread,
-        why: &str,
-    ) -> Result<ReleaseOutcome, EngineError> {
-        let ResumeThread { thread, start } = resume;
-        let before = self.earlier_settings(&thread).settings;
-        if before.persistence == Persistence::Ephemeral {
-            return Ok(ReleaseOutcome::Kept);
-        }
-        let mut settings = start.settings.over(before);
-        if settings.thread.cwd.is_none() {
-            settings.thread.cwd = self.start_directory(&thread).await?;
-        }
-        match &settings.thread.cwd {
-            Some(cwd) if directory::check(cwd).is_ok() => {}
-            // The refusal to resume the thread says what is wrong.
-            _ => return Ok(ReleaseOutcome::Kept),
-        }
-        let released = ReleaseOutcome::Released(Box::new(settings));
-        let Some(entry) = self.codex.hub.sessions.by_thread(thread.as_str()) else {
-            return Ok(released);
-        };
-        if !self.is_releasable(&entry).await? {
-            return Ok(ReleaseOutcome::Kept);
-        }
-        self.cancel(&entry.id, why)?;
-        match unload(&entry).await {
-            UnloadState::Unloaded => {
-                self.codex.hub.sessions.forget(&entry);
-                Ok(released)
-            }
-            UnloadState::MaybeLoaded => Ok(ReleaseOutcome::Kept),
-        }
-    }
-
-    /// Whether the session of a thread can be closed without a loss.
-    async fn is_releasable(&self, entry: &Entry) -> Result<bool, EngineError> {
-        let has_commands = match entry.state() {
-            State::Running => return Err(EngineError::Busy(PromptRefused::Running)),
-            State::WaitingApproval => return Err(EngineError::Busy(PromptRefused::Waiting)),
-            State::Cancelled if entry.look(|machine, _| machine.has_turn()) => {
-                return Err(EngineError::StillEnding(entry.thread.clone()));
-            }
-            State::Cancelled => false,
-            State::Idle | State::Error => match self.terminals(&entry.id).await {
-                Ok(terminals) => !terminals.is_empty(),
-                // 0.104.0 cannot say whose commands run.
-                Err(EngineError::UnknownMethod(_)) => self.has_processes().await,
-                Err(_) => true,
-            },
-        };
-        // The thread may have got a prompt meanwhile.
-        let has_turn = entry.look(|machine, _| machine.has_turn());
-        let is_empty = entry.look(|machine, _| machine.turns() == 0);
-        Ok(!has_commands && !has_turn && (!is_empty || entry.was_there_before()))
     }
 
     /// Restores an archived thread, such as one whose unloading was interrupted.

@@ -301,10 +301,22 @@ pub struct Prompt {
     /// The changes to review, if the prompt requests a review. The text is only for the
     /// record then, and pictures, overrides and the output schema have no effect.
     pub review: Option<ReviewTarget>,
-    /// The ID of the client's call that waits for the turn, by which the call finds the turn
-    /// again in the next host.
+    /// What begins the turn, if that is to find the turn again in the next host.
     #[serde(default)]
-    pub call: Option<String>,
+    pub origin: Option<TurnOrigin>,
+    /// How long a question of the turn stays open, if not as long as the session says.
+    #[serde(default)]
+    pub approval_timeout: Option<Duration>,
+}
+
+/// What has begun a turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnOrigin {
+    /// A call that waits for the turn. This is its ID, as the client of the engine has made it.
+    Call(String),
+    /// A task, by its ID.
+    Task(String),
 }
 
 /// The purpose of a prompt.

@@ -16,7 +16,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`Engine::respond_as`].
+    /// [`EngineError::NoSession`], and those of [`SessionHandle::respond`](crate::SessionHandle::respond).
     pub fn respond(
         &self,
         session: &SessionId,
@@ -24,39 +24,8 @@ impl Engine {
         decision: &Decision,
         note: Option<&str>,
     ) -> Result<(), EngineError> {
-        self.respond_as(DecidedBy::Client, session, action, decision, note)
-    }
-
-    /// Answers a question of Codex's; a note is written to the event log.
-    ///
-    /// # Errors
-    ///
-    /// [`EngineError::NoSession`], [`EngineError::Cancelled`], [`EngineError::Decision`] and
-    /// [`EngineError::OutOfBounds`].
-    pub fn respond_as(
-        &self,
-        by: DecidedBy,
-        session: &SessionId,
-        action: &ActionId,
-        decision: &Decision,
-        note: Option<&str>,
-    ) -> Result<(), EngineError> {
-        let entry = self.entry(session)?;
-        // Neither the client that decides nor the one that began the session leaves its bound.
-        let bound = self.owner.sandbox_bound.clone();
-        let bound = bound.or_else(|| entry.owner().sandbox_bound);
-        decide(&entry, bound.as_ref(), by, action, decision, note)
-    }
-
-    /// Leaves a question that the client's user dismissed to the readers of the session.
-    ///
-    /// # Errors
-    ///
-    /// [`EngineError::NoSession`].
-    pub fn dismiss(&self, session: &SessionId, action: &ActionId) -> Result<(), EngineError> {
-        let entry = self.entry(session)?;
-        entry.change(|machine, now| machine.dismiss(action, now));
-        Ok(())
+        let session = self.handle(session)?;
+        session.respond(DecidedBy::Client, action, decision, note)
     }
 }
 
@@ -65,7 +34,7 @@ impl Engine {
 ///
 /// # Errors
 ///
-/// As [`Engine::respond_as`].
+/// As [`SessionHandle::respond`](crate::SessionHandle::respond).
 pub(super) fn decide(
     entry: &Arc<Entry>,
     bound: Option<&String>,

@@ -49,7 +49,7 @@ pub(super) struct KeptSteps {
     pub(super) record: SessionRecord,
     /// The IDs of Codex's requests for calls of our tools that are being executed.
     pub(super) calls: Vec<RequestId>,
-    /// The number of the last turn that a client's call has begun, and the ID of that call.
+    /// The number of the last turn that a call or a task has begun, and which it was.
     pub(super) begun_by: Option<(u64, String)>,
 }
 

@@ -76,7 +76,7 @@ mod workspace;
 pub use adoption::AdoptionError;
 pub use app_server::StartError;
 pub use backend::{AppServerStatus, Launch, LaunchError};
-pub use closing::{ReleaseOutcome, UnloadState};
+pub use closing::UnloadState;
 pub use connection::OnDelivered;
 pub use engine::{Engine, Options};
 pub use error::{ApprovalOutOfBounds, EngineError};

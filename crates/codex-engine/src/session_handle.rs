@@ -1,4 +1,4 @@
-//! A session in the hands of a person who is not its client.
+//! A session in the hands of somebody who need not be its client.
 
 use std::fmt::{self, Debug, Formatter};
 use std::path::PathBuf;
@@ -8,11 +8,13 @@ use codex_protocol::codex::ThreadId;
 
 use super::backend::FIRST_WITH_TOKENS;
 use super::closing;
-use super::command::{OpenQuestion, SessionId};
+use super::command::{OpenQuestion, SessionId, TurnView};
 use super::decisions;
-use super::engine::session_named;
+use super::engine::{Engine, session_named};
 use super::entry::{Entry, open_questions};
 use super::error::EngineError;
+use super::hub;
+use super::observer::Act;
 use super::shared::AppServers;
 use super::turns;
 use super::workspace;
@@ -20,10 +22,15 @@ use crate::logic::action::{ActionId, DecidedBy, Decision};
 use crate::logic::events::Event;
 use crate::logic::session::State;
 
-/// A session of an [app-server](crate::AppServers) that several clients share, for a person at a
-/// terminal. The bound of the client that has opened the session holds here too, and that client's
-/// observer keeps the record.
-pub struct SessionHandle(Arc<Entry>);
+/// A session, for a person at a terminal, for a task, or for the client of another engine. The
+/// bound of the client that has opened the session holds here too, and that client's observer keeps
+/// the record.
+#[derive(Clone)]
+pub struct SessionHandle {
+    entry: Arc<Entry>,
+    /// The setting that keeps commands in the sandbox for whoever has this handle.
+    bound: Option<String>,
+}
 
 /// How Codex's own interactive program is opened on a session.
 #[derive(Clone, PartialEq, Eq)]
@@ -105,33 +112,101 @@ impl AppServers {
         let all = self.entries();
         let id = session_named(text, all.iter().map(|entry| &entry.id))?;
         let found = all.into_iter().find(|entry| entry.id == id);
-        Ok(found.map(SessionHandle))
+        Ok(found.map(|entry| SessionHandle { entry, bound: None }))
+    }
+
+    /// The session in which this task has begun the latest turn, and the number of that turn.
+    #[must_use]
+    pub fn turn_of_task(&self, task: &str) -> Option<(SessionHandle, u64)> {
+        let origin = turns::named_task(task);
+        self.entries().into_iter().find_map(|entry| {
+            let number = entry.turn_begun_by(&origin)?;
+            Some((SessionHandle { entry, bound: None }, number))
+        })
+    }
+}
+
+impl Engine {
+    /// A session, with the bound of this engine's client.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoSession`].
+    pub fn handle(&self, session: &SessionId) -> Result<SessionHandle, EngineError> {
+        Ok(SessionHandle {
+            entry: self.entry(session)?,
+            bound: self.owner.sandbox_bound.clone(),
+        })
     }
 }
 
 impl SessionHandle {
+    /// The same for somebody with a bound of their own.
+    #[must_use]
+    pub fn within(self, bound: Option<String>) -> Self {
+        Self { bound, ..self }
+    }
+
     /// Its ID.
     #[must_use]
-    pub fn id(&self) -> String {
-        self.0.id.to_string()
+    pub fn id(&self) -> &SessionId {
+        &self.entry.id
+    }
+
+    /// Its thread.
+    #[must_use]
+    pub fn thread(&self) -> &ThreadId {
+        &self.entry.thread
+    }
+
+    /// Its state. Its questions count as shown to the client.
+    #[must_use]
+    pub fn view(&self) -> TurnView {
+        self.entry.view()
+    }
+
+    /// Waits until it has a later revision than `seen`.
+    pub async fn changed(&self, seen: u64) {
+        let mut revision = self.entry.watch();
+        // Fails only without the entry, which this holds.
+        let _ = revision.wait_for(|revision| *revision > seen).await;
+    }
+
+    /// All text of Codex in the running turn.
+    #[must_use]
+    pub fn partial_text(&self) -> String {
+        self.entry.look(|machine, _| machine.partial_text())
+    }
+
+    /// Interrupts this turn, if it still runs. The [view](Self::view) has its outcome a moment
+    /// later.
+    pub fn interrupt(&self, turn: u64) {
+        let entry = &self.entry;
+        if entry.look(|machine, _| machine.has_turn() && machine.turns() == turn) {
+            let observer = entry.owner().observer;
+            observer.acted(&entry.thread, Act::Interrupted);
+            hub::interrupt(entry, turn);
+        }
     }
 
     /// Whether a turn runs, also one that is being ended.
     #[must_use]
     pub fn has_turn(&self) -> bool {
-        self.0.look(|machine, _| machine.has_turn())
+        self.entry.look(|machine, _| machine.has_turn())
     }
 
-    /// The setting that keeps its commands in the sandbox, if there is one.
+    /// The setting that keeps its commands in the sandbox, if there is one. Neither the one who
+    /// decides nor the client that began the session leaves its bound.
     #[must_use]
     pub fn sandbox_bound(&self) -> Option<String> {
-        self.0.owner().sandbox_bound
+        let own = self.bound.clone();
+        own.or_else(|| self.entry.owner().sandbox_bound)
     }
 
     /// The open questions. To look at them here does not count as showing them to the client.
     #[must_use]
     pub fn questions(&self) -> Vec<OpenQuestion> {
-        self.0.look(|machine, _| open_questions(machine))
+        self.entry.look(|machine, _| open_questions(machine))
     }
 
     /// Answers a question; a note is written to the event log.
@@ -141,19 +216,19 @@ impl SessionHandle {
     /// [`EngineError::Cancelled`], [`EngineError::Decision`] and [`EngineError::OutOfBounds`].
     pub fn respond(
         &self,
+        by: DecidedBy,
         action: &ActionId,
         decision: &Decision,
         note: Option<&str>,
     ) -> Result<(), EngineError> {
         let bound = self.sandbox_bound();
-        decisions::decide(
-            &self.0,
-            bound.as_ref(),
-            DecidedBy::Terminal,
-            action,
-            decision,
-            note,
-        )
+        decisions::decide(&self.entry, bound.as_ref(), by, action, decision, note)
+    }
+
+    /// Leaves a question that the client's user dismissed to the readers of the session.
+    pub fn dismiss(&self, action: &ActionId) {
+        self.entry
+            .change(|machine, now| machine.dismiss(action, now));
     }
 
     /// Adds text to the prompt of the running turn.
@@ -162,12 +237,12 @@ impl SessionHandle {
     ///
     /// [`EngineError`]; the turn continues unchanged then.
     pub async fn steer(&self, text: &str) -> Result<(), EngineError> {
-        turns::steer(&self.0, &*self.0.owner().observer, text).await
+        turns::steer(&self.entry, &*self.entry.owner().observer, text).await
     }
 
     /// Cancels the session and interrupts its turn. Its thread can be resumed later.
     pub fn cancel(&self, why: &str) {
-        closing::cancel(&self.0, &*self.0.owner().observer, why);
+        closing::cancel(&self.entry, &*self.entry.owner().observer, why);
     }
 
     /// Tells how Codex's own interactive program is opened on the session. Turns that are begun
@@ -177,7 +252,7 @@ impl SessionHandle {
     ///
     /// [`AttachRefused`].
     pub fn attach(&self) -> Result<Attachment, AttachRefused> {
-        let entry = &self.0;
+        let entry = &self.entry;
         let (session, thread) = (entry.id.clone(), entry.thread.clone());
         if self.sandbox_bound().is_some() {
             return Err(AttachRefused::Bounded(session));
@@ -207,7 +282,7 @@ impl SessionHandle {
     /// reading them: a client still gets each as unread.
     #[must_use]
     pub fn events(&self, cursor: u64, most: usize) -> EventPage {
-        self.0.look(|machine, _| {
+        self.entry.look(|machine, _| {
             let log = machine.log();
             let page = log.page(cursor, most);
             let end = match machine.has_turn() {

@@ -10,7 +10,8 @@ use safe_files::off_runtime;
 use serde_json::Value;
 
 use super::command::{
-    LONGEST_PROMPT, Overrides, Prompt, Purpose, SessionId, Settings, TurnRef, overlay_model_options,
+    LONGEST_PROMPT, Overrides, Prompt, Purpose, SessionId, Settings, TurnOrigin, TurnRef,
+    overlay_model_options,
 };
 use super::effects::perform;
 use super::engine::Engine;
@@ -58,8 +59,14 @@ impl Engine {
 
     async fn begin(&self, entry: &Arc<Entry>, prompt: &Prompt) -> Result<TurnRef, EngineError> {
         let number = accept_prompt(entry, prompt)?;
-        let call = prompt.call.as_ref().map(|call| self.named_call(call));
-        entry.begun_by(number, call);
+        let origin = prompt
+            .origin
+            .as_ref()
+            .map(|origin| self.named_origin(origin));
+        entry.begun_by(number, origin);
+        if let Some(approval) = prompt.approval_timeout {
+            entry.change(|machine, _| machine.keep_questions_open(approval));
+        }
         tokio::spawn(hub::run_timer(
             Arc::clone(entry),
             number,
@@ -151,20 +158,30 @@ impl Engine {
         response
     }
 
-    /// A call of this engine's client, apart from those of other clients.
-    fn named_call(&self, call: &str) -> String {
+    /// An origin as it is stored: a call of this engine's client, apart from those of other
+    /// clients, or a task.
+    fn named_origin(&self, origin: &TurnOrigin) -> String {
+        match origin {
+            TurnOrigin::Call(call) => self.named_call(call),
+            TurnOrigin::Task(task) => named_task(task),
+        }
+    }
+
+    /// The name of a call of this engine's client among those of all clients.
+    #[must_use]
+    pub fn named_call(&self, call: &str) -> String {
         let client = self.owner.client.as_deref().unwrap_or_default();
         format!("{client} {call}")
     }
 
     /// The latest turn of a session that this call of the engine's client has begun, see
-    /// [`Prompt::call`].
+    /// [`TurnOrigin::Call`].
     #[must_use]
     pub fn turn_of_call(&self, call: &str) -> Option<(TurnRef, ThreadId)> {
         let call = self.named_call(call);
         let all = self.codex.hub.sessions.all();
         all.into_iter().find_map(|entry| {
-            let number = entry.turn_of_call(&call)?;
+            let number = entry.turn_begun_by(&call)?;
             let session = entry.id.clone();
             Some((TurnRef { session, number }, entry.thread.clone()))
         })
@@ -203,6 +220,11 @@ impl Engine {
             sandbox_policy,
         })
     }
+}
+
+/// The origin of a turn that a task has begun, as it is stored. No client has this name.
+pub(super) fn named_task(task: &str) -> String {
+    format!("task {task}")
 }
 
 /// Adds text to the prompt of the running turn of a session.

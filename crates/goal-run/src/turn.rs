@@ -296,7 +296,8 @@ impl<'a, W: Watcher> Turn<'a, W> {
         decision: &Decision,
     ) -> Result<(), EngineError> {
         let session = &self.turn.session;
-        self.engine.respond_as(by, session, action, decision, None)
+        let session = self.engine.handle(session)?;
+        session.respond(by, action, decision, None)
     }
 
     /// Notes a declined question. Declined commands and changes are steps that Codex reports

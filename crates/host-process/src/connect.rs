@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use safe_files::state_file::{self, FileError};
+use serde_json::Value;
 use supervise::proof::Challenge;
 use supervise::spawn::{DetachedProgram, spawn_detached};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -161,6 +162,20 @@ pub async fn act(
         return Ok(SessionAnswer::Unknown);
     };
     act_by(place, &mut stream, request).await
+}
+
+/// Has the host of a place do something with a task; `None` if there is no host.
+///
+/// # Errors
+///
+/// [`ConnectError`].
+pub async fn act_on_task(place: &HostPlace, request: Value) -> Result<Option<Value>, ConnectError> {
+    match ask_running(place, &Request::Task(request)).await? {
+        None => Ok(None),
+        Some(Answer::Task(answer)) => Ok(Some(answer)),
+        Some(Answer::Refused { why }) => Err(ConnectError::Refused(why)),
+        Some(other) => Err(unexpected(&other)),
+    }
 }
 
 /// As [`act`], and returns the connection: the host counts it as a client while it is open, if it

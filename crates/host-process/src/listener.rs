@@ -7,6 +7,7 @@ use std::process;
 use std::rc::Rc;
 use std::time::Duration;
 
+use serde_json::Value;
 use supervise::private_socket::check_peer;
 use supervise::proof::{Challenge, ProofName};
 use tokio::io::AsyncReadExt;
@@ -108,6 +109,9 @@ pub trait HostService: 'static {
 
     /// Does something with a session.
     fn act(&self, request: SessionRequest) -> impl Future<Output = SessionAnswer>;
+
+    /// Does something with a task.
+    fn act_on_task(&self, request: Value) -> impl Future<Output = Value>;
 }
 
 /// Takes clients until `closing` is cancelled or nobody has been served for `idle`, and then
@@ -232,6 +236,11 @@ impl<S: HostService> Host<S> {
                 drop(client);
                 Ok(())
             }
+            Ok(Some(Request::Task(wanted))) => {
+                let _client = clients.enter();
+                let answer = self.service.act_on_task(wanted).await;
+                line::write(&mut stream, &Answer::Task(answer)).await
+            }
             Ok(Some(Request::Stop)) => {
                 self.closing.cancel();
                 line::write(&mut stream, &Answer::Stopping).await?;
@@ -305,6 +314,10 @@ mod tests {
         async fn act(&self, _: SessionRequest) -> SessionAnswer {
             SessionAnswer::Unknown
         }
+
+        async fn act_on_task(&self, request: Value) -> Value {
+            request
+        }
     }
 
     /// A service with one session, which can be opened in Codex's program.
@@ -338,6 +351,10 @@ mod tests {
                 thread: "t".to_owned(),
                 directory: None,
             })
+        }
+
+        async fn act_on_task(&self, request: Value) -> Value {
+            request
         }
     }
 

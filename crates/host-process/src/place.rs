@@ -50,6 +50,12 @@ impl HostPlace {
         }
     }
 
+    /// The key of its hosts.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
     /// The places of all hosts that have been started, also of those that have ended.
     ///
     /// # Errors

@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use settings::bounds::SubmitterBound;
 
-use super::classic::call::ClassicCall;
 use super::store::Request;
 
 /// The keys of Codex's configuration that extend `workspace-write`.
@@ -63,9 +62,6 @@ pub struct CallSettings {
     /// The bound on the submitter's sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<SubmitterBound>,
-    /// The call of a classic tool that the job answers. Its settings replace those of the thread.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub classic: Option<Box<ClassicCall>>,
 }
 
 /// Whether the threads of a job get a tool for the submitter's mail.
@@ -156,18 +152,11 @@ impl CallSettings {
             *path = directory::resolved(path);
         }
         writable_roots::resolve(&mut self.config, cwd);
-        if let Some(call) = &mut self.classic {
-            call.resolve_directories(cwd);
-        }
     }
 
     /// Checks that no directory was replaced since.
     pub(crate) fn check_directories(&self) -> Result<(), ReplacedDirectory> {
-        writable_roots::check(&self.overrides(|_| None))?;
-        match &self.classic {
-            Some(call) => call.check_directories(),
-            None => Ok(()),
-        }
+        writable_roots::check(&self.overrides(|_| None))
     }
 
     /// The settings as overrides of `config.toml`. `configured` returns the configured value of

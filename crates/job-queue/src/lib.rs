@@ -43,7 +43,6 @@
 pub mod activity;
 pub mod call;
 pub mod call_settings;
-pub mod classic;
 pub mod directive;
 mod files;
 pub mod host;

@@ -13,7 +13,6 @@ use serde_json::Value;
 use supervise::exit::Exit;
 
 use super::call::{CallOutcome, KeepStream, Stream};
-use super::classic::call::ClassicEnd;
 
 /// The report of an ended job. All fields are bounded, see [`CallOutcome`]: with its stream, a
 /// report has less than 10 MiB of JSON.
@@ -89,9 +88,6 @@ pub struct Report {
     /// The result of a run, see [`result`](super::run::result).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<Value>,
-    /// The end of the turn, if the job answers a classic tool.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub classic: Option<ClassicEnd>,
 }
 
 /// The limit of the diff, in bytes.
@@ -206,13 +202,11 @@ impl Report {
             diff,
             limit: _,
             took: _,
-            classic,
         } = outcome;
         let report = Self {
             failure: failure.as_ref().map(FailureReport::of),
             sandbox,
             exit,
-            classic,
             ..Self::default()
         };
         let report = report.with_digest(digest).with_changes(changes);

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use agent_team::audit::{Audit, AuditOutcome, Event, Record};
-use codex_engine::command::Settings;
 use codex_protocol::codex::ThreadId;
 use common::duration::ago;
 use common::text::one_line;
@@ -19,11 +18,10 @@ use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
-use super::classic::spec::ClassicSpec;
 use super::run::spec::RunJobSpec;
 use super::spec::{BadJobSpec, Continuation, JobSpec, SessionLocation, Submitter};
 use super::store::{
-    Job, JobFilter, JobList, JobStore, JobSummary, NewJob, Origin, Ownership, Question, Request,
+    Job, JobFilter, JobList, JobStore, JobSummary, NewJob, Ownership, Question, Request,
     StoreError, StoredEvent,
 };
 use super::worker::start::{StartError, Starter};
@@ -38,9 +36,6 @@ const LOOK_AFTER: Duration = Duration::from_secs(5);
 /// How long a cancellation waits for Codex to end: its commands have a second to end by
 /// themselves, and the worker notices the cancellation within another second.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How long a call may wait for the settings of a thread.
-const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The most jobs that are listed for an ambiguous ID prefix.
 const NAMED: usize = 10;
@@ -197,50 +192,6 @@ impl Jobs {
     pub async fn submit_run(&self, spec: RunJobSpec) -> Result<Submission, JobsError> {
         let request = self.submitter.run_request(spec)?;
         self.hand_over(request, Event::CodexRun).await
-    }
-
-    /// Submits a job that answers a classic tool.
-    ///
-    /// # Errors
-    ///
-    /// [`JobsError`], as for [`Jobs::submit`].
-    pub async fn submit_classic(&self, spec: ClassicSpec) -> Result<Submission, JobsError> {
-        let submitter = self.submitter.clone();
-        let request = off_runtime::run(move || submitter.classic_request(spec)).await;
-        let request = request.map_err(BadJobSpec::from)??;
-        self.hand_over(request, Event::CallCodex).await
-    }
-
-    /// Whether only processes of this host use the store.
-    #[must_use]
-    pub fn are_of_this_host(&self) -> bool {
-        self.location.path().is_some()
-    }
-
-    /// The settings of a thread whose latest job was a call of a classic tool. Settings that held
-    /// credentials are left out. `None` if the store does not exist yet, does not answer soon, or
-    /// is one that others write to: no signature covers which thread a job had.
-    pub async fn settings_of_thread(&self, thread: &ThreadId) -> Option<Settings> {
-        if !self.location.path()?.exists() {
-            return None;
-        }
-        let look = async { self.store().await?.last_job_of(thread.as_str()).await };
-        let job = match timeout_at(Instant::now() + LOOK_UP_TIMEOUT, look).await {
-            Ok(Ok(job)) => job?,
-            Ok(Err(error)) => {
-                tracing::warn!("cannot look for the settings of thread {thread}: {error}");
-                return None;
-            }
-            Err(_) => {
-                tracing::warn!("cannot look for the settings of thread {thread} in time");
-                return None;
-            }
-        };
-        if job.origin != Origin::ThisHost {
-            return None;
-        }
-        let spec = ClassicSpec::of(&job).ok()??;
-        Some(spec.call.settings)
     }
 
     async fn hand_over(&self, request: Request, event: Event) -> Result<Submission, JobsError> {

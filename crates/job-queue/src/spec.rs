@@ -373,7 +373,6 @@ impl Submitter {
             atm_home: names_team.then(|| self.atm_home.clone()),
             notify: spec.notify.clone(),
             bound: self.bounds.of_submitter(),
-            classic: None,
         };
         settings.resolve_directories(cwd);
         self.bounds.check_config(&settings.overrides(|_| None))?;

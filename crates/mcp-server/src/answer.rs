@@ -4,12 +4,21 @@
 //! block with everything else, so that clients which read only text learn the thread ID, and
 //! nothing is sent twice. `structuredContent` has all of it.
 
-use codex_engine::command::SessionId;
+use std::sync::Arc;
+use std::time::Duration;
+
+use codex_engine::command::{SessionId, TurnView};
+use codex_engine::logic::session::{TurnEnding, TurnOutcome};
 use codex_protocol::codex::ThreadId;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
 
+use super::code::Code;
 use super::error::{ErrorNames, ToolError};
+
+/// The longest time for an interrupted turn to end before the call answers without it. Codex takes
+/// some 20 ms; rmcp waits 5 s for answers at the end.
+pub(super) const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The result of a call that did not fail.
 pub(super) struct TurnAnswer {
@@ -55,6 +64,45 @@ impl TurnAnswer {
         rest.insert("content".to_owned(), self.content.into());
         result(text, rest, None)
     }
+}
+
+/// The outcome of turn `number` of a session, once it has one.
+pub(super) fn outcome_of(
+    view: &TurnView,
+    number: u64,
+) -> Option<Result<Arc<TurnOutcome>, ToolError>> {
+    match &view.outcome {
+        Some((turn, outcome)) if *turn == number => Some(Ok(Arc::clone(outcome))),
+        Some((turn, _)) if *turn > number => Some(Err(ToolError::new(
+            Code::Internal,
+            "a later turn of the thread has ended in the meantime",
+        ))),
+        _ => None,
+    }
+}
+
+/// The answer to the call of a turn that has this outcome.
+pub(super) fn answer_of(
+    outcome: Arc<TurnOutcome>,
+    thread: &ThreadId,
+    session: &SessionId,
+) -> Result<TurnAnswer, ToolError> {
+    let TurnOutcome { ending, text, .. } = Arc::unwrap_or_clone(outcome);
+    let error = match ending {
+        TurnEnding::Completed => {
+            return Ok(TurnAnswer {
+                thread: thread.clone(),
+                session: session.clone(),
+                content: text,
+                status: TurnStatus::Completed,
+                warnings: Vec::new(),
+            });
+        }
+        TurnEnding::Interrupted => ToolError::new(Code::Interrupted, "the turn was interrupted"),
+        TurnEnding::Failed(error) => error.into(),
+        TurnEnding::Lost(how) => ToolError::new(Code::CodexDied, format!("{how} during the turn")),
+    };
+    Err(error.with_partial(text))
 }
 
 impl ToolError {

@@ -90,6 +90,8 @@ codes! {
         "Start codex-mcp again; where there is a threadId, go on with codex-reply.";
     HostLost: "HOST_LOST", Worthwhile,
         "codex_session and codex_threads list the work that continues; call again if yours is missing.";
+    TaskFiles: "TASK_FILES", Worthwhile,
+        "Make room on the disk, or correct the rights of the file that the message names, then call again.";
     UsageLimit: "USAGE_LIMIT", Worthwhile,
         "Wait until the limit is reset; the message says when, if Codex knows.";
     RateLimited: "RATE_LIMITED", Worthwhile,

@@ -1,9 +1,8 @@
 //! Applies a client's answer to a question of Codex to the session.
 
-use codex_engine::command::SessionId;
 use codex_engine::logic::action::{ActionId, DecidedBy, Decision};
 use codex_engine::logic::session::DecisionRefused;
-use codex_engine::{Engine, EngineError};
+use codex_engine::{EngineError, SessionHandle};
 use serde_json::Value;
 
 use crate::question::{self, Reply};
@@ -21,12 +20,11 @@ pub(crate) enum ReplyOutcome {
 /// that does not fit counts as the nearest that does, as the client will not answer again. A late
 /// answer is no error: the question may have timed out meanwhile.
 pub(crate) fn decide(
-    engine: &Engine,
-    session: &SessionId,
+    session: &SessionHandle,
     action: &ActionId,
     answer: Option<&Value>,
 ) -> ReplyOutcome {
-    match try_decide(engine, session, action, answer) {
+    match try_decide(session, action, answer) {
         Ok(outcome) => outcome,
         Err(error) => {
             tracing::warn!("an answer could not be applied: {error}");
@@ -36,29 +34,28 @@ pub(crate) fn decide(
 }
 
 fn try_decide(
-    engine: &Engine,
-    session: &SessionId,
+    session: &SessionHandle,
     action: &ActionId,
     answer: Option<&Value>,
 ) -> Result<ReplyOutcome, EngineError> {
-    let view = engine.inspect(session)?;
-    let open = view.actions.iter().find(|open| open.id == *action);
+    let questions = session.questions();
+    let open = questions.iter().find(|open| open.id == *action);
     let open = open.ok_or(EngineError::Decision(DecisionRefused::NotOpen))?;
     let reply = answer.map_or(Reply::Dismissed, |answer| {
         question::reply(&open.ask, answer)
     });
     let Reply::Decided { decisions, reason } = reply else {
-        engine.dismiss(session, action)?;
+        session.dismiss(action);
         return Ok(ReplyOutcome::Dismissed);
     };
     for decision in decisions {
         let asked = DecidedBy::Elicitation;
-        match engine.respond_as(asked, session, action, &decision, reason.as_deref()) {
+        match session.respond(asked, action, &decision, reason.as_deref()) {
             Ok(()) => break,
             Err(EngineError::OutOfBounds(why)) => {
                 let why = why.to_string();
                 let (bounds, no) = (DecidedBy::Settings, &Decision::Decline);
-                engine.respond_as(bounds, session, action, no, Some(&why))?;
+                session.respond(bounds, action, no, Some(&why))?;
                 break;
             }
             Err(EngineError::Decision(DecisionRefused::Wrong(why))) => {

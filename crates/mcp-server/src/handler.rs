@@ -31,7 +31,8 @@ impl ServerHandler for Server {
             Some(_) => builder.enable_resources_subscribe().build(),
             None => builder.build(),
         };
-        if self.tools().iter().any(|tool| tool.has_tasks()) {
+        let has_turns = self.tasks.is_some();
+        if self.tools().iter().any(|tool| tool.has_tasks(has_turns)) {
             let extensions = capabilities.extensions.get_or_insert_default();
             extensions.insert(TASKS_EXTENSION_ID.to_owned(), JsonObject::new());
         }

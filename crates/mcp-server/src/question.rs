@@ -12,6 +12,7 @@ use codex_protocol::codex::{
     Question, ThreadId, TurnId, UserInputRequest,
 };
 use job_queue::question::StoredQuestion;
+use rmcp::model::{InputRequest, InputRequests};
 use serde_json::{Map, Value, json};
 
 /// A question for a client that can show one.
@@ -72,6 +73,35 @@ impl Elicitation {
         params.insert("requestedSchema".to_owned(), self.requested_schema);
         Value::Object(params)
     }
+}
+
+/// Questions as requests to a client that answers them by a later call; `None` if one can't be
+/// written as such.
+pub(super) fn input_requests(
+    origin: &Origin<'_>,
+    questions: &[OpenQuestion],
+    titles: ChoiceTitles,
+) -> Option<InputRequests> {
+    let as_request = |question: &OpenQuestion| {
+        let Elicitation {
+            message,
+            requested_schema,
+            extra,
+        } = Elicitation::new(origin, question, titles);
+        let request: InputRequest = serde_json::from_value(json!({
+            "method": "elicitation/create",
+            "params": {
+                "mode": "form",
+                "message": message,
+                "requestedSchema": requested_schema,
+                "_meta": extra,
+            },
+        }))
+        .inspect_err(|error| tracing::warn!("a question can't be passed on: {error}"))
+        .ok()?;
+        Some((question.id.0.clone(), request))
+    };
+    questions.iter().map(as_request).collect()
 }
 
 /// The question as an object, for a client that can't show elicitations.

@@ -24,6 +24,7 @@ use crate::error::ToolError;
 use crate::notices::Notices;
 use crate::status::{self, Calls, Status};
 use crate::stdio::Stdio;
+use crate::tasks::SessionTasks;
 use crate::tool_sets::{Api, Groups};
 use crate::warnings::Warnings;
 
@@ -74,8 +75,8 @@ pub struct Server {
     pub(crate) defaults: Defaults,
     pub(crate) services: TeamServices,
     pub(crate) jobs: Option<Arc<Jobs>>,
-    /// Whether calls of the classic tools may be answered by tasks.
-    pub(crate) has_task_calls: bool,
+    /// The tasks of the calls that wait for a turn, if there may be any.
+    pub(crate) tasks: Option<Arc<SessionTasks>>,
     pub(crate) deliveries: Deliveries,
     pub(crate) notices: Notices,
     pub(crate) warnings: Warnings,
@@ -130,7 +131,7 @@ impl Server {
             defaults: Defaults::default(),
             services: TeamServices::default(),
             jobs: None,
-            has_task_calls: false,
+            tasks: None,
             deliveries: Deliveries::default(),
             notices: Notices::default(),
             warnings: Warnings::default(),
@@ -267,29 +268,6 @@ impl Server {
         Ok(())
     }
 
-    /// The settings with which a call resumes a thread, within the bounds. A thread that a task has
-    /// begun or continued keeps those of the task, as nothing else has all of them; what the engine
-    /// remembers is left to it.
-    pub(crate) async fn resume_settings(&self, thread: &ThreadId) -> Result<Settings, ToolError> {
-        let of_task = async || self.jobs.as_ref()?.settings_of_thread(thread).await;
-        let known = match self.engine.known_settings(thread) {
-            KnownSettings::Remembered => None,
-            KnownSettings::Recorded(recorded) => {
-                of_task().await.map(|of_task| recorded.over(of_task))
-            }
-            KnownSettings::Unknown => of_task().await,
-        };
-        let Some(known) = known else {
-            let mut settings = Settings::default();
-            self.bound_resumed(thread, &mut settings)?;
-            return Ok(settings);
-        };
-        if let Some(cwd) = &known.thread.cwd {
-            directory::check(cwd)?;
-        }
-        Ok(self.bounds.bound_laid(known)?)
-    }
-
     /// The thread that a call names by its ID or an ID prefix: the thread of a session here, or one
     /// of which Codex has a rollout. A whole ID is not looked up, as Codex reports an unknown
     /// thread.
@@ -321,13 +299,11 @@ impl Server {
         }
     }
 
-    /// The same server, which answers calls of the classic tools by tasks if `has_task_calls`.
+    /// The same server, which answers calls that wait for a turn by tasks, where the caller takes
+    /// tasks.
     #[must_use]
-    pub fn with_task_calls(self, has_task_calls: bool) -> Self {
-        Self {
-            has_task_calls,
-            ..self
-        }
+    pub fn with_tasks(self, tasks: Option<Arc<SessionTasks>>) -> Self {
+        Self { tasks, ..self }
     }
 
     /// The same server, with the store of jobs.

@@ -16,37 +16,31 @@
 //! The engine declines questions that are not answered in time, so that no turn hangs, however a
 //! question was asked.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use codex_engine::EngineError;
 use codex_engine::command::{OpenQuestion, TurnRef, TurnView};
 use codex_engine::logic::approval_text;
-use codex_engine::logic::session::{TurnEnding, TurnOutcome};
+use codex_engine::logic::session::TurnOutcome;
 use codex_protocol::codex::ThreadId;
 use rmcp::RoleServer;
-use rmcp::model::{CallToolResponse, InputRequest, InputRequests, InputRequiredResult};
+use rmcp::model::{CallToolResponse, InputRequiredResult};
 use rmcp::service::RequestContext;
-use serde_json::json;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::Instrument;
 
-use super::answer::{TurnAnswer, TurnStatus};
+use super::answer::{INTERRUPT_TIMEOUT, TurnAnswer, TurnStatus, answer_of, outcome_of};
 use super::code::Code;
 use super::dialogs::{DialogAnswer, Dialogs, QuestionMode};
 use super::error::ToolError;
 use super::progress::Progress;
-use super::question::{self, ChoiceTitles, Elicitation, Origin};
+use super::question::{self, ChoiceTitles, Origin};
 use super::request_state::RequestState;
 use crate::decision::{ReplyOutcome, decide};
 use crate::server::Server;
 
-/// The longest time for an interrupted turn to end before the call answers without it. Codex takes
-/// some 20 ms; rmcp waits 5 s for answers at the end.
-const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// The same when the program ends. It is less than rmcp waits for the last answers (5 s), or the
+/// [`INTERRUPT_TIMEOUT`] when the program ends. It is less than rmcp waits for the last answers (5 s), or the
 /// call would get no answer.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -183,29 +177,15 @@ impl<'a> TurnWait<'a> {
 
     /// The outcome of our turn, once it has one.
     fn ended(&self, view: &TurnView) -> Option<Result<Arc<TurnOutcome>, ToolError>> {
-        match &view.outcome {
-            Some((turn, outcome)) if *turn == self.turn.number => Some(Ok(Arc::clone(outcome))),
-            Some((turn, _)) if *turn > self.turn.number => Some(Err(ToolError::new(
-                Code::Internal,
-                "a later turn of the thread has ended in the meantime",
-            ))),
-            _ => None,
-        }
+        outcome_of(view, self.turn.number)
     }
 
     fn finish(&mut self, outcome: Arc<TurnOutcome>) -> Result<CallToolResponse, ToolError> {
-        let TurnOutcome { ending, text, .. } = Arc::unwrap_or_clone(outcome);
-        let error = match ending {
-            TurnEnding::Completed => return Ok(self.answer(text, TurnStatus::Completed)),
-            TurnEnding::Interrupted => {
-                ToolError::new(Code::Interrupted, "the turn was interrupted")
-            }
-            TurnEnding::Failed(error) => error.into(),
-            TurnEnding::Lost(how) => {
-                ToolError::new(Code::CodexDied, format!("{how} during the turn"))
-            }
+        let answer = TurnAnswer {
+            warnings: std::mem::take(&mut self.warnings),
+            ..answer_of(outcome, &self.thread, &self.turn.session)?
         };
-        Err(error.with_partial(text))
+        Ok(answer.into_result().into())
     }
 
     fn answer(&mut self, content: String, status: TurnStatus) -> CallToolResponse {
@@ -265,10 +245,11 @@ impl<'a> TurnWait<'a> {
     /// Applies the client's answer to a question.
     fn accept_answer(&mut self, (action, answer): DialogAnswer) {
         if self.dialogs.is_first_answer(&action) {
-            let engine = &self.server.engine;
-            match decide(engine, &self.turn.session, &action, answer.as_ref()) {
-                ReplyOutcome::Decided => {}
-                ReplyOutcome::Dismissed => self.question_mode = QuestionMode::EndCall,
+            // Without its session, the question is gone too.
+            if let Ok(session) = self.server.engine.handle(&self.turn.session)
+                && decide(&session, &action, answer.as_ref()) == ReplyOutcome::Dismissed
+            {
+                self.question_mode = QuestionMode::EndCall;
             }
         }
     }
@@ -282,32 +263,13 @@ impl<'a> TurnWait<'a> {
 
     /// The questions as part of a result; `None` if one can't be written as an elicitation.
     fn input_required(&self, view: &TurnView) -> Option<CallToolResponse> {
-        let mut requests: InputRequests = BTreeMap::new();
         let call = self.context.id.to_string();
         let origin = Origin {
             thread: &self.thread,
             turn: view.turn_id.as_ref(),
             call: Some(&call),
         };
-        for question in &view.actions {
-            let Elicitation {
-                message,
-                requested_schema,
-                extra,
-            } = Elicitation::new(&origin, question, ChoiceTitles::OneOf);
-            let request: InputRequest = serde_json::from_value(json!({
-                "method": "elicitation/create",
-                "params": {
-                    "mode": "form",
-                    "message": message,
-                    "requestedSchema": requested_schema,
-                    "_meta": extra,
-                },
-            }))
-            .inspect_err(|error| tracing::warn!("a question can't be passed on: {error}"))
-            .ok()?;
-            requests.insert(question.id.0.clone(), request);
-        }
+        let requests = question::input_requests(&origin, &view.actions, ChoiceTitles::OneOf)?;
         let state = RequestState {
             turn: self.turn.clone(),
             thread: self.thread.clone(),

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use codex_engine::EngineError;
-use codex_engine::command::{OpenThread, Prompt, TurnRef};
+use codex_engine::command::{LONGEST_WAIT, OpenThread, Prompt, TurnOrigin, TurnRef};
 use codex_engine::logic::action::ActionId;
 use rmcp::RoleServer;
-use rmcp::model::CallToolResponse;
+use rmcp::model::{CallToolResponse, CallToolResult, JsonObject};
 use rmcp::service::RequestContext;
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -21,6 +21,7 @@ use crate::progress::Progress;
 use crate::repeated_call;
 use crate::request_state::RequestState;
 use crate::server::Server;
+use crate::tasks::{self, EarlierTask, NewTask, SessionTasks, TaskKey};
 use crate::turn::{CallDeadline, TurnWait};
 
 /// A call that prompts a thread and waits.
@@ -41,12 +42,15 @@ impl Server {
         opening: impl Future<Output = Result<OpenThread, EngineError>> + Send + 'static,
         call: TurnCall,
     ) -> Result<CallToolResponse, ToolError> {
+        if let Some(tasks) = self.tasks.as_ref().filter(|_| tasks::are_taken(context)) {
+            return self.begin_task(context, tasks, opening, call).await;
+        }
         let TurnCall {
             mut prompt,
             warnings,
             wait,
         } = call;
-        prompt.call = Some(repeated_call::id(context));
+        prompt.origin = Some(TurnOrigin::Call(repeated_call::id(context)));
         let arrived = Instant::now();
         let deadline = arrived + self.timeouts.call;
         let mut progress = Progress::new(context, "opening the thread");
@@ -77,6 +81,45 @@ impl Server {
         }
     }
 
+    /// Answers a call by a task, which prompts the thread and waits.
+    async fn begin_task(
+        &self,
+        context: &RequestContext<RoleServer>,
+        tasks: &Arc<SessionTasks>,
+        opening: impl Future<Output = Result<OpenThread, EngineError>> + Send + 'static,
+        call: TurnCall,
+    ) -> Result<CallToolResponse, ToolError> {
+        let TurnCall {
+            mut prompt,
+            warnings,
+            wait,
+        } = call;
+        // A call that waits for a while lets its turn continue afterwards.
+        let limit = wait.is_none().then_some(self.timeouts.call);
+        let new = NewTask {
+            call: self.engine.named_call(&repeated_call::id(context)),
+            warnings,
+            limit,
+        };
+        // Clients do not look at a task while they show its dialog.
+        prompt.approval_timeout = Some(LONGEST_WAIT);
+        let engine = Arc::clone(&self.engine);
+        let begin = move |key: TaskKey| async move {
+            let OpenThread {
+                session, thread, ..
+            } = opening.await?;
+            prompt.origin = Some(TurnOrigin::Task(key.to_string()));
+            let begun = engine.prompt(&session, prompt).await;
+            let turn = begun.map_err(|error| ToolError::from(error).in_thread(&thread))?;
+            Ok((engine.handle(&session)?, turn.number))
+        };
+        let beginning = Arc::clone(tasks).begin(new, begin);
+        let created = self
+            .run_detached_through_shutdown(context, beginning)
+            .await?;
+        Ok(CallToolResponse::Task(created))
+    }
+
     /// The deadline of a call that arrived at this time.
     fn call_deadline(&self, arrived: Instant, wait: Option<Duration>) -> CallDeadline {
         match wait {
@@ -93,7 +136,19 @@ impl Server {
         wait: Option<Duration>,
     ) -> Result<CallToolResponse, ToolError> {
         let call = repeated_call::id(context);
-        let Some((turn, thread)) = self.engine.turn_of_call(&call) else {
+        let found = match self.engine.turn_of_call(&call) {
+            Some(found) => Some(found),
+            None => match self.earlier_task(&call).await {
+                Some(EarlierTask::Ended(result)) => return finished(result),
+                Some(EarlierTask::Turn((session, number))) => {
+                    let thread = session.thread().clone();
+                    let session = session.id().clone();
+                    Some((TurnRef { session, number }, thread))
+                }
+                None => None,
+            },
+        };
+        let Some((turn, thread)) = found else {
             let why = "the host process was killed, and the turn of this call with it";
             return Err(ToolError::new(Code::HostLost, why));
         };
@@ -101,6 +156,12 @@ impl Server {
         let progress = Progress::new(context, "waiting for the turn");
         let wait = TurnWait::new(self, context, turn, thread, until, progress);
         wait.outcome().await
+    }
+
+    /// The task by which the host that was killed meant to answer a call.
+    async fn earlier_task(&self, call: &str) -> Option<EarlierTask> {
+        let tasks = self.tasks.as_ref()?;
+        tasks.of_call(&self.engine.named_call(call)).await
     }
 
     /// Runs a step of a call on a task of its own, as half a step is worse than none, and stops
@@ -152,9 +213,11 @@ impl Server {
             let late = "another turn of the thread has begun in the meantime";
             return Err(in_thread(ToolError::new(Code::InvalidArgument, late)));
         }
+        let session = self.engine.handle(&turn.session);
+        let session = session.map_err(|error| in_thread(error.into()))?;
         let outcomes: Vec<ReplyOutcome> = answers
             .into_iter()
-            .map(|(id, answer)| decide(&self.engine, &turn.session, &ActionId(id), Some(&answer)))
+            .map(|(id, answer)| decide(&session, &ActionId(id), Some(&answer)))
             .collect();
         let until = self.call_deadline(Instant::now(), wait);
         let progress = Progress::new(context, "answering Codex's questions");
@@ -166,6 +229,13 @@ impl Server {
         };
         wait.outcome().await
     }
+}
+
+/// The answer to a call by a task that has ended.
+fn finished(result: JsonObject) -> Result<CallToolResponse, ToolError> {
+    let result = serde_json::from_value::<CallToolResult>(Value::Object(result));
+    let result = result.map_err(|error| ToolError::new(Code::Internal, error.to_string()))?;
+    Ok(result.into())
 }
 
 /// The outcome of a step: done, or still running when the caller went away.

@@ -19,7 +19,7 @@ pub(super) struct Kept {
     steps: String,
     /// The IDs of Codex's requests for calls of our tools that are being executed.
     pub(super) calls: Vec<RequestId>,
-    /// The number of the last turn that a client's call has begun, and the ID of that call.
+    /// The number of the last turn that a call or a task has begun, and which it was.
     begun_by: Option<(u64, String)>,
     /// The record of an earlier host, until the session is restored.
     record: Option<SessionRecord>,
@@ -80,17 +80,17 @@ impl Entry {
         self.keep();
     }
 
-    /// Notes the client's call that has begun a turn.
-    pub(crate) fn begun_by(&self, turn: u64, call: Option<String>) {
-        lock(&self.kept).begun_by = call.map(|call| (turn, call));
+    /// Notes the call or the task that has begun a turn.
+    pub(crate) fn begun_by(&self, turn: u64, origin: Option<String>) {
+        lock(&self.kept).begun_by = origin.map(|origin| (turn, origin));
         self.keep_steps();
     }
 
-    /// The latest turn, if this call of the client has begun it.
-    pub(crate) fn turn_of_call(&self, call: &str) -> Option<u64> {
+    /// The latest turn, if this call or task has begun it.
+    pub(crate) fn turn_begun_by(&self, origin: &str) -> Option<u64> {
         let (turn, by) = lock(&self.kept).begun_by.clone()?;
         let is_latest = self.look(|machine, _| machine.turns()) == turn;
-        (by == call && is_latest).then_some(turn)
+        (by == origin && is_latest).then_some(turn)
     }
 
     /// Notes that a call of one of our tools begins; `false` if it was begun before.

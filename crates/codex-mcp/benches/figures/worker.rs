@@ -251,7 +251,6 @@ impl WorkerFixture {
             stream: KeepStream::No,
             member: None,
             refused_until: None,
-            classic: None,
         };
         let options = Options {
             launch: Launch {

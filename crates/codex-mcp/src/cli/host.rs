@@ -1,11 +1,14 @@
 //! `codex-mcp host`: the background process that serves several clients, and the verbs to look
 //! at it and to end it.
 
+mod tasks;
+
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use codex_engine::command::SessionInfo;
@@ -19,7 +22,8 @@ use host_process::logic::handshake::{
     Answer, HostStatus, ServeRequest, SessionAnswer, SessionRequest, SessionSummary,
 };
 use host_process::place::HostPlace;
-use serde_json::json;
+use mcp_server::SessionTasks;
+use serde_json::{Value, json};
 use supervise::adoptable;
 use tokio::net::UnixStream;
 use tokio::task::LocalSet;
@@ -142,9 +146,12 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
         let app_servers = AppServers::adoptable(move || near.new_adoption_socket());
         let app_servers = Rc::new(app_servers);
         adopt(&place, &app_servers).await;
+        let tasks = tasks::of(&place)?;
+        tasks.take_over(&app_servers).await;
         let service = Service {
             end,
             app_servers: Rc::clone(&app_servers),
+            tasks,
         };
         tokio::task::spawn_local(end_unused(Rc::clone(&app_servers)));
         let (told, owned) = (closing.clone(), Rc::clone(&app_servers));
@@ -221,12 +228,17 @@ fn announce(word: &str) -> io::Result<()> {
 struct Service {
     end: ClientEnd,
     app_servers: Rc<AppServers>,
+    tasks: Arc<SessionTasks>,
 }
 
 impl HostService for Service {
     fn serve(&self, request: ServeRequest, stream: UnixStream, client: Client) {
-        let app_servers = Rc::clone(&self.app_servers);
-        let serving = serve_client(request, stream, client, self.end.clone(), app_servers);
+        let shared = Shared {
+            app_servers: Rc::clone(&self.app_servers),
+            tasks: Arc::clone(&self.tasks),
+            client: request.client.clone(),
+        };
+        let serving = serve_client(request, stream, client, self.end.clone(), shared);
         tokio::task::spawn_local(serving);
     }
 
@@ -237,6 +249,10 @@ impl HostService for Service {
 
     async fn act(&self, request: SessionRequest) -> SessionAnswer {
         work::answer_of(&self.app_servers, request).await
+    }
+
+    async fn act_on_task(&self, request: Value) -> Value {
+        tasks::answer_of(&self.tasks, request).await
     }
 }
 
@@ -267,13 +283,13 @@ async fn serve_client(
     mut stream: UnixStream,
     _client: Client,
     end: ClientEnd,
-    app_servers: Rc<AppServers>,
+    shared: Shared,
 ) {
     let end = ClientEnd {
         closing: end.closing.child_token(),
         ..end
     };
-    let Accepted { args, setup } = match accept(request, end, app_servers).await {
+    let Accepted { args, setup } = match accept(request, end, shared).await {
         Ok(accepted) => accepted,
         Err(why) => {
             let refused = listener::reply(&mut stream, &Answer::Refused { why }).await;
@@ -299,11 +315,7 @@ struct Accepted {
 }
 
 /// Reads what a client wants, as its own process does, and in its directory.
-async fn accept(
-    request: ServeRequest,
-    end: ClientEnd,
-    app_servers: Rc<AppServers>,
-) -> Result<Accepted, String> {
+async fn accept(request: ServeRequest, end: ClientEnd, shared: Shared) -> Result<Accepted, String> {
     let args = super::serve_args(&request.args).map_err(in_words)?;
     let config = settings::load_in(&request.directory, args.flags()).map_err(in_words)?;
     let backend = match serve::backend(&args, &config).map_err(in_words)? {
@@ -317,10 +329,7 @@ async fn accept(
         backend,
         defaults,
         stdio,
-        shared: Some(Shared {
-            app_servers,
-            client: request.client,
-        }),
+        shared: Some(shared),
         end,
     };
     Ok(Accepted { args, setup })

@@ -52,7 +52,6 @@ pub(crate) fn request(home: &Home, prompt: &str) -> CallRequest {
         stream: KeepStream::No,
         member: None,
         refused_until: None,
-        classic: None,
     }
 }
 

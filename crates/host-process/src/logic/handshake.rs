@@ -18,7 +18,7 @@ use serde_json::Value;
 pub const LINE_LIMIT: usize = 1 << 20;
 
 /// The longest first line of a host, in bytes. A session takes up to 5 kB, most of it the path
-/// of its directory, and a host has up to 1,000 of them.
+/// of its directory, and a host has up to 1,000 of them. The result of a task has up to some MiB.
 pub const ANSWER_LIMIT: usize = 8 << 20;
 
 /// What a client wants of a host.
@@ -33,6 +33,8 @@ pub enum Request {
     Sessions,
     /// To do something with a session.
     Session(SessionRequest),
+    /// To do something with a task, in a form that the program knows.
+    Task(Value),
     /// That the host ends.
     Stop,
 }
@@ -181,6 +183,8 @@ pub enum Answer {
     Sessions(Vec<SessionSummary>),
     /// About a session.
     Session(SessionAnswer),
+    /// About a task, in a form that the program knows.
+    Task(Value),
     /// The host ends now.
     Stopping,
 }

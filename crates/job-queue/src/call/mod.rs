@@ -27,7 +27,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use agent_team::Member;
 use codex_config::profile::ProfileName;
-use codex_engine::command::{OpenQuestion, OpenThread, Prompt, SessionId, TurnRef};
+use codex_engine::command::{OpenQuestion, OpenThread, Prompt, TurnRef};
 use codex_engine::logic::session::{TurnEnding, TurnOutcome};
 use codex_engine::logic::work::event::WorkEvent;
 use codex_engine::logic::work::{Changes, Digest, Failure, FailureClass, WorkEnding, judge};
@@ -47,7 +47,6 @@ use self::events::EventQueue;
 use self::git::TreeComparison;
 use self::thread::{Prepared, TurnProgress};
 use crate::call_settings::CallSettings;
-use crate::classic::call::{ClassicCall, ClassicEnd, ClassicFailure};
 use crate::directive::Directive;
 use crate::spec::wire_name;
 
@@ -104,9 +103,6 @@ pub struct CallRequest {
     pub member: Option<Member>,
     /// Until when an earlier turn of the job was refused for a usage limit, if that is known.
     pub refused_until: Option<SystemTime>,
-    /// The call of a classic tool: its settings are those of the thread, in place of the fields
-    /// above and of the settings.
-    pub classic: Option<Box<ClassicCall>>,
 }
 
 /// Whether a job's events are kept in its outcome.
@@ -161,8 +157,6 @@ pub struct CallOutcome {
     pub stream: Stream,
     /// The duration of the call.
     pub took: Duration,
-    /// The end of the turn of a classic call.
-    pub classic: Option<ClassicEnd>,
 }
 
 /// Runs one turn. When it is cancelled, or its time is up, the turn is interrupted and all
@@ -190,8 +184,6 @@ pub async fn run(
         waiting_since: None,
         declined: None,
         diff: String::new(),
-        session: None,
-        text: None,
     };
     let (comparison, ending) = Box::pin(call.execute(since, directives)).await;
     let exit = match &ending {
@@ -205,25 +197,12 @@ pub async fn run(
         sandbox,
         leaves_threads,
         diff,
-        session,
-        text,
         ..
     } = call;
-    let (mut digest, stream) = sink.finish();
+    let (digest, stream) = sink.finish();
     let changes = comparison.changes(&digest);
-    let classic = request.classic.as_ref().map(|_| ClassicEnd {
-        session,
-        failure: ClassicFailure::of(&ending),
-    });
-    if classic.is_some() {
-        digest.message = text;
-    }
     CallOutcome {
-        failure: match (&ending, &classic) {
-            // The answer of a classic call may be empty.
-            (WorkEnding::Completed, Some(_)) => None,
-            _ => judge(&ending, &digest),
-        },
+        failure: judge(&ending, &digest),
         digest,
         sandbox,
         exit,
@@ -234,7 +213,6 @@ pub async fn run(
         diff,
         stream,
         took: begun.elapsed(),
-        classic,
     }
 }
 
@@ -269,10 +247,6 @@ struct Call<'a> {
     /// The answer to a question that ends the turn, if there was one.
     declined: Option<WorkEnding>,
     diff: String,
-    /// The session of the thread, once it is open.
-    session: Option<SessionId>,
-    /// The text of the turn that has ended: the final message, or what was written before.
-    text: Option<String>,
 }
 
 impl Call<'_> {
@@ -345,7 +319,6 @@ impl Call<'_> {
             }
         };
         self.sandbox = sandbox.or_else(|| opened.sandbox.and_then(wire_name));
-        self.session = Some(opened.session.clone());
         self.sink.session(&opened.thread);
         self.sink.warn(opened.warning());
         let ending = self.run_turn(&opened, &mut events, directives).await;
@@ -483,7 +456,6 @@ impl Call<'_> {
 
     fn note_end(&mut self, outcome: &TurnOutcome) {
         self.diff.clone_from(&outcome.facts.diff);
-        self.text = Some(outcome.text.clone());
     }
 
     fn ending(&mut self, ended: Result<TurnEnding, EngineError>) -> WorkEnding {
@@ -554,12 +526,10 @@ impl Call<'_> {
 impl CallRequest {
     /// The prompt of the turn, with the form and the pictures.
     fn turn_prompt(&self) -> Prompt {
-        let review = self.classic.as_ref().and_then(|call| call.review.clone());
         Prompt {
             text: self.prompt.clone(),
             pictures: self.images.clone(),
             output_schema: self.output_schema.clone(),
-            review,
             ..Prompt::default()
         }
     }

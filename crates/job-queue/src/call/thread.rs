@@ -25,7 +25,6 @@ use settings::DEFAULT_SANDBOX;
 
 use super::CallRequest;
 use crate::call_settings::Approval;
-use crate::classic::call::ClassicCall;
 use crate::spec::wire_name;
 
 /// The key of the approval policy in Codex's configuration.
@@ -56,13 +55,6 @@ pub(super) fn prepare(
     let user = UserConfig::read(&request.codex_home);
     let trust = directory_trust(&request.cwd, &user).map_err(|error| error.to_string())?;
     let config = user.layers(request.profile.as_ref(), Some(&trust));
-    if let Some(call) = &request.classic {
-        let prepared = prepare_classic(request, call, &config, mark);
-        return Ok(Prepared {
-            left_out: left_out(&trust),
-            ..prepared
-        });
-    }
     let mut overrides = request.settings.overrides(|key| config.get(key).cloned());
     strip_nulls(&mut overrides);
     let (sandbox, in_force) = sandbox(request, &mut overrides, &config);
@@ -117,26 +109,6 @@ pub(super) fn prepare(
         provider,
         left_out: left_out(&trust),
     })
-}
-
-/// The settings of the thread of a classic call, which are those of the call.
-fn prepare_classic(
-    request: &CallRequest,
-    call: &ClassicCall,
-    config: &CodexConfig,
-    mark: &CommandMark,
-) -> Prepared {
-    let mut settings = call.settings.clone();
-    mark.set_in(&mut settings.thread.config);
-    let overrides = &settings.thread.config;
-    let asked = settings.thread.sandbox.and_then(wire_name);
-    let configured = || ConfiguredSandbox::of(overrides, config).map(|it| it.to_string());
-    Prepared {
-        sandbox: asked.or_else(configured),
-        provider: named_provider(request, overrides, config),
-        left_out: None,
-        start: started(request, settings),
-    }
 }
 
 /// The start of the thread of a job with these settings.

@@ -201,9 +201,6 @@ impl Jobs {
         let theirs = theirs.filter(|_| job.origin == Origin::ThisHost);
         bounds.check_running_job(Path::new(&job.request.cwd), theirs)?;
         bounds.check_config(&settings.overrides(|_| None))?;
-        if let Some(call) = &settings.classic {
-            bounds.check_config(&call.settings.thread.config)?;
-        }
         Ok(())
     }
 

@@ -1,12 +1,8 @@
-use codex_engine::command::Settings;
-use codex_protocol::codex::ThreadSettings;
 use serde_json::json;
 use settings::Setting;
 use settings::bounds::Bounds;
 
 use super::*;
-use crate::classic::call::ClassicCall;
-use crate::classic::spec::ClassicSpec;
 
 fn submitter(reach: Reach) -> Submitter {
     Submitter {
@@ -77,53 +73,6 @@ fn spec_takes_precedence_over_settings() {
     assert_eq!(request.model_override.as_deref(), Some("asked"));
     assert_eq!(request.sandbox.as_deref(), Some("workspace-write"));
     assert_eq!(request.effort.as_deref(), Some("xhigh"));
-}
-
-/// The settings of the thread are stored as they are, and its host is the only one that may run it.
-#[test]
-fn classic_call_is_stored_with_its_settings() {
-    let (_directory, spec) = spec();
-    let call = ClassicCall {
-        settings: Settings {
-            thread: ThreadSettings {
-                cwd: Some(spec.cwd.clone()),
-                base_instructions: Some("base".to_owned()),
-                ..ThreadSettings::default()
-            },
-            ..Settings::default()
-        },
-        ..ClassicCall::default()
-    };
-    let spec = ClassicSpec {
-        tool: "codex".to_owned(),
-        client: None,
-        task_name: Some("no\nname".to_owned()),
-        prompt: "do it".to_owned(),
-        thread: None,
-        call: call.clone(),
-        timeout: Duration::MAX,
-    };
-    for (reach, run_on) in [(Reach::Here, None), (Reach::Anywhere, Some("here"))] {
-        let request = submitter(reach).classic_request(spec.clone()).unwrap();
-        assert_eq!(
-            (request.tool_name.as_str(), request.task_name.as_str()),
-            ("codex", "codex")
-        );
-        assert_eq!(request.run_on.as_deref(), run_on);
-        assert_eq!(
-            (request.sandbox.as_ref(), request.timeout_ms),
-            (None, u32::MAX)
-        );
-        let settings = CallSettings::of(&request).unwrap();
-        assert_eq!(settings.classic.as_deref(), Some(&call));
-        assert_eq!(settings.approval, Approval::Ask);
-    }
-    let without_directory = ClassicSpec {
-        call: ClassicCall::default(),
-        ..spec
-    };
-    let refused = submitter(Reach::Here).classic_request(without_directory);
-    assert!(matches!(refused, Err(BadJobSpec::NoDirectory)));
 }
 
 /// Only where several hosts share a store does it matter which host has the named files.

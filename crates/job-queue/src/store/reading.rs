@@ -144,16 +144,6 @@ impl JobStore {
         reading!(self, look)
     }
 
-    /// The latest job of a thread.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError`].
-    pub async fn last_job_of(&self, session: &str) -> Result<Option<Job>, StoreError> {
-        let sql = "SELECT {job} FROM codex_jobs WHERE session_id = $1 ORDER BY seq DESC LIMIT 1";
-        self.job(sql, vec![session.into()]).await
-    }
-
     /// The newest `most` jobs that have a thread, newest first.
     ///
     /// # Errors

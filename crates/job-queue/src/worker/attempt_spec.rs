@@ -6,10 +6,8 @@ use std::time::Duration;
 
 use agent_team::Member;
 use agent_team::logic::TeamName;
-use codex_config::layers::UserConfig;
 use codex_config::profile::{ProfileError, ProfileName};
 use codex_engine::binary::{NoCodex, Source};
-use codex_engine::confinement::ConfiguredSandbox;
 use codex_engine::picture::{Picture, PictureError};
 use codex_engine::tool_limit::ToolLimit;
 use codex_protocol::codex::{NotAThreadId, ThreadId};
@@ -25,7 +23,6 @@ use super::admission::{self, Refusal};
 use super::{MailAccess, Options};
 use crate::call::{CallRequest, KeepStream};
 use crate::call_settings::{CallSettings, ThreadMail};
-use crate::classic::call::ClassicCall;
 use crate::run::spec::StoredRun;
 use crate::store::{Job, Origin, Request};
 
@@ -129,19 +126,12 @@ pub(super) async fn attempt_spec(
     };
     let (resume, if_unknown) = session(job)?;
     let of_sandbox = bounds_of_sandbox(job, &bounds);
-    let classic = match settings.classic.take() {
-        Some(call) => Some(classic(call, &cwd, resume.as_ref(), &of_sandbox)?),
-        None => None,
-    };
     let profile = profile(asked.profile.as_deref())?;
     let own = worker_bounds(job, options)?;
     own.check_config(&settings.overrides(|_| None))?;
     own.check_run(&Criteria::default(), &settings.notify, false)?;
     let sandbox = word("sandbox", asked.sandbox.as_deref())?;
-    let sandbox = match &classic {
-        Some(call) => call.settings.thread.sandbox,
-        None => of_sandbox.sandbox_of_job(sandbox, profile.as_ref(), &cwd)?,
-    };
+    let sandbox = of_sandbox.sandbox_of_job(sandbox, profile.as_ref(), &cwd)?;
     let member = member(job, settings.team.clone());
     let home = settings.atm_home.as_deref();
     let mail = mail(job, settings.mail, settings.team.as_ref(), home);
@@ -166,38 +156,12 @@ pub(super) async fn attempt_spec(
         member,
         refused_until: job.wait_history.refused_until(),
         cwd,
-        classic,
     };
     Ok(AttemptSpec {
         request,
         mail,
         if_unknown,
     })
-}
-
-/// The call of a classic tool, within the bounds as of now.
-fn classic(
-    mut call: Box<ClassicCall>,
-    cwd: &Path,
-    resume: Option<&ThreadId>,
-    bounds: &Bounds,
-) -> Result<Box<ClassicCall>, OutOfBounds> {
-    let settings = &mut call.settings;
-    settings.thread.cwd = Some(cwd.to_owned());
-    bounds.bound(settings)?;
-    if let (Some(_), None, Some(_)) = (
-        resume,
-        settings.thread.sandbox,
-        bounds.sandbox_escape_bound(),
-    ) {
-        // The thread's earlier sandbox may exceed the bound; the configured permissions do not.
-        let user = UserConfig::read(&bounds.codex_home);
-        let config = user.layers(settings.profile.as_ref(), None);
-        if let Some(configured) = ConfiguredSandbox::of(&settings.thread.config, &config) {
-            configured.set_in(&mut settings.thread.config);
-        }
-    }
-    Ok(call)
 }
 
 /// The current bounds of a job: those of this worker and of the submitter together, with the

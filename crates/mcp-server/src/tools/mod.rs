@@ -182,9 +182,9 @@ impl ToolName {
     }
 
     /// Whether a call of the tool may be answered by a task.
-    pub(super) fn has_tasks(self) -> bool {
+    pub(super) fn has_tasks(self, turns_have: bool) -> bool {
         match self {
-            Self::Codex | Self::CodexReply | Self::Review => true,
+            Self::Codex | Self::CodexReply | Self::Review => turns_have,
             Self::Job(tool) => tool.has_tasks(),
             _ => false,
         }

@@ -362,6 +362,20 @@ impl Session {
         self.timeouts = timeouts;
     }
 
+    /// Keeps the questions of the running turn open for this long, whatever the session's timeouts
+    /// are.
+    pub fn keep_questions_open(&mut self, approval: Duration) {
+        if let Some(turn) = &mut self.turn {
+            turn.approval_timeout = Some(approval);
+        }
+    }
+
+    /// How long a question of the running turn stays open.
+    fn approval_timeout(&self) -> Duration {
+        let of_turn = self.turn.as_ref().and_then(|turn| turn.approval_timeout);
+        of_turn.unwrap_or(self.timeouts.approval)
+    }
+
     /// Accepts a prompt. The caller reports with [`sending`](Self::sending) that it is
     /// being sent to Codex, and with [`accepted`](Self::accepted) or
     /// [`refused`](Self::refused) Codex's response.

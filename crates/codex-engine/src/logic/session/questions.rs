@@ -100,6 +100,7 @@ impl Session {
         // A client that polls at the recommended interval sees the question within this
         // time.
         let unseen = self.timeouts.poll_interval();
+        let approval = self.approval_timeout();
         let action = Action {
             id,
             request,
@@ -107,8 +108,8 @@ impl Session {
             params,
             created: now.wall,
             audience: Audience::Nobody,
-            deadline: now.instant + unseen + self.timeouts.approval,
-            expires: now.wall + unseen + self.timeouts.approval,
+            deadline: now.instant + unseen + approval,
+            expires: now.wall + unseen + approval,
         };
         self.write(now, EventType::ApprovalRequest, action.event_data());
         if !is_repeated {
@@ -175,7 +176,7 @@ impl Session {
     /// Marks the open questions as shown. The timeout of those not shown before starts
     /// now. Returns `false` if there are none.
     pub fn show_questions(&mut self, now: Now) -> bool {
-        let approval = self.timeouts.approval;
+        let approval = self.approval_timeout();
         let unseen = |action: &&mut Action| action.audience == Audience::Nobody;
         let mut shown = false;
         for action in self.actions.iter_mut().filter(unseen) {
@@ -188,7 +189,7 @@ impl Session {
     /// Notes that the client's user dismissed a question. It stays open for the readers
     /// of the session, with a new timeout.
     pub fn dismiss(&mut self, id: &ActionId, now: Now) {
-        let approval = self.timeouts.approval;
+        let approval = self.approval_timeout();
         if let Some(action) = self.actions.iter_mut().find(|action| action.id == *id) {
             action.show_to(Audience::Readers, approval, now);
         }

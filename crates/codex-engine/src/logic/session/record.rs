@@ -9,7 +9,7 @@
 //! restored session begins with them. Its numbers begin beyond those of the earlier log: readers
 //! see that events are missing.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use codex_protocol::codex::{TokenCount, TurnId};
 use codex_protocol::rpc::RequestId;
@@ -53,6 +53,8 @@ struct RunningRecord {
     is_foreign: bool,
     form: Form,
     interrupt_wanted: bool,
+    /// See [`Session::keep_questions_open`].
+    approval_timeout: Option<Duration>,
     used_before: Option<TokenCount>,
 }
 
@@ -157,6 +159,7 @@ impl Session {
             is_foreign: turn.is_foreign,
             form: turn.form(),
             interrupt_wanted: turn.interrupt_wanted,
+            approval_timeout: turn.approval_timeout,
             used_before: turn.used_before(),
         });
         let ended = self.outcome.as_ref().and_then(|(_, outcome)| {
@@ -218,6 +221,7 @@ impl Session {
                 turn.answered = running.answered;
                 turn.is_foreign = running.is_foreign;
                 turn.interrupt_wanted = running.interrupt_wanted;
+                turn.approval_timeout = running.approval_timeout;
                 turn.set_used_before(running.used_before);
             }
             turn

@@ -1,6 +1,6 @@
 //! The data of a running turn, and its outcome.
 
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use codex_protocol::codex::{
     Ask, FileChange, FileChangeKind, Item, Plan, RawItem, TokenCount, TokenUsage, Turn, TurnError,
@@ -186,6 +186,8 @@ pub(super) struct RunningTurn {
     pub(super) is_foreign: bool,
     pub(super) phase: Phase,
     pub(super) interrupt_wanted: bool,
+    /// How long its questions stay open, if not as long as the session says.
+    pub(super) approval_timeout: Option<Duration>,
     /// An end that arrived before it was known whether it belongs to this turn.
     pub(super) early_end: Option<TurnEnd>,
     /// A final error, if it is the last report about the turn's work.
@@ -217,6 +219,7 @@ impl RunningTurn {
             id: None,
             phase: Phase::Pending,
             interrupt_wanted: false,
+            approval_timeout: None,
             answered: None,
             is_foreign: false,
             early_end: None,

@@ -8,7 +8,6 @@ use codex_config::profile::ProfileName;
 use codex_engine::tool_limit::LimitOrigin;
 use codex_protocol::codex::ThreadId;
 use job_queue::call_settings::{Approval, CallSettings};
-use job_queue::classic::spec::ClassicSpec;
 use job_queue::host;
 use job_queue::logic::JobPrefix;
 use job_queue::run::spec::{RunJobSpec, StoredRun};
@@ -65,14 +64,6 @@ impl Args {
         may_be_resumed(&jobs, &job)?;
         let session = session(&job)?;
         let prompt = prompt::read(self.prompt.as_deref(), LONGEST_TEXT)?;
-        if let (Origin::ThisHost, Some(mut spec)) = (job.origin, classic_spec(&job)?) {
-            spec.prompt = prompt;
-            spec.thread = Some(session);
-            spec.task_name = None;
-            spec.call.review = None;
-            let jobs = jobs_like(&job, config);
-            return self.submit_options.submit_classic(&jobs, spec).await;
-        }
         let spec = JobSpec {
             prompt,
             continuation: Continuation::Session(session),
@@ -119,10 +110,6 @@ impl RetryArgs {
                 retry: job.request.retry,
             };
             return self.submit_options.submit_run(&jobs, spec).await;
-        }
-        if let Some(spec) = classic_spec(&job)? {
-            let jobs = jobs_like(&job, config);
-            return self.submit_options.submit_classic(&jobs, spec).await;
         }
         let spec = JobSpec {
             task_name: Some(job.request.task_name.clone()),
@@ -202,11 +189,6 @@ fn jobs_like(job: &Job, mut config: Config) -> Jobs {
         config.codex_home = codex_home.into();
     }
     super::service(&config)
-}
-
-/// Rebuilds the order of a job that answers a classic tool.
-fn classic_spec(job: &Job) -> Result<Option<ClassicSpec>, Failure> {
-    ClassicSpec::of(job).map_err(|error| unreadable("settings", &error))
 }
 
 /// Rebuilds the order of a job.

@@ -13,7 +13,6 @@ use goal_run::logic::machine::milliseconds;
 use goal_run::logic::machine::{Limits, RawLimits};
 use goal_run::logic::notifier::Notifier;
 use job_queue::call_settings::Approval;
-use job_queue::classic::spec::ClassicSpec;
 use job_queue::run::spec::RunJobSpec;
 use job_queue::service::{Jobs, Submission};
 use job_queue::spec::{Continuation, JobSpec};
@@ -273,22 +272,6 @@ impl SubmitOptions {
             ..spec
         };
         let submitted = jobs.submit(spec).await?;
-        self.report_or_wait(jobs, &submitted).await
-    }
-
-    /// Submits a job that answers a classic tool.
-    pub(super) async fn submit_classic(
-        &self,
-        jobs: &Jobs,
-        spec: ClassicSpec,
-    ) -> Result<ExitCode, Failure> {
-        let name = self.name.clone().or_else(|| spec.task_name.clone());
-        let spec = ClassicSpec {
-            task_name: name.or_else(|| beginning(&spec.prompt)),
-            timeout: self.timeout.unwrap_or(spec.timeout),
-            ..spec
-        };
-        let submitted = jobs.submit_classic(spec).await?;
         self.report_or_wait(jobs, &submitted).await
     }
 

@@ -9,7 +9,8 @@ use agent_team::{ShutdownSummary, TeamServices};
 use codex_engine::{AppServers, Engine, InstalledCodex, Launch, Options};
 use job_queue::service::Jobs;
 use mcp_server::{
-    Decider, Defaults, Deliveries, Group, Groups, LineTransport, Server, Stdio, Timeouts, Warnings,
+    Decider, Defaults, Deliveries, Group, Groups, LineTransport, Server, SessionTasks, Stdio,
+    Timeouts, Warnings,
 };
 use rmcp::ServiceExt;
 use safe_files::off_runtime;
@@ -49,6 +50,8 @@ pub(in crate::cli) struct ClientSetup {
 /// What the clients of a host share.
 pub(in crate::cli) struct Shared {
     pub(in crate::cli) app_servers: Rc<AppServers>,
+    /// The tasks of all clients.
+    pub(in crate::cli) tasks: Arc<SessionTasks>,
     /// The ID of this client.
     pub(in crate::cli) client: String,
 }
@@ -261,7 +264,7 @@ where
     .with_stdio(stdio)
     .with_defaults(defaults)
     .with_jobs(jobs)
-    .with_task_calls(args.task_calls)
+    .with_tasks(shared.as_ref().map(|shared| Arc::clone(&shared.tasks)))
     .with_warnings(warnings)
     .with_bounds(config.bounds())
     .with_services(identity.services.clone(), deliveries.clone());

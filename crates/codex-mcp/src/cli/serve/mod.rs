@@ -27,7 +27,7 @@ use super::stdio::{Preflight, StdioError};
 use super::times::duration_within;
 
 pub(super) use client::{ClientEnd, ClientSetup, Shared, backend, defaults, serve as serve_client};
-pub(super) use relayed::{HostPlaceError, all_places, place};
+pub(super) use relayed::{HostPlaceError, all_places, place, state};
 
 /// The settings that only a variable can change.
 const VARIABLES: &str = "\
@@ -67,12 +67,6 @@ pub(super) struct Args {
     /// client can ask (MCP elicitation), instead of leaving them to pollers.
     #[arg(long)]
     elicit: bool,
-
-    /// Answer calls of `codex`, `codex-reply` and `codex_review` by tasks, where the client takes
-    /// tasks (MCP 2026-07-28), as calls of `call_codex` are. Not under bounds such as
-    /// `--max-sandbox`.
-    #[arg(long)]
-    task_calls: bool,
 
     /// Continue an earlier thread of this identity with the first new one: the one that was
     /// worked on last, or this one, by its id or the first characters of it. The new thread gets

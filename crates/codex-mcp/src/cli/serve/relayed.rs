@@ -62,7 +62,7 @@ pub(in crate::cli) fn place() -> Result<HostPlace, HostPlaceError> {
 }
 
 /// The state directory.
-fn state() -> Result<PathBuf, HostPlaceError> {
+pub(in crate::cli) fn state() -> Result<PathBuf, HostPlaceError> {
     state_directory(|name| env::var_os(name)).ok_or(HostPlaceError::NoState)
 }
 

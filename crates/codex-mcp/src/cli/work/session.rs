@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use codex_engine::command::OpenQuestion;
-use codex_engine::logic::action::{ActionId, Decision};
+use codex_engine::logic::action::{ActionId, DecidedBy, Decision};
 use codex_engine::logic::events::{Event, ResponseMode};
 use codex_engine::{AppServers, Attachment, SessionHandle};
 use common::text::one_line;
@@ -195,7 +195,8 @@ pub(in crate::cli) async fn answer_of(
         } => match serde_json::from_value::<Decision>(decision) {
             Ok(decision) => {
                 let question = ActionId(question);
-                confirmed(session.respond(&question, &decision, reason.as_deref()))
+                let by = DecidedBy::Terminal;
+                confirmed(session.respond(by, &question, &decision, reason.as_deref()))
             }
             Err(error) => refused(error),
         },
@@ -211,7 +212,7 @@ fn look(session: &SessionHandle) -> SessionAnswer {
         })
     };
     SessionAnswer::Found {
-        session: session.id(),
+        session: session.id().to_string(),
         questions: session.questions().iter().map(shown).collect(),
     }
 }

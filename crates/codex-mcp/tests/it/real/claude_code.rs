@@ -206,6 +206,26 @@ impl ClaudeCode {
         self.finish().await;
     }
 
+    /// The same where a host serves it.
+    async fn end_with_host(self, tmux: Tmux) {
+        self.signal(Signal::SIGTERM).await;
+        drop(tmux);
+        self.stage.stop_hosts().await;
+        self.finish().await;
+    }
+
+    /// Kills the only process with these words in its command line.
+    async fn kill(&self, words: &str) {
+        let is_it = |process: &Process| process.command.contains(words);
+        let mut found = self.stage.home.processes();
+        found.retain(is_it);
+        let [Process { pid, .. }] = found[..] else {
+            panic!("{found:?}")
+        };
+        kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
+        assert_eq!(wait_until_gone(&[pid], TIME_LIMIT).await, []);
+    }
+
     /// Waits until no process is left, and checks that no other host was asked for anything.
     async fn finish(self) {
         wait_for("the end of all processes", async || {
@@ -324,6 +344,7 @@ async fn two_kinds_of_clients_work_on_one_session() {
     let asking = json!({ "approval-policy": "on-request", "sandbox": "read-only" });
     let claude = ClaudeCode::with_args(script, "codex", asking, &["--host"]).await;
     let tmux = claude.start(&format!("'{PROMPT}'")).await;
+    let task = claude.task().await;
     tmux.shows("touch one.txt").await;
 
     // In the same environment, so that both have one host.
@@ -350,11 +371,7 @@ async fn two_kinds_of_clients_work_on_one_session() {
     })
     .await;
     accept(&tmux, "touch two.txt").await;
-    let has_result = |request: &MessagesRequest| {
-        let results = request.tool_results();
-        results.iter().any(|result| result.contains(RESULT))
-    };
-    claude.model.request_such("with a result", has_result).await;
+    claude.result_of(&task).await;
     let late = decide(&mut other, &session, &two).await;
     assert_eq!(late["isError"], true, "{late:#}");
 
@@ -371,10 +388,7 @@ async fn two_kinds_of_clients_work_on_one_session() {
     }
     assert_eq!(claude.stage.model.request_count(), 3);
     other.finish().await;
-    claude.signal(Signal::SIGTERM).await;
-    drop(tmux);
-    claude.stage.stop_hosts().await;
-    claude.finish().await;
+    claude.end_with_host(tmux).await;
 }
 
 /// Waits until the session asks with these words, and returns the ID of the question.
@@ -414,4 +428,76 @@ async fn result_of_a_task_reaches_the_continued_conversation_after_a_kill() {
     claude.result_of(&task).await;
     assert_eq!(claude.stage.model.request_count(), 1);
     claude.end(tmux).await;
+}
+
+/// A turn of `codex` that a host has and that waits at the gate.
+async fn with_turn_behind(gate: &Gate) -> ClaudeCode {
+    let script = Script::new().otherwise([Reply::say(RESULT).behind(gate)]);
+    ClaudeCode::with_args(script, "codex", json!({}), &["--host"]).await
+}
+
+#[tokio::test]
+async fn turn_of_a_host_reaches_the_continued_conversation_after_a_kill() {
+    let gate = Gate::new();
+    let claude = with_turn_behind(&gate).await;
+    let tmux = claude.start(&format!("'{PROMPT}'")).await;
+    let task = claude.task().await;
+    claude.saves(&task).await;
+    begun(&gate).await;
+    claude.signal(Signal::SIGKILL).await;
+    drop(tmux);
+    let tmux = claude.start("--continue").await;
+    tmux.shows("1 MCP task").await;
+    gate.release();
+    claude.result_of(&task).await;
+    assert_eq!(claude.stage.model.request_count(), 1);
+    claude.end_with_host(tmux).await;
+}
+
+#[tokio::test]
+async fn killed_host_costs_claude_code_no_task() {
+    let gate = Gate::new();
+    let claude = with_turn_behind(&gate).await;
+    let tmux = claude.start(&format!("'{PROMPT}'")).await;
+    let task = claude.task().await;
+    begun(&gate).await;
+    claude.kill(" host run").await;
+    gate.release();
+    claude.result_of(&task).await;
+    assert_eq!(claude.stage.model.request_count(), 1);
+    claude.end_with_host(tmux).await;
+}
+
+#[tokio::test]
+async fn host_is_killed_while_claude_code_shows_the_dialog() {
+    let touch = Reply::shell(Shell::escalated("echo x >> made.txt", "it is needed"));
+    let script = Script::new().otherwise([touch, Reply::say(RESULT)]);
+    let asking = json!({ "approval-policy": "on-request", "sandbox": "read-only" });
+    let claude = ClaudeCode::with_args(script, "codex", asking, &["--host"]).await;
+    let tmux = claude.start(&format!("'{PROMPT}'")).await;
+    let task = claude.task().await;
+    tmux.shows("echo x >> made.txt").await;
+    claude.kill(" host run").await;
+    accept(&tmux, "echo x >> made.txt").await;
+    claude.result_of(&task).await;
+    let made = fs::read_to_string(claude.stage.file("made.txt")).unwrap();
+    assert_eq!(made, "x\n");
+    claude.end_with_host(tmux).await;
+}
+
+/// Claude Code says that the server has gone, and finds the task through the one that it starts when
+/// it is told to reconnect.
+#[tokio::test]
+async fn killed_server_costs_claude_code_no_task() {
+    let gate = Gate::new();
+    let claude = with_turn_behind(&gate).await;
+    let tmux = claude.start(&format!("'{PROMPT}'")).await;
+    let task = claude.task().await;
+    begun(&gate).await;
+    claude.kill(" serve --host").await;
+    tmux.enters("/mcp reconnect codex").await;
+    gate.release();
+    claude.result_of(&task).await;
+    assert_eq!(claude.stage.model.request_count(), 1);
+    claude.end_with_host(tmux).await;
 }

@@ -1,6 +1,6 @@
 //! MCP Tasks: calls whose results are fetched later, also from another server.
 
-mod classic;
+mod of_turns;
 
 use std::time::Duration;
 
@@ -29,10 +29,9 @@ fn capabilities(extensions: Value) -> Value {
     json!({ "elicitation": { "form": {} }, "extensions": extensions })
 }
 
-/// A server that answers by tasks what it can, with a client of MCP 2026-07-28, whose requests
-/// declare these extensions.
+/// A client of MCP 2026-07-28 whose requests declare these extensions.
 fn client_of(stage: &CodexFixture, args: &[&str], extensions: Value) -> McpClient {
-    let launch = stage.launch(&[&["--task-calls"], args].concat());
+    let launch = stage.launch(args);
     let mut client = McpClient::start(&launch);
     client.set_time_limit(TIME_LIMIT);
     client.describe_each_request("2026-07-28", capabilities(extensions));
@@ -181,30 +180,32 @@ async fn cancelled_task_ends_its_commands(release: &str) {
         Script::new().otherwise([Reply::shell("touch begun; sleep 1000"), Reply::say("never")]);
     let stage = stage(release, script).await;
     let mut client = with_tasks(&stage);
-    for tool in ["call_codex", "codex"] {
-        let free = json!({ "sandbox": "danger-full-access" });
-        let task = begin(&mut client, tool, job_in(&stage, "work", free)).await;
-        crate::jobs::wait_for("the command", async || {
-            stage.file("begun").exists().then_some(())
-        })
-        .await;
-        let says_so = async {
-            loop {
-                let state = get(&mut client, &task).await;
-                let words = state["statusMessage"].as_str().unwrap();
-                if words.contains("sleep 1000") {
-                    return;
-                }
-                sleep(Duration::from_millis(50)).await;
-            }
-        };
-        timeout(TIME_LIMIT, says_so).await.unwrap();
-        let ended = client.call("tasks/cancel", json!({ "taskId": task })).await;
-        assert_eq!(ended["resultType"], "complete", "{ended:#}");
-        until(&mut client, &task, "cancelled").await;
-        std::fs::remove_file(stage.file("begun")).unwrap();
-    }
+    cancel_during_a_command(&mut client, &stage, "call_codex").await;
     stage.finish_with_worker(client).await;
+}
+
+/// Begins a task by a call of this tool, and cancels it while its command runs.
+async fn cancel_during_a_command(client: &mut McpClient, stage: &CodexFixture, tool: &str) {
+    let free = json!({ "sandbox": "danger-full-access" });
+    let task = begin(client, tool, job_in(stage, "work", free)).await;
+    crate::jobs::wait_for("the command", async || {
+        stage.file("begun").exists().then_some(())
+    })
+    .await;
+    let says_so = async {
+        loop {
+            let state = get(client, &task).await;
+            let words = state["statusMessage"].as_str().unwrap();
+            if words.contains("sleep 1000") {
+                return;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(TIME_LIMIT, says_so).await.unwrap();
+    let ended = client.call("tasks/cancel", json!({ "taskId": task })).await;
+    assert_eq!(ended["resultType"], "complete", "{ended:#}");
+    until(client, &task, "cancelled").await;
 }
 
 async fn task_of_a_run_has_the_result_of_the_run(release: &str) {

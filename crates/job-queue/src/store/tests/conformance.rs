@@ -30,7 +30,7 @@ use instructions::{
     question_has_one_answer,
 };
 use lists::{
-    job_is_found_by_id_prefix, latest_job_of_a_directory_is_found, latest_job_of_a_thread_is_found,
+    job_is_found_by_id_prefix, latest_job_of_a_directory_is_found,
     lists_are_newest_first_and_count_all, old_jobs_are_pruned,
 };
 use questions::{changed_question_is_unproven, questions_are_listed_while_their_attempt_runs};
@@ -101,7 +101,6 @@ pub(super) async fn all(make: &mut dyn FnMut(&str) -> TestStore) {
         store_of_the_first_version_is_upgraded
         waiting_job_of_version_7_is_rechecked_after_the_migration
         hostile_text_is_stored_as_text
-        latest_job_of_a_thread_is_found
         latest_job_of_a_directory_is_found
         job_is_found_by_id_prefix
         old_jobs_are_pruned

@@ -14,7 +14,6 @@ use serde_json::{Map, Value, json};
 use settings::PolicyName;
 
 use super::definition::tool;
-use super::task::{self, TaskCall};
 use crate::error::ToolError;
 use crate::server::Server;
 use crate::tools::parameters::{NonBlankText, Policy, Wait, arguments};
@@ -82,17 +81,6 @@ pub(in crate::tools) async fn call(
         warnings,
         wait: wait.map(|Wait(wait)| wait),
     };
-    if let Some(jobs) = task::jobs(server, context, &call).await {
-        let call = TaskCall {
-            tool: NAME,
-            start,
-            thread: None,
-            turn: call,
-        };
-        let created = task::begin(server, context, jobs, call).await?;
-        server.defaults.forget_previous_thread();
-        return Ok(created);
-    }
     let engine = Arc::clone(&server.engine);
     let defaults = server.defaults.clone();
     let opening = async move {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use codex_engine::command::{Prompt, ResumeThread, StartThread};
+use codex_engine::command::{Prompt, ResumeThread, Settings, StartThread};
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
 use rmcp::service::RequestContext;
@@ -10,7 +10,6 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::definition::tool;
-use super::task::{self, TaskCall};
 use crate::code::Code;
 use crate::error::ToolError;
 use crate::server::Server;
@@ -55,10 +54,12 @@ pub(in crate::tools) async fn call(
 ) -> Result<CallToolResponse, ToolError> {
     let given: Arguments = arguments(given)?;
     let thread = server.thread(given.thread()?).await?;
+    let mut settings = Settings::default();
+    server.bound_resumed(&thread, &mut settings)?;
     let resume = ResumeThread {
         thread: thread.clone(),
         start: StartThread {
-            settings: server.resume_settings(&thread).await?,
+            settings,
             ..StartThread::default()
         },
     };
@@ -67,19 +68,6 @@ pub(in crate::tools) async fn call(
         warnings: Vec::new(),
         wait: given.wait.map(|Wait(wait)| wait),
     };
-    if let Some(jobs) = task::jobs(server, context, &call).await {
-        let released = task::release(server, context, resume.clone()).await;
-        if let Some(start) = released.map_err(|error| error.in_thread(&thread))? {
-            let call = TaskCall {
-                tool: NAME,
-                start,
-                thread: Some(thread.clone()),
-                turn: call,
-            };
-            let created = task::begin(server, context, jobs, call).await;
-            return created.map_err(|error| error.in_thread(&thread));
-        }
-    }
     let engine = Arc::clone(&server.engine);
     let opening = async move { engine.resume(resume).await };
     server

@@ -13,7 +13,6 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::definition::tool;
-use super::task::{self, TaskCall};
 use crate::code::Code;
 use crate::error::ToolError;
 use crate::server::Server;
@@ -77,15 +76,6 @@ pub(in crate::tools) async fn call(
         warnings: Vec::new(),
         wait,
     };
-    if let Some(jobs) = task::jobs(server, context, &call).await {
-        let call = TaskCall {
-            tool: NAME,
-            start,
-            thread: None,
-            turn: call,
-        };
-        return task::begin(server, context, jobs, call).await;
-    }
     let engine = Arc::clone(&server.engine);
     let opening = async move { engine.start(start).await };
     server.run_turn(context, opening, call).await

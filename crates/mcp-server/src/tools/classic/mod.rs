@@ -5,5 +5,3 @@ pub(super) mod codex;
 pub(super) mod codex_reply;
 pub(super) mod codex_review;
 pub(super) mod definition;
-pub(super) mod task;
-pub(crate) mod task_result;

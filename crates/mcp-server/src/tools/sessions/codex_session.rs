@@ -246,7 +246,6 @@ async fn resume(
         warnings,
     } = session_arguments.into_start(server).await?;
     server.bound_resumed(&thread, &mut start.settings)?;
-    start.settings = start.settings.over(server.resume_settings(&thread).await?);
     let resume = ResumeThread { thread, start };
     let prompt = match given.prompt {
         Some(NonBlankText(text)) => Some(Prompt { text, ..first }),

@@ -76,8 +76,10 @@ impl TurnDialogs {
                     }
                 }
                 Some((action, answer)) = self.dialogs.next() => {
-                    if self.dialogs.is_first_answer(&action) {
-                        decide(&self.engine, &session, &action, answer.as_ref());
+                    if self.dialogs.is_first_answer(&action)
+                        && let Ok(session) = self.engine.handle(&session)
+                    {
+                        decide(&session, &action, answer.as_ref());
                     }
                 }
             }

@@ -56,26 +56,6 @@ pub(super) async fn latest_job_of_a_directory_is_found(stage: &TestStore) {
     assert_eq!(found.summary.session_id, None);
 }
 
-pub(super) async fn latest_job_of_a_thread_is_found(stage: &TestStore) {
-    let store = stage.open().await;
-    let mut ids = Vec::new();
-    for tool in ["codex", "codex-reply", "call_codex"] {
-        assert_eq!(store.last_job_of("unknown").await.unwrap(), None);
-        let mut new = new_job(tool);
-        new.request.tool_name = tool.to_owned();
-        store.submit(&new).await.unwrap();
-        let claimed = claim(&store, &new_worker_id()).await.unwrap();
-        let how = FinishedJob {
-            session_id: Some("thread".to_owned()),
-            ..finished(Ending::Completed)
-        };
-        store.finish(&claimed.claim, &how).await.unwrap();
-        ids.push(new.id);
-    }
-    let found = store.last_job_of("thread").await.unwrap().unwrap();
-    assert_eq!(found.summary.id, ids[2]);
-}
-
 pub(super) async fn job_is_found_by_id_prefix(stage: &TestStore) {
     let store = stage.open().await;
     // A collation by language would find too few or too many.

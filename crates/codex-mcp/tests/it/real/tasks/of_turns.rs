@@ -1,15 +1,20 @@
-//! Tasks of the classic tools: `codex`, `codex-reply` and `codex_review`.
+//! Tasks of the calls that wait for a turn, in a host: `codex`, `codex-reply` and `codex_review`.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
 use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
 use testkit::McpClient;
-use testkit::process::Process;
+use testkit::process::{Process, wait_until_gone};
+use tokio::time::timeout;
 
-use super::{CodexFixture, EXTENSION, begin, capabilities, client_of, get, kill, questions, stage};
-use super::{until, with_tasks};
+use super::{CodexFixture, EXTENSION, TIME_LIMIT, begin, cancel_during_a_command, capabilities};
+use super::{get, kill, questions, until};
+use crate::jobs::wait_for;
 use crate::on_each_release;
 use crate::real::{assert_completed, assert_error, structured, text, thread_of};
 
@@ -22,11 +27,28 @@ on_each_release!(
     reply_task_continues_the_thread_of_a_codex_task,
     reply_task_is_refused_while_a_turn_runs,
     second_reply_task_of_a_thread_fails_while_the_first_runs,
-    reply_is_answered_plainly_while_commands_run_on,
+    reply_task_leaves_commands_running,
     task_without_a_sandbox_has_that_of_the_plain_call,
     task_of_a_review_has_the_result_of_the_plain_call,
     calls_out_of_bounds_are_refused_as_without_tasks,
+    cancelled_task_ends_its_commands,
+    task_of_a_stopped_host_has_ended,
 );
+
+/// A client of a host, see [`super::client_of`].
+fn client_of(stage: &CodexFixture, args: &[&str], extensions: Value) -> McpClient {
+    super::client_of(stage, &[&["--host"], args].concat(), extensions)
+}
+
+fn with_tasks(stage: &CodexFixture) -> McpClient {
+    client_of(stage, &[], json!({ EXTENSION: {} }))
+}
+
+async fn finish(stage: CodexFixture, client: McpClient) {
+    assert!(client.finish().await.success());
+    stage.stop_hosts().await;
+    assert_eq!(stage.home.processes(), []);
+}
 
 /// From here on, the client's requests declare tasks, or do not.
 fn declare_tasks(client: &mut McpClient, declares: bool) {
@@ -71,7 +93,7 @@ async fn same_result(client: &mut McpClient, tool: &str, arguments: Value) -> Va
 
 async fn task_of_codex_has_the_result_of_the_plain_call(release: &str) {
     let script = Script::new().otherwise([Reply::shell("echo hi"), Reply::say("hello")]);
-    let stage = stage(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut client = with_tasks(&stage);
     let arguments = json!({ "prompt": "work", "approval-policy": "never", "wait-ms": 60_000 });
     let result = same_result(&mut client, "codex", arguments).await;
@@ -81,7 +103,7 @@ async fn task_of_codex_has_the_result_of_the_plain_call(release: &str) {
     let arguments = json!({ "prompt": "work", "approval-policy": "on-failure" });
     let warned = result_of_task(&mut client, "codex", arguments).await;
     assert!(structured(&warned)["warnings"][0].is_string(), "{warned:#}");
-    stage.finish_with_worker(client).await;
+    finish(stage, client).await;
 }
 
 async fn task_of_a_failed_turn_has_the_error_of_the_plain_call(release: &str) {
@@ -91,7 +113,7 @@ async fn task_of_a_failed_turn_has_the_error_of_the_plain_call(release: &str) {
     };
     let long = || [Reply::error("context_length_exceeded", "too long")];
     let script = Script::new().on("wrong", wrong()).on("long", long());
-    let stage = stage(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut client = with_tasks(&stage);
     for (prompt, code) in [("wrong", "TURN_FAILED"), ("long", "CONTEXT_WINDOW")] {
         let arguments = json!({ "prompt": prompt });
@@ -99,13 +121,13 @@ async fn task_of_a_failed_turn_has_the_error_of_the_plain_call(release: &str) {
         assert_error(&result, code);
         assert!(!thread_of(&result).is_empty());
     }
-    stage.finish_with_worker(client).await;
+    finish(stage, client).await;
 }
 
 async fn question_of_a_codex_task_is_answered_over_a_new_server(release: &str) {
     let touch = Reply::shell(Shell::escalated("touch made.txt", "it is needed"));
     let script = Script::new().otherwise([touch, Reply::say("Done.")]);
-    let stage = stage(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut first = with_tasks(&stage);
     let arguments = json!({ "prompt": "ask", "sandbox": "read-only",
         "approval-policy": "on-request" });
@@ -127,11 +149,11 @@ async fn question_of_a_codex_task_is_answered_over_a_new_server(release: &str) {
     let state = until(&mut second, &task, "completed").await;
     assert_completed(&state["result"], "Done.");
     assert!(stage.file("made.txt").exists());
-    stage.finish_with_worker(second).await;
+    finish(stage, second).await;
 }
 
 async fn settings_of_a_codex_task_reach_the_model(release: &str) {
-    let stage = stage(release, Script::new().otherwise([Reply::say("ok")])).await;
+    let stage = CodexFixture::new(release, Script::new().otherwise([Reply::say("ok")])).await;
     let mut client = with_tasks(&stage);
     let arguments = json!({
         "prompt": "hello",
@@ -148,7 +170,7 @@ async fn settings_of_a_codex_task_reach_the_model(release: &str) {
     assert!(body.contains("BASE-WORDS"), "{body}");
     let developer = request.developer_messages().join("\n");
     assert!(developer.contains("DEVELOPER-WORDS"), "{developer}");
-    stage.finish_with_worker(client).await;
+    finish(stage, client).await;
 }
 
 /// A model that creates the file that the prompt names, and then says what it said before.
@@ -179,7 +201,7 @@ fn assert_turn(stage: &CodexFixture, result: &Value, number: usize, file: &Path)
 }
 
 async fn reply_task_continues_a_thread_that_the_server_holds(release: &str) {
-    let stage = stage(release, touching()).await;
+    let stage = CodexFixture::new(release, touching()).await;
     let inner = stage.file("inner");
     std::fs::create_dir(&inner).unwrap();
     let mut client = client_of(&stage, &[], json!({}));
@@ -200,11 +222,11 @@ async fn reply_task_continues_a_thread_that_the_server_holds(release: &str) {
     declare_tasks(&mut client, true);
     let result = result_of_task(&mut client, "codex-reply", reply("five")).await;
     assert_turn(&stage, &result, 5, &inner.join("five"));
-    stage.finish_with_worker(client).await;
+    finish(stage, client).await;
 }
 
 async fn reply_task_continues_the_thread_of_a_codex_task(release: &str) {
-    let stage = stage(release, touching()).await;
+    let stage = CodexFixture::new(release, touching()).await;
     let inner = stage.file("inner");
     std::fs::create_dir(&inner).unwrap();
     let mut first = with_tasks(&stage);
@@ -223,7 +245,7 @@ async fn reply_task_continues_the_thread_of_a_codex_task(release: &str) {
     let result = result_of_task(&mut second, "codex-reply", reply("four")).await;
     assert_turn(&stage, &result, 4, &inner.join("four"));
     assert_eq!(thread_of(&result), thread);
-    stage.finish_with_worker(second).await;
+    finish(stage, second).await;
 }
 
 async fn reply_task_is_refused_while_a_turn_runs(release: &str) {
@@ -232,7 +254,7 @@ async fn reply_task_is_refused_while_a_turn_runs(release: &str) {
     let script = Script::new()
         .on("wait", [waiting])
         .otherwise([Reply::say("hello")]);
-    let stage = stage(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut client = client_of(&stage, &[], json!({}));
     let begun = client
         .call_tool("codex", json!({ "prompt": "begin" }))
@@ -246,15 +268,13 @@ async fn reply_task_is_refused_while_a_turn_runs(release: &str) {
     let plain = client.call_tool("codex-reply", arguments.clone()).await;
     assert_error(&plain, "SESSION_BUSY");
     declare_tasks(&mut client, true);
-    assert_eq!(
-        client.call_tool("codex-reply", arguments.clone()).await,
-        plain
-    );
+    let refused = result_of_task(&mut client, "codex-reply", arguments.clone()).await;
+    assert_eq!(refused["structuredContent"], plain["structuredContent"]);
     gate.release();
     assert_completed(&client.result(&waiting).await, "waited");
     let result = result_of_task(&mut client, "codex-reply", arguments).await;
     assert_completed(&result, "hello");
-    stage.finish_with_worker(client).await;
+    finish(stage, client).await;
 }
 
 async fn second_reply_task_of_a_thread_fails_while_the_first_runs(release: &str) {
@@ -263,57 +283,28 @@ async fn second_reply_task_of_a_thread_fails_while_the_first_runs(release: &str)
     let script = Script::new()
         .on("wait", [waiting])
         .otherwise([Reply::say("hello")]);
-    let stage = stage(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut client = with_tasks(&stage);
     let begun = result_of_task(&mut client, "codex", json!({ "prompt": "begin" })).await;
     let reply = |prompt: &str| json!({ "prompt": prompt, "threadId": thread_of(&begun) });
     let first = begin(&mut client, "codex-reply", reply("wait")).await;
     gate.reached(1).await;
     let second = result_of_task(&mut client, "codex-reply", reply("more")).await;
-    assert_error(&second, "THREAD_IN_USE");
+    assert_error(&second, "SESSION_BUSY");
     gate.release();
     let state = until(&mut client, &first, "completed").await;
     assert_completed(&state["result"], "waited");
     let third = result_of_task(&mut client, "codex-reply", reply("more")).await;
     assert_completed(&third, "hello");
-    stage.finish_with_worker(client).await;
+    finish(stage, client).await;
 }
 
-/// The settings of a task count only within the bounds of the server that continues its thread.
-#[tokio::test]
-async fn reply_to_a_thread_of_a_task_is_bounded() {
-    let script = Script::new().otherwise([Reply::shell("touch made.txt"), Reply::say("tried")]);
-    let stage = stage(testkit::codex::newest(), script).await;
-    let mut free = with_tasks(&stage);
-    let network = json!({ "sandbox_workspace_write.network_access": true });
-    for (config, code) in [(json!({}), None), (network, Some("OUT_OF_BOUNDS"))] {
-        let arguments = json!({ "prompt": "x", "sandbox": "danger-full-access",
-            "approval-policy": "never", "config": config });
-        let begun = result_of_task(&mut free, "codex", arguments).await;
-        assert_completed(&begun, "tried");
-        std::fs::remove_file(stage.file("made.txt")).unwrap();
-        let reply = json!({ "prompt": "y", "threadId": thread_of(&begun) });
-        for declares in [false, true] {
-            let mut bounded = client_of(&stage, &["--max-sandbox", "read-only"], json!({}));
-            declare_tasks(&mut bounded, declares);
-            let result = bounded.call_tool("codex-reply", reply.clone()).await;
-            match code {
-                None => assert_completed(&result, "tried"),
-                Some(code) => assert_error(&result, code),
-            }
-            assert!(!stage.file("made.txt").exists(), "{declares}");
-            assert!(bounded.finish().await.success());
-        }
-    }
-    stage.finish_with_worker(free).await;
-}
-
-async fn reply_is_answered_plainly_while_commands_run_on(release: &str) {
+async fn reply_task_leaves_commands_running(release: &str) {
     let sleep = Shell::new("exec sleep 1000").waiting(Duration::from_millis(250));
     let script = Script::new()
         .on("begin", [Reply::shell(sleep), Reply::say("left running")])
         .otherwise([Reply::say("hello")]);
-    let stage = stage(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut client = with_tasks(&stage);
     declare_tasks(&mut client, false);
     let arguments = json!({ "prompt": "begin", "sandbox": "danger-full-access",
@@ -325,16 +316,16 @@ async fn reply_is_answered_plainly_while_commands_run_on(release: &str) {
     assert!(is_left());
     declare_tasks(&mut client, true);
     let arguments = json!({ "prompt": "go on", "threadId": thread_of(&begun) });
-    let plain = client.call_tool("codex-reply", arguments).await;
-    assert_completed(&plain, "hello");
+    let result = result_of_task(&mut client, "codex-reply", arguments).await;
+    assert_completed(&result, "hello");
     assert!(is_left());
-    stage.finish_with_worker(client).await;
+    finish(stage, client).await;
 }
 
 /// A job of `call_codex` would have `workspace-write`.
 async fn task_without_a_sandbox_has_that_of_the_plain_call(release: &str) {
     let script = Script::new().otherwise([Reply::shell("touch made.txt"), Reply::say("tried")]);
-    let stage = stage(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     let mut client = with_tasks(&stage);
     let arguments = json!({ "prompt": "x", "approval-policy": "never" });
     same_result(&mut client, "codex", arguments).await;
@@ -342,7 +333,7 @@ async fn task_without_a_sandbox_has_that_of_the_plain_call(release: &str) {
     let arguments = json!({ "prompt": "x", "sandbox": "workspace-write" });
     result_of_task(&mut client, "codex", arguments).await;
     assert!(stage.file("made.txt").exists());
-    stage.finish_with_worker(client).await;
+    finish(stage, client).await;
 }
 
 async fn task_of_a_review_has_the_result_of_the_plain_call(release: &str) {
@@ -363,18 +354,18 @@ async fn task_of_a_review_has_the_result_of_the_plain_call(release: &str) {
     });
     let touch = Reply::shell("touch by-the-reviewer.txt");
     let script = Script::new().otherwise([touch, Reply::say(review.to_string())]);
-    let stage = stage(release, script).await;
+    let stage = CodexFixture::new(release, script).await;
     std::fs::write(stage.file("new.txt"), "x").unwrap();
     let mut client = with_tasks(&stage);
     let result = same_result(&mut client, "codex_review", json!({})).await;
     let content = structured(&result)["content"].as_str().unwrap();
     assert!(content.contains("[P1] Check the length"), "{content}");
     assert!(!stage.file("by-the-reviewer.txt").exists());
-    stage.finish_with_worker(client).await;
+    finish(stage, client).await;
 }
 
 async fn calls_out_of_bounds_are_refused_as_without_tasks(release: &str) {
-    let stage = stage(release, Script::new().otherwise([Reply::say("ok")])).await;
+    let stage = CodexFixture::new(release, Script::new().otherwise([Reply::say("ok")])).await;
     let outside = tempfile::tempdir().unwrap();
     let work = stage.home.work();
     let bounds = ["--max-sandbox", "workspace-write", "--allow-dir"];
@@ -394,10 +385,6 @@ async fn calls_out_of_bounds_are_refused_as_without_tasks(release: &str) {
             "OUT_OF_BOUNDS",
         ),
         (
-            json!({ "prompt": "x", "cwd": "nowhere" }),
-            "INVALID_ARGUMENT",
-        ),
-        (
             json!({ "prompt": "x", "profile": "none" }),
             "INVALID_ARGUMENT",
         ),
@@ -410,17 +397,19 @@ async fn calls_out_of_bounds_are_refused_as_without_tasks(release: &str) {
         assert_eq!(client.call_tool("codex", arguments).await, plain);
     }
     assert_eq!(stage.model.request_count(), 0);
-    // Under bounds, the call is answered without a task: those of a worker are others.
-    let result = client.call_tool("codex", json!({ "prompt": "x" })).await;
+    let nowhere = json!({ "prompt": "x", "cwd": "nowhere" });
+    let result = result_of_task(&mut client, "codex", nowhere).await;
+    assert_error(&result, "INVALID_ARGUMENT");
+    let result = result_of_task(&mut client, "codex", json!({ "prompt": "x" })).await;
     assert_completed(&result, "ok");
-    stage.finish(client).await;
+    finish(stage, client).await;
 }
 
-/// Without `--task-calls`, a caller that declares tasks gets a plain answer.
+/// Without a host, a caller that declares tasks gets a plain answer.
 #[tokio::test]
-async fn classic_call_is_answered_plainly_by_default() {
+async fn call_without_a_host_is_answered_plainly() {
     let script = Script::new().otherwise([Reply::say("hello")]);
-    let stage = stage(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let mut client = McpClient::start(&stage.launch(&[]));
     declare_tasks(&mut client, true);
     let answered = client.call_tool("codex", json!({ "prompt": "x" })).await;
@@ -432,21 +421,21 @@ async fn classic_call_is_answered_plainly_by_default() {
 #[tokio::test]
 async fn caller_without_tasks_gets_the_turn() {
     let script = Script::new().otherwise([Reply::say("hello")]);
-    let stage = stage(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let mut client = client_of(&stage, &[], json!({}));
     let begun = client.call_tool("codex", json!({ "prompt": "x" })).await;
     assert_completed(&begun, "hello");
     let arguments = json!({ "prompt": "y", "threadId": thread_of(&begun) });
     assert_completed(&client.call_tool("codex-reply", arguments).await, "hello");
-    stage.finish(client).await;
+    finish(stage, client).await;
 }
 
-/// A task is working until its turn has ended, and the turn goes on without the client.
+/// A task is working until its turn has ended, and the turn continues without the client.
 #[tokio::test]
 async fn task_of_codex_outlives_its_server() {
     let gate = Gate::new();
     let script = Script::new().otherwise([Reply::say("hello").behind(&gate)]);
-    let stage = stage(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let mut first = with_tasks(&stage);
     let task = begin(&mut first, "codex", json!({ "prompt": "x", "tag": "mine" })).await;
     gate.reached(1).await;
@@ -454,38 +443,250 @@ async fn task_of_codex_outlives_its_server() {
     kill(first).await;
     let mut second = with_tasks(&stage);
     assert_eq!(get(&mut second, &task).await["status"], "working");
-    let listed = second.call_tool("call_jobs", json!({})).await;
-    let job = &structured(&listed)["jobs"][0];
-    assert_eq!(job["tool_name"], "codex", "{listed:#}");
-    assert_eq!(job["task_name"], "mine", "{listed:#}");
     gate.release();
     let state = until(&mut second, &task, "completed").await;
     assert_completed(&state["result"], "hello");
     assert_eq!(stage.model.request_count(), 1);
-    stage.finish_with_worker(second).await;
+    finish(stage, second).await;
 }
 
-/// At a shell, the job of a task is submitted again with the settings of its call.
-#[tokio::test]
-async fn job_of_a_codex_task_is_resumed_and_retried_as_the_call_was() {
-    let stage = stage(testkit::codex::newest(), touching()).await;
-    let inner = stage.file("inner");
-    std::fs::create_dir(&inner).unwrap();
+async fn cancelled_task_ends_its_commands(release: &str) {
+    let script =
+        Script::new().otherwise([Reply::shell("touch begun; sleep 1000"), Reply::say("never")]);
+    let stage = CodexFixture::new(release, script).await;
     let mut client = with_tasks(&stage);
-    let begun = result_of_task(&mut client, "codex", beginning("one")).await;
-    assert_turn(&stage, &begun, 1, &inner.join("one"));
-    let listed = client.call_tool("call_jobs", json!({})).await;
-    let job = structured(&listed)["jobs"][0]["job_id"].clone();
-    let job = job.as_str().unwrap();
-    std::fs::remove_file(inner.join("one")).unwrap();
-    for (args, said, file) in [
-        (vec!["resume", job, "--wait", "two"], "message 2\n", "two"),
-        (vec!["retry", job, "--wait"], "message 1\n", "one"),
-    ] {
-        assert_eq!(stage.jobs(&args).await, said);
-        let model = stage.model.requests().pop().unwrap();
-        assert_eq!(model.model(), "another-model", "{args:?}");
-        assert!(inner.join(file).exists(), "{args:?}");
+    cancel_during_a_command(&mut client, &stage, "codex").await;
+    let runs = |process: &Process| process.command.contains("sleep 1000");
+    wait_for("the end of the command", async || {
+        (!stage.home.processes().iter().any(runs)).then_some(())
+    })
+    .await;
+    finish(stage, client).await;
+}
+
+/// The next host tells the end of a task that the last one had.
+async fn task_of_a_stopped_host_has_ended(release: &str) {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("hello").behind(&gate)]);
+    let stage = CodexFixture::new(release, script).await;
+    let mut client = with_tasks(&stage);
+    let task = begin(&mut client, "codex", json!({ "prompt": "x" })).await;
+    gate.reached(1).await;
+    kill(client).await;
+    stage.stop_hosts().await;
+    let mut client = with_tasks(&stage);
+    let state = until(&mut client, &task, "completed").await;
+    let code = structured(&state["result"])["error"]["code"].as_str();
+    assert!(
+        ["INTERRUPTED", "CODEX_DIED", "HOST_LOST"].contains(&code.unwrap()),
+        "{state:#}"
+    );
+    assert!(!thread_of(&state["result"]).is_empty());
+    finish(stage, client).await;
+}
+
+/// Ends the host at once.
+async fn kill_host(stage: &CodexFixture) {
+    let is_host = |process: &Process| process.command.contains("host run");
+    let mut hosts = stage.home.processes();
+    hosts.retain(is_host);
+    let [Process { pid, .. }] = hosts[..] else {
+        panic!("{hosts:?}")
+    };
+    signal::kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
+    assert_eq!(wait_until_gone(&[pid], TIME_LIMIT).await, []);
+}
+
+/// Polls a task until it has this status, also while there is no host.
+async fn got(client: &mut McpClient, task: &str, status: &str) -> Value {
+    let asking = async {
+        loop {
+            let asked = client.request("tasks/get", json!({ "taskId": task }));
+            let response = client.response(&asked).await;
+            if response["result"]["status"] == status {
+                return response["result"].clone();
+            }
+        }
+    };
+    timeout(TIME_LIMIT, asking).await.unwrap()
+}
+
+async fn host_is_killed_during_a_task(release: &str) {
+    let gate = Gate::new();
+    let touch = Reply::shell(Shell::escalated("echo x >> made.txt", "it is needed"));
+    let script = Script::new().otherwise([touch, Reply::say("Done.").behind(&gate)]);
+    let stage = CodexFixture::new(release, script).await;
+    let mut client = with_tasks(&stage);
+    let arguments = json!({ "prompt": "ask", "sandbox": "read-only",
+        "approval-policy": "on-request" });
+    let task = begin(&mut client, "codex", arguments).await;
+    let asked = questions(&until(&mut client, &task, "input_required").await);
+
+    kill_host(&stage).await;
+    let state = got(&mut client, &task, "input_required").await;
+    assert_eq!(questions(&state), asked, "{state:#}");
+    let [(key, _)] = &asked[..] else {
+        panic!("{asked:?}")
+    };
+    let accept = json!({ "action": "accept", "content": { "decision": "accept" } });
+    let params = json!({ "taskId": task, "inputResponses": { key: accept } });
+    client.call("tasks/update", params).await;
+    gate.reached(1).await;
+
+    kill_host(&stage).await;
+    got(&mut client, &task, "working").await;
+    gate.release();
+    let state = until(&mut client, &task, "completed").await;
+    assert_completed(&state["result"], "Done.");
+    assert_eq!(
+        std::fs::read_to_string(stage.file("made.txt")).unwrap(),
+        "x\n"
+    );
+    assert_eq!(stage.model.request_count(), 2);
+
+    // The result stays when the host is killed.
+    kill_host(&stage).await;
+    let again = got(&mut client, &task, "completed").await;
+    assert_eq!(again["result"], state["result"]);
+    finish(stage, client).await;
+}
+
+#[tokio::test]
+async fn host_of_0_153_4_is_killed_during_a_task() {
+    host_is_killed_during_a_task("0.153.4").await;
+}
+
+#[tokio::test]
+async fn host_of_the_newest_is_killed_during_a_task() {
+    host_is_killed_during_a_task(testkit::codex::newest()).await;
+}
+
+/// This Codex ends with its host.
+#[tokio::test]
+async fn task_of_an_old_codex_is_lost_with_its_host() {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("hello").behind(&gate)]);
+    let stage = CodexFixture::new("0.104.0", script).await;
+    let mut client = with_tasks(&stage);
+    let task = begin(&mut client, "codex", json!({ "prompt": "x" })).await;
+    gate.reached(1).await;
+    kill_host(&stage).await;
+    let state = got(&mut client, &task, "completed").await;
+    assert_error(&state["result"], "HOST_LOST");
+    let thread = thread_of(&state["result"]);
+    gate.release();
+    let reply = json!({ "prompt": "y", "threadId": thread });
+    assert_completed(
+        &result_of_task(&mut client, "codex-reply", reply).await,
+        "hello",
+    );
+    finish(stage, client).await;
+}
+
+/// A client with another environment has another host.
+#[tokio::test]
+async fn task_is_found_through_another_host() {
+    let touch = Reply::shell(Shell::escalated("touch made.txt", "it is needed"));
+    let script = Script::new()
+        .on("ask", [touch, Reply::say("Done.")])
+        .otherwise([Reply::shell("sleep 1000"), Reply::say("never")]);
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
+    let mut first = with_tasks(&stage);
+    let asking = json!({ "prompt": "ask", "sandbox": "read-only",
+        "approval-policy": "on-request" });
+    let task = begin(&mut first, "codex", asking).await;
+    let asked = questions(&until(&mut first, &task, "input_required").await);
+    let endless = begin(&mut first, "codex", json!({ "prompt": "wait" })).await;
+
+    let launch = stage.launch(&["--host"]).env("ANOTHER", "environment");
+    let mut second = McpClient::start(&launch);
+    second.set_time_limit(TIME_LIMIT);
+    declare_tasks(&mut second, true);
+    assert_eq!(questions(&get(&mut second, &task).await), asked);
+    let accept = json!({ "action": "accept", "content": { "decision": "accept" } });
+    let params = json!({ "taskId": task, "inputResponses": { &asked[0].0: accept } });
+    second.call("tasks/update", params).await;
+    let state = until(&mut second, &task, "completed").await;
+    assert_completed(&state["result"], "Done.");
+    second
+        .call("tasks/cancel", json!({ "taskId": endless }))
+        .await;
+    until(&mut second, &endless, "cancelled").await;
+    assert!(first.finish().await.success());
+    finish(stage, second).await;
+}
+
+/// The time limit of a call interrupts the turn of its task. The time of a person does not count.
+#[tokio::test]
+async fn task_has_the_time_limit_of_the_call() {
+    let touch = Reply::shell(Shell::escalated("touch made.txt", "it is needed"));
+    let script = Script::new()
+        .on("ask", [touch, Reply::say("Done.")])
+        .otherwise([Reply::shell("sleep 1000"), Reply::say("never")]);
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
+    let limit = ["--timeout", "5"];
+    let mut client = client_of(&stage, &limit, json!({ EXTENSION: {} }));
+    let asking = json!({ "prompt": "ask", "sandbox": "read-only",
+        "approval-policy": "on-request" });
+    let task = begin(&mut client, "codex", asking).await;
+    let asked = questions(&until(&mut client, &task, "input_required").await);
+    let late = result_of_task(&mut client, "codex", json!({ "prompt": "wait" })).await;
+    assert_error(&late, "TIMEOUT");
+    // By now, the question has been open for the time limit of the first call.
+    assert_eq!(questions(&get(&mut client, &task).await), asked);
+    let decline = json!({ "action": "decline" });
+    let params = json!({ "taskId": task, "inputResponses": { &asked[0].0: decline } });
+    client.call("tasks/update", params).await;
+    let state = until(&mut client, &task, "completed").await;
+    assert_completed(&state["result"], "Done.");
+    assert!(!stage.file("made.txt").exists());
+    finish(stage, client).await;
+}
+
+/// No file and no name tells the ID of a task, and nobody else may read what is stored.
+#[tokio::test]
+async fn ids_of_tasks_are_stored_nowhere() {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("hello").behind(&gate)]);
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
+    let mut client = with_tasks(&stage);
+    let task = begin(&mut client, "codex", json!({ "prompt": "x" })).await;
+    gate.reached(1).await;
+    let directory = stage.home.state_home().join("codex-mcp/tasks");
+    let entries = || std::fs::read_dir(&directory).unwrap().map(Result::unwrap);
+    for ended in [false, true] {
+        if ended {
+            gate.release();
+            until(&mut client, &task, "completed").await;
+        }
+        assert_eq!(entries().count(), 1);
+        for entry in entries() {
+            assert!(!entry.file_name().to_str().unwrap().contains(&task));
+            assert_eq!(entry.metadata().unwrap().mode() & 0o777, 0o600);
+            let text = std::fs::read_to_string(entry.path()).unwrap();
+            assert!(!text.contains(&task), "{text}");
+        }
     }
-    stage.finish_with_worker(client).await;
+    let mode = std::fs::metadata(&directory).unwrap().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    for id in ["turn_", "../hosts/x", &format!("{task}0"), ""] {
+        let asked = client.request("tasks/get", json!({ "taskId": id }));
+        assert_eq!(client.error(&asked).await["code"], -32602, "{id}");
+    }
+    finish(stage, client).await;
+}
+
+/// A task that cannot be stored is not begun.
+#[tokio::test]
+async fn task_that_cannot_be_stored_is_refused() {
+    let script = Script::new().otherwise([Reply::say("hello")]);
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
+    let directory = stage.home.state_home().join("codex-mcp");
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::write(directory.join("tasks"), "in the way").unwrap();
+    let mut client = with_tasks(&stage);
+    let refused = client.call_tool("codex", json!({ "prompt": "x" })).await;
+    assert_error(&refused, "TASK_FILES");
+    assert_eq!(stage.model.request_count(), 0);
+    finish(stage, client).await;
 }

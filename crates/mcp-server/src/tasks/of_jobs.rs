@@ -1,9 +1,6 @@
-//! MCP Tasks (`io.modelcontextprotocol/tasks`, SEP-2663): calls whose results are fetched later.
-//!
-//! A task is a job of the store: it goes on without its client and without this server, and any
-//! later server of the user on this machine answers for it. A caller that declares the extension
-//! gets a task from `call_codex`, `codex_run` and the classic tools, and any other caller what it gets
-//! without tasks.
+//! Tasks of `call_codex` and `codex_run`: each is a job of the store. It continues without its
+//! client and without this server, and any later server of the user on this machine answers for
+//! it.
 
 use std::time::SystemTime;
 
@@ -15,34 +12,21 @@ use job_queue::logic::{JobId, JobState};
 use job_queue::question::StoredQuestion;
 use job_queue::service::{InstructError, JobView, Jobs, JobsError, Response};
 use job_queue::store::{Job, Origin, Question};
+use rmcp::ErrorData;
 use rmcp::model::{
-    CallToolResult, CreateTaskResult, DetailedTask, InputRequest, InputRequests, InputResponses,
-    JsonObject, Task, TaskPayload, TaskStatus,
+    CreateTaskResult, DetailedTask, InputRequest, InputRequests, InputResponses, Task, TaskPayload,
+    TaskStatus,
 };
-use rmcp::service::RequestContext;
-use rmcp::{ErrorData, RoleServer};
 use serde_json::{Value, json};
 
+use super::{POLL_INTERVAL, internal, unknown, whole};
 use crate::error::ToolError;
 use crate::question::{self, ChoiceTitles};
 use crate::server::Server;
-use crate::tools::classic::task_result;
 use crate::tools::jobs::result_of_task;
 
-/// How often a client should look at a task, in milliseconds.
-const POLL_INTERVAL: u64 = 1000;
-
-/// The member of a tool's result that says that it is whole.
-const RESULT_TYPE: &str = "resultType";
-
-/// Whether the caller of this request takes a task for an answer.
-pub(super) fn are_taken(context: &RequestContext<RoleServer>) -> bool {
-    let capabilities = context.client_capabilities();
-    capabilities.is_some_and(|capabilities| capabilities.supports_tasks())
-}
-
 /// The answer to a call whose result is fetched later.
-pub(super) async fn created(jobs: &Jobs, job: &JobId) -> Result<CreateTaskResult, ToolError> {
+pub(crate) async fn created(jobs: &Jobs, job: &JobId) -> Result<CreateTaskResult, ToolError> {
     let store = jobs.store().await?;
     let now = timestamp(SystemTime::now());
     let task = Task::new(store.task_id(job), TaskStatus::Working, now.clone(), now)
@@ -52,8 +36,8 @@ pub(super) async fn created(jobs: &Jobs, job: &JobId) -> Result<CreateTaskResult
 }
 
 impl Server {
-    /// The state of a task.
-    pub(super) async fn task(&self, id: &str) -> Result<DetailedTask, ErrorData> {
+    /// The state of the task that is a job.
+    pub(super) async fn state_of_job(&self, id: &str) -> Result<DetailedTask, ErrorData> {
         let (jobs, job) = self.job_of_task(id).await?;
         let viewed = jobs.view(&job, None).await.map_err(internal)?;
         let words = in_words(jobs, &viewed).await?;
@@ -66,9 +50,9 @@ impl Server {
         Ok(DetailedTask::new(task, payload(&job, &questions)?))
     }
 
-    /// Answers the questions of a task. A question that has been answered otherwise meanwhile, or
+    /// Answers the questions of a job. A question that has been answered otherwise meanwhile, or
     /// that the client has dismissed, is left as it is.
-    pub(super) async fn answer_task(
+    pub(super) async fn answer_job(
         &self,
         id: &str,
         responses: InputResponses,
@@ -99,15 +83,14 @@ impl Server {
         Ok(())
     }
 
-    /// Ends a task.
-    pub(super) async fn end_task(&self, id: &str) -> Result<(), ErrorData> {
+    /// Ends a job.
+    pub(super) async fn end_job(&self, id: &str) -> Result<(), ErrorData> {
         let (jobs, job) = self.job_of_task(id).await?;
         jobs.cancel(&job).await.map_err(internal)?;
         Ok(())
     }
 
     async fn job_of_task(&self, id: &str) -> Result<(&Jobs, JobId), ErrorData> {
-        let unknown = || ErrorData::invalid_params("there is no such task", None);
         let jobs = self.jobs.as_ref().ok_or_else(unknown)?;
         let store = jobs.store().await.map_err(internal)?;
         let job = store.job_of_task(id).ok_or_else(unknown)?;
@@ -148,22 +131,13 @@ fn payload(job: &Job, questions: &[Question]) -> Result<TaskPayload, ErrorData> 
     Ok(match job.summary.state {
         JobState::Cancelled => TaskPayload::Cancelled,
         state if state.has_ended() => TaskPayload::Completed {
-            result: whole(&task_result::result_of(job).unwrap_or_else(|| result_of_task(job)))?,
+            result: whole(&result_of_task(job))?,
         },
         _ => match input_requests(questions)? {
             none if none.is_empty() => TaskPayload::Working,
             input_requests => TaskPayload::InputRequired { input_requests },
         },
     })
-}
-
-/// The result of a tool as an object that says that it is whole.
-fn whole(result: &CallToolResult) -> Result<JsonObject, ErrorData> {
-    let Value::Object(mut result) = serde_json::to_value(result).map_err(internal)? else {
-        return Err(internal("a result is no object"));
-    };
-    result.insert(RESULT_TYPE.to_owned(), "complete".into());
-    Ok(result)
 }
 
 /// The questions that can be answered here, as requests to the client.
@@ -216,8 +190,4 @@ fn response(question: &Question, answer: &Value) -> Option<Response> {
         Some("cancel") => None,
         _ => Some(Response::Decision(Decision::Decline)),
     }
-}
-
-fn internal(error: impl std::fmt::Display) -> ErrorData {
-    ErrorData::internal_error(error.to_string(), None)
 }

@@ -1,0 +1,41 @@
+//! The tasks of a host, and the way from one host to the tasks of another.
+
+use std::sync::Arc;
+
+use host_process::connect;
+use host_process::place::HostPlace;
+use mcp_server::{SessionTasks, TaskAnswer, TaskRequest};
+use serde_json::{Value, json};
+
+use crate::cli::serve::{self, HostPlaceError};
+
+/// The directory of the tasks' files, in the state directory.
+const DIRECTORY: &str = "tasks";
+
+/// The tasks of the host of a place.
+pub(super) fn of(place: &HostPlace) -> Result<Arc<SessionTasks>, HostPlaceError> {
+    let state = serve::state()?;
+    let directory = state.join(DIRECTORY);
+    let others = move |host: String, request: TaskRequest| {
+        let place = HostPlace::new(&state, host);
+        Box::pin(async move { ask(&place, &request).await }) as _
+    };
+    let tasks = SessionTasks::new(directory, place.key().to_owned(), Box::new(others));
+    Ok(Arc::new(tasks))
+}
+
+/// Asks the host of a place about a task; `None` if there is no host.
+async fn ask(place: &HostPlace, request: &TaskRequest) -> Result<Option<TaskAnswer>, String> {
+    let asked = connect::act_on_task(place, json!(request)).await;
+    let answer = asked.map_err(|error| error.to_string())?;
+    let read = |answer| serde_json::from_value(answer).map_err(|error| error.to_string());
+    answer.map(read).transpose()
+}
+
+/// Answers another host about a task.
+pub(super) async fn answer_of(tasks: &SessionTasks, request: Value) -> Value {
+    match serde_json::from_value(request) {
+        Ok(request) => json!(tasks.answer_host(request).await),
+        Err(error) => json!(TaskAnswer::failed(error.to_string())),
+    }
+}

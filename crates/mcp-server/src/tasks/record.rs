@@ -1,0 +1,272 @@
+//! The files of tasks: one for each task of a call that waits for a turn.
+
+use std::collections::HashSet;
+use std::fmt::{self, Display, Formatter};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+use std::{fs, io};
+
+use codex_protocol::codex::ThreadId;
+use common::text::hex;
+use rmcp::model::JsonObject;
+use safe_files::off_runtime::{self, OffRuntimeError};
+use safe_files::state_file::{self, FileError};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// The longest file of a task, in bytes. A result has at most some MiB.
+const LONGEST: u64 = 64 << 20;
+
+/// How long a task is kept after the last change of it.
+pub(super) const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The extension of the files.
+const EXTENSION: &str = "json";
+
+/// The name by which this program knows a task: the SHA-256 digest of its ID in hexadecimal digits.
+/// Who can list the files does not learn the IDs, which are what a client needs to have the result.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct TaskKey(String);
+
+impl TaskKey {
+    pub(super) fn of(id: &str) -> Self {
+        Self(hex(&Sha256::digest(id)))
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Display for TaskKey {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What is stored of a task.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TaskRecord {
+    /// The host that has it, by its key.
+    pub(super) host: String,
+    /// The call that it answers, by its name in the engine.
+    pub(super) call: String,
+    pub(super) created: SystemTime,
+    /// The thread, once it is open.
+    pub(super) thread: Option<ThreadId>,
+    /// The warnings for the caller.
+    pub(super) warnings: Vec<String>,
+    /// Whether it was cancelled before it ended.
+    pub(super) is_cancelled: bool,
+    pub(super) ended: Option<EndedTask>,
+}
+
+/// The end of a task.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EndedTask {
+    pub(super) at: SystemTime,
+    pub(super) result: JsonObject,
+}
+
+/// A failure to store or to find a task.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StoreFailure {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("{}: {error}", path.display())]
+    Unreadable {
+        path: PathBuf,
+        error: serde_json::Error,
+    },
+    #[error(transparent)]
+    OffRuntime(#[from] OffRuntimeError),
+}
+
+/// The directory of the files.
+#[derive(Debug, Clone)]
+pub(super) struct TaskFiles(PathBuf);
+
+impl TaskFiles {
+    pub(super) fn new(directory: PathBuf) -> Self {
+        Self(directory)
+    }
+
+    fn path(&self, key: &TaskKey) -> PathBuf {
+        self.0.join(key.as_str()).with_extension(EXTENSION)
+    }
+
+    /// Stores a task. It is on the disk afterwards. Only the host that has the task may do this,
+    /// and only once at a time.
+    pub(super) async fn write(
+        &self,
+        key: &TaskKey,
+        record: &TaskRecord,
+    ) -> Result<(), StoreFailure> {
+        let path = self.path(key);
+        let unreadable = |error| StoreFailure::Unreadable {
+            path: path.clone(),
+            error,
+        };
+        let bytes = serde_json::to_vec(record).map_err(unreadable)?;
+        let directory = self.0.clone();
+        Ok(off_runtime::run(move || {
+            state_file::make_directory(&directory)?;
+            state_file::replace(&path, &bytes).map(drop)
+        })
+        .await??)
+    }
+
+    /// A task; `None` if there is none, or no longer.
+    pub(super) async fn read(&self, key: &TaskKey) -> Result<Option<TaskRecord>, StoreFailure> {
+        let path = self.path(key);
+        off_runtime::run(move || read(&path)).await?
+    }
+
+    /// Removes the tasks that have not changed for [as long as they are kept](KEPT), unless they
+    /// are among these.
+    pub(super) async fn remove_old(&self, but: HashSet<TaskKey>) -> Result<(), StoreFailure> {
+        let directory = self.0.clone();
+        Ok(off_runtime::run(move || {
+            for path in files(&directory)? {
+                let is_wanted = key_of(&path).is_some_and(|key| but.contains(&key));
+                if !is_wanted && is_old(&path) {
+                    state_file::remove(&path)?;
+                }
+            }
+            Ok::<_, FileError>(())
+        })
+        .await??)
+    }
+
+    /// The tasks of a host.
+    pub(super) async fn of_host(
+        &self,
+        host: &str,
+    ) -> Result<Vec<(TaskKey, TaskRecord)>, StoreFailure> {
+        let (directory, host) = (self.0.clone(), host.to_owned());
+        off_runtime::run(move || {
+            let mut found = Vec::new();
+            for path in files(&directory)? {
+                let Some(key) = key_of(&path) else {
+                    continue;
+                };
+                match read(&path) {
+                    Ok(Some(record)) if record.host == host => found.push((key, record)),
+                    Ok(_) => {}
+                    // The others are found all the same.
+                    Err(error) => tracing::warn!("a task cannot be read: {error}"),
+                }
+            }
+            Ok(found)
+        })
+        .await?
+    }
+}
+
+/// The files of the tasks, and what is left of interrupted writes.
+fn files(directory: &Path) -> Result<Vec<PathBuf>, FileError> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(state_file::about(directory))?,
+    };
+    let paths = entries.map(|entry| Ok(entry?.path()));
+    let paths: io::Result<_> = paths.collect();
+    paths.map_err(state_file::about(directory))
+}
+
+/// The task of a file; `None` for one that an interrupted write has left.
+fn key_of(path: &Path) -> Option<TaskKey> {
+    let is_task = path.extension()? == EXTENSION;
+    let name = path.file_stem()?.to_str()?;
+    is_task.then(|| TaskKey(name.to_owned()))
+}
+
+fn is_old(path: &Path) -> bool {
+    let changed = fs::symlink_metadata(path).and_then(|about| about.modified());
+    let age = changed.ok().and_then(|changed| changed.elapsed().ok());
+    age.is_some_and(|age| age >= KEPT)
+}
+
+fn read(path: &Path) -> Result<Option<TaskRecord>, StoreFailure> {
+    let Some(file) = state_file::open(path)? else {
+        return Ok(None);
+    };
+    let bytes = state_file::read(&file, path, LONGEST)?;
+    let record = serde_json::from_slice(&bytes);
+    let record = record.map_err(|error| StoreFailure::Unreadable {
+        path: path.to_owned(),
+        error,
+    })?;
+    Ok(Some(record))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn record(host: &str) -> TaskRecord {
+        TaskRecord {
+            host: host.to_owned(),
+            call: "c 1".to_owned(),
+            created: SystemTime::now(),
+            thread: None,
+            warnings: vec!["w".to_owned()],
+            is_cancelled: false,
+            ended: Some(EndedTask {
+                at: SystemTime::now(),
+                result: JsonObject::new(),
+            }),
+        }
+    }
+
+    #[tokio::test]
+    async fn task_is_found_by_its_id_and_by_its_host() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = TaskFiles::new(directory.path().join("tasks"));
+        assert!(files.of_host("h").await.unwrap().is_empty());
+        let (key, other) = (TaskKey::of("id"), TaskKey::of("other"));
+        assert_eq!(files.read(&key).await.unwrap(), None);
+        files.write(&key, &record("h")).await.unwrap();
+        files.write(&other, &record("i")).await.unwrap();
+        let read = files.read(&key).await.unwrap().unwrap();
+        assert_eq!((read.host.as_str(), read.warnings.len()), ("h", 1));
+        let found = files.of_host("h").await.unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].0, key);
+        let path = files.path(&key);
+        assert!(!path.to_str().unwrap().contains("/id"));
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[tokio::test]
+    async fn old_tasks_are_removed_and_torn_ones_are_skipped() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = TaskFiles::new(directory.path().to_owned());
+        let [old, torn, whole, live] = ["old", "torn", "whole", "live"].map(TaskKey::of);
+        for key in [&old, &whole, &live] {
+            files.write(key, &record("h")).await.unwrap();
+        }
+        let before = SystemTime::now() - KEPT - Duration::from_secs(1);
+        for key in [&old, &live] {
+            let file = fs::File::options().write(true).open(files.path(key));
+            file.unwrap().set_modified(before).unwrap();
+        }
+        files
+            .remove_old(HashSet::from([live.clone()]))
+            .await
+            .unwrap();
+        fs::remove_file(files.path(&live)).unwrap();
+        fs::write(files.path(&torn), "{").unwrap();
+        let found = files.of_host("h").await.unwrap();
+        let found: Vec<_> = found.into_iter().map(|(key, _)| key).collect();
+        assert_eq!(found, [whole]);
+        assert_eq!(files.read(&old).await.unwrap(), None);
+        let failed = files.read(&torn).await.unwrap_err();
+        assert!(matches!(failed, StoreFailure::Unreadable { .. }));
+    }
+}
