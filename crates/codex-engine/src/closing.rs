@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use codex_protocol::codex::{Method, ThreadId, ThreadParams};
+use codex_protocol::codex::{Method, Persistence, ThreadId, ThreadParams};
 use serde_json::Value;
 
+use super::app_server::AppServer;
 use super::command::{SessionId, TurnRef};
 use super::connection::CallError;
 use super::engine::Engine;
@@ -98,16 +99,39 @@ impl Engine {
         Ok(closed)
     }
 
-    /// Restores an archived thread, such as one whose unloading was interrupted.
+    /// Has Codex unload the threads of this engine's sessions that do nothing, so that other
+    /// processes can resume them. The sessions stay, and load their threads again when they need
+    /// them. A thread stays loaded while it has a turn, commands that run on, or Codex's own
+    /// program, and if unloading would lose it.
     ///
-    /// # Errors
-    ///
-    /// [`EngineError`].
-    pub async fn unarchive(&self, thread: &ThreadId) -> Result<(), EngineError> {
-        let (server, _) = self.codex.backend.ready(&self.codex.hub).await?;
-        let params = ThreadParams { thread_id: thread };
-        let _: Value = call(&server, Method::ThreadUnarchive, &params).await?;
-        Ok(())
+    /// It stops before the next thread when `ends` says so. Dropping the future could leave a thread
+    /// archived.
+    pub async fn unload_idle(&self, ends: impl Fn() -> bool) {
+        for entry in self.own_sessions() {
+            let is_unloadable = self.is_unloadable(&entry).await;
+            if ends() {
+                return;
+            }
+            if is_unloadable && unload(&entry).await == UnloadState::Unloaded {
+                entry.mark_unloaded();
+            }
+        }
+    }
+
+    async fn is_unloadable(&self, entry: &Arc<Entry>) -> bool {
+        let is_written = entry.settings().persistence != Persistence::Ephemeral
+            && (entry.was_there_before() || entry.look(|machine, _| machine.turns() > 0));
+        if !is_written || entry.is_attached() || entry.state() != State::Idle {
+            return false;
+        }
+        let has_commands = match self.terminals(&entry.id).await {
+            Ok(terminals) => !terminals.is_empty(),
+            // 0.104.0 cannot say whose commands run.
+            Err(EngineError::UnknownMethod(_)) => self.has_processes().await,
+            Err(_) => true,
+        };
+        // The thread may have got a prompt meanwhile.
+        !has_commands && entry.state() == State::Idle
     }
 
     /// Ends an app-server that no longer does what it is asked, with all processes that
@@ -125,6 +149,13 @@ pub(super) fn cancel(entry: &Arc<Entry>, observer: &dyn EngineObserver, why: &st
         observer.acted(&entry.thread, Act::Cancelled(why));
     }
     hub::cancel(entry, why);
+}
+
+/// Restores an archived thread.
+pub(super) async fn unarchive(server: &AppServer, thread: &ThreadId) -> Result<(), EngineError> {
+    let params = ThreadParams { thread_id: thread };
+    let _: Value = call(server, Method::ThreadUnarchive, &params).await?;
+    Ok(())
 }
 
 /// Makes Codex unload a thread at once, by archiving and restoring it. A thread without

@@ -335,7 +335,7 @@ impl Engine {
         own.iter().map(|entry| entry.info()).collect()
     }
 
-    fn own_sessions(&self) -> Vec<Arc<Entry>> {
+    pub(super) fn own_sessions(&self) -> Vec<Arc<Entry>> {
         let mut all = self.codex.hub.sessions.all();
         all.retain(|entry| entry.owner().is(&self.owner));
         all

@@ -205,7 +205,8 @@ impl EngineError {
             return self;
         };
         let words = refusal.message.as_str();
-        if words.contains("no rollout found") || words.contains("thread not found") {
+        let is_missing = ["no rollout found", "thread not found", "is archived"];
+        if is_missing.iter().any(|missing| words.contains(missing)) {
             Self::NoThread(thread.clone())
         } else if words.contains("active writer") {
             Self::ThreadInUse(thread.clone())

@@ -31,7 +31,7 @@ use super::observer::Act;
 use super::requests::call;
 use super::rollouts::{self, StartDirectory};
 use super::sessions::{AddedSession, TooManySessions};
-use super::{hub, workspace};
+use super::{closing, hub, workspace};
 use crate::logic::session::{PromptRefused, State};
 
 /// The key of the writable directories in Codex's configuration.
@@ -66,7 +66,7 @@ impl Engine {
     }
 
     /// Resumes a thread: one of ours, or any other that Codex can resume. Its earlier
-    /// settings are set again.
+    /// settings are set again. An archived thread is unarchived.
     ///
     /// # Errors
     ///
@@ -442,6 +442,17 @@ async fn resume_in(
         settings,
         runtime_workspace_roots: directories,
     };
-    let resumed = call(server, Method::ThreadResume, &params).await;
-    resumed.map_err(|error: EngineError| error.about(thread))
+    let resuming = async || {
+        let resumed = call(server, Method::ThreadResume, &params).await;
+        resumed.map_err(|error: EngineError| error.about(thread))
+    };
+    match resuming().await {
+        // It may be archived: unloading a thread archives it for a moment, and we may have been
+        // killed meanwhile.
+        Err(missing @ EngineError::NoThread(_)) => match closing::unarchive(server, thread).await {
+            Ok(()) => resuming().await,
+            Err(_) => Err(missing),
+        },
+        resumed => resumed,
+    }
 }

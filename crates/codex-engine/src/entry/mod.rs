@@ -287,6 +287,11 @@ impl Entry {
         self.lock().server.clone()
     }
 
+    /// Whether its thread existed before this session.
+    pub(super) fn was_there_before(&self) -> bool {
+        self.origin == Origin::Existing
+    }
+
     /// The kind of input that turn `number` was for the thread.
     pub(super) fn kind_of_prompt(&self, number: u64) -> InputKind {
         match (self.origin, number) {

@@ -232,17 +232,7 @@ pub(super) async fn open(
     let Some(thread) = resume.cloned() else {
         return engine.start(start).await;
     };
-    let resume = ResumeThread { thread, start };
-    match engine.resume(resume.clone()).await {
-        Err(EngineError::NoThread(thread)) => {
-            engine
-                .unarchive(&thread)
-                .await
-                .map_err(|_| EngineError::NoThread(thread))?;
-            engine.resume(resume).await
-        }
-        opened => opened,
-    }
+    engine.resume(ResumeThread { thread, start }).await
 }
 
 /// The progress of a turn.

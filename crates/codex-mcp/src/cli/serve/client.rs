@@ -287,6 +287,7 @@ where
             () = engine.own_turns_end() => {}
             () = end.ended.cancelled() => {}
         }
+        engine.unload_idle(|| end.ended.is_cancelled()).await;
     }
     if identity.shutdown_summary == ShutdownSummary::Ask {
         ask_for_summaries(&engine, &identity.services, &hurry).await;

@@ -7,18 +7,20 @@ use nix::unistd::Pid;
 use scripted_model::{Gate, Reply, Script};
 use serde_json::{Value, json};
 use testkit::process::wait_until_gone;
-use testkit::{Launch, McpClient};
+use testkit::{AppServer, Launch, McpClient};
 use tokio::process::Command;
 use tokio::time::sleep;
 
 use super::sessions::Poller;
 use super::{CodexFixture, assert_completed, assert_error, structured, text, thread_of};
+use crate::jobs::wait_for;
 use crate::on_each_release;
 
 on_each_release!(
     clients_share_a_codex_and_its_sessions,
     session_outlives_its_client,
     call_of_a_client_that_has_gone_is_interrupted,
+    thread_of_a_client_that_has_gone_is_free,
 );
 
 /// The limit for what happens after a client has gone.
@@ -121,6 +123,40 @@ async fn clients_share_a_codex_and_its_sessions(release: &str) {
     assert!(
         text(&gone_on, 0).starts_with("two, after one,two"),
         "{gone_on:#}"
+    );
+    finish(&stage, [other]).await;
+}
+
+/// Another process can resume it, and so can the session that the host keeps.
+async fn thread_of_a_client_that_has_gone_is_free(release: &str) {
+    let stage = CodexFixture::new(release, script()).await;
+    let mut one = stage.client(&["--host"]).await;
+    let begun = one.call_tool("codex", json!({"prompt": "first"})).await;
+    let thread = thread_of(&begun);
+    let mut other = stage.client(&["--host"]).await;
+    assert!(one.finish().await.success());
+    wait_for("the end of the client's service", async || {
+        (host(&stage).await["clients"] == 1).then_some(())
+    })
+    .await;
+    let elsewhere = AppServer::real(release, &stage.home).await;
+    let resume = json!({ "threadId": thread });
+    elsewhere.call("thread/resume", resume).await;
+    let pid = elsewhere.pid();
+    drop(elsewhere);
+    assert_eq!(wait_until_gone(&[pid], TIME_LIMIT).await, []);
+    let arguments = json!({"prompt": "second", "threadId": thread});
+    // A killed Codex may keep its threads for a moment.
+    let reply = wait_for("the thread", async || {
+        let reply = other.call_tool("codex-reply", arguments.clone()).await;
+        let is_used = structured(&reply)["error"]["code"] == "THREAD_IN_USE";
+        (!is_used).then_some(reply)
+    })
+    .await;
+    assert!(text(&reply, 0).starts_with("two, after one"), "{reply:#}");
+    assert_eq!(
+        structured(&reply)["sessionId"],
+        structured(&begun)["sessionId"]
     );
     finish(&stage, [other]).await;
 }

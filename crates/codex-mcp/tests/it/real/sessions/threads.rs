@@ -6,11 +6,14 @@ use nix::sys::signal::Signal;
 use scripted_model::{Gate, Reply, Script};
 use serde_json::{Value, json};
 use testkit::AppServer;
-use testkit::process::Process;
+use testkit::process::{Process, wait_until_gone};
 use tokio::time::timeout;
 
 use super::Poller;
 use crate::real::{CodexFixture, on_each_release, structured};
+
+/// The limit of each wait.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 on_each_release!(
     many_sessions_share_one_app_server,
@@ -24,6 +27,7 @@ on_each_release!(
     empty_thread_cannot_be_forked,
     classic_call_that_returned_early_can_be_polled,
     silent_turn_is_reported,
+    archived_thread_is_resumed,
 );
 
 fn echoing_model() -> Script {
@@ -378,9 +382,32 @@ async fn silent_turn_is_reported(release: &str) {
             }
         }
     };
-    assert!(timeout(Duration::from_secs(60), stalled).await.unwrap() >= 300);
+    assert!(timeout(TIME_LIMIT, stalled).await.unwrap() >= 300);
     gate.release();
     let (done, _) = poller.until_idle(&session).await;
     assert_eq!(done["result"]["output"], "done");
     stage.finish(poller.client).await;
+}
+
+/// A thread that was being unloaded when we were killed is left archived.
+async fn archived_thread_is_resumed(release: &str) {
+    let script = Script::new().otherwise([Reply::say("done")]);
+    let stage = CodexFixture::new(release, script).await;
+    let mut client = stage.client(&[]).await;
+    let begun = client.call_tool("codex", json!({"prompt": "x"})).await;
+    let thread = structured(&begun)["threadId"].clone();
+    stage.finish(client).await;
+    let codex = AppServer::real(release, &stage.home).await;
+    let archive = json!({ "threadId": thread });
+    codex.call("thread/archive", archive.clone()).await;
+    // Codex itself refuses it.
+    assert!(codex.request("thread/resume", archive).await.is_err());
+    let pid = codex.pid();
+    drop(codex);
+    assert_eq!(wait_until_gone(&[pid], TIME_LIMIT).await, []);
+    let mut client = stage.client(&[]).await;
+    let reply = json!({"prompt": "again", "threadId": thread});
+    let again = client.call_tool("codex-reply", reply).await;
+    assert_eq!(structured(&again)["content"], "done", "{again:#}");
+    stage.finish(client).await;
 }
