@@ -47,6 +47,25 @@ pub(crate) fn built_tests(workspace: &Workspace) -> anyhow::Result<Option<Tool>>
     Ok(Some(run))
 }
 
+/// The tests that are also run with a host process, by the beginnings of their names.
+const WITH_HOST: [&str; 9] = [
+    "real::approvals::on_the_newest",
+    "real::calls::",
+    "real::classic::on_the_newest",
+    "real::library::",
+    "real::pictures::threads::on_the_newest",
+    "real::review::on_the_newest",
+    "real::sessions::approvals::on_the_newest",
+    "real::sessions::results::on_the_newest",
+    "real::sessions::threads::on_the_newest",
+];
+
+/// Those of `tests` that are also run with a host process, and with one.
+pub(crate) fn with_host(tests: Tool) -> Tool {
+    let tests = tests.env("CODEX_MCP_TEST_HOST", "1").args(["--"]);
+    tests.args(WITH_HOST)
+}
+
 /// Writes a file for nextest; returns its path from the root of the workspace.
 fn written(workspace: &Workspace, name: &str, json: &str) -> anyhow::Result<String> {
     let directory = PathBuf::from("target/nextest");

@@ -45,6 +45,7 @@ enum Step {
     Doc,
     Doctest,
     Test,
+    TestHost,
 }
 
 /// The action of a step.
@@ -66,7 +67,7 @@ impl Step {
         match self {
             Self::Provision => Lane::BesideBuilds,
             Self::Clippy | Self::Doc | Self::Doctest => Lane::BesideTests,
-            Self::Test => Lane::Tests,
+            Self::Test | Self::TestHost => Lane::Tests,
             _ => Lane::Main,
         }
     }
@@ -95,6 +96,7 @@ impl Step {
                 docs::run,
             ),
             Self::Test => Action::Tool(nextest::tests(workspace)),
+            Self::TestHost => Action::Tool(nextest::with_host(nextest::tests(workspace))),
         }
     }
 }
@@ -214,12 +216,18 @@ fn run_in_lanes(steps: &[Step], workspace: &Workspace, passed: &mut Passed) -> a
     let built = run_in_order(&of_lane(Lane::Main), workspace, passed);
     built.and(beside.join(passed))?;
     let Some(tests) = nextest::built_tests(workspace)? else {
-        let rest = [of_lane(Lane::BesideTests), vec![Step::Test]].concat();
+        let rest = [of_lane(Lane::BesideTests), of_lane(Lane::Tests)].concat();
         return run_in_order(&rest, workspace, passed);
     };
     let beside = start(Lane::BesideTests);
-    let (took, tested) = perform_action(Step::Test, Action::Tool(tests), workspace);
-    note(Step::Test, took, tested, passed).and(beside.join(passed))
+    let with_host = nextest::with_host(tests.clone());
+    let tested = [(Step::Test, tests), (Step::TestHost, with_host)]
+        .into_iter()
+        .try_for_each(|(step, tests)| {
+            let (took, tested) = perform_action(step, Action::Tool(tests), workspace);
+            note(step, took, tested, passed)
+        });
+    tested.and(beside.join(passed))
 }
 
 /// Notes a step that has passed; the error of any other one names it.

@@ -34,6 +34,15 @@ pub struct Home {
     root: PathBuf,
 }
 
+/// The variable that has the servers of the tests work in a host process.
+const WITH_HOST: &str = "CODEX_MCP_TEST_HOST";
+
+/// Whether the servers of the tests work in a host process, unless a test says otherwise.
+#[must_use]
+pub fn with_host() -> bool {
+    std::env::var_os(WITH_HOST).is_some()
+}
+
 impl Home {
     /// Makes the directories, writes the given text to Codex's `config.toml` and sets
     /// up the work directory as a git repository with one commit.
@@ -121,7 +130,7 @@ impl Home {
 
     /// The whole environment for a program of this test: the directories, [`MARKER`],
     /// the test's PATH, a plain locale and terminal, git without the machine's
-    /// settings, and no summaries at the end of a server.
+    /// settings, no host process unless [`with_host`], and no summaries at the end of a server.
     #[must_use]
     pub fn env(&self) -> Vec<(OsString, OsString)> {
         let directories = [
@@ -145,9 +154,11 @@ impl Home {
             ("CODEX_MCP_SUMMARIES", "false"),
         ];
         let path = std::env::var_os("PATH").unwrap_or_default();
+        let host = with_host().to_string();
         directories
             .into_iter()
             .map(|(name, directory)| (name.into(), directory.into()))
+            .chain([("CODEX_MCP_HOST".into(), host.into())])
             .chain(plain.map(|(name, value)| (name.into(), value.into())))
             .chain([("PATH".into(), path)])
             .collect()

@@ -54,7 +54,7 @@ pub mod worker_process;
 
 pub use app_server::AppServer;
 pub use client::McpClient;
-pub use home::{Home, MARKER};
+pub use home::{Home, MARKER, with_host};
 pub use launch::{Launch, Signal};
 pub use target_dir::target_dir;
 pub use tmux::Tmux;

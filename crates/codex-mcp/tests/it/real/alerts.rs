@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::sessions::Poller;
 use super::{CodexFixture, on_each_release, structured};
+use crate::jobs::wait_for;
 use crate::terminal::Terminal;
 
 on_each_release!(
@@ -60,13 +61,11 @@ impl CodexFixture {
 
     /// Waits for `count` alerts.
     async fn wait_for_alerts(&self, count: usize) -> Vec<Alert> {
-        loop {
+        wait_for("alerts", async || {
             let told = self.alerts();
-            if told.len() >= count {
-                return told;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+            (told.len() >= count).then_some(told)
+        })
+        .await
     }
 }
 
@@ -84,12 +83,6 @@ fn command_stalls(told: &[Alert]) -> Vec<&Alert> {
         told.result["event"] == "stalled" && doing.starts_with("running ")
     };
     told.iter().filter(is_one).collect()
-}
-
-async fn wait_until_processes_end(stage: &CodexFixture) {
-    while !stage.home.processes().is_empty() {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
 }
 
 /// Another notifier hangs, and delays nothing.
@@ -126,7 +119,7 @@ async fn waiting_or_stalled_session_is_reported_once(release: &str) {
     assert!(stage.file("one.txt").exists());
     assert_eq!(stage.alerts().len(), 1);
     assert!(poller.client.finish().await.success());
-    wait_until_processes_end(&stage).await;
+    stage.until_processes_end().await;
 
     stage.configure(&format!("notify = [\"{notifier}\"]"));
 
@@ -176,7 +169,7 @@ async fn stalled_job_is_reported_once(release: &str) {
     let end = &alerts.last().unwrap().line;
     assert!(end.starts_with(&format!("DONE job {}", &job[..8])), "{end}");
     assert!(client.finish().await.success());
-    wait_until_processes_end(&stage).await;
+    stage.until_processes_end().await;
 }
 
 /// A job that waits for an answer is not stalled.
@@ -214,7 +207,7 @@ async fn asking_job_is_reported_once(release: &str) {
     assert_eq!(structured(&done)["status"], "completed", "{done:#}");
     assert_eq!(stage.alerts().iter().filter(is_question).count(), 1);
     assert!(client.finish().await.success());
-    wait_until_processes_end(&stage).await;
+    stage.until_processes_end().await;
 }
 
 #[tokio::test]

@@ -2,7 +2,6 @@
 
 use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
-use testkit::process::{Process, descendants};
 
 use super::{
     CodexFixture, assert_completed, assert_error, on_each_release, structured, text, thread_of,
@@ -182,9 +181,7 @@ async fn many_calls_share_one_codex(release: &str) {
         assert_completed(&client.result(id).await, &format!("echo number {n}"));
     }
     // Each app-server has one guard; Codex has started the other processes itself.
-    let guards = descendants(client.pid())
-        .into_iter()
-        .filter_map(Process::look);
+    let guards = stage.home.processes().into_iter();
     let guards = guards.filter(|process| process.command.contains(" guard "));
     assert_eq!(guards.count(), 1);
     stage.finish(client).await;

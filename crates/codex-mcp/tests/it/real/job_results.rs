@@ -1,12 +1,10 @@
 //! The default permissions of `call_codex` jobs, and their results.
 
 use std::fs;
-use std::time::Duration;
 
 use scripted_model::{Patch, Reply, Script, Shell};
 use serde_json::{Value, json};
 use testkit::McpClient;
-use tokio::time::sleep;
 
 use super::{CodexFixture, assert_error, on_each_release, structured};
 
@@ -300,7 +298,5 @@ async fn end_of_a_job_is_notified(release: &str) {
         .await;
     let job: Value = serde_json::from_str(&job).unwrap();
     assert_eq!(job["metadata"]["notified"], json!([{ "to": command }]));
-    while !stage.home.processes().is_empty() {
-        sleep(Duration::from_millis(50)).await;
-    }
+    stage.until_processes_end().await;
 }

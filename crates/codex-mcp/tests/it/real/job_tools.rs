@@ -68,9 +68,7 @@ async fn assert_all_done(stage: &CodexFixture, jobs: &[String]) {
 
 /// Waits until the worker and all other processes are gone.
 async fn wait_until_processes_end(stage: &CodexFixture) {
-    while !stage.home.processes().is_empty() {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    stage.until_processes_end().await;
 }
 
 fn job_arguments(stage: &CodexFixture, prompt: &str) -> Value {

@@ -110,6 +110,7 @@ async fn assert_works_with(version: ProtocolVersion) {
 
     client.cancel().await.unwrap();
     assert!(server.wait().await.unwrap().success());
+    stage.stop_own_hosts().await;
     assert_eq!(stage.home.processes(), []);
 }
 

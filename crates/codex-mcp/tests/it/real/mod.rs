@@ -47,6 +47,7 @@ use testkit::{Home, Launch, McpClient};
 use tokio::process::Command;
 use tokio::time::sleep;
 
+use crate::jobs::wait_for;
 use crate::on_each_release;
 
 /// The version of MCP that most clients speak today.
@@ -94,8 +95,22 @@ impl CodexFixture {
     /// Ends the client, and waits until the worker and all other processes are gone.
     async fn finish_with_worker(&self, client: McpClient) {
         assert!(client.finish().await.success());
-        while !self.home.processes().is_empty() {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        self.until_processes_end().await;
+    }
+
+    /// Waits until all processes have ended, as an idle worker does after a while.
+    async fn until_processes_end(&self) {
+        self.stop_own_hosts().await;
+        wait_for("the end of all processes", async || {
+            self.home.processes().is_empty().then_some(())
+        })
+        .await;
+    }
+
+    /// Ends the hosts that a test has without asking for them.
+    async fn stop_own_hosts(&self) {
+        if testkit::with_host() {
+            self.stop_hosts().await;
         }
     }
 
@@ -138,6 +153,7 @@ impl CodexFixture {
     /// Ends the client, and checks that no process is left.
     async fn finish(&self, client: McpClient) {
         assert!(client.finish().await.success());
+        self.stop_own_hosts().await;
         assert_eq!(self.home.processes(), []);
     }
 

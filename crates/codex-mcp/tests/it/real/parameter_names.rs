@@ -32,9 +32,7 @@ async fn call_ok(client: &mut McpClient, tool: &str, arguments: Value) -> Value 
 
 async fn end(stage: &CodexFixture, client: McpClient) {
     assert!(client.finish().await.success());
-    while !stage.home.processes().is_empty() {
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    stage.until_processes_end().await;
 }
 
 #[tokio::test]

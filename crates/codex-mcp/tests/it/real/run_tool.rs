@@ -81,9 +81,7 @@ async fn wait_for_file(stage: &CodexFixture, name: &str) {
 /// Ends the client, and waits until the worker and all other processes are gone.
 async fn finish(stage: &CodexFixture, client: McpClient) {
     assert!(client.finish().await.success());
-    while !stage.home.processes().is_empty() {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    stage.until_processes_end().await;
 }
 
 fn words(status: &Value) -> String {
@@ -262,9 +260,7 @@ async fn run_outlives_its_client_and_is_shown_at_a_shell() {
     assert_ne!(again["job_id"], job);
     let listed = stage.jobs(&["list", "--tool", "codex_run"]).await;
     assert!(listed.ends_with("\n2 of 2\n"), "{listed}");
-    while !stage.home.processes().is_empty() {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    stage.until_processes_end().await;
 }
 
 /// A script that is piped into a server behaves so.
