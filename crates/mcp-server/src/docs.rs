@@ -70,7 +70,9 @@ fn meaning(code: Code) -> &'static str {
         Code::Cancelled => "The call was cancelled.",
         Code::ShuttingDown => "The server is shutting down.",
         Code::TaskFiles => "The [task](tools.md#tasks) of a call cannot be stored.",
-        Code::HostLost => "With `--host`: the host process ended before the call was answered.",
+        Code::HostLost => {
+            "The [host process](clients.md#several-clients-one-codex) ended before the call was answered."
+        }
         Code::UsageLimit => "The usage limit of the account is reached.",
         Code::RateLimited => "The model provider limits the rate of requests.",
         Code::Overloaded => "The model provider, or Codex, is overloaded.",

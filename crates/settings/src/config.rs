@@ -138,7 +138,7 @@ impl Lookup<'_> {
             summaries: self.switch(SUMMARIES, flags.summaries, true, &files, |file| {
                 file.section.summaries
             })?,
-            host: self.switch(HOST, flags.host, false, &files, |file| file.section.host)?,
+            host: self.switch(HOST, flags.host, true, &files, |file| file.section.host)?,
             role,
             eyes,
             alerts: self.alerts(&bounds.allow_commands, &files, &mut warnings)?,

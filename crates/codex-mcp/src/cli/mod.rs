@@ -154,9 +154,9 @@ enum Verb {
     Worker(worker::Args),
     /// Show or end the background process that serves several clients.
     ///
-    /// With `--host`, `codex-mcp serve` has its client served by one process for all clients of
-    /// this user, which it starts if there is none. That process leaves ten minutes after its
-    /// last client.
+    /// `codex-mcp serve` has its client served by one process for all clients of this user, the
+    /// host, which it starts if there is none. With `--no-host` it serves the client itself. The
+    /// host leaves ten minutes after its last client.
     Host(host::Args),
     /// Run the interactive Codex, and attach the pictures that it asks for.
     ///

@@ -48,7 +48,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const HEADINGS: [&str; 7] = ["ID", "KIND", "STATE", "AGE", "TOKENS", "DOING", "DIRECTORY"];
 
 const MEANING: &str = "\
-Sessions are those of clients with `codex-mcp serve --host`. A client that is served alone shows \
+Sessions are those of clients that a host process serves. A client that is served alone shows \
 its sessions with the tool codex_session. Jobs and runs are those of the store that wait or run; \
 `codex-mcp jobs list` lists those that have ended, and `codex-mcp threads` all threads. \
 `codex-mcp logs`, `approve`, `decline`, `steer` and `cancel` take the id of any work. An id is \

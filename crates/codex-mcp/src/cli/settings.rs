@@ -102,11 +102,11 @@ pub(super) struct Settings {
     no_summaries: bool,
 
     /// Serve from the background process that all clients share, see `codex-mcp host`
-    /// (`host = true`).
+    /// (`host = true`, the default).
     #[arg(long, overrides_with = "no_host")]
     host: bool,
 
-    /// Serve from this process alone (`host = false`, the default).
+    /// Serve from this process alone: its sessions end with the client (`host = false`).
     #[arg(long, overrides_with = "host")]
     no_host: bool,
 }

@@ -40,6 +40,8 @@ impl Server {
     ) -> io::Result<(Self, Line, mpsc::Receiver<TappedMessage>)> {
         let args = [
             "serve".as_ref(),
+            // Nothing of the demo outlives it.
+            "--no-host".as_ref(),
             "--codex-bin".as_ref(),
             demo_codex.path().as_os_str(),
         ];

@@ -38,8 +38,7 @@ const LONGEST_STEER: usize = 128 * 1024;
 const SESSION: &str = "sess_";
 
 const CODES: &str = "\
-`codex-mcp ps` lists the work under way. Sessions are those of clients with `codex-mcp serve \
---host`.
+`codex-mcp ps` lists the work under way. Sessions are those of clients that a host process serves.
 
 Exit codes: 0 done; 3 there is no such work, or it cannot be done, which stderr explains.";
 
@@ -60,7 +59,7 @@ const ATTACH_CODES: &str = "\
 Both sides see the same turns, and the first answer to a question counts. A turn that you begin \
 there is one of the session. When you leave Codex, the session continues.
 
-It takes Linux, a client with `codex-mcp serve --host`, and Codex 0.130 or newer.
+It takes Linux, a client that a host process serves, and Codex 0.130 or newer.
 
 Exit codes: that of Codex; 3 the session cannot be opened, which stderr explains.";
 
@@ -175,7 +174,9 @@ pub(super) enum Failure {
     Prompt(#[from] PromptError),
     #[error(transparent)]
     Answer(#[from] InstructError),
-    #[error("there is no session {0}; `codex-mcp ps` lists those of clients with --host")]
+    #[error(
+        "there is no session {0}; `codex-mcp ps` lists those of clients that a host process serves"
+    )]
     NoSession(String),
     #[error("several sessions begin with {prefix}: {}; give more of the ID", found.join(", "))]
     Ambiguous { prefix: String, found: Vec<String> },
