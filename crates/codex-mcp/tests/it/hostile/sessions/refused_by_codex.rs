@@ -17,7 +17,9 @@ async fn refused_thread_makes_no_session() {
             code: -32600,
             message: format!("{words} {THREAD}"),
         };
-        let plan = Plan::new().on("thread/resume", [refusal]).nth(1);
+        // As the real one does, it knows the thread among the archived ones as little.
+        let plan = Plan::new().on("thread/unarchive", [refusal.clone()]);
+        let plan = plan.on("thread/resume", [refusal]).nth(1);
         let mut sessions = Sessions::new(&plan).await;
         let arguments = json!({"action": "resume", "threadId": THREAD, "prompt": "go on"});
         let refusal = sessions.refused("codex_session", arguments.clone()).await;
