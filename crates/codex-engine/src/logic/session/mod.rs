@@ -503,6 +503,10 @@ impl Session {
         let unused = self.unused_for(now);
         let (limit, why) = match self.state() {
             State::Idle => (IDLE_LIMIT, "not used for 30 minutes"),
+            // Its question may be open for a day.
+            State::WaitingApproval if self.has_open_question(now) => {
+                return (Vec::new(), Fate::Keep);
+            }
             State::Running | State::WaitingApproval => {
                 (TURN_LIMIT, "nothing has happened for 4 hours")
             }
@@ -516,6 +520,12 @@ impl Session {
             true => (self.cancel(why, now), Fate::Keep),
             false => (Vec::new(), Fate::Keep),
         }
+    }
+
+    fn has_open_question(&self, now: Now) -> bool {
+        self.actions
+            .iter()
+            .any(|action| action.deadline > now.instant)
     }
 
     fn has_unsent_prompt(&self) -> bool {

@@ -286,6 +286,25 @@ fn turn_without_news_is_cancelled_after_four_hours() {
 }
 
 #[test]
+fn question_that_is_open_for_a_day_keeps_its_session() {
+    use Event::{Accepted, Asked, Prompt, Started};
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    let mut world = World::after(&[Prompt, Accepted, Started]);
+    world.session.keep_questions_open(DAY);
+    world.apply(Asked);
+    world.wait(DAY - SECOND);
+    assert_eq!(world.session.tidy(world.now), (Vec::new(), Fate::Keep));
+    assert_eq!(world.session.state(), State::WaitingApproval);
+    // Its turn goes on without an answer.
+    assert_eq!(world.tick_after(SECOND).len(), 1);
+    assert_eq!(world.session.tidy(world.now), (Vec::new(), Fate::Keep));
+    assert_eq!(world.session.state(), State::Running);
+    world.wait(TURN_LIMIT);
+    world.session.tidy(world.now);
+    assert_eq!(world.session.state(), State::Cancelled);
+}
+
+#[test]
 fn ended_session_is_forgotten_after_five_minutes() {
     use Event::{Cancel, Lost, Prompt};
     let ways: [&[Event]; 3] = [&[Cancel], &[Lost], &[Prompt, Lost]];
