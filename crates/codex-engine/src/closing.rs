@@ -101,8 +101,8 @@ impl Engine {
 
     /// Has Codex unload the threads of this engine's sessions that do nothing, so that other
     /// processes can resume them. The sessions stay, and load their threads again when they need
-    /// them. A thread stays loaded while it has a turn, commands that run on, or Codex's own
-    /// program, and if unloading would lose it.
+    /// them. A thread stays loaded while it has a turn, commands that run on, sub-agents, or Codex's
+    /// own program, and if unloading would lose it.
     ///
     /// It stops before the next thread when `ends` says so. Dropping the future could leave a thread
     /// archived.
@@ -121,17 +121,23 @@ impl Engine {
     async fn is_unloadable(&self, entry: &Arc<Entry>) -> bool {
         let is_written = entry.settings().persistence != Persistence::Ephemeral
             && (entry.was_there_before() || entry.look(|machine, _| machine.turns() > 0));
-        if !is_written || entry.is_attached() || entry.state() != State::Idle {
+        if !is_written || self.is_used(entry) {
             return false;
         }
-        let has_commands = match self.terminals(&entry.id).await {
+        let has_commands = match self.terminals_of(entry).await {
             Ok(terminals) => !terminals.is_empty(),
             // 0.104.0 cannot say whose commands run.
             Err(EngineError::UnknownMethod(_)) => self.has_processes().await,
             Err(_) => true,
         };
-        // The thread may have got a prompt meanwhile.
-        !has_commands && entry.state() == State::Idle
+        // It may be in use again meanwhile.
+        !has_commands && !self.is_used(entry)
+    }
+
+    fn is_used(&self, entry: &Arc<Entry>) -> bool {
+        // Archiving a thread archives its sub-agents too, and ends them.
+        let has_children = !self.codex.hub.sessions.children(entry).is_empty();
+        has_children || entry.is_attached() || entry.look(|machine, _| machine.has_turn())
     }
 
     /// Ends an app-server that no longer does what it is asked, with all processes that

@@ -301,7 +301,7 @@ pub struct Prompt {
     /// The changes to review, if the prompt requests a review. The text is only for the
     /// record then, and pictures, overrides and the output schema have no effect.
     pub review: Option<ReviewTarget>,
-    /// What begins the turn, if that is to find the turn again in the next host.
+    /// The call or task that begins the turn, by which the next host finds the turn.
     #[serde(default)]
     pub origin: Option<TurnOrigin>,
     /// How long a question of the turn stays open, if not as long as the session says.

@@ -36,6 +36,14 @@ impl Engine {
         session: &SessionId,
     ) -> Result<Vec<BackgroundTerminal>, EngineError> {
         let entry = self.live(session)?;
+        self.terminals_of(&entry).await
+    }
+
+    /// The background terminals of a session's thread, also if the session is cancelled.
+    pub(super) async fn terminals_of(
+        &self,
+        entry: &Entry,
+    ) -> Result<Vec<BackgroundTerminal>, EngineError> {
         let mut terminals = Vec::new();
         let mut cursor: Option<String> = None;
         for _ in 0..PAGES {
@@ -44,7 +52,7 @@ impl Engine {
                 cursor: cursor.as_deref(),
             };
             let method = Method::BackgroundTerminalsList;
-            let page: Option<TerminalsPage> = self.ask_holder(&entry, method, &params).await?;
+            let page: Option<TerminalsPage> = self.ask_holder(entry, method, &params).await?;
             let Some(page) = page else { break };
             terminals.extend(page.data);
             cursor = page.next_cursor;

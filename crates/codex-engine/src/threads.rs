@@ -449,10 +449,13 @@ async fn resume_in(
     match resuming().await {
         // It may be archived: unloading a thread archives it for a moment, and we may have been
         // killed meanwhile.
-        Err(missing @ EngineError::NoThread(_)) => match closing::unarchive(server, thread).await {
-            Ok(()) => resuming().await,
-            Err(_) => Err(missing),
-        },
+        Err(EngineError::NoThread(_)) => {
+            // Another process may have restored it just now: what counts is whether it resumes.
+            if let Err(error) = closing::unarchive(server, thread).await {
+                tracing::debug!("the thread is not restored: {error}");
+            }
+            resuming().await
+        }
         resumed => resumed,
     }
 }

@@ -8,18 +8,20 @@ use super::{Sessions, beginning};
 
 #[tokio::test]
 async fn refused_thread_makes_no_session() {
-    for words in [
-        "no rollout found for thread id",
-        "thread not found:",
-        "thread already has an active writer:",
+    // One that Codex does not know is resumed once more, as it may be archived.
+    for (words, refusals) in [
+        ("no rollout found for thread id", 2),
+        ("thread not found:", 2),
+        ("thread already has an active writer:", 1),
     ] {
         let refusal = Action::Error {
             code: -32600,
             message: format!("{words} {THREAD}"),
         };
-        // As the real one does, it knows the thread among the archived ones as little.
-        let plan = Plan::new().on("thread/unarchive", [refusal.clone()]);
-        let plan = plan.on("thread/resume", [refusal]).nth(1);
+        let mut plan = Plan::new().on("thread/unarchive", [refusal.clone()]);
+        for nth in 1..=refusals {
+            plan = plan.on("thread/resume", [refusal.clone()]).nth(nth);
+        }
         let mut sessions = Sessions::new(&plan).await;
         let arguments = json!({"action": "resume", "threadId": THREAD, "prompt": "go on"});
         let refusal = sessions.refused("codex_session", arguments.clone()).await;
