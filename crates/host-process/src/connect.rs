@@ -170,11 +170,12 @@ pub async fn act(
 ///
 /// [`ConnectError`].
 pub async fn act_on_task(place: &HostPlace, request: Value) -> Result<Option<Value>, ConnectError> {
-    match ask_running(place, &Request::Task(request)).await? {
-        None => Ok(None),
-        Some(Answer::Task(answer)) => Ok(Some(answer)),
-        Some(Answer::Refused { why }) => Err(ConnectError::Refused(why)),
-        Some(other) => Err(unexpected(&other)),
+    let Some(mut stream) = connect_running(place).await? else {
+        return Ok(None);
+    };
+    match ask_to_act(place, &mut stream, &Request::Task(request)).await? {
+        Answer::Task(answer) => Ok(Some(answer)),
+        other => Err(unexpected(&other)),
     }
 }
 
@@ -201,11 +202,22 @@ async fn act_by(
     request: &SessionRequest,
 ) -> Result<SessionAnswer, ConnectError> {
     let request = Request::Session(request.clone());
-    let asked = timeout(ANSWER_TIMEOUT, ask(place, stream, &request)).await;
+    match ask_to_act(place, stream, &request).await? {
+        Answer::Session(answer) => Ok(answer),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Makes a request that may have been followed even if no answer comes.
+async fn ask_to_act(
+    place: &HostPlace,
+    stream: &mut UnixStream,
+    request: &Request,
+) -> Result<Answer, ConnectError> {
+    let asked = timeout(ANSWER_TIMEOUT, ask(place, stream, request)).await;
     match asked.map_err(|_| ConnectError::Silent { log: place.log() })? {
-        Ok(Some(Answer::Session(answer))) => Ok(answer),
         Ok(Some(Answer::Refused { why })) => Err(ConnectError::Refused(why)),
-        Ok(Some(other)) => Err(unexpected(&other)),
+        Ok(Some(answer)) => Ok(answer),
         Ok(None) => Err(ConnectError::Unclear(io::ErrorKind::UnexpectedEof.into())),
         Err(error) => Err(ConnectError::Unclear(error)),
     }

@@ -75,13 +75,13 @@ impl Elicitation {
     }
 }
 
-/// Questions as requests to a client that answers them by a later call; `None` if one can't be
+/// Questions as requests to a client that answers them by a later call, without those that can't be
 /// written as such.
 pub(super) fn input_requests(
     origin: &Origin<'_>,
     questions: &[OpenQuestion],
     titles: ChoiceTitles,
-) -> Option<InputRequests> {
+) -> InputRequests {
     let as_request = |question: &OpenQuestion| {
         let Elicitation {
             message,
@@ -101,7 +101,7 @@ pub(super) fn input_requests(
         .ok()?;
         Some((question.id.0.clone(), request))
     };
-    questions.iter().map(as_request).collect()
+    questions.iter().filter_map(as_request).collect()
 }
 
 /// The question as an object, for a client that can't show elicitations.

@@ -16,6 +16,7 @@ use safe_files::{directory, off_runtime};
 use settings::bounds::Bounds;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::code::Code;
 use crate::defaults::Defaults;
@@ -77,6 +78,8 @@ pub struct Server {
     pub(crate) jobs: Option<Arc<Jobs>>,
     /// The tasks of the calls that wait for a turn, if there may be any.
     pub(crate) tasks: Option<Arc<SessionTasks>>,
+    /// The tasks of this client whose turns have not begun.
+    pub(crate) beginning_tasks: TaskTracker,
     pub(crate) deliveries: Deliveries,
     pub(crate) notices: Notices,
     pub(crate) warnings: Warnings,
@@ -132,6 +135,7 @@ impl Server {
             services: TeamServices::default(),
             jobs: None,
             tasks: None,
+            beginning_tasks: TaskTracker::new(),
             deliveries: Deliveries::default(),
             notices: Notices::default(),
             warnings: Warnings::default(),
@@ -300,10 +304,14 @@ impl Server {
     }
 
     /// The same server, which answers calls that wait for a turn by tasks, where the caller takes
-    /// tasks.
+    /// tasks. Those whose turn has not begun are counted in `beginning`.
     #[must_use]
-    pub fn with_tasks(self, tasks: Option<Arc<SessionTasks>>) -> Self {
-        Self { tasks, ..self }
+    pub fn with_tasks(self, tasks: Option<Arc<SessionTasks>>, beginning: TaskTracker) -> Self {
+        Self {
+            tasks,
+            beginning_tasks: beginning,
+            ..self
+        }
     }
 
     /// The same server, with the store of jobs.

@@ -269,7 +269,10 @@ impl<'a> TurnWait<'a> {
             turn: view.turn_id.as_ref(),
             call: Some(&call),
         };
-        let requests = question::input_requests(&origin, &view.actions, ChoiceTitles::OneOf)?;
+        let requests = question::input_requests(&origin, &view.actions, ChoiceTitles::OneOf);
+        if requests.len() < view.actions.len() {
+            return None;
+        }
         let state = RequestState {
             turn: self.turn.clone(),
             thread: self.thread.clone(),

@@ -104,7 +104,7 @@ impl Server {
         // Clients do not look at a task while they show its dialog.
         prompt.approval_timeout = Some(LONGEST_WAIT);
         let engine = Arc::clone(&self.engine);
-        let begin = move |key: TaskKey| async move {
+        let begin = async move |key: TaskKey| {
             let OpenThread {
                 session, thread, ..
             } = opening.await?;
@@ -113,7 +113,10 @@ impl Server {
             let turn = begun.map_err(|error| ToolError::from(error).in_thread(&thread))?;
             Ok((engine.handle(&session)?, turn.number))
         };
+        let counted = self.beginning_tasks.clone();
+        let begin = move |key| counted.track_future(begin(key));
         let beginning = Arc::clone(tasks).begin(new, begin);
+        let beginning = self.beginning_tasks.track_future(beginning);
         let created = self
             .run_detached_through_shutdown(context, beginning)
             .await?;

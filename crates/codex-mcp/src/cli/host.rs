@@ -43,6 +43,9 @@ const IDLE: &str = "10m";
 /// at most.
 const ADOPTION_LIMIT: Duration = Duration::from_secs(10);
 
+/// How long the results of the tasks may take to be stored at the end. It is a file for each.
+const STORING_LIMIT: Duration = Duration::from_secs(2);
+
 /// How long an app-server stays without a client and without work, and how often that is looked
 /// at.
 const UNUSED: Duration = Duration::from_secs(600);
@@ -151,7 +154,7 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
         let service = Service {
             end,
             app_servers: Rc::clone(&app_servers),
-            tasks,
+            tasks: Arc::clone(&tasks),
         };
         tokio::task::spawn_local(end_unused(Rc::clone(&app_servers)));
         let (told, owned) = (closing.clone(), Rc::clone(&app_servers));
@@ -166,6 +169,9 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
             .await
             .map_err(Failure::Directory)?;
         app_servers.shut_down().await;
+        if timeout(STORING_LIMIT, tasks.end()).await.is_err() {
+            tracing::error!("the results of some tasks are not stored: they count as lost");
+        }
         Ok(shutdown.exit_code())
     };
     let all = LocalSet::new();

@@ -7,6 +7,8 @@
 mod of_jobs;
 mod of_sessions;
 mod record;
+mod request;
+mod state;
 
 use rmcp::model::{CallToolResult, DetailedTask, InputResponses, JsonObject};
 use rmcp::service::RequestContext;
@@ -16,9 +18,10 @@ use serde_json::Value;
 use crate::server::Server;
 
 pub(crate) use of_jobs::created;
+pub use of_sessions::SessionTasks;
 pub(crate) use of_sessions::{EarlierTask, NewTask};
-pub use of_sessions::{OtherHosts, SessionTasks, TaskAct, TaskAnswer, TaskRequest};
 pub(crate) use record::TaskKey;
+pub use request::{AskedHost, OtherHosts, TaskAct, TaskAnswer, TaskRequest};
 
 /// How often a client should look at a task, in milliseconds.
 const POLL_INTERVAL: u64 = 1000;
@@ -38,7 +41,7 @@ impl Server {
         match self.act_on_session_task(id, TaskAct::Get).await {
             Some(Ok(TaskAnswer::State(task))) => Ok(*task),
             Some(Ok(TaskAnswer::Failed(error)) | Err(error)) => Err(error),
-            Some(Ok(TaskAnswer::Done)) => Err(internal("a host has answered something else")),
+            Some(Ok(TaskAnswer::Done)) => Err(internal("unexpected answer of the host process")),
             None => self.state_of_job(id).await,
         }
     }

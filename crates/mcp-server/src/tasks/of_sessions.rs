@@ -18,78 +18,31 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
-use codex_engine::command::TurnView;
 use codex_engine::logic::action::ActionId;
 use codex_engine::{AppServers, SessionHandle};
-use common::timestamp::timestamp;
-use futures::future::BoxFuture;
+use common::text::hex;
 use rmcp::ErrorData;
-use rmcp::model::{
-    CreateTaskResult, DetailedTask, InputRequests, InputResponses, JsonObject, Task, TaskPayload,
-    TaskStatus,
-};
-use serde::{Deserialize, Serialize};
+use rmcp::model::{CreateTaskResult, JsonObject};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
+use tokio_util::task::TaskTracker;
 
 use super::record::{EndedTask, TaskFiles, TaskKey, TaskRecord};
-use super::{POLL_INTERVAL, internal, unknown, whole};
+use super::request::{AskedHost, OtherHosts, TaskAct, TaskAnswer, TaskRequest};
+use super::{internal, state, unknown, whole};
 use crate::answer::{INTERRUPT_TIMEOUT, TurnAnswer, answer_of, outcome_of};
 use crate::code::Code;
 use crate::decision::decide;
 use crate::error::ToolError;
-use crate::question::{ChoiceTitles, Origin, input_requests};
 
 /// What the IDs of these tasks begin with.
 const PREFIX: &str = "turn_";
 
+/// The random bytes of an ID, as many as nobody can guess.
+const RANDOM_BYTES: usize = 16;
+
 /// How often old tasks are removed.
 const REMOVAL_INTERVAL: Duration = Duration::from_secs(60 * 60);
-
-/// What a client wants of a task, for the host that has it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TaskRequest {
-    /// The ID of the task.
-    pub task: String,
-    /// What to do.
-    pub act: TaskAct,
-}
-
-/// An act on a task.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum TaskAct {
-    /// Tell its state.
-    Get,
-    /// Answer its questions.
-    Answer {
-        /// The answers, by the IDs of the questions.
-        responses: InputResponses,
-        /// The setting that keeps commands in the sandbox for the one who answers.
-        bound: Option<String>,
-    },
-    /// End it.
-    Cancel,
-}
-
-/// The answer of a host about a task.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum TaskAnswer {
-    /// The state of the task.
-    State(Box<DetailedTask>),
-    /// It is done.
-    Done,
-    /// It cannot be done.
-    Failed(ErrorData),
-}
-
-/// Asks another host about a task, by the key of the host. `None` if that host does not run.
-pub type OtherHosts = dyn Fn(String, TaskRequest) -> BoxFuture<'static, Result<Option<TaskAnswer>, String>>
-    + Send
-    + Sync;
 
 /// The tasks of a host.
 pub struct SessionTasks {
@@ -101,6 +54,8 @@ pub struct SessionTasks {
     live: Mutex<HashMap<TaskKey, Arc<LiveTask>>>,
     /// The keys of the tasks that this host has taken over, by the calls that they answer.
     earlier: OnceLock<HashMap<String, TaskKey>>,
+    /// Those whose results are not stored yet.
+    unfinished: TaskTracker,
 }
 
 /// A task that has not ended.
@@ -142,6 +97,7 @@ impl SessionTasks {
             others,
             live: Mutex::default(),
             earlier: OnceLock::new(),
+            unfinished: TaskTracker::new(),
         }
     }
 
@@ -168,10 +124,17 @@ impl SessionTasks {
                 }
                 let tasks = Arc::clone(self);
                 let turn = turn.ok_or_else(lost);
-                tokio::spawn(async move { tasks.finish(&key, &live, turn, None).await });
+                self.unfinished
+                    .spawn(async move { tasks.finish(&key, &live, turn).await });
             }
         }
         tokio::spawn(remove_old(Arc::downgrade(self)));
+    }
+
+    /// Waits until the results of all tasks are stored. No task may begin any more.
+    pub async fn end(&self) {
+        self.unfinished.close();
+        self.unfinished.wait().await;
     }
 
     /// Stores a task, and then has `begin` begin its turn.
@@ -188,7 +151,7 @@ impl SessionTasks {
             warnings,
             limit,
         } = new;
-        let id = format!("{PREFIX}{}", Uuid::new_v4().simple());
+        let id = random_id()?;
         let key = TaskKey::of(&id);
         let record = TaskRecord {
             host: self.host.clone(),
@@ -196,23 +159,24 @@ impl SessionTasks {
             created: SystemTime::now(),
             thread: None,
             warnings,
+            limit,
             is_cancelled: false,
             ended: None,
         };
         let stored = self.files.write(&key, &record).await;
         stored.map_err(|error| ToolError::new(Code::TaskFiles, error.to_string()))?;
-        let created = created(&id, record.created);
+        let created = state::created(&id, record.created);
         let live = self.add(key.clone(), record);
         let beginning = begin(key.clone());
-        tokio::spawn(async move {
+        let unfinished = self.unfinished.clone();
+        unfinished.spawn(async move {
             let turn = beginning.await;
-            self.finish(&key, &live, turn, limit).await;
+            self.finish(&key, &live, turn).await;
         });
         Ok(created)
     }
 
-    /// What has become of the task with which an earlier host meant to answer this call. The client
-    /// has not learned its ID.
+    /// The task that an earlier host created for this call. The client has not learned its ID.
     pub(crate) async fn of_call(&self, call: &str) -> Option<EarlierTask> {
         let key = self.earlier.get()?.get(call)?;
         if let Some(live) = self.live(key)
@@ -246,18 +210,13 @@ impl SessionTasks {
         self.all().insert(key, Arc::clone(&live));
         live
     }
+
     /// Waits for the end of a turn, and stores the result.
-    async fn finish(
-        &self,
-        key: &TaskKey,
-        live: &LiveTask,
-        turn: Result<TaskTurn, ToolError>,
-        limit: Option<Duration>,
-    ) {
+    async fn finish(&self, key: &TaskKey, live: &LiveTask, turn: Result<TaskTurn, ToolError>) {
         let result = match turn {
             Ok(turn) => {
                 live.has_turn(&turn);
-                self.note_thread(key, live, &turn.0).await;
+                let limit = self.note_thread(key, live, &turn.0).await;
                 live.end_of(&turn, limit).await
             }
             Err(error) => Err(error),
@@ -287,8 +246,14 @@ impl SessionTasks {
         }
     }
 
-    /// Stores the thread of a task, which its error names if this host is killed.
-    async fn note_thread(&self, key: &TaskKey, live: &LiveTask, session: &SessionHandle) {
+    /// Stores the thread of a task, which its error names if this host is killed, and returns the
+    /// time limit of the turn.
+    async fn note_thread(
+        &self,
+        key: &TaskKey,
+        live: &LiveTask,
+        session: &SessionHandle,
+    ) -> Option<Duration> {
         let mut record = live.record.lock().await;
         if record.thread.is_none() {
             record.thread = Some(session.thread().clone());
@@ -296,6 +261,7 @@ impl SessionTasks {
                 tracing::warn!("the thread of a task cannot be stored: {error}");
             }
         }
+        record.limit
     }
 
     /// Does what a client of this host wants of a task. `None` if there is no such task.
@@ -311,7 +277,7 @@ impl SessionTasks {
         };
         if record.ended.is_some() {
             return Some(Ok(match request.act {
-                TaskAct::Get => state(&request.task, &record, None).into(),
+                TaskAct::Get => state::of_record(&request.task, &record).into(),
                 TaskAct::Answer { .. } | TaskAct::Cancel => TaskAnswer::Done,
             }));
         }
@@ -335,26 +301,28 @@ impl SessionTasks {
     ) -> Result<TaskAnswer, ErrorData> {
         let id = request.task.clone();
         let is_get = matches!(request.act, TaskAct::Get);
-        if record.host != self.host {
-            match (self.others)(record.host.clone(), request).await {
-                Ok(Some(TaskAnswer::Failed(error))) => {
-                    // It may have ended in the meantime.
-                    let now = self.files.read(&TaskKey::of(&id)).await.map_err(internal)?;
-                    return match now.filter(|record| record.ended.is_some()) {
-                        Some(record) if is_get => Ok(state(&id, &record, None).into()),
-                        Some(_) => Ok(TaskAnswer::Done),
-                        None => Err(error),
-                    };
+        let asked = match record.host == self.host {
+            true => Ok(AskedHost::Gone),
+            false => (self.others)(record.host.clone(), request).await,
+        };
+        match (asked.map_err(internal)?, is_get) {
+            (AskedHost::Answered(TaskAnswer::Failed(error)), _) => {
+                // It may have ended in the meantime.
+                let now = self.files.read(&TaskKey::of(&id)).await.map_err(internal)?;
+                match now.filter(|record| record.ended.is_some()) {
+                    Some(record) if is_get => Ok(state::of_record(&id, &record).into()),
+                    Some(_) => Ok(TaskAnswer::Done),
+                    None => Err(error),
                 }
-                Ok(Some(answer)) => return Ok(answer),
-                Ok(None) => {}
-                Err(why) => return Err(internal(why)),
             }
+            (AskedHost::Answered(answer), _) => Ok(answer),
+            (AskedHost::Killed, true) => Ok(state::between_hosts(&id, &record).into()),
+            (AskedHost::Killed, false) => Err(internal(
+                "the host process of the task was killed; try again in a moment",
+            )),
+            (AskedHost::Gone, true) => Ok(state::of_record(&id, &record.lost()).into()),
+            (AskedHost::Gone, false) => Ok(TaskAnswer::Done),
         }
-        Ok(match is_get {
-            true => state(&id, &record.lost(), None).into(),
-            false => TaskAnswer::Done,
-        })
     }
 
     async fn act_on_live(
@@ -366,7 +334,13 @@ impl SessionTasks {
         match request.act {
             TaskAct::Get => {
                 let record = live.record.lock().await.clone();
-                return Ok(state(&request.task, &record, live.turn.get()).into());
+                let state = match live.turn.get() {
+                    Some((session, _)) if record.ended.is_none() => {
+                        state::of_turn(&request.task, &record, session)
+                    }
+                    _ => state::of_record(&request.task, &record),
+                };
+                return Ok(state.into());
             }
             TaskAct::Answer { responses, bound } => {
                 if let Some((session, _)) = live.turn.get() {
@@ -380,26 +354,15 @@ impl SessionTasks {
                 let mut record = live.record.lock().await;
                 if record.ended.is_none() && !record.is_cancelled {
                     record.is_cancelled = true;
-                    self.files.write(key, &record).await.map_err(internal)?;
                     live.cancelled.cancel();
+                    // Its end is stored, too.
+                    if let Err(error) = self.files.write(key, &record).await {
+                        tracing::warn!("the cancellation of a task cannot be stored: {error}");
+                    }
                 }
             }
         }
         Ok(TaskAnswer::Done)
-    }
-}
-
-impl TaskAnswer {
-    /// The answer to a request that cannot be followed.
-    #[must_use]
-    pub fn failed(why: String) -> Self {
-        Self::Failed(ErrorData::invalid_params(why, None))
-    }
-}
-
-impl From<DetailedTask> for TaskAnswer {
-    fn from(task: DetailedTask) -> Self {
-        Self::State(Box::new(task))
     }
 }
 
@@ -418,9 +381,14 @@ impl LiveTask {
     ) -> Result<TurnAnswer, ToolError> {
         let mut left = limit.unwrap_or(Duration::MAX);
         loop {
+            let has_turn = session.has_turn();
             let view = session.view();
             if let Some(ended) = outcome_of(&view, *number) {
                 return answer_of(ended?, session.thread(), session.id());
+            }
+            if !has_turn {
+                // The outcome was lost with the host that was killed.
+                return Err(lost());
             }
             let is_asking = !view.actions.is_empty();
             let since = Instant::now();
@@ -489,69 +457,15 @@ impl TaskRecord {
 }
 
 fn lost() -> ToolError {
-    let why = "the host process was killed, and the turn of this task with it";
+    let why = "the host process was killed before the turn of this task had ended";
     ToolError::new(Code::HostLost, why)
 }
 
-fn created(id: &str, at: SystemTime) -> CreateTaskResult {
-    let at = timestamp(at);
-    let task = Task::new(id, TaskStatus::Working, at.clone(), at)
-        .with_status_message(OPENING)
-        .with_poll_interval_ms(POLL_INTERVAL);
-    CreateTaskResult::new(task)
-}
-
-/// What a task does that has no turn yet.
-const OPENING: &str = "opens the thread";
-
-/// The state of a task.
-fn state(id: &str, record: &TaskRecord, turn: Option<&TaskTurn>) -> DetailedTask {
-    let (words, payload, changed) = match (&record.ended, record.is_cancelled, turn) {
-        (Some(ended), true, _) => (CANCELLED.to_owned(), TaskPayload::Cancelled, ended.at),
-        (Some(ended), false, _) => {
-            let result = ended.result.clone();
-            (
-                ENDED.to_owned(),
-                TaskPayload::Completed { result },
-                ended.at,
-            )
-        }
-        (None, _, None) => (OPENING.to_owned(), TaskPayload::Working, SystemTime::now()),
-        (None, _, Some((session, _))) => {
-            let view = session.view();
-            match questions(session, &view) {
-                Some(input_requests) => (
-                    ASKING.to_owned(),
-                    TaskPayload::InputRequired { input_requests },
-                    SystemTime::now(),
-                ),
-                None => {
-                    let words = view.progress.to_string();
-                    (words, TaskPayload::Working, SystemTime::now())
-                }
-            }
-        }
-    };
-    let (created, changed) = (timestamp(record.created), timestamp(changed));
-    let task = Task::new(id, payload.status(), created, changed)
-        .with_status_message(words)
-        .with_poll_interval_ms(POLL_INTERVAL);
-    DetailedTask::new(task, payload)
-}
-
-const ASKING: &str = "Codex waits for an answer";
-const CANCELLED: &str = "cancelled";
-const ENDED: &str = "completed";
-
-/// The open questions of a turn; `None` if there are none that can be asked here.
-fn questions(session: &SessionHandle, view: &TurnView) -> Option<InputRequests> {
-    let origin = Origin {
-        thread: session.thread(),
-        turn: view.turn_id.as_ref(),
-        call: None,
-    };
-    let requests = input_requests(&origin, &view.actions, ChoiceTitles::OneOf)?;
-    (!requests.is_empty()).then_some(requests)
+fn random_id() -> Result<String, ToolError> {
+    let mut random = [0; RANDOM_BYTES];
+    let filled = getrandom::fill(&mut random);
+    filled.map_err(|error| ToolError::new(Code::Internal, error.to_string()))?;
+    Ok(format!("{PREFIX}{}", hex(&random)))
 }
 
 async fn remove_old(tasks: Weak<SessionTasks>) {

@@ -17,14 +17,18 @@ use sha2::{Digest, Sha256};
 /// The longest file of a task, in bytes. A result has at most some MiB.
 const LONGEST: u64 = 64 << 20;
 
-/// How long a task is kept after the last change of it.
-pub(super) const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long a task is kept after its end.
+const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long a task without an end is kept after its last change. Another host may still work on it,
+/// or may have been killed.
+const KEPT_UNENDED: Duration = KEPT.saturating_mul(7);
 
 /// The extension of the files.
 const EXTENSION: &str = "json";
 
 /// The name by which this program knows a task: the SHA-256 digest of its ID in hexadecimal digits.
-/// Who can list the files does not learn the IDs, which are what a client needs to have the result.
+/// Listing the files does not reveal the IDs, with which anyone can read the results.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct TaskKey(String);
 
@@ -57,6 +61,8 @@ pub(super) struct TaskRecord {
     pub(super) thread: Option<ThreadId>,
     /// The warnings for the caller.
     pub(super) warnings: Vec<String>,
+    /// The time limit of the turn, without the time that a question is open.
+    pub(super) limit: Option<Duration>,
     /// Whether it was cancelled before it ended.
     pub(super) is_cancelled: bool,
     pub(super) ended: Option<EndedTask>,
@@ -124,8 +130,7 @@ impl TaskFiles {
         off_runtime::run(move || read(&path)).await?
     }
 
-    /// Removes the tasks that have not changed for [as long as they are kept](KEPT), unless they
-    /// are among these.
+    /// Removes the tasks that are [no longer kept](KEPT), unless they are among these.
     pub(super) async fn remove_old(&self, but: HashSet<TaskKey>) -> Result<(), StoreFailure> {
         let directory = self.0.clone();
         Ok(off_runtime::run(move || {
@@ -185,8 +190,11 @@ fn key_of(path: &Path) -> Option<TaskKey> {
 
 fn is_old(path: &Path) -> bool {
     let changed = fs::symlink_metadata(path).and_then(|about| about.modified());
-    let age = changed.ok().and_then(|changed| changed.elapsed().ok());
-    age.is_some_and(|age| age >= KEPT)
+    let Some(age) = changed.ok().and_then(|changed| changed.elapsed().ok()) else {
+        return false;
+    };
+    let is_unended = || matches!(read(path), Ok(Some(record)) if record.ended.is_none());
+    age >= KEPT_UNENDED || (age >= KEPT && !is_unended())
 }
 
 fn read(path: &Path) -> Result<Option<TaskRecord>, StoreFailure> {
@@ -215,6 +223,7 @@ mod tests {
             created: SystemTime::now(),
             thread: None,
             warnings: vec!["w".to_owned()],
+            limit: None,
             is_cancelled: false,
             ended: Some(EndedTask {
                 at: SystemTime::now(),
@@ -248,23 +257,31 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let files = TaskFiles::new(directory.path().to_owned());
         let [old, torn, whole, live] = ["old", "torn", "whole", "live"].map(TaskKey::of);
+        let [unended, abandoned] = ["unended", "abandoned"].map(TaskKey::of);
         for key in [&old, &whole, &live] {
             files.write(key, &record("h")).await.unwrap();
         }
-        let before = SystemTime::now() - KEPT - Duration::from_secs(1);
-        for key in [&old, &live] {
+        for key in [&unended, &abandoned] {
+            let record = TaskRecord {
+                ended: None,
+                ..record("h")
+            };
+            files.write(key, &record).await.unwrap();
+        }
+        let ages = [(&old, KEPT), (&live, KEPT), (&unended, KEPT)];
+        for (key, age) in ages.into_iter().chain([(&abandoned, KEPT_UNENDED)]) {
             let file = fs::File::options().write(true).open(files.path(key));
-            file.unwrap().set_modified(before).unwrap();
+            let changed = SystemTime::now() - age - Duration::from_secs(1);
+            file.unwrap().set_modified(changed).unwrap();
         }
         files
             .remove_old(HashSet::from([live.clone()]))
             .await
             .unwrap();
-        fs::remove_file(files.path(&live)).unwrap();
         fs::write(files.path(&torn), "{").unwrap();
         let found = files.of_host("h").await.unwrap();
-        let found: Vec<_> = found.into_iter().map(|(key, _)| key).collect();
-        assert_eq!(found, [whole]);
+        let found: HashSet<_> = found.into_iter().map(|(key, _)| key).collect();
+        assert_eq!(found, HashSet::from([whole, live, unended]));
         assert_eq!(files.read(&old).await.unwrap(), None);
         let failed = files.read(&torn).await.unwrap_err();
         assert!(matches!(failed, StoreFailure::Unreadable { .. }));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use host_process::connect;
 use host_process::place::HostPlace;
-use mcp_server::{SessionTasks, TaskAnswer, TaskRequest};
+use mcp_server::{AskedHost, SessionTasks, TaskAnswer, TaskRequest};
 use serde_json::{Value, json};
 
 use crate::cli::serve::{self, HostPlaceError};
@@ -24,12 +24,18 @@ pub(super) fn of(place: &HostPlace) -> Result<Arc<SessionTasks>, HostPlaceError>
     Ok(Arc::new(tasks))
 }
 
-/// Asks the host of a place about a task; `None` if there is no host.
-async fn ask(place: &HostPlace, request: &TaskRequest) -> Result<Option<TaskAnswer>, String> {
+/// Asks the host of a place about a task.
+async fn ask(place: &HostPlace, request: &TaskRequest) -> Result<AskedHost, String> {
     let asked = connect::act_on_task(place, json!(request)).await;
-    let answer = asked.map_err(|error| error.to_string())?;
-    let read = |answer| serde_json::from_value(answer).map_err(|error| error.to_string());
-    answer.map(read).transpose()
+    match asked.map_err(|error| error.to_string())? {
+        Some(answer) => {
+            let answer = serde_json::from_value(answer);
+            let answer = answer.map_err(|error| error.to_string())?;
+            Ok(AskedHost::Answered(answer))
+        }
+        None if place.has_left_app_servers() => Ok(AskedHost::Killed),
+        None => Ok(AskedHost::Gone),
+    }
 }
 
 /// Answers another host about a task.

@@ -18,6 +18,7 @@ use settings::Config;
 use settings::bounds::Bounds;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::super::backend::{self, Backend, BackendError};
 use super::super::job_service::job_service;
@@ -253,6 +254,8 @@ where
         false => Decider::Poller,
     };
     let deliveries = Deliveries::default();
+    let tasks = shared.as_ref().map(|shared| Arc::clone(&shared.tasks));
+    let beginning_tasks = TaskTracker::new();
     let server = Server::new(
         Arc::clone(&engine),
         args.api,
@@ -264,7 +267,7 @@ where
     .with_stdio(stdio)
     .with_defaults(defaults)
     .with_jobs(jobs)
-    .with_tasks(shared.as_ref().map(|shared| Arc::clone(&shared.tasks)))
+    .with_tasks(tasks, beginning_tasks.clone())
     .with_warnings(warnings)
     .with_bounds(config.bounds())
     .with_services(identity.services.clone(), deliveries.clone());
@@ -281,16 +284,24 @@ where
         Err(_) if closing.is_cancelled() => Ok(()),
         Err(error) => Err(ServeError::Begin(Box::new(error))),
     };
-    if shared.is_some() {
+    let is_shared = shared.is_some();
+    if is_shared {
         // What its client has left running goes on, and is recorded under its identity.
+        let working = async {
+            beginning_tasks.close();
+            beginning_tasks.wait().await;
+            engine.own_turns_end().await;
+        };
         tokio::select! {
-            () = engine.own_turns_end() => {}
+            () = working => {}
             () = end.ended.cancelled() => {}
         }
-        engine.unload_idle(|| end.ended.is_cancelled()).await;
     }
     if identity.shutdown_summary == ShutdownSummary::Ask {
         ask_for_summaries(&engine, &identity.services, &hurry).await;
+    }
+    if is_shared {
+        engine.unload_idle(|| end.ended.is_cancelled()).await;
     }
     engine.shut_down().await;
     served

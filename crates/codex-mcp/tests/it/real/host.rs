@@ -12,7 +12,7 @@ use tokio::process::Command;
 use tokio::time::sleep;
 
 use super::sessions::Poller;
-use super::{CodexFixture, assert_completed, assert_error, structured, text, thread_of};
+use super::{CodexFixture, VERSION, assert_completed, assert_error, structured, text, thread_of};
 use crate::jobs::wait_for;
 use crate::on_each_release;
 
@@ -21,6 +21,7 @@ on_each_release!(
     session_outlives_its_client,
     call_of_a_client_that_has_gone_is_interrupted,
     thread_of_a_client_that_has_gone_is_free,
+    thread_is_free_after_its_summary,
 );
 
 /// The limit for what happens after a client has gone.
@@ -130,13 +131,39 @@ async fn clients_share_a_codex_and_its_sessions(release: &str) {
 /// Another process can resume it, and so can the session that the host keeps.
 async fn thread_of_a_client_that_has_gone_is_free(release: &str) {
     let stage = CodexFixture::new(release, script()).await;
-    let mut one = stage.client(&["--host"]).await;
+    let launch = stage.launch(&["--host"]);
+    check_thread_is_free(release, &stage, &launch).await;
+}
+
+/// The summary of a client that goes loads the thread once more.
+async fn thread_is_free_after_its_summary(release: &str) {
+    let stage = CodexFixture::new(release, script()).await;
+    let launch = stage.launch(&["--host", "--identity", "arch"]);
+    let launch = launch.env("CODEX_MCP_SUMMARIES", "true");
+    check_thread_is_free(release, &stage, &launch).await;
+    let asked = stage.model.requests();
+    let asked = asked.iter().filter(|request| {
+        let prompt = request.prompt();
+        prompt.starts_with("The session ends now.")
+    });
+    assert_eq!(asked.count(), 1);
+}
+
+async fn check_thread_is_free(release: &str, stage: &CodexFixture, launch: &Launch) {
+    let client = async || {
+        let mut client = McpClient::start(launch);
+        client.ignore("codex/event");
+        client.ignore("notifications/tools/list_changed");
+        client.initialize(VERSION, json!({})).await;
+        client
+    };
+    let mut one = client().await;
     let begun = one.call_tool("codex", json!({"prompt": "first"})).await;
     let thread = thread_of(&begun);
-    let mut other = stage.client(&["--host"]).await;
+    let mut other = client().await;
     assert!(one.finish().await.success());
     wait_for("the end of the client's service", async || {
-        (host(&stage).await["clients"] == 1).then_some(())
+        (host(stage).await["clients"] == 1).then_some(())
     })
     .await;
     let elsewhere = AppServer::real(release, &stage.home).await;
@@ -158,7 +185,7 @@ async fn thread_of_a_client_that_has_gone_is_free(release: &str) {
         structured(&reply)["sessionId"],
         structured(&begun)["sessionId"]
     );
-    finish(&stage, [other]).await;
+    finish(stage, [other]).await;
 }
 
 /// 200 sessions of 20 clients, all at work at the same time, in one Codex.

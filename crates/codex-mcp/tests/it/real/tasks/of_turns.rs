@@ -583,7 +583,50 @@ async fn task_of_an_old_codex_is_lost_with_its_host() {
     finish(stage, client).await;
 }
 
-/// A client with another environment has another host.
+/// A client of another host than the other clients: its environment differs.
+fn of_another_host(stage: &CodexFixture) -> McpClient {
+    let launch = stage.launch(&["--host"]).env("ANOTHER", "environment");
+    let mut client = McpClient::start(&launch);
+    client.set_time_limit(TIME_LIMIT);
+    declare_tasks(&mut client, true);
+    client
+}
+
+/// It is not lost as long as the next host of its client can continue it.
+#[tokio::test]
+async fn task_of_a_killed_host_waits_for_the_next_one() {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("hello").behind(&gate)]);
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
+    let mut first = with_tasks(&stage);
+    let task = begin(&mut first, "codex", json!({ "prompt": "x" })).await;
+    gate.reached(1).await;
+    assert!(first.finish().await.success());
+    kill_host(&stage).await;
+
+    let mut other = of_another_host(&stage);
+    let state = get(&mut other, &task).await;
+    assert_eq!(state["status"], "working", "{state:#}");
+    assert_eq!(state["statusMessage"], "waits for the next host process");
+    let cancelled = other.request("tasks/cancel", json!({ "taskId": task }));
+    let error = other.error(&cancelled).await;
+    assert!(
+        error["message"].as_str().unwrap().contains("try again"),
+        "{error:#}"
+    );
+
+    let mut next = with_tasks(&stage);
+    until(&mut next, &task, "working").await;
+    gate.release();
+    for client in [&mut next, &mut other] {
+        let state = until(client, &task, "completed").await;
+        assert_completed(&state["result"], "hello");
+    }
+    assert_eq!(stage.model.request_count(), 1);
+    assert!(other.finish().await.success());
+    finish(stage, next).await;
+}
+
 #[tokio::test]
 async fn task_is_found_through_another_host() {
     let touch = Reply::shell(Shell::escalated("touch made.txt", "it is needed"));
@@ -598,10 +641,7 @@ async fn task_is_found_through_another_host() {
     let asked = questions(&until(&mut first, &task, "input_required").await);
     let endless = begin(&mut first, "codex", json!({ "prompt": "wait" })).await;
 
-    let launch = stage.launch(&["--host"]).env("ANOTHER", "environment");
-    let mut second = McpClient::start(&launch);
-    second.set_time_limit(TIME_LIMIT);
-    declare_tasks(&mut second, true);
+    let mut second = of_another_host(&stage);
     assert_eq!(questions(&get(&mut second, &task).await), asked);
     let accept = json!({ "action": "accept", "content": { "decision": "accept" } });
     let params = json!({ "taskId": task, "inputResponses": { &asked[0].0: accept } });
