@@ -503,8 +503,8 @@ impl Session {
         let unused = self.unused_for(now);
         let (limit, why) = match self.state() {
             State::Idle => (IDLE_LIMIT, "not used for 30 minutes"),
-            // Its question may be open for a day.
-            State::WaitingApproval if self.has_open_question(now) => {
+            // Their deadlines end it.
+            State::WaitingApproval if self.keeps_questions_open() => {
                 return (Vec::new(), Fate::Keep);
             }
             State::Running | State::WaitingApproval => {
@@ -522,10 +522,11 @@ impl Session {
         }
     }
 
-    fn has_open_question(&self, now: Now) -> bool {
-        self.actions
-            .iter()
-            .any(|action| action.deadline > now.instant)
+    /// Whether the questions of the running turn [stay open](Self::keep_questions_open) whatever the
+    /// session's timeouts are.
+    fn keeps_questions_open(&self) -> bool {
+        let turn = self.turn.as_ref();
+        turn.is_some_and(|turn| turn.approval_timeout.is_some())
     }
 
     fn has_unsent_prompt(&self) -> bool {

@@ -214,8 +214,8 @@ impl Session {
     pub(super) fn decline_late(&mut self, now: Now) -> Vec<Effect> {
         let late = |action: &mut Action| action.deadline <= now.instant;
         let late: Vec<Action> = self.actions.extract_if(.., late).collect();
-        if !late.is_empty() {
-            // The turn goes on: it has as much time as after an answer.
+        if !late.is_empty() && self.keeps_questions_open() {
+            // It was open for longer than a session may be unused. The turn goes on.
             self.active = now;
         }
         self.decline_each(late, &Resolution::TimedOut, now)
