@@ -1,5 +1,8 @@
 //! Answers the MCP methods: lists tools and resources, and finds the tool of a call.
 
+use std::future::pending;
+
+use futures::join;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, GetTaskParams, GetTaskResult,
     Implementation, InitializeRequestParams, InitializeResult, JsonObject, ListResourcesResult,
@@ -20,6 +23,18 @@ impl Server {
     fn tools(&self) -> Vec<tools::ToolName> {
         tools::names(self.api, &self.groups, self.services.mail_client.as_ref())
     }
+
+    /// Whether some of its tools may answer by tasks.
+    pub(crate) fn has_tasks(&self) -> bool {
+        let has_turns = self.tasks.is_some();
+        self.tools().iter().any(|tool| tool.has_tasks(has_turns))
+    }
+
+    async fn notify_of_mail(&self, context: &SubscriptionContext) {
+        if let Some(mail_client) = self.mail_client() {
+            notices::notify(mail_client.clone(), context).await;
+        }
+    }
 }
 
 impl ServerHandler for Server {
@@ -31,8 +46,7 @@ impl ServerHandler for Server {
             Some(_) => builder.enable_resources_subscribe().build(),
             None => builder.build(),
         };
-        let has_turns = self.tasks.is_some();
-        if self.tools().iter().any(|tool| tool.has_tasks(has_turns)) {
+        if self.has_tasks() {
             let extensions = capabilities.extensions.get_or_insert_default();
             extensions.insert(TASKS_EXTENSION_ID.to_owned(), JsonObject::new());
         }
@@ -101,12 +115,24 @@ impl ServerHandler for Server {
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
-        self.mail_client().map(|_| requested.clone())
+        let has_news = self.mail_client().is_some() || self.has_tasks();
+        has_news.then(|| requested.clone())
     }
 
+    /// Notifies a client without a handshake (MCP 2026-07-28), until it cancels the subscription.
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        if let Some(mail_client) = self.mail_client() {
-            notices::listen(mail_client.clone(), &context, &self.closing).await;
+        let tasks = self.task_subscriptions.take(&context.request_context().id);
+        let notifying = async {
+            join!(
+                self.notify_of_mail(&context),
+                self.notify_of_tasks(&context, &tasks)
+            );
+            pending::<()>().await;
+        };
+        tokio::select! {
+            () = context.cancelled() => {}
+            () = self.closing.cancelled() => {}
+            () = notifying => {}
         }
         Ok(())
     }

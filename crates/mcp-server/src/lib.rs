@@ -71,7 +71,9 @@ pub use deliveries::Deliveries;
 pub use request_image::{Eyes, PictureDelivery, serve_eyes};
 pub use server::{Decider, Server, Timeouts};
 pub use stdio::{Stdio, StdioMode};
-pub use tasks::{AskedHost, OtherHosts, SessionTasks, TaskAct, TaskAnswer, TaskRequest};
+pub use tasks::{
+    AskedHost, OtherHosts, SessionTasks, TaskAct, TaskAnswer, TaskRequest, TaskSubscriptions,
+};
 pub use team_tools::serve_team_tools;
 pub use thread_tools::{Approval, OwnThreadTools};
 pub use tool_sets::{Api, Group, Groups};

@@ -72,18 +72,9 @@ async fn watch(
     }
 }
 
-/// The same for a client without a handshake (MCP 2026-07-28), until it cancels the
-/// subscription or `end` comes.
-pub(super) async fn listen(
-    mail_client: MailClient,
-    context: &SubscriptionContext,
-    end: &CancellationToken,
-) {
-    tokio::select! {
-        () = context.cancelled() => {}
-        () = end.cancelled() => {}
-        watched = watch_for(mail_client, context) => log(watched),
-    }
+/// The same for a client without a handshake (MCP 2026-07-28), for as long as the mail can be read.
+pub(super) async fn notify(mail_client: MailClient, context: &SubscriptionContext) {
+    log(watch_for(mail_client, context).await);
 }
 
 async fn watch_for(

@@ -25,7 +25,7 @@ use crate::error::ToolError;
 use crate::notices::Notices;
 use crate::status::{self, Calls, Status};
 use crate::stdio::Stdio;
-use crate::tasks::SessionTasks;
+use crate::tasks::{SessionTasks, TaskSubscriptions};
 use crate::tool_sets::{Api, Groups};
 use crate::warnings::Warnings;
 
@@ -80,6 +80,7 @@ pub struct Server {
     pub(crate) tasks: Option<Arc<SessionTasks>>,
     /// The tasks of this client whose turns have not begun.
     pub(crate) beginning_tasks: TaskTracker,
+    pub(crate) task_subscriptions: TaskSubscriptions,
     pub(crate) deliveries: Deliveries,
     pub(crate) notices: Notices,
     pub(crate) warnings: Warnings,
@@ -136,6 +137,7 @@ impl Server {
             jobs: None,
             tasks: None,
             beginning_tasks: TaskTracker::new(),
+            task_subscriptions: TaskSubscriptions::default(),
             deliveries: Deliveries::default(),
             notices: Notices::default(),
             warnings: Warnings::default(),
@@ -312,6 +314,13 @@ impl Server {
             beginning_tasks: beginning,
             ..self
         }
+    }
+
+    /// The tasks that its client's subscriptions name, for the transport that it is served on. `None`
+    /// if it has no tasks.
+    #[must_use]
+    pub fn task_subscriptions(&self) -> Option<TaskSubscriptions> {
+        self.has_tasks().then(|| self.task_subscriptions.clone())
     }
 
     /// The same server, with the store of jobs.

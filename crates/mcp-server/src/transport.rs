@@ -31,6 +31,7 @@ use super::incoming::{
     IncomingLine, already_open, begins_service, id_of, read_line, refusal, too_long,
 };
 use crate::deliveries::Deliveries;
+use crate::tasks::TaskSubscriptions;
 
 /// The longest wait for a client that does not read the last answers.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -49,6 +50,8 @@ pub struct LineTransport<R, W> {
     /// Requests that have not been answered.
     open: Arc<Mutex<HashSet<NumberOrString>>>,
     deliveries: Deliveries,
+    /// The tasks that subscriptions name, if the service has tasks.
+    task_subscriptions: Option<TaskSubscriptions>,
     service: Service,
     input: Input,
     /// Cancelled at the end of the input, and when the server ends.
@@ -89,6 +92,7 @@ where
             refusing: None,
             open: Arc::default(),
             deliveries: Deliveries::default(),
+            task_subscriptions: None,
             service: Service::Awaited,
             input: Input::Open,
             closing,
@@ -101,12 +105,29 @@ where
         Self { deliveries, ..self }
     }
 
+    /// The same transport, which notes the tasks that subscriptions name.
+    #[must_use]
+    pub fn with_task_subscriptions(self, subscriptions: Option<TaskSubscriptions>) -> Self {
+        Self {
+            task_subscriptions: subscriptions,
+            ..self
+        }
+    }
+
     /// The next message for rmcp that is already in the buffer, unless something
     /// has to be refused first.
     fn next_buffered(&mut self) -> Option<ClientJsonRpcMessage> {
         while self.refusing.is_none() {
             let read = match self.decoder.next_frame()? {
-                Frame::Line(line) => read_line(line),
+                Frame::Line(line) => {
+                    let read = read_line(line);
+                    if let (Some(subscriptions), IncomingLine::Message(message)) =
+                        (&self.task_subscriptions, &read)
+                    {
+                        subscriptions.note(message, line);
+                    }
+                    read
+                }
                 Frame::TooLong { length, head } => IncomingLine::Refused(refusal(
                     id_of(head),
                     code::INVALID_REQUEST,
@@ -198,7 +219,15 @@ where
             && let Some(id) = &error.id
         {
             lock(&self.open).remove(id);
+            if let Some(subscriptions) = &self.task_subscriptions {
+                // A refused subscription does not begin.
+                subscriptions.take(id);
+            }
         }
+        let message = match &self.task_subscriptions {
+            Some(subscriptions) => subscriptions.acknowledged(message),
+            None => message,
+        };
         let writer = Arc::clone(&self.writer);
         let framing = *lock(&self.framing);
         let closing = self.closing.clone();

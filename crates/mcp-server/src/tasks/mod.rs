@@ -4,11 +4,13 @@
 //! and, where a host process serves it, from the [calls that wait for a turn](of_sessions). Any
 //! other caller gets what it gets without tasks.
 
+mod notifications;
 mod of_jobs;
 mod of_sessions;
 mod record;
 mod request;
 mod state;
+mod subscriptions;
 
 use rmcp::model::{CallToolResult, DetailedTask, InputResponses, JsonObject};
 use rmcp::service::RequestContext;
@@ -22,6 +24,7 @@ pub use of_sessions::SessionTasks;
 pub(crate) use of_sessions::{EarlierTask, NewTask};
 pub(crate) use record::TaskKey;
 pub use request::{AskedHost, OtherHosts, TaskAct, TaskAnswer, TaskRequest};
+pub use subscriptions::TaskSubscriptions;
 
 /// How often a client should look at a task, in milliseconds.
 const POLL_INTERVAL: u64 = 1000;

@@ -14,6 +14,7 @@
 //! answers for it: from its file once it has ended, or else by asking that host.
 
 use std::collections::HashMap;
+use std::future::pending;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
@@ -65,6 +66,8 @@ struct LiveTask {
     /// The session, and the number of the turn in it, once the turn has begun.
     turn: OnceLock<TaskTurn>,
     cancelled: CancellationToken,
+    /// Cancelled once the record has the end of the task.
+    ended: CancellationToken,
 }
 
 /// The turn of a task: its session, and its number there.
@@ -206,6 +209,7 @@ impl SessionTasks {
             record: record.into(),
             turn: OnceLock::new(),
             cancelled,
+            ended: CancellationToken::new(),
         });
         self.all().insert(key, Arc::clone(&live));
         live
@@ -244,6 +248,7 @@ impl SessionTasks {
             // It is answered for from here as long as this host runs.
             Err(error) => tracing::error!("the result of a task cannot be stored: {error}"),
         }
+        live.ended.cancel();
     }
 
     /// Stores the thread of a task, which its error names if this host is killed, and returns the
@@ -262,6 +267,26 @@ impl SessionTasks {
             }
         }
         record.limit
+    }
+
+    /// Completes when a task of this host may have changed since this was called. `None` for another
+    /// task.
+    pub(super) fn changes(&self, id: &str) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let live = self.live(&TaskKey::of(id))?;
+        let turn = live.turn.get().cloned();
+        let turn = turn.map(|(session, _)| (session.view().revision, session));
+        Some(async move {
+            let of_turn = async {
+                match turn {
+                    Some((revision, session)) => session.changed(revision).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                () = of_turn => {}
+                () = live.ended.cancelled() => {}
+            }
+        })
     }
 
     /// Does what a client of this host wants of a task. `None` if there is no such task.

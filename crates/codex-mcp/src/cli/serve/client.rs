@@ -273,7 +273,9 @@ where
     .with_services(identity.services.clone(), deliveries.clone());
     let (reader, writer) = streams;
     let transport = LineTransport::new(reader, writer, args.max_line, closing.clone());
-    let transport = transport.with_deliveries(deliveries);
+    let transport = transport
+        .with_deliveries(deliveries)
+        .with_task_subscriptions(server.task_subscriptions());
     let served = match server.serve(transport).await {
         Ok(service) => {
             if let Err(error) = service.waiting().await {
