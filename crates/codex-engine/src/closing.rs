@@ -15,7 +15,7 @@ use super::error::EngineError;
 use super::hub;
 use super::observer::{Act, EngineObserver};
 use super::requests::call;
-use crate::logic::session::State;
+use crate::logic::session::{Session, State};
 
 /// The time limit of each half of unloading a thread. Codex takes about 5 ms, 0.104.0 about 60 ms,
 /// and on a busy machine more than 500 ms. Between the halves, no process finds the thread.
@@ -102,7 +102,7 @@ impl Engine {
     /// Has Codex unload the threads of this engine's sessions that do nothing, so that other
     /// processes can resume them. The sessions stay, and load their threads again when they need
     /// them. A thread stays loaded while it has a turn, commands that run on, sub-agents, or Codex's
-    /// own program, and if unloading would lose it.
+    /// own program, or if unloading would lose it.
     ///
     /// It stops before the next thread when `ends` says so. Dropping the future could leave a thread
     /// archived.
@@ -121,7 +121,9 @@ impl Engine {
     async fn is_unloadable(&self, entry: &Arc<Entry>) -> bool {
         let is_written = entry.settings().persistence != Persistence::Ephemeral
             && (entry.was_there_before() || entry.look(|machine, _| machine.turns() > 0));
-        if !is_written || self.is_used(entry) {
+        let running = self.codex.backend.running();
+        let is_loaded = running.is_some_and(|running| entry.is_loaded_in(&running));
+        if !is_written || !is_loaded || self.is_used(entry) {
             return false;
         }
         let has_commands = match self.terminals_of(entry).await {
@@ -135,9 +137,12 @@ impl Engine {
     }
 
     fn is_used(&self, entry: &Arc<Entry>) -> bool {
+        let sessions = &self.codex.hub.sessions;
         // Archiving a thread archives its sub-agents too, and ends them.
-        let has_children = !self.codex.hub.sessions.children(entry).is_empty();
-        has_children || entry.is_attached() || entry.look(|machine, _| machine.has_turn())
+        let has_children = !sessions.children(entry).is_empty();
+        let is_busy = |machine: &Session| machine.has_turn() || machine.is_attached();
+        // A cancelled session may have a successor, which has the thread now.
+        !sessions.is_current(entry) || has_children || entry.look(|machine, _| is_busy(machine))
     }
 
     /// Ends an app-server that no longer does what it is asked, with all processes that

@@ -190,7 +190,9 @@ impl Session {
     /// of the session, with a new timeout.
     pub fn dismiss(&mut self, id: &ActionId, now: Now) {
         let approval = self.approval_timeout();
-        if let Some(action) = self.actions.iter_mut().find(|action| action.id == *id) {
+        let dismissed = self.actions.iter_mut().find(|action| action.id == *id);
+        // Who dismisses it again and again does not keep it open for ever.
+        if let Some(action) = dismissed.filter(|action| action.audience != Audience::Readers) {
             action.show_to(Audience::Readers, approval, now);
         }
     }

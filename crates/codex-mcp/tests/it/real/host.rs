@@ -149,6 +149,37 @@ async fn thread_is_free_after_its_summary(release: &str) {
     assert_eq!(asked.count(), 1);
 }
 
+/// The session that it leaves is over, and the thread has another one.
+#[tokio::test]
+async fn leaving_client_spares_a_thread_that_another_one_has() {
+    let gate = Gate::new();
+    let script = Script::new()
+        .on("first", [Reply::say("one")])
+        .otherwise([Reply::say("two").behind(&gate)]);
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
+    let mut one = Poller::new(&stage, &["--host"]).await;
+    let session = one.start("first", json!({})).await;
+    one.until_idle(&session).await;
+    let thread = one.get(&session).await["threadId"].clone();
+    let cancel = json!({ "action": "cancel", "sessionId": session });
+    one.call("codex_session", cancel).await;
+    let mut other = Poller::new(&stage, &["--host"]).await;
+    let resume = json!({ "action": "resume", "threadId": thread, "prompt": "second" });
+    let resumed = other.call("codex_session", resume).await;
+    gate.reached(1).await;
+    assert!(one.client.finish().await.success());
+    wait_for("the end of the client's service", async || {
+        (host(&stage).await["clients"] == 1).then_some(())
+    })
+    .await;
+    gate.release();
+    let session = resumed["sessionId"].as_str().unwrap();
+    let (look, _) = other.until_idle(session).await;
+    assert_eq!(look["result"]["status"], "completed", "{look:#}");
+    assert_eq!(look["result"]["output"], "two", "{look:#}");
+    finish(&stage, [other.client]).await;
+}
+
 async fn check_thread_is_free(release: &str, stage: &CodexFixture, launch: &Launch) {
     let client = async || {
         let mut client = McpClient::start(launch);
@@ -250,6 +281,49 @@ async fn updated_codex_is_another_one() {
         let status = structured(&status).to_string();
         assert!(status.contains(release), "{status}");
     }
+    finish(&stage, clients).await;
+}
+
+/// New work goes to a host of the new version. The old one ends its turns, and serves its clients.
+#[tokio::test]
+async fn updated_program_has_another_host() {
+    let gate = Gate::new();
+    let script = Script::new()
+        .on("old", [Reply::say("from the old one").behind(&gate)])
+        .otherwise([Reply::say("from the new one")]);
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
+    let program = stage.home.root().join("codex-mcp");
+    let mut clients = Vec::new();
+    let mut open = None;
+    for prompt in ["old", "new"] {
+        let update = stage.home.root().join("update");
+        std::fs::copy(env!("CARGO_BIN_EXE_codex-mcp"), &update).unwrap();
+        std::fs::rename(&update, &program).unwrap();
+        let mut client = McpClient::start(&stage.launch_program(&program, &["--host"]));
+        client.initialize(VERSION, json!({})).await;
+        let call = client.request_tool("codex", json!({ "prompt": prompt }));
+        if open.is_none() {
+            gate.reached(1).await;
+            open = Some(call);
+        } else {
+            assert_completed(&client.result(&call).await, "from the new one");
+        }
+        clients.push(client);
+    }
+    assert_eq!(hosts(&stage).await.len(), 2);
+    let states: Vec<_> = work(&stage).await;
+    let states = states
+        .iter()
+        .map(|listed| listed["state"].as_str().unwrap());
+    let mut states: Vec<_> = states.collect();
+    states.sort_unstable();
+    assert_eq!(states, ["idle", "running"]);
+    gate.release();
+    let old = clients[0].result(&open.unwrap()).await;
+    assert_completed(&old, "from the old one");
+    let reply = json!({ "prompt": "old", "threadId": thread_of(&old) });
+    let again = clients[0].call_tool("codex-reply", reply).await;
+    assert_completed(&again, "from the old one");
     finish(&stage, clients).await;
 }
 

@@ -39,6 +39,7 @@ mod tool_groups;
 mod typescript;
 mod work;
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use scripted_model::{Script, ScriptedModel};
@@ -123,7 +124,12 @@ impl CodexFixture {
     }
 
     fn launch(&self, args: &[&str]) -> Launch {
-        Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        self.launch_program(env!("CARGO_BIN_EXE_codex-mcp").as_ref(), args)
+    }
+
+    /// Starts a copy of our program.
+    fn launch_program(&self, program: &Path, args: &[&str]) -> Launch {
+        Launch::new(program)
             .args(["serve"])
             .args(args.iter().copied())
             .envs(self.home.env())

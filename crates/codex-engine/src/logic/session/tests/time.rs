@@ -80,6 +80,8 @@ fn dismissed_question_gets_a_new_timeout() {
     world.session.dismiss(&ActionId("req_1".into()), world.now);
     assert!(world.session.has_dismissed());
     assert_eq!(world.tick_after(TIMEOUTS.approval - SECOND), []);
+    // It gets one once.
+    world.session.dismiss(&ActionId("req_1".into()), world.now);
     assert_eq!(world.tick_after(SECOND).len(), 1);
 }
 
