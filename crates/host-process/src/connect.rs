@@ -80,7 +80,9 @@ pub enum ConnectError {
     #[error("{0}")]
     Refused(String),
     /// The connection was lost before the answer.
-    #[error("the host process has not answered, and may have done it all the same: {0}")]
+    #[error(
+        "the connection to the host process was lost before it answered; it may have acted all the same: {0}"
+    )]
     Unclear(io::Error),
 }
 

@@ -23,6 +23,9 @@ const SOCKET: &str = "sock";
 /// The end of the name of an adoption socket.
 const GUARD: &str = "guard";
 
+/// The end of a lock's name.
+const LOCK: &str = "lock";
+
 /// How many hexadecimal digits tell the app-servers of a user apart.
 const ID_DIGITS: usize = 12;
 
@@ -48,6 +51,13 @@ impl HostPlace {
             directory: state.join(DIRECTORY),
             key,
         }
+    }
+
+    /// The place of the hosts with a key that comes from a file; `None` if it is none.
+    #[must_use]
+    pub fn named(state: &Path, key: String) -> Option<Self> {
+        let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_key.then(|| Self::new(state, key))
     }
 
     /// The key of its hosts.
@@ -96,6 +106,34 @@ impl HostPlace {
         was_killed && self.left_app_servers().is_ok_and(|left| !left.is_empty())
     }
 
+    /// Whether a process is the host here, also one that is starting or ending.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub fn is_taken(&self) -> io::Result<bool> {
+        let file = match open_to_lock(&self.file(LOCK)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            file => file?,
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(false),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// Whether app-servers of a killed host wait for the next one.
+    pub async fn has_waiting_app_servers(&self) -> bool {
+        for guard in self.left_app_servers().unwrap_or_default() {
+            // One whose guard is gone refuses. A guard survives a client that leaves at once.
+            if private_socket::connect(&guard).await.is_ok() {
+                return true;
+            }
+        }
+        false
+    }
+
     /// The adoption socket of one more app-server of the host here.
     #[must_use]
     pub fn new_adoption_socket(&self) -> PathBuf {
@@ -134,7 +172,7 @@ impl HostPlace {
     pub fn take(&self) -> io::Result<Option<HostLock>> {
         make_directory(&self.directory)?;
         check_directory(&self.directory)?;
-        let file = open_to_lock(&self.file("lock"))?;
+        let file = open_to_lock(&self.file(LOCK))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(HostLock {
                 place: self.clone(),

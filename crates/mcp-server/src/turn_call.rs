@@ -13,6 +13,7 @@ use rmcp::service::RequestContext;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::code::Code;
 use crate::decision::{ReplyOutcome, decide};
@@ -104,17 +105,21 @@ impl Server {
         // Clients do not look at a task while they show its dialog.
         prompt.approval_timeout = Some(LONGEST_WAIT);
         let engine = Arc::clone(&self.engine);
-        let begin = async move |key: TaskKey| {
+        let begin = async move |key: TaskKey, cancelled: CancellationToken| {
             let OpenThread {
                 session, thread, ..
             } = opening.await?;
+            if cancelled.is_cancelled() {
+                let why = "the task was cancelled before its turn had begun";
+                return Err(ToolError::new(Code::Cancelled, why).in_thread(&thread));
+            }
             prompt.origin = Some(TurnOrigin::Task(key.to_string()));
             let begun = engine.prompt(&session, prompt).await;
             let turn = begun.map_err(|error| ToolError::from(error).in_thread(&thread))?;
             Ok((engine.handle(&session)?, turn.number))
         };
         let counted = self.beginning_tasks.clone();
-        let begin = move |key| counted.track_future(begin(key));
+        let begin = move |key, cancelled| counted.track_future(begin(key, cancelled));
         let beginning = Arc::clone(tasks).begin(new, begin);
         let beginning = self.beginning_tasks.track_future(beginning);
         let created = self

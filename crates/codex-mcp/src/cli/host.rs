@@ -43,7 +43,7 @@ const IDLE: &str = "10m";
 /// at most.
 const ADOPTION_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long the results of the tasks may take to be stored at the end. It is a file for each.
+/// How long it may take to store the results of the tasks at the end.
 const STORING_LIMIT: Duration = Duration::from_secs(2);
 
 /// How long an app-server stays without a client and without work, and how often that is looked
@@ -135,7 +135,7 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     };
     let lock = Rc::new(lock);
-    // The end of this process releases it: who waits for that finds the process gone.
+    // It is released when this process ends, so whoever waits for it finds the process gone.
     let _held = ManuallyDrop::new(Rc::clone(&lock));
     let serving = async {
         let shutdown = Shutdown::on_signals(shutdown::SERVER_LIMIT);
@@ -170,7 +170,7 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
             .map_err(Failure::Directory)?;
         app_servers.shut_down().await;
         if timeout(STORING_LIMIT, tasks.end()).await.is_err() {
-            tracing::error!("the results of some tasks are not stored: they count as lost");
+            tracing::error!("some results could not be stored in time; their tasks count as lost");
         }
         Ok(shutdown.exit_code())
     };

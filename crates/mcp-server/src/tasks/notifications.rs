@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use rmcp::ErrorData;
 use rmcp::model::{
-    DetailedTask, NotificationMetaObject, ServerNotification, TaskPayload, TaskStatus,
+    DetailedTask, ErrorCode, NotificationMetaObject, ServerNotification, TaskPayload, TaskStatus,
     TaskStatusNotification, TaskStatusNotificationParams,
 };
 use rmcp::service::SubscriptionContext;
@@ -30,8 +30,13 @@ impl Server {
             let changed = self.task_changes(id);
             let task = match self.task(id).await {
                 Ok(task) => task,
-                Err(error) => {
+                Err(error) if error.code == ErrorCode::INVALID_PARAMS => {
                     return tracing::debug!("a client is not notified of a task: {error}");
+                }
+                Err(_) => {
+                    // Its host may be starting.
+                    changed.await;
+                    continue;
                 }
             };
             let state = TaskState::of(&task);

@@ -39,8 +39,14 @@ use crate::error::ToolError;
 /// What the IDs of these tasks begin with.
 const PREFIX: &str = "turn_";
 
-/// The random bytes of an ID, as many as nobody can guess.
+/// The number of random bytes in an ID: enough that nobody can guess it.
 const RANDOM_BYTES: usize = 16;
+
+/// The pause before the end of a task is stored again.
+const STORING_PAUSE: Duration = Duration::from_secs(1);
+
+/// The most tasks of a host that have not ended.
+const LIVE_TASKS: usize = 1000;
 
 /// How often old tasks are removed.
 const REMOVAL_INTERVAL: Duration = Duration::from_secs(60 * 60);
@@ -140,11 +146,12 @@ impl SessionTasks {
         self.unfinished.wait().await;
     }
 
-    /// Stores a task, and then has `begin` begin its turn.
+    /// Stores a task, and then has `begin` begin its turn, unless the token it gets is cancelled
+    /// before: the task is.
     pub(crate) async fn begin<F>(
         self: Arc<Self>,
         new: NewTask,
-        begin: impl FnOnce(TaskKey) -> F,
+        begin: impl FnOnce(TaskKey, CancellationToken) -> F,
     ) -> Result<CreateTaskResult, ToolError>
     where
         F: Future<Output = Result<TaskTurn, ToolError>> + Send + 'static,
@@ -154,6 +161,10 @@ impl SessionTasks {
             warnings,
             limit,
         } = new;
+        if self.all().len() >= LIVE_TASKS {
+            let why = format!("{LIVE_TASKS} tasks have not ended");
+            return Err(ToolError::new(Code::TaskFiles, why));
+        }
         let id = random_id()?;
         let key = TaskKey::of(&id);
         let record = TaskRecord {
@@ -170,7 +181,7 @@ impl SessionTasks {
         stored.map_err(|error| ToolError::new(Code::TaskFiles, error.to_string()))?;
         let created = state::created(&id, record.created);
         let live = self.add(key.clone(), record);
-        let beginning = begin(key.clone());
+        let beginning = begin(key.clone(), live.cancelled.clone());
         let unfinished = self.unfinished.clone();
         unfinished.spawn(async move {
             let turn = beginning.await;
@@ -243,12 +254,24 @@ impl SessionTasks {
             at: SystemTime::now(),
             result: whole(&result).unwrap_or_default(),
         });
-        match self.files.write(key, &record).await {
-            Ok(()) => drop(self.all().remove(key)),
-            // It is answered for from here as long as this host runs.
-            Err(error) => tracing::error!("the result of a task cannot be stored: {error}"),
-        }
+        let ended = record.clone();
+        drop(record);
         live.ended.cancel();
+        self.store_end(key, &ended).await;
+        self.all().remove(key);
+    }
+
+    /// Stores the end of a task, as often as it takes: a full disk may have room again. Until then,
+    /// this host answers from memory.
+    async fn store_end(&self, key: &TaskKey, record: &TaskRecord) {
+        let mut failed = false;
+        while let Err(error) = self.files.write(key, record).await {
+            if !failed {
+                tracing::error!("the result of a task cannot be stored: {error}");
+            }
+            failed = true;
+            sleep(STORING_PAUSE).await;
+        }
     }
 
     /// Stores the thread of a task, which its error names if this host is killed, and returns the
@@ -341,11 +364,20 @@ impl SessionTasks {
                 }
             }
             (AskedHost::Answered(answer), _) => Ok(answer),
-            (AskedHost::Killed, true) => Ok(state::between_hosts(&id, &record).into()),
-            (AskedHost::Killed, false) => Err(internal(
-                "the host process of the task was killed; try again in a moment",
+            (AskedHost::Absent, true) => Ok(state::between_hosts(&id, &record).into()),
+            (AskedHost::Absent, false) => Err(internal(
+                "the host process of the task does not listen; try again in a moment",
             )),
-            (AskedHost::Gone, true) => Ok(state::of_record(&id, &record.lost()).into()),
+            (AskedHost::Gone, true) => {
+                // It may have stored the result before it left.
+                let now = self.files.read(&TaskKey::of(&id)).await.map_err(internal)?;
+                let record = now.unwrap_or(record);
+                let record = match record.ended {
+                    Some(_) => record,
+                    None => record.lost(),
+                };
+                Ok(state::of_record(&id, &record).into())
+            }
             (AskedHost::Gone, false) => Ok(TaskAnswer::Done),
         }
     }
@@ -360,7 +392,9 @@ impl SessionTasks {
             TaskAct::Get => {
                 let record = live.record.lock().await.clone();
                 let state = match live.turn.get() {
-                    Some((session, _)) if record.ended.is_none() => {
+                    Some((session, number))
+                        if record.ended.is_none() && session.view().turn == *number =>
+                    {
                         state::of_turn(&request.task, &record, session)
                     }
                     _ => state::of_record(&request.task, &record),
@@ -368,7 +402,11 @@ impl SessionTasks {
                 return Ok(state.into());
             }
             TaskAct::Answer { responses, bound } => {
-                if let Some((session, _)) = live.turn.get() {
+                let has_ended = live.record.lock().await.ended.is_some();
+                let turn = live.turn.get().filter(|_| !has_ended);
+                if let Some((session, number)) = turn
+                    && session.view().turn == *number
+                {
                     let session = session.clone().within(bound);
                     for (question, answer) in responses {
                         decide(&session, &ActionId(question), Some(&answer));
@@ -441,7 +479,7 @@ async fn interrupted(
 ) -> Result<TurnAnswer, ToolError> {
     let why = match (code, limit) {
         (Code::Timeout, Some(limit)) => format!(
-            "the turn took longer than {} s and was interrupted; the last that was heard: {}",
+            "the turn took longer than {} s and was interrupted; its last step: {}",
             limit.as_secs(),
             session.view().progress,
         ),

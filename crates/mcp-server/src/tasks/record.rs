@@ -28,7 +28,7 @@ const KEPT_UNENDED: Duration = KEPT.saturating_mul(7);
 const EXTENSION: &str = "json";
 
 /// The name by which this program knows a task: the SHA-256 digest of its ID in hexadecimal digits.
-/// Listing the files does not reveal the IDs, with which anyone can read the results.
+/// Reading the files does not reveal the IDs, with which anyone could answer the questions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct TaskKey(String);
 
@@ -136,8 +136,12 @@ impl TaskFiles {
         Ok(off_runtime::run(move || {
             for path in files(&directory)? {
                 let is_wanted = key_of(&path).is_some_and(|key| but.contains(&key));
-                if !is_wanted && is_old(&path) {
-                    state_file::remove(&path)?;
+                if !is_wanted
+                    && is_old(&path)
+                    && let Err(error) = state_file::remove(&path)
+                {
+                    // The others are removed all the same.
+                    tracing::warn!("an old task is not removed: {error}");
                 }
             }
             Ok::<_, FileError>(())

@@ -25,7 +25,7 @@ pub enum TaskAct {
     Answer {
         /// The answers, by the IDs of the questions.
         responses: InputResponses,
-        /// The setting that keeps commands in the sandbox for the one who answers.
+        /// The setting that keeps commands in the sandbox when this client answers.
         bound: Option<String>,
     },
     /// End it.
@@ -44,13 +44,14 @@ pub enum TaskAnswer {
     Failed(ErrorData),
 }
 
-/// What has come of asking another host about a task.
+/// The outcome of asking another host about a task.
 #[derive(Debug)]
 pub enum AskedHost {
     /// It has answered.
     Answered(TaskAnswer),
-    /// It was killed, and the next host with its key can still continue its turns.
-    Killed,
+    /// It does not listen: it is starting or ending, or was killed, and the next host with its key
+    /// can still continue its turns.
+    Absent,
     /// It does not run, and has left nothing to continue.
     Gone,
 }

@@ -11,11 +11,11 @@ use super::POLL_INTERVAL;
 use super::record::TaskRecord;
 use crate::question::{ChoiceTitles, Origin, input_requests};
 
-/// What a task does that has no turn yet.
+/// The status message of a task that has no turn yet.
 const OPENING: &str = "opens the thread";
 
-/// What a task does whose host was killed a moment ago.
-const BETWEEN_HOSTS: &str = "waits for the next host process";
+/// The status message of a task whose host does not listen at the moment.
+const BETWEEN_HOSTS: &str = "waits for its host process";
 
 const ASKING: &str = "Codex waits for an answer";
 
@@ -51,7 +51,7 @@ pub(super) fn of_record(id: &str, record: &TaskRecord) -> DetailedTask {
     }
 }
 
-/// The state of a task whose host was killed, and whose turn may be continued.
+/// The state of a task whose host does not listen at the moment.
 pub(super) fn between_hosts(id: &str, record: &TaskRecord) -> DetailedTask {
     let now = SystemTime::now();
     detailed(id, record, BETWEEN_HOSTS, TaskPayload::Working, now)

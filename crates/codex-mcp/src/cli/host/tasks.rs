@@ -17,8 +17,13 @@ pub(super) fn of(place: &HostPlace) -> Result<Arc<SessionTasks>, HostPlaceError>
     let state = serve::state()?;
     let directory = state.join(DIRECTORY);
     let others = move |host: String, request: TaskRequest| {
-        let place = HostPlace::new(&state, host);
-        Box::pin(async move { ask(&place, &request).await }) as _
+        let place = HostPlace::named(&state, host);
+        Box::pin(async move {
+            match place {
+                Some(place) => ask(&place, &request).await,
+                None => Ok(AskedHost::Gone),
+            }
+        }) as _
     };
     let tasks = SessionTasks::new(directory, place.key().to_owned(), Box::new(others));
     Ok(Arc::new(tasks))
@@ -33,8 +38,12 @@ async fn ask(place: &HostPlace, request: &TaskRequest) -> Result<AskedHost, Stri
             let answer = answer.map_err(|error| error.to_string())?;
             Ok(AskedHost::Answered(answer))
         }
-        None if place.has_left_app_servers() => Ok(AskedHost::Killed),
-        None => Ok(AskedHost::Gone),
+        None if place.has_waiting_app_servers().await => Ok(AskedHost::Absent),
+        None => match place.is_taken() {
+            Ok(true) => Ok(AskedHost::Absent),
+            Ok(false) => Ok(AskedHost::Gone),
+            Err(error) => Err(error.to_string()),
+        },
     }
 }
 

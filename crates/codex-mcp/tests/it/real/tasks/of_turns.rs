@@ -607,7 +607,7 @@ async fn task_of_a_killed_host_waits_for_the_next_one() {
     let mut other = of_another_host(&stage);
     let state = get(&mut other, &task).await;
     assert_eq!(state["status"], "working", "{state:#}");
-    assert_eq!(state["statusMessage"], "waits for the next host process");
+    assert_eq!(state["statusMessage"], "waits for its host process");
     let cancelled = other.request("tasks/cancel", json!({ "taskId": task }));
     let error = other.error(&cancelled).await;
     assert!(
@@ -728,5 +728,36 @@ async fn task_that_cannot_be_stored_is_refused() {
     let refused = client.call_tool("codex", json!({ "prompt": "x" })).await;
     assert_error(&refused, "TASK_FILES");
     assert_eq!(stage.model.request_count(), 0);
+    finish(stage, client).await;
+}
+
+/// The host answers from memory, and stores the result when it can.
+#[tokio::test]
+async fn result_that_cannot_be_stored_is_stored_later() {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("hello").behind(&gate)]);
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
+    let mut client = with_tasks(&stage);
+    let task = begin(&mut client, "codex", json!({ "prompt": "x" })).await;
+    gate.reached(1).await;
+    let state = stage.home.state_home().join("codex-mcp");
+    let (directory, aside) = (state.join("tasks"), state.join("aside"));
+    std::fs::rename(&directory, &aside).unwrap();
+    std::fs::write(&directory, "in the way").unwrap();
+    gate.release();
+    let ended = until(&mut client, &task, "completed").await;
+    assert_completed(&ended["result"], "hello");
+
+    std::fs::remove_file(&directory).unwrap();
+    std::fs::rename(&aside, &directory).unwrap();
+    wait_for("the stored result", async || {
+        let mut files = std::fs::read_dir(&directory).unwrap();
+        let text = std::fs::read_to_string(files.next()?.unwrap().path());
+        text.is_ok_and(|text| text.contains("hello")).then_some(())
+    })
+    .await;
+    kill_host(&stage).await;
+    let again = got(&mut client, &task, "completed").await;
+    assert_eq!(again["result"], ended["result"]);
     finish(stage, client).await;
 }
