@@ -2,22 +2,28 @@
 
 use std::future::pending;
 
+use futures::future::join_all;
 use futures::join;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, GetTaskParams, GetTaskResult,
     Implementation, InitializeRequestParams, InitializeResult, JsonObject, ListResourcesResult,
     ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
-    ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter,
-    TASKS_EXTENSION_ID, UnsubscribeRequestParams, UpdateTaskParams,
+    ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig, SubscribeRequestParams,
+    SubscriptionFilter, TASKS_EXTENSION_ID, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use supervise::io_thread::ThreadEnded;
 
 use crate::instructions::instructions;
-use crate::notices::{self, MAIL};
+use crate::resources::watch::ResourceWatch;
 use crate::server::Server;
 use crate::{resources, tools};
+
+fn log(uri: &str, watched: Result<(), ErrorData>) {
+    if let Err(error) = watched {
+        tracing::warn!("the client is no longer notified of changes of {uri}: {error}");
+    }
+}
 
 impl Server {
     fn tools(&self) -> Vec<tools::ToolName> {
@@ -30,10 +36,27 @@ impl Server {
         self.tools().iter().any(|tool| tool.has_tasks(has_turns))
     }
 
-    async fn notify_of_mail(&self, context: &SubscriptionContext) {
-        if let Some(mail_client) = self.mail_client() {
-            notices::notify(mail_client.clone(), context).await;
-        }
+    /// Notifies a subscriber of the changes of the resources that its subscription names.
+    async fn notify_of_resources(&self, context: &SubscriptionContext) {
+        let named = context.accepted().resource_subscriptions.as_deref();
+        let named = named.unwrap_or_default();
+        let all = self.changing().into_iter();
+        let chosen = all.filter(|resource| named.iter().any(|uri| uri == resource.uri()));
+        let notifying = chosen.map(async |resource| {
+            let uri = resource.uri();
+            let watched = async {
+                let mut watch = ResourceWatch::new(resource).await?;
+                loop {
+                    watch.next().await?;
+                    if context.sink().notify_resource_updated(uri).await.is_err() {
+                        // The client has gone.
+                        return Ok(());
+                    }
+                }
+            };
+            log(uri, watched.await);
+        });
+        join_all(notifying).await;
     }
 }
 
@@ -42,9 +65,9 @@ impl ServerHandler for Server {
         let builder = ServerCapabilities::builder()
             .enable_tools()
             .enable_resources();
-        let mut capabilities = match self.mail_client() {
-            Some(_) => builder.enable_resources_subscribe().build(),
-            None => builder.build(),
+        let mut capabilities = match self.changing().is_empty() {
+            false => builder.enable_resources_subscribe().build(),
+            true => builder.build(),
         };
         if self.has_tasks() {
             let extensions = capabilities.extensions.get_or_insert_default();
@@ -88,15 +111,26 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         resources::find(self, &request.uri)?;
-        // The other resources never change.
-        if let (MAIL, Some(mail_client)) = (request.uri.as_str(), self.mail_client()) {
-            let subscribing = self
-                .notices
-                .subscribe(mail_client, &context.peer, &self.closing);
-            let internal_error =
-                |error: ThreadEnded| ErrorData::internal_error(error.to_string(), None);
-            subscribing.await.map_err(internal_error)?;
-        }
+        let all = self.changing().into_iter();
+        let mut named = all.filter(|resource| resource.uri() == request.uri);
+        let Some(resource) = named.next() else {
+            // The other resources never change.
+            return Ok(());
+        };
+        let (uri, peer) = (resource.uri(), context.peer);
+        let mut watch = ResourceWatch::new(resource).await?;
+        let watched = async move {
+            loop {
+                watch.next().await?;
+                let about = ResourceUpdatedNotificationParam::new(uri);
+                if peer.notify_resource_updated(about).await.is_err() {
+                    // The client has gone.
+                    return Ok(());
+                }
+            }
+        };
+        let notifying = async move { log(uri, watched.await) };
+        self.notices.subscribe(uri, &self.closing, notifying);
         Ok(())
     }
 
@@ -105,9 +139,7 @@ impl ServerHandler for Server {
         request: UnsubscribeRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        if request.uri == MAIL {
-            self.notices.unsubscribe();
-        }
+        self.notices.unsubscribe(&request.uri);
         Ok(())
     }
 
@@ -115,7 +147,7 @@ impl ServerHandler for Server {
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
-        let has_news = self.mail_client().is_some() || self.has_tasks();
+        let has_news = !self.changing().is_empty() || self.has_tasks();
         has_news.then(|| requested.clone())
     }
 
@@ -124,7 +156,7 @@ impl ServerHandler for Server {
         let tasks = self.task_subscriptions.take(&context.request_context().id);
         let notifying = async {
             join!(
-                self.notify_of_mail(&context),
+                self.notify_of_resources(&context),
                 self.notify_of_tasks(&context, &tasks)
             );
             pending::<()>().await;

@@ -33,6 +33,7 @@
 )]
 
 mod answer;
+mod changing;
 pub mod code;
 mod decision;
 pub mod defaults;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use agent_team::{MailClient, TeamServices};
+use agent_team::TeamServices;
 use codex_config::profile;
 use codex_engine::command::{KnownSettings, Overrides, Settings};
 use codex_engine::logic::session;
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::changing::Changing;
 use crate::code::Code;
 use crate::defaults::Defaults;
 use crate::deliveries::Deliveries;
@@ -26,7 +27,7 @@ use crate::notices::Notices;
 use crate::status::{self, Calls, Status};
 use crate::stdio::Stdio;
 use crate::tasks::{SessionTasks, TaskSubscriptions};
-use crate::tool_sets::{Api, Groups};
+use crate::tool_sets::{Api, Group, Groups};
 use crate::warnings::Warnings;
 
 /// The time-outs of calls, questions and silences.
@@ -332,9 +333,13 @@ impl Server {
         }
     }
 
-    /// The mail client, if the server has mail.
-    pub(crate) fn mail_client(&self) -> Option<&MailClient> {
-        self.services.mail_client.as_ref()
+    /// The resources that change.
+    pub(crate) fn changing(&self) -> Vec<Changing> {
+        let mail = self.services.mail_client.clone().map(Changing::Mail);
+        let threads = self.services.records.clone().map(Changing::Threads);
+        let jobs = self.jobs.clone().filter(|_| self.groups.has(Group::Jobs));
+        let jobs = jobs.map(Changing::Jobs);
+        mail.into_iter().chain(threads).chain(jobs).collect()
     }
 
     /// Whether this is the first call with the approval policy `on-failure`.

@@ -5,8 +5,8 @@
 
 mod compat_report;
 mod errors;
-mod mail;
 mod server_info;
+pub(crate) mod watch;
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use rmcp::ErrorData;
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents};
 use serde_json::json;
 
-use crate::notices::MAIL;
+use crate::changing::{Changing, JOBS, MAIL, THREADS};
 use crate::server::Server;
 
 /// A resource.
@@ -28,6 +28,10 @@ pub(super) enum ResourceName {
     Errors,
     /// Listed only if the server has mail.
     Mail,
+    /// Listed only if the server keeps a record of its threads.
+    Threads,
+    /// Listed only if the server has the tools for jobs.
+    Jobs,
 }
 
 const ALWAYS: [ResourceName; 6] = [
@@ -58,8 +62,13 @@ pub(super) fn list(server: &Server) -> Vec<Resource> {
 
 /// The resources that are available.
 fn all(server: &Server) -> impl Iterator<Item = ResourceName> {
-    let mail = server.mail_client().map(|_| ResourceName::Mail);
-    ALWAYS.into_iter().chain(mail)
+    let changing = server.changing().into_iter();
+    let changing = changing.map(|resource| match resource {
+        Changing::Mail(_) => ResourceName::Mail,
+        Changing::Threads(_) => ResourceName::Threads,
+        Changing::Jobs(_) => ResourceName::Jobs,
+    });
+    ALWAYS.into_iter().chain(changing)
 }
 
 /// Finds a resource by its address.
@@ -136,6 +145,20 @@ impl ResourceName {
                 JSON,
                 "How much unread mail there is, and from whom",
             ),
+            Self::Threads => (
+                THREADS,
+                "threads",
+                "Threads",
+                JSON,
+                "This identity's threads, latest first, as codex_threads lists them",
+            ),
+            Self::Jobs => (
+                JOBS,
+                "jobs",
+                "Jobs",
+                JSON,
+                "The newest jobs of all clients of this store, as call_jobs lists them",
+            ),
             Self::Errors => (
                 "codex-mcp:///errors",
                 "errors",
@@ -175,8 +198,17 @@ impl ResourceName {
             Self::Gotchas => include_str!("gotchas.md").into(),
             Self::Quickstart => include_str!("quickstart.md").into(),
             Self::Errors => errors::text().into(),
-            Self::Mail => format!("{:#}", mail::show(server).await?).into(),
+            Self::Mail | Self::Threads | Self::Jobs => self.read_changing(server).await?.into(),
         })
+    }
+
+    async fn read_changing(self, server: &Server) -> Result<String, ErrorData> {
+        let uri = self.row().uri;
+        let all = server.changing();
+        let found = all.iter().find(|resource| resource.uri() == uri);
+        let missing = || ErrorData::internal_error(format!("this server has no {uri}"), None);
+        let content = watch::read(found.ok_or_else(missing)?).await?;
+        Ok(format!("{content:#}"))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::tools::schema::{input, one_of, output};
 pub(super) const NAME: &str = "call_jobs";
 
 /// The default number of jobs.
-const LIMIT: u32 = 20;
+pub(crate) const LIMIT: u32 = 20;
 
 /// The most jobs that may be asked for.
 const MAX_LIMIT: u32 = 100;
@@ -61,7 +61,12 @@ pub(super) async fn call(jobs: &Jobs, given: JsonObject) -> Result<CallToolResul
         tool_name,
         cwd: None,
     };
-    let listed = jobs.list(&filter, limit).await?;
+    Ok(answer(shown(jobs, &filter, limit).await?))
+}
+
+/// The newest jobs.
+pub(crate) async fn shown(jobs: &Jobs, filter: &JobFilter, limit: u32) -> Result<Value, ToolError> {
+    let listed = jobs.list(filter, limit).await?;
     let shown: Vec<Value> = listed.jobs.iter().map(job_json::summary).collect();
-    Ok(answer(json!({ "jobs": shown, "total": listed.total })))
+    Ok(json!({ "jobs": shown, "total": listed.total }))
 }

@@ -4,7 +4,7 @@
 
 mod call_cancel;
 mod call_codex;
-mod call_jobs;
+pub(crate) mod call_jobs;
 mod call_respond;
 mod call_status;
 mod codex_run;

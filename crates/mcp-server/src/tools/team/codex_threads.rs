@@ -16,7 +16,7 @@ use crate::tools::schema::{input, output};
 pub(super) const NAME: &str = "codex_threads";
 
 /// The default number of threads.
-const LIMIT: u64 = 20;
+pub(crate) const LIMIT: u64 = 20;
 
 /// The most threads that may be asked for.
 const MAX_LIMIT: u64 = 200;
@@ -54,7 +54,11 @@ pub(super) async fn call(
             "this server keeps no record of its threads",
         )
     };
-    let records = records.ok_or_else(none)?;
+    Ok(answer(shown(records.ok_or_else(none)?, limit).await?).into())
+}
+
+/// The latest threads.
+pub(crate) async fn shown(records: &Records, limit: u64) -> Result<Value, ToolError> {
     let threads = records.threads().await;
     let mut threads =
         threads.map_err(|error| ToolError::new(Code::TeamFiles, error.to_string()))?;
@@ -63,7 +67,7 @@ pub(super) async fn call(
     threads.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
     let shown: Vec<Value> = threads.iter().map(show).collect();
     let identity = records.identity();
-    Ok(answer(json!({ "identity": identity, "threads": shown, "total": total })).into())
+    Ok(json!({ "identity": identity, "threads": shown, "total": total }))
 }
 
 /// An entry without unknown values.

@@ -5,7 +5,7 @@ mod atm_broadcast;
 pub(crate) mod atm_pending_count;
 mod atm_read;
 mod atm_send;
-mod codex_threads;
+pub(crate) mod codex_threads;
 
 use agent_team::audit::Event;
 use agent_team::mail::MailError;

@@ -1,4 +1,4 @@
-//! Notifications of the changes of tasks, to a client that subscribes to them.
+//! Notifications of the changes of tasks, threads and jobs, to a client that subscribes to them.
 
 use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
@@ -117,4 +117,56 @@ async fn caller_without_tasks_is_told_of_none() {
     client.cancel(&id, "enough");
     assert!(client.finish().await.success());
     stage.stop_hosts().await;
+}
+
+const UPDATED: &str = "notifications/resources/updated";
+
+/// Waits for the report of a change of a resource.
+async fn updated(client: &mut McpClient, uri: &str) -> Value {
+    client
+        .wait_for(uri, |message| {
+            message["method"] == UPDATED && message["params"]["uri"] == uri
+        })
+        .await
+}
+
+#[tokio::test]
+async fn changes_of_threads_and_jobs_are_reported() {
+    let script = Script::new().otherwise([Reply::say("hello")]);
+    let stage = stage(testkit::codex::newest(), script).await;
+    let [threads, jobs] = ["codex-mcp:///threads", "codex-mcp:///jobs"];
+
+    let mut client = stage.client(&[]).await;
+    for uri in [threads, jobs] {
+        // The second subscription replaces the first.
+        for _ in 0..2 {
+            client
+                .call("resources/subscribe", json!({ "uri": uri }))
+                .await;
+        }
+    }
+    client.call_tool("codex", json!({ "prompt": "x" })).await;
+    updated(&mut client, threads).await;
+    let job = job_in(&stage, "work", json!({}));
+    client.call_tool("call_codex", job.clone()).await;
+    updated(&mut client, jobs).await;
+    client.ignore(UPDATED);
+    client
+        .call("resources/unsubscribe", json!({ "uri": jobs }))
+        .await;
+    stage.finish_with_worker(client).await;
+
+    let mut client = client_of(&stage, &[], json!({}));
+    let filter = json!({ "resourceSubscriptions": [jobs, "codex-mcp:///gotchas"] });
+    let id = client.request(LISTEN, json!({ "notifications": filter }));
+    let acknowledged = client
+        .notification("notifications/subscriptions/acknowledged")
+        .await;
+    assert_eq!(acknowledged["params"]["notifications"], filter);
+    client.call_tool("call_codex", job).await;
+    let news = updated(&mut client, jobs).await;
+    assert_eq!(subscription(&news["params"]), id);
+    client.ignore(UPDATED);
+    client.cancel(&id, "enough");
+    stage.finish_with_worker(client).await;
 }
