@@ -28,7 +28,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::record::{EndedTask, TaskFiles, TaskKey, TaskRecord};
+use super::record::{EndedTask, FoundTask, TaskFiles, TaskKey, TaskRecord};
 use super::request::{AskedHost, OtherHosts, TaskAct, TaskAnswer, TaskRequest};
 use super::{internal, state, unknown, whole};
 use crate::answer::{INTERRUPT_TIMEOUT, TurnAnswer, answer_of, outcome_of};
@@ -121,11 +121,11 @@ impl SessionTasks {
             }
         };
         let of_calls = found.iter();
-        let of_calls = of_calls.map(|(key, record)| (record.call.clone(), key.clone()));
+        let of_calls = of_calls.map(|task| (task.call.clone(), task.key.clone()));
         // It is set once, as a host takes over once.
         let _ = self.earlier.set(of_calls.collect());
-        for (key, record) in found {
-            if record.ended.is_none() {
+        for FoundTask { key, open, .. } in found {
+            if let Some(record) = open {
                 let turn = app_servers.turn_of_task(key.as_str());
                 let live = self.add(key.clone(), record);
                 if let Some(turn) = &turn {

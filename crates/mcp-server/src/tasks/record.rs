@@ -11,6 +11,7 @@ use common::text::hex;
 use rmcp::model::JsonObject;
 use safe_files::off_runtime::{self, OffRuntimeError};
 use safe_files::state_file::{self, FileError};
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -74,6 +75,23 @@ pub(super) struct TaskRecord {
 pub(super) struct EndedTask {
     pub(super) at: SystemTime,
     pub(super) result: JsonObject,
+}
+
+/// What is read of a record to find the tasks of a host: results may be long.
+#[derive(Deserialize)]
+struct RecordHead {
+    host: String,
+    call: String,
+    ended: Option<IgnoredAny>,
+}
+
+/// A task of a host, as the next host finds it.
+pub(super) struct FoundTask {
+    pub(super) key: TaskKey,
+    /// The call that it answers, by its name in the engine.
+    pub(super) call: String,
+    /// The record of one that has not ended.
+    pub(super) open: Option<TaskRecord>,
 }
 
 /// A failure to store or to find a task.
@@ -150,10 +168,7 @@ impl TaskFiles {
     }
 
     /// The tasks of a host.
-    pub(super) async fn of_host(
-        &self,
-        host: &str,
-    ) -> Result<Vec<(TaskKey, TaskRecord)>, StoreFailure> {
+    pub(super) async fn of_host(&self, host: &str) -> Result<Vec<FoundTask>, StoreFailure> {
         let (directory, host) = (self.0.clone(), host.to_owned());
         off_runtime::run(move || {
             let mut found = Vec::new();
@@ -161,9 +176,8 @@ impl TaskFiles {
                 let Some(key) = key_of(&path) else {
                     continue;
                 };
-                match read(&path) {
-                    Ok(Some(record)) if record.host == host => found.push((key, record)),
-                    Ok(_) => {}
+                match find(&path, key, &host) {
+                    Ok(task) => found.extend(task),
                     // The others are found all the same.
                     Err(error) => tracing::warn!("a task cannot be read: {error}"),
                 }
@@ -197,11 +211,11 @@ fn is_old(path: &Path) -> bool {
     let Some(age) = changed.ok().and_then(|changed| changed.elapsed().ok()) else {
         return false;
     };
-    let is_unended = || matches!(read(path), Ok(Some(record)) if record.ended.is_none());
+    let is_unended = || matches!(read::<RecordHead>(path), Ok(Some(head)) if head.ended.is_none());
     age >= KEPT_UNENDED || (age >= KEPT && !is_unended())
 }
 
-fn read(path: &Path) -> Result<Option<TaskRecord>, StoreFailure> {
+fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, StoreFailure> {
     let Some(file) = state_file::open(path)? else {
         return Ok(None);
     };
@@ -212,6 +226,19 @@ fn read(path: &Path) -> Result<Option<TaskRecord>, StoreFailure> {
         error,
     })?;
     Ok(Some(record))
+}
+
+/// The task of a file, if this host has it.
+fn find(path: &Path, key: TaskKey, host: &str) -> Result<Option<FoundTask>, StoreFailure> {
+    let head: Option<RecordHead> = read(path)?;
+    let Some(RecordHead { call, ended, .. }) = head.filter(|head| head.host == host) else {
+        return Ok(None);
+    };
+    let open = match ended {
+        Some(IgnoredAny) => None,
+        None => read(path)?,
+    };
+    Ok(Some(FoundTask { key, call, open }))
 }
 
 #[cfg(test)]
@@ -249,7 +276,8 @@ mod tests {
         assert_eq!((read.host.as_str(), read.warnings.len()), ("h", 1));
         let found = files.of_host("h").await.unwrap();
         assert_eq!(found.len(), 1);
-        assert_eq!(found[0].0, key);
+        assert_eq!((&found[0].key, found[0].call.as_str()), (&key, "c 1"));
+        assert!(found[0].open.is_none());
         let path = files.path(&key);
         assert!(!path.to_str().unwrap().contains("/id"));
         let mode = fs::metadata(&path).unwrap().permissions().mode();
@@ -284,7 +312,9 @@ mod tests {
             .unwrap();
         fs::write(files.path(&torn), "{").unwrap();
         let found = files.of_host("h").await.unwrap();
-        let found: HashSet<_> = found.into_iter().map(|(key, _)| key).collect();
+        let open = found.iter().filter(|task| task.open.is_some());
+        assert_eq!(open.map(|task| &task.key).collect::<Vec<_>>(), [&unended]);
+        let found: HashSet<_> = found.into_iter().map(|task| task.key).collect();
         assert_eq!(found, HashSet::from([whole, live, unended]));
         assert_eq!(files.read(&old).await.unwrap(), None);
         let failed = files.read(&torn).await.unwrap_err();
