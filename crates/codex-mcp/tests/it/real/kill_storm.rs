@@ -1,5 +1,5 @@
-//! Hosts, servers, guards and Codex are killed at random moments while clients call: each call has
-//! a result or an error, no turn is executed twice, and nothing is left at the end.
+//! Hosts, servers, guards and Codex are killed at random moments while clients call: each call, and
+//! each task, has a result or an error, no turn is executed twice, and nothing is left at the end.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -22,8 +22,8 @@ use super::{CodexFixture, VERSION};
 const KILLS: usize = 24;
 const VARIABLE: &str = "CODEX_MCP_TEST_KILLS";
 
-/// How many clients call at the same time.
-const CLIENTS: usize = 4;
+/// The clients that call at the same time.
+const CLIENTS: [Style; 4] = [Style::Plain, Style::Plain, Style::Tasks, Style::Tasks];
 
 /// How long a call may take.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
@@ -89,8 +89,18 @@ impl Random {
     }
 }
 
+/// How a client calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Style {
+    /// It waits for the answers.
+    Plain,
+    /// It takes tasks for answers (MCP 2026-07-28).
+    Tasks,
+}
+
 /// A server and its streams.
 struct Server {
+    style: Style,
     child: Child,
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
@@ -99,7 +109,7 @@ struct Server {
 
 impl Server {
     /// `None` if it was killed meanwhile.
-    async fn start(stage: &CodexFixture) -> Option<Self> {
+    async fn start(stage: &CodexFixture, style: Style) -> Option<Self> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
         let codex = testkit::codex::native_binary(&stage.release);
         let mut child = command
@@ -115,11 +125,16 @@ impl Server {
             .spawn()
             .unwrap();
         let mut server = Self {
+            style,
             input: child.stdin.take().unwrap(),
             output: BufReader::new(child.stdout.take().unwrap()).lines(),
             child,
             next_id: 0,
         };
+        if style == Style::Tasks {
+            // Each of its requests introduces it.
+            return Some(server);
+        }
         let introduction = json!({ "protocolVersion": VERSION, "capabilities": {},
             "clientInfo": { "name": "storm", "version": "1" } });
         server.call("initialize", introduction).await?;
@@ -134,8 +149,16 @@ impl Server {
     }
 
     /// `None` if the server was killed meanwhile.
-    async fn call(&mut self, method: &str, params: Value) -> Option<Value> {
+    async fn call(&mut self, method: &str, mut params: Value) -> Option<Value> {
         self.next_id += 1;
+        if self.style == Style::Tasks {
+            params["_meta"] = json!({
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientInfo": { "name": "storm", "version": "1" },
+                "io.modelcontextprotocol/clientCapabilities":
+                    { "extensions": { "io.modelcontextprotocol/tasks": {} } },
+            });
+        }
         let id = self.next_id;
         let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         self.write(&request).await?;
@@ -180,6 +203,7 @@ fn counting_model() -> Script {
 /// Calls until the storm is over; returns how each call has ended.
 async fn calls(
     stage: Arc<CodexFixture>,
+    style: Style,
     numbers: Arc<AtomicUsize>,
     is_over: Arc<AtomicBool>,
 ) -> Vec<(usize, Outcome)> {
@@ -188,7 +212,7 @@ async fn calls(
     while !is_over.load(Ordering::Relaxed) {
         let mut current = match server.take() {
             Some(server) => server,
-            None => match Server::start(&stage).await {
+            None => match Server::start(&stage, style).await {
                 Some(server) => server,
                 None => continue,
             },
@@ -201,8 +225,12 @@ async fn calls(
             outcomes.push((number, Outcome::ServerGone));
             continue;
         };
-        outcomes.push((number, outcome(number, &answer)));
         server = Some(current);
+        let result = match answer["result"]["taskId"].as_str() {
+            Some(task) => result_of_task(&stage, &mut server, task).await,
+            None => answer["result"].clone(),
+        };
+        outcomes.push((number, outcome(number, &result)));
     }
     if let Some(server) = server {
         server.finish().await;
@@ -210,15 +238,39 @@ async fn calls(
     outcomes
 }
 
-fn outcome(number: usize, answer: &Value) -> Outcome {
-    let result = &answer["result"];
+/// The result of a task, through as many servers as it takes.
+async fn result_of_task(stage: &CodexFixture, server: &mut Option<Server>, task: &str) -> Value {
+    let polling = async {
+        loop {
+            let Some(current) = server else {
+                *server = Server::start(stage, Style::Tasks).await;
+                continue;
+            };
+            let Some(answer) = current.call("tasks/get", json!({ "taskId": task })).await else {
+                *server = None;
+                continue;
+            };
+            // Its host may be starting, but nobody says that there is no such task.
+            assert_ne!(answer["error"]["code"], -32602, "{answer:#}");
+            let state = &answer["result"];
+            if state["status"] == "completed" {
+                return state["result"].clone();
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let result = timeout(TIME_LIMIT, polling).await;
+    result.unwrap_or_else(|_| panic!("the task {task} does not end"))
+}
+
+fn outcome(number: usize, result: &Value) -> Outcome {
     if result["isError"] == true {
         let code = result["structuredContent"]["error"]["code"].as_str();
-        return Outcome::Failed(code.unwrap_or_else(|| panic!("{answer:#}")).to_owned());
+        return Outcome::Failed(code.unwrap_or_else(|| panic!("{result:#}")).to_owned());
     }
     let content = &result["structuredContent"];
-    assert_eq!(content["status"], "completed", "{answer:#}");
-    assert_eq!(content["content"], format!("done {number}"), "{answer:#}");
+    assert_eq!(content["status"], "completed", "{result:#}");
+    assert_eq!(content["content"], format!("done {number}"), "{result:#}");
     Outcome::Completed
 }
 
@@ -291,10 +343,11 @@ async fn each_call_ends_with_a_word_and_no_turn_is_executed_twice() {
         Arc::new(AtomicUsize::new(1)),
         Arc::new(AtomicBool::new(false)),
     );
-    let clients: Vec<_> = (0..CLIENTS)
-        .map(|_| {
+    let clients: Vec<_> = CLIENTS
+        .into_iter()
+        .map(|style| {
             let (numbers, is_over) = (Arc::clone(&numbers), Arc::clone(&is_over));
-            tokio::spawn(calls(Arc::clone(&stage), numbers, is_over))
+            tokio::spawn(calls(Arc::clone(&stage), style, numbers, is_over))
         })
         .collect();
     let killed = storm(&stage, kills).await;
