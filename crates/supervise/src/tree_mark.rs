@@ -26,6 +26,10 @@ const RANDOM_BYTES: usize = 8;
 const PAUSE: Duration = Duration::from_millis(20);
 const CHECKS: usize = 100;
 
+/// How many checks in a row have to find no process: the environment of one that begins another
+/// program is empty for a moment.
+const EMPTY_CHECKS: usize = 3;
+
 /// The mark of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TreeMark(String);
@@ -55,14 +59,19 @@ impl TreeMark {
     /// Kills the processes that are left of the tree. Waits until they have ended, 2 s at most.
     pub(crate) async fn end(&self) {
         let variable = format!("{TREE}={}", self.0);
+        let mut empty = 0;
         for _ in 0..CHECKS {
             let variable = variable.clone();
             // Reading the environment of a process can block.
             match off_runtime::run(move || kill_all_with(&variable)).await {
-                Ok(0) => return,
-                Ok(_) => sleep(PAUSE).await,
+                Ok(0) => empty += 1,
+                Ok(_) => empty = 0,
                 Err(error) => return tracing::error!("processes may be left: {error}"),
             }
+            if empty == EMPTY_CHECKS {
+                return;
+            }
+            sleep(PAUSE).await;
         }
         tracing::error!("processes of a Codex whose guard was killed do not end");
     }
