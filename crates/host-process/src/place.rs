@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use safe_files::state_directory::make_directory;
-use safe_files::state_file::open_to_lock;
+use safe_files::state_file::{self, open_to_lock};
 use supervise::private_socket::{self, check_directory, check_peer};
 use supervise::proof::{self, ProofName};
 use tokio::net::{UnixListener, UnixStream};
@@ -53,7 +53,7 @@ impl HostPlace {
         }
     }
 
-    /// The place of the hosts with a key that comes from a file; `None` if it is none.
+    /// The place of the hosts with a key that comes from a file; `None` if it is not a key.
     #[must_use]
     pub fn named(state: &Path, key: String) -> Option<Self> {
         let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -106,15 +106,15 @@ impl HostPlace {
         was_killed && self.left_app_servers().is_ok_and(|left| !left.is_empty())
     }
 
-    /// Whether a process is the host here, also one that is starting or ending.
+    /// Whether a process is the host here, including one that is starting or ending.
     ///
     /// # Errors
     ///
     /// Those of the file system.
     pub fn is_taken(&self) -> io::Result<bool> {
-        let file = match open_to_lock(&self.file(LOCK)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            file => file?,
+        let opened = state_file::open(&self.file(LOCK)).map_err(io::Error::other)?;
+        let Some(file) = opened else {
+            return Ok(false);
         };
         match file.try_lock_shared() {
             Ok(()) => Ok(false),

@@ -45,14 +45,13 @@ impl Server {
         let notifying = chosen.map(async |resource| {
             let uri = resource.uri();
             let watched = async {
-                let mut watch = ResourceWatch::new(resource).await?;
-                loop {
+                let mut watch = ResourceWatch::when_readable(&resource).await;
+                // The first time because of what happened since the client has read it.
+                while context.sink().notify_resource_updated(uri).await.is_ok() {
                     watch.next().await?;
-                    if context.sink().notify_resource_updated(uri).await.is_err() {
-                        // The client has gone.
-                        return Ok(());
-                    }
                 }
+                // The client has gone.
+                Ok(())
             };
             log(uri, watched.await);
         });

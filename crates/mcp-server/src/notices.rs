@@ -11,23 +11,27 @@ use tokio_util::sync::CancellationToken;
 pub(super) struct Notices(Mutex<HashMap<&'static str, CancellationToken>>);
 
 impl Notices {
-    /// Runs `notifying` until the subscription ends, or `end` comes. It replaces the subscription to
-    /// this resource, if there is one.
+    /// Runs `notifying` until the subscription ends, or `end` comes. A subscription to this resource
+    /// that is running stays instead.
     pub(super) fn subscribe(
         &self,
         resource: &'static str,
         end: &CancellationToken,
         notifying: impl Future<Output = ()> + Send + 'static,
     ) {
-        let ended = end.child_token();
-        let before = self.lock().insert(resource, ended.clone());
-        if let Some(before) = before {
-            before.cancel();
-        }
+        let ended = {
+            let mut all = self.lock();
+            if all.get(resource).is_some_and(|ended| !ended.is_cancelled()) {
+                return;
+            }
+            let ended = end.child_token();
+            all.insert(resource, ended.clone());
+            ended
+        };
         tokio::spawn(async move {
             tokio::select! {
                 () = ended.cancelled() => {}
-                () = notifying => {}
+                () = notifying => ended.cancel(),
             }
         });
     }

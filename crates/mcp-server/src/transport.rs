@@ -123,8 +123,10 @@ where
                     let read = read_line(line);
                     if let (Some(subscriptions), IncomingLine::Message(message)) =
                         (&self.task_subscriptions, &read)
+                        && let ClientJsonRpcMessage::Request(request) = &**message
+                        && !lock(&self.open).contains(&request.id)
                     {
-                        subscriptions.note(message, line);
+                        subscriptions.note(request, line);
                     }
                     read
                 }

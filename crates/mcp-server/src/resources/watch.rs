@@ -27,8 +27,10 @@ pub(super) async fn read(resource: &Changing) -> Result<Value, ErrorData> {
             shown.map_err(|error| internal(error.text()))
         }
         Changing::Jobs(jobs) => {
-            let shown = call_jobs::shown(jobs, &JobFilter::default(), call_jobs::LIMIT).await;
-            shown.map_err(|error| internal(error.text()))
+            // Unlike the tool, it is read again and again: it starts no worker.
+            let store = jobs.store().await.map_err(internal)?;
+            let listed = store.list(&JobFilter::default(), call_jobs::LIMIT).await;
+            Ok(call_jobs::shown(&listed.map_err(internal)?))
         }
     }
 }
@@ -55,6 +57,17 @@ impl ResourceWatch {
                 let last = read(&resource).await?;
                 Ok(Self::Content { resource, last })
             }
+        }
+    }
+
+    /// The same, as soon as the resource can be read.
+    pub(crate) async fn when_readable(resource: &Changing) -> Self {
+        loop {
+            match Self::new(resource.clone()).await {
+                Ok(watch) => return watch,
+                Err(error) => tracing::debug!("{} is not read: {error}", resource.uri()),
+            }
+            sleep(POLL_INTERVAL).await;
         }
     }
 

@@ -146,8 +146,8 @@ impl SessionTasks {
         self.unfinished.wait().await;
     }
 
-    /// Stores a task, and then has `begin` begin its turn, unless the token it gets is cancelled
-    /// before: the task is.
+    /// Stores a task, and then has `begin` begin its turn. `begin` gets a token that is cancelled
+    /// with the task, and must not begin the turn then.
     pub(crate) async fn begin<F>(
         self: Arc<Self>,
         new: NewTask,
@@ -254,24 +254,20 @@ impl SessionTasks {
             at: SystemTime::now(),
             result: whole(&result).unwrap_or_default(),
         });
+        // Nobody hears of the end before the record is stored, or cannot be.
+        let mut stored = self.files.write(key, &record).await;
         let ended = record.clone();
         drop(record);
         live.ended.cancel();
-        self.store_end(key, &ended).await;
-        self.all().remove(key);
-    }
-
-    /// Stores the end of a task, as often as it takes: a full disk may have room again. Until then,
-    /// this host answers from memory.
-    async fn store_end(&self, key: &TaskKey, record: &TaskRecord) {
-        let mut failed = false;
-        while let Err(error) = self.files.write(key, record).await {
-            if !failed {
-                tracing::error!("the result of a task cannot be stored: {error}");
-            }
-            failed = true;
-            sleep(STORING_PAUSE).await;
+        if let Err(error) = &stored {
+            tracing::error!("the result of a task cannot be stored: {error}");
         }
+        while stored.is_err() {
+            // A full disk may have room again. Until then, this host answers from memory.
+            sleep(STORING_PAUSE).await;
+            stored = self.files.write(key, &ended).await;
+        }
+        self.all().remove(key);
     }
 
     /// Stores the thread of a task, which its error names if this host is killed, and returns the

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientRequest, ConstString, CustomNotification, GetMeta,
+    ClientRequest, ConstString, CustomNotification, GetMeta, JsonRpcRequest,
     NotificationMetaObject, NumberOrString, ServerJsonRpcMessage, ServerNotification,
     SubscriptionFilter,
 };
@@ -17,7 +17,7 @@ use serde_json::json;
 /// The most tasks that one subscription may name. The others are not in its acknowledgement.
 const TASKS: usize = 100;
 
-/// The longest ID of a task that is remembered, in bytes. The specification allows no longer one.
+/// The longest ID of a task that is remembered, in bytes. The specification allows none longer.
 const LONGEST_ID: usize = 128;
 
 /// The most subscriptions whose tasks are known before they begin.
@@ -57,10 +57,7 @@ struct Accepted<'a> {
 impl TaskSubscriptions {
     /// Notes the tasks that a request names, if it is one for a subscription and declares tasks.
     /// `line` is the request as it was read.
-    pub(crate) fn note(&self, message: &ClientJsonRpcMessage, line: &[u8]) {
-        let ClientJsonRpcMessage::Request(request) = message else {
-            return;
-        };
+    pub(crate) fn note(&self, request: &JsonRpcRequest<ClientRequest>, line: &[u8]) {
         let ClientRequest::SubscriptionsListenRequest(_) = &request.request else {
             return;
         };
@@ -69,10 +66,12 @@ impl TaskSubscriptions {
             return;
         }
         let Ok(Subscribing { params }) = serde_json::from_slice(line) else {
-            // The tasks are no texts. rmcp has accepted the rest.
+            // The task IDs are not strings. rmcp has accepted the rest.
             return;
         };
         let mut tasks = params.notifications.tasks;
+        tasks.sort_unstable();
+        tasks.dedup();
         tasks.retain(|id| id.len() <= LONGEST_ID);
         tasks.truncate(TASKS);
         let mut all = self.lock();

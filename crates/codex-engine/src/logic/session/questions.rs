@@ -191,7 +191,7 @@ impl Session {
     pub fn dismiss(&mut self, id: &ActionId, now: Now) {
         let approval = self.approval_timeout();
         let dismissed = self.actions.iter_mut().find(|action| action.id == *id);
-        // Who dismisses it again and again does not keep it open for ever.
+        // Dismissing it repeatedly does not keep it open for ever.
         if let Some(action) = dismissed.filter(|action| action.audience != Audience::Readers) {
             action.show_to(Audience::Readers, approval, now);
         }

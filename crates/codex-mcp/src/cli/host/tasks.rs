@@ -1,5 +1,6 @@
 //! The tasks of a host, and the way from one host to the tasks of another.
 
+use std::io;
 use std::sync::Arc;
 
 use host_process::connect;
@@ -38,13 +39,22 @@ async fn ask(place: &HostPlace, request: &TaskRequest) -> Result<AskedHost, Stri
             let answer = answer.map_err(|error| error.to_string())?;
             Ok(AskedHost::Answered(answer))
         }
-        None if place.has_waiting_app_servers().await => Ok(AskedHost::Absent),
-        None => match place.is_taken() {
-            Ok(true) => Ok(AskedHost::Absent),
-            Ok(false) => Ok(AskedHost::Gone),
-            Err(error) => Err(error.to_string()),
-        },
+        None => {
+            let absent = is_absent(place).await.map_err(|error| error.to_string())?;
+            Ok(match absent {
+                true => AskedHost::Absent,
+                false => AskedHost::Gone,
+            })
+        }
     }
+}
+
+/// Whether a host that does not listen is starting or ending, or has left app-servers to the next
+/// one.
+async fn is_absent(place: &HostPlace) -> io::Result<bool> {
+    // The guards of a host that is ending let nobody else in. The next host may take the place while
+    // they are looked at.
+    Ok(place.is_taken()? || place.has_waiting_app_servers().await || place.is_taken()?)
 }
 
 /// Answers another host about a task.

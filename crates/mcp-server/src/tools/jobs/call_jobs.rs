@@ -3,7 +3,7 @@
 use job_queue::job_json;
 use job_queue::logic::JobState;
 use job_queue::service::Jobs;
-use job_queue::store::JobFilter;
+use job_queue::store::{JobFilter, JobList};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -61,12 +61,11 @@ pub(super) async fn call(jobs: &Jobs, given: JsonObject) -> Result<CallToolResul
         tool_name,
         cwd: None,
     };
-    Ok(answer(shown(jobs, &filter, limit).await?))
+    Ok(answer(shown(&jobs.list(&filter, limit).await?)))
 }
 
-/// The newest jobs.
-pub(crate) async fn shown(jobs: &Jobs, filter: &JobFilter, limit: u32) -> Result<Value, ToolError> {
-    let listed = jobs.list(filter, limit).await?;
+/// The jobs of a list.
+pub(crate) fn shown(listed: &JobList) -> Value {
     let shown: Vec<Value> = listed.jobs.iter().map(job_json::summary).collect();
-    Ok(json!({ "jobs": shown, "total": listed.total }))
+    json!({ "jobs": shown, "total": listed.total })
 }

@@ -80,7 +80,7 @@ fn dismissed_question_gets_a_new_timeout() {
     world.session.dismiss(&ActionId("req_1".into()), world.now);
     assert!(world.session.has_dismissed());
     assert_eq!(world.tick_after(TIMEOUTS.approval - SECOND), []);
-    // It gets one once.
+    // Only the first dismissal counts.
     world.session.dismiss(&ActionId("req_1".into()), world.now);
     assert_eq!(world.tick_after(SECOND).len(), 1);
 }

@@ -742,6 +742,16 @@ async fn result_that_cannot_be_stored_is_stored_later() {
     gate.reached(1).await;
     let state = stage.home.state_home().join("codex-mcp");
     let (directory, aside) = (state.join("tasks"), state.join("aside"));
+    let stored = async |what: &str, words: &str| {
+        wait_for(what, async || {
+            let files = std::fs::read_dir(&directory).unwrap();
+            let texts = files.map(|file| std::fs::read_to_string(file.unwrap().path()));
+            let mut texts = texts.filter_map(Result::ok);
+            texts.any(|text| text.contains(words)).then_some(())
+        })
+        .await;
+    };
+    stored("the stored thread", "\"thread\":\"").await;
     std::fs::rename(&directory, &aside).unwrap();
     std::fs::write(&directory, "in the way").unwrap();
     gate.release();
@@ -750,12 +760,7 @@ async fn result_that_cannot_be_stored_is_stored_later() {
 
     std::fs::remove_file(&directory).unwrap();
     std::fs::rename(&aside, &directory).unwrap();
-    wait_for("the stored result", async || {
-        let mut files = std::fs::read_dir(&directory).unwrap();
-        let text = std::fs::read_to_string(files.next()?.unwrap().path());
-        text.is_ok_and(|text| text.contains("hello")).then_some(())
-    })
-    .await;
+    stored("the stored result", "hello").await;
     kill_host(&stage).await;
     let again = got(&mut client, &task, "completed").await;
     assert_eq!(again["result"], ended["result"]);

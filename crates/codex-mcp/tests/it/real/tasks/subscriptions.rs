@@ -138,7 +138,7 @@ async fn changes_of_threads_and_jobs_are_reported() {
 
     let mut client = stage.client(&[]).await;
     for uri in [threads, jobs] {
-        // The second subscription replaces the first.
+        // The second subscription changes nothing.
         for _ in 0..2 {
             client
                 .call("resources/subscribe", json!({ "uri": uri }))
@@ -163,6 +163,8 @@ async fn changes_of_threads_and_jobs_are_reported() {
         .notification("notifications/subscriptions/acknowledged")
         .await;
     assert_eq!(acknowledged["params"]["notifications"], filter);
+    // Once at the beginning, for what has happened since the client has read it.
+    updated(&mut client, jobs).await;
     client.call_tool("call_codex", job).await;
     let news = updated(&mut client, jobs).await;
     assert_eq!(subscription(&news["params"]), id);
