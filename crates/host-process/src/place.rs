@@ -123,7 +123,7 @@ impl HostPlace {
         }
     }
 
-    /// Whether app-servers of a killed host wait for the next one.
+    /// Whether app-servers of a killed host wait for the next host.
     pub async fn has_waiting_app_servers(&self) -> bool {
         for guard in self.left_app_servers().unwrap_or_default() {
             // One whose guard is gone refuses. A guard survives a client that leaves at once.

@@ -43,7 +43,7 @@ const IDLE: &str = "10m";
 /// at most.
 const ADOPTION_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long it may take to store the results of the tasks at the end.
+/// The time limit for storing the results of the tasks when the host ends.
 const STORING_LIMIT: Duration = Duration::from_secs(2);
 
 /// How long an app-server stays without a client and without work, and how often that is looked
@@ -135,7 +135,7 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     };
     let lock = Rc::new(lock);
-    // It is released when this process ends, so whoever waits for it finds the process gone.
+    // The lock is released when this process ends, so whoever waits for it finds the process gone.
     let _held = ManuallyDrop::new(Rc::clone(&lock));
     let serving = async {
         let shutdown = Shutdown::on_signals(shutdown::SERVER_LIMIT);

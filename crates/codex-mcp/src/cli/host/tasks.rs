@@ -49,8 +49,8 @@ async fn ask(place: &HostPlace, request: &TaskRequest) -> Result<AskedHost, Stri
     }
 }
 
-/// Whether a host that does not listen is starting or ending, or has left app-servers to the next
-/// one.
+/// Whether the host of a place, which does not listen, is starting or ending, or was killed and has
+/// left app-servers that the next host can take over.
 async fn is_absent(place: &HostPlace) -> io::Result<bool> {
     // The guards of a host that is ending let nobody else in. The next host may take the place while
     // they are looked at.

@@ -89,12 +89,12 @@ impl Random {
     }
 }
 
-/// How a client calls.
+/// Which answers a client takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Style {
-    /// It waits for the answers.
+    /// Results only: it waits for them.
     Plain,
-    /// It takes tasks for answers (MCP 2026-07-28).
+    /// Tasks too, whose results it fetches later (MCP 2026-07-28).
     Tasks,
 }
 
