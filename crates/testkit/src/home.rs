@@ -202,15 +202,37 @@ impl Home {
             "A work directory for a test.\n",
         )
         .unwrap();
-        self.git(&["init", "--quiet", "--initial-branch=main", "--template="]);
-        self.git(&["config", "user.name", "Test"]);
-        self.git(&["config", "user.email", "test@example.com"]);
-        // Otherwise git would leave a process in the background.
-        self.git(&["config", "maintenance.auto", "false"]);
+        self.write_empty_repository();
         self.git(&["add", "README.md"]);
         self.git(&["commit", "--quiet", "--message", "Start"]);
     }
+
+    /// What `git init` and three calls of `git config` would make, without four processes for each
+    /// test. Format: gitrepository-layout(5).
+    fn write_empty_repository(&self) {
+        let git = self.work().join(".git");
+        for directory in ["objects/info", "objects/pack", "refs/heads", "refs/tags"] {
+            fs::create_dir_all(git.join(directory)).unwrap();
+        }
+        fs::write(git.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+        fs::write(git.join("config"), GIT_CONFIG).unwrap();
+    }
 }
+
+/// The configuration of the repository. With maintenance, git would leave a process in the
+/// background.
+const GIT_CONFIG: &str = "\
+[core]
+\trepositoryformatversion = 0
+\tfilemode = true
+\tbare = false
+\tlogallrefupdates = true
+[user]
+\tname = Test
+\temail = test@example.com
+[maintenance]
+\tauto = false
+";
 
 /// A fixed date, so that a commit's id depends on its content alone.
 const COMMIT_DATE: &str = "2026-01-01T00:00:00Z";
