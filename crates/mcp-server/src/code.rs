@@ -92,6 +92,8 @@ codes! {
         "codex_session and codex_threads list the work that continues; call again if yours is missing.";
     TaskFiles: "TASK_FILES", Worthwhile,
         "Make room on the disk, or correct the rights of the file that the message names, then call again.";
+    TooManyTasks: "TOO_MANY_TASKS", Worthwhile,
+        "Cancel tasks whose results are not needed, or wait until some have ended, then call again.";
     UsageLimit: "USAGE_LIMIT", Worthwhile,
         "Wait until the limit is reset; the message says when, if Codex knows.";
     RateLimited: "RATE_LIMITED", Worthwhile,

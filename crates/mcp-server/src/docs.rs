@@ -70,6 +70,7 @@ fn meaning(code: Code) -> &'static str {
         Code::Cancelled => "The call was cancelled.",
         Code::ShuttingDown => "The server is shutting down.",
         Code::TaskFiles => "The [task](tools.md#tasks) of a call cannot be stored.",
+        Code::TooManyTasks => "1,000 [tasks](tools.md#tasks) of the host process have not ended.",
         Code::HostLost => {
             "The [host process](clients.md#several-clients-one-codex) ended before the call was answered."
         }

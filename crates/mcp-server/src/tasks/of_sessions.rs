@@ -163,7 +163,7 @@ impl SessionTasks {
         } = new;
         if self.all().len() >= LIVE_TASKS {
             let why = format!("{LIVE_TASKS} tasks have not ended");
-            return Err(ToolError::new(Code::TaskFiles, why));
+            return Err(ToolError::new(Code::TooManyTasks, why));
         }
         let id = random_id()?;
         let key = TaskKey::of(&id);
