@@ -107,6 +107,9 @@ pub trait HostService: 'static {
     /// All sessions.
     fn sessions(&self) -> Vec<SessionSummary>;
 
+    /// Whether there is work for which the host stays, even without a client.
+    fn is_at_work(&self) -> bool;
+
     /// Does something with a session.
     fn act(&self, request: SessionRequest) -> impl Future<Output = SessionAnswer>;
 
@@ -146,12 +149,11 @@ pub async fn run(
     Ok(())
 }
 
-/// Completes when there has been no client for this long, and no turn runs.
+/// Completes when there has been no client for this long, and there is no work.
 async fn unused(clients: &Clients, idle: Duration, host: &Host<impl HostService>) {
     loop {
         clients.idle_for(idle).await;
-        let sessions = host.service.sessions();
-        if sessions.iter().all(|session| session.step.is_none()) {
+        if !host.service.is_at_work() {
             return;
         }
     }
@@ -293,8 +295,6 @@ pub async fn reply(stream: &mut UnixStream, answer: &Answer) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
-
     use tokio::task::LocalSet;
 
     use super::*;
@@ -311,6 +311,10 @@ mod tests {
             Vec::new()
         }
 
+        fn is_at_work(&self) -> bool {
+            false
+        }
+
         async fn act(&self, _: SessionRequest) -> SessionAnswer {
             SessionAnswer::Unknown
         }
@@ -323,7 +327,7 @@ mod tests {
     /// A service with one session, which can be opened in Codex's program.
     #[derive(Default)]
     struct OneSession {
-        /// How often it was looked at. A turn runs the first times.
+        /// How often it was asked for work. It has some the first times.
         looks: Cell<u32>,
     }
 
@@ -331,16 +335,12 @@ mod tests {
         fn serve(&self, _: ServeRequest, _: UnixStream, _: Client) {}
 
         fn sessions(&self) -> Vec<SessionSummary> {
+            Vec::new()
+        }
+
+        fn is_at_work(&self) -> bool {
             self.looks.set(self.looks.get() + 1);
-            vec![SessionSummary {
-                session: "s".to_owned(),
-                thread: "t".to_owned(),
-                state: "running".to_owned(),
-                created: SystemTime::now(),
-                step: (self.looks.get() < 3).then(|| "works".to_owned()),
-                tokens: None,
-                directory: None,
-            }]
+            self.looks.get() < 3
         }
 
         async fn act(&self, _: SessionRequest) -> SessionAnswer {
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn host_stays_while_a_turn_runs() {
+    async fn host_stays_while_it_is_at_work() {
         let state = tempfile::tempdir().unwrap();
         let place = HostPlace::new(state.path(), "k".to_owned());
         let lock = Rc::new(place.take().unwrap().unwrap());

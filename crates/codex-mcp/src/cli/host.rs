@@ -253,6 +253,11 @@ impl HostService for Service {
         sessions.into_iter().map(summary).collect()
     }
 
+    fn is_at_work(&self) -> bool {
+        let sessions = self.app_servers.sessions();
+        self.tasks.has_unfinished() || sessions.iter().any(|info| info.view.state.is_at_work())
+    }
+
     async fn act(&self, request: SessionRequest) -> SessionAnswer {
         work::answer_of(&self.app_servers, request).await
     }

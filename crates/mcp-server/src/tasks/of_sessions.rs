@@ -140,6 +140,12 @@ impl SessionTasks {
         tokio::spawn(remove_old(Arc::downgrade(self)));
     }
 
+    /// Whether a task has no stored result yet.
+    #[must_use]
+    pub fn has_unfinished(&self) -> bool {
+        !self.unfinished.is_empty()
+    }
+
     /// Waits until the results of all tasks are stored. No task may begin any more.
     pub async fn end(&self) {
         self.unfinished.close();
