@@ -236,7 +236,7 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let ClientEnd { closing, hurry, .. } = end.clone();
+    let closing = end.closing.clone();
     let ServerSetup {
         config,
         defaults,
@@ -286,12 +286,24 @@ where
         Err(_) if closing.is_cancelled() => Ok(()),
         Err(error) => Err(ServeError::Begin(Box::new(error))),
     };
-    let is_shared = shared.is_some();
-    if is_shared {
-        // What its client has left running goes on, and is recorded under its identity.
+    let left = shared.is_some().then_some(beginning_tasks);
+    end_of_client(&engine, left, identity, end).await;
+    served
+}
+
+/// What follows when a client has gone. In a host, its turns, and its `tasks` that begin, are
+/// waited for: they are recorded under its identity. Without one, there are no `tasks`.
+async fn end_of_client(
+    engine: &Engine,
+    tasks: Option<TaskTracker>,
+    identity: &Identity,
+    end: &ClientEnd,
+) {
+    let is_shared = tasks.is_some();
+    if let Some(tasks) = tasks {
         let working = async {
-            beginning_tasks.close();
-            beginning_tasks.wait().await;
+            tasks.close();
+            tasks.wait().await;
             engine.own_turns_end().await;
         };
         tokio::select! {
@@ -300,13 +312,12 @@ where
         }
     }
     if identity.shutdown_summary == ShutdownSummary::Ask {
-        ask_for_summaries(&engine, &identity.services, &hurry).await;
+        ask_for_summaries(engine, &identity.services, &end.hurry).await;
     }
     if is_shared {
         engine.unload_idle(|| end.ended.is_cancelled()).await;
     }
     engine.shut_down().await;
-    served
 }
 
 /// What clients agree in that share sessions. The settings of a session were narrowed to the
