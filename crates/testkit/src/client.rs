@@ -338,6 +338,15 @@ impl McpClient {
         .await
     }
 
+    /// Claims all notifications of this method that have come and were not claimed.
+    pub fn notifications_so_far(&mut self, method: &str) -> Vec<Value> {
+        let claim = || {
+            self.inbox
+                .claim(&mut |message: &Value| message["method"] == method)
+        };
+        std::iter::from_fn(claim).collect()
+    }
+
     /// Waits for a request of this method from the server. It is to be answered
     /// with [`McpClient::respond`].
     pub async fn server_request(&mut self, method: &str) -> Value {

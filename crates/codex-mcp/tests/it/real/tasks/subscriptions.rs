@@ -138,7 +138,7 @@ async fn changes_of_threads_and_jobs_are_reported() {
 
     let mut client = stage.client(&[]).await;
     for uri in [threads, jobs] {
-        // The second subscription changes nothing.
+        // The second subscription changes nothing: it is not ended on its own either.
         for _ in 0..2 {
             client
                 .call("resources/subscribe", json!({ "uri": uri }))
@@ -150,10 +150,20 @@ async fn changes_of_threads_and_jobs_are_reported() {
     let job = job_in(&stage, "work", json!({}));
     client.call_tool("call_codex", job.clone()).await;
     updated(&mut client, jobs).await;
-    client.ignore(UPDATED);
     client
         .call("resources/unsubscribe", json!({ "uri": jobs }))
         .await;
+    client.notifications_so_far(UPDATED);
+    client.call_tool("call_codex", job.clone()).await;
+    // Both are looked at in turn: between two reports of threads, one of jobs would come.
+    for _ in 0..2 {
+        client.call_tool("codex", json!({ "prompt": "x" })).await;
+        updated(&mut client, threads).await;
+    }
+    let rest = client.notifications_so_far(UPDATED);
+    let of_jobs = rest.iter().filter(|news| news["params"]["uri"] == jobs);
+    assert_eq!(of_jobs.count(), 0, "{rest:#?}");
+    client.ignore(UPDATED);
     stage.finish_with_worker(client).await;
 
     let mut client = client_of(&stage, &[], json!({}));
