@@ -1,6 +1,7 @@
 //! MCP Tasks: calls whose results are fetched later, also from another server.
 
 mod of_turns;
+mod outages;
 mod subscriptions;
 
 use std::time::Duration;

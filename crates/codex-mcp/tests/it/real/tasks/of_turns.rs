@@ -4,13 +4,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use nix::sys::signal::{self, Signal};
-use nix::unistd::Pid;
 use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
 use testkit::McpClient;
-use testkit::process::{Process, wait_until_gone};
-use tokio::time::timeout;
+use testkit::process::Process;
 
 use super::{CodexFixture, EXTENSION, TIME_LIMIT, begin, cancel_during_a_command, capabilities};
 use super::{get, kill, questions, until};
@@ -32,7 +29,6 @@ on_each_release!(
     task_of_a_review_has_the_result_of_the_plain_call,
     calls_out_of_bounds_are_refused_as_without_tasks,
     cancelled_task_ends_its_commands,
-    task_of_a_stopped_host_has_ended,
 );
 
 /// A client of a host, see [`super::client_of`].
@@ -40,11 +36,11 @@ fn client_of(stage: &CodexFixture, args: &[&str], extensions: Value) -> McpClien
     super::client_of(stage, &[&["--host"], args].concat(), extensions)
 }
 
-fn with_tasks(stage: &CodexFixture) -> McpClient {
+pub(super) fn with_tasks(stage: &CodexFixture) -> McpClient {
     client_of(stage, &[], json!({ EXTENSION: {} }))
 }
 
-async fn finish(stage: CodexFixture, client: McpClient) {
+pub(super) async fn finish(stage: CodexFixture, client: McpClient) {
     assert!(client.finish().await.success());
     stage.stop_hosts().await;
     assert_eq!(stage.home.processes(), []);
@@ -60,7 +56,7 @@ fn declare_tasks(client: &mut McpClient, declares: bool) {
 }
 
 /// The result of a call that is answered by a task.
-async fn result_of_task(client: &mut McpClient, tool: &str, arguments: Value) -> Value {
+pub(super) async fn result_of_task(client: &mut McpClient, tool: &str, arguments: Value) -> Value {
     let task = begin(client, tool, arguments).await;
     until(client, &task, "completed").await["result"].clone()
 }
@@ -464,167 +460,13 @@ async fn cancelled_task_ends_its_commands(release: &str) {
     finish(stage, client).await;
 }
 
-/// The next host tells the end of a task that the last one had.
-async fn task_of_a_stopped_host_has_ended(release: &str) {
-    let gate = Gate::new();
-    let script = Script::new().otherwise([Reply::say("hello").behind(&gate)]);
-    let stage = CodexFixture::new(release, script).await;
-    let mut client = with_tasks(&stage);
-    let task = begin(&mut client, "codex", json!({ "prompt": "x" })).await;
-    gate.reached(1).await;
-    kill(client).await;
-    stage.stop_hosts().await;
-    let mut client = with_tasks(&stage);
-    let state = until(&mut client, &task, "completed").await;
-    let code = structured(&state["result"])["error"]["code"].as_str();
-    assert!(
-        ["INTERRUPTED", "CODEX_DIED", "HOST_LOST"].contains(&code.unwrap()),
-        "{state:#}"
-    );
-    assert!(!thread_of(&state["result"]).is_empty());
-    finish(stage, client).await;
-}
-
-/// Ends the host at once.
-async fn kill_host(stage: &CodexFixture) {
-    let is_host = |process: &Process| process.command.contains("host run");
-    let mut hosts = stage.home.processes();
-    hosts.retain(is_host);
-    let [Process { pid, .. }] = hosts[..] else {
-        panic!("{hosts:?}")
-    };
-    signal::kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
-    assert_eq!(wait_until_gone(&[pid], TIME_LIMIT).await, []);
-}
-
-/// Polls a task until it has this status, also while there is no host.
-async fn got(client: &mut McpClient, task: &str, status: &str) -> Value {
-    let asking = async {
-        loop {
-            let asked = client.request("tasks/get", json!({ "taskId": task }));
-            let response = client.response(&asked).await;
-            if response["result"]["status"] == status {
-                return response["result"].clone();
-            }
-        }
-    };
-    timeout(TIME_LIMIT, asking).await.unwrap()
-}
-
-async fn host_is_killed_during_a_task(release: &str) {
-    let gate = Gate::new();
-    let touch = Reply::shell(Shell::escalated("echo x >> made.txt", "it is needed"));
-    let script = Script::new().otherwise([touch, Reply::say("Done.").behind(&gate)]);
-    let stage = CodexFixture::new(release, script).await;
-    let mut client = with_tasks(&stage);
-    let arguments = json!({ "prompt": "ask", "sandbox": "read-only",
-        "approval-policy": "on-request" });
-    let task = begin(&mut client, "codex", arguments).await;
-    let asked = questions(&until(&mut client, &task, "input_required").await);
-
-    kill_host(&stage).await;
-    let state = got(&mut client, &task, "input_required").await;
-    assert_eq!(questions(&state), asked, "{state:#}");
-    let [(key, _)] = &asked[..] else {
-        panic!("{asked:?}")
-    };
-    let accept = json!({ "action": "accept", "content": { "decision": "accept" } });
-    let params = json!({ "taskId": task, "inputResponses": { key: accept } });
-    client.call("tasks/update", params).await;
-    gate.reached(1).await;
-
-    kill_host(&stage).await;
-    got(&mut client, &task, "working").await;
-    gate.release();
-    let state = until(&mut client, &task, "completed").await;
-    assert_completed(&state["result"], "Done.");
-    assert_eq!(
-        std::fs::read_to_string(stage.file("made.txt")).unwrap(),
-        "x\n"
-    );
-    assert_eq!(stage.model.request_count(), 2);
-
-    // The result stays when the host is killed.
-    kill_host(&stage).await;
-    let again = got(&mut client, &task, "completed").await;
-    assert_eq!(again["result"], state["result"]);
-    finish(stage, client).await;
-}
-
-#[tokio::test]
-async fn host_of_0_153_4_is_killed_during_a_task() {
-    host_is_killed_during_a_task("0.153.4").await;
-}
-
-#[tokio::test]
-async fn host_of_the_newest_is_killed_during_a_task() {
-    host_is_killed_during_a_task(testkit::codex::newest()).await;
-}
-
-/// This Codex ends with its host.
-#[tokio::test]
-async fn task_of_an_old_codex_is_lost_with_its_host() {
-    let gate = Gate::new();
-    let script = Script::new().otherwise([Reply::say("hello").behind(&gate)]);
-    let stage = CodexFixture::new("0.104.0", script).await;
-    let mut client = with_tasks(&stage);
-    let task = begin(&mut client, "codex", json!({ "prompt": "x" })).await;
-    gate.reached(1).await;
-    kill_host(&stage).await;
-    let state = got(&mut client, &task, "completed").await;
-    assert_error(&state["result"], "HOST_LOST");
-    let thread = thread_of(&state["result"]);
-    gate.release();
-    let reply = json!({ "prompt": "y", "threadId": thread });
-    assert_completed(
-        &result_of_task(&mut client, "codex-reply", reply).await,
-        "hello",
-    );
-    finish(stage, client).await;
-}
-
 /// A client of another host than the other clients: its environment differs.
-fn of_another_host(stage: &CodexFixture) -> McpClient {
+pub(super) fn of_another_host(stage: &CodexFixture) -> McpClient {
     let launch = stage.launch(&["--host"]).env("ANOTHER", "environment");
     let mut client = McpClient::start(&launch);
     client.set_time_limit(TIME_LIMIT);
     declare_tasks(&mut client, true);
     client
-}
-
-/// It is not lost as long as the next host of its client can continue it.
-#[tokio::test]
-async fn task_of_a_killed_host_waits_for_the_next_one() {
-    let gate = Gate::new();
-    let script = Script::new().otherwise([Reply::say("hello").behind(&gate)]);
-    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
-    let mut first = with_tasks(&stage);
-    let task = begin(&mut first, "codex", json!({ "prompt": "x" })).await;
-    gate.reached(1).await;
-    assert!(first.finish().await.success());
-    kill_host(&stage).await;
-
-    let mut other = of_another_host(&stage);
-    let state = get(&mut other, &task).await;
-    assert_eq!(state["status"], "working", "{state:#}");
-    assert_eq!(state["statusMessage"], "waits for its host process");
-    let cancelled = other.request("tasks/cancel", json!({ "taskId": task }));
-    let error = other.error(&cancelled).await;
-    assert!(
-        error["message"].as_str().unwrap().contains("try again"),
-        "{error:#}"
-    );
-
-    let mut next = with_tasks(&stage);
-    until(&mut next, &task, "working").await;
-    gate.release();
-    for client in [&mut next, &mut other] {
-        let state = until(client, &task, "completed").await;
-        assert_completed(&state["result"], "hello");
-    }
-    assert_eq!(stage.model.request_count(), 1);
-    assert!(other.finish().await.success());
-    finish(stage, next).await;
 }
 
 #[tokio::test]
@@ -713,56 +555,5 @@ async fn ids_of_tasks_are_stored_nowhere() {
         let asked = client.request("tasks/get", json!({ "taskId": id }));
         assert_eq!(client.error(&asked).await["code"], -32602, "{id}");
     }
-    finish(stage, client).await;
-}
-
-/// A task that cannot be stored is not begun.
-#[tokio::test]
-async fn task_that_cannot_be_stored_is_refused() {
-    let script = Script::new().otherwise([Reply::say("hello")]);
-    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
-    let directory = stage.home.state_home().join("codex-mcp");
-    std::fs::create_dir_all(&directory).unwrap();
-    std::fs::write(directory.join("tasks"), "in the way").unwrap();
-    let mut client = with_tasks(&stage);
-    let refused = client.call_tool("codex", json!({ "prompt": "x" })).await;
-    assert_error(&refused, "TASK_FILES");
-    assert_eq!(stage.model.request_count(), 0);
-    finish(stage, client).await;
-}
-
-/// The host answers from memory, and stores the result when it can.
-#[tokio::test]
-async fn result_that_cannot_be_stored_is_stored_later() {
-    let gate = Gate::new();
-    let script = Script::new().otherwise([Reply::say("hello").behind(&gate)]);
-    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
-    let mut client = with_tasks(&stage);
-    let task = begin(&mut client, "codex", json!({ "prompt": "x" })).await;
-    gate.reached(1).await;
-    let state = stage.home.state_home().join("codex-mcp");
-    let (directory, aside) = (state.join("tasks"), state.join("aside"));
-    let stored = async |what: &str, words: &str| {
-        wait_for(what, async || {
-            let files = std::fs::read_dir(&directory).unwrap();
-            let texts = files.map(|file| std::fs::read_to_string(file.unwrap().path()));
-            let mut texts = texts.filter_map(Result::ok);
-            texts.any(|text| text.contains(words)).then_some(())
-        })
-        .await;
-    };
-    stored("the stored thread", "\"thread\":\"").await;
-    std::fs::rename(&directory, &aside).unwrap();
-    std::fs::write(&directory, "in the way").unwrap();
-    gate.release();
-    let ended = until(&mut client, &task, "completed").await;
-    assert_completed(&ended["result"], "hello");
-
-    std::fs::remove_file(&directory).unwrap();
-    std::fs::rename(&aside, &directory).unwrap();
-    stored("the stored result", "hello").await;
-    kill_host(&stage).await;
-    let again = got(&mut client, &task, "completed").await;
-    assert_eq!(again["result"], ended["result"]);
     finish(stage, client).await;
 }
