@@ -1,9 +1,10 @@
 //! The mail of one member. Each action is written to the audit log before it is performed.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::sync::lock;
 use safe_files::state_file::FileError;
 use supervise::io_thread::{IoThread, ThreadEnded};
 use tokio::time::timeout;
@@ -29,7 +30,7 @@ pub enum MailClientError {
     #[error("this server is not in its team: {0}")]
     NotAMember(MailError),
     /// The audit log can't be written, so nothing was done.
-    #[error("the audit log can't be written, so nothing was done: {0}")]
+    #[error("the audit log cannot be written, so nothing was done: {0}")]
     Audit(#[from] FileError),
     /// The I/O thread has ended.
     #[error(transparent)]
@@ -257,7 +258,7 @@ impl MailClient {
                 ..Record::new(Uuid::new_v4(), event, AuditOutcome::Refused)
             };
             if let Err(error) = inner.write(&record) {
-                tracing::error!("the audit log can't be written: {error}");
+                tracing::error!("the audit log cannot be written: {error}");
             }
         });
     }
@@ -420,7 +421,7 @@ impl Inner {
             ..Record::new(id, action.event, outcome)
         };
         if let Err(error) = self.write(&ended) {
-            tracing::error!("the audit log can't be written: {error}");
+            tracing::error!("the audit log cannot be written: {error}");
         }
         result
     }
@@ -428,9 +429,4 @@ impl Inner {
     fn write(&self, record: &Record<'_>) -> Result<(), FileError> {
         lock(&self.audit).write(record)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The contents are valid at every point.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

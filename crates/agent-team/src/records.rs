@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::env;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use codex_engine::command::{McpServers, Settings, StartThread, TurnRef};
@@ -13,6 +13,7 @@ use codex_engine::logic::session::{CloseReason, ClosedQuestion, TurnEnding, Turn
 use codex_engine::{Act, EngineObserver, InputKind, PromptRecord};
 use codex_protocol::codex::{ModelOptions, Persistence, ThreadId, ThreadSettings};
 use common::secrets;
+use common::sync::lock;
 use git_probe::repository::{Head, Repository};
 use safe_files::state_file::FileError;
 use serde::de::value::{BorrowedStrDeserializer, Error as ValueError};
@@ -115,7 +116,7 @@ impl Records {
                         tracing::info!("thread {thread} was left active by a server that has died");
                     }
                 }
-                Err(error) => tracing::error!("the registry of threads can't be used: {error}"),
+                Err(error) => tracing::error!("the registry of threads cannot be used: {error}"),
             });
     }
 
@@ -362,7 +363,7 @@ impl Records {
 
     fn write(&self, record: &Record<'_>) {
         if let Err(error) = lock(&self.audit).write(record) {
-            tracing::error!("the audit log can't be written: {error}");
+            tracing::error!("the audit log cannot be written: {error}");
         }
     }
 
@@ -371,7 +372,7 @@ impl Records {
         let registry = Arc::clone(&self.registry);
         self.io_thread.submit(move || {
             if let Err(error) = lock(&registry).apply(&change()) {
-                tracing::error!("the registry of threads can't be written: {error}");
+                tracing::error!("the registry of threads cannot be written: {error}");
             }
         });
     }
@@ -583,9 +584,4 @@ impl ThreadLocation {
             cwd,
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The contents are valid at every point.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,12 +8,13 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use codex_protocol::codex::{Ask, Method, RateLimits, ThreadNotification, ToolAnswer, ToolCall};
 use codex_protocol::lines::{Frame, HEAD, LineDecoder};
 use codex_protocol::rpc::{self, ErrorObject, Message, RequestId, TruncatedMessage};
+use common::sync::lock;
 use futures::StreamExt;
 use futures::stream::{SplitSink, SplitStream};
 use serde::Serialize;
@@ -544,9 +545,4 @@ fn skip(length: u64, head: &[u8], line_limit: usize, shared: &Shared, listener: 
 fn log_stray(line: &[u8], error: &dyn std::fmt::Display) {
     let shown = line.get(..line.len().min(LOGGED)).unwrap_or_default();
     tracing::warn!("skipped a line of Codex: {error}: {}", shown.escape_ascii());
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // Nothing panics while holding it, and a map is valid at every point.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

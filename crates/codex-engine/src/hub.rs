@@ -1,12 +1,13 @@
 //! Passes Codex's messages to the session machines, and tells them the time.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
 
 use codex_protocol::codex::{
     Ask, Item, LegacyRefusal, Notification, RateLimits, ThreadNotification, ToolCall,
 };
 use codex_protocol::rpc::RequestId;
+use common::sync::lock;
 use common::timestamp::Now;
 use serde_json::value::RawValue;
 use supervise::exit::{Exit, ExitCause, UnexpectedExit};
@@ -65,11 +66,6 @@ impl Hub {
     pub(super) fn unexpected_exits(&self) -> UnexpectedExits {
         *lock(&self.unexpected_exits)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The data are valid at every point.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Listener for Hub {

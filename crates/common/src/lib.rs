@@ -1,4 +1,4 @@
-//! Text, durations and terminal output, shared by all parts of codex-mcp.
+//! Text, durations, terminal output and [locking](sync), shared by all parts of codex-mcp.
 //!
 //! Much of what codex-mcp prints, logs and stores was written by somebody else: a model, a
 //! repository, another agent. Three rules apply to all of it, and this crate has their only
@@ -22,6 +22,7 @@ pub mod json;
 pub mod nearest;
 pub mod output;
 pub mod secrets;
+pub mod sync;
 pub mod text;
 pub mod timestamp;
 pub mod toml_value;

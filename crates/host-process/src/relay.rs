@@ -16,11 +16,12 @@
 use std::borrow::Cow;
 use std::io;
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use codex_protocol::lines::{Frame, Framing, LineDecoder};
 use codex_protocol::rpc::RequestId;
+use common::sync::lock;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -33,7 +34,7 @@ const HOST_LIMIT: usize = 1 << 30;
 
 /// How long the host may take to end the service of a client that has gone: its threads may
 /// write summaries.
-const FAREWELL_TIMEOUT: Duration = Duration::from_secs(90);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// If two hosts in a row are killed within this time after they were connected, the next one is
 /// started only for a message of the client, so that a host that always fails is not restarted in a
@@ -281,7 +282,7 @@ where
     };
     match sent {
         // The client has gone; the host says its last.
-        Ok(()) => match timeout(FAREWELL_TIMEOUT, down).await {
+        Ok(()) => match timeout(SHUTDOWN_TIMEOUT, down).await {
             Ok(LinkEnd::Lost) => LinkEnd::Served,
             Ok(other) => other,
             Err(_) => {
@@ -375,9 +376,4 @@ where
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The data are valid at every point.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

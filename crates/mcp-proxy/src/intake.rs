@@ -5,6 +5,7 @@ use std::sync::Arc;
 use codex_engine::EngineError;
 use codex_protocol::lines::{Frame, LineDecoder};
 use codex_protocol::rpc::{Message, TruncatedMessage, code};
+use common::sync::lock;
 use mcp_server::error::ToolError;
 use mcp_server::incoming::{check_values, id_of, too_long, unreadable};
 use safe_files::off_runtime;
@@ -12,7 +13,7 @@ use tokio::io::AsyncRead;
 
 use crate::augment::{self, AugmentedCall};
 use crate::logic::{Child, ChildQueue, Effect, Failure};
-use crate::proxy::{ANSWER_EXPANSION, Proxy, lock};
+use crate::proxy::{ANSWER_EXPANSION, Proxy};
 use crate::{answers, wire};
 
 /// The side from which a message comes.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use agent_team::TeamServices;
 use codex_protocol::rpc::RequestId;
+use common::sync::lock;
 use mcp_server::Groups;
 use mcp_server::code::Code;
 use mcp_server::deliveries::ToolOutcome;
@@ -17,7 +18,7 @@ use serde_json::Value;
 
 use crate::answers;
 use crate::logic::Child;
-use crate::proxy::{Proxy, lock};
+use crate::proxy::Proxy;
 
 /// The tools of these groups.
 pub(super) fn all(services: &TeamServices, groups: &Groups) -> Vec<Tool> {
@@ -108,7 +109,7 @@ impl Proxy {
             backend: "mcp-server",
             member: self.augmenter.defaults.member().cloned(),
             codex,
-            limits: Err("`codex mcp-server` does not tell them".to_owned()),
+            limits: Err("`codex mcp-server` does not report them".to_owned()),
             last_exit: None,
             uptime: self.started.elapsed(),
             calls: Calls {

@@ -1,11 +1,12 @@
 //! The state that the parts of one client's proxy share: the router, and where its decisions
 //! are performed.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use codex_protocol::lines::Framing;
 use codex_protocol::rpc::RequestId;
+use common::sync::lock;
 use job_queue::service::Jobs;
 use mcp_server::deliveries::AfterDelivery;
 use mcp_server::warnings::Warnings;
@@ -184,9 +185,4 @@ fn log(id: &RequestId, answer: &Answer) {
         | Answer::IdSpent
         | Answer::TooMany => {}
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while holding it, and its content is valid at every point.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -13,11 +13,12 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use codex_protocol::lines::{Frame, Framing, LineDecoder};
 use codex_protocol::rpc::code;
+use common::sync::lock;
 use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, NumberOrString, ServerJsonRpcMessage};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
@@ -286,11 +287,6 @@ async fn write<W: AsyncWrite + Unpin>(
     let writer = writer.as_mut().ok_or(io::ErrorKind::NotConnected)?;
     writer.write_all(&framed).await?;
     writer.flush().await
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while holding it, and a set is valid at every point.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

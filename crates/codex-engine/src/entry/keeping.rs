@@ -4,12 +4,13 @@
 use std::sync::Mutex;
 
 use codex_protocol::rpc::RequestId;
+use common::sync::lock;
 use supervise::adoptable::Keeper;
 use supervise::clock::now;
 
 use super::super::backend::Running;
 use super::super::kept::{KeptSession, KeptSteps, keep_as, keys};
-use super::{Entry, Owner, lock};
+use super::{Entry, Owner};
 use crate::logic::session::{Session, SessionRecord};
 
 /// The state of a session for the next host, as far as it is not in its machine.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use codex_protocol::codex::{ApprovalPolicy, ModelOptions, ThreadId, ThreadNotification};
 use codex_protocol::rpc::RequestId;
+use common::sync::lock;
 use common::timestamp::Now;
 use serde_json::Value;
 use supervise::clock::now;
@@ -433,9 +434,4 @@ pub(super) fn open_questions(machine: &Session) -> Vec<OpenQuestion> {
         expires: action.expires,
     });
     open.collect()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The data are valid at every point.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

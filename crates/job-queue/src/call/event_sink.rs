@@ -1,12 +1,13 @@
 //! Collects the events of a job's turn: for the caller, the digest and the stream.
 
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use codex_engine::command::OpenQuestion;
 use codex_engine::logic::work::Digest;
 use codex_engine::logic::work::event::WorkEvent;
 use codex_protocol::codex::ThreadId;
+use common::sync::lock;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -125,11 +126,6 @@ impl Stream {
             self.lines.push(line.to_owned());
         }
     }
-}
-
-/// Locks a mutex, even if a thread has panicked: no panic leaves the value half changed.
-pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -10,9 +10,10 @@ use codex_engine::command::OpenThread;
 use codex_engine::logic::work::{Digest, Recorder};
 use codex_engine::{Engine, EngineError};
 use codex_protocol::codex::{Item, Notification, ThreadNotification};
+use common::sync::lock;
 use tokio::sync::mpsc;
 
-use super::event_sink::{EventLine, EventSink, lock};
+use super::event_sink::{EventLine, EventSink};
 
 /// The limit of the queue, in bytes.
 const WAITING_LIMIT: usize = 16 * 1024 * 1024;
