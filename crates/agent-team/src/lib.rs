@@ -6,15 +6,23 @@
 //! ```text
 //!  ~/.claude/teams/TEAM/        config.json (roster), inboxes/AGENT.json    [`mail`]
 //!  ~/.config/atm/codex-sessions/NAME/
-//!      identity.lock            who holds the identity                      [`Claim`]
+//!      identity.lock            the process that holds the identity         [`Claim`]
 //!      registry.NAME.json       the threads that it has begun               [`registry`]
-//!      audit.jsonl              who asked for what, before it is done       [`audit`]
-//!      THREAD/summary.md        what a thread was about                     [`summary`]
+//!      audit.jsonl              each request, before it is carried out      [`audit`]
+//!      THREAD/summary.md        the summary of a thread                     [`summary`]
 //! ```
 //!
 //! The modules read and write files and wait for locks that other programs hold, so they run on
-//! threads of their own ([`supervise::io_thread`]). [`logic`] decides what the files become,
-//! without I/O.
+//! threads of their own ([`supervise::io_thread`]). [`logic`] computes the new contents of the
+//! files, without I/O.
+//!
+//! ```
+//! use agent_team::logic::Address;
+//!
+//! let address: Address = "lead@core".parse().unwrap();
+//! assert_eq!(address.agent.to_string(), "lead");
+//! assert_eq!(address.to_string(), "lead@core");
+//! ```
 #![cfg_attr(
     test,
     expect(

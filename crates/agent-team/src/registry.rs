@@ -55,7 +55,7 @@ pub enum RegistryError {
         error: Malformed,
     },
     /// A change can't be written as JSON.
-    #[error("the registry can't be written: {0}")]
+    #[error("the registry cannot be written: {0}")]
     Unwritable(#[from] Malformed),
 }
 
@@ -328,7 +328,7 @@ impl Registry {
         if cache.state == JournalState::Unreadable {
             let aside = state_file::set_aside(&self.paths.journal)?;
             tracing::warn!(
-                "the journal of threads has lines that can't be read; moved it to {}",
+                "the journal of threads has lines that cannot be read; moved it to {}",
                 aside.display()
             );
         }

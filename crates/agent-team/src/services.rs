@@ -41,7 +41,7 @@ impl TeamServices {
         let counting = self.mail_client.as_ref()?.count();
         let counted = timeout(COUNT_TIMEOUT, counting).await.ok()?;
         counted
-            .inspect_err(|error| tracing::warn!("mail can't be counted: {error}"))
+            .inspect_err(|error| tracing::warn!("mail cannot be counted: {error}"))
             .ok()
     }
 

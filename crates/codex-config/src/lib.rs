@@ -17,6 +17,17 @@
 //! [`writable_roots`] resolves further writable directories; [`trust`] records what the user
 //! trusts, with the hashes of the files that the trust covers, and [`prompt_kind`] names the
 //! prompt files among them.
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use codex_config::layers::UserConfig;
+//!
+//! let user = UserConfig::read(Path::new("/home/me/.codex"));
+//! // Without a profile and without the repository's layer.
+//! let config = user.layers(None, None);
+//! println!("{:?}", config.get("model"));
+//! ```
 #![cfg_attr(
     test,
     expect(

@@ -60,7 +60,7 @@ pub enum TrustError {
     #[error("cannot read the list of trusted directories: {0}")]
     Unreadable(#[from] ReadError),
     /// The list is not TOML of the expected form.
-    #[error("the list of trusted directories, {}, is damaged: {why}; mend or remove it", path.display())]
+    #[error("the list of trusted directories, {}, is damaged: {why}; fix or remove it", path.display())]
     Damaged {
         /// The list.
         path: PathBuf,

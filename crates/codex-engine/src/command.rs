@@ -1,5 +1,9 @@
 //! The engine's requests and responses. They are plain values, so that the engine could
 //! run in another process than its callers.
+//!
+//! The guard of an app-server stores some of them for the next host, which may have another
+//! version. Where a `serde(rename)` differs from the Rust name, it is the name in that format,
+//! and must not change.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -192,7 +192,7 @@ impl Engine {
         let started = self.codex.backend.ready(&self.codex.hub).await;
         match started.err().as_deref() {
             None | Some(LaunchError::Ending) => {}
-            Some(error) => tracing::warn!("{error}. `codex-mcp doctor` tells more."),
+            Some(error) => tracing::warn!("{error}. `codex-mcp doctor` reports more."),
         }
     }
 

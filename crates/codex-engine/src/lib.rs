@@ -8,14 +8,29 @@
 //!    │
 //!    └──── backend: the shared app-server, started on demand
 //!             └── app_server: a process, introduced and supervised
-//!                    ├── connection: requests, answers, news
+//!                    ├── connection: requests, responses, notifications
 //!                    └── spawn → guard → codex
 //! ```
 //!
 //! One app-server serves all threads with the same Codex, `CODEX_HOME` and environment.
-//! [`confinement`] adds to each thread what keeps a repository's programs from running;
-//! [`rollouts`] reads Codex's own files of threads, [`picture`] the pictures of a prompt.
-//! Apart from it, [`McpServer`] is an older Codex's own MCP server, for the proxy.
+//! [`confinement`] adds to each thread the settings that keep a repository's programs from
+//! running; [`rollouts`] reads Codex's own files of threads, [`picture`] the pictures of a
+//! prompt. [`McpServer`] is separate: an older Codex's own MCP server, for the proxy.
+//!
+//! ```no_run
+//! use codex_engine::command::{Prompt, StartThread};
+//! use codex_engine::{Engine, EngineError};
+//!
+//! # async fn example(engine: &Engine) -> Result<(), EngineError> {
+//! let opened = engine.start(StartThread::default()).await?;
+//! let session = engine.handle(&opened.session)?;
+//! engine.prompt(&opened.session, Prompt::text("Fix the failing test")).await?;
+//! while session.has_turn() {
+//!     session.changed(session.view().revision).await;
+//! }
+//! # Ok(())
+//! # }
+//! ```
 #![cfg_attr(
     test,
     expect(

@@ -33,7 +33,7 @@ pub enum Picture {
 #[derive(Debug, thiserror::Error)]
 pub enum PictureError {
     /// The file cannot be read.
-    #[error("the image {} can't be read: {error}", path.display())]
+    #[error("the image {} cannot be read: {error}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -245,7 +245,7 @@ mod tests {
         for (name, expected) in [
             ("text.png", "is not a PNG"),
             ("empty.png", "is not a PNG"),
-            ("absent.png", "can't be read"),
+            ("absent.png", "cannot be read"),
             (".", "is not a file"),
             ("large.png", "more than 20000000 bytes"),
             ("https://example.org/a.png", "are not fetched"),

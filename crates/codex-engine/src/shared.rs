@@ -35,7 +35,7 @@ pub enum Shutdown {
 
 /// An app-server, started on demand, with its sessions.
 pub(super) struct SharedCodex {
-    /// What those who share it agree in.
+    /// The settings of all engines that share it.
     agreement: Agreement,
     pub(super) backend: Backend,
     pub(super) hub: Arc<Hub>,
@@ -48,7 +48,7 @@ pub(super) struct SharedCodex {
     pub(super) restoring: tokio::sync::Mutex<()>,
 }
 
-/// What engines agree in that share an app-server.
+/// Settings that engines sharing an app-server must have in common.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Agreement {
     pub(super) launch: Option<Launch>,
@@ -57,7 +57,7 @@ pub(super) struct Agreement {
     /// The search paths of the process: Codex's commands can write in the directory of a client,
     /// and Codex must find no program there.
     search_paths: Vec<(OsString, OsString)>,
-    /// What else must be equal.
+    /// Further terms of the engines' owners, such as bounds, which must be equal.
     terms: String,
 }
 

@@ -50,7 +50,7 @@ pub const HEAD: usize = 256;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    Persistence,
+    Keeping,
     /// Discarding a line of which this many bytes have been read.
     Discarding(u64),
     /// In the header of a message of this many bytes.
@@ -130,7 +130,7 @@ impl LineDecoder {
             start: 0,
             end: 0,
             searched: 0,
-            mode: Mode::Persistence,
+            mode: Mode::Keeping,
             head: Vec::new(),
             framing: None,
         }
@@ -182,8 +182,7 @@ impl LineDecoder {
             match self.mode {
                 Mode::Body(length) => return self.body(length),
                 Mode::DiscardingBody { left, length } => return self.discard(left, length),
-                Mode::Persistence | Mode::Discarding(_) | Mode::Header(_) | Mode::LongHeader(_) => {
-                }
+                Mode::Keeping | Mode::Discarding(_) | Mode::Header(_) | Mode::LongHeader(_) => {}
             }
             let unsearched = self.buffer.get(self.searched..self.end)?;
             let Some(offset) = memchr::memchr(b'\n', unsearched) else {
@@ -200,7 +199,7 @@ impl LineDecoder {
     /// Handles a line as part of a header; `false` if it is none.
     fn is_header(&mut self, newline: usize) -> bool {
         let before = match (self.framing, self.mode) {
-            (Some(_), Mode::Persistence) => None,
+            (Some(_), Mode::Keeping) => None,
             (Some(_), Mode::Header(length) | Mode::LongHeader(length)) => Some(length),
             _ => return false,
         };
@@ -232,7 +231,7 @@ impl LineDecoder {
         let body = self.start..end;
         self.start = end;
         self.searched = end;
-        self.mode = Mode::Persistence;
+        self.mode = Mode::Keeping;
         Some(Frame::Line(self.buffer.get(body).unwrap_or_default()))
     }
 
@@ -254,7 +253,7 @@ impl LineDecoder {
             self.mode = Mode::DiscardingBody { left, length };
             return None;
         }
-        self.mode = Mode::Persistence;
+        self.mode = Mode::Keeping;
         Some(Frame::TooLong {
             length: length as u64,
             head: &self.head,
@@ -273,12 +272,12 @@ impl LineDecoder {
         {
             *framing = Framing::Lines;
         }
-        match std::mem::replace(&mut self.mode, Mode::Persistence) {
+        match std::mem::replace(&mut self.mode, Mode::Keeping) {
             Mode::Discarding(seen) => Frame::TooLong {
                 length: seen + length as u64,
                 head: &self.head,
             },
-            Mode::Persistence if length > self.limit => Frame::TooLong {
+            Mode::Keeping if length > self.limit => Frame::TooLong {
                 length: length as u64,
                 head: head_of(&self.buffer, line),
             },
@@ -299,7 +298,7 @@ impl LineDecoder {
                 self.mode = Mode::LongHeader(length);
                 return self.throw_away();
             }
-            Mode::Persistence if pending > self.limit => {
+            Mode::Keeping if pending > self.limit => {
                 self.head.clear();
                 self.head
                     .extend_from_slice(head_of(&self.buffer, self.start..self.end));

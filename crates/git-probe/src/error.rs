@@ -16,7 +16,7 @@ pub(super) const SETTINGS_LIMIT: usize = 5000;
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
     /// Git cannot be started, or took too long.
-    #[error("git can't be run: {0}")]
+    #[error("git cannot be run: {0}")]
     Unusable(io::Error),
     /// A needed file cannot be read or written, or git's output is refused.
     #[error("{0}")]

@@ -1,11 +1,31 @@
-//! Safe questions to the git program about a repository that someone else may have written,
-//! or may be writing at the moment.
+//! Safe queries of a git repository that someone else may have written, or may be writing at
+//! the moment.
 //!
-//! A repository may name programs that git would run outside of the sandbox. None of them is
-//! run here: git reads the repository through a `view` of ours, whose configuration names
-//! none. The questions change nothing in the repository, wait for no lock, and fetch nothing.
-//! The few commands that do change something ([`Git::in_repository`]) run no hooks and use no
-//! filters.
+//! A repository may name programs that git would run outside of the sandbox: filters, hooks,
+//! `core.fsmonitor` and others. None of them is run here. Git reads the repository through a
+//! view, a git directory of our own that shares the objects and refs of the repository, and
+//! whose configuration names no program:
+//!
+//! ```text
+//!  Git ──► invocation: the user's git ──► view: our configuration, no hooks
+//!               │                           └── objects and refs of the repository
+//!               └── working tree of the repository
+//! ```
+//!
+//! Queries change nothing in the repository, wait for no lock, and fetch nothing. The few
+//! commands that do change something ([`Git::in_repository`]) run no hooks and use no filters.
+//!
+//! The name and branch of a repository are read without the git program:
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use git_probe::repository::{Repository, ceilings};
+//!
+//! if let Some(repository) = Repository::around(Path::new("app"), &ceilings()) {
+//!     println!("{}: {:?}", repository.name, repository.head);
+//! }
+//! ```
 //!
 //! - `git`: the git program, for one repository.
 //! - `layout`: where the repository is, found without asking git.

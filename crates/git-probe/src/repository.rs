@@ -1,6 +1,7 @@
-//! What is said of the git repository around a directory: its name and what is checked
-//! out, read from git's own files. Asking the git program takes as long as Codex takes
-//! to begin a thread.
+//! Name and checked-out branch of the repository around a directory.
+//!
+//! They are read from git's own files, since asking the git program takes as long as Codex
+//! takes to begin a thread.
 //!
 //! Source: gitrepository-layout(5), and git(1) for `GIT_CEILING_DIRECTORIES`.
 
@@ -38,8 +39,8 @@ pub enum Head {
 }
 
 impl Repository {
-    /// The repository that `directory`, an absolute path, is in. It isn't looked for
-    /// in `ceilings` and above. One that is not what it seems is none, see `git::layout`.
+    /// The repository around `directory`, an absolute path. It is not searched for in
+    /// `ceilings` and above. `None` also for a repository that `layout` refuses.
     #[must_use]
     pub fn around(directory: &Path, ceilings: &[PathBuf]) -> Option<Self> {
         let layout = Layout::around(directory, ceilings)
@@ -54,7 +55,8 @@ impl Repository {
     }
 }
 
-/// Above which directories no repository is looked for, by `GIT_CEILING_DIRECTORIES`.
+/// The directories of `GIT_CEILING_DIRECTORIES`, in which and above which no repository is
+/// searched for.
 #[must_use]
 pub fn ceilings() -> Vec<PathBuf> {
     ceilings_in(&env::var_os(CEILINGS).unwrap_or_default())

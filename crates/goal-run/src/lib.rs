@@ -1,7 +1,7 @@
 //! Runs: turns of Codex in a repository until all criteria are met.
 //!
 //! A run never believes Codex's words. It takes a snapshot of the repository when it begins
-//! and after each turn, judges it by the criteria, and asks the machine what comes next:
+//! and after each turn, judges it by the criteria, and asks a state machine for the next step:
 //!
 //! ```text
 //!   spec ───► drive ──► turn ──► codex_engine ──► Codex
@@ -12,6 +12,16 @@
 //!
 //! [`logic`] decides, the other modules act. [`worktree`] gives a run a working tree of its
 //! own, [`reviewer`] has a separate thread review the changes.
+//!
+//! Criteria have the syntax of `codex-mcp run --until`:
+//!
+//! ```
+//! use goal_run::logic::criteria::Criterion;
+//!
+//! let criterion: Criterion = "commits=2".parse().unwrap();
+//! assert_eq!(criterion.to_string(), "commits=2");
+//! assert!("commits=many".parse::<Criterion>().is_err());
+//! ```
 #![cfg_attr(
     test,
     expect(

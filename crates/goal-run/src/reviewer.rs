@@ -53,7 +53,7 @@ pub enum ReviewError {
     #[error(transparent)]
     Git(#[from] GitError),
     /// There is no such commit.
-    #[error("there is no commit {:?} in {}; `git log --all` shows what there is", .0.name, .0.directory.display())]
+    #[error("there is no commit {:?} in {}; `git log --all` lists the commits", .0.name, .0.directory.display())]
     NoCommit(CommitQuery),
     /// There is no such branch, nor another commit of that name.
     #[error(
@@ -98,7 +98,7 @@ pub enum ReviewError {
 fn last_step(step: &str) -> String {
     match step {
         "" => String::new(),
-        step => format!("; the last that was heard: {step}"),
+        step => format!("; last step: {step}"),
     }
 }
 
@@ -140,7 +140,7 @@ fn since(branch: &str, base: &str) -> String {
     format!(
         "Review the changes since the branch {branch:?}. The merge base of HEAD and that branch \
          is the commit {base}; `git diff {base}` shows the changes. Report the faults that the \
-         author should mend, each with its priority and its place, the gravest first."
+         author should fix, each with its priority and its place, the gravest first."
     )
 }
 

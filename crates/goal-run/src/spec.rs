@@ -93,7 +93,7 @@ pub enum BadRunSpec {
     #[error("there is no directory {}; name the repository's", .0.display())]
     NoDirectory(PathBuf),
     /// There are too many notifiers.
-    #[error("{0} are to be told of the end, and at most {MOST_NOTIFIERS} can be")]
+    #[error("{0} notifiers given; at most {MOST_NOTIFIERS} are allowed")]
     Notifiers(usize),
 }
 

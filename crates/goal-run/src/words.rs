@@ -69,7 +69,7 @@ pub fn to_do(verdict: &Verdict) -> Vec<String> {
 pub fn turn(prompt: &TurnPrompt, most: u32) -> String {
     let why = match prompt.kind {
         PromptKind::Initial => "",
-        PromptKind::Nudge => ": the last one was words only, so Codex is told to do the work",
+        PromptKind::Nudge => ": the last turn executed nothing, so Codex is told to do the work",
         PromptKind::Recovery => ": Codex is told what went wrong",
         PromptKind::Continuation => ": Codex is told what is missing",
     };
@@ -108,7 +108,7 @@ pub fn promised(record: &TurnRecord) -> Option<String> {
 /// The end of a satisfied run.
 pub fn done(turns: &str, verified: bool) -> String {
     match verified {
-        true => format!("done after {turns}: all that was asked for is there"),
+        true => format!("done after {turns}: all criteria hold"),
         false => format!("done, not verified: no --until was given ({turns})"),
     }
 }

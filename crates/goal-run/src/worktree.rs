@@ -228,7 +228,10 @@ impl Worktree {
     }
 
     fn left(&self, why: &GitError) -> Remains {
-        tracing::warn!("the worktree {} can't be tidied: {why}", self.top.display());
+        tracing::warn!(
+            "the worktree {} cannot be tidied: {why}",
+            self.top.display()
+        );
         match self.top.exists() {
             true => Remains::All,
             false => Remains::Branch,

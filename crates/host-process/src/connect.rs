@@ -303,7 +303,7 @@ fn is_missing(error: &io::Error) -> bool {
     )
 }
 
-/// What has come of a start.
+/// The result of starting a host.
 enum Started {
     Ready,
     /// Another process is the host, or still is while it ends.

@@ -73,7 +73,7 @@ pub fn fit(
         let (width, height) = (image.width() / 4 * 3, image.height() / 4 * 3);
         if width.max(height) < SMALLEST {
             return Err(BadPictureReason::Damaged(
-                "it can't be made small enough".to_owned(),
+                "it cannot be made small enough".to_owned(),
             ));
         }
         image = image.thumbnail_exact(width.max(1), height.max(1));

@@ -1,14 +1,37 @@
 //! Pictures of the repository that Codex asks for.
 //!
-//! Codex calls the tool `request_image`. In a thread of ours, and over MCP, the tool answers
-//! with the picture. Around the interactive Codex, whose tools cannot show pictures in every
-//! release, a wrapper attaches the picture:
+//! Codex calls the tool `request_image` with a path. In threads of codex-mcp, and over MCP, the
+//! tool answers with the picture, and the turn continues.
+//!
+//! Around the interactive Codex, a wrapper can attach the picture to the next prompt instead.
+//! Attached pictures are not scaled down, and some users' rules or scripts depend on them. The
+//! wrapper ends Codex when it waits for the picture, and resumes it with the picture attached:
 //!
 //! ```text
 //!  user's terminal ◄─► wrapper ◄─► Codex in a terminal of its own
 //!                         ▲              │ request_image
 //!                         └── queue ◄────┘
 //!          Codex waits: it is ended, and resumed with the picture
+//! ```
+//!
+//! Either way, only pictures of the repository are read, and only files whose contents are a
+//! picture:
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use image_request::ImageRoot;
+//! use image_request::logic::picture::SizeLimit;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let root = ImageRoot::around(Path::new("app"), SizeLimit::default())?;
+//! let path = root.path("./screens/login.png")?;
+//! match root.read(&path) {
+//!     Ok(picture) => println!("{} bytes", picture.len()),
+//!     Err(refused) => println!("{refused}"),
+//! }
+//! # Ok(())
+//! # }
 //! ```
 //!
 //! - [`image_root`]: the directories with pictures, and reading them.

@@ -44,7 +44,7 @@ const IGNORE: &[u8] = b"*\n";
 pub enum QueueError {
     /// The file or its directory was replaced by something else.
     #[error(
-        "{} can't be used: the file, or its directory, is a link or something else than that, or the file has another name too; remove what is there",
+        "{} cannot be used: the file, or its directory, is a link or something else than that, or the file has another name too; remove what is there",
         .0.display()
     )]
     NotOurs(PathBuf),

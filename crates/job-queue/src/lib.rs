@@ -14,7 +14,7 @@
 //! - [`service`]: submits, lists, shows and cancels jobs. [`spec`]: the specification of a job.
 //! - [`question`]: Codex's questions in a job. [`directive`]: directives to its worker.
 //! - [`job_json`]: jobs as JSON. [`activity`]: the current step of a job.
-//! - [`host`]: the name of this host. [`host_key`]: the key that signs its jobs.
+//! - [`machine`]: the name of this machine, and the key that signs its jobs.
 //! - [`thread_ids`]: resolves threads by ID prefix.
 //!
 //! ```
@@ -45,10 +45,9 @@ pub mod call;
 pub mod call_settings;
 pub mod directive;
 mod files;
-pub mod host;
-pub mod host_key;
 pub mod job_json;
 pub mod logic;
+pub mod machine;
 pub mod question;
 pub mod report;
 pub mod run;

@@ -103,7 +103,7 @@ impl StoredQuestion {
     }
 }
 
-/// The open questions of a job as JSON. A question that no worker of this host has signed
+/// The open questions of a job as JSON. A question that no worker of this machine has signed
 /// cannot be answered here.
 #[must_use]
 pub fn shown(questions: &[Question]) -> Value {

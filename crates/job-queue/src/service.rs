@@ -212,7 +212,7 @@ impl Jobs {
         })
     }
 
-    /// The host of a thread; this host if no job has used the thread.
+    /// The machine of a thread; this machine if no job has used the thread.
     async fn session_location(&self, session: &str) -> Result<SessionLocation, JobsError> {
         let host = self.store().await?.host_of_session(session).await?;
         Ok(SessionLocation {
@@ -328,7 +328,7 @@ impl Jobs {
         self.starter.ensure().await.err()
     }
 
-    /// Whether this host runs jobs of this owner, and submits them again.
+    /// Whether this machine runs jobs of this owner, and submits them again.
     #[must_use]
     pub fn may_run(&self, ownership: Ownership) -> bool {
         ownership == Ownership::Ours || self.access.others == OthersJobs::Run

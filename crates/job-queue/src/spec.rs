@@ -104,7 +104,7 @@ pub enum Continuation {
     Latest,
 }
 
-/// A thread to continue, and the host that has it.
+/// A thread to continue, and the machine that has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SessionLocation {
     pub(super) session: String,
@@ -233,9 +233,9 @@ pub struct Submitter {
     pub team: Option<TeamName>,
     /// The home directory of teams.
     pub atm_home: PathBuf,
-    /// Whether Codex may use the submitter's mail, on this host.
+    /// Whether Codex may use the submitter's mail, on this machine.
     pub mail: ThreadMail,
-    /// The submitter's host.
+    /// The submitter's machine.
     pub host: String,
     /// The chosen Codex; else the first on PATH.
     pub codex: Option<(PathBuf, Source)>,
@@ -254,9 +254,9 @@ pub struct Submitter {
 /// Where the jobs of a store may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// On this host, which has all files that a specification names.
+    /// On this machine, which has all files that a specification names.
     Here,
-    /// On any host that uses the store.
+    /// On any machine that uses the store.
     Anywhere,
 }
 
@@ -272,7 +272,7 @@ impl Reach {
 }
 
 impl Submitter {
-    /// Checks a specification as far as this host can, and completes it to the stored request.
+    /// Checks a specification as far as this machine can, and completes it to the stored request.
     pub(super) fn request(
         &self,
         spec: JobSpec,
@@ -280,7 +280,7 @@ impl Submitter {
     ) -> Result<Request, BadJobSpec> {
         let cwd = self.bounds.directory(&self.working_directory(&spec)?)?;
         spec.check()?;
-        // On another host, the profiles of the worker's Codex count.
+        // On another machine, the profiles of the worker's Codex count.
         if let (Reach::Here, Some(profile)) = (self.reach, &spec.profile) {
             check_exists(&self.codex_home, profile)?;
         }
@@ -301,7 +301,7 @@ impl Submitter {
             .model
             .or_else(|| set.model.as_ref().map(|set| set.value.clone()));
         let run_on = match (self.reach, &continuation) {
-            // The host's name may change.
+            // The machine's name may change.
             (Reach::Here, _) => None,
             (Reach::Anywhere, Some(continuation)) => Some(continuation.host.clone()),
             (Reach::Anywhere, None) => has_files(&pictures).then(|| self.host.clone()),
@@ -338,7 +338,7 @@ impl Submitter {
         })
     }
 
-    /// Whether the job's threads get the mail. The files of a team are on one host.
+    /// Whether the job's threads get the mail. The files of a team are on one machine.
     pub(super) fn mail(&self) -> ThreadMail {
         match (self.reach, &self.team) {
             (Reach::Here, Some(_)) => self.mail,
@@ -397,7 +397,7 @@ impl Submitter {
         Ok(asked.or(set))
     }
 
-    /// The Codex of a job; `None` if only other hosts may have one.
+    /// The Codex of a job; `None` if only other machines may have one.
     pub(super) fn codex(&self) -> Result<Option<PathBuf>, BadJobSpec> {
         match (binary::find(self.codex.clone()), self.reach) {
             (Ok(codex), _) => Ok(Some(codex.chosen)),

@@ -31,8 +31,8 @@ pub struct ThreadPrefix(String);
 /// The error of a malformed prefix of a thread's ID.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{0:?} is no thread: give the id of one, such as 0199a213-81c0-7800-8aa1-bbab2a035a53, or how \
-     it begins, {SHORTEST} characters or more"
+    "{0:?} is not a thread ID: give a full ID, such as 0199a213-81c0-7800-8aa1-bbab2a035a53, or a \
+     prefix of {SHORTEST} or more characters"
 )]
 pub struct BadThreadPrefix(String);
 

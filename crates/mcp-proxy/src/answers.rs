@@ -141,8 +141,9 @@ fn declined(call: CallInfo, question: Value) -> Value {
     let asked = asked.unwrap_or("Codex asked something.");
     let mut text = format!(
         "{asked}\n\
-         Nobody could be asked, so the answer was no; the turn goes on without it. Go on with codex-reply when it has ended. Codex asks less under another \
-         approval-policy or sandbox, and codex-mcp's default backend lets you decide."
+         Nobody could be asked, so the request was declined and the turn continues. Continue with \
+         codex-reply when it has ended. Codex asks less under another approval-policy or sandbox, \
+         and codex-mcp's default backend lets you decide."
     );
     if !call.partial.is_empty() {
         text.push_str("\nWhat Codex had said until then:\n");

@@ -62,10 +62,10 @@ impl Proxy {
         };
         let codex = codex.map_err(|error| {
             tracing::error!("{error}");
-            format!("can't be started: {error}")
+            format!("cannot be started: {error}")
         })?;
         tracing::info!("starting {} mcp-server", codex.binary.native.display());
-        McpServer::start(&codex).map_err(|error| format!("can't be started: {error}"))
+        McpServer::start(&codex).map_err(|error| format!("cannot be started: {error}"))
     }
 }
 

@@ -45,11 +45,11 @@ codes! {
     CodexNotFound: "CODEX_NOT_FOUND", Pointless,
         "Install Codex with `npm install -g @openai/codex`, or name it with --codex-bin or CODEX_MCP_CODEX_BIN.";
     AppServerStartFailed: "APP_SERVER_START_FAILED", Pointless,
-        "Run `codex-mcp doctor`; it tells what is wrong with this Codex.";
+        "Run `codex-mcp doctor`: it reports what is wrong with this Codex.";
     CodexDied: "CODEX_DIED", Worthwhile,
-        "Go on with codex-reply and the threadId: Codex is started again and the thread resumed.";
+        "Continue with codex-reply and the threadId: Codex is started again and the thread resumed.";
     ServerDied: "CODEX_DIED", Pointless,
-        "Close the MCP connection and open it again: codex mcp-server is not started again by itself. If it ends again, run `codex-mcp doctor`.";
+        "Close the MCP connection and open it again: codex mcp-server is not restarted automatically. If it ends again, run `codex-mcp doctor`.";
     OverLimit: "PROTOCOL_PARSE_ERROR", Pointless,
         "Allow longer messages with --max-line, or have Codex answer with less.";
     CodexSilent: "CODEX_SILENT", Worthwhile,
@@ -61,11 +61,11 @@ codes! {
     ThreadInUse: "THREAD_IN_USE", Worthwhile,
         "Close the Codex that has it open, or begin a new thread with the codex tool.";
     ThreadOutOfStep: "THREAD_OUT_OF_STEP", Pointless,
-        "Begin a new thread with the codex tool and tell it what matters of this one; codex-mcp's default backend goes on after a failure.";
+        "Begin a new thread with the codex tool and include the relevant context; codex-mcp's default backend continues after a failure.";
     SessionNotFound: "SESSION_NOT_FOUND", Pointless,
-        "List the sessions; one that is over is taken up again by its thread.";
+        "List the sessions; resume an ended session by its threadId.";
     TooManySessions: "TOO_MANY_SESSIONS", Worthwhile,
-        "Cancel sessions that are of no use any more, then call again.";
+        "Cancel sessions that are no longer needed, then call again.";
     SessionBusy: "SESSION_BUSY", Worthwhile,
         "Wait until the turn has ended, then call again.";
     SessionWaiting: "SESSION_BUSY", Worthwhile,
@@ -73,73 +73,75 @@ codes! {
     ThreadLive: "SESSION_BUSY", Pointless,
         "Leave these settings out, or cancel that session first.";
     SessionNotRunning: "SESSION_NOT_RUNNING", Pointless,
-        "Look at its status; a session that is idle takes a new prompt.";
+        "Check its status; an idle session takes a new prompt.";
     SessionCancelled: "CANCELLED", Pointless,
-        "Take its thread up again with codex_session, action resume and the threadId.";
+        "Resume its thread with codex_session, action resume and the threadId.";
     CantFork: "THREAD_FORK_RESUME_FAILED", Pointless,
-        "A thread can be forked once something has been said in it.";
+        "A thread can be forked after its first message.";
     RequestNotFound: "REQUEST_NOT_FOUND", Pointless,
         "Look at the open questions again.";
     Timeout: "TIMEOUT", Worthwhile,
-        "Go on with codex-reply and the threadId; `--timeout` allows longer turns.";
+        "Continue with codex-reply and the threadId; `--timeout` allows longer turns.";
     Interrupted: "INTERRUPTED", Worthwhile,
-        "Go on with codex-reply and the threadId.";
+        "Continue with codex-reply and the threadId.";
     Cancelled: "CANCELLED", Worthwhile,
-        "Go on with codex-reply and the threadId.";
+        "Continue with codex-reply and the threadId.";
     ShuttingDown: "SHUTTING_DOWN", Worthwhile,
-        "Start codex-mcp again; where there is a threadId, go on with codex-reply.";
+        "Start codex-mcp again; if there is a threadId, continue with codex-reply.";
     HostLost: "HOST_LOST", Worthwhile,
         "codex_session and codex_threads list the work that continues; call again if yours is missing.";
     TaskFiles: "TASK_FILES", Worthwhile,
-        "Make room on the disk, or correct the rights of the file that the message names, then call again.";
+        "Free disk space, or correct the permissions of the file that the message names, then call again.";
     TooManyTasks: "TOO_MANY_TASKS", Worthwhile,
         "Cancel tasks whose results are not needed, or wait until some have ended, then call again.";
     UsageLimit: "USAGE_LIMIT", Worthwhile,
         "Wait until the limit is reset; the message says when, if Codex knows.";
     RateLimited: "RATE_LIMITED", Worthwhile,
-        "Wait a minute, then go on with codex-reply.";
+        "Wait a minute, then continue with codex-reply.";
     Overloaded: "OVERLOADED", Worthwhile,
         "Wait a moment, then call again.";
     Unauthorized: "UNAUTHORIZED", Pointless,
-        "Log in with `codex login`, or mend the API key of your model provider, then call again.";
+        "Log in with `codex login`, or fix the API key of your model provider, then call again.";
     ContextWindow: "CONTEXT_WINDOW", Pointless,
-        "Begin a new thread with the codex tool and tell it what matters of this one.";
+        "Begin a new thread with the codex tool and include the relevant context.";
     ModelNotFound: "MODEL_NOT_FOUND", Pointless,
         "Name another model, or leave the model to Codex's config.";
     Sandbox: "SANDBOX", Pointless,
         "Run `codex-mcp doctor`, or choose another sandbox if you accept the risk.";
     Connection: "CONNECTION", Worthwhile,
-        "Check the network and the model provider in Codex's config, then go on with codex-reply.";
+        "Check the network and the model provider in Codex's config, then continue with codex-reply.";
     TurnFailed: "TURN_FAILED", Worthwhile,
-        "Go on with codex-reply and the threadId.";
+        "Continue with codex-reply and the threadId.";
     Unreadable: "PROTOCOL_PARSE_ERROR", Pointless,
-        "Codex may be newer than this codex-mcp; `codex-mcp doctor` tells.";
+        "Codex may be newer than this codex-mcp; `codex-mcp doctor` reports it.";
     NoTeam: "NO_TEAM", Pointless,
         "A team is made in Claude Code. Name it with --team, ATM_TEAM, or `team` in the configuration.";
     UnknownRecipient: "UNKNOWN_RECIPIENT", Pointless,
         "Name a member of the team, or agent@team for one of another team.";
     MessageTooLong: "INVALID_ARGUMENT", Pointless,
-        "Put what is long into a file, and say where it is.";
+        "Put the long text into a file, and name the file in the message.";
     TeamFiles: "TEAM_FILES", Worthwhile,
-        "The log on stderr tells more.";
+        "See the log on stderr.";
     JobStoreAway: "JOB_STORE", Worthwhile,
         "Call again in a moment.";
     JobStore: "JOB_STORE", Pointless,
-        "`codex-mcp config` tells where the store is, --store or CODEX_MCP_STORE names another.";
+        "`codex-mcp config` shows where the store is; --store or CODEX_MCP_STORE names another.";
     JobNotFound: "JOB_NOT_FOUND", Pointless,
         "call_jobs lists the jobs.";
     CouldNotRun: "COULD_NOT_RUN", Pointless,
-        "Correct that, then call codex_run again.";
+        "Correct what the message names, then call codex_run again.";
     WorkerLost: "WORKER_LOST", Worthwhile,
         "Call codex_run again, with thread_id if there is one.";
     JobEnded: "JOB_ENDED", Pointless,
         "Look at it with call_status.";
     Internal: "INTERNAL", Worthwhile,
-        "Call again; the log on stderr tells more.";
+        "Call again. See the log on stderr.";
 }
 
 impl Code {
     /// The name of the code in the tools of the npm package codex-mcp, which has fewer codes.
+    /// `OUT_OF_BOUNDS`, `DIRECTORY_REPLACED` and `HOST_LOST` are ours; the relay of a host answers
+    /// the calls of every tool with the last of them.
     pub(super) fn name_for_sessions(self) -> &'static str {
         match self {
             Self::CodexNotFound | Self::AppServerStartFailed => "APP_SERVER_START_FAILED",
@@ -160,6 +162,7 @@ impl Code {
             | Self::SessionNotFound
             | Self::SessionNotRunning
             | Self::RequestNotFound
+            | Self::HostLost
             | Self::Unreadable => self.row().name,
             _ => "INTERNAL",
         }
@@ -168,11 +171,11 @@ impl Code {
     /// The hint in the tools of the npm package codex-mcp.
     pub(super) fn hint_for_sessions(self) -> &'static str {
         match self {
-            Self::CodexDied => "Call again: Codex is started anew and the thread resumed.",
-            Self::Cancelled => "The session goes on; look in with codex_check.",
+            Self::CodexDied => "Call again: Codex is started again and the thread resumed.",
+            Self::Cancelled => "The session continues; poll it with codex_check.",
             Self::Interrupted => "Give it another prompt with codex_reply.",
             Self::ShuttingDown => {
-                "Start codex-mcp again, then take the thread up with codex_session, action resume."
+                "Start codex-mcp again, then resume the thread with codex_session, action resume."
             }
             _ => self.row().hint,
         }

@@ -59,7 +59,7 @@ fn try_decide(
                 break;
             }
             Err(EngineError::Decision(DecisionRefused::Wrong(why))) => {
-                tracing::warn!("an answer doesn't fit the question: {why}");
+                tracing::warn!("an answer does not fit the question: {why}");
             }
             Err(error) => return Err(error),
         }

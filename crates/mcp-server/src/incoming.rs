@@ -127,8 +127,7 @@ fn typed(line: &[u8], request: Option<(RequestId, &str)>) -> IncomingLine {
         };
     };
     let misfit = |error: &str| {
-        let text =
-            format!("the parameters of {method} don't have the shape that MCP gives them{error}");
+        let text = format!("the parameters of {method} do not match MCP's schema{error}");
         IncomingLine::Refused(refusal(Some(id), ErrorCode::INVALID_PARAMS.0.into(), text))
     };
     match message {

@@ -3,18 +3,18 @@
 use crate::tool_sets::{Api, Group, Groups};
 
 const CLASSIC: &str = "`codex` begins a thread with a prompt and waits for the final message; \
-`codex-reply` goes on with a thread, which Codex remembers also after a restart. A call that \
-comes back early is carried on with `codex_check`.";
+`codex-reply` continues a thread, even one from before a restart. If a call returns early, \
+continue it with `codex_check`.";
 
 const SESSIONS: &str = "Agents work while you do something else: `codex` starts one, `codex_check` \
-looks in and decides what it asks, `codex_reply` gives it more to do, `codex_session` lists, \
+polls it and answers its questions, `codex_reply` gives it more to do, `codex_session` lists, \
 interrupts, forks and waits.";
 
-const JOBS: &str = "`call_codex` hands over a task that goes on also when this client ends, and \
-`call_status` tells what has come of it.";
+const JOBS: &str = "`call_codex` hands over a task that continues after this client exits, and \
+`call_status` reports its result.";
 
-const RUNS: &str = "`codex_run` has Codex work until commits, files or whatever you ask for are \
-really there.";
+const RUNS: &str = "`codex_run` has Codex work until the commits, files or other results that you \
+ask for exist.";
 
 pub(super) fn instructions(api: Api, groups: &Groups) -> String {
     let of_sessions = match api {

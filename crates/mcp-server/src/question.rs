@@ -97,7 +97,7 @@ pub(super) fn input_requests(
                 "_meta": extra,
             },
         }))
-        .inspect_err(|error| tracing::warn!("a question can't be passed on: {error}"))
+        .inspect_err(|error| tracing::warn!("cannot pass on a question: {error}"))
         .ok()?;
         Some((question.id.0.clone(), request))
     };

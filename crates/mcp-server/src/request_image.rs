@@ -117,7 +117,7 @@ impl Eyes {
             .await
             .map_err(|error| internal_error(&error))?;
         written.map_err(|error| {
-            let message = format!("the request can't be written down: {error}");
+            let message = format!("cannot record the request: {error}");
             ErrorData::internal_error(message, None)
         })?;
         Ok(CallToolResult::success(vec![ContentBlock::text(

@@ -224,7 +224,7 @@ impl<'a> TurnWait<'a> {
 
     fn still_running(&mut self) -> CallToolResponse {
         let content = format!(
-            "Codex is still at work: {}. Look in with codex_check and sessionId {}.",
+            "Codex is still at work: {}. Poll with codex_check and sessionId {}.",
             self.progress.current_step(),
             self.turn.session,
         );
@@ -289,7 +289,7 @@ impl<'a> TurnWait<'a> {
             "Codex waits for an answer:\n{}\n\
              Decide with codex_check (action respond_permission or \
              respond_user_input, sessionId {}, and the requestId of each of `actions`) within {} s, \
-             or it is declined; either way the turn goes on. Codex asks less under another \
+             or it is declined; either way the turn continues. Codex asks less under another \
              approval-policy or sandbox.",
             questions.join("\n\n"),
             self.turn.session,
@@ -324,7 +324,7 @@ impl<'a> TurnWait<'a> {
     fn reason(&self, code: Code) -> String {
         match code {
             Code::Timeout => format!(
-                "the turn took longer than {} s and was interrupted; the last that was heard: {}",
+                "the turn took longer than {} s and was interrupted; its last step: {}",
                 self.server.timeouts.call.as_secs(),
                 self.progress.current_step(),
             ),

@@ -174,7 +174,7 @@ fn meaning(key: &str) -> &'static str {
              colons between; the option can be given several times. Unset: anywhere."
         }
         "jobs_of_others" => {
-            "What this host does with the jobs of others in a shared store: `leave`, `manage` \
+            "What this machine does with the jobs of others in a shared store: `leave`, `manage` \
              or `run`."
         }
         "notify" => {
@@ -186,7 +186,7 @@ fn meaning(key: &str) -> &'static str {
             "After how much silence a turn or a job counts as stalled, while no question is open."
         }
         "roles" => "Tables of presets: `[plugins.codex-mcp.roles.NAME]`, see above.",
-        "model" => "Codex's name of the model of new threads.",
+        "model" => "The model of new threads, as Codex names it.",
         "reasoning_effort" => {
             "How hard the model thinks: `none`, `minimal`, `low`, `medium`, `high` or `xhigh`."
         }

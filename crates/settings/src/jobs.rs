@@ -48,9 +48,9 @@ pub struct JobSettings {
     pub concurrency: Setting<NonZeroU32>,
     /// How long a worker that was started on demand stays without work.
     pub idle: Setting<Duration>,
-    /// What this host does with the jobs of others.
+    /// What this machine does with the jobs of others.
     pub others: Setting<OthersJobs>,
-    /// The state directory of this host: `$XDG_STATE_HOME/codex-mcp`.
+    /// The state directory of this machine: `$XDG_STATE_HOME/codex-mcp`.
     pub state: PathBuf,
 }
 

@@ -117,7 +117,7 @@ fn read(path: &Path) -> Result<Option<String>, Warning> {
         Err(error) => {
             return Err(Warning {
                 message: format!("settings are not read: {error}"),
-                hint: "Mend or remove the file.".to_owned(),
+                hint: "Fix or remove the file.".to_owned(),
             });
         }
     };
@@ -164,7 +164,7 @@ fn narrowed(
         Err(_) => {
             warnings.push(Warning {
                 message: format!("{} is not read: it is malformed", path.display()),
-                hint: "Mend or remove the file.".to_owned(),
+                hint: "Fix or remove the file.".to_owned(),
             });
             return None;
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// What this host does with the jobs of others in a shared store. Each allows what the
+/// What this machine does with the jobs of others in a shared store. Each allows what the
 /// one before allows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -21,9 +21,9 @@ pub enum OthersJobs {
 /// The access with which a store is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
-    /// The state directory of this host, which has its key.
+    /// The state directory of this machine, which has its key.
     pub state: PathBuf,
-    /// What this host does with the jobs of others.
+    /// What this machine does with the jobs of others.
     pub others: OthersJobs,
 }
 

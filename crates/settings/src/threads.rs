@@ -17,7 +17,7 @@ use crate::warning::Warning;
 /// are left to Codex's own configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ThreadDefaults {
-    /// Codex's name of the model.
+    /// The model, as Codex names it.
     pub model: Option<Setting<String>>,
     /// The effort of the model's reasoning.
     pub reasoning_effort: Option<Setting<Effort>>,

@@ -1,4 +1,4 @@
-//! The launcher of a process that outlives us, and our client: a host or a worker.
+//! Launches processes that outlive this one and its client: hosts and workers.
 //!
 //! ```text
 //!   we ── launcher (a session of its own) ── the process

@@ -22,6 +22,21 @@
 //!
 //! Everything is started from the main thread: on Linux the parent-death signal is sent
 //! when the *thread* that spawned ends.
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use std::time::Duration;
+//!
+//! use supervise::short_lived;
+//! use supervise::spawn::Program;
+//!
+//! # async fn example() -> std::io::Result<()> {
+//! let program = Program::new(Path::new("/usr/bin/git"), ["--version"]);
+//! let output = short_lived::run(&program, Duration::from_secs(10)).await?;
+//! assert!(output.succeeded());
+//! # Ok(())
+//! # }
+//! ```
 #![cfg_attr(
     test,
     expect(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")

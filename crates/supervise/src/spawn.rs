@@ -1,4 +1,4 @@
-//! The one place where the program starts processes.
+//! Starts processes: everything else goes through this crate.
 //!
 //! A program is not started directly but by a [guard](super::guard): this executable
 //! again, which starts the program, passes its streams through untouched, and ends the
@@ -36,7 +36,7 @@ use super::search_path::{PATH, SearchPaths, without_relative};
 use super::tree_mark::{TREE, TreeMark};
 
 /// Variables that hold a password, or name a file that does, for the store of jobs. Of
-/// all programs started here, only a worker gets them. Source: libpq's environment
+/// all programs started here, only workers and hosts get them. Source: libpq's environment
 /// variables, PostgreSQL 18.
 pub const STORE_SECRETS: [&str; 8] = [
     "CODEX_MCP_STORE",

@@ -1,4 +1,4 @@
-//! Alerts: telling others that a session or a run needs a person.
+//! Alerts: notifications that a session or a run needs a person.
 
 use std::path::PathBuf;
 
@@ -38,10 +38,10 @@ pub(super) fn with_session_alerts(
         let checked = off_runtime::run(move || lookup.check(&notify)).await;
         if let Ok(Err(error)) = checked {
             let (to, why) = (error.notifier, error.why);
-            warnings.push(format!("notify ({source}): {to} cannot be told: {why}"));
+            warnings.push(format!("notify ({source}): cannot notify {to}: {why}"));
         }
     });
-    let alerts = Alerts::start(value.clone(), teller(config, identity, directory));
+    let alerts = Alerts::start(value.clone(), notifiers(config, identity, directory));
     engine.with_alerts(move |alerted| {
         let SessionAlert {
             session,
@@ -53,8 +53,12 @@ pub(super) fn with_session_alerts(
     })
 }
 
-/// The sender of notices, which runs notifier commands in this directory.
-pub(super) fn teller(config: &Config, identity: &Identity, directory: PathBuf) -> NotifierContext {
+/// The context of the notifiers, whose commands run in this directory.
+pub(super) fn notifiers(
+    config: &Config,
+    identity: &Identity,
+    directory: PathBuf,
+) -> NotifierContext {
     NotifierContext {
         member: Some(identity.member.clone()),
         mail_client: identity.services.mail_client.clone(),

@@ -22,7 +22,7 @@ pub fn as_verb(verb: &str) -> ExitCode {
     // If stderr is closed too, the exit code reports the failure.
     let _ = writeln!(
         output::stderr(),
-        "error: {} can't be run: {error}. Install {PROGRAM} beside this program, or on PATH.",
+        "error: {} cannot be run: {error}. Install {PROGRAM} beside this program, or on PATH.",
         program.display()
     );
     ExitCode::FAILURE

@@ -4,7 +4,6 @@ use std::io;
 use std::process::ExitCode;
 
 use common::output;
-use settings::Warning;
 
 use super::settings::Settings;
 use super::stored::complain;
@@ -37,8 +36,8 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Ok(config) => config,
         Err(error) => return fail(&error.to_string()),
     };
-    for Warning { message, hint } in &config.warnings {
-        complain("warning", &format!("{message}. {hint}"));
+    for warning in &config.warnings {
+        complain("warning", &warning.to_string());
     }
     let printed = match args.json {
         true => output::json(&settings::as_json(&config)),

@@ -81,7 +81,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "BYTES", value_parser = size_limit)]
     max_image_bytes: Option<SizeLimit>,
 
-    /// All that is Codex's, after our own options.
+    /// Arguments for Codex, after our own options.
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
@@ -90,7 +90,7 @@ pub(super) struct Args {
     codex: Vec<OsString>,
 }
 
-/// Why Codex can't be run.
+/// Why Codex cannot be run.
 #[derive(Debug, thiserror::Error)]
 enum EyesError {
     #[error(transparent)]
@@ -104,7 +104,7 @@ enum EyesError {
         #[from]
         error: NoCodex,
     },
-    #[error("Codex can't work in {}: {error}; name a directory that is there with -C", directory.display())]
+    #[error("Codex cannot work in {}: {error}; name a directory that is there with -C", directory.display())]
     Directory {
         directory: PathBuf,
         error: io::Error,
@@ -162,7 +162,7 @@ fn tell(ended: &WrapperResult) -> ExitCode {
         (Some(error), _) => complain("error", &error.to_string()),
         (None, Some(id)) if shutdown.code == 0 => {
             let text = format!(
-                "to go on with pictures, run `codex-mcp eyes resume {}`",
+                "to continue with pictures, run `codex-mcp eyes resume {}`",
                 shell_word(id.to_string())
             );
             complain("note", &text);

@@ -42,7 +42,7 @@ pub(super) struct Args {
 pub(super) enum AnswerKind {
     /// The picture itself: any Codex sees it at once
     Picture,
-    /// That it will come: `codex-mcp eyes` restarts Codex with it
+    /// A promise: `codex-mcp eyes` restarts Codex with the picture attached
     Later,
 }
 

@@ -59,13 +59,13 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Show the hosts that run. The default.
+    /// Show the running hosts. The default.
     Status(StatusArgs),
-    /// End the hosts that run, and the work that they have in hand.
+    /// End the running hosts and their work.
     Stop,
-    /// End the hosts that run; the next message of a client starts another one.
+    /// End the running hosts; the next message of a client starts another one.
     Restart,
-    /// Be the host for clients with this environment. Clients start it themselves.
+    /// Run a host for clients with this environment. Clients start it themselves.
     #[command(hide = true)]
     Run(RunArgs),
 }

@@ -2,7 +2,7 @@
 
 use agent_team::Member;
 use agent_team::audit::Audit;
-use job_queue::host;
+use job_queue::machine;
 use job_queue::service::Jobs;
 use job_queue::spec::{Reach, Submitter};
 use job_queue::worker::start::Starter;
@@ -28,7 +28,7 @@ pub(super) fn job_service(
         team: member.team.clone(),
         atm_home: config.atm_home.clone(),
         mail: own_servers::job_mail(config),
-        host: host::name(),
+        host: machine::name(),
         codex: config.chosen_codex(),
         codex_home: config.codex_home.clone(),
         defaults: config.threads.clone(),

@@ -94,7 +94,7 @@ enum Verb {
     Serve(serve::Args),
     /// Watch codex-mcp at work in a few seconds, without an account.
     Demo(demo::Args),
-    /// Tell whether Codex can work here, and what to do where it can't.
+    /// Check whether Codex can work here, and suggest fixes.
     ///
     /// Looks at Codex, its login and configuration, its sandbox, git and gh.
     /// Exits with 0 if work can be done, else with 1.
@@ -112,14 +112,14 @@ enum Verb {
     /// Have Codex review changes: nothing is changed, and nobody is asked.
     ///
     /// Reviews the changes that are not committed, unless `--base` or `--commit` names
-    /// others, in the repository of the current directory. A thread of its own reads them in
-    /// a read-only sandbox, without MCP servers; `--json` prints its id.
+    /// others, in the repository of the current directory. A separate thread reads them in
+    /// a read-only sandbox, without MCP servers; `--json` prints its ID.
     Review(review::Args),
     /// Submit work that Codex does whether or not a client waits for it.
     ///
-    /// A job is a prompt that is stored until Codex has done it, also when this shell, or the MCP
-    /// client that has submitted it, is closed. It can be shown, waited for and cancelled from
-    /// any other shell.
+    /// A job is a prompt that is stored until Codex has finished it, even if this shell, or the
+    /// MCP client that has submitted it, is closed. It can be shown, waited for and cancelled
+    /// from any other shell.
     Jobs(jobs::Args),
     /// List the work under way: sessions, jobs and runs of all clients.
     Ps(ps::Args),
@@ -137,9 +137,9 @@ enum Verb {
     Attach(work::AttachArgs),
     /// List the threads that Codex has worked on here, or forget old ones.
     ///
-    /// A thread is a conversation with Codex. Each server writes down its threads under its
-    /// identity (`codex`, if it was given no other), so that they can be found and resumed when
-    /// it has ended. Those of all identities are listed, the last one first.
+    /// A thread is a conversation with Codex. Each server records its threads under its
+    /// identity (`codex`, if it was given no other), so that they can be found and resumed after
+    /// it exits. Those of all identities are listed, the last one first.
     Threads(threads::Args),
     /// Print the summary that Codex wrote of a thread.
     ///
@@ -165,10 +165,10 @@ enum Verb {
     Eyes(eyes::Args),
     /// Serve Codex the tool `request_image`; Codex starts this itself.
     ///
-    /// `codex-mcp eyes` gives it to Codex by itself, and the threads of `codex-mcp serve`
-    /// have the tool without it. For any other Codex it is registered by
+    /// `codex-mcp eyes` registers it automatically, and the threads of `codex-mcp serve` have
+    /// the tool without it. Register it with any other Codex by
     /// `codex mcp add image-request-mcp -- codex-mcp eyes-mcp --answer picture`:
-    /// the answer is the picture then, and nothing has to be started again.
+    /// the answer is the picture then, and Codex need not be restarted.
     EyesMcp(eyes_mcp::Args),
     /// Print a script that lets a shell complete the command line of codex-mcp.
     Completions(completions::Args),

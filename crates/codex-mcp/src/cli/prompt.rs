@@ -41,7 +41,7 @@ fn from_stdin(longest: usize) -> Result<String, PromptError> {
         .lock()
         .take(most.saturating_add(1))
         .read_to_end(&mut bytes)
-        .map_err(|error| cannot(format!("can't be read: {error}")))?;
+        .map_err(|error| cannot(format!("cannot be read: {error}")))?;
     if bytes.len() > longest {
         return Err(cannot(format!("has more than {longest} bytes")));
     }

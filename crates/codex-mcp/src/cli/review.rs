@@ -21,7 +21,7 @@ use goal_run::reviewer::{ReviewError, ReviewRequest, ReviewResult, ReviewScope, 
 use mcp_server::Defaults;
 use safe_files::directory::resolved;
 use serde_json::json;
-use settings::{Config, ConfigError, Flags, Warning};
+use settings::{Config, ConfigError, Flags};
 
 use super::exit::{self, COULD_NOT, FAILED};
 use super::progress::ProgressLine;
@@ -69,7 +69,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration::parse)]
     timeout: Duration,
 
-    /// Codex's name of the model. Default: `review_model` of Codex's configuration.
+    /// The model, as Codex names it. Default: `review_model` of Codex's configuration.
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
 
@@ -129,8 +129,8 @@ fn act(args: &Args, shutdown: &OnceLock<Shutdown>) -> Result<ExitCode, Failure> 
         codex_bin: args.codex_bin.clone(),
         ..Flags::default()
     })?;
-    for Warning { message, hint } in &config.warnings {
-        complain("warning", &format!("{message}. {hint}"));
+    for warning in &config.warnings {
+        complain("warning", &warning.to_string());
     }
     if let Some(profile) = &args.profile {
         profiles::check_exists(&config.codex_home, profile)?;

@@ -29,18 +29,17 @@ pub(super) struct Settings {
     #[arg(long, value_name = "NAME")]
     identity: Option<AgentName>,
 
-    /// Its team. Default: the variable ATM_TEAM, `team` in the configuration, or
+    /// The server's team. Default: the variable ATM_TEAM, `team` in the configuration, or
     /// `default_team` in `[core]`.
     #[arg(long, value_name = "NAME")]
     team: Option<TeamName>,
 
-    /// A preset of the configuration, `[plugins.codex-mcp.roles.NAME]`: what threads
-    /// are begun with. Default: the variable CODEX_MCP_ROLE, or `role` in the
-    /// configuration.
+    /// A preset of the configuration, `[plugins.codex-mcp.roles.NAME]`: the defaults of
+    /// new threads. Default: the variable CODEX_MCP_ROLE, or `role` in the configuration.
     #[arg(long, value_name = "NAME")]
     role: Option<RoleName>,
 
-    /// Codex's name of the model of new threads. Default: the variable CODEX_MCP_MODEL,
+    /// The model of new threads, as Codex names it. Default: the variable CODEX_MCP_MODEL,
     /// `model` in the configuration, else what Codex's own configuration says.
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
@@ -69,7 +68,7 @@ pub(super) struct Settings {
     #[arg(long)]
     no_request_image: bool,
 
-    /// The largest picture that they are shown, in bytes. One of more than 12500000, or
+    /// The largest picture that threads are shown, in bytes. One of more than 12500000, or
     /// before Codex 0.105 of more than 150000, is scaled down. Default: `max_image_bytes` in the
     /// configuration, else 20000000.
     #[arg(long, value_name = "BYTES", value_parser = size_limit)]

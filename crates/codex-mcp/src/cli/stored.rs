@@ -10,7 +10,7 @@ use agent_team::registry::{Mode, RegistryError};
 use common::output::{self, Verbosity};
 use job_queue::thread_ids::ThreadPrefixError;
 use safe_files::state_file::FileError;
-use settings::{Flags, JobSettings, Warning};
+use settings::{Flags, JobSettings};
 
 /// Why the records cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -46,8 +46,8 @@ pub(super) struct StorageSettings {
 pub(super) fn storage() -> Result<StorageSettings, Failure> {
     let storage = match settings::load(Flags::default()) {
         Ok(config) => {
-            for Warning { message, hint } in &config.warnings {
-                complain("warning", &format!("{message}. {hint}"));
+            for warning in &config.warnings {
+                complain("warning", &warning.to_string());
             }
             StorageSettings {
                 atm_home: config.atm_home,

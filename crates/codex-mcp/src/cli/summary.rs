@@ -15,7 +15,7 @@ use super::threads::job_threads::job_threads;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The thread, as `codex-mcp threads` names it, or the first characters of its id.
+    /// The thread, as `codex-mcp threads` names it, or a prefix of its ID.
     thread_id: ThreadName,
 }
 

@@ -61,8 +61,8 @@ pub(super) struct Args {
     #[arg(long, conflicts_with_all = ["list", "revoke"])]
     show: bool,
 
-    /// Print the trusted directories instead: one a line, with the file that lists it
-    /// behind a tab.
+    /// Print the trusted directories instead: one a line, followed by a tab and the file
+    /// that lists it.
     #[arg(long, conflicts_with_all = ["directory", "revoke"])]
     list: bool,
 
@@ -71,8 +71,8 @@ pub(super) struct Args {
     #[arg(long, requires = "list")]
     json: bool,
 
-    /// Trust this directory no more. It need not exist. The exit code is 1 if it is
-    /// trusted all the same, as Codex's config.toml or another entry says so.
+    /// Stop trusting this directory. It need not exist. The exit code is 1 if it is still
+    /// trusted because Codex's config.toml or another entry says so.
     #[arg(long, value_name = "DIR", conflicts_with = "directory")]
     revoke: Option<PathBuf>,
 }
@@ -98,7 +98,7 @@ enum Failure {
         file: PathBuf,
     },
     #[error(
-        "{} is still trusted, as {entry} is: `codex-mcp trust --revoke {}` ends that",
+        "{} is still trusted because {entry} is: `codex-mcp trust --revoke {}` ends that",
         directory.display(), shell_word(entry), entry = entry.display()
     )]
     Inherited { directory: PathBuf, entry: PathBuf },

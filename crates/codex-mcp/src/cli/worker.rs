@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use codex_protocol::codex::SandboxMode;
 use common::duration;
-use job_queue::host;
+use job_queue::machine;
 use job_queue::worker::lock::WorkerLock;
 use job_queue::worker::start::{self, TAKEN};
 use job_queue::worker::{self, Announcement, GRACE, LockedSlot, Options, Timing, WorkerError};
 use settings::bounds::CurrentBounds;
 use settings::store_location::Location;
-use settings::{Config, ConfigError, Flags, Warning};
+use settings::{Config, ConfigError, Flags};
 
 use super::shutdown::{self, Shutdown};
 use super::values::one_of;
@@ -165,8 +165,8 @@ fn work(args: &Args) -> Result<ExitCode, Failure> {
             (true, Some(_)) => Announcement::OnStdout,
             (false, _) => Announcement::None,
         };
-        let post = LockedSlot::new(place, held, announcement);
-        worker::run(options, post, closing, hurry).await?;
+        let slot = LockedSlot::new(place, held, announcement);
+        worker::run(options, slot, closing, hurry).await?;
         Ok(shutdown.exit_code())
     };
     runtime::block_on(working).map_err(Failure::Runtime)?
@@ -174,8 +174,8 @@ fn work(args: &Args) -> Result<ExitCode, Failure> {
 
 fn config(args: &Args) -> Result<Config, ConfigError> {
     let config = settings::load(args.flags())?;
-    for Warning { message, hint } in &config.warnings {
-        tracing::warn!("{message}. {hint}");
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
     }
     Ok(config)
 }
@@ -184,7 +184,7 @@ fn options(args: &Args, config: &Config) -> Options {
     let flags = args.flags();
     Options {
         location: config.jobs.store.value.clone(),
-        host: host::name(),
+        host: machine::name(),
         codex: config.chosen_codex(),
         codex_home: config.codex_home.clone(),
         tools: own_servers::job_tools(config),

@@ -175,14 +175,14 @@ impl<'a, W: Write> Conversation<'a, W> {
     /// Waits for `work` and prints the messages that pass meanwhile.
     async fn hear<T>(&mut self, work: impl Future<Output = T>) -> Result<T, ConversationError> {
         let mut work = pin!(work);
-        let mut patience = pin!(sleep(TIMEOUT));
+        let mut time_limit = pin!(sleep(TIMEOUT));
         let done = loop {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Err(ConversationError::Interrupted),
                 Some(passed) = self.passed.recv() => self.printer.message(&passed)?,
                 done = &mut work => break done,
-                () = &mut patience => return Err(ConversationError::Silent),
+                () = &mut time_limit => return Err(ConversationError::Silent),
             }
         };
         while let Ok(passed) = self.passed.try_recv() {

@@ -66,7 +66,7 @@ pub enum InstallError {
     )]
     NoProgram,
     /// The cache can't be written.
-    #[error("{} can't be used for Codex: {error}. Set XDG_CACHE_HOME to another directory, or name a Codex with --codex-bin.", path.display())]
+    #[error("{} cannot be used for Codex: {error}. Set XDG_CACHE_HOME to another directory, or name a Codex with --codex-bin.", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,

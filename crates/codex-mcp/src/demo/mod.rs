@@ -155,11 +155,11 @@ async fn play<W: Write>(
     let outcome = Conversation::new(printer, passed, stop)
         .hold(line, &workspace.project())
         .await;
-    let patience = match outcome {
+    let time_limit = match outcome {
         Ok(()) => SHUTDOWN_TIMEOUT,
         Err(_) => Duration::ZERO,
     };
-    let words = server.end(patience).await;
+    let words = server.end(time_limit).await;
     outcome.map_err(|error| DemoError::Conversation { error, words })?;
 
     show_run(workspace, &demo_codex, printer, stop).await?;

@@ -58,7 +58,7 @@ const GIT_CONFIG: &str = "\
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
     /// A file or directory cannot be created.
-    #[error("the demo's directory {} can't be set up: {error}. Set XDG_STATE_HOME to a directory that can be written.", path.display())]
+    #[error("the demo's directory {} cannot be set up: {error}. Set XDG_STATE_HOME to a directory that can be written.", path.display())]
     Directory {
         /// The file or directory.
         path: PathBuf,
@@ -79,7 +79,7 @@ pub enum WorkspaceError {
         words: String,
     },
     /// The directory can't be removed.
-    #[error("{} can't be removed: {error}. Remove it by hand.", path.display())]
+    #[error("{} cannot be removed: {error}. Remove it by hand.", path.display())]
     Remove {
         /// The file or directory.
         path: PathBuf,

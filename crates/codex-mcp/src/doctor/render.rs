@@ -57,8 +57,8 @@ fn style(status: Status) -> Style {
 fn verdict(report: &Report) -> String {
     match report.count(Status::Problem) {
         0 => "Codex can work here.".to_owned(),
-        1 => "Codex can't work here before the problem is solved.".to_owned(),
-        problems => format!("Codex can't work here before the {problems} problems are solved."),
+        1 => "Codex cannot work here before the problem is solved.".to_owned(),
+        problems => format!("Codex cannot work here before the {problems} problems are solved."),
     }
 }
 

@@ -227,7 +227,7 @@ async fn unusable_home_is_reported_on_each_release() {
             doctor.privileges = Privileges::Dropped;
         }
         let report = doctor.report(&[]);
-        report.assert_says("codex-home", "problem", "can't be written to");
+        report.assert_says("codex-home", "problem", "cannot be written to");
     }
 }
 

@@ -134,9 +134,9 @@ const LEFT_OUT: [&str; 7] = [
 /// A git directory of a run's own.
 #[derive(Debug)]
 pub struct PrivateGit {
-    /// Of the run.
+    /// The private git directory.
     directory: PathBuf,
-    /// The repository's.
+    /// The git program, for the repository itself.
     git: Git,
     synced: SyncedState,
     /// The repository's refs when the run began, if it is still the same process.
@@ -145,7 +145,7 @@ pub struct PrivateGit {
     takeover_incomplete: bool,
     /// The directories that Codex's commits make submodules, which were refused.
     refused: Vec<PathBuf>,
-    /// Released when all else is done.
+    /// The lock on the private directory. As the last field, it is released last.
     _lock: DirectoryLock,
 }
 
@@ -565,7 +565,7 @@ fn ours(key: &str, value: OsString) -> Setting {
     }
 }
 
-/// A private directory whose path git cannot be told.
+/// The error for a private directory whose path git would misread.
 fn unfit(path: &Path) -> io::Error {
     io::Error::other(format!("the path {path:?} has a line break"))
 }

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use uuid::Uuid;
 
 /// How long a removal may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 const READ: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
@@ -44,7 +44,7 @@ pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
         root,
         prefix: Uuid::new_v4().simple().to_string(),
         moved: 0,
-        until: Instant::now() + PATIENCE,
+        until: Instant::now() + TIME_LIMIT,
     };
     flattened.empty()?;
     Ok(unlinkat(&above, name, AtFlags::REMOVEDIR)?)
@@ -89,7 +89,7 @@ impl RemovalRoot {
         let directory = readable(&self.root, name)?;
         for entry in Dir::read_from(&directory)? {
             if Instant::now() >= self.until {
-                let seconds = PATIENCE.as_secs();
+                let seconds = TIME_LIMIT.as_secs();
                 let why = format!("the directory was not emptied within {seconds} s");
                 return Err(io::Error::other(why));
             }

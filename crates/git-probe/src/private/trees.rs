@@ -67,11 +67,11 @@ struct Tree {
     directories: Vec<(PathBuf, String)>,
     submodules: Vec<PathBuf>,
     others: u64,
-    /// Once it is known.
+    /// The size of the tree; `None` until it was computed.
     size: Option<Size>,
 }
 
-/// A tree with all that is below it.
+/// The size of a tree, including all trees below it.
 #[derive(Debug, Clone, Copy, Default)]
 struct Size {
     paths: u64,
@@ -85,9 +85,9 @@ struct Trees<'a> {
     all: HashMap<String, Tree>,
 }
 
-/// Commits to look at.
+/// The commits of a run that are examined before they are taken over.
 pub(super) struct NewCommits<'a> {
-    /// They, and all that lead to them.
+    /// The commits at the ends of branches, whose ancestors are examined too.
     pub(super) tips: BTreeSet<&'a str>,
     /// The refs that the repository has already.
     pub(super) known: &'a Refs,

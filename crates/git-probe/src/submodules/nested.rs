@@ -38,7 +38,7 @@ pub(super) struct PlainDirectories {
 }
 
 impl PlainDirectories {
-    /// Those that the index has files in, by the list of these.
+    /// The directories of the files that the index lists in `files`.
     pub(super) fn of(context: &RepoContext, files: &[u8]) -> Self {
         let listed: Vec<PathBuf> = directories_in(files).into_iter().take(LIMIT).collect();
         let not_bare = listed

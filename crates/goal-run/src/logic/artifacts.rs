@@ -17,14 +17,14 @@ pub enum Artifact {
     /// A pull request.
     #[serde(rename = "pr")]
     PullRequest {
-        /// Its address.
+        /// The address of the pull request.
         url: String,
-        /// Its number.
+        /// The number of the pull request in its repository.
         number: u64,
     },
     /// A comment.
     IssueComment {
-        /// Its address.
+        /// The address of the comment.
         url: String,
         /// The issue.
         issue: Issue,
@@ -38,21 +38,21 @@ pub enum Artifact {
     },
     /// A commit.
     Commit {
-        /// Its full id.
+        /// The full ID of the commit.
         id: String,
-        /// The first line of its message.
+        /// The first line of the commit message.
         subject: String,
     },
     /// A branch that is new, or has new commits.
     Branch {
-        /// Its name.
+        /// The name of the branch.
         name: String,
-        /// Its last commit.
+        /// The last commit of the branch.
         commit: String,
     },
     /// A changed file.
     File {
-        /// Its path from the top of the repository.
+        /// The path of the file from the top of the repository.
         path: String,
         /// The kind of change.
         change: ChangeKind,

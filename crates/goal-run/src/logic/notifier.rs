@@ -17,12 +17,12 @@ const SHOWN: usize = 100;
 pub enum BadNotifier {
     /// The text begins with none of the known schemes.
     #[error(
-        "{0:?} is no way to tell anybody; write mail:AGENT@TEAM, irc://HOST:PORT/CHANNEL or command:PROGRAM ARGUMENTS"
+        "{0:?} is not a notifier; write mail:AGENT@TEAM, irc://HOST:PORT/CHANNEL or command:PROGRAM ARGUMENTS"
     )]
     Way(String),
     /// The connection would have to be encrypted.
     #[error(
-        "IRC is spoken without encryption only, so {0:?} can't be reached; write irc:// with a server on this machine or in a trusted network, or command:PROGRAM with one that can"
+        "IRC is spoken without encryption only, so {0:?} cannot be reached; write irc:// with a server on this machine or in a trusted network, or command:PROGRAM with one that can"
     )]
     Encrypted(String),
     /// The name of the agent or its team is invalid.

@@ -34,7 +34,7 @@ const RECOVERY: &str = "\
 The last turn ran into errors:
 {errors}
 
-Find out why, and get over it; if something is not allowed, reach the goal in \
+Find out why and resolve it; if something is not allowed, reach the goal in \
 another way. The task is still: {task}
 
 Work in {repo}. This is still missing:

@@ -100,7 +100,7 @@ impl Tree {
 pub struct Head {
     /// The branch; `None` for a detached HEAD.
     pub branch: Option<String>,
-    /// Its commits.
+    /// The commits that lead to HEAD.
     pub history: History,
 }
 
@@ -120,9 +120,9 @@ pub struct History {
 /// A commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Commit {
-    /// Its full id.
+    /// The full ID of the commit.
     pub id: String,
-    /// The first line of its message.
+    /// The first line of the commit message.
     pub subject: String,
 }
 
@@ -139,20 +139,20 @@ pub enum Age {
 /// An open pull request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PullRequest {
-    /// Its address.
+    /// The address of the pull request.
     pub url: String,
-    /// Its number.
+    /// The number of the pull request in its repository.
     pub number: u64,
-    /// Whether it is older than the run.
+    /// Whether the pull request is older than the run.
     pub age: Age,
 }
 
 /// A comment of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Comment {
-    /// Its address.
+    /// The address of the comment.
     pub url: String,
-    /// Whether it is older than the run.
+    /// Whether the comment is older than the run.
     pub age: Age,
 }
 

@@ -64,7 +64,7 @@ pub enum LookError {
     #[error("gh is not logged in: {0}; run gh auth login")]
     NotLoggedIn(String),
     /// The state at the start cannot be found out, so nobody could tell later what is new.
-    #[error("`{criterion}` can't be judged here: {why}")]
+    #[error("`{criterion}` cannot be judged here: {why}")]
     Start {
         /// The criterion.
         criterion: String,

@@ -16,7 +16,7 @@ use supervise::spawn::Program;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::moment::{Moment, date_of};
+use super::github_time::{GithubTime, date_of};
 use crate::logic::names::Issue;
 use crate::logic::snapshot::{Age, Comment, PullRequest};
 
@@ -52,7 +52,7 @@ pub(super) enum GhError {
     Missing,
     #[error("gh is not logged in: {0}")]
     NotLoggedIn(String),
-    #[error("gh can't be run: {0}")]
+    #[error("gh cannot be run: {0}")]
     Unusable(#[from] io::Error),
     #[error("gh took longer than {}", humantime::format_duration(*.0))]
     Silent(Duration),
@@ -60,7 +60,7 @@ pub(super) enum GhError {
     Cancelled,
     #[error("gh {exit}: {words}")]
     Failed { exit: Exit, words: String },
-    #[error("gh's answer can't be read: {0}")]
+    #[error("gh's answer cannot be read: {0}")]
     Garbage(String),
 }
 
@@ -77,7 +77,7 @@ pub(super) struct Gh {
 #[derive(Debug, Clone)]
 pub(super) struct GithubIdentity {
     /// The time by GitHub's clock.
-    pub(super) at: Moment,
+    pub(super) at: GithubTime,
     /// The user's login; `None` for a token without an account.
     pub(super) login: Option<String>,
 }
@@ -137,7 +137,7 @@ impl Gh {
         &self,
         branch: &str,
         tip: &str,
-        start: &Moment,
+        start: &GithubTime,
     ) -> Result<Vec<PullRequest>, GhError> {
         let args = [
             "pr".to_owned(),
@@ -262,7 +262,7 @@ fn read<T: DeserializeOwned>(answer: &[u8]) -> Result<T, GhError> {
     serde_json::from_slice(answer).map_err(|error| GhError::Garbage(error.to_string()))
 }
 
-impl Moment {
+impl GithubTime {
     fn age(&self, made: &str) -> Result<Age, GhError> {
         let made = Self::parse(made);
         let made = made.ok_or_else(|| GhError::Garbage("a malformed time".to_owned()))?;

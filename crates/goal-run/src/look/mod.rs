@@ -7,7 +7,7 @@
 //! - `needs`: the facts that the criteria need.
 //! - `tree`, `refs`, `initial`, `histories`, `foreign_commits`: facts from git.
 //! - `remote`: the branches of the remote.
-//! - `github`, `gh`, `moment`: facts from GitHub, through its program.
+//! - `github`, `gh`, `github_time`: facts from GitHub, through its program.
 //! - `files`, `fingerprint`: the files themselves.
 //! - `commands`: commands of criteria.
 //! - `local`: the local state, for a comparison with a later one.
@@ -19,10 +19,10 @@ mod fingerprint;
 mod foreign_commits;
 mod gh;
 mod github;
+mod github_time;
 mod histories;
 mod initial;
 mod local;
-mod moment;
 mod needs;
 mod options;
 mod refs;

@@ -12,7 +12,7 @@ use crate::{Caller, programs};
 
 /// Why a notifier can't work.
 #[derive(Debug, thiserror::Error)]
-#[error("{} {notifier} can't work: {why}", caller.notify())]
+#[error("{} {notifier} cannot work: {why}", caller.notify())]
 pub struct UnusableNotifier {
     /// The notifier.
     pub notifier: Box<Notifier>,

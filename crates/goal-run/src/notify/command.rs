@@ -30,7 +30,7 @@ const STDERR_TIMEOUT: Duration = Duration::from_millis(200);
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     /// The program cannot be started.
-    #[error("{program} can't be started: {error}")]
+    #[error("{program} cannot be started: {error}")]
     Start {
         /// The program.
         program: String,

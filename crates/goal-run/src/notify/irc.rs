@@ -34,7 +34,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum IrcFailure {
     /// There is no connection.
-    #[error("{host}, port {port}, can't be reached: {error}")]
+    #[error("{host}, port {port}, cannot be reached: {error}")]
     Unreachable {
         /// The host.
         host: String,

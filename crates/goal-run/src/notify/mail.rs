@@ -21,9 +21,7 @@ pub enum LetterError {
     #[error("there is no mail: neither ATM_HOME nor HOME is set to an absolute path")]
     NoHome,
     /// No team is named or configured.
-    #[error(
-        "{agent} of which team? This program is in none: write mail:{agent}@TEAM, or name one by --team"
-    )]
+    #[error("no team is set for {agent}: write mail:{agent}@TEAM, or use --team")]
     NoTeam {
         /// The receiver of the letter.
         agent: AgentName,
@@ -32,7 +30,7 @@ pub enum LetterError {
     #[error(transparent)]
     Name(#[from] BadName),
     /// The audit log cannot be written, so the letter is not sent.
-    #[error("the audit log can't be written, so nothing was sent: {0}")]
+    #[error("the audit log cannot be written, so nothing was sent: {0}")]
     Audit(#[from] FileError),
     /// The team of the agent cannot be used, or does not exist.
     #[error(transparent)]

@@ -1,9 +1,9 @@
-//! What a client and its host have said, as far as the next host needs it.
+//! State that a relay replays to the next host.
 //!
 //! A host may end while it serves a client, and the next one knows nothing of the client. So
-//! this keeps the client's requests that are not answered, which get an error then, and the
-//! messages with which the client has introduced itself and subscribed to resources, which the
-//! next host is told.
+//! the [`Conversation`] keeps the client's requests that are not answered, which then get an
+//! error, and the messages with which the client has introduced itself and subscribed to
+//! resources, which the relay repeats to the next host.
 //!
 //! Each host numbers its own requests from 0. An answer to a question of an earlier host must
 //! not decide one of the next host with the same ID. So the IDs of requests of later hosts are

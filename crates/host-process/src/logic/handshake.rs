@@ -57,7 +57,7 @@ pub struct ServeRequest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionRequest {
-    /// Its ID, or the first characters of that.
+    /// The ID of the session, or a prefix of it.
     pub session: String,
     /// What to do.
     pub act: SessionAct,

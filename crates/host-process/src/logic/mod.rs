@@ -1,5 +1,8 @@
-//! What needs no I/O: which clients share a host, what is said at the beginning of a
-//! connection, and which calls of a client are unanswered.
+//! Pure decisions about hosts.
+//!
+//! - [`environment`]: which clients share a host.
+//! - [`handshake`]: the first messages of a connection.
+//! - [`conversation`]: the state of a client that the next host needs.
 
 pub mod conversation;
 pub mod environment;

@@ -188,7 +188,7 @@ impl fmt::Display for BadPicture {
             BadPictureReason::NotAFile => write!(f, "{path} is not a regular file, {ask}"),
             BadPictureReason::Unreadable(reason) | BadPictureReason::Unfit(reason) => {
                 let reason = one_line(reason, SHOWN_REASON);
-                write!(f, "{path} can't be attached: {reason}, {ask}")
+                write!(f, "{path} cannot be attached: {reason}, {ask}")
             }
             BadPictureReason::TooLarge { size, limit } => write!(
                 f,
@@ -197,7 +197,7 @@ impl fmt::Display for BadPicture {
             ),
             BadPictureReason::Damaged(reason) => {
                 let reason = one_line(reason, SHOWN_REASON);
-                write!(f, "{path} can't be decoded: {reason}, {ask}")
+                write!(f, "{path} cannot be decoded: {reason}, {ask}")
             }
             BadPictureReason::TooManyPixels => write!(
                 f,

@@ -58,12 +58,12 @@ enum DirectiveError {
     #[error(transparent)]
     OutOfBounds(#[from] ApprovalOutOfBounds),
     #[error(
-        "question {0} is not open any more: it was answered, its time was over, or Codex no longer needs an answer"
+        "question {0} is not open any more: it was answered, it timed out, or Codex no longer needs an answer"
     )]
     NotOpen(String),
     #[error("this decision is not among those that the question offers")]
     NotOffered,
-    #[error("Codex has not answered within {} s whether it takes the words", STEER_TIMEOUT.as_secs())]
+    #[error("Codex has not answered within {} s whether it accepts the message", STEER_TIMEOUT.as_secs())]
     Silent,
 }
 

@@ -28,7 +28,7 @@ const SHORTEST_PREFIX: usize = 8;
 /// The error of a malformed ID prefix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no job: give the id of one, or how it begins, {SHORTEST_PREFIX} characters or more"
+    "{0:?} is not a job ID: give a full ID or a prefix of {SHORTEST_PREFIX} or more characters"
 )]
 pub struct BadPrefix(pub String);
 

@@ -93,7 +93,7 @@ impl StoredRun {
 
 impl Submitter {
     /// Checks the specification of a run, and completes it to the stored request. The run stays
-    /// on this host, which has its repository.
+    /// on this machine, which has its repository.
     pub(crate) fn run_request(&self, spec: RunJobSpec) -> Result<Request, BadJobSpec> {
         let RunJobSpec {
             mut run,

@@ -30,7 +30,7 @@ const REFUSAL: usize = 1000;
 #[derive(Debug, thiserror::Error)]
 pub enum InstructError {
     /// The job does not run.
-    #[error("the job is {0}, and only one that runs can be told something")]
+    #[error("the job is {0}; only a running job accepts instructions")]
     NotRunning(JobState),
     /// The job is a run, which decides by itself.
     #[error(
@@ -39,13 +39,13 @@ pub enum InstructError {
     Run,
     /// The job has no open question.
     #[error(
-        "the job has no open question: it was answered, its time was over, or Codex has asked \
+        "the job has no open question: it was answered, it timed out, or Codex has asked \
          nothing, which it does only with approval \"ask\""
     )]
     NothingAsked,
     /// The job has no such open question, or no longer.
     #[error(
-        "the job has no open question {0}: it was answered, its time was over, or Codex no longer \
+        "the job has no open question {0}: it was answered, it timed out, or Codex no longer \
          needs an answer"
     )]
     NoQuestion(String),
@@ -57,7 +57,7 @@ pub enum InstructError {
     Answered(String),
     /// The question's signature is not valid, so that Codex may not have asked it.
     #[error(
-        "question {0} is not signed with the key of this host, and cannot be answered here: \
+        "question {0} is not signed with the key of this machine, and cannot be answered here: \
          answer it on the host of the job's worker"
     )]
     Unproven(String),
@@ -86,7 +86,7 @@ pub enum InstructError {
     #[error("the worker has refused it: {0}")]
     Refused(String),
     /// The attempt ended before.
-    #[error("the job's turn ended before it was told")]
+    #[error("the job's turn ended before it received the instruction")]
     Ended,
     /// The worker has not taken the instruction in time.
     #[error(

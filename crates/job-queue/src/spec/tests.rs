@@ -75,7 +75,7 @@ fn spec_takes_precedence_over_settings() {
     assert_eq!(request.effort.as_deref(), Some("xhigh"));
 }
 
-/// Only where several hosts share a store does it matter which host has the named files.
+/// Only where several machines share a store does it matter which machine has the named files.
 #[test]
 fn job_runs_where_its_session_and_pictures_are() {
     let (directory, plain) = spec();

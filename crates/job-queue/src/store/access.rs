@@ -15,8 +15,7 @@ use super::error::Fault;
 use super::record::{NewJob, Origin, Owner, Ownership};
 use super::signature::{self, SignaturePurpose};
 use super::sql::{Row, Value};
-use crate::host;
-use crate::host_key::{HostKey, KeyError};
+use crate::machine::{self, KeyError, MachineKey};
 
 /// The longest name of an owner that is shown, in bytes.
 const LONGEST_NAME: usize = 200;
@@ -46,18 +45,18 @@ fn is_private(path: &Path) -> bool {
 
 /// The identity with which a store is opened, for its statements.
 pub(super) struct Identity {
-    key: HostKey,
+    key: MachineKey,
     owner: String,
     others: OthersJobs,
     writers: Writers,
 }
 
 impl Identity {
-    /// The identity of this host and user. The store must exist already.
+    /// The identity of this machine and user. The store must exist already.
     pub(super) fn new(location: &Location, access: &Access) -> Result<Self, KeyError> {
         Ok(Self {
-            key: HostKey::load_or_create(&access.state)?,
-            owner: format!("{}@{}", user(), host::name()),
+            key: MachineKey::load_or_create(&access.state)?,
+            owner: format!("{}@{}", user(), machine::name()),
             others: access.others,
             writers: Writers::of(location),
         })
@@ -119,7 +118,7 @@ impl Identity {
         })
     }
 
-    /// The origin of a row: whether it is unchanged since this host has submitted it.
+    /// The origin of a row: whether it is unchanged since this machine has submitted it.
     pub(super) fn origin(&self, row: &Row) -> Result<Origin, Fault> {
         let (purpose, column) = match state(row)?.has_ended() {
             true => (SignaturePurpose::Again, "ended_signature"),

@@ -5,15 +5,15 @@ use std::io;
 use settings::store_location::Location;
 use sqlx::error::DatabaseError;
 
-use crate::host_key::KeyError;
 use crate::logic::JobId;
+use crate::machine::KeyError;
 
 /// An error of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The store cannot be reached, or the connection was lost.
     #[error(
-        "the job store {store} can't be reached: {error}. Look whether its server runs; a change \
+        "the job store {store} cannot be reached: {error}. Look whether its server runs; a change \
          that was under way may have been made or not"
     )]
     Unreachable {
@@ -32,7 +32,7 @@ pub enum StoreError {
     },
     /// The store is read-only.
     #[error(
-        "the job store {store} can't be written: {error}. Give this user the right to write to \
+        "the job store {store} cannot be written: {error}. Give this user the right to write to \
          the file and its directory, or name another store with --store"
     )]
     ReadOnly {
@@ -54,8 +54,8 @@ pub enum StoreError {
     },
     /// A newer program has created or upgraded the store.
     #[error(
-        "the job store {store} has the form {found}, and this program knows those up to {known}: \
-         use the newer codex-mcp that has made it, or another store"
+        "the job store {store} has schema version {found}, and this program knows versions up to \
+         {known}: use the newer codex-mcp that created it, or another store"
     )]
     Newer {
         /// Where.
@@ -66,7 +66,9 @@ pub enum StoreError {
         known: i64,
     },
     /// The location has something else than a store.
-    #[error("{store} is no job store: {error}. Name another place with --store, or move it away")]
+    #[error(
+        "{store} is not a job store: {error}. Name another place with --store, or move it away"
+    )]
     NotAStore {
         /// Where.
         store: String,
@@ -83,7 +85,7 @@ pub enum StoreError {
         /// The limit, in bytes.
         most: usize,
     },
-    /// The job belongs to others, and this host does not manage their jobs.
+    /// The job belongs to others, and this machine does not manage their jobs.
     #[error(
         "job {job} belongs to {owner}, and this host leaves the jobs of others alone. Ask them, \
          or set jobs_of_others = \"manage\" in {}",
@@ -95,7 +97,7 @@ pub enum StoreError {
         /// The owner's name.
         owner: String,
     },
-    /// The key of this host cannot be used, so that it can neither sign jobs nor recognise its
+    /// The key of this machine cannot be used, so that it can neither sign jobs nor recognise its
     /// own.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -127,7 +129,7 @@ pub(super) enum Fault {
     File(#[from] io::Error),
     #[error("another process has held its lock for more than {0} s")]
     Locked(u64),
-    #[error("form {found}")]
+    #[error("schema version {found}")]
     Newer { found: i64, known: i64 },
     #[error("{0}")]
     NotAStore(&'static str),
@@ -140,7 +142,7 @@ pub(super) enum Fault {
     #[error("job {0} belongs to others")]
     OfOthers(JobId, Option<String>),
     /// A value of a row is missing or malformed.
-    #[error("{column} of a row can't be read: {error}")]
+    #[error("{column} of a row cannot be read: {error}")]
     Unreadable { column: &'static str, error: String },
 }
 

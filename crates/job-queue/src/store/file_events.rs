@@ -1,7 +1,7 @@
 //! Notices writes to a store's files at once, where the system reports them.
 //!
 //! The events only shorten the time until the next check of the file: an event may be lost,
-//! and a network file system does not report writes of other hosts.
+//! and a network file system does not report writes of other machines.
 //!
 //! Source: inotify(7).
 

@@ -22,7 +22,7 @@ impl JobStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError`], also if the job belongs to others and this host does not manage it.
+    /// [`StoreError`], also if the job belongs to others and this machine does not manage it.
     pub async fn instruct(
         &self,
         job: &JobId,

@@ -1,5 +1,5 @@
-//! The store of jobs: a file of SQLite for the processes of one host, or a database of
-//! PostgreSQL for many hosts.
+//! The store of jobs: a file of SQLite for the processes of one machine, or a database of
+//! PostgreSQL for many machines.
 //!
 //! - Each write of a worker is checked against its [`Claim`]: a worker that has lost its lease
 //!   changes nothing.
@@ -12,8 +12,8 @@
 //!   is lost. The last later changes may be lost in a file of SQLite; the job then fails or
 //!   runs again once its lease has ended. PostgreSQL may lose the last events of a job, and of
 //!   other changes what its `synchronous_commit` allows.
-//! - Each job is signed with the key of the host that has submitted it ([`Job::origin`]).
-//!   [`Access`] defines what this host may do with jobs of others.
+//! - Each job is signed with the key of the machine that has submitted it ([`Job::origin`]).
+//!   [`Access`] defines what this machine may do with jobs of others.
 //! - Codex's questions and instructions to workers are signed too, each for one attempt. A
 //!   question exists as long as its attempt holds the lease.
 //! - When a job ends, credentials in its prompt are masked.
@@ -163,7 +163,7 @@ impl JobStore {
     /// # Errors
     ///
     /// [`StoreError`], if the location is no store or cannot be reached, if a newer program has
-    /// created it, or if this host's key cannot be used.
+    /// created it, or if this machine's key cannot be used.
     pub async fn open(location: &Location, access: &Access) -> Result<Self, StoreError> {
         let prepared = schema::prepare(location).await;
         prepared.map_err(|fault| fault.at(location))?;

@@ -100,8 +100,8 @@ impl JobStore {
         Ok(job.id.clone())
     }
 
-    /// Claims the oldest waiting job that this host may run for a worker, for the time of the
-    /// lease. Jobs of others are claimed only if this host runs them.
+    /// Claims the oldest waiting job that this machine may run for a worker, for the time of the
+    /// lease. Jobs of others are claimed only if this machine runs them.
     ///
     /// # Errors
     ///
@@ -305,7 +305,7 @@ impl JobStore {
     }
 
     /// Recovers at most 200 jobs from workers whose leases have ended. Jobs of others are
-    /// recovered only if this host runs them.
+    /// recovered only if this machine runs them.
     ///
     /// # Errors
     ///
@@ -342,7 +342,7 @@ impl JobStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError`], also if the job belongs to others and this host does not manage it.
+    /// [`StoreError`], also if the job belongs to others and this machine does not manage it.
     pub async fn request_cancel(&self, job: &JobId) -> Result<Option<CancelResponse>, StoreError> {
         let may = self.identity.may(OthersJobs::Manage);
         let sql = format!(
@@ -396,7 +396,7 @@ impl JobStore {
     }
 
     /// Removes jobs that ended longer ago than this, with their events. Returns their number.
-    /// Jobs of others are removed only if this host manages them.
+    /// Jobs of others are removed only if this machine manages them.
     ///
     /// # Errors
     ///

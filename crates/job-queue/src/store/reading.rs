@@ -108,7 +108,7 @@ impl JobStore {
 
     /// The latest job of a directory, in any state: it may still wait, and a job that failed
     /// early or was cancelled has no thread, which the caller has to check. Jobs of others are
-    /// found only if this host runs them.
+    /// found only if this machine runs them.
     ///
     /// # Errors
     ///
@@ -123,8 +123,8 @@ impl JobStore {
         self.job(&sql, values).await
     }
 
-    /// The host that has a thread: that of the last job that used it. Jobs of others count only
-    /// if this host runs them.
+    /// The machine that has a thread: that of the last job that used it. Jobs of others count only
+    /// if this machine runs them.
     ///
     /// # Errors
     ///

@@ -53,11 +53,11 @@ pub struct Request {
     pub codex_home: Option<String>,
     /// The submitter's Codex.
     pub codex_bin: Option<String>,
-    /// The submitter's host.
+    /// The submitter's machine.
     pub host: Option<String>,
     /// The submitter's identity.
     pub submitted_by: Option<String>,
-    /// The only host that may run the job; any if `None`.
+    /// The only machine that may run the job; any if `None`.
     pub run_on: Option<String>,
     /// How often the job may run again when its worker is lost.
     pub retry: u32,
@@ -118,16 +118,16 @@ pub struct Owner {
 /// Whether a job is ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ownership {
-    /// The job belongs to this user, on this host.
+    /// The job belongs to this user, on this machine.
     Ours,
-    /// The job belongs to another user, or to the same user on another host.
+    /// The job belongs to another user, or to the same user on another machine.
     Others,
 }
 
-/// Whether a signature proves that this host has written a record.
+/// Whether a signature proves that this machine has written a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// The signature of this host is valid.
+    /// The signature of this machine is valid.
     ThisHost,
     /// There is no valid signature: no programs are taken from the record.
     Unproven,
@@ -214,7 +214,7 @@ pub struct Job {
     pub summary: JobSummary,
     /// The request.
     pub request: Request,
-    /// Whether this host has submitted the job.
+    /// Whether this machine has submitted the job.
     pub origin: Origin,
     /// Whether the prompt is complete.
     pub prompt: PromptText,
@@ -226,7 +226,7 @@ pub struct Job {
     pub wait_history: WaitHistory,
     /// The worker that has the job, or had it last.
     pub worker: Option<WorkerId>,
-    /// The host of that worker.
+    /// The machine of that worker.
     pub worker_host: Option<String>,
     /// The ID of the exchange of prompt and answer, `JOB.ATTEMPT`, after a turn of Codex.
     pub exchange_id: Option<String>,
@@ -335,7 +335,7 @@ pub struct Question {
     pub asked_at: SystemTime,
     /// The [`StoredQuestion`](crate::question::StoredQuestion).
     pub question: Json,
-    /// Whether a worker of this host has signed the question.
+    /// Whether a worker of this machine has signed the question.
     pub origin: Origin,
 }
 
@@ -359,7 +359,7 @@ pub struct Instruction {
     pub id: String,
     /// The directive as JSON.
     pub data: String,
-    /// Whether this host has given the instruction, for this attempt.
+    /// Whether this machine has given the instruction, for this attempt.
     pub origin: Origin,
 }
 
@@ -405,7 +405,7 @@ pub struct ReapedJob {
 pub struct NewWorker {
     /// The ID of the worker.
     pub id: WorkerId,
-    /// The worker's host.
+    /// The worker's machine.
     pub host: String,
     /// The ID of its process there.
     pub pid: u32,
@@ -424,18 +424,18 @@ pub struct WorkerRecord {
     pub silent_for: Duration,
 }
 
-/// The demand for workers of a host.
+/// The demand for workers of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Demand {
-    /// A job waits that the host may run, now or later.
+    /// A job waits that the machine may run, now or later.
     Waiting,
-    /// No such job waits, but a worker of the host runs one. If that worker has died, the job
+    /// No such job waits, but a worker of the machine runs one. If that worker has died, the job
     /// has to be recovered.
     Running,
-    /// Only workers of other hosts run jobs. If one of them is lost, its job may be queued for
-    /// this host.
+    /// Only workers of other machines run jobs. If one of them is lost, its job may be queued for
+    /// this machine.
     Elsewhere,
-    /// No job runs, and none waits that the host may run.
+    /// No job runs, and none waits that the machine may run.
     Nothing,
 }
 

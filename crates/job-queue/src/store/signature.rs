@@ -1,4 +1,4 @@
-//! The messages that a host signs.
+//! The messages that a machine signs.
 //!
 //! The message of a job has everything that decides what is run: the ID, the owner, and each
 //! column of the request with its name. Columns that are NULL are left out, so that adding a

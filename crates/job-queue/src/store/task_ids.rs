@@ -1,6 +1,6 @@
 //! The IDs of MCP tasks. A task is a job; its ID is the ID of the job with a signature.
 //!
-//! Nothing is stored: whoever has the key of the host can say which IDs it has given. So a task
+//! Nothing is stored: whoever has the key of the machine can say which IDs it has given. So a task
 //! exists as soon as its job does, and its ID cannot be guessed from that of the job, which other
 //! users of the store can read.
 
@@ -19,7 +19,7 @@ impl JobStore {
         format!("{job}{SEPARATOR}{signature}")
     }
 
-    /// The job of a task; `None` if this host has given no such ID.
+    /// The job of a task; `None` if this machine has given no such ID.
     #[must_use]
     pub fn job_of_task(&self, task: &str) -> Option<JobId> {
         let (job, signature) = task.split_once(SEPARATOR)?;

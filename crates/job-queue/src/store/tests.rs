@@ -67,7 +67,7 @@ pub(super) fn new_job(prompt: &str) -> NewJob {
     NewJob::new(Request::new(prompt, "/repo"))
 }
 
-/// Claims a job for a worker on the host `here`.
+/// Claims a job for a worker on the machine `here`.
 pub(super) async fn claim(store: &JobStore, worker: &WorkerId) -> Option<ClaimedJob> {
     store.claim(worker, "here", LONG).await.unwrap()
 }

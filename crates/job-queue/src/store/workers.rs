@@ -85,7 +85,7 @@ impl JobStore {
         reading!(self, look)
     }
 
-    /// The work for the workers of a host, for a worker that is about to leave.
+    /// The work for the workers of a machine, for a worker that is about to leave.
     ///
     /// # Errors
     ///

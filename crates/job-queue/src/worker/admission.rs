@@ -1,5 +1,5 @@
-//! Decides whether this host may run a job. Settings that name programs or lift the sandbox are
-//! taken only from jobs that this host has submitted.
+//! Decides whether this machine may run a job. Settings that name programs or lift the sandbox are
+//! taken only from jobs that this machine has submitted.
 
 use common::text::one_line;
 use goal_run::spec::{Approve, RunSpec};
@@ -18,11 +18,11 @@ const PART: usize = 200;
 /// Why a job is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
-    /// The job has no valid signature of this host.
+    /// The job has no valid signature of this machine.
     #[error(
-        "nothing of this job was run: it is not signed with the key of this host. Somebody else \
+        "nothing of this job was run: it is not signed with the key of this machine. Somebody else \
          has written its row or changed it, or the key, {key}, was replaced since. Submit it \
-         again on this host; only jobs_of_others = \"run\" in {} has this host run the jobs of \
+         again on this machine; only jobs_of_others = \"run\" in {} has this machine run the jobs of \
          others",
         settings::user_file().display()
     )]
@@ -32,9 +32,9 @@ pub(super) enum Refusal {
     },
     /// The job has parts that are not taken from others.
     #[error(
-        "nothing of this job of {owner} was run: it is not signed with the key of this host, and \
-         has {}, which this host takes only from its own jobs. Leave that out, or submit the job \
-         on this host", parts.join(", ")
+        "nothing of this job of {owner} was run: it is not signed with the key of this machine, and \
+         has {}, which this machine takes only from its own jobs. Leave that out, or submit the job \
+         on this machine", parts.join(", ")
     )]
     Parts {
         /// The owner that the job names.

@@ -87,7 +87,7 @@ pub(super) enum IfUnknown {
     /// The submitter has named the thread: the job fails.
     Fail,
     /// The thread is that of an earlier attempt, which was lost before Codex had stored it, or on
-    /// another host: start as that attempt did.
+    /// another machine: start as that attempt did.
     Begin(Option<ThreadId>),
 }
 
@@ -112,7 +112,7 @@ pub(super) async fn attempt_spec(
             settings.check_directories()?;
             cwd
         }
-        // Another host has not resolved the paths as this one does.
+        // Another machine has not resolved the paths as this one does.
         false => {
             let cwd = directory::resolved(&cwd);
             settings.resolve_directories(&cwd);
@@ -188,7 +188,7 @@ fn submitter_bound(asked: &Request) -> Result<Option<SubmitterBound>, serde_json
     }
 }
 
-/// The submitter of a job, if this host has signed the job.
+/// The submitter of a job, if this machine has signed the job.
 pub(super) fn member(job: &Job, team: Option<TeamName>) -> Option<Member> {
     let identity = job.request.submitted_by.as_ref();
     let identity = identity.filter(|_| job.origin == Origin::ThisHost)?;
@@ -228,9 +228,9 @@ pub(super) fn keep(asked: &Request) -> KeepStream {
     }
 }
 
-/// Whether a job was submitted on this host, which then has the submitter's Codex and home. A
-/// store in a file belongs to one host, even if that was renamed. The host that a job names
-/// counts only if this host has signed the job.
+/// Whether a job was submitted on this machine, which then has the submitter's Codex and home. A
+/// store in a file belongs to one machine, even if that was renamed. The machine that a job names
+/// counts only if this machine has signed the job.
 fn is_of_this_host(job: &Job, options: &Options) -> bool {
     let names_it = || job.request.host.as_ref() == Some(&options.host);
     job.origin == Origin::ThisHost && (options.location.path().is_some() || names_it())

@@ -117,7 +117,7 @@ impl<'a> Dialog<'a> {
     fn record_unanswered(&self, id: &str) {
         if !self.answered.borrow_mut().remove(id) {
             let words = format!(
-                "question {id} was closed without an answer: its time was over, or Codex no \
+                "question {id} was closed without an answer: it timed out, or Codex no \
                  longer needed one"
             );
             let data = json!({ "words": words, "request_id": id });
@@ -176,7 +176,7 @@ impl<'a> Dialog<'a> {
         }
     }
 
-    /// Passes an instruction to the turn, if this host has signed it and it was not used before.
+    /// Passes an instruction to the turn, if this machine has signed it and it was not used before.
     async fn pass_on(&self, taken: &Instruction) -> Result<(), String> {
         if taken.origin != Origin::ThisHost {
             let host = &self.worker.options.host;

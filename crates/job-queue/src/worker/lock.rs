@@ -1,4 +1,4 @@
-//! The lock of a worker, one for each store on each host. It is a file lock, which the system
+//! The lock of a worker, one for each store on each machine. It is a file lock, which the system
 //! releases when the process ends, however it ends.
 
 use std::fs::{File, TryLockError};
@@ -16,7 +16,7 @@ use crate::files;
 const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The lock of the worker of a store on this host.
+/// The lock of the worker of a store on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerLock {
     lock: PathBuf,

@@ -135,9 +135,9 @@ impl fmt::Debug for JobTools {
 pub struct Options {
     /// The store of the jobs.
     pub location: Location,
-    /// The name of this host, see [`host`](super::host).
+    /// The name of this machine, see [`machine`](super::machine).
     pub host: String,
-    /// The Codex for jobs of other hosts, and for jobs that name none; the first on PATH if
+    /// The Codex for jobs of other machines, and for jobs that name none; the first on PATH if
     /// `None`.
     pub codex: Option<(PathBuf, Source)>,
     /// The home of Codex for such jobs.
@@ -146,7 +146,7 @@ pub struct Options {
     pub tools: JobTools,
     /// The bounds on all jobs, whoever has submitted them; read anew for each job.
     pub bounds: CurrentBounds,
-    /// The state directory of this host, with the worktrees of runs and their evidence.
+    /// The state directory of this machine, with the worktrees of runs and their evidence.
     pub state: PathBuf,
     /// How many jobs run at once.
     pub concurrency: NonZeroU32,

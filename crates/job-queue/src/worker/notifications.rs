@@ -73,8 +73,8 @@ impl<'a> JobNotifier<'a> {
     /// Starts the alerts of a running job, if it names notifiers.
     pub(super) fn alerts(&self) -> Option<Alerts> {
         let notify = self.notify.to_vec();
-        let teller = self.teller(Timeouts::default());
-        (!notify.is_empty()).then(|| Alerts::start(notify, teller))
+        let notifiers = self.notifiers(Timeouts::default());
+        (!notify.is_empty()).then(|| Alerts::start(notify, notifiers))
     }
 
     /// Sends a notification, and returns the results as JSON. An ending worker sends none, so
@@ -105,17 +105,17 @@ impl<'a> JobNotifier<'a> {
             line: &news.line,
             result: &news.result,
         };
-        let told = notify::notify_all(self.notify, notifier, &self.teller(timeouts)).await;
+        let told = notify::notify_all(self.notify, notifier, &self.notifiers(timeouts)).await;
         for told in &told {
             if let Err(error) = &told.result {
-                tracing::warn!("{} was not told: {error}", told.to);
+                tracing::warn!("cannot notify {}: {error}", told.to);
             }
         }
         json!(told)
     }
 
-    /// The sender of the notifications, in the name of the job's submitter.
-    fn teller(&self, timeouts: Timeouts) -> NotifierContext {
+    /// The context of the notifiers, with the job's submitter as the sender.
+    fn notifiers(&self, timeouts: Timeouts) -> NotifierContext {
         let identity = self.job.request.submitted_by.as_deref();
         let identity = identity.and_then(|identity| identity.parse().ok());
         NotifierContext {

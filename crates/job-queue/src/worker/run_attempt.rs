@@ -92,11 +92,11 @@ impl RunAttempt<'_> {
                 let home = self.worker.options.state.join("worktrees");
                 let run = self.job.summary.id.as_str();
                 // A second attempt uses the worktree of the first.
-                let means = InspectOptions {
+                let options = InspectOptions {
                     halt: self.cancel.token.clone(),
                     ..InspectOptions::default()
                 };
-                let made = Worktree::of(&stored.spec.repo, &home, run, means).await;
+                let made = Worktree::of(&stored.spec.repo, &home, run, options).await;
                 made.map(Some)
             }
         };
@@ -144,7 +144,7 @@ impl RunAttempt<'_> {
         }
     }
 
-    /// Applies the bounds of this host to a run.
+    /// Applies the bounds of this machine to a run.
     fn bound(&self, spec: &mut RunSpec) -> Result<(), RunFailure> {
         directory::check(&spec.repo)?;
         writable_roots::check(&spec.settings.thread.config)?;
@@ -299,17 +299,17 @@ impl RunAttempt<'_> {
     ) -> Result<goal_run::RunResult, RunFailure> {
         let limit = Duration::from_millis(self.job.request.timeout_ms.into());
         let driving = async {
-            let means = InspectOptions {
+            let options = InspectOptions {
                 stop: self.cancel.token.clone(),
                 ..InspectOptions::default()
             };
-            let looker = RepoInspector::at(&spec.repo, &spec.criteria, means).await;
-            let looker = looker.map_err(RunError::from)?;
+            let inspector = RepoInspector::at(&spec.repo, &spec.criteria, options).await;
+            let inspector = inspector.map_err(RunError::from)?;
             if spec.workspace == WorkspaceMode::Here {
                 // Git may find another top directory than the bounds have checked.
-                attempt_spec::bounds(self.job, &self.worker.options)?.directory(looker.top())?;
+                attempt_spec::bounds(self.job, &self.worker.options)?.directory(inspector.top())?;
             }
-            let (noted, not_noted) = looker.submodules().await;
+            let (noted, not_noted) = inspector.submodules().await;
             let submodules = submodules.get_or_init(|| noted);
             start(engine).await;
             let provider = self.provider(spec).await;
@@ -320,12 +320,12 @@ impl RunAttempt<'_> {
                 return Err(RunFailure::UsedUp(until));
             }
             let io_thread = IoThread::start().map_err(RunFailure::Thread)?;
-            let top = looker.top().to_owned();
+            let top = inspector.top().to_owned();
             let codex_home = attempt_spec::codex_home(self.job, &self.worker.options);
             let chosen = asked(&io_thread, move || templates_for(&top, &codex_home)).await??;
             let directory = self.worker.options.state.join("runs");
             let evidence = evidence_in(&io_thread, &directory).await?;
-            let rig = RunContext {
+            let context = RunContext {
                 engine,
                 watcher: reporter,
                 stop: &self.cancel.token,
@@ -335,7 +335,7 @@ impl RunAttempt<'_> {
                 submodules,
                 name: self.job.summary.id.to_string(),
             };
-            Ok(Box::pin(drive(rig, spec, looker)).await?)
+            Ok(Box::pin(drive(context, spec, inspector)).await?)
         };
         let driven = timeout(limit, driving).await;
         driven.unwrap_or(Err(RunFailure::TooLong(limit)))
@@ -346,12 +346,12 @@ impl RunAttempt<'_> {
         self.cancel.token.cancelled().await;
         let since = Instant::now();
         loop {
-            let patience = match self.cancel.why() {
+            let time_limit = match self.cancel.why() {
                 Some(CancelReason::Lost | CancelReason::LeaseOver) => return,
                 Some(CancelReason::WorkerEnds) => PARTING_LOOK,
                 Some(CancelReason::JobCancelled) | None => LAST_LOOK,
             };
-            if since.elapsed() >= patience {
+            if since.elapsed() >= time_limit {
                 return;
             }
             sleep(CANCEL_POLL).await;

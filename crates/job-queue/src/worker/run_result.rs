@@ -212,12 +212,12 @@ impl RunAttemptResult {
             Reason::CouldNotRun => (
                 "could_not_run",
                 words,
-                "Correct that, then submit it again.",
+                "Correct what the message names, then submit it again.",
             ),
             Reason::Cancelled => (
                 "cancelled",
                 "cancelled".to_owned(),
-                "Resume the session to let Codex go on.",
+                "Resume the thread to let Codex continue.",
             ),
             Reason::Unconfirmed => (
                 "not_satisfied",

@@ -1,4 +1,4 @@
-//! The slot of a worker: at most one worker for each store and host holds it.
+//! The slot of a worker: at most one worker for each store and machine holds it.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use super::lock::{LockGuard, WorkerLock};
 use super::start::{self, READY};
 
 /// A worker holds its slot while it takes jobs, so that no second one is started for the same
-/// store and host.
+/// store and machine.
 ///
 /// A process that submits a job checks the slot after the job is in the store. An idle worker
 /// releases the slot first, and then checks once more for a job. So either the worker sees the

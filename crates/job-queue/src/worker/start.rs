@@ -91,7 +91,7 @@ pub enum StartError {
     },
 }
 
-/// Starts the worker of a store on this host.
+/// Starts the worker of a store on this machine.
 #[derive(Debug, Clone)]
 pub struct Starter {
     store: Location,
@@ -101,7 +101,7 @@ pub struct Starter {
 }
 
 impl Starter {
-    /// The starter for a store. `state` is the state directory of this host, `codex` the chosen
+    /// The starter for a store. `state` is the state directory of this machine, `codex` the chosen
     /// Codex for jobs that name none.
     #[must_use]
     pub fn new(store: Location, state: &Path, codex: Option<PathBuf>) -> Self {

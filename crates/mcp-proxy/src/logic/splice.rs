@@ -118,7 +118,7 @@ pub(super) fn with_decision(
 
 /// An error response to a request of the child.
 pub(super) fn refused(id: &RequestId) -> Vec<u8> {
-    let why = "the request can't be taken";
+    let why = "the request cannot be accepted";
     let error = json!({ "code": code::INVALID_REQUEST, "message": why });
     json!({ "jsonrpc": "2.0", "id": id, "error": error })
         .to_string()

@@ -75,7 +75,7 @@ fn numbers_in_resources_match_the_code() {
         ),
     ] {
         let text = GOTCHAS.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(text.contains(&said), "gotchas.md doesn't say {said:?}");
+        assert!(text.contains(&said), "gotchas.md does not say {said:?}");
     }
 }
 

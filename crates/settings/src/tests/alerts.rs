@@ -45,7 +45,7 @@ fn bound_on_commands_removes_command_notifiers() {
 #[test]
 fn invalid_settings_of_alerts_are_refused() {
     for (line, why) in [
-        ("notify = [\"sms:1\"]", "is no way to tell anybody"),
+        ("notify = [\"sms:1\"]", "is not a notifier"),
         ("stall_timeout_secs = 0", "it must be between 1s and 1day"),
     ] {
         let world = World::new().user(&format!("[plugins.codex-mcp]\n{line}\n"));

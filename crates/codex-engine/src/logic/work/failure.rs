@@ -115,7 +115,7 @@ impl FailureClass {
         match self {
             Self::Auth => (
                 "auth",
-                "Log in with `codex login`, or mend the API key of the model provider, then submit it again.",
+                "Log in with `codex login`, or fix the API key of the model provider, then submit it again.",
             ),
             Self::RateLimit => (
                 "rate_limit",
@@ -123,7 +123,7 @@ impl FailureClass {
             ),
             Self::ContextWindow => (
                 "context_window",
-                "Begin a new session and tell it what matters of this one.",
+                "Begin a new thread and include the relevant context.",
             ),
             Self::Sandbox => (
                 "sandbox",
@@ -148,28 +148,28 @@ impl FailureClass {
             ),
             Self::Timeout => (
                 "timeout",
-                "Allow more time, or resume the session to let Codex go on.",
+                "Allow more time, or resume the session to let Codex continue.",
             ),
-            Self::Cancelled => ("cancelled", "Resume the session to let Codex go on."),
+            Self::Cancelled => ("cancelled", "Resume the thread to let Codex continue."),
             Self::Declined => (
                 "declined",
-                "Resume the session with other words, or answer the question otherwise next time.",
+                "Resume the session with a different prompt, or answer the question otherwise next time.",
             ),
             Self::EmptyOutput => (
                 "empty_output",
-                "Submit it again in other words; `codex-mcp doctor` tells whether this Codex works.",
+                "Submit it again with a different prompt; `codex-mcp doctor` reports whether this Codex works.",
             ),
             Self::Exit => (
                 "exit",
-                "Correct what it says; `codex-mcp doctor` tells whether this Codex works.",
+                "Correct what it says; `codex-mcp doctor` reports whether this Codex works.",
             ),
             Self::Signal => (
                 "signal",
-                "Find out who ended Codex; a machine short of memory does.",
+                "Find out what ended Codex; the system may be out of memory.",
             ),
             Self::NotStarted => (
                 "not_started",
-                "Correct what is named; `codex-mcp doctor` tells whether this Codex can be run.",
+                "Correct what is named; `codex-mcp doctor` reports whether this Codex can be run.",
             ),
         }
     }
@@ -194,7 +194,7 @@ impl Failure {
                 cause: class_of(error),
                 ..Self::new(
                     FailureClass::Timeout,
-                    &format!("{words}; the last that was heard: {error}"),
+                    &format!("{words}; last error: {error}"),
                 )
             },
             None => Self::new(FailureClass::Timeout, &words),

@@ -16,8 +16,8 @@ const CODES: &str = "\
 `codex-mcp jobs show ID` shows the open questions of a job. Codex asks only in jobs that were \
 submitted with --approval ask.
 
-Exit codes: 0 the question is answered; 3 there is no such job or question, the answer does not \
-fit, is too late or the second one, or the worker has not taken it.";
+Exit codes: 0 the question is answered; 3 there is no such job or question, the answer is invalid, \
+late or a duplicate, or the worker has not taken it.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = CODES)]
@@ -70,11 +70,11 @@ pub(in crate::cli) struct RefusalArgs {
 /// A question of a job.
 #[derive(Debug, clap::Args)]
 struct QuestionArgs {
-    /// The job: its id, or the first characters of it.
+    /// The job: its ID, or a prefix of it.
     #[arg(value_name = "ID")]
     job: JobPrefix,
 
-    /// The question: its name, or the first characters of it. Default: the only open one.
+    /// The question: its name, or a prefix of it. Default: the only open one.
     #[arg(value_name = "QUESTION")]
     question: Option<String>,
 }

@@ -20,7 +20,7 @@ way; 3 there is no such job, or the store cannot be reached. Changes that Codex 
 #[derive(Debug, clap::Args)]
 #[command(after_help = CODES)]
 pub(super) struct Args {
-    /// The jobs: their ids, or the first characters of these.
+    /// The jobs: their IDs, or prefixes of them.
     #[arg(required = true, value_name = "ID")]
     jobs: Vec<JobPrefix>,
 }

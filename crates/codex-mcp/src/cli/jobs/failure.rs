@@ -59,7 +59,7 @@ pub(in crate::cli) fn exit(result: Result<ExitCode, Failure>) -> ExitCode {
     }
 }
 
-/// A refusal in the terms of the command line; the error of an order names the parameters of
+/// A refusal in the terms of the command line; the error of a spec names the parameters of
 /// tools.
 fn in_words(error: &JobsError) -> String {
     let JobsError::Spec(error) = error else {

@@ -58,7 +58,7 @@ pub(super) struct Args {
     #[arg(long, alias = "repo", value_name = "DIR")]
     cwd: Option<PathBuf>,
 
-    /// The most jobs to list.
+    /// Maximum number of jobs to list.
     #[arg(
         long, value_name = "NUMBER", default_value_t = 20,
         value_parser = clap::value_parser!(u32).range(1..=1000),

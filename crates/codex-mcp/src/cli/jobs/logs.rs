@@ -32,7 +32,7 @@ by its exit code when it has ended. With --follow, Ctrl-C ends the output, not t
 #[derive(Debug, clap::Args)]
 #[command(after_help = MEANING)]
 pub(super) struct Args {
-    /// The job: its id, or how it begins.
+    /// The job: its ID, or a prefix of it.
     #[arg(value_name = "ID")]
     job: JobPrefix,
 
@@ -78,7 +78,7 @@ impl Args {
             let id = short(&id);
             complain(
                 "interrupted",
-                &format!("the job goes on; `codex-mcp jobs logs --follow {id}` shows it again"),
+                &format!("the job continues; `codex-mcp jobs logs --follow {id}` shows it again"),
             );
             return Ok(ExitCode::from(INTERRUPTED));
         }

@@ -24,7 +24,7 @@ use clap::Subcommand;
 use job_queue::service::Jobs;
 use serde_json::Value;
 use settings::store_location::Location;
-use settings::{Config, Flags, Warning};
+use settings::{Config, Flags};
 
 use super::job_service::job_service;
 use super::runtime;
@@ -38,7 +38,7 @@ pub(super) use steer::steer;
 /// Examples and exit codes.
 const EXAMPLES: &str = "\
 Examples:
-  codex-mcp jobs submit \"Fix the failing test\"     print the id of the new job
+  codex-mcp jobs submit \"Fix the failing test\"     print the ID of the new job
   git diff | codex-mcp jobs submit --wait -        take the prompt from stdin
   codex-mcp jobs list                              list the latest jobs
   codex-mcp jobs wait 2f6c1d3e                     wait for the answer
@@ -46,12 +46,12 @@ Examples:
   codex-mcp jobs steer 2f6c1d3e \"Skip the docs\"    add this to its turn
   codex-mcp jobs resume 2f6c1d3e \"Add a test\"      continue its thread
 
-A job is named by its id, or by the first characters of it: 8, or more where several ids share \
+A job is named by its ID, or by a prefix of it: 8 characters, or more where several IDs share \
 these. Jobs are run by `codex-mcp worker`, which is started with the first one; they are \
-done also when this shell is closed. MCP clients submit jobs with the tools `call_codex` and \
+done even if this shell is closed. MCP clients submit jobs with the tools `call_codex` and \
 `codex_run`, and share this store.
 
-Exit codes: 0 success, 1 the job has failed or can't be cancelled, 2 the job was cancelled, 3 the \
+Exit codes: 0 success, 1 the job has failed or cannot be cancelled, 2 the job was cancelled, 3 the \
 verb itself failed (also for a wrong command line), 124 the timeout of `wait` was over, \
 130 after Ctrl-C. docs/command-line.md lists those of all verbs in one table.";
 
@@ -70,7 +70,7 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Submit a task; prints the id of the job and returns at once.
+    /// Submit a task; prints the ID of the job and returns at once.
     Submit(Box<submit::Args>),
     /// List the jobs, the newest first.
     List(list::Args),
@@ -88,7 +88,7 @@ enum Verb {
     Decline(answer::DeclineArgs),
     /// Send Codex a message while it works on a job.
     Steer(steer::Args),
-    /// Continue the session of a job with a new job.
+    /// Continue the thread of a job with a new job.
     Resume(resume::Args),
     /// Submit the same task again, as a new job.
     Retry(resume::RetryArgs),
@@ -132,8 +132,8 @@ fn load(args: &Args) -> Result<Config, Failure> {
         store: args.store.clone(),
         ..Flags::default()
     })?;
-    for Warning { message, hint } in &config.warnings {
-        complain("warning", &format!("{message}. {hint}"));
+    for warning in &config.warnings {
+        complain("warning", &warning.to_string());
     }
     match config.atm_home.is_absolute() && config.jobs.state.is_absolute() {
         true => Ok(config),

@@ -8,8 +8,8 @@ use codex_config::profile::ProfileName;
 use codex_engine::tool_limit::LimitOrigin;
 use codex_protocol::codex::ThreadId;
 use job_queue::call_settings::{Approval, CallSettings};
-use job_queue::host;
 use job_queue::logic::JobPrefix;
+use job_queue::machine;
 use job_queue::run::spec::{RunJobSpec, StoredRun};
 use job_queue::service::Jobs;
 use job_queue::spec::{Continuation, JobSpec};
@@ -34,7 +34,7 @@ those of `jobs wait`.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = SAME)]
 pub(super) struct Args {
-    /// The job: its id, or the first characters of it.
+    /// The job: its ID, or a prefix of it.
     #[arg(value_name = "ID")]
     job: JobPrefix,
 
@@ -49,7 +49,7 @@ pub(super) struct Args {
 /// The arguments of `retry`.
 #[derive(Debug, clap::Args)]
 pub(super) struct RetryArgs {
-    /// The job: its id, or the first characters of it.
+    /// The job: its ID, or a prefix of it.
     #[arg(value_name = "ID")]
     job: JobPrefix,
 
@@ -120,7 +120,7 @@ impl RetryArgs {
     }
 }
 
-/// A job that another user wrote into a shared store is not resumed unless this host runs the
+/// A job that another user wrote into a shared store is not resumed unless this machine runs the
 /// jobs of others.
 fn may_be_resumed(jobs: &Jobs, job: &Job) -> Result<(), Failure> {
     let is_ours = job.origin == Origin::ThisHost;
@@ -136,8 +136,8 @@ fn not_ours(job: &Job, to_be: &str) -> Failure {
     let id = short(&job.summary.id);
     let owner = owner(&job.summary.owner);
     Failure::Cannot(format!(
-        "job {id} of {owner} can't be {to_be}: this host has not submitted it, or not as it is \
-         there now (it is not signed with this host's key); submit what is wanted with `codex-mcp \
+        "job {id} of {owner} cannot be {to_be}: this machine has not submitted it, or not as it is \
+         there now (it is not signed with this machine's key); submit what is wanted with `codex-mcp \
          jobs submit`"
     ))
 }
@@ -148,13 +148,13 @@ fn is_whole(job: &Job) -> Result<(), Failure> {
     match job.prompt {
         PromptText::Whole => Ok(()),
         PromptText::Masked => Err(Failure::Cannot(format!(
-            "job {id} can't be tried again: credentials in its prompt were masked when it ended; \
-             submit it anew with `codex-mcp jobs submit`"
+            "job {id} cannot be tried again: credentials in its prompt were masked when it ended; \
+             submit it as a new job with `codex-mcp jobs submit`"
         ))),
     }
 }
 
-/// The session of a job that has ended.
+/// The thread of a job that has ended.
 fn session(job: &Job) -> Result<ThreadId, Failure> {
     has_ended(job, "resumed")?;
     let id = short(&job.summary.id);
@@ -181,7 +181,7 @@ fn has_ended(job: &Job, to_be: &str) -> Result<(), Failure> {
 
 /// The job must use the CODEX_HOME that holds the session.
 fn jobs_like(job: &Job, mut config: Config) -> Jobs {
-    let is_here = job.request.host.as_ref() == Some(&host::name());
+    let is_here = job.request.host.as_ref() == Some(&machine::name());
     let is_ours = is_here && job.origin == Origin::ThisHost;
     if let Some(codex_home) = &job.request.codex_home
         && is_ours
@@ -191,7 +191,7 @@ fn jobs_like(job: &Job, mut config: Config) -> Jobs {
     super::service(&config)
 }
 
-/// Rebuilds the order of a job.
+/// Rebuilds the spec of a job.
 fn spec(job: &Job, config: &Config) -> Result<JobSpec, Failure> {
     let Request {
         prompt,
@@ -246,7 +246,7 @@ fn spec(job: &Job, config: &Config) -> Result<JobSpec, Failure> {
 }
 
 /// The worktree that a run has left. No signature covers a result, so the path counts only below
-/// the directory of this host's worktrees.
+/// the directory of this machine's worktrees.
 fn worktree<'a>(job: &'a Job, config: &Config) -> Option<&'a str> {
     let path = job.result.as_ref()?.pointer("/run/worktree/path")?;
     let path = path.as_str()?;
@@ -263,5 +263,5 @@ fn known<T: DeserializeOwned>(what: &str, text: Option<&str>) -> Result<Option<T
 }
 
 fn unreadable(what: &str, error: &dyn std::error::Error) -> Failure {
-    Failure::Cannot(format!("the {what} of that job can't be read: {error}"))
+    Failure::Cannot(format!("the {what} of that job cannot be read: {error}"))
 }

@@ -39,7 +39,7 @@ const WRONG: Style = AnsiColor::Red.on_default();
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The job: its id, or the first characters of it.
+    /// The job: its ID, or a prefix of it.
     #[arg(value_name = "ID")]
     job: JobPrefix,
 
@@ -103,7 +103,7 @@ impl<W: Write> Page<W> {
             Some(Ok(report)) => self.report(&report)?,
             Some(Err(error)) => self.text(
                 "Report",
-                &format!("It can't be read: {error}. --json shows it as it is."),
+                &format!("It cannot be read: {error}. --json shows it as it is."),
             )?,
         }
         if let Some(error) = &job.summary.error {
@@ -115,13 +115,13 @@ impl<W: Write> Page<W> {
     /// Prints a question, and whether it can be answered here.
     fn question(&mut self, question: &Question) -> Result<(), Failure> {
         let Some(kept) = StoredQuestion::of(question) else {
-            return self.styled(WRONG, "Codex asks", "It can't be read: update codex-mcp.");
+            return self.styled(WRONG, "Codex asks", "It cannot be read: update codex-mcp.");
         };
         let name = shortened(&question.id, COMMAND);
         let heading = format!("Codex asks ({name}, declined at {})", kept.expires_at);
         let heading = shortened(&heading, usize::MAX);
         if question.origin == Origin::Unproven {
-            let words = "It is not signed with the key of this host: nothing shows that Codex \
+            let words = "It is not signed with the key of this machine: nothing shows that Codex \
                          asks this. It can be answered on the host of the worker.";
             return self.styled(WRONG, &heading, &format!("{words}\n{}", kept.text));
         }
@@ -368,7 +368,7 @@ fn abbreviated(text: &str, full: bool) -> String {
 /// The commands that apply to the job now.
 fn next(job: &Job, questions: &[Question]) -> String {
     let id = short(&job.summary.id);
-    let resume = format!("`codex-mcp jobs resume {id} \"…\"` goes on in its session.");
+    let resume = format!("`codex-mcp jobs resume {id} \"…\"` continues its thread.");
     let what = match job.request.run {
         Some(_) => "the run",
         None => "it",
@@ -376,13 +376,13 @@ fn next(job: &Job, questions: &[Question]) -> String {
     let retry = match job.prompt {
         PromptText::Whole => format!("`codex-mcp jobs retry {id}` submits {what} once more."),
         PromptText::Masked => "Credentials in its prompt were masked when it ended: to try it \
-            again, submit it anew."
+            again, submit it as a new job."
             .to_owned(),
     };
     match (job.summary.state, &job.summary.session_id) {
         (JobState::Queued, _) if job_json::waiting(&job.summary).is_some() => format!(
             "It runs by itself then. `codex-mcp jobs wait {id}` waits for its end, \
-             `codex-mcp jobs cancel {id}` calls it off."
+             `codex-mcp jobs cancel {id}` cancels it."
         ),
         (JobState::Queued, _) => {
             format!("It waits for a worker. `codex-mcp jobs wait {id}` waits for its end.")
@@ -390,7 +390,7 @@ fn next(job: &Job, questions: &[Question]) -> String {
         (JobState::Running, _) if !questions.is_empty() => how_to_answer(id, questions),
         (JobState::Running, _) => format!(
             "`codex-mcp jobs wait {id}` waits for its end, `codex-mcp jobs logs -f {id}` shows \
-             what Codex does, `codex-mcp jobs cancel {id}` calls it off."
+             what Codex does, `codex-mcp jobs cancel {id}` cancels it."
         ),
         (JobState::Completed, Some(_)) => resume,
         (_, Some(_)) => format!("{resume}\n{retry}"),

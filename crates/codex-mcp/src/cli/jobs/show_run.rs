@@ -1,4 +1,4 @@
-//! The sections of `codex-mcp jobs show` about a run: its order and its result.
+//! The sections of `codex-mcp jobs show` about a run: its spec and its result.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) fn sections(job: &Job) -> Vec<Section> {
     let wanted = match StoredRun::of(&job.request) {
         None => return Vec::new(),
         Some(Ok(kept)) => wanted(&kept.spec),
-        Some(Err(error)) => vec![format!("It can't be read: {error}")],
+        Some(Err(error)) => vec![format!("It cannot be read: {error}")],
     };
     let mut sections = vec![("Wanted", wanted)];
     if let Some(result) = result::of(job) {
@@ -57,7 +57,7 @@ fn wanted(spec: &RunSpec) -> Vec<String> {
         lines.push("Codex's questions are answered with yes".to_owned());
     }
     let notify = spec.notify.iter();
-    lines.extend(notify.map(|whom| format!("{whom} is told of the end")));
+    lines.extend(notify.map(|whom| format!("{whom} is notified of the end")));
     lines
 }
 
@@ -110,8 +110,8 @@ fn more(result: &Value) -> Vec<String> {
     lines.extend(told.into_iter().flatten().filter_map(|told| {
         let to = text(told, "to")?;
         Some(match text(told, "error") {
-            None => format!("{to} was told"),
-            Some(error) => format!("{to} was not told: {error}"),
+            None => format!("{to} was notified"),
+            Some(error) => format!("cannot notify {to}: {error}"),
         })
     }));
     if let Some(file) = text(result, "evidence_file") {

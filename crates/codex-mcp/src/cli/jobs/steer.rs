@@ -19,7 +19,7 @@ worker has not passed the message on.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = CODES)]
 pub(super) struct Args {
-    /// The job: its id, or the first characters of it.
+    /// The job: its ID, or a prefix of it.
     #[arg(value_name = "ID")]
     job: JobPrefix,
 

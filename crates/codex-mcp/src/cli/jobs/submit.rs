@@ -71,7 +71,7 @@ pub(super) struct Args {
     )]
     cwd: PathBuf,
 
-    /// Codex's name of the model.
+    /// The model, as Codex names it.
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
 
@@ -95,12 +95,12 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     output_schema: Option<PathBuf>,
 
-    /// Continue this thread of Codex's: its id, or the first characters of it. `codex-mcp jobs
+    /// Continue this thread of Codex's: its ID, or a prefix of it. `codex-mcp jobs
     /// resume` takes a job instead.
     #[arg(long, alias = "resume", value_name = "THREAD")]
     thread: Option<ThreadPrefix>,
 
-    /// Continue the session of the latest job of the directory.
+    /// Continue the thread of the latest job of the directory.
     #[arg(long = "continue", conflicts_with = "thread")]
     continue_latest: bool,
 
@@ -138,7 +138,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "WHOM")]
     notify: Vec<Notifier>,
 
-    /// How often the job may run again if its worker dies. It then continues its session; changes
+    /// How often the job may run again if its worker dies. It then continues its thread; changes
     /// that Codex has made stay.
     #[arg(
         long, value_name = "NUMBER", default_value_t = 0,
@@ -327,7 +327,7 @@ impl SubmitOptions {
         }
         if self.json {
             let message = warning.unwrap_or_else(|| {
-                format!("`codex-mcp jobs wait {job}` waits for it and prints what comes of it")
+                format!("`codex-mcp jobs wait {job}` waits for it and prints its result")
             });
             return Ok(output::json(&json!({
                 "status": "queued",

@@ -37,7 +37,7 @@ Ctrl-C ends the waiting, not the job.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = CODES)]
 pub(super) struct Args {
-    /// The jobs: their ids, or the first characters of these.
+    /// The jobs: their IDs, or prefixes of them.
     #[arg(required = true, value_name = "ID")]
     jobs: Vec<JobPrefix>,
 
@@ -114,7 +114,7 @@ pub(super) async fn wait(
 fn wait_again_hint(ids: &[JobId]) -> String {
     let names: Vec<&str> = ids.iter().map(short).collect();
     let names = names.join(" ");
-    format!("what is under way goes on; `codex-mcp jobs wait {names}` waits for it again")
+    format!("the jobs continue; `codex-mcp jobs wait {names}` waits for them again")
 }
 
 /// A job that is waited for.

@@ -26,14 +26,14 @@ pub(super) struct JobWatcher<'a> {
     look_after: Instant,
     /// The last printed reason why there is no worker.
     last_warning: Option<String>,
-    /// Since when the store can't be reached.
+    /// Since when the store cannot be reached.
     unreachable_since: Option<Instant>,
 }
 
 impl<'a> JobWatcher<'a> {
     /// # Errors
     ///
-    /// [`Failure`], if the store can't be opened.
+    /// [`Failure`], if the store cannot be opened.
     pub(super) async fn begin(jobs: &'a Jobs) -> Result<Self, Failure> {
         let store = jobs.store().await?;
         Ok(Self {
@@ -94,8 +94,10 @@ impl<'a> JobWatcher<'a> {
         match (error.is_retryable(), self.unreachable_since) {
             (true, None) => {
                 self.unreachable_since = Some(now);
-                let patience = STORE_TIMEOUT.as_secs();
-                progress.say(&format!("warning: {error}; asking again for {patience} s"));
+                let time_limit = STORE_TIMEOUT.as_secs();
+                progress.say(&format!(
+                    "warning: {error}; asking again for {time_limit} s"
+                ));
                 Ok(None)
             }
             (true, Some(since)) if now < since + STORE_TIMEOUT => Ok(None),

@@ -42,17 +42,18 @@ and Codex reports that it is done. The result is not verified then.
 
 Examples:
   codex-mcp run --sandbox workspace-write --until files=README.md \"Write it\"
-  codex-mcp run --sandbox workspace-write --until 'command=cargo test' \"Mend it\"
+  codex-mcp run --sandbox workspace-write --until 'command=cargo test' \"Fix it\"
   codex-mcp run --sandbox workspace-write --worktree --until pr \\
       --notify mail:lead - < task.md
-  codex-mcp run --thread 0199a213 \"Mend what the review found\"
+  codex-mcp run --thread 0199a213 \"Fix what the review found\"
 
-Asking for commits, a branch, clean, pushed, pr or issue_comment allows Codex what it takes, \
-within --sandbox workspace-write: to commit in a git directory of its own, which is taken over \
-after each turn, and for the last three to use the network. \
+Asking for commits, a branch, clean, pushed, pr or issue_comment grants Codex the permissions it \
+needs, within --sandbox workspace-write: to commit in a git directory of its own, which is taken \
+over after each turn, and for the last three to use the network. \
 In a directory that Codex doesn't trust the sandbox is read-only: a run whose criteria need \
 changed files says so before its first turn, and at a terminal offers to continue with \
---sandbox workspace-write. The flag holds for the run alone, and makes Codex trust nothing. \
+--sandbox workspace-write. The flag holds for the run alone, and does not make the directory \
+trusted. \
 A repository that you trust can replace the prompts (codex-mcp trust): \
 .codex-mcp/prompts/initial.md, nudge.md, recovery.md and continuation.md, with {task}, {repo}, \
 {criteria}, {missing}, {errors}, {turn} and {max_turns}. \
@@ -84,7 +85,7 @@ pub(in crate::cli) struct Args {
     #[arg(long)]
     allow_preexisting: bool,
 
-    /// The most turns, 1 to 100.
+    /// Maximum number of turns, from 1 to 100.
     #[arg(long, value_name = "N", default_value_t = MAX_TURNS)]
     pub(super) max_turns: u32,
 
@@ -96,17 +97,17 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration::parse)]
     pub(super) total_timeout: Duration,
 
-    /// End after so many turns in a row that bring nothing new and execute nothing, or
-    /// repeat the last answer, 1 to 100.
+    /// Stop after N turns in a row without progress, from 1 to 100. Such a turn brings nothing
+    /// new and executes nothing, or repeats the last answer.
     #[arg(long, value_name = "N", default_value_t = STALL_AFTER)]
     pub(super) stall_after: u32,
 
-    /// The most tokens of all turns together, as Codex counts them: read, cached or not, and
-    /// written.
+    /// Maximum number of tokens of all turns together, as Codex counts them: read, cached or
+    /// not, and written.
     #[arg(long, value_name = "N")]
     pub(super) max_tokens: Option<u64>,
 
-    /// Continue this thread of Codex's: its id, or the first characters of it. `codex-mcp
+    /// Continue this thread of Codex's: its ID, or a prefix of it. `codex-mcp
     /// threads` lists threads.
     #[arg(long, value_name = "THREAD")]
     pub(super) thread: Option<ThreadPrefix>,
@@ -120,7 +121,7 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_parser = one_of::<SandboxMode>())]
     pub(super) sandbox: Option<SandboxMode>,
 
-    /// Codex's name of the model.
+    /// The model, as Codex names it.
     #[arg(long, value_name = "NAME")]
     pub(super) model: Option<String>,
 
@@ -189,7 +190,7 @@ impl Args {
         }
     }
 
-    /// The directory of `--repo`, as an absolute path.
+    /// The directory of `--cwd`, as an absolute path.
     pub(super) fn repo(&self) -> PathBuf {
         resolved(&self.cwd)
     }
@@ -202,30 +203,30 @@ impl Args {
         self.evidence.as_ref()
     }
 
-    pub(super) fn order(&self) -> Result<RunSpec, Failure> {
+    pub(super) fn spec(&self) -> Result<RunSpec, Failure> {
         let limits = Limits::new(self.max_turns, self.turn_timeout, self.total_timeout)?
             .stalling_after(self.stall_after)?
             .within_tokens(self.max_tokens)?;
         let task = prompt::read(self.task.as_deref(), LONGEST_TASK)?;
-        let mut order = RunSpec::new(task, &self.cwd);
-        order.check_repo_is_named()?;
-        order.repo = self.repo();
-        order.criteria = Criteria::new(self.until.iter().cloned())?;
-        order.limits = limits;
+        let mut spec = RunSpec::new(task, &self.cwd);
+        spec.check_repo_is_named()?;
+        spec.repo = self.repo();
+        spec.criteria = Criteria::new(self.until.iter().cloned())?;
+        spec.limits = limits;
         if self.allow_preexisting {
-            order.preexisting = Preexisting::Counts;
+            spec.preexisting = Preexisting::Counts;
         }
         if self.worktree {
-            order.workspace = WorkspaceMode::Worktree;
+            spec.workspace = WorkspaceMode::Worktree;
         }
-        let settings = &mut order.settings;
+        let settings = &mut spec.settings;
         settings.thread.sandbox = self.sandbox;
         settings.thread.model.clone_from(&self.model);
         settings.model_options.effort = self.effort;
         settings.profile.clone_from(&self.profile);
-        order.approve = self.approve.unwrap_or_else(usual_approval);
-        order.notify.clone_from(&self.notify);
-        Ok(order)
+        spec.approve = self.approve.unwrap_or_else(usual_approval);
+        spec.notify.clone_from(&self.notify);
+        Ok(spec)
     }
 }
 

@@ -32,7 +32,7 @@ use goal_run::{
 use mcp_server::Defaults;
 use safe_files::off_runtime;
 use serde_json::{Value, json};
-use settings::{Config, Warning};
+use settings::Config;
 use uuid::Uuid;
 
 use super::exit::{self, COULD_NOT};
@@ -89,23 +89,23 @@ fn code_of_signal(shutdown: Option<&Shutdown>) -> Option<u8> {
 
 fn act(args: &Args, shutdown: &OnceLock<Shutdown>) -> Result<ExitCode, Failure> {
     let config = settings::load(args.flags())?;
-    for Warning { message, hint } in &config.warnings {
-        complain("warning", &format!("{message}. {hint}"));
+    for warning in &config.warnings {
+        complain("warning", &warning.to_string());
     }
     if let Some(profile) = &args.profile {
         profile::check_exists(&config.codex_home, profile)?;
     }
-    let mut order = args.order()?;
+    let mut spec = args.spec()?;
     if let Some(thread) = &args.thread {
-        order.thread = Some(thread.resolve(&config.codex_home, &config.atm_home)?);
+        spec.thread = Some(thread.resolve(&config.codex_home, &config.atm_home)?);
     }
-    order.check()?;
+    spec.check()?;
     runtime::block_on(async {
         let shutdown = shutdown.get_or_init(|| Shutdown::on_signals(shutdown::RUN_LIMIT));
         tokio::select! {
-            code = perform(args, &config, order, shutdown) => code,
+            code = perform(args, &config, spec, shutdown) => code,
             () = shutdown.hurry.cancelled() => {
-                complain("error", "called off for good: what Codex has done until now stays");
+                complain("error", "interrupted twice: exiting now; Codex's changes are kept");
                 Ok(ExitCode::from(code_of_signal(Some(shutdown)).unwrap_or(COULD_NOT)))
             }
         }
@@ -113,28 +113,28 @@ fn act(args: &Args, shutdown: &OnceLock<Shutdown>) -> Result<ExitCode, Failure> 
     .map_err(Failure::Runtime)?
 }
 
-/// Runs the order, in a worktree if it asks for one.
+/// Runs the spec, in a worktree if it asks for one.
 async fn perform(
     args: &Args,
     config: &Config,
-    mut order: RunSpec,
+    mut spec: RunSpec,
     shutdown: &Shutdown,
 ) -> Result<ExitCode, Failure> {
-    let worktree = match order.workspace {
+    let worktree = match spec.workspace {
         WorkspaceMode::Here => None,
         WorkspaceMode::Worktree => {
             let home = config.jobs.state.join("worktrees");
-            let means = InspectOptions {
+            let options = InspectOptions {
                 halt: shutdown.closing.clone(),
                 ..InspectOptions::default()
             };
-            Some(Worktree::make(&order.repo, &home, means).await?)
+            Some(Worktree::make(&spec.repo, &home, options).await?)
         }
     };
     if let Some(worktree) = &worktree {
-        order.repo.clone_from(&worktree.directory);
+        spec.repo.clone_from(&worktree.directory);
     }
-    let worked = run_as_member(args, config, &order, shutdown).await;
+    let worked = run_as_member(args, config, &spec, shutdown).await;
     let made = worked
         .as_ref()
         .is_ok_and(|(done, _)| !done.outcome.made().is_empty());
@@ -143,7 +143,7 @@ async fn perform(
         None => None,
     };
     let (done, told) = worked?;
-    let resume_command = resume_command(args, &order, &done, kept.as_ref());
+    let resume_command = resume_command(args, &spec, &done, kept.as_ref());
     let read_only = may_lack_writing(&done).then_some(match args.sandbox {
         Some(_) => READ_ONLY_AS_ASKED,
         None => READ_ONLY,
@@ -174,7 +174,7 @@ async fn perform(
 /// The command that continues the thread of a run; `None` if Codex could not work.
 fn resume_command(
     args: &Args,
-    order: &RunSpec,
+    spec: &RunSpec,
     done: &goal_run::RunResult,
     kept: Option<&KeptWorktree>,
 ) -> Option<String> {
@@ -184,8 +184,8 @@ fn resume_command(
         Some(_) => Purpose::Remaining,
     };
     let worktree = kept.and_then(|kept| kept.path.as_deref());
-    let repo = match order.workspace {
-        WorkspaceMode::Here => order.repo.clone(),
+    let repo = match spec.workspace {
+        WorkspaceMode::Here => spec.repo.clone(),
         // A worktree that was removed belonged to this repository.
         WorkspaceMode::Worktree => worktree.map_or_else(|| args.repo(), Path::to_owned),
     };
@@ -223,30 +223,30 @@ fn may_lack_writing(done: &goal_run::RunResult) -> bool {
 async fn run_as_member(
     args: &Args,
     config: &Config,
-    order: &RunSpec,
+    spec: &RunSpec,
     shutdown: &Shutdown,
 ) -> Result<(goal_run::RunResult, Vec<Delivery>), Failure> {
     let identity = Identity::take(config, "app-server").without_summaries();
     identity.join(config);
-    let engine = engine(config, &identity, order);
-    let worked = work(args, config, &identity, &engine, order, shutdown).await;
+    let engine = engine(config, &identity, spec);
+    let worked = work(args, config, &identity, &engine, spec, shutdown).await;
     engine.shut_down().await;
     let told = match &worked {
         Ok(done) => {
-            let number = number(config, &identity, order).await;
+            let number = number(config, &identity, spec).await;
             let line = done.outcome.notice(number);
-            tell(config, &identity, order, &line, &json!(done)).await
+            tell(config, &identity, spec, &line, &json!(done)).await
         }
         Err(error) => {
             let line = blocked(&error.to_string());
-            tell(config, &identity, order, &line, &could_not_run(error)).await
+            tell(config, &identity, spec, &line, &could_not_run(error)).await
         }
     };
     identity.close(&shutdown.hurry).await;
     worked.map(|done| (done, told))
 }
 
-fn engine(config: &Config, identity: &Identity, order: &RunSpec) -> Engine {
+fn engine(config: &Config, identity: &Identity, spec: &RunSpec) -> Engine {
     let engine = Engine::new(Options {
         launch: Launch {
             codex: config.chosen_codex(),
@@ -261,7 +261,7 @@ fn engine(config: &Config, identity: &Identity, order: &RunSpec) -> Engine {
     .with_tools(own_servers::member_tools(config, identity))
     // The run reports the settings that were left out.
     .with_warnings(drop);
-    let engine = with_alerts(engine, config, identity, order);
+    let engine = with_alerts(engine, config, identity, spec);
     match identity.services.records.clone() {
         Some(records) => engine.with_observer(records),
         None => engine,
@@ -270,13 +270,13 @@ fn engine(config: &Config, identity: &Identity, order: &RunSpec) -> Engine {
 
 /// Adds alerts to the engine of a run: others are notified when its user is asked, or a turn has
 /// stalled.
-fn with_alerts(engine: Engine, config: &Config, identity: &Identity, order: &RunSpec) -> Engine {
-    if order.notify.is_empty() {
+fn with_alerts(engine: Engine, config: &Config, identity: &Identity, spec: &RunSpec) -> Engine {
+    if spec.notify.is_empty() {
         return engine;
     }
-    let teller = alerts::teller(config, identity, order.repo.clone());
-    let alerts = Alerts::start(order.notify.clone(), teller);
-    let asks = order.approve == Approve::Ask;
+    let notifiers = alerts::notifiers(config, identity, spec.repo.clone());
+    let alerts = Alerts::start(spec.notify.clone(), notifiers);
+    let asks = spec.approve == Approve::Ask;
     engine.with_alerts(move |SessionAlert { thread, alert, .. }| {
         // Without a person, questions are answered at once.
         if asks || matches!(alert, Alert::Stalled { .. }) {
@@ -291,17 +291,17 @@ async fn work(
     config: &Config,
     identity: &Identity,
     engine: &Engine,
-    order: &RunSpec,
+    spec: &RunSpec,
     shutdown: &Shutdown,
 ) -> Result<goal_run::RunResult, Failure> {
-    let means = InspectOptions {
+    let options = InspectOptions {
         stop: shutdown.closing.clone(),
         ..InspectOptions::default()
     };
-    let looker = RepoInspector::at(&order.repo, &order.criteria, means).await;
-    let looker = looker.map_err(RunError::from)?;
-    check_notifiers(config, identity, order).await?;
-    let (top, home) = (looker.top().to_owned(), config.codex_home.clone());
+    let inspector = RepoInspector::at(&spec.repo, &spec.criteria, options).await;
+    let inspector = inspector.map_err(RunError::from)?;
+    check_notifiers(config, identity, spec).await?;
+    let (top, home) = (inspector.top().to_owned(), config.codex_home.clone());
     let threads = config.threads.clone();
     let read = move || (templates_for(&top, &home), Defaults::read(&threads));
     let (templates, defaults) = off_runtime::run(read).await.map_err(Failure::Files)?;
@@ -314,18 +314,18 @@ async fn work(
     let more = more.filter(|text| !warnings.contains(text));
     let mut more: Vec<String> = more.inspect(|text| complain("warning", text)).collect();
     let defaults = defaults?.for_member(identity.member.clone(), config.directory.clone());
-    let mut order = order.clone();
-    order.settings.thread.cwd = Some(looker.top().to_owned());
-    order.settings = defaults.apply(order.settings).await;
-    let show = RunDisplay::new(Approver::new(order.approve), order.limits.turns());
+    let mut spec = spec.clone();
+    spec.settings.thread.cwd = Some(inspector.top().to_owned());
+    spec.settings = defaults.apply(spec.settings).await;
+    let show = RunDisplay::new(Approver::new(spec.approve), spec.limits.turns());
     let evidence = evidence(args, config)?;
     // From here on, no path may return before `finish`.
-    let (submodules, not_noted) = looker.submodules().await;
+    let (submodules, not_noted) = inspector.submodules().await;
     for warning in &not_noted {
         complain("warning", warning);
     }
     more.extend(not_noted);
-    let rig = RunContext {
+    let context = RunContext {
         engine,
         watcher: &show,
         stop: &shutdown.closing,
@@ -336,11 +336,11 @@ async fn work(
         name: Uuid::new_v4().simple().to_string(),
     };
     let mut driven = tokio::select! {
-        driven = Box::pin(drive(rig, &order, looker)) => driven,
+        driven = Box::pin(drive(context, &spec, inspector)) => driven,
         never = show.tick() => match never {},
     };
     driven = driven.map_err(|error| {
-        let with_cause = error.with_cause(|| read_only_cause(config, &order));
+        let with_cause = error.with_cause(|| read_only_cause(config, &spec));
         with_cause.for_caller(Caller::Shell)
     });
     engine.shut_down().await;
@@ -360,14 +360,14 @@ async fn work(
 async fn check_notifiers(
     config: &Config,
     identity: &Identity,
-    order: &RunSpec,
+    spec: &RunSpec,
 ) -> Result<(), Failure> {
     let lookup = NotifierCheck {
         team: identity.member.team.clone(),
         atm_home: config.atm_home.clone(),
-        directory: order.repo.clone(),
+        directory: spec.repo.clone(),
     };
-    let notify = order.notify.clone();
+    let notify = spec.notify.clone();
     let checked = off_runtime::run(move || lookup.check(&notify)).await;
     let checked = checked.map_err(Failure::Files)?;
     Ok(checked.map_err(|error| RunError::from(error).for_caller(Caller::Shell))?)
@@ -386,8 +386,8 @@ fn evidence(args: &Args, config: &Config) -> Result<EvidenceFile, Failure> {
 }
 
 /// The number of the run in its notices; 0 without notifiers.
-async fn number(config: &Config, identity: &Identity, order: &RunSpec) -> u64 {
-    if order.notify.is_empty() {
+async fn number(config: &Config, identity: &Identity, spec: &RunSpec) -> u64 {
+    if spec.notify.is_empty() {
         return 0;
     }
     let jobs = job_service(config, &identity.member, "codex-mcp run", |_| {});
@@ -402,19 +402,19 @@ async fn number(config: &Config, identity: &Identity, order: &RunSpec) -> u64 {
 async fn tell(
     config: &Config,
     identity: &Identity,
-    order: &RunSpec,
+    spec: &RunSpec,
     line: &str,
     result: &Value,
 ) -> Vec<Delivery> {
-    let teller = alerts::teller(config, identity, order.repo.clone());
-    notify::notify_all(&order.notify, Notification { line, result }, &teller).await
+    let notifiers = alerts::notifiers(config, identity, spec.repo.clone());
+    notify::notify_all(&spec.notify, Notification { line, result }, &notifiers).await
 }
 
 /// The setting that made the sandbox of a run at a shell read-only.
-fn read_only_cause(config: &Config, order: &RunSpec) -> ReadOnlyCause {
+fn read_only_cause(config: &Config, spec: &RunSpec) -> ReadOnlyCause {
     let set = config.threads.sandbox.as_ref();
     match set.filter(|set| set.value == SandboxMode::ReadOnly) {
         Some(set) => ReadOnlyCause::Setting(format!("sandbox ({})", set.source)),
-        None => ReadOnlyCause::of_codex(&order.repo, &config.codex_home),
+        None => ReadOnlyCause::of_codex(&spec.repo, &config.codex_home),
     }
 }

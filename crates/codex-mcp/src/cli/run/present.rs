@@ -76,8 +76,8 @@ impl RunReport {
         }
         for told in &self.told {
             match &told.result {
-                Ok(()) => complain("told", &told.to.to_string()),
-                Err(error) => complain("warning", &format!("{} was not told: {error}", told.to)),
+                Ok(()) => complain("notified", &told.to.to_string()),
+                Err(error) => complain("warning", &format!("cannot notify {}: {error}", told.to)),
             }
         }
         Ok(())
@@ -133,7 +133,7 @@ impl RunReport {
         if let Some(command) = &self.resume_command {
             let what = match self.done.outcome.reason {
                 None => "to ask more of the thread (type the task, then Ctrl-D)",
-                Some(_) => "to go on",
+                Some(_) => "to continue",
             };
             hints.push(format!("{what}: {command}"));
         }

@@ -150,8 +150,8 @@ mod tests {
         ];
         let resumed = resumed(&words, Purpose::Remaining);
         let (first, again) = (
-            parsed(&words.map(str::to_owned)).order().unwrap(),
-            parsed(&resumed).order().unwrap(),
+            parsed(&words.map(str::to_owned)).spec().unwrap(),
+            parsed(&resumed).spec().unwrap(),
         );
         assert_eq!(again.criteria, first.criteria);
         assert_eq!(again.limits, first.limits);

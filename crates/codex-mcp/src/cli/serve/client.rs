@@ -1,4 +1,4 @@
-//! One client of `codex-mcp serve`: what it is served with, from its first message to its end.
+//! Serves one client of `codex-mcp serve`, from its first message to its end.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -37,18 +37,18 @@ pub(in crate::cli) struct ClientEnd {
     pub(in crate::cli) hurry: CancellationToken,
 }
 
-/// What a client is served with.
+/// The settings and streams with which a client is served.
 pub(in crate::cli) struct ClientSetup {
     pub(in crate::cli) config: Config,
     pub(in crate::cli) backend: Backend,
     pub(in crate::cli) defaults: Defaults,
     pub(in crate::cli) stdio: Stdio,
-    /// What the client shares with others; nothing if `None`.
+    /// The parts that the client shares with others; none if `None`.
     pub(in crate::cli) shared: Option<Shared>,
     pub(in crate::cli) end: ClientEnd,
 }
 
-/// What the clients of a host share.
+/// The parts that the clients of a host share.
 pub(in crate::cli) struct Shared {
     pub(in crate::cli) app_servers: Rc<AppServers>,
     /// The tasks of all clients.
@@ -291,8 +291,9 @@ where
     served
 }
 
-/// What follows when a client has gone. In a host, its turns, and its `tasks` that begin, are
-/// waited for: they are recorded under its identity. Without one, there are no `tasks`.
+/// Cleanup after a client disconnects. In a host, this waits for the client's turns, and for its
+/// `tasks` that are beginning: they are recorded under its identity. Without a host, there are no
+/// `tasks`.
 async fn end_of_client(
     engine: &Engine,
     tasks: Option<TaskTracker>,
@@ -320,8 +321,8 @@ async fn end_of_client(
     engine.shut_down().await;
 }
 
-/// What clients agree in that share sessions. The settings of a session were narrowed to the
-/// bounds when it began, and other bounds would not hold for it.
+/// Bounds that must match for clients to share sessions. The settings of a session were narrowed
+/// to the bounds when it began, so it may exceed other bounds.
 fn terms(bounds: &Bounds) -> String {
     let bounds = Bounds {
         base: PathBuf::new(),

@@ -17,7 +17,7 @@ use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use mcp_server::{Api, Group};
 use rmcp::transport::stdio_pipes;
 use safe_files::off_runtime::OffRuntimeError;
-use settings::{Config, ConfigError, Flags, TIMEOUTS, Warning};
+use settings::{Config, ConfigError, Flags, TIMEOUTS};
 
 use super::backend::{Backend, BackendChoice, BackendError};
 use super::runtime;
@@ -32,7 +32,7 @@ pub(super) use relayed::{HostPlaceError, all_places, place, state};
 /// The settings that only a variable can change.
 const VARIABLES: &str = "\
 CODEX_MCP_STDIO_MODE says what to do where stdin or stdout is a terminal, or stderr is \
-stdout (`2>&1`): auto (the default) warns, strict refuses to start, off doesn't look.";
+stdout (`2>&1`): auto (the default) warns, strict refuses to start, off skips the check.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = VARIABLES)]
@@ -69,7 +69,7 @@ pub(super) struct Args {
     elicit: bool,
 
     /// Continue an earlier thread of this identity with the first new one: the one that was
-    /// worked on last, or this one, by its id or the first characters of it. The new thread gets
+    /// worked on last, or this one, by its ID or a prefix of it. The new thread gets
     /// the earlier one's summary.
     #[arg(long, value_name = "THREAD", num_args = 0..=1)]
     resume: Option<Option<ThreadName>>,
@@ -120,8 +120,8 @@ pub(super) fn run(args: &Args) -> ExitCode {
 fn serve(args: &Args, preflight: Preflight) -> Result<ExitCode, ServeError> {
     preflight.verdict()?;
     let config = settings::load(args.flags())?;
-    for Warning { message, hint } in &config.warnings {
-        tracing::warn!("{message}. {hint}");
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
     }
     if args.elicit && args.api == Api::Classic {
         tracing::warn!("--elicit has no effect without --api sessions: classic calls always ask");

@@ -63,7 +63,7 @@ It takes Linux, a client that a host process serves, and Codex 0.130 or newer.
 
 Exit codes: that of Codex; 3 the session cannot be opened, which stderr explains.";
 
-/// The ID of some work, or the first characters of it.
+/// The ID of some work, or a prefix of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum WorkId {
     Session(String),
@@ -79,8 +79,8 @@ impl FromStr for WorkId {
             false => text.parse().map(Self::Job).map_err(|_| {
                 let text: String = text.chars().take(100).collect();
                 format!(
-                    "{text:?} is no session, job or run: give the ID of one from `codex-mcp ps`, or \
-                     its first 8 characters or more ({SESSION} included)"
+                    "{text:?} is not a session, job or run: give the ID of one from `codex-mcp ps`, or \
+                     a prefix of 8 or more characters ({SESSION} included)"
                 )
             }),
         }
@@ -108,11 +108,11 @@ pub(super) struct DeclineArgs {
 /// A question of some work.
 #[derive(Debug, clap::Args)]
 struct Target {
-    /// The session or job: its ID, or the first characters of it.
+    /// The session or job: its ID, or a prefix of it.
     #[arg(value_name = "ID")]
     id: WorkId,
 
-    /// The question: its name, or the first characters of it. Default: the only open one.
+    /// The question: its name, or a prefix of it. Default: the only open one.
     #[arg(value_name = "QUESTION")]
     question: Option<String>,
 }
@@ -120,7 +120,7 @@ struct Target {
 #[derive(Debug, clap::Args)]
 #[command(after_help = CODES)]
 pub(super) struct SteerArgs {
-    /// The session or job: its ID, or the first characters of it.
+    /// The session or job: its ID, or a prefix of it.
     #[arg(value_name = "ID")]
     id: WorkId,
 
@@ -133,7 +133,7 @@ pub(super) struct SteerArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = CANCEL_CODES)]
 pub(super) struct CancelArgs {
-    /// The sessions, jobs and runs: their IDs, or the first characters of these.
+    /// The sessions, jobs and runs: their IDs, or prefixes of them.
     #[arg(required = true, value_name = "ID")]
     ids: Vec<WorkId>,
 }
@@ -141,7 +141,7 @@ pub(super) struct CancelArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = ATTACH_CODES)]
 pub(super) struct AttachArgs {
-    /// The session: its ID, or the first characters of it.
+    /// The session: its ID, or a prefix of it.
     #[arg(value_name = "ID")]
     id: WorkId,
 }
@@ -149,7 +149,7 @@ pub(super) struct AttachArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = LOGS_CODES)]
 pub(super) struct LogsArgs {
-    /// The session, job or run: its ID, or the first characters of it.
+    /// The session, job or run: its ID, or a prefix of it.
     #[arg(value_name = "ID")]
     id: WorkId,
 
@@ -181,7 +181,7 @@ pub(super) enum Failure {
     #[error("several sessions begin with {prefix}: {}; give more of the ID", found.join(", "))]
     Ambiguous { prefix: String, found: Vec<String> },
     #[error(
-        "session {0} has no such open question: it was answered, its time was over, or Codex has \
+        "session {0} has no such open question: it was answered, it timed out, or Codex has \
          asked nothing"
     )]
     NotAsked(String),

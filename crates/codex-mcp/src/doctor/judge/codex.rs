@@ -100,7 +100,7 @@ fn no_codex(codex: &Codex) -> Finding {
     let path = codex.binary.native.display();
     let message = match &codex.version {
         CommandOutcome::Ended(finished) if finished.succeeded() => {
-            format!("{path} is not Codex: it does not tell Codex's version when asked for it")
+            format!("{path} is not Codex: `--version` did not print a Codex version")
         }
         outcome => format!("`{path} --version` {}", what_happened(outcome)),
     };
@@ -145,7 +145,7 @@ fn commands_in_words(all: &[(&str, Option<bool>)]) -> String {
     let parts = [
         ("has", of(Some(true))),
         ("lacks", of(Some(false))),
-        ("can't tell about", of(None)),
+        ("cannot tell about", of(None)),
     ];
     let parts = parts.into_iter().filter(|(_, names)| !names.is_empty());
     let words: Vec<String> = parts
@@ -198,7 +198,7 @@ pub(super) fn sandbox(outcome: &CommandOutcome, config_refused: Option<&str>) ->
             Finding::ok(Check::Sandbox, "a command runs in it")
         }
         _ if config_refused.is_some() => {
-            Finding::not_checked(Check::Sandbox, "Codex can't load its configuration")
+            Finding::not_checked(Check::Sandbox, "Codex cannot load its configuration")
         }
         CommandOutcome::Ended(finished) if finished.exit == Exit::Code(2) => Finding::not_checked(
             Check::Sandbox,

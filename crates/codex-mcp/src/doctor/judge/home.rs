@@ -22,7 +22,7 @@ pub(super) fn directory(home: &Home) -> Finding {
     let finding = match (&home.directory, home.chosen_by) {
         (Directory::Writable, _) => Finding::ok(Check::CodexHome, format!("{path} ({source})")),
         (Directory::ReadOnly, _) => problem(
-            "can't be written to, and Codex keeps its threads there",
+            "cannot be written to, and Codex keeps its threads there",
             "Make the directory writable for this user, or set CODEX_HOME to one that is.",
         ),
         (Directory::Missing, HomeSource::Default) => Finding::note(
@@ -35,7 +35,7 @@ pub(super) fn directory(home: &Home) -> Finding {
         ),
         (Directory::Other, _) => problem("is not a directory", "Set CODEX_HOME to a directory."),
         (Directory::Unknown(reason), _) => problem(
-            &format!("can't be used: {}", one_line(reason)),
+            &format!("cannot be used: {}", one_line(reason)),
             "Set CODEX_HOME to a directory that this user may read and write.",
         ),
     };
@@ -55,14 +55,14 @@ pub(super) fn config(home: &Home, refused: Option<&str>) -> Finding {
             problem(format!("{path} is not valid TOML: {malformed}"))
         }
         (ConfigFile::Unreadable(reason), _) => {
-            problem(format!("{path} can't be read: {}", one_line(reason)))
+            problem(format!("{path} cannot be read: {}", one_line(reason)))
         }
         (_, Some(_)) if !home.is_fit() => {
-            Finding::not_checked(Check::Config, "Codex can't use its home directory")
+            Finding::not_checked(Check::Config, "Codex cannot use its home directory")
         }
         (_, Some(reason)) => Finding::problem(
             Check::Config,
-            format!("Codex can't load its configuration: {reason}"),
+            format!("Codex cannot load its configuration: {reason}"),
             "Correct it; Codex starts no thread before.",
         ),
         (file @ (ConfigFile::Absent | ConfigFile::Valid), None) => {

@@ -17,7 +17,7 @@ use supervise::short_lived::TextOutput;
 /// `command` runs this Codex at a shell.
 pub(super) fn login(home: &Home, status: &CommandOutcome, command: &str) -> Finding {
     if config_refused(status).is_some() {
-        return Finding::not_checked(Check::Login, "Codex can't load its configuration");
+        return Finding::not_checked(Check::Login, "Codex cannot load its configuration");
     }
     match &home.settings.credential {
         Credential::Login => by_status(status, command),

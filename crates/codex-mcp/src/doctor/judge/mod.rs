@@ -68,7 +68,7 @@ fn without_settings(error: &ConfigError) -> Vec<Finding> {
         Check::Config,
         Check::Sandbox,
     ];
-    let others = others.map(|check| Finding::not_checked(check, "the settings can't be used"));
+    let others = others.map(|check| Finding::not_checked(check, "the settings cannot be used"));
     [problem].into_iter().chain(others).collect()
 }
 

@@ -181,7 +181,7 @@ async fn changed_question_is_marked_and_cannot_be_answered() {
     asking.sql(sql.to_owned()).await;
     let (_, page) = asking.run_jobs(&state, &show).await;
     assert!(
-        page.contains("not signed with the key of this host"),
+        page.contains("not signed with the key of this machine"),
         "{page}"
     );
     let (code, said) = asking
@@ -189,7 +189,7 @@ async fn changed_question_is_marked_and_cannot_be_answered() {
         .await;
     assert_eq!(code, Some(3), "{said}");
     assert!(
-        said.contains("not signed with the key of this host"),
+        said.contains("not signed with the key of this machine"),
         "{said}"
     );
     asking.store.request_cancel(&asking.job).await.unwrap();
@@ -211,7 +211,7 @@ async fn question_is_shown_on_another_host_and_cannot_be_answered_there() {
     let (_, page) = asking.run_jobs(elsewhere.path(), &["show", job]).await;
     assert!(page.contains("touch made.txt"), "{page}");
     assert!(
-        page.contains("not signed with the key of this host"),
+        page.contains("not signed with the key of this machine"),
         "{page}"
     );
     for verb in ["approve", "decline"] {

@@ -1,11 +1,11 @@
-//! Attackers who can write to a shared database, and the workers and users of this host.
+//! Attackers who can write to a shared database, and the workers and users of this machine.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use job_queue::host;
+use job_queue::machine;
 use job_queue::logic::{JobId, JobState};
 use job_queue::store::{Job, JobStore, NewJob, Ownership, Request, new_worker_id};
 use serde_json::{Value, json};
@@ -90,7 +90,7 @@ impl Host {
 
     fn request(&self, prompt: &str) -> Request {
         Request {
-            host: Some(host::name()),
+            host: Some(machine::name()),
             timeout_ms: 600_000,
             ..Request::new(prompt, self.home.work().to_str().unwrap())
         }
@@ -275,7 +275,7 @@ async fn forged_row_is_left_alone() {
     let mut mallory = database.outsider().await;
     let evil = mallory.forge(&host.evil_request()).await;
     let run = mallory.forge(&host.evil_run()).await;
-    // A copy that claims to be this host's.
+    // A copy that claims to be this machine's.
     let honest = submit(&store, host.request("honest")).await;
     let program = format!("'{}'", host.program("evil").display());
     let claimed = [("codex_bin", program), ("owner_role", "'postgres'".into())];
@@ -325,7 +325,7 @@ async fn host_that_runs_foreign_jobs_runs_none_of_their_programs() {
     ] {
         let error = wait_until_failed(&store, id).await;
         assert!(
-            error.contains("not signed with the key of this host"),
+            error.contains("not signed with the key of this machine"),
             "{error}"
         );
         assert!(
@@ -333,7 +333,7 @@ async fn host_that_runs_foreign_jobs_runs_none_of_their_programs() {
             "{error}"
         );
     }
-    // The job ran with this host's own Codex and CODEX_HOME.
+    // The job ran with this machine's own Codex and CODEX_HOME.
     assert_eq!(host.notes_of("honest"), "evil\n");
     let home = host.home.codex_home();
     assert_eq!(
@@ -385,7 +385,7 @@ async fn signed_row_with_a_changed_field_is_refused() {
     for id in &copies {
         let error = wait_until_failed(&store, id).await;
         assert!(
-            error.contains("not signed with the key of this host"),
+            error.contains("not signed with the key of this machine"),
             "{error}"
         );
         assert!(error.contains("Submit it again"), "{error}");
@@ -421,7 +421,7 @@ async fn signature_is_valid_for_its_own_row_only() {
     for id in [&changed, &moved, &robbed] {
         let error = wait_until_failed(&store, id).await;
         assert!(
-            error.contains("not signed with the key of this host"),
+            error.contains("not signed with the key of this machine"),
             "{error}"
         );
     }
@@ -499,7 +499,7 @@ async fn jobs_of_another_host_are_shown_and_left_alone() {
     let (_, listed, _) = other.run_jobs(&["list"]);
     assert!(listed.contains("OWNER"), "{listed}");
     let (_, listed, _) = other.run_jobs(&["list", "--json"]);
-    let owner = format!("@{}\"", host::name());
+    let owner = format!("@{}\"", machine::name());
     assert!(listed.contains(&owner), "{listed}");
     let (_, shown, _) = other.run_jobs(&["show", waiting.as_str()]);
     assert!(shown.contains("(role postgres)"), "{shown}");
@@ -562,5 +562,5 @@ fn plain_connection_beyond_loopback_is_refused() {
     // The control: on loopback, the connection is tried and finds no server.
     let host = Host::new("postgres://me:sesame@127.0.0.1:1/jobs", OthersJobs::Leave);
     let (_, _, said) = host.run_jobs(&["list"]);
-    assert!(said.contains("can't be reached"), "{said}");
+    assert!(said.contains("cannot be reached"), "{said}");
 }

@@ -246,7 +246,7 @@ async fn jobs(home: &Home, location: &Location) -> Vec<String> {
     ids
 }
 
-/// Submits a running job with an open question, signed with the key of this host.
+/// Submits a running job with an open question, signed with the key of this machine.
 async fn submit_asking_job(store: &JobStore, request: Request) -> String {
     let job = NewJob::new(request);
     store.submit(&job).await.unwrap();

@@ -49,7 +49,7 @@ async fn worker_of_a_stopped_server_leaves_when_its_job_is_done() {
     let worker = stage.worker(&["--idle", "1s", "--heartbeat-ms", "100"]);
     wait_for_file(&stage.file("begun")).await;
     server.stop();
-    worker.says("can't be reached").await;
+    worker.says("cannot be reached").await;
     // Longer than its idle time.
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     stage.make("go");

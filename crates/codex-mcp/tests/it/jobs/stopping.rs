@@ -137,5 +137,5 @@ async fn file_that_is_no_store_is_reported() {
     std::fs::write(&stage.location, "no store").unwrap();
     let (status, log) = stage.worker(&[]).ended().await;
     assert_eq!(status.code(), Some(1));
-    assert!(log.contains("is no job store"), "{log}");
+    assert!(log.contains("is not a job store"), "{log}");
 }

@@ -33,7 +33,7 @@ async fn jobs_continue_while_postgres_is_stopped() {
     wait_for_file(&stage.file("begun")).await;
     server.stop();
     stage.make("go");
-    worker.says("can't be reached").await;
+    worker.says("cannot be reached").await;
     server.start_again();
     wait_until(&store, &first, JobState::Completed).await;
     wait_until(&store, &second, JobState::Completed).await;
@@ -43,7 +43,7 @@ async fn jobs_continue_while_postgres_is_stopped() {
         "{events:#?}"
     );
     let log = worker.finish().await;
-    assert_eq!(count(&log, "can't be reached"), 1, "{log}");
+    assert_eq!(count(&log, "cannot be reached"), 1, "{log}");
     assert_eq!(count(&log, "can use the job store again"), 1, "{log}");
     stage.finish().await;
 }
@@ -69,7 +69,7 @@ async fn events_beyond_the_queue_limit_are_dropped_and_counted() {
     server.stop();
     stage.make("go");
     wait_for_file(&stage.file("told")).await;
-    worker.says("can't be reached").await;
+    worker.says("cannot be reached").await;
     server.start_again();
     wait_until(&store, &id, JobState::Completed).await;
     let events = store.events(&id, 0, 10_000).await.unwrap();
@@ -131,7 +131,7 @@ async fn worker_waits_while_the_database_is_read_only() {
     };
     set("on");
     stage.make("go");
-    worker.says("can't be written").await;
+    worker.says("cannot be written").await;
     assert_eq!(get(&store, &id).await.summary.state, JobState::Running);
     set("off");
     wait_until(&store, &id, JobState::Completed).await;

@@ -246,7 +246,7 @@ async fn job_is_resolved_by_id_prefix() {
         for text in ["aaaaaaa", "aaaaaaa%", "../../etc/passwd"] {
             let output = stage.run(&[verb, text]);
             assert_eq!(output.code, 3, "{verb} {text}");
-            assert!(output.stderr.contains("is no job"), "{}", output.stderr);
+            assert!(output.stderr.contains("is not a job ID"), "{}", output.stderr);
         }
     }
 }
@@ -306,7 +306,7 @@ async fn job_with_an_unreadable_report_is_shown() {
         .finish(&claim, Ending::Completed, json!({"commands": 7}))
         .await;
     let page = stage.stdout_of(&["show", id.as_str()]);
-    assert!(page.contains("It can't be read: "), "{page}");
+    assert!(page.contains("It cannot be read: "), "{page}");
     let output = stage.run(&["wait", id.as_str()]);
     assert_eq!((output.code, output.stdout.as_str()), (0, ""));
 }
@@ -359,7 +359,7 @@ async fn location_without_a_store_is_refused() {
         let output = stage.run(&[args, &["--store", not.to_str().unwrap()]].concat());
         assert_eq!((output.code, output.stdout.as_str()), (3, ""), "{args:?}");
         assert!(
-            output.stderr.contains("is no job store"),
+            output.stderr.contains("is not a job store"),
             "{}",
             output.stderr
         );

@@ -46,7 +46,7 @@ async fn wait_survives_a_restart_of_postgres() {
     let mut waiting = stage.start(&["wait", short(&id)]);
     waiting.wait_for_line("queued");
     server.stop();
-    waiting.wait_for_line("can't be reached");
+    waiting.wait_for_line("cannot be reached");
     server.start_again();
     let claim = stage.claim().await;
     stage.finish(&claim, Ending::Completed, report()).await;

@@ -152,12 +152,12 @@ async fn invalid_submit_options_are_refused() {
         (&["--sandbox", "none"], "workspace-write"),
         (&["--effort", "most"], "xhigh"),
         (&["--profile", "../x"], "a profile's name"),
-        (&["--image", "nowhere.png"], "can't be read"),
+        (&["--image", "nowhere.png"], "cannot be read"),
         (&["--image", "text.png"], "is not a PNG"),
         (&["--output-schema", "nowhere"], "--output-schema nowhere: "),
         (&["--output-schema", "README.md"], "it is no JSON"),
         (&["--output-schema", "list.json"], "is an object"),
-        (&["--resume", "x"], "\"x\" is no thread"),
+        (&["--resume", "x"], "\"x\" is not a thread ID"),
         (&["--resume", SESSION, "--continue"], "cannot be used with"),
         (&["--thread", "01234567"], "there is no thread 01234567 in"),
         (&["--profile", "nope"], "there is no profile nope in"),
@@ -351,7 +351,7 @@ async fn job_whose_prompt_was_masked_is_resumed_and_not_retried() {
     let id = stage.ended(prompt, Ending::Failed).await;
     let shown = stage.stdout_of(&["show", short(&id)]);
     assert!(shown.contains("push with [masked]"), "{shown}");
-    assert!(shown.contains("submit it anew"), "{shown}");
+    assert!(shown.contains("submit it as a new job"), "{shown}");
     let output = stage.run(&["retry", short(&id)]);
     assert_eq!(output.code, 3);
     assert!(

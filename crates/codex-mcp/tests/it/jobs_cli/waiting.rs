@@ -78,7 +78,7 @@ async fn wait_times_out_and_the_job_continues() {
     let id = stage.queued("p").await;
     let output = stage.run(&["wait", "--timeout", "50ms", short(&id)]);
     assert_eq!((output.code, output.stdout.as_str()), (124, ""));
-    let words = format!("goes on; `codex-mcp jobs wait {}`", short(&id));
+    let words = format!("continue; `codex-mcp jobs wait {}`", short(&id));
     assert!(output.stderr.contains(&words), "{}", output.stderr);
     let job = stage.store.summary(&id).await.unwrap().unwrap();
     assert_eq!(job.state, JobState::Queued);
@@ -105,7 +105,7 @@ async fn ctrl_c_ends_the_wait_and_not_the_job() {
         kill(pid, Signal::SIGINT).unwrap();
         let output = running.ends();
         assert_eq!(output.code, 130, "{args:?}: {}", output.stderr);
-        assert!(output.stderr.contains("goes on"), "{}", output.stderr);
+        assert!(output.stderr.contains(" continue"), "{}", output.stderr);
     }
     let job = stage.store.summary(&id).await.unwrap().unwrap();
     assert_eq!(job.state, JobState::Running);

@@ -219,7 +219,7 @@ async fn failing_or_garbled_gh_proves_nothing() {
     github.says("pulls", "garbage");
     fs::remove_file(github.directory.join("comments")).unwrap();
     let judged = run.judged().await;
-    let beginning = "unknown: gh's answer can't be read: expected value at line 1";
+    let beginning = "unknown: gh's answer cannot be read: expected value at line 1";
     run.assert_first(&judged, beginning);
     assert!(
         judged[1].starts_with("unknown: gh exited with code 1: cat:"),
@@ -228,7 +228,7 @@ async fn failing_or_garbled_gh_proves_nothing() {
     github.has("pulls", &[pull(1, "main", "yesterday")]);
     run.assert_first(
         &run.judged().await,
-        "unknown: gh's answer can't be read: a malformed time",
+        "unknown: gh's answer cannot be read: a malformed time",
     );
 }
 
@@ -243,7 +243,7 @@ async fn gh_that_hangs_is_ended() {
     let refused = looker.unwrap_err().to_string();
     assert_eq!(
         refused,
-        "`pr` can't be judged here: gh took longer than 300ms"
+        "`pr` cannot be judged here: gh took longer than 300ms"
     );
     fs::remove_file(github.directory.join("hang")).unwrap();
     run.looker = patient;
@@ -270,7 +270,7 @@ async fn missing_gh_login_is_reported_at_once() {
     github.says("user", "");
     let refused = github.refused("pr").await;
     assert!(
-        refused.starts_with("`pr` can't be judged here: gh exited with code 1"),
+        refused.starts_with("`pr` cannot be judged here: gh exited with code 1"),
         "{refused}"
     );
 

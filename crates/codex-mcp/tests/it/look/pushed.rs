@@ -111,6 +111,6 @@ async fn pushed_criterion_needs_a_remote() {
     let mut looker = scene.try_at(&scene.work(), &["pushed"]).await.unwrap();
     let refused = looker.start().await.unwrap_err().to_string();
     let beginning =
-        "`pushed` can't be judged here: cannot list the branches of the remote: git exited";
+        "`pushed` cannot be judged here: cannot list the branches of the remote: git exited";
     assert!(refused.starts_with(beginning), "{refused}");
 }

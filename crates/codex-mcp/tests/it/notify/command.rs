@@ -88,7 +88,7 @@ async fn missing_or_unrunnable_program_is_reported() {
         ..teller
     };
     let error = tell("command:true", &gone).await.unwrap_err();
-    assert!(error.starts_with("true can't be started"), "{error}");
+    assert!(error.starts_with("true cannot be started"), "{error}");
 }
 
 #[tokio::test]

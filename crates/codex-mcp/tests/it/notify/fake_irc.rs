@@ -125,7 +125,7 @@ async fn flood_and_endless_line_are_bounded() {
             LONG,
         );
         let error = sent.await.unwrap_err();
-        assert!(error.contains("more than is listened to"), "{error}");
+        assert!(error.contains("sent more than the limit"), "{error}");
     }
 }
 
@@ -141,7 +141,7 @@ async fn endless_pings_of_a_server_that_does_not_read_are_bounded() {
         LONG,
     );
     let error = sent.await.unwrap_err();
-    assert!(error.contains("more than is listened to"), "{error}");
+    assert!(error.contains("sent more than the limit"), "{error}");
 }
 
 #[tokio::test]

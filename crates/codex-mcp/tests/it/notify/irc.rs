@@ -177,7 +177,7 @@ async fn server_killed_during_registration_is_reported() {
 
     let error = tell(&url, &teller).await.unwrap_err();
     assert!(
-        error.contains("can't be reached: Connection refused"),
+        error.contains("cannot be reached: Connection refused"),
         "{error}"
     );
 }
@@ -202,7 +202,7 @@ async fn host_name_is_resolved_and_an_unknown_one_is_reported() {
     let error = tell("irc://nowhere.invalid/runs", &teller_without_mail()).await;
     let error = error.unwrap_err();
     assert!(
-        error.starts_with("nowhere.invalid, port 6667, can't be reached"),
+        error.starts_with("nowhere.invalid, port 6667, cannot be reached"),
         "{error}"
     );
 }

@@ -315,7 +315,7 @@ const INVALID_CALLS: [(&str, &str, &str); 14] = [
         "call_codex",
         r#"{"prompt": "x", "cwd": ".", "continue_latest": true,
             "resume_session_id": "01a200a4-327e-7ce2-b260-3fbdb333d5ff"}"#,
-        "can't be used together",
+        "cannot be used together",
     ),
     (
         "call_codex",
@@ -337,7 +337,7 @@ const INVALID_CALLS: [(&str, &str, &str); 14] = [
         r#"{"prompt": "x", "cwd": ".", "made_up": 1}"#,
         "made_up",
     ),
-    ("call_status", r#"{"job_id": "../x"}"#, "is no job"),
+    ("call_status", r#"{"job_id": "../x"}"#, "is not a job ID"),
     (
         "call_status",
         r#"{"job_id": "00000000-0000-4000-8000-000000000000", "tail": 101}"#,
@@ -451,6 +451,6 @@ async fn unusable_store_is_an_error_of_the_call() {
         "JOB_STORE",
         "{refused:#}"
     );
-    assert!(text(&refused, 0).contains("is no job store"), "{refused:#}");
+    assert!(text(&refused, 0).contains("is not a job store"), "{refused:#}");
     stage.finish(client).await;
 }

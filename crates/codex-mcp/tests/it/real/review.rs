@@ -360,7 +360,7 @@ async fn timed_out_review_names_the_last_step(release: &str) {
     std::fs::write(stage.file("new.txt"), "x").unwrap();
     let (code, shown, stderr) = stage.review(&["--timeout", "5s"]).await;
     assert_eq!((code, shown.as_str()), (Some(3), ""), "{stderr}");
-    let words = "took longer than 5 s and was interrupted; the last that was heard: running sleep";
+    let words = "took longer than 5 s and was interrupted; last step: running sleep";
     assert!(stderr.contains(words), "{stderr}");
 }
 

@@ -239,7 +239,7 @@ async fn run_outlives_its_client_and_is_shown_at_a_shell() {
     }
     let log = stage.jobs(&["logs", id]).await;
     for words in [
-        "turn 2 of 10: the last one was words only",
+        "turn 2 of 10: the last turn executed nothing",
         "1 step executed; all 1",
     ] {
         assert!(log.contains(words), "{words:?} is missing: {log}");

@@ -181,7 +181,7 @@ impl Verdict {
                 instruction,
             } => Some(line(missing, instruction)),
             Finding::Unknown { why } => {
-                Some(format!("{}: this can't be checked: {why}", judged.subject))
+                Some(format!("{}: this cannot be checked: {why}", judged.subject))
             }
         });
         lines.collect()

@@ -44,7 +44,7 @@ pub enum BadIrcAddress {
     Port(String),
     /// A percent sign is not followed by two hexadecimal digits, or the decoded text is not
     /// UTF-8.
-    #[error("{0:?} can't be decoded; write %25 for a percent sign and UTF-8 for the rest")]
+    #[error("{0:?} cannot be decoded; write %25 for a percent sign and UTF-8 for the rest")]
     Percent(String),
     /// There is a key or another option.
     #[error(

@@ -12,7 +12,7 @@ pub enum IrcError {
     Nicknames(String),
     /// The server refused the connection.
     #[error(
-        "the server doesn't let us in: {0}. Choose one that is open without a password, or tell by command:PROGRAM"
+        "the server refused the connection: {0}. Choose one that is open without a password, or notify by command:PROGRAM"
     )]
     NotLetIn(String),
     /// The server ended the connection with a reason.
@@ -35,7 +35,7 @@ pub enum IrcError {
     #[error("the server has not answered in time, {0}")]
     Silent(&'static str),
     /// The server sent too much.
-    #[error("the server has sent more than is listened to, {0}")]
+    #[error("the server sent more than the limit, {0}")]
     Flood(&'static str),
 }
 

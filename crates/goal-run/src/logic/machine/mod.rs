@@ -139,7 +139,7 @@ pub enum BadLimits {
     #[error("a run stalls after 1 to {MOST_TURNS} idle turns, not {0}")]
     Stall(u32),
     /// A limit of no tokens.
-    #[error("a run needs tokens: the limit must be 1 or more")]
+    #[error("the token limit must be 1 or more")]
     Tokens,
 }
 

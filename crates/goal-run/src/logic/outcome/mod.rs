@@ -139,23 +139,23 @@ impl AddAssign for Usage {
 /// The record of a turn: a line of the evidence.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TurnRecord {
-    /// Its number, from 1.
+    /// The number of the turn, from 1.
     pub turn: u32,
-    /// The kind of its prompt.
+    /// The kind of prompt that began the turn.
     pub prompt: PromptKind,
-    /// Its conversation.
+    /// Whether the turn continued the conversation or began a new one.
     pub conversation: Conversation,
-    /// Its end, in a word.
+    /// How the turn ended, in one word.
     pub end: &'static str,
-    /// Its duration, in milliseconds.
+    /// The duration of the turn, in milliseconds.
     pub duration_ms: u64,
-    /// Its steps.
+    /// The steps of the turn.
     #[serde(flatten)]
     pub evidence: Evidence,
     /// Refusals, in words: see [`notes`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub denied: Vec<String>,
-    /// Its tokens; none if Codex reported none.
+    /// The tokens of the turn; zero if Codex reported none.
     #[serde(skip_serializing_if = "Usage::is_nothing")]
     pub usage: Usage,
     /// Errors, in words: see [`notes`].

@@ -138,11 +138,11 @@ pub struct Shutdown {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WrapperError {
     /// Codex does not end.
-    #[error("Codex has not ended, not even by KILL, and no second one is started beside it")]
+    #[error("Codex did not exit after SIGKILL; not starting another")]
     StillThere,
     /// Codex cannot be started again.
     #[error(
-        "Codex can't be started again: {0}; see to that, then go on with `codex-mcp eyes resume {quoted}`",
+        "Codex cannot be started again: {0}; see to that, then go on with `codex-mcp eyes resume {quoted}`",
         quoted = shell_word(.1.to_string())
     )]
     NotStarted(String, Session),

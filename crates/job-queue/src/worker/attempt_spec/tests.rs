@@ -294,7 +294,7 @@ fn mail_is_given_to_jobs_that_this_host_has_signed() {
     assert_eq!(member(&job, None), None);
 }
 
-/// As a control, a job of this host gets the user's default.
+/// As a control, a job of this machine gets the user's default.
 #[tokio::test]
 async fn job_of_others_is_not_given_a_default_without_a_sandbox() {
     let place = TestHost::new();

@@ -54,12 +54,12 @@ pub(in crate::tools) fn describe() -> Tool {
         "base-instructions": { "type": "string" },
         "developer-instructions": { "type": "string" },
         "compact-prompt": { "type": "string" },
-        "wait-ms": { "type": "integer", "description": "Return then; the work goes on." },
+        "wait-ms": { "type": "integer", "description": "Return then; work continues." },
         "tag": { "type": "string" },
     });
     let description = "Use to delegate a task to Codex, a coding agent that reads, writes and runs \
 code in cwd, and wait for its final message. Returns it and a threadId for codex-reply. Status \
-waiting_approval: decide `actions` with codex_check. Status running: follow with it. Defaults: \
+waiting_approval: decide `actions` with codex_check; running: poll with codex_check. Defaults: \
 Codex's config.";
     tool(NAME, "Codex", description, input(properties, ["prompt"]))
 }

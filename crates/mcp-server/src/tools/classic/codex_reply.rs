@@ -37,8 +37,8 @@ pub(in crate::tools) fn describe() -> Tool {
         "wait-ms": { "type": "integer" },
         "conversationId": { "type": "string", "deprecated": true },
     });
-    let description = "Use to continue a thread, also one from before a restart. Waits and \
-returns as codex.";
+    let description = "Use to continue a thread, even one from before a restart. Waits and \
+returns like codex.";
     tool(
         NAME,
         "Codex Reply",

@@ -43,8 +43,8 @@ pub(in crate::tools) fn describe() -> Tool {
         "model": { "type": "string" },
         "wait-ms": { "type": "integer" },
     });
-    let description = "Use to have changes reviewed in a read-only thread: uncommitted ones, \
-since the branch base, of commit, or what instructions say. Returns as codex.";
+    let description = "Use to have a read-only thread review uncommitted changes, those since \
+branch `base`, a `commit`, or what `instructions` say. Returns like codex.";
     tool(NAME, "Review", description, input(properties, []))
 }
 

@@ -23,7 +23,7 @@ struct Arguments {
 
 pub(super) fn describe() -> Tool {
     let properties = json!({ "job_id": { "type": "string" } });
-    let description = "Use to end a job. If it does not end at once, message says when.";
+    let description = "Use to cancel a job. If it is still stopping, `message` says so.";
     let answer = output(json!({
         "job_id": "string",
         "new_status": "string",

@@ -75,8 +75,8 @@ pub(super) fn describe() -> Tool {
         "notify": texts(),
         "retry": { "type": "integer" },
     });
-    let description = "Use to hand Codex a task that goes on when this client ends. Returns \
-{job_id} at once; follow with call_status. approval ask: decide its questions by call_respond.";
+    let description = "Use to hand Codex a task that continues after this client exits. Returns \
+{job_id} at once; poll with call_status. approval ask: call_respond answers its questions.";
     let answer = output(json!({ "status": "string", "job_id": "string" }));
     let input = input(properties, ["prompt", "cwd"]);
     tool(NAME, "Call Codex", description, input).with_raw_output_schema(answer)
@@ -145,7 +145,7 @@ impl Arguments {
     ) -> Result<JobSpec, ToolError> {
         let continuation = match (session, self.continue_latest) {
             (Some(_), Some(true)) => {
-                let why = "resume_session_id and continue_latest can't be used together";
+                let why = "resume_session_id and continue_latest cannot be used together";
                 return Err(ToolError::new(Code::InvalidArgument, why));
             }
             (Some(session), _) => Continuation::Session(session),

@@ -34,7 +34,7 @@ pub(super) fn describe() -> Tool {
         "answers": { "type": "object" },
         "steer": text(),
     });
-    let description = "Use to decide a job's question by one of its decisions, answer its \
+    let description = "Use to answer a job's question with one of its `decisions` or its \
 fields, or steer its turn.";
     let answer = output(json!({ "message": "string" }));
     let input = input(properties, ["job_id"]);
@@ -49,7 +49,7 @@ pub(super) async fn call(jobs: &Jobs, given: JsonObject) -> Result<CallToolResul
     Ok(answer(match action {
         ResponseAction::Steer(words) => {
             jobs.steer(&id, words).await?;
-            json!({ "job_id": id, "message": "Codex has taken the words" })
+            json!({ "job_id": id, "message": "Codex accepted the message" })
         }
         ResponseAction::Respond(response) => {
             let request = given.request_id.as_deref();

@@ -113,7 +113,7 @@ impl StatusQuery {
 /// A note on what the job waits for and what to do, in addition to the record.
 fn note(job: &Job, questions: &[Question], no_worker: Option<StartError>) -> Option<String> {
     if !questions.is_empty() {
-        let words = "Codex waits: decide each of questions by call_respond before it expires.";
+        let words = "Codex waits: answer each of `questions` with call_respond before it expires.";
         return Some(words.to_owned());
     }
     if let Some(why) = no_worker {
@@ -122,12 +122,13 @@ fn note(job: &Job, questions: &[Question], no_worker: Option<StartError>) -> Opt
         ));
     }
     if let Some(wait) = job_json::waiting(&job.summary) {
-        return Some(format!("It {wait}. It runs by itself then."));
+        return Some(format!("The job {wait}. It then starts automatically."));
     }
     let is_lost = job.summary.error.as_deref() == Some(WORKER_LOST);
     is_lost.then(|| {
-        "Its worker was killed, and Codex with it; what it had changed is still there. Go on with \
-         its session_id as resume_session_id of call_codex; with retry a job runs again by itself."
+        "Its worker was killed, and Codex with it; what it had changed is still there. \
+         Continue with its session_id as resume_session_id of call_codex. With retry, a job is \
+         restarted automatically."
             .to_owned()
     })
 }

@@ -93,10 +93,10 @@ pub(super) fn describe() -> Tool {
         "retry": { "type": "integer" },
         "wait_ms": { "type": "integer", "default": 50_000 },
     });
-    let description = "Use when something has to exist in the end: Codex works turn after turn until \
-exit_criteria hold in repo, whatever it says. Returns {ok, artifacts, evidence, turns, reason, \
-partial, missing, usage}; after wait_ms {status, job_id} for call_status. Goes \
-on without you; call_cancel ends it.";
+    let description = "Use when the result must exist in the repository: Codex works turn after turn \
+until exit_criteria hold. Returns {ok, artifacts, evidence, turns, reason, partial, missing, \
+usage}; after wait_ms {status, job_id} for call_status. Continues after the call returns; \
+call_cancel cancels it.";
     let answer = output(json!({
         "ok?": "boolean",
         "status": "string",
@@ -174,7 +174,7 @@ impl StartedRun {
     pub(super) async fn wait(&self, jobs: &Jobs) -> Result<WaitOutcome, ToolError> {
         let id = &self.job;
         let waited = until_ended(jobs, id, self.until).await.map_err(|error| {
-            let note = format!("the run is job {id} (call_status), but it can't be looked at");
+            let note = format!("the run is job {id} (call_status), but its state cannot be read");
             error.with_note(&note)
         })?;
         Ok(waited.map(|looked| self.result_so_far(looked)))
@@ -209,8 +209,8 @@ impl StartedRun {
     fn message(&self) -> String {
         let id = &self.job;
         format!(
-            "The run goes on, also without you. call_status with job_id {id} and wait_ms 50000 \
-             answers when it has ended, with tail also what Codex does; call_cancel calls it off."
+            "The run continues in the background. call_status with job_id {id} and wait_ms 50000 \
+             returns when it has ended; tail adds what Codex does. call_cancel cancels it."
         )
     }
 }

@@ -69,7 +69,7 @@ pub(in crate::tools) fn describe() -> Tool {
         "advanced": advanced,
     });
     let description = "Use to start Codex, a coding agent that reads, writes and runs code in cwd, \
-and go on meanwhile. Returns {sessionId, threadId, status, pollInterval} at once. Follow with \
+without waiting. Returns {sessionId, threadId, status, pollInterval} at once. Poll with \
 codex_check until status is idle; its result has the final message.";
     let required = ["prompt", "approvalPolicy", "sandbox"];
     tool(NAME, "Codex", description, input(properties, required))

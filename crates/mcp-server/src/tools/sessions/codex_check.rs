@@ -109,8 +109,9 @@ pub(in crate::tools) fn describe() -> Tool {
     });
     let description = "Use to follow a session and decide what it asks. poll: result.output is the \
 final message. At waiting_approval decide each of actions[] by respond_permission, or answer \
-questions by respond_user_input, before time-out declines it. decline, cancel (ends the turn too) and acceptForSession of commands always \
-fit, others if in availableDecisions. To wait: codex_session wait_any.";
+questions by respond_user_input, before it times out. decline, cancel (also ends the turn) and \
+acceptForSession of commands are always valid; others if in availableDecisions. To wait: \
+codex_session wait_any.";
     let answer = output(json!({
         "status": "string",
         "events": "array",

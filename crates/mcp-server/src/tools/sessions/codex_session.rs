@@ -95,7 +95,8 @@ pub(in crate::tools) fn describe() -> Tool {
     });
     let description = "Use to manage sessions. list; get: usage, plan, diff, changedFiles; \
 interrupt the turn; cancel or fork the session; steer: add to the turn; resume a thread; wait_any: \
-the first of sessionIds (but those dealt with) to be idle, ended or asking; terminals, end_terminals: commands that outlive their turn.";
+wait until one of sessionIds (omit handled ones) is idle, ended or asking; terminals, \
+end_terminals: commands that outlive their turn.";
     let answer = output(json!({ "status?": "string", "sessions?": "array" }));
     let input = input(properties, ["action"]);
     tool(NAME, "Codex Session", description, input).with_raw_output_schema(answer)

@@ -177,7 +177,7 @@ fn timeout_names_the_last_error() {
     assert_eq!(failure.class, FailureClass::Timeout);
     assert_eq!(
         failure.message,
-        format!("agent timed out after 60000ms; the last that was heard: {waiting}")
+        format!("agent timed out after 60000ms; last error: {waiting}")
     );
     assert_eq!(failure.hint(), FailureClass::Connection.hint());
     // Codex has recovered.

@@ -115,7 +115,7 @@ async fn file_that_is_no_image_is_refused() {
     fs::create_dir(work.join("directory.png")).unwrap();
     nix::unistd::mkfifo(&work.join("pipe.png"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let rows = [
-        ("absent.png", "absent.png can't be read"),
+        ("absent.png", "absent.png cannot be read"),
         ("", "is not a file"),
         ("directory.png", "directory.png is not a file"),
         ("pipe.png", "pipe.png is not a file"),

@@ -130,7 +130,7 @@ async fn symbolic_link_as_request_log_is_refused() {
     symlink(eyes.beside("elsewhere"), queue).unwrap();
     eyes.run("look").await;
     // The terminal breaks the line at a place that depends on the directory, perhaps at a space.
-    let words = "can't be used: the file";
+    let words = "cannot be used: the file";
     let unbroken = |text: &str| text.replace([' ', '\n'], "");
     let told = |screen: &str| unbroken(screen).contains(&unbroken(words));
     eyes.tmux.shows_such(words, told).await;

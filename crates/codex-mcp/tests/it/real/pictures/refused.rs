@@ -79,7 +79,7 @@ async fn hostile_picture_is_refused_and_the_turn_continues(release: &str) {
         (
             "half.png",
             whole[..whole.len() / 2].to_vec(),
-            "can't be decoded",
+            "cannot be decoded",
         ),
         (
             "svg.png",

@@ -225,7 +225,7 @@ async fn failed_read_only_run_names_the_sandbox_and_how_to_widen_it() {
         assert_eq!(ended.status.code(), Some(2), "{shown}");
         assert!(shown.contains("Codex's sandbox was read-only"), "{shown}");
         assert!(shown.contains(advice), "{shown}");
-        let resumed = shown.lines().find(|line| line.starts_with("to go on: "));
+        let resumed = shown.lines().find(|line| line.starts_with("to continue: "));
         let flag = format!(" --sandbox {sandbox} ");
         assert!(resumed.unwrap().contains(&flag), "{shown}");
     }

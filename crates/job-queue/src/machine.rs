@@ -1,7 +1,8 @@
-//! The key with which this host signs the jobs that it submits.
+//! This machine: its name, for a store that several machines share, and the key with which it
+//! signs the jobs that it submits.
 //!
 //! The key is 32 random bytes in a file that only this user can read. Anybody who knows it can
-//! run programs on this host through a shared store.
+//! run programs on this machine through a shared store.
 
 use std::fs::DirBuilder;
 use std::io::{self, Read, Write};
@@ -16,6 +17,16 @@ use rustix::process::geteuid;
 use safe_files::untrusted_file::{self, Links, ReadError};
 use sha2::Sha256;
 
+/// The name of this machine, as `hostname` prints it. The machines of one store must have different
+/// names.
+#[must_use]
+pub fn name() -> String {
+    match nix::unistd::gethostname() {
+        Ok(name) if !name.is_empty() => name.to_string_lossy().into_owned(),
+        _ => "localhost".to_owned(),
+    }
+}
+
 /// The name of the key's file in the state directory.
 const FILE: &str = "host.key";
 
@@ -28,8 +39,8 @@ const NAME: &[u8] = b"codex-mcp: name of a host key";
 /// The length of the name, in bytes of that signature.
 const NAME_LENGTH: usize = 8;
 
-/// The key of this host.
-pub struct HostKey {
+/// The key of this machine.
+pub struct MachineKey {
     mac: Hmac<Sha256>,
     id: String,
 }
@@ -39,18 +50,18 @@ pub struct HostKey {
 pub enum KeyError {
     /// The state directory is a relative path, and the current directory may be a stranger's.
     #[error(
-        "cannot determine the path of this host's key: {} is not an absolute path; set HOME or \
+        "cannot determine the path of this machine's key: {} is not an absolute path; set HOME or \
          XDG_STATE_HOME", state.display()
     )]
     NoState {
-        /// The directory of this host's state.
+        /// The directory of this machine's state.
         state: PathBuf,
     },
     /// The key cannot be read.
-    #[error("the key of this host: {0}")]
+    #[error("the key of this machine: {0}")]
     Read(#[from] ReadError),
     /// The key cannot be created.
-    #[error("cannot create the key of this host, {}: {error}", path.display())]
+    #[error("cannot create the key of this machine, {}: {error}", path.display())]
     Create {
         /// The file.
         path: PathBuf,
@@ -59,8 +70,8 @@ pub enum KeyError {
     },
     /// Other users may have read or written the key.
     #[error(
-        "other users can read the key of this host, {} (mode {mode:03o}): with it, they can have \
-         this host run programs. Remove the file: the next start creates a new key, and jobs \
+        "other users can read the key of this machine, {} (mode {mode:03o}): with it, they can have \
+         this machine run programs. Remove the file: the next start creates a new key, and jobs \
          that still wait are to be submitted again", path.display()
     )]
     Exposed {
@@ -71,7 +82,7 @@ pub enum KeyError {
     },
     /// The file belongs to another user.
     #[error(
-        "the key of this host, {}, belongs to the user {uid}. Remove the file: the next start \
+        "the key of this machine, {}, belongs to the user {uid}. Remove the file: the next start \
          creates a new key", path.display()
     )]
     Foreign {
@@ -91,7 +102,7 @@ pub enum KeyError {
     },
 }
 
-impl HostKey {
+impl MachineKey {
     /// Loads the key from the directory `state`, and creates it if there is none. Processes
     /// that create it at the same time get the same key.
     ///
@@ -213,7 +224,7 @@ mod tests {
         let ids: Vec<String> = std::thread::scope(|scope| {
             let load = || {
                 barrier.wait();
-                HostKey::load_or_create(&state).unwrap().id().to_owned()
+                MachineKey::load_or_create(&state).unwrap().id().to_owned()
             };
             let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(load)).collect();
             let ids = threads.into_iter().map(|thread| thread.join().unwrap());
@@ -223,13 +234,13 @@ mod tests {
         let about = fs::metadata(state.join(FILE)).unwrap();
         assert_eq!((about.mode() & 0o777, about.len()), (0o600, 32));
         assert_eq!(fs::read_dir(&state).unwrap().count(), 1);
-        let other = HostKey::load_or_create(directory.path()).unwrap();
+        let other = MachineKey::load_or_create(directory.path()).unwrap();
         assert_ne!(other.id(), ids[0]);
     }
 
     #[test]
     fn signature_belongs_to_one_message_and_one_key() {
-        let keys = [1, 2].map(|byte| HostKey::of(&[byte; LENGTH]).unwrap());
+        let keys = [1, 2].map(|byte| MachineKey::of(&[byte; LENGTH]).unwrap());
         let signature = keys[0].sign(b"a message");
         assert!(keys[0].has_signed(b"a message", &signature));
         assert!(!keys[0].has_signed(b"another", &signature));
@@ -243,10 +254,10 @@ mod tests {
     fn key_that_others_can_read_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(FILE);
-        HostKey::load_or_create(directory.path()).unwrap();
+        MachineKey::load_or_create(directory.path()).unwrap();
         for mode in [0o640, 0o604, 0o620, 0o601] {
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-            let error = HostKey::load_or_create(directory.path()).err().unwrap();
+            let error = MachineKey::load_or_create(directory.path()).err().unwrap();
             assert!(matches!(error, KeyError::Exposed { .. }), "{error}");
             let said = error.to_string();
             assert!(said.contains(&format!("mode {mode:03o}")), "{said}");
@@ -256,7 +267,9 @@ mod tests {
 
     #[test]
     fn relative_state_directory_is_refused() {
-        let error = HostKey::load_or_create(Path::new("state")).err().unwrap();
+        let error = MachineKey::load_or_create(Path::new("state"))
+            .err()
+            .unwrap();
         assert!(matches!(error, KeyError::NoState { .. }), "{error}");
     }
 
@@ -267,12 +280,12 @@ mod tests {
         for length in [0, LENGTH - 1, LENGTH + 1] {
             fs::write(&path, vec![7; length]).unwrap();
             fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
-            let error = HostKey::load_or_create(directory.path()).err().unwrap();
+            let error = MachineKey::load_or_create(directory.path()).err().unwrap();
             assert!(matches!(error, KeyError::Malformed { .. }), "{error}");
         }
         fs::rename(&path, directory.path().join("elsewhere")).unwrap();
         symlink(directory.path().join("elsewhere"), &path).unwrap();
-        let error = HostKey::load_or_create(directory.path()).err().unwrap();
+        let error = MachineKey::load_or_create(directory.path()).err().unwrap();
         assert!(matches!(error, KeyError::Read(_)), "{error}");
     }
 }
