@@ -13,6 +13,7 @@
 //! - [`Tmux`] is a terminal in which a test types and reads.
 //! - [`process`] looks at process trees, so that a test can prove that nothing is
 //!   left running.
+//! - [`wait`] waits for events, with a deadline.
 //! - [`worker_process`] starts the test itself once more, to work in parallel or be killed.
 //! - [`fake`] is a Codex that misbehaves on demand.
 //! - [`docs`] compares the tables in docs/ with the code.
@@ -50,6 +51,7 @@ mod target_dir;
 mod tmux;
 mod transcript;
 pub mod typescript;
+pub mod wait;
 pub mod worker_process;
 
 pub use app_server::AppServer;

@@ -6,6 +6,11 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::wait::wait_for;
+
 /// The polling interval of waits. The kernel reports the end of a process to its parent only, so
 /// a wait for another process must poll.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
@@ -135,6 +140,38 @@ pub async fn wait_until_gone(pids: &[u32], limit: Duration) -> Vec<Process> {
     }
 }
 
+/// Sends a signal to a process that the test has started.
+///
+/// # Panics
+/// If there is no such process.
+#[track_caller]
+pub fn signal(pid: u32, signal: Signal) {
+    kill(Pid::from_raw(pid.cast_signed()), signal).unwrap();
+}
+
+/// The kernel function in which the main thread of a process sleeps, from `/proc/PID/wchan`. Empty
+/// if there is no such process, and `0` if the thread runs.
+#[must_use]
+pub fn wait_channel(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default()
+}
+
+/// Waits until the main thread of a process sleeps in `open` of a named pipe, which nobody has
+/// opened at the other end.
+///
+/// # Panics
+/// If that takes too long.
+#[track_caller]
+pub fn wait_for_pipe_open(pid: u32) -> impl Future<Output = ()> {
+    // The compiler of the kernel may inline the first.
+    let functions = ["wait_for_partner", "fifo_open"];
+    wait_for("the open of a named pipe blocks", async move || {
+        functions
+            .contains(&wait_channel(pid).as_str())
+            .then_some(())
+    })
+}
+
 /// Every live process (no zombies) that was started with this environment
 /// variable at this value, whatever its parent, process group or session.
 /// Processes of other users can't be seen.
@@ -175,6 +212,7 @@ mod tests {
     use std::process::{Child, Command, Stdio};
 
     use super::*;
+    use crate::wait::wait_for_blocking;
 
     const LIMIT: Duration = Duration::from_secs(10);
 
@@ -200,12 +238,9 @@ mod tests {
     fn process_tree_lists_parents_first() {
         let mut shell = start("sh", &["-c", "sleep 600; true"], &unique("tree"));
         let is_sleep = |pid: &u32| Process::look(*pid).is_some_and(|p| p.command == "sleep 600");
-        let sleep = loop {
-            if let Some(sleep) = descendants(shell.id()).into_iter().find(is_sleep) {
-                break sleep;
-            }
-            std::thread::sleep(LOOK_AGAIN);
-        };
+        let sleep = wait_for_blocking("the process of sleep", || {
+            descendants(shell.id()).into_iter().find(is_sleep)
+        });
 
         let below = descendants(std::process::id());
         let place = |pid| below.iter().position(|&found| found == pid).unwrap();
@@ -227,7 +262,10 @@ mod tests {
         let left = marked(&marker);
         assert_eq!(left.len(), 1, "{left:?}");
         assert_ne!(left[0].parent, std::process::id());
-        assert_eq!(wait_until_gone(&[left[0].pid], LOOK_AGAIN).await.len(), 1);
+        assert_eq!(
+            wait_until_gone(&[left[0].pid], Duration::ZERO).await.len(),
+            1
+        );
 
         end_all(&marker);
         assert_eq!(wait_until_gone(&[left[0].pid], LIMIT).await, []);
@@ -237,9 +275,10 @@ mod tests {
     #[test]
     fn unreaped_process_is_a_zombie() {
         let mut child = start("true", &[], &unique("zombie"));
-        while !Process::look(child.id()).unwrap().is_zombie() {
-            std::thread::sleep(LOOK_AGAIN);
-        }
+        wait_for_blocking("the end of the process", || {
+            let is_zombie = Process::look(child.id()).unwrap().is_zombie();
+            is_zombie.then_some(())
+        });
 
         assert_eq!(marked(&unique("zombie")), []);
         assert!(descendants(std::process::id()).contains(&child.id()));
@@ -250,8 +289,7 @@ mod tests {
 
     fn end_all(marker: &str) {
         for process in marked(marker) {
-            let pid = nix::unistd::Pid::from_raw(process.pid.try_into().unwrap());
-            nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+            signal(process.pid, Signal::SIGKILL);
         }
     }
 }

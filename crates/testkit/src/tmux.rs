@@ -256,6 +256,7 @@ impl Drop for Tmux {
 mod tests {
     use super::*;
     use crate::process::wait_until_gone;
+    use crate::wait::wait_for;
 
     #[tokio::test]
     async fn tmux_shows_typed_text_and_exit_codes() {
@@ -275,9 +276,10 @@ mod tests {
         tmux.enters("stty size; cat").await;
         tmux.shows("20 40").await;
         let command = |process: &Process| process.command == "cat";
-        while !tmux.others(&home).iter().any(command) {
-            sleep(LOOK_AGAIN).await;
-        }
+        wait_for("the process of cat", async || {
+            tmux.others(&home).iter().any(command).then_some(())
+        })
+        .await;
         tmux.presses(&["C-c"]).await;
         assert_eq!(tmux.prompt().await, 130);
         assert_eq!(tmux.others(&home), []);

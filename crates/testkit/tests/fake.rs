@@ -5,12 +5,14 @@
     reason = "a panic is how a test fails"
 )]
 
+use std::os::fd::AsRawFd;
 use std::process::ExitStatus;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use testkit::fake::{self, Action, Event, FakeCodex, HELLO, Plan, Session, Stdio, TurnEnd};
-use testkit::process::{Process, wait_until_gone};
+use testkit::process::{Process, signal, wait_until_gone};
+use testkit::wait::{wait_for, within};
 use testkit::{AppServer, Home, Launch, Signal};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -65,7 +67,7 @@ impl Raw {
     async fn line(&mut self) -> Vec<u8> {
         let mut line = Vec::new();
         let read = self.stdout.read_until(b'\n', &mut line);
-        tokio::time::timeout(LIMIT, read).await.unwrap().unwrap();
+        within("a line", read).await.unwrap();
         line
     }
 
@@ -103,9 +105,9 @@ impl Raw {
     async fn exited(&mut self) -> (Vec<u8>, ExitStatus) {
         let mut rest = Vec::new();
         let read = self.stdout.read_to_end(&mut rest);
-        tokio::time::timeout(LIMIT, read).await.unwrap().unwrap();
-        let status = tokio::time::timeout(LIMIT, self.child.wait()).await;
-        (rest, status.unwrap().unwrap())
+        within("the end of stdout", read).await.unwrap();
+        let status = within("the end of the fake", self.child.wait()).await;
+        (rest, status.unwrap())
     }
 }
 
@@ -380,23 +382,16 @@ async fn fake_leaves_processes_behind() {
         Action::Exit { code: 0 },
     ]);
     let mut raw = Raw::start(&plan);
-    let status = tokio::time::timeout(LIMIT, raw.child.wait())
-        .await
-        .unwrap()
-        .unwrap();
-    assert!(status.success());
+    let status = within("the end of the fake", raw.child.wait()).await;
+    assert!(status.unwrap().success());
 
     // One that has just begun shows its environment a moment later.
-    let both = async {
-        loop {
-            let processes = raw.home.processes();
-            if processes.len() == 2 {
-                break processes.iter().map(|process| process.pid).collect();
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    let left: Vec<u32> = tokio::time::timeout(LIMIT, both).await.unwrap();
+    let left: Vec<u32> = wait_for("both processes", async || {
+        let processes = raw.home.processes();
+        let pids = processes.iter().map(|process| process.pid).collect();
+        (processes.len() == 2).then_some(pids)
+    })
+    .await;
     let mut spawned: Vec<u32> = raw
         .fake
         .log()
@@ -406,6 +401,7 @@ async fn fake_leaves_processes_behind() {
             _ => None,
         })
         .collect();
+    let inheriting = spawned[0];
     spawned.sort_unstable();
     assert_eq!(
         {
@@ -417,11 +413,11 @@ async fn fake_leaves_processes_behind() {
     );
 
     // The one with the inherited stdout keeps it open.
-    let mut byte = [0];
-    let read = raw.stdout.read(&mut byte);
-    tokio::time::timeout(Duration::from_millis(100), read)
-        .await
-        .unwrap_err();
+    let file = |process: &str, number: i32| {
+        std::fs::read_link(format!("/proc/{process}/fd/{number}")).unwrap()
+    };
+    let ours = file("self", raw.stdout.get_ref().as_raw_fd());
+    assert_eq!(file(&inheriting.to_string(), 1), ours);
     drop(raw);
     assert_eq!(wait_until_gone(&left, LIMIT).await, []);
 }
@@ -490,9 +486,4 @@ async fn mcp_server_asks_and_heeds_cancellations() {
     assert_eq!(next["structuredContent"]["threadId"], thread);
     assert_eq!(next["structuredContent"]["content"], HELLO);
     assert!(client.finish().await.success());
-}
-
-fn signal(pid: u32, signal: Signal) {
-    let pid = nix::unistd::Pid::from_raw(pid.try_into().unwrap());
-    nix::sys::signal::kill(pid, signal).unwrap();
 }

@@ -24,7 +24,8 @@ use super::dialect::{Call, Dialect, Kind, Notification, Refusal, Threads};
 use super::log::{Event, Log};
 use super::plan::{Action, Occasion, Plan, Question, Session, Stdio, TurnEnd};
 use super::running::RunningScript;
-use super::{LOOK_AGAIN, PLAN, gate};
+use super::{PLAN, gate};
+use crate::wait::wait_for_file;
 
 /// The piece in which a giant line is written.
 const PIECE: usize = 64 * 1024;
@@ -422,10 +423,8 @@ fn write(bytes: &[u8]) {
 
 async fn wait_at_gate(name: &str) {
     let plan = env::var_os(PLAN).unwrap();
-    let gate = gate(plan.as_ref(), name);
-    while !gate.exists() {
-        tokio::time::sleep(LOOK_AGAIN).await;
-    }
+    // If a test never opens the gate, the panic ends this action, and no answer comes either way.
+    wait_for_file(&gate(plan.as_ref(), name)).await;
 }
 
 fn stdin_lines() -> mpsc::UnboundedReceiver<Vec<u8>> {

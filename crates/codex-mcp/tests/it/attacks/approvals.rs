@@ -65,17 +65,17 @@ impl ApprovalFixture {
         let queued = client.call_tool("call_codex", arguments).await;
         let job = queued["structuredContent"]["job_id"].as_str().unwrap();
         let status = json!({ "job_id": job });
-        loop {
+        let question = wait_for("the question of the job", async || {
             let result = client.call_tool("call_status", status.clone()).await;
             let seen = &result["structuredContent"];
             assert!(
                 ["queued", "running"].contains(&seen["status"].as_str().unwrap()),
                 "{seen:#}"
             );
-            if let Some(question) = seen["questions"].get(0) {
-                return (job.to_owned(), question.clone());
-            }
-        }
+            seen["questions"].get(0).cloned()
+        })
+        .await;
+        (job.to_owned(), question)
     }
 
     /// Writes an answer to the store, as the server would; returns the outcome that the worker
@@ -144,12 +144,12 @@ async fn answer_question(client: &mut McpClient, more: Value) -> Value {
         client.call_tool("codex_check", answer).await;
     }
     let wait = json!({"action": "poll", "sessionId": asked["sessionId"], "waitMs": 30_000});
-    loop {
+    wait_for("the end of the turn", async || {
         let look = client.call_tool("codex_check", wait.clone()).await;
-        if look["structuredContent"]["status"] != "running" {
-            return result;
-        }
-    }
+        (look["structuredContent"]["status"] != "running").then_some(())
+    })
+    .await;
+    result
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use scripted_model::{Reply, Script, Shell};
 use serde_json::Value;
 
 use super::fixture::{RepositoryFixture, commit};
+use crate::jobs::wait_for;
 
 crate::on_both_releases!(
     tracked_script_is_not_swapped_before_it_is_run,
@@ -177,10 +178,11 @@ async fn repository_is_not_changed_after_the_verdict(release: &str) {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    while !stage.home.work().join("began").exists() {
+    wait_for("the beginning of the script", async || {
         assert_eq!(background.try_wait().unwrap(), None);
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+        stage.home.work().join("began").exists().then_some(())
+    })
+    .await;
     stage
         .home
         .git(&["commit", "--quiet", "--allow-empty", "--message", "control"]);

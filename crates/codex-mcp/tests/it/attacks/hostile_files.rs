@@ -8,14 +8,14 @@ use std::process::{Child, Command, Stdio};
 
 use job_queue::logic::JobState;
 use job_queue::store::{JobStore, NewJob, Request};
-use nix::sys::signal::kill;
 use nix::sys::stat::Mode;
-use nix::unistd::{Pid, mkfifo};
+use nix::unistd::mkfifo;
 use serde_json::{Value, json};
 use settings::store_access::Access;
 use testkit::client::TIME_LIMIT;
 use testkit::fake::{FakeCodex, Plan, fake_codex_path};
-use testkit::process::wait_until_gone;
+use testkit::process::{signal, wait_channel, wait_until_gone};
+use testkit::wait::wait_for_blocking;
 use testkit::{Home, Launch, McpClient, Signal};
 
 use crate::jobs::{Worker, wait_until};
@@ -263,7 +263,7 @@ async fn blocked_runtime_does_not_outlive_a_signal() {
     let writer = std::thread::spawn(move || while stdin.write_all(NOTICE).is_ok() {});
     let reader = std::thread::spawn(move || while stdout.read(&mut buffer).is_ok_and(|n| n > 0) {});
     wait_until_blocked(server.id());
-    kill(Pid::from_raw(server.id().cast_signed()), Signal::SIGTERM).unwrap();
+    signal(server.id(), Signal::SIGTERM);
     let status = server.wait().unwrap();
     assert_eq!(status.code(), Some(ENDED_BY_SIGTERM));
     writer.join().unwrap();
@@ -283,12 +283,8 @@ const NOTICE: &[u8] =
 
 /// Waits until the main thread of a process sleeps in a write to a pipe.
 fn wait_until_blocked(pid: u32) {
-    let call = format!("/proc/{pid}/wchan");
-    loop {
-        let wait = fs::read_to_string(&call).unwrap_or_default();
-        if wait.contains("pipe") && wait.contains("write") {
-            return;
-        }
-        std::thread::yield_now();
-    }
+    wait_for_blocking("the server blocks in a write to a pipe", || {
+        let channel = wait_channel(pid);
+        (channel.contains("pipe") && channel.contains("write")).then_some(())
+    });
 }

@@ -5,10 +5,10 @@ use std::os::unix::fs::FileTypeExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::kill;
-use nix::unistd::Pid;
 use scripted_model::{Reply, Script};
 use testkit::Signal;
+use testkit::process::{signal, wait_for_pipe_open};
+use testkit::wait::wait_for;
 use tokio::process::Command;
 
 use super::fixture::RepositoryFixture;
@@ -37,12 +37,9 @@ async fn pipe_for_git_does_not_block_the_first_signal() {
     // The shell has the words `sleep 1000` before it makes the pipe.
     let pipe = stage.home.work().join("deep/.gitignore");
     let is_planted = || fs::metadata(&pipe).is_ok_and(|about| about.file_type().is_fifo());
-    while !is_planted() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    let pid = i32::try_from(run.id().unwrap()).unwrap();
+    wait_for("the named pipe", async || is_planted().then_some(())).await;
     let began = Instant::now();
-    kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+    signal(run.id().unwrap(), Signal::SIGTERM);
     let output = run.wait_with_output().await.unwrap();
     let took = began.elapsed();
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -53,7 +50,7 @@ async fn pipe_for_git_does_not_block_the_first_signal() {
     assert!(result.contains("\"cancelled\""), "{result}\n{stderr}");
     assert_eq!(stage.home.processes(), []);
 
-    let mut git = Command::new("git")
+    let git = Command::new("git")
         .args(["status", "--untracked-files=all"])
         .env_clear()
         .envs(stage.home.env())
@@ -62,6 +59,6 @@ async fn pipe_for_git_does_not_block_the_first_signal() {
         .kill_on_drop(true)
         .spawn()
         .unwrap();
-    let waits = tokio::time::timeout(Duration::from_secs(2), git.wait()).await;
-    assert!(waits.is_err(), "a plain git returns: {waits:?}");
+    // If a plain git returned, this would time out.
+    wait_for_pipe_open(git.id().unwrap()).await;
 }

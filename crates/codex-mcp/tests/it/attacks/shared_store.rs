@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use job_queue::machine;
 use job_queue::logic::{JobId, JobState};
+use job_queue::machine;
 use job_queue::store::{Job, JobStore, NewJob, Ownership, Request, new_worker_id};
 use serde_json::{Value, json};
 use settings::store_access::{Access, OthersJobs};

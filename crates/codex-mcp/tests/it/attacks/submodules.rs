@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use testkit::AppServer;
 
 use super::fixture::RepositoryFixture;
+use crate::jobs::wait_for_file;
 
 crate::on_both_releases!(
     planted_submodules_are_restored,
@@ -315,9 +316,7 @@ async fn submodule_checked_out_by_the_user_during_a_run_stays() {
     let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
     add_submodules(&stage);
     let users = async {
-        while !stage.home.work().join("codex-works").exists() {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
+        wait_for_file(&stage.home.work().join("codex-works")).await;
         let update = ["submodule", "--quiet", "update", "--init", "empty"];
         stage
             .home

@@ -2,11 +2,11 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
 
 use scripted_model::{Reply, Script};
 
 use super::fixture::{RepositoryFixture, commit};
+use crate::jobs::{wait_for, wait_for_file};
 
 /// The user's hooks and settings apply inside the sandbox, and a push works.
 #[tokio::test]
@@ -67,9 +67,10 @@ async fn commits_of_the_user_during_a_run_stay() {
         let git = stage.home.state_home().join("codex-mcp/git-private");
         let is_ready = |run: fs::DirEntry| run.path().join("synced.json").exists();
         let runs = || fs::read_dir(&git).into_iter().flatten().flatten();
-        while !runs().any(is_ready) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        wait_for("the beginning of the run", async || {
+            runs().any(is_ready).then_some(())
+        })
+        .await;
         stage
             .home
             .git(&["commit", "--quiet", "--allow-empty", "--message", "mine"]);
@@ -111,9 +112,7 @@ async fn files_that_the_user_stages_during_a_run_stay_staged() {
     ]);
     let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
     let users = async {
-        while !stage.home.work().join("a.txt").exists() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        wait_for_file(&stage.home.work().join("a.txt")).await;
         fs::write(stage.home.work().join("mine.txt"), "mine").unwrap();
         stage.home.git(&["add", "mine.txt"]);
         fs::write(stage.home.work().join("staged.txt"), "").unwrap();

@@ -2,14 +2,11 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
+use testkit::wait::wait_for_file;
 use testkit::{Home, codex};
 
 use super::{assert_nothing_is_left, demo, script, stderr_of_failed, terminate, text};
-
-/// The polling interval of tests.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A Codex that serves the first time, for the call, and behaves differently the second time.
 fn serves_once(home: &Home, then: &str) -> PathBuf {
@@ -37,9 +34,7 @@ async fn signal_during_the_run_leaves_nothing() {
     let child = demo(&home, &["--codex-bin", codex.to_str().unwrap()])
         .spawn()
         .unwrap();
-    while !reached.exists() {
-        tokio::time::sleep(LOOK_AGAIN).await;
-    }
+    wait_for_file(&reached).await;
 
     terminate(&child);
 

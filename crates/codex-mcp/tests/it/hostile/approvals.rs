@@ -4,16 +4,11 @@ use serde_json::{Value, json};
 use testkit::Signal;
 use testkit::fake::{Action, Plan, Question, TurnEnd};
 
-use super::serve::{Serve, code, completed, is_answer, message, thread, turns};
+use super::serve::{Serve, code, completed, elicitation, is_answer, message, thread, turns};
 use super::sessions::decision;
 
 fn asking(command: &str) -> Plan {
     turns([Action::ask_approval(command)])
-}
-
-/// A question as the client gets it.
-async fn elicitation(serve: &mut Serve) -> Value {
-    serve.client.server_request("elicitation/create").await
 }
 
 /// An accepted form with this choice.

@@ -3,8 +3,10 @@
 use serde_json::json;
 use testkit::Signal;
 use testkit::fake::{Action, HELLO, Plan};
+use testkit::process::signal;
+use testkit::wait::wait_for;
 
-use super::serve::{Serve, code, completed, message, send, thread};
+use super::serve::{Serve, code, completed, message, thread};
 
 fn by(signal: Signal) -> Action {
     Action::Kill {
@@ -92,13 +94,12 @@ async fn status_reports_an_unreported_death() {
     serve.kill_codex(Signal::SIGTERM);
     let gone = serve.fake.started();
     assert_eq!(super::serve::left_of(&gone).await, []);
-    let told = loop {
+    let told = wait_for("the last exit", async || {
         let status = serve.client.call_tool("codex_status", json!({})).await;
         let status = status["structuredContent"].clone();
-        if status.get("lastExit").is_some() {
-            break status;
-        }
-    };
+        status.get("lastExit").is_some().then_some(status)
+    })
+    .await;
     let warning = told["warnings"][0].as_str().unwrap_or_default();
     assert!(warning.contains("signal 15 (SIGTERM)"), "{told:#}");
     let reply = serve.reply(&thread(&first)).await;
@@ -193,7 +194,7 @@ async fn killed_guard_ends_codex_and_the_call_is_answered() {
     let codex = serve.fake.started()[0];
     let guard = testkit::process::Process::look(codex).unwrap().parent;
     assert_ne!(guard, serve.client.pid());
-    send(guard, Signal::SIGKILL);
+    signal(guard, Signal::SIGKILL);
     let result = serve.client.result(&call).await;
     assert_eq!(code(&result), "CODEX_DIED");
     assert_eq!(super::serve::left_of(&[codex]).await, []);

@@ -4,8 +4,6 @@
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use nix::sys::signal::kill;
-use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::fake::{Action, Entry, Event, FakeCodex, Plan, TurnEnd, fake_codex_path};
@@ -143,7 +141,7 @@ impl Serve {
 
     /// Kills the Codex that was started last.
     pub(super) fn kill_codex(&self, signal: Signal) {
-        send(*self.fake.started().last().unwrap(), signal);
+        testkit::process::signal(*self.fake.started().last().unwrap(), signal);
     }
 
     /// The answers to Codex's questions so far, oldest first.
@@ -162,10 +160,9 @@ impl Serve {
     }
 }
 
-/// Sends a signal to a process that this test has started.
-pub(super) fn send(pid: u32, signal: Signal) {
-    let pid = Pid::from_raw(pid.try_into().unwrap());
-    kill(pid, signal).unwrap();
+/// A question as the client gets it.
+pub(super) async fn elicitation(serve: &mut Serve) -> Value {
+    serve.client.server_request("elicitation/create").await
 }
 
 /// Whether an entry of the fake's log is an answer to a question of its own.

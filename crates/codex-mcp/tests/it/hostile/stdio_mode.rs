@@ -10,10 +10,11 @@ use std::time::Duration;
 use nix::pty::{OpenptyResult, openpty};
 use serde_json::{Value, json};
 use testkit::fake::{FakeCodex, HELLO, Plan, fake_codex_path};
-use testkit::process::wait_until_gone;
+use testkit::process::{signal, wait_until_gone};
+use testkit::wait::wait_for_blocking;
 use testkit::{Home, Signal};
 
-use super::serve::{HANDSHAKE, Serve, completed, send};
+use super::serve::{HANDSHAKE, Serve, completed};
 
 /// The hint for a person at a terminal.
 const FRIENDLY: &str = "waiting for MCP messages from this terminal";
@@ -131,7 +132,7 @@ async fn terminal_user_is_told_that_serve_waits_for_messages() {
         assert!(said.contains("Ctrl-C ends it"), "{said}");
         assert!(!said.contains("stdout is a terminal"), "{said}");
         assert_eq!(said.contains("not auto, strict or off"), mode == "nonsense");
-        send(started.child.id(), Signal::SIGINT);
+        signal(started.child.id(), Signal::SIGINT);
         assert_eq!(started.ended().await.0.code(), Some(130));
     }
 }
@@ -204,10 +205,10 @@ async fn strict_refuses_a_terminal_and_off_ignores_it() {
 /// The end of input on a terminal must be typed, so the server is ended by a signal.
 fn send_when_it_runs(started: &Started) {
     let pid = started.child.id();
-    while started.home.processes().len() < 2 {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    send(pid, Signal::SIGTERM);
+    wait_for_blocking("the process of Codex", || {
+        (started.home.processes().len() >= 2).then_some(())
+    });
+    signal(pid, Signal::SIGTERM);
 }
 
 #[tokio::test]

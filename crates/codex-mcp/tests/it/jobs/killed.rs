@@ -9,6 +9,7 @@ use job_queue::store::{JobFilter, JobStore};
 use nix::sys::signal::Signal;
 use testkit::postgres::{Durability, Postgres};
 use testkit::process::{Process, wait_until_gone};
+use testkit::wait::wait_for_count;
 
 use super::{
     TIME_LIMIT, Worker, WorkerFixture, get, kill_codex, submit, wait_command, wait_for,
@@ -45,23 +46,27 @@ async fn run_under_kills(stage: &WorkerFixture, plan: KillPlan) {
     let mut workers: Vec<Worker> = (0..plan.workers).map(|_| start()).collect();
     for number in 1..=plan.kills {
         let enough = (plan.jobs * number / (plan.kills + 1)) as u64;
-        wait_for("jobs are done", async || {
-            (total(&store, JobState::Completed).await >= enough).then_some(())
-        })
-        .await;
+        let done = async || total(&store, JobState::Completed).await;
+        wait_for_count("jobs are done", enough, done).await;
         workers.remove(0).kill();
         workers.push(start());
     }
-    wait_for("all jobs are done", async || {
-        (total(&store, JobState::Completed).await == plan.jobs as u64).then_some(())
-    })
-    .await;
+    let ended = async || {
+        let mut sum = 0;
+        for state in [JobState::Completed, JobState::Failed, JobState::Cancelled] {
+            sum += total(&store, state).await;
+        }
+        sum
+    };
+    wait_for_count("all jobs have ended", plan.jobs as u64, ended).await;
     for worker in workers {
         worker.finish().await;
     }
     let mut attempts = 0;
     for id in &ids {
-        attempts += get(&store, id).await.attempts as usize;
+        let job = get(&store, id).await;
+        assert_eq!(job.summary.state, JobState::Completed, "{job:#?}");
+        attempts += job.attempts as usize;
     }
     println!("{attempts} attempts at {} jobs", plan.jobs);
     assert!(attempts > plan.jobs, "no worker was killed at work");

@@ -50,7 +50,7 @@ async fn worker_of_a_stopped_server_leaves_when_its_job_is_done() {
     wait_for_file(&stage.file("begun")).await;
     server.stop();
     worker.says("cannot be reached").await;
-    // Longer than its idle time.
+    // Longer than its idle time. No event shows that the worker stays.
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     stage.make("go");
     let log = wait_until_left(worker).await;

@@ -23,22 +23,20 @@ use std::time::Duration;
 use job_queue::logic::{JobId, JobState};
 use job_queue::report::Report;
 use job_queue::store::{Job, JobStore, NewJob, Request};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use settings::store_access::Access;
 use settings::store_location::Location;
 use tempfile::TempDir;
 use testkit::Home;
 use testkit::fake::{Action, PLAN, Plan, fake_codex_path};
 use testkit::postgres::Postgres;
-use testkit::process::Process;
+use testkit::process::{self, Process};
+use testkit::wait::TIME_LIMIT;
+pub(crate) use testkit::wait::{wait_for, wait_for_file};
 use tokio::time::{Instant, sleep};
 
 /// How often a condition is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-
-/// The limit of each wait: far longer than anything takes, even on a busy machine.
-const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// A prompt that waits for a file.
 fn wait_command(name: &str) -> String {
@@ -157,8 +155,7 @@ pub(crate) fn kill_codex(home: &Home) {
         parents.into_iter().any(|parent| parent.pid == one.parent)
     };
     let codex = processes.iter().filter(is_server).find(below);
-    let pid = Pid::from_raw(codex.unwrap().pid.try_into().unwrap());
-    kill(pid, Signal::SIGKILL).unwrap();
+    process::signal(codex.unwrap().pid, Signal::SIGKILL);
 }
 
 async fn submit(store: &JobStore, request: Request) -> JobId {
@@ -194,8 +191,7 @@ impl Worker {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(self.child.id().try_into().unwrap());
-        kill(pid, signal).unwrap();
+        process::signal(self.child.id(), signal);
     }
 
     /// Kills the worker with SIGKILL.
@@ -238,26 +234,6 @@ impl Drop for Worker {
             eprintln!("{}", fs::read_to_string(&self.log).unwrap_or_default());
         }
     }
-}
-
-/// Polls until `look` returns a value.
-pub(crate) async fn wait_for<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let until = Instant::now() + TIME_LIMIT;
-    loop {
-        if let Some(found) = look().await {
-            return found;
-        }
-        assert!(
-            Instant::now() < until,
-            "timed out after {TIME_LIMIT:?}: {what}"
-        );
-        sleep(POLL_INTERVAL).await;
-    }
-}
-
-pub(crate) async fn wait_for_file(path: &Path) {
-    let name = path.display().to_string();
-    wait_for(&name, async || path.exists().then_some(())).await;
 }
 
 async fn get(store: &JobStore, id: &JobId) -> Job {

@@ -102,6 +102,7 @@ async fn retryable_job_ends_when_postgres_is_stopped_beyond_its_lease() {
     let pid = fs::read_to_string(stage.file("pid")).unwrap();
     let pid = pid.trim().parse().unwrap();
     assert_eq!(wait_until_gone(&[pid], TIME_LIMIT).await, []);
+    // Longer than the lease. No event shows its end, as the server is stopped.
     tokio::time::sleep(std::time::Duration::from_millis(2500)).await;
     server.start_again();
     stage.make("go");

@@ -246,7 +246,11 @@ async fn job_is_resolved_by_id_prefix() {
         for text in ["aaaaaaa", "aaaaaaa%", "../../etc/passwd"] {
             let output = stage.run(&[verb, text]);
             assert_eq!(output.code, 3, "{verb} {text}");
-            assert!(output.stderr.contains("is not a job ID"), "{}", output.stderr);
+            assert!(
+                output.stderr.contains("is not a job ID"),
+                "{}",
+                output.stderr
+            );
         }
     }
 }

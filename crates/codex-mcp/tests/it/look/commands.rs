@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use goal_run::logic::snapshot::{CommandEnd, Probe};
+use testkit::wait::wait_for_file;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -125,9 +126,7 @@ async fn commands_are_given_up_on_request() {
         .await;
     let halt = CancellationToken::new();
     let begun = async {
-        while !scene.work().join("a").exists() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        wait_for_file(&scene.work().join("a")).await;
         halt.cancel();
     };
     let (ends, ()) = tokio::join!(run.looker.commands(LONG, later(), &halt), begun);

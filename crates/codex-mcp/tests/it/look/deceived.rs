@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::{Duration, SystemTime};
 
 use goal_run::look::LookError;
+use testkit::wait::wait_for;
 
 use super::{Scene, beginnings};
 
@@ -93,11 +94,12 @@ async fn settings_of_time_stamps_hide_no_change() {
     let changed = || fs::metadata(&file).unwrap().ctime();
     let noted = changed();
     let other = "x".repeat(length.try_into().unwrap());
-    while changed() == noted {
-        tokio::time::sleep(Duration::from_millis(10)).await;
+    wait_for("a ctime of another second", async || {
         fs::write(&file, &other).unwrap();
         set_time();
-    }
+        (changed() != noted).then_some(())
+    })
+    .await;
     let status = scene.git(&["status", "--porcelain"]);
     assert_eq!(status, "", "git itself is deceived");
     assert_eq!(beginnings(&run.judged().await), ["no"]);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use goal_run::logic::snapshot::Preexisting;
 use serde_json::{Value, json};
+use testkit::wait::wait_for;
 
 use super::{Scene, beginnings, told};
 
@@ -142,9 +143,10 @@ async fn queries_are_given_up_on_request() {
     github.says("hang", "");
     let asked = github.asked();
     let halted = async {
-        while github.asked() == asked {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        wait_for("a call of gh", async || {
+            (github.asked() != asked).then_some(())
+        })
+        .await;
         github.scene.means.halt.cancel();
     };
     let (judged, ()) = tokio::join!(run.judged(), halted);

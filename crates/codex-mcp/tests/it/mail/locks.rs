@@ -1,12 +1,13 @@
 //! Writers that lock inboxes in other ways than we do.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use std::{io, thread};
 
 use agent_team::mail::MailError;
 use serde_json::json;
+use testkit::wait::wait_for_blocking;
 
 use super::writer::Writer;
 use super::{TeamFixture, codex, letter, name, team, texts, write_plainly};
@@ -18,15 +19,11 @@ const LONG_AGO: Duration = Duration::from_secs(60);
 /// place.
 fn write_as_claude_does(inbox: &Path, text: &str) {
     let lock = inbox.with_extension("json.lock");
-    loop {
-        match fs::create_dir(&lock) {
-            Ok(()) => break,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                thread::sleep(Duration::from_millis(1));
-            }
-            Err(error) => panic!("{error}"),
-        }
-    }
+    wait_for_blocking("the lock directory", || match fs::create_dir(&lock) {
+        Ok(()) => Some(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,
+        Err(error) => panic!("{error}"),
+    });
     let time = "2026-02-18T10:00:00.000Z";
     let message = json!({"from": "claude", "text": text, "timestamp": time, "read": false});
     write_plainly(inbox, message);
@@ -94,8 +91,12 @@ fn lock_file_is_respected_and_stays() {
     held.lock().unwrap();
     thread::scope(|scope| {
         let sent = scope.spawn(|| stage.send("lead", "patient"));
-        // The sender waits for as long as the lock is held.
-        thread::sleep(Duration::from_millis(50));
+        // The sender waits for as long as the lock is held: it keeps its first lock meanwhile.
+        let first = stage.inbox("lead.lock");
+        wait_for_blocking("the sender holds its first lock", || {
+            let first = File::open(&first).ok()?;
+            matches!(first.try_lock(), Err(TryLockError::WouldBlock)).then_some(())
+        });
         assert!(!sent.is_finished());
         assert!(!stage.inbox("lead.json").exists());
         held.unlock().unwrap();
@@ -117,6 +118,7 @@ fn atm_and_we_wait_for_the_same_lock() {
         thread::scope(|scope| {
             let theirs = scope.spawn(|| stage.atm(version, "atm", &["send", "lead", "theirs"]));
             let ours = scope.spawn(|| stage.send("lead", "ours"));
+            // Both poll for their first lock, which leaves no trace that could be awaited.
             thread::sleep(Duration::from_millis(50));
             assert!(!theirs.is_finished() && !ours.is_finished());
             first.unlock().unwrap();

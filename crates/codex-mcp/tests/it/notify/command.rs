@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use testkit::Home;
+use testkit::wait::wait_for_file;
 
 use super::{LONG, NotifierContext, result, tell, tell_text, teller};
 
@@ -136,9 +137,7 @@ async fn program_is_ended_when_its_call_is_dropped() {
     let (home, teller) = stage("touch started; sleep 600");
     let command = command(&home, "");
     let started = async {
-        while !home.work().join("started").exists() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        wait_for_file(&home.work().join("started")).await;
         let processes = home.processes();
         processes.iter().map(|process| process.pid).collect()
     };

@@ -1,9 +1,8 @@
 //! `irc:` notifiers with a real server.
 
-use std::time::Duration;
-
 use testkit::Signal;
 use testkit::ngircd::Ngircd;
+use testkit::wait::wait_for;
 
 use super::{LINE, SHORT, notifier, tell, tell_line, tell_text, teller_without_mail};
 
@@ -166,9 +165,10 @@ async fn server_killed_during_registration_is_reported() {
     server.signal(Signal::SIGSTOP);
     let (url, teller) = (channel(&server, "runs"), teller_without_mail());
     let kill = async {
-        while connections_to(server.port()) == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        wait_for("a connection", async || {
+            (connections_to(server.port()) > 0).then_some(())
+        })
+        .await;
         server.signal(Signal::SIGKILL);
     };
     let (told, ()) = tokio::join!(tell(&url, &teller), kill);

@@ -2,9 +2,8 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
 
-use scripted_model::{Reply, Script, Shell};
+use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
 
 use super::sessions::Poller;
@@ -67,6 +66,16 @@ impl CodexFixture {
         })
         .await
     }
+
+    /// Waits for the alert that a session has stalled during a command.
+    async fn wait_for_command_stall(&self, session: &str) {
+        let is_it = |told: &Alert| told.result["session_id"] == session;
+        wait_for("the alert of a stalled session", async || {
+            let told = self.alerts();
+            command_stalls(&told).into_iter().any(is_it).then_some(())
+        })
+        .await;
+    }
 }
 
 /// An alert that the notifier has recorded.
@@ -125,21 +134,28 @@ async fn waiting_or_stalled_session_is_reported_once(release: &str) {
 
     let mut poller = Poller::new(&stage, &["--stall-timeout", "1"]).await;
     let never = json!({"sandbox": "danger-full-access", "approvalPolicy": "never"});
-    let session = poller.start("wait", never).await;
-    while command_stalls(&stage.alerts()).is_empty() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    let session = poller.start("wait", never.clone()).await;
+    stage.wait_for_command_stall(&session).await;
+    // Twice, another session begins and stalls, and there is no second alert for the first one.
+    let mut others = Vec::new();
+    for _ in 0..2 {
+        let other = poller.start("wait", never.clone()).await;
+        stage.wait_for_command_stall(&other).await;
+        others.push(other);
     }
-    // More than twice the timeout later there is no second alert.
-    tokio::time::sleep(Duration::from_millis(2500)).await;
     let alerts = stage.alerts();
-    let [stall] = command_stalls(&alerts)[..] else {
+    let mut stalls = command_stalls(&alerts);
+    stalls.retain(|told| told.result["session_id"] == session);
+    let [stall] = stalls[..] else {
         panic!("{alerts:#?}");
     };
     let stalled =
         format!("STALLED :: session {session}: no event from Codex for 1 s (running {WAITS})");
     assert_eq!(stall.line, stalled);
     fs::write(stage.file("go.txt"), "").unwrap();
-    poller.until_idle(&session).await;
+    for session in others.iter().chain([&session]) {
+        poller.until_idle(session).await;
+    }
     stage.finish(poller.client).await;
 }
 
@@ -175,7 +191,10 @@ async fn stalled_job_is_reported_once(release: &str) {
 /// A job that waits for an answer is not stalled.
 async fn asking_job_is_reported_once(release: &str) {
     let touch = Reply::shell(Shell::escalated("touch asked.txt", "it is wanted"));
-    let script = Script::new().otherwise([touch, Reply::say("Done.")]);
+    let gate = Gate::new();
+    let script = Script::new()
+        .on("be silent", [Reply::say("Done.").behind(&gate)])
+        .otherwise([touch, Reply::say("Done.")]);
     let stage = CodexFixture::new(release, script).await;
     let notifier = stage.notifier();
     stage.configure("stall_timeout_secs = 2\nworker_idle_secs = 1\nsandbox = \"read-only\"");
@@ -185,24 +204,39 @@ async fn asking_job_is_reported_once(release: &str) {
     let queued = client.call_tool("call_codex", call).await;
     let job = structured(&queued)["job_id"].as_str().unwrap().to_owned();
     let is_question = |told: &&Alert| told.result["event"] == "approval_needed";
-    let told = loop {
+    let told = wait_for("the alert of the question", async || {
         let told = stage.alerts();
-        if told.iter().any(|told| is_question(&told)) {
-            break told;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    };
+        told.iter().any(|told| is_question(&told)).then_some(told)
+    })
+    .await;
     let question = told.iter().find(is_question).unwrap();
     let begins = format!("APPROVAL :: job {}: waiting for approval to run", &job[..8]);
     assert!(question.line.starts_with(&begins), "{}", question.line);
     assert_eq!(question.result["job_id"], job);
-    tokio::time::sleep(Duration::from_secs(4)).await;
-    assert_eq!(stage.alerts().len(), told.len(), "{:#?}", stage.alerts());
+    // A job that begins after the question stalls, and there is no other alert for the first one.
+    let call = json!({ "prompt": "be silent", "cwd": stage.home.work(), "notify": [notifier] });
+    let silent = client.call_tool("call_codex", call).await;
+    let silent = structured(&silent)["job_id"].as_str().unwrap().to_owned();
+    wait_for("the alert of the silent job", async || {
+        let told = stage.alerts();
+        let is_it =
+            |told: &Alert| told.result["event"] == "stalled" && told.result["job_id"] == silent;
+        told.iter().any(is_it).then_some(())
+    })
+    .await;
+    gate.release();
+    let of_job = |told: &&Alert| told.result["job_id"] == job;
+    let later = stage.alerts();
+    let count = |alerts: &[Alert]| alerts.iter().filter(of_job).count();
+    assert_eq!(count(&later), count(&told), "{later:#?}");
     let answer = json!({ "job_id": job, "request_id": question.result["request_id"],
         "decision": "decline" });
     let answered = client.call_tool("call_respond", answer).await;
     assert_ne!(answered["isError"], true, "{answered:#}");
     let status = json!({ "job_id": job, "wait_ms": 600_000 });
+    let done = client.call_tool("call_status", status).await;
+    assert_eq!(structured(&done)["status"], "completed", "{done:#}");
+    let status = json!({ "job_id": silent, "wait_ms": 600_000 });
     let done = client.call_tool("call_status", status).await;
     assert_eq!(structured(&done)["status"], "completed", "{done:#}");
     assert_eq!(stage.alerts().iter().filter(is_question).count(), 1);

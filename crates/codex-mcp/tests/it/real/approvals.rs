@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{
     CodexFixture, assert_completed, assert_error, on_each_release, structured, text, thread_of,
 };
+use crate::jobs::wait_for;
 
 on_each_release!(
     approval_is_elicited_from_the_client,
@@ -190,15 +191,16 @@ async fn client_without_elicitation_gets_the_question_at_once(release: &str) {
     );
 
     // The question is declined meanwhile; then the turn ends and the thread is free again.
-    let back = loop {
+    let back = wait_for("the end of the turn", async || {
         let arguments = json!({"prompt": "and now?", "threadId": thread_of(&waiting)});
         let result = client.call_tool("codex-reply", arguments).await;
         if structured(&result)["error"]["code"] != "SESSION_BUSY" {
-            break result;
+            return Some(result);
         }
         assert_error(&result, "SESSION_BUSY");
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    };
+        None
+    })
+    .await;
     assert_completed(&back, "back");
     assert!(!stage.file("made.txt").exists());
     stage.finish(client).await;

@@ -3,18 +3,18 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
 use testkit::Tmux;
-use testkit::process::wait_until_gone;
+use testkit::process::{signal, wait_until_gone};
 use tokio::process::Command;
 use tokio::time::sleep;
 
 use super::sessions::Poller;
 use super::thread_tools::{TEAM, calling_model, mail, team, write_to_lead};
 use super::{CodexFixture, structured};
+use crate::jobs::wait_for;
 
 /// Fast keys are no paste, and Codex does not check for updates.
 const CONFIG: &str = "disable_paste_burst = true\ncheck_for_update_on_startup = false\n";
@@ -62,7 +62,7 @@ impl AttachFixture {
         let all = self.stage.home.processes().into_iter();
         let mut hosts = all.filter(|process| process.command.contains(" host run"));
         let host = hosts.next().unwrap().pid;
-        kill(Pid::from_raw(host.cast_signed()), Signal::SIGKILL).unwrap();
+        signal(host, Signal::SIGKILL);
         assert_eq!(wait_until_gone(&[host], TIME_LIMIT).await, []);
     }
 
@@ -119,10 +119,15 @@ async fn both_sides_work_on_one_thread(release: &str) {
 
     // The person in the terminal decides, and the client sees it.
     // A key can be too early.
-    while codex.screen().await.contains("Would you like to run") {
+    wait_for("the answer to the question", async || {
+        if !codex.screen().await.contains("Would you like to run") {
+            return Some(());
+        }
         codex.presses(&["y"]).await;
         sleep(KEY_INTERVAL).await;
-    }
+        None
+    })
+    .await;
     let ended = work.wait_for(&session, "idle").await;
     assert_eq!(ended["result"]["output"], "One is there.", "{ended:#}");
     codex.shows("One is there.").await;

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{
     CodexFixture, assert_completed, assert_error, on_each_release, structured, text, thread_of,
 };
+use crate::jobs::wait_for;
 
 on_each_release!(
     thread_is_begun_and_continued,
@@ -132,13 +133,13 @@ async fn cancelled_call_interrupts_its_turn(release: &str) {
     let id = client.request_tool("codex-reply", json!({"prompt": "hang", "threadId": thread}));
     gate.reached(1).await;
     client.cancel(&id, "no longer wanted");
-    let back = loop {
+    let back = wait_for("the end of the turn", async || {
         let arguments = json!({"prompt": "and now?", "threadId": thread});
         let result = client.call_tool("codex-reply", arguments).await;
-        if structured(&result)["error"]["code"] != "SESSION_BUSY" {
-            break result;
-        }
-    };
+        let is_busy = structured(&result)["error"]["code"] == "SESSION_BUSY";
+        (!is_busy).then_some(result)
+    })
+    .await;
     assert_completed(&back, "back");
     stage.finish(client).await;
 }

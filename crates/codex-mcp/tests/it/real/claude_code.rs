@@ -9,14 +9,13 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
 use testkit::Tmux;
 use testkit::claude_code::native_binary;
 use testkit::messages_api::{Answer, MessagesApi, MessagesRequest};
-use testkit::process::{Process, wait_until_gone};
+use testkit::process::{self, Process, wait_until_gone};
 use tokio::process::Command;
 use tokio::time::{sleep, timeout};
 
@@ -195,7 +194,7 @@ impl ClaudeCode {
         let [Process { pid, .. }] = own[..] else {
             panic!("{own:?}")
         };
-        kill(Pid::from_raw(pid.try_into().unwrap()), signal).unwrap();
+        process::signal(pid, signal);
         assert_eq!(wait_until_gone(&[pid], TIME_LIMIT).await, []);
     }
 
@@ -222,7 +221,7 @@ impl ClaudeCode {
         let [Process { pid, .. }] = found[..] else {
             panic!("{found:?}")
         };
-        kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
+        process::signal(pid, Signal::SIGKILL);
         assert_eq!(wait_until_gone(&[pid], TIME_LIMIT).await, []);
     }
 

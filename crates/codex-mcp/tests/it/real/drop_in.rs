@@ -2,20 +2,9 @@
 
 use scripted_model::{Patch, Reply, Script, Shell};
 use serde_json::{Value, json};
-use testkit::{Launch, McpClient};
 
-use super::{CodexFixture, VERSION, text};
-
-async fn codex_mcp_server(stage: &CodexFixture, capabilities: Value) -> McpClient {
-    let launch = Launch::new(testkit::codex::native_binary(&stage.release))
-        .args(["mcp-server"])
-        .envs(stage.home.env())
-        .current_dir(stage.home.work());
-    let mut client = McpClient::start(&launch);
-    client.ignore("codex/event");
-    client.initialize(VERSION, capabilities).await;
-    client
-}
+use super::proxy::direct;
+use super::{CodexFixture, text};
 
 fn properties(tools: &Value, name: &str) -> Vec<String> {
     let tools = tools["tools"].as_array().unwrap();
@@ -28,7 +17,7 @@ fn properties(tools: &Value, name: &str) -> Vec<String> {
 /// members that Codex's result has.
 async fn parameters_and_results_match_mcp_server(release: &str) {
     let stage = CodexFixture::new(release, Script::new().otherwise([Reply::say("hello")])).await;
-    let mut theirs = codex_mcp_server(&stage, json!({})).await;
+    let mut theirs = direct(&stage, json!({})).await;
     let mut ours = stage.client(&[]).await;
     let their_tools = theirs.call("tools/list", json!({})).await;
     let our_tools = ours.call("tools/list", json!({})).await;
@@ -91,7 +80,7 @@ async fn elicitations_match_mcp_server(release: &str) {
             ],
         );
     let stage = CodexFixture::new(release, script).await;
-    let mut theirs = codex_mcp_server(&stage, json!({"elicitation": {}})).await;
+    let mut theirs = direct(&stage, json!({"elicitation": {}})).await;
     let mut ours = stage.asking_client(&[]).await;
     for prompt in ["touch", "patch"] {
         let arguments =

@@ -3,18 +3,18 @@
 use std::fs::File;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
 use testkit::McpClient;
-use testkit::process::wait_until_gone;
+use testkit::process::{signal, wait_until_gone};
 use tokio::process::Command;
 use tokio::time::sleep;
 
 use super::sessions::Poller;
 use super::thread_tools::{TEAM, calling_after, calling_model, mail, team, write_to_lead};
 use super::{CodexFixture, VERSION, assert_completed, assert_error, structured};
+use crate::jobs::wait_for;
 
 /// The releases that can demand a token.
 macro_rules! on_each_release_with_tokens {
@@ -173,10 +173,6 @@ async fn client(stage: &CodexFixture, args: &[&str]) -> McpClient {
     client
 }
 
-fn signal(process: u32, signal: Signal) {
-    kill(Pid::from_raw(process.cast_signed()), signal).unwrap();
-}
-
 async fn turn_continues_with_the_next_host(release: &str) {
     let gate = Gate::new();
     let script = Script::new().otherwise([Reply::say("done").behind(&gate)]);
@@ -302,11 +298,11 @@ async fn turn_that_ends_without_a_host_is_told(release: &str) {
     work.client.client.signal(testkit::Signal::SIGSTOP);
     work.kill_host().await;
     gate.release();
-    let deadline = Instant::now() + TIME_LIMIT;
-    while !rollout(&work.stage).contains("\"task_complete\"") {
-        assert!(Instant::now() < deadline, "the turn does not end");
-        sleep(Duration::from_millis(20)).await;
-    }
+    wait_for("the end of the turn", async || {
+        let has_ended = rollout(&work.stage).contains("\"task_complete\"");
+        has_ended.then_some(())
+    })
+    .await;
     assert_eq!(work.hosts().await, [] as [u32; 0]);
     work.client.client.signal(testkit::Signal::SIGCONT);
     let ended = work.wait_for(&session, "idle").await;

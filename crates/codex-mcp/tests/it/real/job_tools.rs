@@ -9,7 +9,7 @@ use testkit::postgres::{Durability, Postgres};
 use testkit::{McpClient, Signal};
 
 use super::{CodexFixture, VERSION, assert_error, on_each_release, structured, text};
-use crate::jobs::Worker;
+use crate::jobs::{Worker, wait_for_file};
 
 on_each_release!(
     job_outlives_its_client_and_is_continued,
@@ -18,7 +18,7 @@ on_each_release!(
 );
 
 /// A stage whose idle worker leaves soon.
-async fn stage(release: &str, script: Script) -> CodexFixture {
+pub(super) async fn stage(release: &str, script: Script) -> CodexFixture {
     let stage = CodexFixture::new(release, script).await;
     let directory = stage.home.atm_home().join(".config/atm");
     fs::create_dir_all(&directory).unwrap();
@@ -34,7 +34,7 @@ fn file_model() -> Script {
 }
 
 /// Calls a tool, which must succeed; returns its structured content.
-async fn call_ok(client: &mut McpClient, tool: &str, arguments: Value) -> Value {
+pub(super) async fn call_ok(client: &mut McpClient, tool: &str, arguments: Value) -> Value {
     let result = client.call_tool(tool, arguments).await;
     assert_ne!(result["isError"], true, "{result:#}");
     let object = structured(&result).clone();
@@ -63,11 +63,6 @@ async fn assert_all_done(stage: &CodexFixture, jobs: &[String]) {
         assert_eq!(wait_for_job(&mut client, job).await["response"], "One.");
     }
     assert!(client.finish().await.success());
-    wait_until_processes_end(stage).await;
-}
-
-/// Waits until the worker and all other processes are gone.
-async fn wait_until_processes_end(stage: &CodexFixture) {
     stage.until_processes_end().await;
 }
 
@@ -110,7 +105,7 @@ async fn job_outlives_its_client_and_is_continued(release: &str) {
     assert_eq!(listed["jobs"][0]["job_id"], job);
     assert_eq!(listed["jobs"][1]["job_id"], first["job_id"]);
     assert!(other.finish().await.success());
-    wait_until_processes_end(&stage).await;
+    stage.until_processes_end().await;
 }
 
 async fn progress_of_a_waiting_call_names_the_current_step(release: &str) {
@@ -134,7 +129,7 @@ async fn progress_of_a_waiting_call_names_the_current_step(release: &str) {
     let done = client.result(&id).await;
     assert_eq!(structured(&done)["status"], "completed", "{done:#}");
     assert!(client.finish().await.success());
-    wait_until_processes_end(&stage).await;
+    stage.until_processes_end().await;
 }
 
 async fn cancelled_job_ends_with_its_processes(release: &str) {
@@ -145,9 +140,7 @@ async fn cancelled_job_ends_with_its_processes(release: &str) {
     let mut arguments = job_arguments(&stage, "work");
     arguments["timeout_ms"] = json!(600_000);
     let job = submit(&mut client, arguments).await;
-    while !stage.file("started.txt").exists() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    wait_for_file(&stage.file("started.txt")).await;
     let status = json!({ "job_id": job, "tail": 5 });
     let running = call_ok(&mut client, "call_status", status).await;
     assert_eq!(running["status"], "running");
@@ -166,7 +159,7 @@ async fn cancelled_job_ends_with_its_processes(release: &str) {
     assert_eq!(again["message"], "Job already cancelled");
     assert_eq!(wait_for_job(&mut client, &job).await["status"], "cancelled");
     assert!(client.finish().await.success());
-    wait_until_processes_end(&stage).await;
+    stage.until_processes_end().await;
 }
 
 /// Jobs work the same with Codex's own MCP server as the backend.
@@ -187,7 +180,7 @@ async fn job_tools_work_on_the_proxy() {
     let refused = client.call_tool("call_status", nonsense).await;
     assert_error(&refused, "INVALID_ARGUMENT");
     assert!(client.finish().await.success());
-    wait_until_processes_end(&stage).await;
+    stage.until_processes_end().await;
 }
 
 /// Two jobs wait for each other, so each needs a worker of its own.
@@ -290,7 +283,7 @@ async fn commands_of_codex_do_not_see_the_store_url() {
         "0"
     );
     assert!(client.finish().await.success());
-    wait_until_processes_end(&stage).await;
+    stage.until_processes_end().await;
 }
 
 /// Calls with invalid arguments: the tool, the arguments, and a part of the error.
@@ -393,7 +386,7 @@ async fn invalid_arguments_of_job_tools_are_refused() {
     let refused = client.call_tool("call_cancel", arguments).await;
     assert!(text(&refused, 0).contains("Cannot cancel job in 'failed' status"));
     assert!(client.finish().await.success());
-    wait_until_processes_end(&stage).await;
+    stage.until_processes_end().await;
 }
 
 #[tokio::test]
@@ -427,7 +420,7 @@ async fn submitted_job_is_audited_before_it_runs() {
         "{summary}"
     );
     assert!(client.finish().await.success());
-    wait_until_processes_end(&stage).await;
+    stage.until_processes_end().await;
 }
 
 #[tokio::test]
@@ -451,6 +444,9 @@ async fn unusable_store_is_an_error_of_the_call() {
         "JOB_STORE",
         "{refused:#}"
     );
-    assert!(text(&refused, 0).contains("is not a job store"), "{refused:#}");
+    assert!(
+        text(&refused, 0).contains("is not a job store"),
+        "{refused:#}"
+    );
     stage.finish(client).await;
 }

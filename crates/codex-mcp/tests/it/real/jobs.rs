@@ -11,7 +11,7 @@ use serde_json::json;
 use settings::store_access::Access;
 
 use super::{CodexFixture, on_each_release};
-use crate::jobs::{Worker, report, wait_until};
+use crate::jobs::{Worker, report, wait_for_file, wait_until};
 
 on_each_release!(
     cancelled_job_leaves_no_processes,
@@ -111,9 +111,7 @@ async fn cancelled_job_leaves_no_processes(release: &str) {
     let jobs = JobFixture::of(&stage).await;
     let request = jobs.request("work", "danger-full-access");
     let id = jobs.submit(request).await;
-    while !stage.file("runs").exists() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    wait_for_file(&stage.file("runs")).await;
     jobs.store.request_cancel(&id).await.unwrap();
     let job = wait_until(&jobs.store, &id, JobState::Cancelled).await;
     assert!(job.summary.session_id.is_some());

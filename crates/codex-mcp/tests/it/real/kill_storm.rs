@@ -326,14 +326,6 @@ fn check_files(directory: &Path) {
     }
 }
 
-async fn wait_until_nothing_runs(stage: &CodexFixture) {
-    let deadline = Instant::now() + TIME_LIMIT;
-    while !stage.home.processes().is_empty() {
-        assert!(Instant::now() < deadline, "{:#?}", stage.home.processes());
-        sleep(Duration::from_millis(50)).await;
-    }
-}
-
 #[tokio::test]
 async fn each_call_ends_with_a_word_and_no_turn_is_executed_twice() {
     let kills = std::env::var(VARIABLE).map_or(KILLS, |kills| kills.parse().unwrap());
@@ -357,7 +349,7 @@ async fn each_call_ends_with_a_word_and_no_turn_is_executed_twice() {
         outcomes.extend(client.await.unwrap());
     }
     stage.stop_hosts().await;
-    wait_until_nothing_runs(&stage).await;
+    stage.until_processes_end().await;
 
     let ran = std::fs::read_to_string(stage.file("ran.txt")).unwrap_or_default();
     let times = |number: usize| {

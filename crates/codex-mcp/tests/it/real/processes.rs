@@ -9,6 +9,7 @@ use testkit::{McpClient, Signal};
 
 use super::sessions::Poller;
 use super::{CodexFixture, on_each_release};
+use crate::jobs::{wait_for, wait_for_file};
 
 on_each_release!(
     cancelled_call_ends_its_commands,
@@ -36,15 +37,13 @@ async fn start_turn(release: &str) -> (CodexFixture, McpClient, Vec<u32>) {
         json!({"prompt": "x", "sandbox": "danger-full-access", "approval-policy": "never"});
     let id = client.request_tool("codex", arguments);
     client.abandon(&id);
-    while !stage.file("runs").exists() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    let mut below = descendants(client.pid());
+    wait_for_file(&stage.file("runs")).await;
     // The guard, Codex, the shell and two sleeps.
-    while below.len() < 5 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        below = descendants(client.pid());
-    }
+    let below = wait_for("the processes of the turn", async || {
+        let below = descendants(client.pid());
+        (below.len() >= 5).then_some(below)
+    })
+    .await;
     (stage, client, below)
 }
 
@@ -59,9 +58,7 @@ async fn cancelled_call_ends_its_commands(release: &str) {
     let arguments =
         json!({"prompt": "x", "sandbox": "danger-full-access", "approval-policy": "never"});
     let id = client.request_tool("codex", arguments);
-    while !stage.file("runs").exists() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    wait_for_file(&stage.file("runs")).await;
     let below = descendants(client.pid());
     let is = |pid: &u32, what| Process::look(*pid).is_some_and(|it| it.command.contains(what));
     let (stays, commands): (Vec<u32>, Vec<u32>) =

@@ -3,7 +3,7 @@
 use scripted_model::{Gate, Reply, Script};
 use serde_json::json;
 use testkit::Signal;
-use testkit::process::descendants;
+use testkit::process::{descendants, signal};
 
 use super::{CodexFixture, assert_completed, assert_error, on_each_release, structured, thread_of};
 
@@ -47,7 +47,7 @@ async fn thread_continues_after_a_crash_of_codex(release: &str) {
     let other = client.request_tool("codex", json!({"prompt": "hang"}));
     gate.reached(2).await;
     // The first descendant is the guard, the second Codex, then Codex's own processes.
-    kill(descendants(client.pid())[1]);
+    signal(descendants(client.pid())[1], Signal::SIGKILL);
     for id in [&hanging, &other] {
         let result = client.result(id).await;
         assert_error(&result, "CODEX_DIED");
@@ -64,9 +64,4 @@ async fn thread_continues_after_a_crash_of_codex(release: &str) {
     let context = requests.last().unwrap().texts().join("\n");
     assert!(context.contains("danger-full-access"), "{context}");
     stage.finish(client).await;
-}
-
-fn kill(pid: u32) {
-    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
-    nix::sys::signal::kill(pid, Signal::SIGKILL).unwrap();
 }

@@ -1,14 +1,14 @@
 //! Runs over MCP, which are jobs.
 
 use std::fs;
-use std::time::Duration;
 
 use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
 use testkit::{McpClient, Signal};
 
+use super::job_tools::{call_ok, stage};
 use super::{CodexFixture, assert_error, on_each_release, structured, text};
-use crate::jobs::Worker;
+use crate::jobs::{Worker, wait_for_file};
 
 on_each_release!(
     promising_run_is_nudged_into_work_while_the_caller_waits,
@@ -20,16 +20,6 @@ const COMMIT: &str = "echo x > made.txt && git add made.txt && git commit -qm 'M
 
 /// Short leases, so that the jobs of a killed worker are found soon.
 const SHORT_LEASE: [&str; 4] = ["--lease-ms", "2500", "--heartbeat-ms", "250"];
-
-/// A stage whose idle worker leaves soon.
-async fn stage(release: &str, script: Script) -> CodexFixture {
-    let stage = CodexFixture::new(release, script).await;
-    let directory = stage.home.atm_home().join(".config/atm");
-    fs::create_dir_all(&directory).unwrap();
-    let config = "[plugins.codex-mcp]\nworker_idle_secs = 1\nsandbox = \"danger-full-access\"\n";
-    fs::write(directory.join("config.toml"), config).unwrap();
-    stage
-}
 
 async fn newest(script: Script) -> CodexFixture {
     stage(testkit::codex::newest(), script).await
@@ -48,14 +38,6 @@ fn hanging_model() -> Script {
     Script::new().otherwise([Reply::shell(half), Reply::say("never")])
 }
 
-async fn call_ok(client: &mut McpClient, tool: &str, arguments: Value) -> Value {
-    let result = client.call_tool(tool, arguments).await;
-    assert_ne!(result["isError"], true, "{result:#}");
-    let object = structured(&result).clone();
-    assert_eq!(text(&result, 0).parse::<Value>().unwrap(), object);
-    object
-}
-
 async fn wait_for_job(client: &mut McpClient, job: &Value) -> Value {
     let arguments = json!({ "job_id": job, "wait_ms": 60_000, "tail": 50 });
     call_ok(client, "call_status", arguments).await
@@ -70,12 +52,6 @@ async fn start_run(client: &mut McpClient, mut arguments: Value) -> Value {
     let message = begun["message"].as_str().unwrap();
     assert!(message.contains("call_status"), "{message}");
     begun["job_id"].clone()
-}
-
-async fn wait_for_file(stage: &CodexFixture, name: &str) {
-    while !stage.file(name).exists() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }
 
 /// Ends the client, and waits until the worker and all other processes are gone.
@@ -145,7 +121,7 @@ async fn cancelled_run_reports_its_partial_work(release: &str) {
     let arguments =
         json!({ "task": "make both", "exit_criteria": { "files": ["half.txt", "whole.txt"] } });
     let job = start_run(&mut client, arguments).await;
-    wait_for_file(&stage, "started.txt").await;
+    wait_for_file(&stage.file("started.txt")).await;
     let cancelled = call_ok(&mut client, "call_cancel", json!({ "job_id": job })).await;
     assert_eq!(cancelled["new_status"], "cancelled", "{cancelled:#}");
     let left = format!("{:?}", stage.home.processes());
@@ -463,7 +439,7 @@ async fn run_whose_worker_is_killed_fails_and_names_its_thread() {
     first.says("takes jobs from").await;
     let mut client = stage.client(&[]).await;
     let job = start_run(&mut client, json!({ "task": "make it" })).await;
-    wait_for_file(&stage, "started.txt").await;
+    wait_for_file(&stage.file("started.txt")).await;
     first.signal(Signal::SIGKILL);
     first.ended().await;
     let second = worker(&stage);
@@ -494,7 +470,7 @@ async fn retryable_run_whose_worker_is_killed_continues_in_its_thread() {
     let mut client = stage.client(&[]).await;
     let arguments = json!({ "task": "make it", "retry": 1, "exit_criteria": { "commits": 1 } });
     let job = start_run(&mut client, arguments).await;
-    wait_for_file(&stage, "started.txt").await;
+    wait_for_file(&stage.file("started.txt")).await;
     let thread = call_ok(&mut client, "call_status", json!({ "job_id": job })).await;
     first.signal(Signal::SIGKILL);
     first.ended().await;
@@ -524,7 +500,7 @@ async fn stopped_worker_leaves_no_processes_of_a_run() {
     worker.says("takes jobs from").await;
     let mut client = stage.client(&[]).await;
     let job = start_run(&mut client, json!({ "task": "make it" })).await;
-    wait_for_file(&stage, "started.txt").await;
+    wait_for_file(&stage.file("started.txt")).await;
     worker.finish().await;
     let left = format!("{:?}", stage.home.processes());
     assert!(!left.contains("sleep"), "{left}");

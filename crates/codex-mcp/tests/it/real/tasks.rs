@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
+use testkit::wait::within;
 use testkit::{McpClient, Signal};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::{CodexFixture, on_each_release, structured};
 
@@ -86,7 +87,7 @@ async fn until(client: &mut McpClient, task: &str, status: &str) -> Value {
             sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(TIME_LIMIT, polling).await.unwrap()
+    within("the status of the task", polling).await
 }
 
 /// Ends a client and its server at once. The worker stays.
@@ -204,7 +205,7 @@ async fn cancel_during_a_command(client: &mut McpClient, stage: &CodexFixture, t
             sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(TIME_LIMIT, says_so).await.unwrap();
+    within("the command in the status message", says_so).await;
     let ended = client.call("tasks/cancel", json!({ "taskId": task })).await;
     assert_eq!(ended["resultType"], "complete", "{ended:#}");
     until(client, &task, "cancelled").await;

@@ -2,15 +2,16 @@
 
 use std::process::Stdio;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
+use testkit::process::signal;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
 use super::sessions::Poller;
 use super::{CodexFixture, on_each_release};
+use crate::jobs::wait_for;
 
 on_each_release!(
     question_is_answered_at_a_terminal,
@@ -55,14 +56,14 @@ impl WorkFixture {
     /// Waits until the session has one of these states; returns what a poll shows, which reads no
     /// events.
     async fn wait_for(&mut self, session: &str, states: &[&str]) -> Value {
-        loop {
+        wait_for(&format!("a state of {states:?}"), async || {
             let poll = json!({ "action": "poll", "sessionId": session, "waitMs": 10_000,
                 "pollOptions": { "includeEvents": false } });
             let seen = self.client.call("codex_check", poll).await;
-            if states.contains(&seen["status"].as_str().unwrap()) {
-                return seen;
-            }
-        }
+            let is_one = states.contains(&seen["status"].as_str().unwrap());
+            is_one.then_some(seen)
+        })
+        .await
     }
 
     async fn finish(self) {
@@ -170,9 +171,11 @@ async fn changes_of_the_work_are_watched() {
     let line = next().await;
     assert!(line.contains(&session), "{line}");
     gate.release();
-    while !next().await.contains(r#""state":"idle""#) {}
-    let pid = Pid::from_raw(watcher.id().unwrap().cast_signed());
-    kill(pid, Signal::SIGINT).unwrap();
+    wait_for("the idle session", async || {
+        next().await.contains(r#""state":"idle""#).then_some(())
+    })
+    .await;
+    signal(watcher.id().unwrap(), Signal::SIGINT);
     assert_eq!(watcher.wait().await.unwrap().code(), Some(130));
     work.finish().await;
 }

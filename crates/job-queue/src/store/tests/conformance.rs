@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde_json::json;
-use tokio::time::{sleep, timeout};
+use testkit::wait::wait_for;
 
 use super::counting::{
     counts_are_right_in_a_storm, store_of_the_first_version_is_upgraded,
@@ -55,9 +55,6 @@ use workers::{
 
 /// A lease of no time, which ends at the next moment of the database's clock.
 pub(super) const NONE: Duration = Duration::ZERO;
-
-/// How long a busy machine may take to close the files of a store.
-const CLOSED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Texts that would change a statement if they were a part of it, or that a database may not
 /// store.
@@ -130,12 +127,10 @@ pub(super) fn finished(ending: Ending) -> FinishedJob {
 
 /// Waits until the database's clock has moved on.
 async fn reap_one(store: &JobStore) -> ReapedJob {
-    loop {
-        if let Some(reaped) = store.reap().await.unwrap().pop() {
-            return reaped;
-        }
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    wait_for("a lease that has expired", async || {
+        store.reap().await.unwrap().pop()
+    })
+    .await
 }
 
 fn asked(id: &str) -> NewQuestion {

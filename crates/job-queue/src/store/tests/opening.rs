@@ -4,7 +4,9 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Instant;
 
+use testkit::wait::TIME_LIMIT;
 use testkit::worker_process::{WorkerProcess, done, variable};
 
 use super::*;
@@ -52,7 +54,10 @@ fn go(store: &Path) -> std::path::PathBuf {
 fn opening_process() {
     let path = variable(STORE);
     done(1);
+    // Not `wait_for_blocking`: its longer interval would spread the opens.
+    let deadline = Instant::now() + TIME_LIMIT;
     while !go(&path).exists() {
+        assert!(Instant::now() < deadline, "no signal to open the store");
         std::thread::sleep(Duration::from_micros(100));
     }
     let access = Access::of(path.parent().unwrap());

@@ -3,12 +3,13 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use scripted_model::Reply;
 
 use super::{PausedRun, TIME_LIMIT, directories, doctor, only_directory, second_run};
 use crate::attacks::fixture::{RepositoryFixture, commit};
+use crate::jobs::wait_for_file;
 
 /// The step of a takeover at which the run is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -216,9 +217,7 @@ async fn index_that_the_user_changes_during_a_takeover_is_merged() {
     fs::copy(&index, &lock).unwrap();
     paused.gate.release();
     let prepared = only_directory(stage).join("takeover.json");
-    while !prepared.exists() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    wait_for_file(&prepared).await;
     let users = stage.home.root().join("users-index");
     fs::copy(&index, &users).unwrap();
     let mut git = tokio::process::Command::new("git");

@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 use testkit::Signal;
 use testkit::fake::{Action, HELLO, Plan, Question, TurnEnd, VERSION};
+use testkit::wait::wait_for;
 
-use super::super::serve::Serve;
+use super::super::serve::{Serve, elicitation};
 use super::{
     HANDSHAKE, calls, code, content, eliciting, end, is_answer, message, plain, silent, status,
     thread,
@@ -12,10 +13,6 @@ use super::{
 
 fn asking() -> Plan {
     calls([Action::elicit_approval("touch x")])
-}
-
-async fn elicitation(serve: &mut Serve) -> Value {
-    serve.client.server_request("elicitation/create").await
 }
 
 fn denied() -> Value {
@@ -343,9 +340,10 @@ async fn cancelled_call_declines_its_question_and_cancels_the_child_call() {
     assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
     serve.fake.wait_for_method("notifications/cancelled").await;
     // The answer follows right after the cancellation.
-    while serve.answers().is_empty() {
-        status(&mut serve).await;
-    }
+    wait_for("the answer", async || {
+        (!serve.answers().is_empty()).then_some(())
+    })
+    .await;
     assert_eq!(serve.answers()[0]["result"]["action"], "decline");
     serve.finish().await;
 }

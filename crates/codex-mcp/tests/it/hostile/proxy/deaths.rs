@@ -3,9 +3,10 @@
 use serde_json::{Value, json};
 use testkit::Signal;
 use testkit::fake::{Action, Entry, Event, HELLO, Plan, Session, Stdio};
-use testkit::process::Process;
+use testkit::process::{Process, signal};
+use testkit::wait::wait_for;
 
-use super::super::serve::{Serve, send};
+use super::super::serve::Serve;
 use super::{call, code, content, left_of, message, plain, status, stuck, thread, write};
 
 /// Checks that the child is gone, that each request reports its death, and that requests without
@@ -88,9 +89,7 @@ async fn child_stderr_goes_to_our_log_only() {
     let mut serve = plain(&plan, &[]).await;
     let result = serve.codex().await;
     assert!(!result.to_string().contains("nearly full"), "{result:#}");
-    while !serve.client.stderr().contains("the disk is nearly full") {
-        status(&mut serve).await;
-    }
+    serve.client.logged("the disk is nearly full").await;
     serve.finish().await;
 }
 
@@ -100,7 +99,10 @@ async fn idle_child_death_is_reported_by_the_next_request() {
     let first = serve.codex().await;
     assert_eq!(content(&first), HELLO);
     serve.kill_codex(Signal::SIGKILL);
-    while status(&mut serve).await["codex"]["state"] != "gone" {}
+    wait_for("Codex is gone", async || {
+        (status(&mut serve).await["codex"]["state"] == "gone").then_some(())
+    })
+    .await;
     let result = serve.reply(&thread(&first)).await;
     assert_eq!(code(&result), "CODEX_DIED");
     assert_eq!(thread(&result), thread(&first));
@@ -112,7 +114,10 @@ async fn idle_child_death_is_reported_by_the_next_request() {
 async fn requests_in_flight_are_answered_when_the_child_dies() {
     let hang = stuck("half").on("tools/list", [Action::Hang]);
     let mut serve = plain(&hang.on("ping", [Action::Hang]), &[]).await;
-    while status(&mut serve).await["codex"]["state"] != "ready" {}
+    wait_for("Codex is ready", async || {
+        (status(&mut serve).await["codex"]["state"] == "ready").then_some(())
+    })
+    .await;
     let calls: Vec<Value> = (0..5).map(|_| serve.prompt()).collect();
     let list = serve.client.request("tools/list", json!({}));
     let prompts = serve.client.request("prompts/list", json!({}));
@@ -200,7 +205,7 @@ async fn killed_guard_ends_the_child_and_the_call_is_answered() {
     let codex = serve.fake.started()[0];
     let guard = Process::look(codex).unwrap().parent;
     assert_ne!(guard, serve.client.pid());
-    send(guard, Signal::SIGKILL);
+    signal(guard, Signal::SIGKILL);
     assert_eq!(code(&serve.client.result(&call).await), "CODEX_DIED");
     assert_eq!(left_of(&[codex]).await, []);
     serve.finish().await;

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use testkit::Home;
 use testkit::fake::{Action, FakeCodex, HELLO, Plan, VERSION, fake_codex_path};
 use testkit::process::wait_until_gone;
+use testkit::wait::within;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::time::timeout;
 
 use super::{LAST, calls, write};
 
@@ -70,7 +70,7 @@ impl Raw {
     async fn next_line(&mut self) -> Vec<u8> {
         let mut line = Vec::new();
         let read = self.stdout.read_until(b'\n', &mut line);
-        timeout(LIMIT, read).await.unwrap().unwrap();
+        within("a line", read).await.unwrap();
         line
     }
 
@@ -92,7 +92,7 @@ impl Raw {
         assert_eq!(self.next_line().await, b"\r\n");
         let mut body = vec![0; length.parse().unwrap()];
         let read = self.stdout.read_exact(&mut body);
-        timeout(LIMIT, read).await.unwrap().unwrap();
+        within("the rest of a message", read).await.unwrap();
         serde_json::from_slice(&body).unwrap()
     }
 
@@ -109,8 +109,10 @@ impl Raw {
         drop(self.stdin);
         let mut rest = Vec::new();
         let read = self.stdout.read_to_end(&mut rest);
-        timeout(LIMIT, read).await.unwrap().unwrap();
-        let status = timeout(LIMIT, self.child.wait()).await.unwrap().unwrap();
+        within("the end of stdout", read).await.unwrap();
+        let status = within("the end of the server", self.child.wait())
+            .await
+            .unwrap();
         assert!(status.success(), "{status}");
         // A guard whose program was just ended may still be ending itself.
         let left: Vec<u32> = self.home.processes().iter().map(|it| it.pid).collect();

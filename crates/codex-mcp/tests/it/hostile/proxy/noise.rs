@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use testkit::fake::{Action, HELLO, Plan};
+use testkit::wait::wait_for;
 
 use super::super::serve::{Serve, code};
 use super::{LAST, call, calls, content, end, plain, status, thread, write};
@@ -81,7 +82,10 @@ async fn surplus_and_unmatched_answers_are_dropped() {
         .on("ping", twice.clone())
         .on("tools/call", twice);
     let mut serve = plain(&plan, &[]).await;
-    while status(&mut serve).await["codex"]["state"] != "ready" {}
+    wait_for("Codex is ready", async || {
+        (status(&mut serve).await["codex"]["state"] == "ready").then_some(())
+    })
+    .await;
     for method in ["tools/list", "ping"] {
         serve.client.call(method, json!({})).await;
     }

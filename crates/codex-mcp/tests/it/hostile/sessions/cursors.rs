@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use testkit::fake::{Action, Plan};
+use testkit::wait::wait_for;
 
 use super::super::serve::{turn, turns};
 use super::{Sessions, decision, gated, join};
@@ -291,16 +292,20 @@ async fn read_events_never_change() {
             .filter_map(|event| event["data"]["delta"].as_str());
         deltas.collect::<String>()
     };
-    while !grown(&before).ends_with("two ") {
+    wait_for("the second part", async || {
         let look = sessions.poll(&session, whole.clone()).await;
         before.extend(look["events"].as_array().unwrap().clone());
-    }
+        grown(&before).ends_with("two ").then_some(())
+    })
+    .await;
     sessions.serve.fake.open_gate("read");
     let mut after = Vec::new();
-    while !grown(&after).ends_with("four ") {
+    wait_for("the fourth part", async || {
         let look = sessions.poll(&session, whole.clone()).await;
         after.extend(look["events"].as_array().unwrap().clone());
-    }
+        grown(&after).ends_with("four ").then_some(())
+    })
+    .await;
     assert_eq!(grown(&before), "one two ");
     assert_eq!(grown(&after), "three four ");
     assert_eq!(sessions.events(&session).await[..before.len()], before);

@@ -1,21 +1,13 @@
 //! `--elicit`: the client's user is asked at once, if the client supports it.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use testkit::fake::{Action, Plan};
 
-use super::super::serve::{HANDSHAKE, Serve, is_answer, turns};
+use super::super::serve::{HANDSHAKE, Serve, elicitation, is_answer, turns};
 use super::{Sessions, beginning, decision};
 
 fn asking() -> Plan {
     turns([Action::ask_approval("touch x")])
-}
-
-async fn elicitation(sessions: &mut Sessions) -> Value {
-    sessions
-        .serve
-        .client
-        .server_request("elicitation/create")
-        .await
 }
 
 #[tokio::test]
@@ -27,7 +19,7 @@ async fn client_answer_decides() {
     ] {
         let mut sessions = Sessions::eliciting(&asking(), &["--elicit"]).await;
         let session = sessions.start(json!({})).await;
-        let asked = elicitation(&mut sessions).await;
+        let asked = elicitation(&mut sessions.serve).await;
         assert_eq!(asked["params"]["codex_command"], json!(["touch", "x"]));
         assert_eq!(
             asked["params"]["threadId"],
@@ -46,7 +38,7 @@ async fn client_answer_decides() {
 
         // The client is asked in later turns too.
         sessions.reply(&session).await;
-        let asked = elicitation(&mut sessions).await;
+        let asked = elicitation(&mut sessions.serve).await;
         sessions
             .serve
             .client
@@ -61,7 +53,7 @@ async fn client_answer_decides() {
 async fn dismissed_question_is_left_to_the_poller() {
     let mut sessions = Sessions::eliciting(&asking(), &["--elicit"]).await;
     let session = sessions.start(json!({})).await;
-    let asked = elicitation(&mut sessions).await;
+    let asked = elicitation(&mut sessions.serve).await;
     let question = sessions.question(&session).await;
     let dismissal = json!({"action": "cancel"});
     sessions.serve.client.respond(&asked["id"], dismissal);
@@ -88,7 +80,7 @@ async fn dismissed_question_is_left_to_the_poller() {
 async fn question_decided_by_a_poller_is_withdrawn() {
     let mut sessions = Sessions::eliciting(&asking(), &["--elicit"]).await;
     let session = sessions.start(json!({})).await;
-    let asked = elicitation(&mut sessions).await;
+    let asked = elicitation(&mut sessions.serve).await;
     let question = sessions.question(&session).await;
     sessions
         .call("codex_check", decision(&session, &question, "accept"))
@@ -119,7 +111,7 @@ async fn timed_out_question_is_withdrawn() {
     let args = ["--elicit", "--approval-timeout", "1"];
     let mut sessions = Sessions::eliciting(&asking(), &args).await;
     let session = sessions.start(json!({})).await;
-    let asked = elicitation(&mut sessions).await;
+    let asked = elicitation(&mut sessions.serve).await;
     let withdrawn = sessions
         .serve
         .client
@@ -138,7 +130,7 @@ async fn timed_out_question_is_withdrawn() {
 async fn cancelled_session_withdraws_its_question() {
     let mut sessions = Sessions::eliciting(&asking(), &["--elicit"]).await;
     let session = sessions.start(json!({})).await;
-    let asked = elicitation(&mut sessions).await;
+    let asked = elicitation(&mut sessions.serve).await;
     sessions.session("cancel", &session).await;
     let withdrawn = sessions
         .serve
@@ -153,7 +145,7 @@ async fn cancelled_session_withdraws_its_question() {
 async fn client_error_leaves_the_question_to_the_poller() {
     let mut sessions = Sessions::eliciting(&asking(), &["--elicit"]).await;
     let session = sessions.start(json!({})).await;
-    let asked = elicitation(&mut sessions).await;
+    let asked = elicitation(&mut sessions.serve).await;
     sessions
         .serve
         .client

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use testkit::fake::{Action, Plan, TurnEnd};
+use testkit::wait::wait_for;
 
 use super::super::serve::turns;
 use super::{Sessions, ask, decision, is_name, join};
@@ -235,16 +236,18 @@ async fn several_questions_are_decided_in_any_order() {
     let mut sessions = Sessions::new(&plan).await;
     let session = sessions.start(json!({})).await;
     let wanted = json!(["one", "two", "three"]);
-    let actions = loop {
+    let actions = wait_for("three questions", async || {
         let state = sessions.state(&session).await;
         let actions = state["actions"].as_array().cloned().unwrap_or_default();
         if actions.len() == 3 {
-            break actions;
+            return Some(actions);
         }
         let more =
             json!({"waitMs": 20_000, "pollOptions": {"includeEvents": true}, "maxEvents": 100});
         sessions.poll(&session, more).await;
-    };
+        None
+    })
+    .await;
     let commands: Vec<&Value> = actions.iter().map(|action| &action["command"]).collect();
     assert_eq!(json!(commands), wanted);
     for action in &actions {

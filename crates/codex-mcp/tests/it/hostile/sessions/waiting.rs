@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use testkit::Signal;
 use testkit::fake::Plan;
+use testkit::wait::wait_for;
 
 use super::super::serve::{Serve, turns};
 use super::{Sessions, decision, gated, refusal, structured};
@@ -21,17 +22,14 @@ async fn running() -> (Sessions, String) {
 
 /// Reads until the turn has started and nothing more is under way.
 async fn read_all(sessions: &mut Sessions, session: &str) {
-    loop {
+    wait_for("the start of the turn", async || {
         let more = json!({"maxEvents": 1000, "responseMode": "full", "waitMs": LONG});
         let look = sessions.poll(session, more).await;
-        let events = look["events"].as_array().unwrap();
-        if events
-            .iter()
-            .any(|event| event["data"]["method"] == "turn/started")
-        {
-            return;
-        }
-    }
+        let mut events = look["events"].as_array().unwrap().iter();
+        let has_started = events.any(|event| event["data"]["method"] == "turn/started");
+        has_started.then_some(())
+    })
+    .await;
 }
 
 fn wait(session: &str) -> Value {

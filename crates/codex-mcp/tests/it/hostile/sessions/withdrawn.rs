@@ -2,20 +2,16 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use testkit::Signal;
 use testkit::fake::{Action, HELLO, Plan, fake_codex_path};
-use tokio::time::sleep;
+use testkit::wait::wait_for_file;
 
 use super::super::serve::{HANDSHAKE, Serve};
 use super::{Refusal, Sessions, gated, refusal, sent, structured, wait_for_thread};
 
 const WITHDRAWN: &str = "never mind";
-
-/// The polling interval for a file.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// How often Codex got the withdrawn prompt, and any other.
 fn prompts(sessions: &Sessions) -> (usize, usize) {
@@ -150,9 +146,7 @@ async fn prompt_during_codex_death_goes_to_the_next_codex() {
     sessions.result(&session).await;
 
     sessions.serve.kill_codex(Signal::SIGKILL);
-    while !marks.path().join("dying").exists() {
-        sleep(LOOK_AGAIN).await;
-    }
+    wait_for_file(&marks.path().join("dying")).await;
     let reply = json!({"sessionId": session, "prompt": "go on"});
     let call = sessions.serve.client.request_tool("codex_reply", reply);
     sessions.serve.settled().await;

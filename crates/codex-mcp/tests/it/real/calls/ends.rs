@@ -11,6 +11,7 @@ use scripted_model::{Reply, Script, Shell};
 use tokio_util::sync::CancellationToken;
 
 use super::CodexFixture;
+use crate::jobs::{wait_for, wait_for_file};
 use crate::real::on_each_release;
 use crate::runs::{assert_failed, assert_said};
 
@@ -44,9 +45,10 @@ async fn cancelled_call_leaves_no_processes(release: &str) {
         told.set(told.get() || matches!(news, CallUpdate::Event(WorkEvent::ItemStarted { .. }, _)));
     };
     let when_it_runs = async {
-        while !told.get() || !stage.file("runs").exists() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        wait_for("the command", async || {
+            (told.get() && stage.file("runs").exists()).then_some(())
+        })
+        .await;
         cancel.cancel();
     };
     let running = stage.run_turn_with(&request, note, cancel.clone());
@@ -106,9 +108,7 @@ async fn mount_targets_of_a_killed_command_are_removed(release: &str) {
         let cancel = CancellationToken::new();
         let engine = stage.engine();
         let seen = async {
-            while !stage.file("runs").exists() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
+            wait_for_file(&stage.file("runs")).await;
             assert_eq!(targets() > 1, release != "0.104.0");
             if ends_by_itself {
                 cancel.cancel();

@@ -169,7 +169,8 @@ impl Eyes {
         noted.lines().map(start).collect()
     }
 
-    /// Checks that Codex was started `times` times and is not started again.
+    /// Checks that Codex was started `times` times and is not started again. No event shows that
+    /// the wrapper has decided against a start, so this waits for a fixed time.
     async fn assert_started(&self, times: usize) {
         sleep(QUIET).await;
         let starts = self.starts();

@@ -6,7 +6,7 @@ mod runs;
 mod status;
 mod waits;
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use backend::{Account, FakeBackend, Reset};
 use base64::Engine as _;
@@ -14,8 +14,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use scripted_model::{Reply, Script, ScriptedModel};
 use serde_json::{Value, json};
 use testkit::Home;
+use testkit::wait::wait_for;
 use tokio::process::Command;
-use tokio::time::{sleep, timeout};
 
 use super::{CodexFixture, structured, text};
 
@@ -24,9 +24,6 @@ const SOON: u64 = 4;
 
 /// Seconds until a reset that no test reaches.
 const LATER: u64 = 3600;
-
-/// The limit of each wait.
-const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// A Codex that is logged in with a fake account.
 async fn stage(release: &str, script: Script, account: Account) -> (CodexFixture, FakeBackend) {
@@ -125,15 +122,10 @@ impl CodexFixture {
 
     /// Waits until the job waits for its account; returns its record.
     async fn wait_until_waiting(&self, id: &str) -> Value {
-        let waiting = async {
-            loop {
-                let job = self.record(id).await;
-                if job["waits_until"].is_string() {
-                    return job;
-                }
-                sleep(Duration::from_millis(50)).await;
-            }
-        };
-        timeout(TIME_LIMIT, waiting).await.unwrap()
+        wait_for("the job waits for its account", async || {
+            let job = self.record(id).await;
+            job["waits_until"].is_string().then_some(job)
+        })
+        .await
     }
 }

@@ -2,9 +2,9 @@
 
 use scripted_model::{Reply, Script};
 use serde_json::json;
-use tokio::time::timeout;
+use testkit::wait::within;
 
-use super::{Account, LATER, Reset, TIME_LIMIT, limited_until, stage, structured};
+use super::{Account, LATER, Reset, limited_until, stage, structured};
 use crate::real::on_each_release;
 
 on_each_release!(
@@ -40,8 +40,11 @@ async fn run_that_fails_for_another_reason_does_not_wait(release: &str) {
     let mut client = stage.client_of_openai().await;
     let arguments = json!({ "task": "make a file", "cwd": stage.home.work(),
         "sandbox": "workspace-write", "exit_criteria": { "files": ["new"] } });
-    let ran = timeout(TIME_LIMIT, client.call_tool("codex_run", arguments)).await;
-    let ran = ran.unwrap();
+    let ran = within(
+        "the end of the run",
+        client.call_tool("codex_run", arguments),
+    )
+    .await;
     assert_eq!(structured(&ran)["reason"], "could_not_run", "{ran:#}");
     stage.finish_with_worker(client).await;
 }

@@ -5,10 +5,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
-use tokio::time::{sleep, timeout};
+use testkit::wait::{wait_for, within};
 
 use super::{
-    Account, LATER, Reset, SOON, TIME_LIMIT, answers_in_parallel, limited_for_ever, limited_until,
+    Account, LATER, Reset, SOON, answers_in_parallel, limited_for_ever, limited_until,
     login_of_chatgpt, stage, structured,
 };
 use crate::real::on_each_release;
@@ -45,9 +45,7 @@ async fn job_of_a_used_up_account_waits_for_the_reset(release: &str) {
     let id = stage.submit().await;
     // At 100 %, which may be rounded, one turn is tried before the reset.
     let requests = 2;
-    timeout(TIME_LIMIT, stage.model.requested(requests))
-        .await
-        .unwrap();
+    within("the second turn", stage.model.requested(requests)).await;
     assert!(reset.is_past());
     assert_eq!(stage.jobs_stdout(&["wait", &id]).await, "hello\n");
     let log = stage.jobs_stdout(&["logs", &id]).await;
@@ -152,8 +150,8 @@ async fn waiting_job_runs_when_the_login_is_replaced(release: &str) {
     let login = stage.home.codex_home().join("auth.json");
     std::fs::write(login, r#"{"OPENAI_API_KEY":"sk-test"}"#).unwrap();
     let wait = ["wait", id.as_str()];
-    let ended = timeout(TIME_LIMIT, stage.jobs_stdout(&wait)).await;
-    assert_eq!(ended.unwrap(), "hello\n");
+    let ended = within("the end of the job", stage.jobs_stdout(&wait)).await;
+    assert_eq!(ended, "hello\n");
 }
 
 /// A replaced login and a missing directory may be momentary.
@@ -174,15 +172,13 @@ async fn attempt_that_fails_before_its_turn_keeps_the_job_waiting(release: &str)
     let login = stage.home.codex_home().join("auth.json");
     std::fs::remove_dir(&directory).unwrap();
     std::fs::write(login, login_of_chatgpt().to_string() + "\n").unwrap();
-    let looked = async {
-        while looks() < 2 {
-            let job = stage.record(id).await;
-            assert_ne!(job["status"], "failed", "{job:#}");
-            sleep(Duration::from_millis(50)).await;
-        }
-        stage.wait_until_waiting(id).await
-    };
-    let job = timeout(TIME_LIMIT, looked).await.unwrap();
+    wait_for("two failed attempts", async || {
+        let job = stage.record(id).await;
+        assert_ne!(job["status"], "failed", "{job:#}");
+        (looks() >= 2).then_some(())
+    })
+    .await;
+    let job = stage.wait_until_waiting(id).await;
     assert_eq!((&job["waits_until"], &job["attempts"]), (&wait, &json!(0)));
     stage.jobs_stdout(&["cancel", id]).await;
 }
@@ -211,7 +207,7 @@ async fn resumed_job_waits_again(release: &str) {
     });
     let (stage, _backend) = stage(release, script, Account::Broken).await;
     let id = stage.submit().await;
-    timeout(TIME_LIMIT, stage.model.requested(2)).await.unwrap();
+    within("the second turn", stage.model.requested(2)).await;
     let job = stage.wait_until_waiting(&id).await;
     assert_eq!(job["status"], "queued", "{job:#}");
     assert!(first.is_past());

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::super::{CodexFixture, assert_error, structured, text, thread_of};
 use super::{client, on_releases_with_mcp_server, reply};
+use crate::jobs::wait_for;
 
 on_releases_with_mcp_server!(
     standard_and_codex_answers_are_both_understood,
@@ -92,15 +93,13 @@ async fn question_is_declined_and_returned_without_elicitation(release: &str) {
     let thread = thread_of(&result);
 
     // Until the turn has ended, the thread is busy.
-    let again = loop {
-        let again = client
-            .call_tool("codex-reply", reply(&thread, "and now?"))
-            .await;
-        match structured(&again)["error"]["code"].as_str() {
-            Some("SESSION_BUSY") => tokio::task::yield_now().await,
-            _ => break again,
-        }
-    };
+    let again = wait_for("the end of the turn", async || {
+        let reply = reply(&thread, "and now?");
+        let again = client.call_tool("codex-reply", reply).await;
+        let is_busy = structured(&again)["error"]["code"] == "SESSION_BUSY";
+        (!is_busy).then_some(again)
+    })
+    .await;
     // The command was declined.
     assert!(
         text(&again, 0).starts_with("after Codex said: "),

@@ -2,11 +2,12 @@
 
 use scripted_model::{Gate, Reply, Script};
 use serde_json::{Value, json};
-use testkit::process::descendants;
+use testkit::process::{descendants, signal};
 use testkit::{McpClient, Signal};
 
 use super::super::{CodexFixture, VERSION, assert_error, structured, text, thread_of};
 use super::{client, on_releases_with_mcp_server, reply};
+use crate::jobs::wait_for;
 
 on_releases_with_mcp_server!(
     timed_out_call_returns_its_text_and_the_thread_stays_usable,
@@ -147,15 +148,13 @@ async fn call_cancelled_before_its_turn_does_no_work(release: &str) {
     let unwanted = client.request_tool("codex-reply", reply(&thread, "hang"));
     client.cancel(&unwanted, "changed my mind");
     // The thread may be busy until the turn has ended; it ends although the model never answers.
-    let again = loop {
-        let again = client
-            .call_tool("codex-reply", reply(&thread, "go on"))
-            .await;
-        match structured(&again)["error"]["code"].as_str() {
-            Some("SESSION_BUSY") => tokio::task::yield_now().await,
-            _ => break again,
-        }
-    };
+    let again = wait_for("the end of the turn", async || {
+        let reply = reply(&thread, "go on");
+        let again = client.call_tool("codex-reply", reply).await;
+        let is_busy = structured(&again)["error"]["code"] == "SESSION_BUSY";
+        (!is_busy).then_some(again)
+    })
+    .await;
     assert_eq!(text(&again, 0), "to go on", "{again:#}");
     stage.finish(client).await;
 }
@@ -167,7 +166,7 @@ async fn dead_codex_is_reported_and_not_restarted(release: &str) {
     let hanging = client.request_tool("codex", json!({"prompt": "hang"}));
     gate.reached(1).await;
     // The first descendant is the guard, the second Codex.
-    kill(descendants(client.pid())[1]);
+    signal(descendants(client.pid())[1], Signal::SIGKILL);
     let failed = client.result(&hanging).await;
     assert_error(&failed, "CODEX_DIED");
     let next = client.call_tool("codex", json!({"prompt": "x"})).await;
@@ -190,9 +189,4 @@ async fn end_of_input_in_a_turn_ends_the_proxy(release: &str) {
     let failed = client.result(&hanging).await;
     assert_error(&failed, "SHUTTING_DOWN");
     stage.finish(client).await;
-}
-
-fn kill(pid: u32) {
-    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
-    nix::sys::signal::kill(pid, Signal::SIGKILL).unwrap();
 }

@@ -33,7 +33,7 @@ async fn client(stage: &CodexFixture, args: &[&str], capabilities: Value) -> Mcp
 }
 
 /// A client of `codex mcp-server` itself.
-async fn direct(stage: &CodexFixture, capabilities: Value) -> McpClient {
+pub(super) async fn direct(stage: &CodexFixture, capabilities: Value) -> McpClient {
     let launch = Launch::new(testkit::codex::native_binary(&stage.release))
         .args(["mcp-server"])
         .envs(stage.home.env())

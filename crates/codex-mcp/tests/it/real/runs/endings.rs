@@ -5,9 +5,10 @@ use std::fs;
 use scripted_model::{Reply, Script, Usage};
 use serde_json::json;
 use testkit::Signal;
+use testkit::process::signal;
 
 use super::super::{CodexFixture, on_each_release};
-use super::{commit, kill, wait_while_running};
+use super::{commit, wait_while_running};
 
 on_each_release!(
     ctrl_c_reports_partial_work,
@@ -38,13 +39,13 @@ async fn ctrl_c_reports_partial_work(release: &str) {
             .iter()
             .any(|one| one.command.ends_with("sleep 1000"))
     };
-    wait_while_running(&mut child, sleeps).await;
+    wait_while_running(&mut child, "the sleep", sleeps).await;
     // The mount targets that the sandbox creates for protected paths that are missing.
     let targets = || [".agents", ".aws", ".codex"].map(|name| stage.file(name).exists());
     if release == testkit::codex::newest() {
         assert_eq!(targets(), [true; 3]);
     }
-    kill(pid, Signal::SIGINT);
+    signal(pid, Signal::SIGINT);
     let ran = stage.finish_run(child).await;
     ran.assert_not_done("cancelled");
     assert_eq!(ran.turns(), [("initial", "interrupted")]);

@@ -7,15 +7,13 @@ mod turns;
 
 use std::ffi::OsString;
 use std::process::Stdio;
-use std::time::Duration;
 
-use nix::unistd::Pid;
 use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
-use testkit::Signal;
 use tokio::process::{Child, Command};
 
 use super::{CodexFixture, on_each_release};
+use crate::jobs::wait_for;
 
 /// A part of the prompt that follows a turn of words only.
 const NUDGE: &str = "words only";
@@ -184,17 +182,17 @@ fn kinds(found: &Value) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Waits for a condition while the run goes on.
-async fn wait_while_running(child: &mut Child, mut so: impl FnMut() -> bool) {
-    while !so() {
+/// Waits for a condition while the run continues.
+async fn wait_while_running(child: &mut Child, what: &str, mut so: impl FnMut() -> bool) {
+    wait_for(what, async || {
+        if so() {
+            return Some(());
+        }
         let ended = child.try_wait().unwrap();
         assert!(ended.is_none(), "the run has ended: {ended:?}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
-
-fn kill(pid: u32, signal: Signal) {
-    nix::sys::signal::kill(Pid::from_raw(pid.try_into().unwrap()), signal).unwrap();
+        None
+    })
+    .await;
 }
 
 /// A model that works only when it is nudged.

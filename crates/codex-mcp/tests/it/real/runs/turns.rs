@@ -4,9 +4,10 @@ use std::fs;
 
 use scripted_model::{Gate, Reply, Request, Script, Shell};
 use testkit::Signal;
+use testkit::process::signal;
 
 use super::super::{CodexFixture, on_each_release};
-use super::{NUDGE, commit, kill, wait_while_running};
+use super::{NUDGE, commit, wait_while_running};
 
 on_each_release!(
     hanging_turn_is_interrupted_and_the_next_one_continues,
@@ -184,13 +185,13 @@ async fn killed_codex_fails_its_turn_and_the_thread_continues(release: &str) {
         "commits=1",
     ];
     let mut child = stage.run_command(&args).spawn().unwrap();
-    wait_while_running(&mut child, || gate.arrivals() > 0).await;
+    wait_while_running(&mut child, "the gate", || gate.arrivals() > 0).await;
     let is_codex = |process: &&testkit::process::Process| {
         process.command.ends_with("app-server") && !process.command.contains(" guard ")
     };
     let processes = stage.home.processes();
     let codex = processes.iter().find(is_codex).unwrap();
-    kill(codex.pid, Signal::SIGKILL);
+    signal(codex.pid, Signal::SIGKILL);
     let ran = stage.finish_run(child).await;
     ran.assert_done(&["initial", "recovery"]);
     assert_eq!(ran.turns()[0].1, "died");

@@ -2,6 +2,7 @@
 
 use scripted_model::{Patch, Reply, Script, Shell};
 use serde_json::{Value, json};
+use testkit::wait::within;
 
 use super::Poller;
 use crate::real::{CodexFixture, on_each_release};
@@ -133,13 +134,16 @@ async fn question_stays_open_for_a_poller_that_obeys_the_interval(release: &str)
         "sandbox": "read-only"});
     let mut look = poller.call("codex", start).await;
     let session = look["sessionId"].as_str().unwrap().to_owned();
-    while look["status"] == "running" {
-        let hint = look["pollInterval"].as_u64().unwrap();
-        assert!(hint <= 1000, "{look:#}");
-        tokio::time::sleep(std::time::Duration::from_millis(hint)).await;
-        let poll = json!({"action": "poll", "sessionId": session, "maxEvents": 1000});
-        look = poller.call("codex_check", poll).await;
-    }
+    let polling = async {
+        while look["status"] == "running" {
+            let hint = look["pollInterval"].as_u64().unwrap();
+            assert!(hint <= 1000, "{look:#}");
+            tokio::time::sleep(std::time::Duration::from_millis(hint)).await;
+            let poll = json!({"action": "poll", "sessionId": session, "maxEvents": 1000});
+            look = poller.call("codex_check", poll).await;
+        }
+    };
+    within("the question", polling).await;
     assert_eq!(look["status"], "waiting_approval", "{look:#}");
     let question = look["actions"][0].clone();
     poller.decide(&session, &question, "accept").await;

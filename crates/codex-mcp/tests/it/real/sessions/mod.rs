@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use testkit::McpClient;
 
 use super::{CodexFixture, structured};
+use crate::jobs::wait_for;
 
 /// A client of `--api sessions`, with its most frequent calls.
 pub(in crate::real) struct Poller {
@@ -60,16 +61,16 @@ impl Poller {
         seen: impl Fn(&Value) -> bool,
     ) -> (Value, Vec<Value>) {
         let mut events = Vec::new();
-        loop {
+        let look = wait_for("a state of the session", async || {
             let arguments = json!({"action": "poll", "sessionId": session, "maxEvents": 1000,
                 "responseMode": "full", "waitMs": 5000});
             let look = self.call("codex_check", arguments).await;
             assert_eq!(look.get("cursorResetTo"), None, "{look:#}");
             events.extend(look["events"].as_array().unwrap().iter().cloned());
-            if seen(&look) {
-                return (look, events);
-            }
-        }
+            seen(&look).then_some(look)
+        })
+        .await;
+        (look, events)
     }
 
     pub(in crate::real) async fn until_idle(&mut self, session: &str) -> (Value, Vec<Value>) {

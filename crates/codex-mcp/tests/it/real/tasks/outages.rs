@@ -1,12 +1,11 @@
 //! Tasks whose host ends, is killed or cannot write files.
 
-use nix::sys::signal::{self, Signal};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
 use testkit::McpClient;
-use testkit::process::{Process, wait_until_gone};
-use tokio::time::timeout;
+use testkit::process::{Process, signal, wait_until_gone};
+use testkit::wait::within;
 
 use super::of_turns::{finish, of_another_host, result_of_task, with_tasks};
 use super::{CodexFixture, TIME_LIMIT, begin, get, kill, questions, until};
@@ -45,7 +44,7 @@ async fn kill_host(stage: &CodexFixture) {
     let [Process { pid, .. }] = hosts[..] else {
         panic!("{hosts:?}")
     };
-    signal::kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
+    signal(pid, Signal::SIGKILL);
     assert_eq!(wait_until_gone(&[pid], TIME_LIMIT).await, []);
 }
 
@@ -60,7 +59,7 @@ async fn got(client: &mut McpClient, task: &str, status: &str) -> Value {
             }
         }
     };
-    timeout(TIME_LIMIT, asking).await.unwrap()
+    within("the status of the task", asking).await
 }
 
 async fn host_is_killed_during_a_task(release: &str) {

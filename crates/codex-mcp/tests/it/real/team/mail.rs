@@ -9,6 +9,7 @@ use super::super::assert_error;
 use super::{
     call_ok, client, end_client, identity_directory, inbox, inbox_file, make_team, members,
     message, ok_model, on_both_backends, put_mail, team_directory, wait_until,
+    wait_until_processes_end,
 };
 
 #[tokio::test]
@@ -109,7 +110,8 @@ async fn mail_is_read_in_an_envelope_and_marked_after_delivery() {
             cut.contains("5000"),
             "the cut text states the original length"
         );
-        wait_until(|| inbox(stage, "arch").iter().all(|one| one["read"] == true)).await;
+        let all_read = || inbox(stage, "arch").iter().all(|one| one["read"] == true);
+        wait_until("all mail is marked as read", all_read).await;
         for (before, after) in mail.iter().zip(inbox(stage, "arch")) {
             assert_eq!(after["color"], before["color"]);
             assert_eq!(after["text"], before["text"]);
@@ -144,14 +146,15 @@ async fn unmarked_mail_is_delivered_again() {
             client.signal(Signal::SIGKILL);
             client.exited().await;
             drop(client);
-            wait_until(|| stage.home.processes().is_empty()).await;
+            wait_until_processes_end(stage).await;
             assert_eq!(inbox(stage, "arch"), mail);
         }
         drop(lock);
         let mut client = client(stage, args).await;
         let read = call_ok(&mut client, "atm_read", json!({})).await;
         assert_eq!(read["messages"][0]["message"], "important");
-        wait_until(|| inbox(stage, "arch")[0]["read"] == true).await;
+        let is_read = || inbox(stage, "arch")[0]["read"] == true;
+        wait_until("the mail is marked as read", is_read).await;
         end_client(stage, client).await;
     })
     .await;
@@ -171,11 +174,12 @@ async fn unread_answer_marks_no_mail() {
         // The second audit line says that the mail was read, and the answer is on its way.
         let audit = identity_directory(stage, "arch").join("audit.jsonl");
         let lines = || fs::read_to_string(&audit).unwrap_or_default();
-        wait_until(|| lines().matches("\"atm_read\"").count() == 2).await;
+        let both = || lines().matches("\"atm_read\"").count() == 2;
+        wait_until("both calls of atm_read", both).await;
         client.signal(Signal::SIGKILL);
         client.exited().await;
         drop(client);
-        wait_until(|| stage.home.processes().is_empty()).await;
+        wait_until_processes_end(stage).await;
         assert_eq!(inbox(stage, "arch"), mail);
     })
     .await;
@@ -220,7 +224,7 @@ async fn server_is_a_team_member_while_it_runs() {
         killed.signal(Signal::SIGKILL);
         killed.exited().await;
         drop(killed);
-        wait_until(|| stage.home.processes().is_empty()).await;
+        wait_until_processes_end(stage).await;
         assert_eq!(members(stage)[1]["isActive"], true);
         let mut next = client(stage, args).await;
         call_ok(&mut next, "atm_read", json!({})).await;
@@ -285,7 +289,7 @@ async fn stale_members_are_removed_by_the_next_server() {
             server.signal(Signal::SIGKILL);
             server.exited().await;
         }
-        wait_until(|| stage.home.processes().is_empty()).await;
+        wait_until_processes_end(stage).await;
         assert_eq!(members(stage).len(), 4);
         // A server outside of any team removes them too.
         let alone: Vec<&str> = args[..4].to_vec();

@@ -8,13 +8,13 @@ mod tool_results;
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
 use testkit::McpClient;
 
 use super::{CodexFixture, VERSION, structured};
+use crate::jobs::wait_for;
 
 /// The team's directory.
 fn team_directory(stage: &CodexFixture) -> PathBuf {
@@ -93,11 +93,17 @@ fn message(from: &str, text: &str, id: Option<&str>) -> Value {
     message
 }
 
-/// Waits for a condition; nextest ends a test that hangs.
-async fn wait_until(mut so: impl FnMut() -> bool) {
-    while !so() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+/// Waits for a condition.
+async fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
+    wait_for(what, async || so().then_some(())).await;
+}
+
+/// Waits until all processes have ended. Unlike the fixture's method, this ends no host.
+async fn wait_until_processes_end(stage: &CodexFixture) {
+    wait_until("the end of all processes", || {
+        stage.home.processes().is_empty()
+    })
+    .await;
 }
 
 /// The newest Codex on the default backend, and the last one with an MCP server on
@@ -133,7 +139,7 @@ async fn client(stage: &CodexFixture, args: &[&str]) -> McpClient {
 /// Ends a client. A Codex that was still starting exits a moment later.
 async fn end_client(stage: &CodexFixture, client: McpClient) {
     assert!(client.finish().await.success());
-    wait_until(|| stage.home.processes().is_empty()).await;
+    wait_until_processes_end(stage).await;
 }
 
 /// Calls a tool, which must succeed; returns its structured content.

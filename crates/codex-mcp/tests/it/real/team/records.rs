@@ -4,12 +4,23 @@ use std::fs;
 
 use scripted_model::{Reply, Script, Shell};
 use serde_json::{Value, json};
-use testkit::Signal;
+use testkit::wait::wait_for;
+use testkit::{McpClient, Signal};
 
 use super::super::{CodexFixture, assert_completed, structured, thread_of};
 use super::{
-    call_ok, client, identity_directory, message, ok_model, on_both_backends, put_mail, wait_until,
+    call_ok, client, identity_directory, message, ok_model, on_both_backends, put_mail,
+    wait_until_processes_end,
 };
+
+/// Polls a session with these arguments until it is idle.
+async fn wait_until_idle(server: &mut McpClient, poll: &Value) {
+    wait_for("the session is idle", async || {
+        let state = call_ok(server, "codex_check", poll.clone()).await;
+        (state["status"] == "idle").then_some(())
+    })
+    .await;
+}
 
 fn registry(stage: &CodexFixture) -> Value {
     let file = identity_directory(stage, "arch").join("registry.arch.json");
@@ -60,7 +71,7 @@ async fn thread_is_in_the_registry_with_its_details() {
         server.signal(Signal::SIGKILL);
         server.exited().await;
         drop(server);
-        wait_until(|| stage.home.processes().is_empty()).await;
+        wait_until_processes_end(stage).await;
         assert_eq!(registry(stage)["threads"][0]["status"], "active");
         let mut server = client(stage, args).await;
         let listed = call_ok(&mut server, "codex_threads", json!({})).await;
@@ -187,14 +198,14 @@ async fn approvals_forks_and_cancellations_are_audited() {
         "requestId": request, "decision": "decline"});
     call_ok(&mut server, "codex_check", decline).await;
     let wait = json!({"action": "poll", "sessionId": session, "waitMs": 30000});
-    while call_ok(&mut server, "codex_check", wait.clone()).await["status"] != "idle" {}
+    wait_until_idle(&mut server, &wait).await;
     let forked = json!({"action": "fork", "sessionId": session});
     let forked = call_ok(&mut server, "codex_session", forked).await;
 
     // Nobody answers the next question.
     let again = json!({"prompt": "touch it", "threadId": thread});
     server.call_tool("codex-reply", again).await;
-    while call_ok(&mut server, "codex_check", wait.clone()).await["status"] != "idle" {}
+    wait_until_idle(&mut server, &wait).await;
     for session in [session, &forked["sessionId"]] {
         let cancel = json!({"action": "cancel", "sessionId": session});
         call_ok(&mut server, "codex_session", cancel).await;

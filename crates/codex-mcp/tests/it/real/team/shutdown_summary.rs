@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use scripted_model::{Gate, Reply, Script};
 use serde_json::{Value, json};
-use testkit::process::descendants;
+use testkit::process::{descendants, signal};
+use testkit::wait::wait_for;
 use testkit::{McpClient, Signal};
 
 use super::super::{CodexFixture, VERSION, structured, text, thread_of};
-use super::{identity_directory, on_both_backends, wait_until};
+use super::{identity_directory, on_both_backends, wait_until, wait_until_processes_end};
 
 /// The beginning of each request for a summary.
 const REQUEST: &str = "The session ends now.";
@@ -146,10 +147,11 @@ async fn killed_server_leaves_no_summary_and_resume_warns() {
         server.signal(Signal::SIGKILL);
         server.exited().await;
         drop(server);
-        wait_until(|| stage.home.processes().is_empty()).await;
+        wait_until_processes_end(stage).await;
         assert!(!summary_file(stage, &thread).exists());
         let mut server = client(stage, &[args, &["--resume"]].concat()).await;
-        wait_until(|| status_of(stage, &thread) == "interrupted").await;
+        let is_interrupted = || status_of(stage, &thread) == "interrupted";
+        wait_until("the thread is interrupted", is_interrupted).await;
         let begun = server.call_tool("codex", json!({"prompt": "again"})).await;
         assert_eq!(text(&begun, 0), "ok");
         let warned = format!("without a summary: {thread} has none");
@@ -220,7 +222,7 @@ async fn outdated_summary_is_not_used() {
             server.signal(Signal::SIGKILL);
             server.exited().await;
             drop(server);
-            wait_until(|| stage.home.processes().is_empty()).await;
+            wait_until_processes_end(stage).await;
             let mut server = client(stage, &[args, &["--no-summaries", "--resume"]].concat()).await;
             begin(&mut server, "again").await;
             let requests = stage.model.requests();
@@ -241,10 +243,12 @@ async fn crashed_codex_is_restarted_for_summaries() {
         let before = stage.model.requests().len();
         // The first descendant is the guard, the second Codex.
         let codex = descendants(server.pid())[1];
-        let codex = nix::unistd::Pid::from_raw(codex.try_into().unwrap());
-        nix::sys::signal::kill(codex, Signal::SIGKILL).unwrap();
-        let gone = |status: &Value| status["codex"]["state"] != "ready";
-        while !gone(&super::call_ok(&mut server, "codex_status", json!({})).await) {}
+        signal(codex, Signal::SIGKILL);
+        wait_for("the end of Codex", async || {
+            let status = super::call_ok(&mut server, "codex_status", json!({})).await;
+            (status["codex"]["state"] != "ready").then_some(())
+        })
+        .await;
         server.finish().await;
         let asked = stage.model.requests().len() - before;
         let expected = match args.contains(&"app-server") {
@@ -298,7 +302,7 @@ async fn thread_without_a_summary_in_time_is_interrupted() {
                     .filter(|one| one.prompt().starts_with(REQUEST));
                 asked.filter(|one| one.thread_id() == hanging).count()
             };
-            wait_until(|| asked() > 0).await;
+            wait_until("the question for a summary", || asked() > 0).await;
             server.signal(Signal::SIGTERM);
             assert!(server.exited().await.success());
             assert_eq!(status_of(stage, &hanging), "interrupted");

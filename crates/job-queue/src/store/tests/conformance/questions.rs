@@ -39,8 +39,11 @@ pub(super) async fn questions_are_listed_while_their_attempt_runs(stage: &TestSt
     let claim = running(&store, NONE).await;
     let set = store.set_questions(&claim, &[asked("a")]).await.unwrap();
     assert_eq!(set, WriteOutcome::Done);
-    tokio::time::sleep(Duration::from_millis(5)).await;
-    assert_eq!(store.questions(&claim.job).await.unwrap(), []);
+    wait_for("the end of the lease", async || {
+        let open = store.questions(&claim.job).await.unwrap();
+        open.is_empty().then_some(())
+    })
+    .await;
 }
 
 pub(super) async fn changed_question_is_unproven(stage: &TestStore) {

@@ -142,13 +142,14 @@ pub(super) async fn credentials_are_masked_when_a_job_ends(stage: &TestStore) {
         // The last connection to close writes the log into the file. If two close at the same
         // time, neither is the last, and the next connection to close does it.
         let log = path.with_file_name("jobs.db-wal");
-        let closed = async {
-            while log.exists() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-                drop(stage.open().await);
+        wait_for("the end of the write-ahead log", async || {
+            if !log.exists() {
+                return Some(());
             }
-        };
-        tokio::time::timeout(CLOSED_WITHIN, closed).await.unwrap();
+            drop(stage.open().await);
+            None
+        })
+        .await;
         let bytes = std::fs::read(path).unwrap();
         let found = bytes.windows(TOKEN.len()).any(|at| at == TOKEN.as_bytes());
         assert!(!found, "the token is still in a free page");

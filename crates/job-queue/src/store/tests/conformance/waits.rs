@@ -63,15 +63,7 @@ pub(super) async fn waiting_job_is_not_claimed_before_its_time(stage: &TestStore
 
 /// Claims a job that waits for a short time only.
 async fn claimed_in_time(store: &JobStore, worker: &WorkerId) -> ClaimedJob {
-    let claimed = async {
-        loop {
-            match claim(store, worker).await {
-                Some(claimed) => return claimed,
-                None => sleep(Duration::from_millis(5)).await,
-            }
-        }
-    };
-    timeout(LONG, claimed).await.unwrap()
+    wait_for("the end of the wait", async || claim(store, worker).await).await
 }
 
 pub(super) async fn waiting_job_can_be_cancelled(stage: &TestStore) {
