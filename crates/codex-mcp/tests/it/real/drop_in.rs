@@ -48,7 +48,8 @@ async fn parameters_and_results_match_mcp_server(release: &str) {
         assert_eq!(result["structuredContent"]["threadId"], **thread);
     }
     theirs.finish().await;
-    stage.finish(ours).await;
+    // Nothing but time ends the commands of a Codex that is gone.
+    stage.finish_with_worker(ours).await;
 }
 
 /// Members that differ from thread to thread, the text of the question, and the form, which Codex
@@ -106,7 +107,8 @@ async fn elicitations_match_mcp_server(release: &str) {
         }
     }
     theirs.finish().await;
-    stage.finish(ours).await;
+    // Nothing but time ends the commands of a Codex that is gone.
+    stage.finish_with_worker(ours).await;
 }
 
 #[tokio::test]
