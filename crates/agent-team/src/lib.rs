@@ -47,6 +47,7 @@ pub mod registry;
 mod services;
 pub mod shutdown_summary;
 mod stale_members;
+mod stored_settings;
 pub mod summary;
 
 pub use claim::{Claim, ClaimError};

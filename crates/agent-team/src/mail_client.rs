@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::audit::{Audit, AuditOutcome, Event, Record};
 use super::context::Member;
 use super::mail::{
-    Fingerprint, JoinOutcome, Letter, MailError, Mailroom, Membership, MessageId, Receipt, Sender,
+    Fingerprint, JoinOutcome, Letter, MailError, MailStore, Membership, MessageId, Receipt, Sender,
     Unread,
 };
 use super::stale_members;
@@ -62,7 +62,7 @@ pub struct MailClient {
 struct Inner {
     identity: AgentName,
     team: TeamName,
-    mailroom: Mailroom,
+    mail_store: MailStore,
     audit: Mutex<Audit>,
     /// The note of the state to restore when the member leaves.
     note: PathBuf,
@@ -106,7 +106,7 @@ impl MailClient {
         let inner = Inner {
             identity: member.identity.clone(),
             team: team.clone(),
-            mailroom: Mailroom::new(atm_home),
+            mail_store: MailStore::new(atm_home),
             audit: Mutex::new(Audit::open(atm_home, member)?),
             note: stale_members::note_of(atm_home, &member.identity),
             atm_home: atm_home.to_owned(),
@@ -142,7 +142,7 @@ impl MailClient {
             };
             let sent = inner.audited(&action, || {
                 let sender = inner.sender();
-                inner.mailroom.send(&sender, &to.agent, &team, &letter)
+                inner.mail_store.send(&sender, &to.agent, &team, &letter)
             })?;
             Ok(SentMessage {
                 message_id: sent.to_string(),
@@ -167,7 +167,7 @@ impl MailClient {
                 summary: Some(&letter.text),
             };
             let sent = inner.audited(&action, || {
-                inner.mailroom.broadcast(&inner.sender(), team, &letter)
+                inner.mail_store.broadcast(&inner.sender(), team, &letter)
             })?;
             let named = |(agent, result)| (format!("{agent}@{team}"), result);
             Ok(sent.into_iter().map(named).collect())
@@ -188,7 +188,11 @@ impl MailClient {
                 recipient: None,
                 summary: None,
             };
-            let read = || inner.mailroom.unread(&inner.identity, &inner.team, limits);
+            let read = || {
+                inner
+                    .mail_store
+                    .unread(&inner.identity, &inner.team, limits)
+            };
             inner.audited_with_messages(&action, read, |unread| &unread.messages)
         })
         .await
@@ -202,10 +206,10 @@ impl MailClient {
             let Inner {
                 identity,
                 team,
-                mailroom,
+                mail_store,
                 ..
             } = &*inner;
-            if let Err(error) = mailroom.mark_read(identity, team, &receipts) {
+            if let Err(error) = mail_store.mark_read(identity, team, &receipts) {
                 tracing::warn!("delivered mail could not be marked as read: {error}");
             }
         });
@@ -244,7 +248,7 @@ impl MailClient {
     /// [`ThreadEnded`].
     pub async fn fingerprint(&self) -> Result<Fingerprint, ThreadEnded> {
         let inner = Arc::clone(&self.inner);
-        let look = move || inner.mailroom.fingerprint(&inner.identity, &inner.team);
+        let look = move || inner.mail_store.fingerprint(&inner.identity, &inner.team);
         self.reader.run(look).await
     }
 
@@ -291,7 +295,7 @@ impl MailClient {
         let inner = Arc::clone(&self.inner);
         let left = self
             .reader
-            .run(move || inner.mailroom.leave(&inner.note))
+            .run(move || inner.mail_store.leave(&inner.note))
             .await;
         match left {
             Ok(Ok(_)) => {}
@@ -340,7 +344,7 @@ impl Inner {
     }
 
     fn pending(&self) -> Result<PendingMail, MailError> {
-        self.mailroom.pending(&self.identity, &self.team)
+        self.mail_store.pending(&self.identity, &self.team)
     }
 
     fn set_auto_join(&self, auto_join: AutoJoin) {
@@ -351,7 +355,7 @@ impl Inner {
     /// answer.
     fn ensure_member(&self) -> Result<(), MailClientError> {
         let _joining = lock(&self.join_lock);
-        let members = self.mailroom.members(&self.team);
+        let members = self.mail_store.members(&self.team);
         if members
             .map_err(MailClientError::NotAMember)?
             .contains(&self.identity)
@@ -374,7 +378,7 @@ impl Inner {
             cwd: &entry.directory,
         };
         let (identity, team) = (&self.identity, &self.team);
-        match self.mailroom.join(team, &membership, &self.note)? {
+        match self.mail_store.join(team, &membership, &self.note)? {
             JoinOutcome::Added => tracing::info!("{identity} joined {team}"),
             JoinOutcome::Present => {}
             JoinOutcome::Active => tracing::warn!(

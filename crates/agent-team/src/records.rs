@@ -11,13 +11,12 @@ use codex_engine::command::{McpServers, Settings, StartThread, TurnRef};
 use codex_engine::logic::action::DecidedBy;
 use codex_engine::logic::session::{CloseReason, ClosedQuestion, TurnEnding, TurnOutcome};
 use codex_engine::{Act, EngineObserver, InputKind, PromptRecord};
-use codex_protocol::codex::{ModelOptions, Persistence, ThreadId, ThreadSettings};
+use codex_protocol::codex::{Persistence, ThreadId};
+use common::json::as_word;
 use common::secrets;
 use common::sync::lock;
 use git_probe::repository::{Head, Repository};
 use safe_files::state_file::FileError;
-use serde::de::value::{BorrowedStrDeserializer, Error as ValueError};
-use serde::{Deserialize, Serialize};
 use supervise::io_thread::{IoThread, ThreadEnded};
 use uuid::Uuid;
 
@@ -27,6 +26,7 @@ use super::context::{Context, Member};
 use super::registry::{self as registry_files, Mode, Registry, RegistryError};
 use super::shutdown_summary::ShutdownSummary;
 use super::stale_members;
+use super::stored_settings::{settings_of, settings_of_entry};
 use super::summary::Summaries;
 use crate::logic::registry::{self, Change, Entry, Status, ThreadUpdate, TurnState};
 use crate::logic::{AgentName, RoleName, ThreadName};
@@ -393,7 +393,7 @@ impl EngineObserver for Records {
         let cwd = thread_settings.cwd.as_deref();
         let settings = registry::Settings {
             profile: profile.as_ref().map(ToString::to_string),
-            mcp_servers: as_word(&Some(*mcp_servers)).filter(|_| *mcp_servers == McpServers::Off),
+            mcp_servers: as_word(mcp_servers).filter(|_| *mcp_servers == McpServers::Off),
             ..settings_of(thread_settings, model_options)
         };
         self.thread_started(thread.as_str(), cwd, settings, start.tag.clone());
@@ -507,47 +507,6 @@ fn first_words(prompt: &str) -> String {
     let masked = secrets::mask(&beginning);
     let words: Vec<&str> = masked.split_whitespace().collect();
     words.join(" ")
-}
-
-/// The settings of a thread in the registry's form.
-fn settings_of(thread: &ThreadSettings, model_options: &ModelOptions) -> registry::Settings {
-    registry::Settings {
-        model: thread.model.clone(),
-        sandbox: as_word(&thread.sandbox),
-        approval_policy: as_word(&thread.approval_policy),
-        reasoning_effort: as_word(&model_options.effort),
-        profile: None,
-        mcp_servers: None,
-    }
-}
-
-/// The settings of a thread in the registry. Values that this program does not know are left out.
-fn settings_of_entry(entry: &Entry) -> Settings {
-    let written = &entry.settings;
-    let mut settings = Settings::default();
-    let thread = &mut settings.thread;
-    thread.cwd = entry.cwd.as_ref().map(PathBuf::from);
-    // A directory that is gone must not keep the thread from being resumed.
-    thread.cwd = thread.cwd.take().filter(|cwd| cwd.is_dir());
-    thread.model.clone_from(&written.model);
-    thread.sandbox = from_word(written.sandbox.as_deref());
-    thread.approval_policy = from_word(written.approval_policy.as_deref());
-    settings.model_options.effort = from_word(written.reasoning_effort.as_deref());
-    settings.profile = from_word(written.profile.as_deref());
-    settings.mcp_servers = from_word(written.mcp_servers.as_deref()).unwrap_or_default();
-    settings
-}
-
-/// The value as a word, if it is stored as one.
-fn as_word<T: Serialize>(value: &Option<T>) -> Option<String> {
-    match serde_json::to_value(value.as_ref()?) {
-        Ok(serde_json::Value::String(as_word)) => Some(as_word),
-        _ => None,
-    }
-}
-
-fn from_word<'de, T: Deserialize<'de>>(as_word: Option<&'de str>) -> Option<T> {
-    T::deserialize(BorrowedStrDeserializer::<ValueError>::new(as_word?)).ok()
 }
 
 /// The directory and the repository of a thread.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::claim::Claim;
 use super::identities;
-use super::mail::{MailError, Mailroom};
+use super::mail::{MailError, MailStore};
 use crate::logic::{AgentName, TeamName};
 
 /// The note of the state to restore in the team, in the identity's directory.
@@ -22,7 +22,7 @@ pub fn is_foreign_member(atm_home: &Path, team: &TeamName, identity: &AgentName)
     if note_of(atm_home, identity).is_file() {
         return false;
     }
-    match Mailroom::new(atm_home).is_active(team, identity) {
+    match MailStore::new(atm_home).is_active(team, identity) {
         Ok(is_active) => is_active,
         Err(MailError::UnknownTeam { .. }) => false,
         Err(_) => true,
@@ -51,7 +51,7 @@ pub(super) fn remove_one(atm_home: &Path, identity: &AgentName) {
     if !note.is_file() {
         return;
     }
-    match Mailroom::new(atm_home).leave(&note) {
+    match MailStore::new(atm_home).leave(&note) {
         Ok(_) => tracing::info!("removed the stale member {identity} from its team"),
         Err(error) => {
             tracing::warn!("cannot remove the stale member {identity} from its team: {error}");

@@ -32,7 +32,7 @@ use serde_json::{Map, Value};
 use crate::directory_trust::{DirectoryTrust, Trust};
 use crate::profile::ProfileName;
 use crate::profile::overlay;
-use crate::repository_files::CODEX_CONFIG_FILE;
+use crate::trust::covered_files::CODEX_CONFIG_FILE;
 use safe_files::untrusted_file::Links;
 use safe_files::untrusted_file::read_text;
 

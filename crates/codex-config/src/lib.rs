@@ -42,7 +42,6 @@ mod directory_trust;
 pub mod layers;
 pub mod profile;
 pub mod prompt_kind;
-pub mod repository_files;
 pub mod rules;
 pub mod trust;
 pub mod writable_roots;

@@ -21,7 +21,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use codex_config::layers::{CodexConfig, get};
-use codex_config::repository_files::CODEX_FILES;
+use codex_config::trust::covered_files::CODEX_FILES;
 use codex_config::trust::{DirectoryTrust, Trust};
 use codex_protocol::codex::{ApprovalPolicy, Release, SandboxMode};
 use common::text::shell_word;
@@ -29,7 +29,7 @@ use serde_json::{Map, Value, json};
 use supervise::search_path::{self, PATH};
 
 use super::mcp_servers;
-use super::tool_limit::{LimitOrigin, ToolLimit};
+use super::tool_timeout::{LimitOrigin, ToolLimit};
 
 /// The variable of Codex's process that keeps its own git away from repositories.
 pub(crate) const NO_GIT: (&str, &str) = ("GIT_DIR", "/nonexistent");

@@ -14,11 +14,11 @@ use supervise::exit::{Exit, ExitCause, UnexpectedExit};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::backend::{Generation, Supervisor};
+use super::cached_usage::ReportedLimits;
 use super::command::{TurnRef, new_action_id};
 use super::connection::Listener;
 use super::effects::perform;
 use super::entry::Entry;
-use super::known_limits::ReportedLimits;
 use super::observer::EngineObserver;
 use super::sessions::Sessions;
 use super::tool_calls;

@@ -7,7 +7,7 @@ use codex_protocol::codex::ThreadId;
 
 use super::command::{SessionId, StartThread};
 use super::entry::Entry;
-use crate::logic::session::{Effect, Fate, Session, State};
+use crate::logic::session::{Effect, Session, State, TidyOutcome};
 
 /// The most sessions at a time. For one more, the least recently used idle session is
 /// removed.
@@ -130,8 +130,8 @@ impl Sessions {
     pub(super) fn tidy(&self) -> Vec<(Arc<Entry>, Vec<Effect>)> {
         let mut to_do = Vec::new();
         for entry in self.all() {
-            let (effects, fate) = entry.look(Session::tidy);
-            if fate == Fate::Forget {
+            let (effects, outcome) = entry.look(Session::tidy);
+            if outcome == TidyOutcome::Forget {
                 self.forget(&entry);
             }
             if !effects.is_empty() {

@@ -14,10 +14,10 @@ use supervise::search_path::protected_in;
 
 use super::backend::{Backend, Launch, NewAdoptionSocket};
 use super::binary;
+use super::cached_usage::LastQuery;
 use super::command::SessionInfo;
 use super::entry::Entry;
 use super::hub::Hub;
-use super::known_limits::LastQuery;
 use super::mount_targets::{MountTargets, register_in};
 use crate::logic::session::Session;
 

@@ -1,5 +1,9 @@
-//! Merges JSON objects and removes members that are null.
+//! Merges JSON objects, removes members that are null, writes enums as their words, and finds parts
+//! of a text.
 
+use std::ops::Range;
+
+use serde::Serialize;
 use serde_json::Value;
 
 /// The object without members that are null.
@@ -17,4 +21,21 @@ pub fn merged(mut under: Value, over: Value) -> Value {
         under.extend(over);
     }
     without_nulls(under)
+}
+
+/// The word of a value that is serialized as a string, such as a variant of an enum; `None` for any
+/// other value.
+pub fn as_word(value: impl Serialize) -> Option<String> {
+    match serde_json::to_value(value) {
+        Ok(Value::String(word)) => Some(word),
+        _ => None,
+    }
+}
+
+/// The range of a part that is borrowed from the whole; `None` if it is not borrowed from it.
+pub fn range_of(whole: &(impl AsRef<[u8]> + ?Sized), part: &str) -> Option<Range<usize>> {
+    let whole = whole.as_ref();
+    let start = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
+    let end = start.checked_add(part.len())?;
+    (end <= whole.len()).then_some(start..end)
 }

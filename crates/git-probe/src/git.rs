@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use safe_files::state_directory;
 use safe_files::untrusted_file::ReadError;
-use supervise::ceilings::{CEILINGS, ceilings_in};
+use supervise::search_path::{CEILINGS, ceilings_in};
 use supervise::short_lived::ProgramOutput;
 
 use super::error::{GitError, SETTINGS_LIMIT};

@@ -33,13 +33,12 @@
 //! - `view`: the git directory of ours.
 //! - `invocation`: starting git.
 //! - `setting`: settings as git lists them.
-//! - `own`: the user's settings, without those of the repository.
-//! - `tree`: the differences from commits.
+//! - `user_settings`: the user's settings, without those of the repository.
+//! - `tree`: the differences from commits, and paths as texts.
 //! - `private`: the private git directory of a run, in which Codex commits.
 //! - `remote`: the refs of a remote.
 //! - `flags`: marks in the index that hide changes.
 //! - `submodules`: protects submodules, through which Codex could have programs run.
-//! - `path`: paths as texts.
 //!
 //! Source: git-config(1), gitattributes(5), git(1) for the variables.
 #![cfg_attr(
@@ -63,9 +62,7 @@ mod git;
 mod invocation;
 mod layout;
 pub mod logic;
-mod own;
 mod owner;
-mod path;
 #[expect(
     clippy::disallowed_methods,
     reason = "it writes before Codex can, and then only out of its reach"
@@ -80,6 +77,7 @@ mod setting;
 )]
 mod submodules;
 mod tree;
+mod user_settings;
 #[expect(
     clippy::disallowed_methods,
     reason = "it writes files of our own state, out of Codex's reach"
@@ -91,5 +89,5 @@ pub use flags::Flags;
 pub use git::{Git, Repository};
 pub use invocation::{Bounds, ELSEWHERE, until_stopped};
 pub use layout::{Layout, LayoutError};
-pub use path::written;
 pub use submodules::Submodules;
+pub use tree::written;

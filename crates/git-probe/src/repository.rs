@@ -8,7 +8,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use supervise::ceilings::{CEILINGS, ceilings_in};
+use supervise::search_path::{CEILINGS, ceilings_in};
 
 use crate::Layout;
 

@@ -11,7 +11,7 @@ use std::time::UNIX_EPOCH;
 use supervise::short_lived::Extent;
 
 use super::invocation::answered;
-use super::{Git, GitError, written};
+use super::{Git, GitError};
 use crate::logic::git_state::{ChangeKind, FileState, GitState};
 
 const STATUS: &[&str] = &[
@@ -148,6 +148,17 @@ fn stamp(path: &Path) -> String {
     )
 }
 
+/// A path as a text. Bytes that are none are written as `\xNN`, so that files whose
+/// names differ in them alone are told apart.
+pub fn written(path: &[u8]) -> String {
+    let mut text = String::with_capacity(path.len());
+    for chunk in path.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,5 +201,11 @@ mod tests {
             ]
         );
         assert_eq!(read(b"# branch.oid (initial)\0"), GitState::default());
+    }
+
+    #[test]
+    fn paths_that_are_not_utf8_stay_distinct() {
+        assert_eq!(written("a b/ü\n".as_bytes()), "a b/ü\n");
+        assert_eq!(written(b"a\xff\xfeb"), "a\\xff\\xfeb");
     }
 }

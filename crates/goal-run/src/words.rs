@@ -2,7 +2,7 @@
 
 use codex_config::prompt_kind::PromptKind;
 use codex_engine::Grants;
-use codex_engine::logic::limits::used;
+use codex_engine::logic::usage_limits::used;
 use codex_protocol::codex::RateLimits;
 use git_probe::logic::git_state::ChangeKind;
 

@@ -215,26 +215,26 @@ impl Worktree {
     /// Removes the worktree and its branch unless something would be lost: uncommitted and
     /// ignored files, or commits that no other ref leads to. Returns what is left. Runs also
     /// when the `halt` of `options` is cancelled.
-    async fn remove(&self) -> Remains {
+    async fn remove(&self) -> LeftoverWorktree {
         match self.is_empty().await {
             Ok(true) => {}
-            Ok(false) => return Remains::All,
+            Ok(false) => return LeftoverWorktree::All,
             Err(error) => return self.left(&error),
         }
         match self.removed().await {
-            Ok(()) => Remains::Nothing,
+            Ok(()) => LeftoverWorktree::Nothing,
             Err(error) => self.left(&error),
         }
     }
 
-    fn left(&self, why: &GitError) -> Remains {
+    fn left(&self, why: &GitError) -> LeftoverWorktree {
         tracing::warn!(
             "the worktree {} cannot be tidied: {why}",
             self.top.display()
         );
         match self.top.exists() {
-            true => Remains::All,
-            false => Remains::Branch,
+            true => LeftoverWorktree::All,
+            false => LeftoverWorktree::Branch,
         }
     }
 
@@ -307,9 +307,9 @@ fn bounds(halt: &CancellationToken) -> Bounds {
     }
 }
 
-/// The remains of a worktree.
+/// How much of a worktree is left after its cleanup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Remains {
+enum LeftoverWorktree {
     Nothing,
     Branch,
     All,
@@ -330,13 +330,13 @@ impl KeptWorktree {
     /// what stays, which may be someone's work in either case.
     pub async fn after_cleanup(worktree: Worktree, made: bool) -> Option<Self> {
         let left = match made {
-            true => Remains::All,
+            true => LeftoverWorktree::All,
             false => worktree.remove().await,
         };
         let path = match left {
-            Remains::Nothing => return None,
-            Remains::Branch => None,
-            Remains::All => Some(worktree.top),
+            LeftoverWorktree::Nothing => return None,
+            LeftoverWorktree::Branch => None,
+            LeftoverWorktree::All => Some(worktree.top),
         };
         Some(Self {
             path,

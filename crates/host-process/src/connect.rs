@@ -14,12 +14,12 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::endpoint::HostEndpoint;
 use crate::line;
 use crate::logic::handshake::{
     ANSWER_LIMIT, Answer, HostStatus, LINE_LIMIT, Request, ServeRequest, SessionAnswer,
     SessionRequest, SessionSummary,
 };
-use crate::place::HostPlace;
 
 /// How long a host may take to start. It takes about 10 ms.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
@@ -86,23 +86,23 @@ pub enum ConnectError {
     Unclear(io::Error),
 }
 
-/// Connects to the host of a place, which is started if there is none, and asks it to serve.
+/// Connects to the host of an endpoint, which is started if there is none, and asks it to serve.
 ///
 /// # Errors
 ///
 /// [`ConnectError`].
 pub async fn serve(
-    place: &HostPlace,
+    endpoint: &HostEndpoint,
     args: &[OsString],
     request: &ServeRequest,
 ) -> Result<UnixStream, ConnectError> {
     let request = Request::Serve(request.clone());
     let deadline = Instant::now() + ENDING_TIMEOUT;
     loop {
-        let mut stream = match place.connect().await {
+        let mut stream = match endpoint.connect().await {
             Ok(stream) => stream,
             Err(error) if is_missing(&error) => {
-                match start(place, args).await? {
+                match start(endpoint, args).await? {
                     Started::Ready => {}
                     Started::Taken if Instant::now() < deadline => sleep(PAUSE).await,
                     Started::Taken => return Err(ConnectError::Ending),
@@ -111,7 +111,7 @@ pub async fn serve(
             }
             Err(error) => return Err(ConnectError::Connect(error)),
         };
-        match timeout(ANSWER_TIMEOUT, ask(place, &mut stream, &request)).await {
+        match timeout(ANSWER_TIMEOUT, ask(endpoint, &mut stream, &request)).await {
             Ok(Ok(Some(Answer::Serving))) => return Ok(stream),
             Ok(Ok(Some(Answer::Refused { why }))) => return Err(ConnectError::Refused(why)),
             Ok(Ok(Some(other))) => {
@@ -120,62 +120,73 @@ pub async fn serve(
             Ok(Err(error)) if is_refused(&error) => return Err(ConnectError::Connect(error)),
             // It has left just now.
             Ok(Ok(None) | Err(_)) if Instant::now() < deadline => sleep(PAUSE).await,
-            Ok(Ok(None) | Err(_)) => return Err(ConnectError::Ended { log: place.log() }),
-            Err(_) => return Err(ConnectError::Silent { log: place.log() }),
+            Ok(Ok(None) | Err(_)) => {
+                return Err(ConnectError::Ended {
+                    log: endpoint.log(),
+                });
+            }
+            Err(_) => {
+                return Err(ConnectError::Silent {
+                    log: endpoint.log(),
+                });
+            }
         }
     }
 }
 
-/// The state of the host of a place; `None` if there is none.
+/// The state of the host of an endpoint; `None` if there is none.
 ///
 /// # Errors
 ///
 /// [`ConnectError`].
-pub async fn status(place: &HostPlace) -> Result<Option<HostStatus>, ConnectError> {
-    match ask_running(place, &Request::Status).await? {
+pub async fn status(endpoint: &HostEndpoint) -> Result<Option<HostStatus>, ConnectError> {
+    match ask_running(endpoint, &Request::Status).await? {
         Some(Answer::Status(status)) => Ok(Some(status)),
         _ => Ok(None),
     }
 }
 
-/// The sessions of the host of a place; none if there is no host.
+/// The sessions of the host of an endpoint; none if there is no host.
 ///
 /// # Errors
 ///
 /// [`ConnectError`].
-pub async fn sessions(place: &HostPlace) -> Result<Vec<SessionSummary>, ConnectError> {
-    match ask_running(place, &Request::Sessions).await? {
+pub async fn sessions(endpoint: &HostEndpoint) -> Result<Vec<SessionSummary>, ConnectError> {
+    match ask_running(endpoint, &Request::Sessions).await? {
         Some(Answer::Sessions(sessions)) => Ok(sessions),
         _ => Ok(Vec::new()),
     }
 }
 
-/// Has the host of a place do something with a session; [`SessionAnswer::Unknown`] if there is no
-/// host.
+/// Has the host of an endpoint do something with a session; [`SessionAnswer::Unknown`] if there is
+/// no host.
 ///
 /// # Errors
 ///
 /// [`ConnectError`].
 pub async fn act(
-    place: &HostPlace,
+    endpoint: &HostEndpoint,
     request: &SessionRequest,
 ) -> Result<SessionAnswer, ConnectError> {
-    let Some(mut stream) = connect_running(place).await? else {
+    let Some(mut stream) = connect_running(endpoint).await? else {
         return Ok(SessionAnswer::Unknown);
     };
-    act_by(place, &mut stream, request).await
+    act_by(endpoint, &mut stream, request).await
 }
 
-/// Has the host of a place do something with a task; `None` if there is no host.
+/// Has the host of an endpoint do something with a task; `None` if there is no host.
 ///
 /// # Errors
 ///
 /// [`ConnectError`].
-pub async fn act_on_task(place: &HostPlace, request: Value) -> Result<Option<Value>, ConnectError> {
-    let Some(mut stream) = connect_running(place).await? else {
+pub async fn act_on_task(
+    endpoint: &HostEndpoint,
+    request: Value,
+) -> Result<Option<Value>, ConnectError> {
+    let Some(mut stream) = connect_running(endpoint).await? else {
         return Ok(None);
     };
-    match ask_to_act(place, &mut stream, &Request::Task(request)).await? {
+    match ask_to_act(endpoint, &mut stream, &Request::Task(request)).await? {
         Answer::Task(answer) => Ok(Some(answer)),
         other => Err(unexpected(&other)),
     }
@@ -188,23 +199,23 @@ pub async fn act_on_task(place: &HostPlace, request: Value) -> Result<Option<Val
 ///
 /// [`ConnectError`].
 pub async fn act_and_stay(
-    place: &HostPlace,
+    endpoint: &HostEndpoint,
     request: &SessionRequest,
 ) -> Result<Option<(SessionAnswer, UnixStream)>, ConnectError> {
-    let Some(mut stream) = connect_running(place).await? else {
+    let Some(mut stream) = connect_running(endpoint).await? else {
         return Ok(None);
     };
-    let answer = act_by(place, &mut stream, request).await?;
+    let answer = act_by(endpoint, &mut stream, request).await?;
     Ok(Some((answer, stream)))
 }
 
 async fn act_by(
-    place: &HostPlace,
+    endpoint: &HostEndpoint,
     stream: &mut UnixStream,
     request: &SessionRequest,
 ) -> Result<SessionAnswer, ConnectError> {
     let request = Request::Session(request.clone());
-    match ask_to_act(place, stream, &request).await? {
+    match ask_to_act(endpoint, stream, &request).await? {
         Answer::Session(answer) => Ok(answer),
         other => Err(unexpected(&other)),
     }
@@ -212,12 +223,14 @@ async fn act_by(
 
 /// Makes a request that may have been followed even if no answer comes.
 async fn ask_to_act(
-    place: &HostPlace,
+    endpoint: &HostEndpoint,
     stream: &mut UnixStream,
     request: &Request,
 ) -> Result<Answer, ConnectError> {
-    let asked = timeout(ANSWER_TIMEOUT, ask(place, stream, request)).await;
-    match asked.map_err(|_| ConnectError::Silent { log: place.log() })? {
+    let asked = timeout(ANSWER_TIMEOUT, ask(endpoint, stream, request)).await;
+    match asked.map_err(|_| ConnectError::Silent {
+        log: endpoint.log(),
+    })? {
         Ok(Some(Answer::Refused { why })) => Err(ConnectError::Refused(why)),
         Ok(Some(answer)) => Ok(answer),
         Ok(None) => Err(ConnectError::Unclear(io::ErrorKind::UnexpectedEof.into())),
@@ -225,17 +238,19 @@ async fn ask_to_act(
     }
 }
 
-/// Tells the host of a place to end, and waits until it has; `false` if there is none.
+/// Tells the host of an endpoint to end, and waits until it has; `false` if there is none.
 ///
 /// # Errors
 ///
 /// [`ConnectError`].
-pub async fn stop(place: &HostPlace) -> Result<bool, ConnectError> {
-    let Some(mut stream) = connect_running(place).await? else {
+pub async fn stop(endpoint: &HostEndpoint) -> Result<bool, ConnectError> {
+    let Some(mut stream) = connect_running(endpoint).await? else {
         return Ok(false);
     };
-    let asked = timeout(ANSWER_TIMEOUT, ask(place, &mut stream, &Request::Stop)).await;
-    let silent = || ConnectError::Silent { log: place.log() };
+    let asked = timeout(ANSWER_TIMEOUT, ask(endpoint, &mut stream, &Request::Stop)).await;
+    let silent = || ConnectError::Silent {
+        log: endpoint.log(),
+    };
     if asked.map_err(|_| silent())?.ok().flatten() != Some(Answer::Stopping) {
         return Ok(false);
     }
@@ -251,27 +266,32 @@ fn unexpected(answer: &Answer) -> ConnectError {
     ConnectError::Refused(format!("unexpected answer: {answer:?}"))
 }
 
-async fn connect_running(place: &HostPlace) -> Result<Option<UnixStream>, ConnectError> {
-    match place.connect().await {
+async fn connect_running(endpoint: &HostEndpoint) -> Result<Option<UnixStream>, ConnectError> {
+    match endpoint.connect().await {
         Ok(stream) => Ok(Some(stream)),
         Err(error) if is_missing(&error) => Ok(None),
         Err(error) => Err(ConnectError::Connect(error)),
     }
 }
 
-async fn ask_running(place: &HostPlace, request: &Request) -> Result<Option<Answer>, ConnectError> {
-    let Some(mut stream) = connect_running(place).await? else {
+async fn ask_running(
+    endpoint: &HostEndpoint,
+    request: &Request,
+) -> Result<Option<Answer>, ConnectError> {
+    let Some(mut stream) = connect_running(endpoint).await? else {
         return Ok(None);
     };
-    match timeout(ANSWER_TIMEOUT, ask(place, &mut stream, request)).await {
+    match timeout(ANSWER_TIMEOUT, ask(endpoint, &mut stream, request)).await {
         Ok(answer) => Ok(answer.unwrap_or_default()),
-        Err(_) => Err(ConnectError::Silent { log: place.log() }),
+        Err(_) => Err(ConnectError::Silent {
+            log: endpoint.log(),
+        }),
     }
 }
 
 /// Asks the host, as a client that can write beside its socket.
 async fn ask(
-    place: &HostPlace,
+    endpoint: &HostEndpoint,
     stream: &mut UnixStream,
     request: &Request,
 ) -> io::Result<Option<Answer>> {
@@ -279,7 +299,7 @@ async fn ask(
     let Some(Challenge { file }) = challenge else {
         return Ok(None);
     };
-    place.prove(&file)?;
+    endpoint.prove(&file)?;
     line::write(stream, request).await?;
     match request {
         // What follows the answer belongs to others.
@@ -311,8 +331,8 @@ enum Started {
 }
 
 /// Starts a host, and waits until it listens.
-async fn start(place: &HostPlace, args: &[OsString]) -> Result<Started, ConnectError> {
-    let path = place.log();
+async fn start(endpoint: &HostEndpoint, args: &[OsString]) -> Result<Started, ConnectError> {
+    let path = endpoint.log();
     let log = open_log(&path)?;
     let program = DetachedProgram {
         args: args.to_vec(),

@@ -14,7 +14,7 @@
 //! clients: Codex's commands run in the environment of the host. A new version of the program
 //! therefore starts a new host, and the old one ends when its last client has gone.
 //!
-//! [`place`] finds the socket, [`handshake`] has the first lines, [`listener`] is the host's
+//! [`endpoint`] finds the socket, [`handshake`] has the first lines, [`listener`] is the host's
 //! side and [`relay`] the client's. A host that ends, or is killed, costs the calls that it
 //! has not answered: the relay answers them with an error, and starts another host for the
 //! next message ([`conversation`]).
@@ -44,8 +44,8 @@
 )]
 
 pub mod connect;
+pub mod endpoint;
 mod line;
 pub mod listener;
 pub mod logic;
-pub mod place;
 pub mod relay;

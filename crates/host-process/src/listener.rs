@@ -16,12 +16,12 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::endpoint::HostLock;
 use crate::line;
 use crate::logic::handshake::{
     Answer, HostStatus, LINE_LIMIT, Request, ServeRequest, SessionAnswer, SessionRequest,
     SessionSummary,
 };
-use crate::place::HostLock;
 
 /// How long a client may take to say what it wants.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -299,8 +299,8 @@ mod tests {
 
     use super::*;
     use crate::connect;
+    use crate::endpoint::HostEndpoint;
     use crate::logic::handshake::{AttachAnswer, SessionAct};
-    use crate::place::HostPlace;
 
     struct NoService;
 
@@ -361,8 +361,8 @@ mod tests {
     #[tokio::test]
     async fn host_stays_while_it_is_at_work() {
         let state = tempfile::tempdir().unwrap();
-        let place = HostPlace::new(state.path(), "k".to_owned());
-        let lock = Rc::new(place.take().unwrap().unwrap());
+        let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
+        let lock = Rc::new(endpoint.take().unwrap().unwrap());
         let listener = lock.listen().unwrap();
         let service = Rc::new(OneSession::default());
         let (soon, closing) = (Duration::from_millis(1), CancellationToken::new());
@@ -374,14 +374,14 @@ mod tests {
     #[tokio::test]
     async fn program_of_codex_counts_as_a_client() {
         let state = tempfile::tempdir().unwrap();
-        let place = HostPlace::new(state.path(), "k".to_owned());
-        let lock = Rc::new(place.take().unwrap().unwrap());
+        let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
+        let lock = Rc::new(endpoint.take().unwrap().unwrap());
         let listener = lock.listen().unwrap();
         let (long, closing) = (Duration::from_secs(600), CancellationToken::new());
         let service = Rc::new(OneSession::default());
         let host = run(lock, listener, long, closing.clone(), service);
         let clients = async || {
-            let status = connect::status(&place).await.unwrap();
+            let status = connect::status(&endpoint).await.unwrap();
             status.unwrap().clients
         };
         let client = async {
@@ -389,7 +389,7 @@ mod tests {
                 session: "s".to_owned(),
                 act: SessionAct::Attach,
             };
-            let attached = connect::act_and_stay(&place, &request).await.unwrap();
+            let attached = connect::act_and_stay(&endpoint, &request).await.unwrap();
             assert!(!format!("{attached:?}").contains("secret"));
             assert_eq!(clients().await, 1);
             drop(attached);
@@ -404,12 +404,12 @@ mod tests {
     }
 
     /// The answer to a client that proves that it can write beside the socket, or does not.
-    async fn answer_to(place: &HostPlace, proves: bool) -> Answer {
-        let mut stream = place.connect().await.unwrap();
+    async fn answer_to(endpoint: &HostEndpoint, proves: bool) -> Answer {
+        let mut stream = endpoint.connect().await.unwrap();
         let challenge = line::read(&mut stream, LINE_LIMIT).await.unwrap();
         let Challenge { file } = challenge.unwrap();
         if proves {
-            place.prove(&file).unwrap();
+            endpoint.prove(&file).unwrap();
         }
         line::write(&mut stream, &Request::Status).await.unwrap();
         line::read(&mut stream, LINE_LIMIT).await.unwrap().unwrap()
@@ -418,16 +418,16 @@ mod tests {
     #[tokio::test]
     async fn client_without_a_proof_is_refused() {
         let state = tempfile::tempdir().unwrap();
-        let place = HostPlace::new(state.path(), "k".to_owned());
-        let lock = Rc::new(place.take().unwrap().unwrap());
+        let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
+        let lock = Rc::new(endpoint.take().unwrap().unwrap());
         let listener = lock.listen().unwrap();
         let closing = CancellationToken::new();
         let long = Duration::from_secs(600);
         let host = run(lock, listener, long, closing.clone(), NoService);
         let client = async {
-            let answer = answer_to(&place, false).await;
+            let answer = answer_to(&endpoint, false).await;
             assert!(matches!(answer, Answer::Refused { .. }), "{answer:?}");
-            let answer = answer_to(&place, true).await;
+            let answer = answer_to(&endpoint, true).await;
             assert!(matches!(answer, Answer::Status(_)), "{answer:?}");
             closing.cancel();
         };

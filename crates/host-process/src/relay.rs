@@ -41,8 +41,8 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(90);
 /// loop.
 const SHORT_LINK: Duration = Duration::from_secs(1);
 
-/// What the relay says itself.
-pub trait Phrases {
+/// The relay's own answers.
+pub trait RelayAnswers {
     /// The answer to a call that the host has not answered before it ended.
     fn lost(&self, id: &RequestId, kind: RequestKind) -> Vec<u8>;
 
@@ -117,7 +117,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
 struct Output<'a, W> {
     writer: tokio::sync::Mutex<W>,
     framing: Mutex<Framing>,
-    phrases: &'a dyn Phrases,
+    answers: &'a dyn RelayAnswers,
 }
 
 impl<W: AsyncWrite + Unpin> Output<'_, W> {
@@ -148,7 +148,7 @@ pub async fn run<R, W, S, C>(
     first: S,
     hosts: Hosts<impl Fn() -> C, impl Fn() -> bool>,
     repeatable: Repeatable,
-    phrases: &dyn Phrases,
+    answers: &dyn RelayAnswers,
     closing: CancellationToken,
 ) -> io::Result<()>
 where
@@ -167,7 +167,7 @@ where
     let output = Output {
         writer: tokio::sync::Mutex::new(client.writer),
         framing: Mutex::default(),
-        phrases,
+        answers,
     };
     let connect = &hosts.connect;
     let mut next = Some(first);
@@ -199,7 +199,7 @@ where
         }
         let lost = lock(&conversation).lost();
         for (id, kind) in lost {
-            output.send(phrases.lost(&id, kind)).await?;
+            output.send(answers.lost(&id, kind)).await?;
         }
         match end {
             LinkEnd::Lost if is_lost => {
@@ -233,7 +233,7 @@ where
             match next {
                 Next::Message(message) => input.held = Some(message),
                 Next::TooLong(length, head) => {
-                    output.send(output.phrases.too_long(length, &head)).await?;
+                    output.send(output.answers.too_long(length, &head)).await?;
                     continue;
                 }
                 Next::End => return Ok(None),
@@ -252,7 +252,7 @@ where
         unanswered.extend(lock(conversation).lost_introduction());
         for (id, kind) in unanswered {
             output
-                .send(output.phrases.no_host(&id, kind, &error))
+                .send(output.answers.no_host(&id, kind, &error))
                 .await?;
         }
     }
@@ -338,7 +338,7 @@ where
                 }
             }
             Next::TooLong(length, head) => {
-                output.send(output.phrases.too_long(length, &head)).await?;
+                output.send(output.answers.too_long(length, &head)).await?;
             }
             Next::End => return host.shutdown().await,
         }

@@ -7,7 +7,7 @@
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nix::fcntl::OFlag;
 
@@ -34,11 +34,4 @@ fn make_directory_of(path: &Path) -> io::Result<()> {
             .create(directory),
         None => Ok(()),
     }
-}
-
-/// The path of a file beside another: its path with a suffix.
-pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
 }

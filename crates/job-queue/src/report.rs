@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use supervise::exit::Exit;
 
-use super::call::{CallOutcome, KeepStream, Stream};
+use super::call::{CallOutcome, Stream};
 
 /// The report of an ended job. All fields are bounded, see [`CallOutcome`]: with its stream, a
 /// report has less than 10 MiB of JSON.
@@ -189,7 +189,7 @@ pub enum CommandStatus {
 impl Report {
     /// The report of a call's outcome, with its stream if that was kept.
     #[must_use]
-    pub fn of(outcome: CallOutcome, stream: KeepStream) -> Self {
+    pub fn of(outcome: CallOutcome, keep_stream: bool) -> Self {
         let CallOutcome {
             failure,
             digest,
@@ -198,7 +198,7 @@ impl Report {
             lost_codex: _,
             leaves_threads: _,
             changes,
-            stream: lines,
+            stream,
             diff,
             limit: _,
             took: _,
@@ -211,9 +211,9 @@ impl Report {
         };
         let report = report.with_digest(digest).with_changes(changes);
         let report = report.with_diff(&diff);
-        match stream {
-            KeepStream::Yes => report.with_stream(&lines),
-            KeepStream::No => report,
+        match keep_stream {
+            true => report.with_stream(&stream),
+            false => report,
         }
     }
 

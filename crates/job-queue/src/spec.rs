@@ -8,13 +8,13 @@ use codex_config::profile::{NoProfile, ProfileName, check_exists};
 use codex_engine::binary::{self, NoCodex, Source};
 use codex_engine::command::LONGEST_WAIT;
 use codex_engine::picture::{Picture, PictureError};
-use codex_engine::tool_limit::LimitOrigin;
+use codex_engine::tool_timeout::LimitOrigin;
 use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
+use common::json::as_word;
 use goal_run::logic::criteria::Criteria;
 use goal_run::logic::notifier::Notifier;
 use safe_files::directory::resolved;
 use safe_files::off_runtime::OffRuntimeError;
-use serde::Serialize;
 use serde_json::{Map, Value};
 use settings::ThreadDefaults;
 use settings::bounds::{Bounds, OutOfBounds, sandbox_mode};
@@ -248,20 +248,20 @@ pub struct Submitter {
     /// The submitter's working directory, where relative ones start.
     pub directory: PathBuf,
     /// Where the jobs may run.
-    pub reach: Reach,
+    pub scope: StoreScope,
 }
 
 /// Where the jobs of a store may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
+pub enum StoreScope {
     /// On this machine, which has all files that a specification names.
     Here,
     /// On any machine that uses the store.
     Anywhere,
 }
 
-impl Reach {
-    /// The reach of a store.
+impl StoreScope {
+    /// The scope of the jobs in a store.
     #[must_use]
     pub fn of(store: &Location) -> Self {
         match store {
@@ -281,7 +281,7 @@ impl Submitter {
         let cwd = self.bounds.directory(&self.working_directory(&spec)?)?;
         spec.check()?;
         // On another machine, the profiles of the worker's Codex count.
-        if let (Reach::Here, Some(profile)) = (self.reach, &spec.profile) {
+        if let (StoreScope::Here, Some(profile)) = (self.scope, &spec.profile) {
             check_exists(&self.codex_home, profile)?;
         }
         let pictures = pictures(&spec, &cwd)?;
@@ -300,11 +300,11 @@ impl Submitter {
         let model = spec
             .model
             .or_else(|| set.model.as_ref().map(|set| set.value.clone()));
-        let run_on = match (self.reach, &continuation) {
+        let run_on = match (self.scope, &continuation) {
             // The machine's name may change.
-            (Reach::Here, _) => None,
-            (Reach::Anywhere, Some(continuation)) => Some(continuation.host.clone()),
-            (Reach::Anywhere, None) => has_files(&pictures).then(|| self.host.clone()),
+            (StoreScope::Here, _) => None,
+            (StoreScope::Anywhere, Some(continuation)) => Some(continuation.host.clone()),
+            (StoreScope::Anywhere, None) => has_files(&pictures).then(|| self.host.clone()),
         };
         let of_file = |picture: Picture| match picture {
             Picture::File(path) => text(&path),
@@ -323,8 +323,8 @@ impl Submitter {
             fire_and_forget: spec.fire_and_forget,
             continue_latest: spec.continuation == Continuation::Latest,
             resume_session_id: continuation.map(|continuation| continuation.session),
-            sandbox: sandbox.and_then(wire_name),
-            effort: effort.and_then(wire_name),
+            sandbox: sandbox.and_then(as_word),
+            effort: effort.and_then(as_word),
             profile: spec.profile.map(|profile| profile.to_string()),
             images: pictures.into_iter().filter_map(of_file).collect(),
             output_schema: spec.output_schema.map(Value::Object),
@@ -340,8 +340,8 @@ impl Submitter {
 
     /// Whether the job's threads get the mail. The files of a team are on one machine.
     pub(super) fn mail(&self) -> ThreadMail {
-        match (self.reach, &self.team) {
-            (Reach::Here, Some(_)) => self.mail,
+        match (self.scope, &self.team) {
+            (StoreScope::Here, Some(_)) => self.mail,
             _ => ThreadMail::Withheld,
         }
     }
@@ -350,7 +350,7 @@ impl Submitter {
     fn settings(&self, spec: &JobSpec, cwd: &Path) -> Result<CallSettings, BadJobSpec> {
         let directory = |path: &PathBuf| {
             let path = resolved(&cwd.join(path));
-            match self.reach == Reach::Anywhere || path.is_dir() {
+            match self.scope == StoreScope::Anywhere || path.is_dir() {
                 true => Ok(path),
                 false => Err(BadJobSpec::AddDirMissing(path)),
             }
@@ -399,9 +399,9 @@ impl Submitter {
 
     /// The Codex of a job; `None` if only other machines may have one.
     pub(super) fn codex(&self) -> Result<Option<PathBuf>, BadJobSpec> {
-        match (binary::find(self.codex.clone()), self.reach) {
+        match (binary::find(self.codex.clone()), self.scope) {
             (Ok(codex), _) => Ok(Some(codex.chosen)),
-            (Err(_), Reach::Anywhere) if self.codex.is_none() => Ok(None),
+            (Err(_), StoreScope::Anywhere) if self.codex.is_none() => Ok(None),
             (Err(error), _) => Err(error.into()),
         }
     }
@@ -411,10 +411,10 @@ impl Submitter {
             return Err(BadJobSpec::NoDirectory);
         }
         let cwd = resolved(&self.directory.join(&spec.cwd));
-        match self.reach {
+        match self.scope {
             // A relative path has no base if our own directory is gone.
             _ if !cwd.is_absolute() => Err(BadJobSpec::DirectoryMissing(cwd)),
-            Reach::Here if !cwd.is_dir() => Err(BadJobSpec::DirectoryMissing(cwd)),
+            StoreScope::Here if !cwd.is_dir() => Err(BadJobSpec::DirectoryMissing(cwd)),
             _ => Ok(cwd),
         }
     }
@@ -449,14 +449,6 @@ fn question_limit(spec: &JobSpec) -> Result<Option<u32>, BadJobSpec> {
             millis("approval_timeout_ms", limit).map(Some)
         }
         Approval::Ask => Err(BadJobSpec::QuestionTime),
-    }
-}
-
-/// Codex's name of a setting, as it is serialized.
-pub(super) fn wire_name(value: impl Serialize) -> Option<String> {
-    match serde_json::to_value(value) {
-        Ok(Value::String(word)) => Some(word),
-        _ => None,
     }
 }
 

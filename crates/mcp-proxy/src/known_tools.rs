@@ -1,7 +1,7 @@
 //! The tools of `codex mcp-server`, to list before it has answered.
 
 use codex_protocol::codex::Release;
-use mcp_server::tools::definition::{object, tool};
+use mcp_server::tools::schema::{object, tool};
 use rmcp::model::Tool;
 use serde_json::{Map, Value, json};
 

@@ -31,6 +31,7 @@
     )
 )]
 
+mod added_tools;
 mod answers;
 mod augment;
 mod child;
@@ -40,7 +41,6 @@ mod known_tools;
 pub mod logic;
 mod members;
 mod outbox;
-mod own_tools;
 mod proxy;
 mod recorder;
 mod serve;

@@ -18,12 +18,12 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::added_tools;
 use crate::augment::Augmenter;
 use crate::intake::Side;
 use crate::known_tools::known_tools;
 use crate::logic::{Router, RouterConfig, RouterTimeouts};
 use crate::outbox::Outbox;
-use crate::own_tools;
 use crate::proxy::{DRAIN_TIMEOUT, Proxy, RouterState, child_limit};
 use crate::recorder::Recorder;
 
@@ -133,7 +133,7 @@ impl Proxy {
             approval: options.timeouts.approval,
             request: REQUEST_TIMEOUT,
         };
-        let own_tools = own_tools::all(&options.services, &options.groups);
+        let own_tools = added_tools::all(&options.services, &options.groups);
         let config = RouterConfig {
             timeouts,
             version: options.codex.release.map(|release| release.to_string()),

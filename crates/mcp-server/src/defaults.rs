@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent_team::{Context, Member};
 use codex_engine::command::{Settings, joined};
-use codex_engine::own_mcp_server::{self, Server};
+use codex_engine::injected_server::{self, Server};
 use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
 use safe_files::off_runtime;
 use safe_files::untrusted_file::{self, Links};
@@ -234,7 +234,7 @@ impl Defaults {
             more.insert("model_reasoning_effort".to_owned(), json!(effort));
         }
         let directory = context.as_ref().map(|context| context.cwd.as_path());
-        own_mcp_server::add(&mut more, &self.mcp_servers, directory);
+        injected_server::add(&mut more, &self.mcp_servers, directory);
         more.retain(|key, value| config.get(key) != Some(value));
         Additions {
             arguments: arguments.collect(),

@@ -9,9 +9,6 @@ use serde_json::json;
 /// earlier call of its own, or an error.
 pub const MARK: &str = "codex-mcp/repeated";
 
-/// The tools whose calls are repeated: those that wait for a turn.
-pub const TOOLS: [&str; 3] = ["codex", "codex-reply", "codex_review"];
-
 /// Whether a call is repeated.
 pub(crate) fn is_repeated(context: &RequestContext<RoleServer>) -> bool {
     context.meta.get(MARK).is_some_and(|mark| *mark == true)

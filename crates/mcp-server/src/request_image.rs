@@ -29,9 +29,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::own_server::serve_until_closed;
+use super::stdio_server::serve_until_closed;
 use super::transport::LineTransport;
-use crate::tools::definition::tool;
+use crate::tools::schema::tool;
 
 /// The most pictures that are decoded at once: each can take some 200 MB.
 static DECODERS: Semaphore = Semaphore::const_new(2);

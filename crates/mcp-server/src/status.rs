@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use agent_team::Member;
-use codex_engine::logic::limits::{as_json, in_words};
+use codex_engine::logic::usage_limits::{as_json, in_words};
 use codex_protocol::codex::RateLimits;
 use common::timestamp::timestamp;
 use rmcp::model::{CallToolResult, ContentBlock};

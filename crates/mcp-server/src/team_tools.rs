@@ -11,7 +11,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use super::own_server::serve_until_closed;
+use super::stdio_server::serve_until_closed;
 use super::transport::LineTransport;
 use crate::deliveries::{Deliveries, ToolOutcome};
 use crate::tools::team::MailTool;

@@ -10,8 +10,7 @@ use crate::error::ConfigError;
 use crate::file::{File, Scope};
 use crate::lookup::{Lookup, of_user, within};
 use crate::server::TIMEOUTS;
-use crate::source::{Setting, Source};
-use crate::warning::Warning;
+use crate::source::{Setting, Source, Warning};
 
 /// The default of `stall_timeout_secs`.
 const DEFAULT_STALL: Duration = Duration::from_secs(300);

@@ -10,8 +10,7 @@ use crate::file::{File, Scope};
 use crate::flags::Flags;
 use crate::key::Key;
 use crate::lookup::{Lookup, of_user};
-use crate::source::{Setting, Source};
-use crate::warning::Warning;
+use crate::source::{Setting, Source, Warning};
 
 pub(super) const MAX_SANDBOX: Key = Key {
     name: "max_sandbox",

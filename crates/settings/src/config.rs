@@ -22,10 +22,9 @@ use crate::lookup::{Lookup, in_section, origin, user_file_below};
 use crate::presets::Presets;
 use crate::repository::{Narrowing, RepositoryFile};
 use crate::sandbox_warnings::warn_about_repository_without_sandbox;
-use crate::source::{Origin, Setting, Source};
+use crate::source::{Origin, Setting, Source, Warning};
 use crate::threads::ThreadDefaults;
 use crate::variables;
-use crate::warning::Warning;
 
 /// The settings, each from the source that takes precedence.
 #[derive(Debug)]

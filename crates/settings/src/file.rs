@@ -15,9 +15,9 @@ use serde::de::DeserializeOwned;
 
 use crate::error::ConfigError;
 use crate::policy;
+use crate::source::Warning;
 use crate::store_access::OthersJobs;
 use crate::store_location::Location;
-use crate::warning::Warning;
 
 /// The table of our settings.
 pub(super) const SECTION: &str = "plugins.codex-mcp";

@@ -12,10 +12,9 @@ use crate::error::ConfigError;
 use crate::file::{File, Scope};
 use crate::key::Key;
 use crate::lookup::{Lookup, of_user, within};
-use crate::source::{Setting, Source};
+use crate::source::{Setting, Source, Warning};
 use crate::store_access::{Access, OthersJobs};
 use crate::store_location::Location;
-use crate::warning::Warning;
 
 /// The range of `worker_idle_secs`: up to 30 days.
 const IDLE_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30 * 86_400);

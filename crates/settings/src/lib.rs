@@ -62,7 +62,6 @@ mod source;
 mod tests;
 mod threads;
 mod variables;
-mod warning;
 
 pub use alerts::AlertSettings;
 pub use bound_settings::BoundSettings;
@@ -75,8 +74,7 @@ pub use lookup::{atm_home, codex_home, user_file};
 pub use policy::{PolicyName, REPLACED};
 pub use server::{DEFAULT_IDENTITY, TIMEOUTS};
 pub use show::{as_json, as_text};
-pub use source::{Origin, Setting, Source};
+pub use source::{Origin, Setting, Source, Warning};
 pub use store_access::{Access, OthersJobs};
 pub use store_location::{BadLocation, Location, PostgresUrl};
 pub use threads::ThreadDefaults;
-pub use warning::Warning;

@@ -23,9 +23,8 @@ use crate::file::{Core, File, Preset, SECTION, Scope, Section};
 use crate::lookup::{Lookup, in_section};
 use crate::policy::PolicyName;
 use crate::presets::Presets;
-use crate::source::{Setting, Source};
+use crate::source::{Setting, Source, Warning};
 use crate::threads::ThreadDefaults;
-use crate::warning::Warning;
 
 /// The name of the file.
 const FILE: &str = ".atm.toml";

@@ -3,15 +3,14 @@
 use std::path::Path;
 
 use codex_config::layers::{UserConfig, repository_layer};
-use codex_config::repository_files::CODEX_CONFIG_FILE;
+use codex_config::trust::covered_files::CODEX_CONFIG_FILE;
 use codex_config::trust::{Trust, directory_trust_with, top_of};
 use codex_protocol::codex::SandboxMode;
 
 use crate::file::{File, Scope};
 use crate::lookup::Lookup;
-use crate::source::{Setting, Source};
+use crate::source::{Setting, Source, Warning};
 use crate::threads::ThreadDefaults;
-use crate::warning::Warning;
 
 /// The remedy for a trusted repository that widens the sandbox.
 const OTHER_SANDBOX: &str = "It counts since you trust the repository. For another sandbox, set \

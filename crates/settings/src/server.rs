@@ -11,8 +11,7 @@ use crate::error::ConfigError;
 use crate::file::{File, Scope};
 use crate::key::{CODEX_BIN, IDENTITY, TEAM, TIMEOUT};
 use crate::lookup::{Lookup, in_section, in_section_or_core, within};
-use crate::source::{Setting, Source};
-use crate::warning::Warning;
+use crate::source::{Setting, Source, Warning};
 
 /// The default of `request_timeout_secs` (FR-14: 300 s).
 pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);

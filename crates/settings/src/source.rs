@@ -1,4 +1,4 @@
-//! The source of a setting.
+//! The source of a setting, and warnings about settings.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -66,4 +66,19 @@ pub enum Origin {
     User,
     /// A repository that the user trusts.
     Repository,
+}
+
+/// A setting that was ignored, or that the user should look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// What happened.
+    pub message: String,
+    /// The remedy.
+    pub hint: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}. {}", self.message, self.hint)
+    }
 }

@@ -10,8 +10,7 @@ use crate::key::{APPROVAL_POLICY, EFFORT, Key, MODEL, SANDBOX};
 use crate::lookup::Lookup;
 use crate::policy::{PolicyName, REPLACED};
 use crate::presets::Presets;
-use crate::source::{Setting, Source};
-use crate::warning::Warning;
+use crate::source::{Setting, Source, Warning};
 
 /// The settings that threads begin with, unless a call sets others. Those that are not set
 /// are left to Codex's own configuration.

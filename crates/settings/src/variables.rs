@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use common::nearest::nearest;
 use common::text::one_line;
 
-use crate::warning::Warning;
+use crate::source::Warning;
 
 /// The prefix of our variables.
 const PREFIX: &str = "CODEX_MCP_";

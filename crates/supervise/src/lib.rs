@@ -43,7 +43,6 @@
 )]
 
 pub mod adoptable;
-pub mod ceilings;
 pub mod clock;
 pub mod confinement;
 pub mod descendants;

@@ -23,10 +23,11 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use crate::ceilings::{CEILINGS, ceilings_in};
-
 /// The variable that lists the directories of programs.
 pub const PATH: &str = "PATH";
+
+/// The variable with the directories at and above which git looks for no repository.
+pub const CEILINGS: &str = "GIT_CEILING_DIRECTORIES";
 
 /// Further variables that list paths from which code is loaded, each with its separators.
 const CODE: [(&str, &[u8]); 6] = [
@@ -241,6 +242,14 @@ fn is_bare(entry: &Path) -> bool {
 
 fn resolved(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+/// The directories that a value of [`CEILINGS`] names, without links.
+pub fn ceilings_in(value: &OsStr) -> Vec<PathBuf> {
+    let directories = env::split_paths(value).filter(|directory| directory.is_absolute());
+    directories
+        .map(|directory| directory.canonicalize().unwrap_or(directory))
+        .collect()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
+use common::json::range_of;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -118,13 +119,6 @@ pub(super) fn with_appended(whole: &str, item: &str, indent: &str) -> Option<Str
 pub(super) fn replaced(whole: &str, range: &Range<usize>, with: &str) -> Option<String> {
     let (before, after) = (whole.get(..range.start)?, whole.get(range.end..)?);
     Some([before, with, after].concat())
-}
-
-/// The range of a part that is borrowed from the whole.
-pub(super) fn range_of(whole: &str, part: &str) -> Option<Range<usize>> {
-    let start = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
-    let end = start.checked_add(part.len())?;
-    (end <= whole.len()).then_some(start..end)
 }
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
 //! The members of a team, as its `config.json` has them. Several programs write the file; parts
 //! that are not changed stay byte for byte.
 
+use common::json::range_of;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::json_edit::{
-    Members, range_of, replaced, with_appended, with_member, without, without_member,
-};
+use super::json_edit::{Members, replaced, with_appended, with_member, without, without_member};
 use super::name::AgentName;
 
 /// The indent of a member in the file, as atm writes it.

@@ -44,7 +44,7 @@ pub const LARGEST_INBOX: u64 = 256 * 1024 * 1024;
 
 /// The mail of all teams below one home directory.
 #[derive(Debug, Clone)]
-pub struct Mailroom {
+pub struct MailStore {
     teams: PathBuf,
 }
 
@@ -96,7 +96,7 @@ pub struct Receipt {
     mark: Mark,
 }
 
-impl Mailroom {
+impl MailStore {
     /// The mail below a home directory: `ATM_HOME`, or else the user's home.
     #[must_use]
     pub fn new(home: &Path) -> Self {
@@ -177,7 +177,7 @@ impl Mailroom {
             .collect())
     }
 
-    /// The oldest unread messages of a member. They stay unread until [`Mailroom::mark_read`].
+    /// The oldest unread messages of a member. They stay unread until [`MailStore::mark_read`].
     ///
     /// # Errors
     ///

@@ -13,7 +13,7 @@ use super::file::read;
 use super::lock::FileLock;
 use super::replace::{self, FileState};
 use super::team::{LARGEST_ROSTER, Team};
-use super::{MailError, Mailroom};
+use super::{MailError, MailStore};
 use crate::logic::roster::{NewMember, Roster};
 use crate::logic::{AgentName, TeamName};
 
@@ -75,10 +75,10 @@ enum FormerEntry {
     Active(Option<String>),
 }
 
-impl Mailroom {
+impl MailStore {
     /// Adds a member to a team, marked as present. `note` is a file of the member's own in an
-    /// existing directory; it is written first, and tells [`Mailroom::leave`] what to restore, also
-    /// in a later process.
+    /// existing directory; it is written first, and tells [`MailStore::leave`] what to restore,
+    /// also in a later process.
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ impl Mailroom {
         Ok(joined)
     }
 
-    /// Undoes [`Mailroom::join`] by its note, and removes the note.
+    /// Undoes [`MailStore::join`] by its note, and removes the note.
     ///
     /// # Errors
     ///

@@ -9,14 +9,14 @@ use super::*;
 /// A home with a team of three.
 struct Stage {
     home: tempfile::TempDir,
-    room: Mailroom,
+    mail_store: MailStore,
 }
 
 impl Stage {
     fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
-        let room = Mailroom::new(home.path());
-        let stage = Self { home, room };
+        let mail_store = MailStore::new(home.path());
+        let stage = Self { home, mail_store };
         stage.team("t", &["lead", "codex", "other"]);
         stage
     }
@@ -47,7 +47,7 @@ impl Stage {
     }
 
     fn send(&self, to: &str, text: &str) -> Result<MessageId, MailError> {
-        self.room
+        self.mail_store
             .send(&codex(), &agent(to), &team("t"), &letter(text))
     }
 
@@ -56,7 +56,7 @@ impl Stage {
             max_messages: 10,
             max_length: 4096,
         };
-        self.room
+        self.mail_store
             .unread(&agent(agent_name), &team("t"), reading)
             .unwrap()
     }
@@ -100,13 +100,16 @@ fn names(directory: &Path) -> Vec<String> {
 #[test]
 fn message_is_delivered_and_read_once() {
     let stage = Stage::new();
-    let empty = stage.room.fingerprint(&agent("lead"), &team("t"));
+    let empty = stage.mail_store.fingerprint(&agent("lead"), &team("t"));
     let first = stage.send("lead", "one").unwrap();
-    let sent = stage.room.fingerprint(&agent("lead"), &team("t"));
+    let sent = stage.mail_store.fingerprint(&agent("lead"), &team("t"));
     assert_ne!(empty, sent);
     stage.send("lead", "two").unwrap();
 
-    let pending = stage.room.pending(&agent("lead"), &team("t")).unwrap();
+    let pending = stage
+        .mail_store
+        .pending(&agent("lead"), &team("t"))
+        .unwrap();
     assert_eq!(pending.senders, [("codex".to_owned(), 2)]);
     let unread = stage.unread("lead");
     assert_eq!(unread.messages[0].message, "one");
@@ -114,13 +117,18 @@ fn message_is_delivered_and_read_once() {
     assert_eq!(unread.messages[0].message_id, Some(first.to_string()));
     assert_eq!(unread.remaining, 0);
 
-    let before = stage.room.fingerprint(&agent("lead"), &team("t"));
+    let before = stage.mail_store.fingerprint(&agent("lead"), &team("t"));
     let mark = |receipts: &[Receipt]| {
-        let marked = stage.room.mark_read(&agent("lead"), &team("t"), receipts);
+        let marked = stage
+            .mail_store
+            .mark_read(&agent("lead"), &team("t"), receipts);
         marked.unwrap()
     };
     assert_eq!(mark(&unread.receipts[..1]), 1);
-    assert_ne!(before, stage.room.fingerprint(&agent("lead"), &team("t")));
+    assert_ne!(
+        before,
+        stage.mail_store.fingerprint(&agent("lead"), &team("t"))
+    );
     assert_eq!(stage.unread("lead").messages[0].message, "two");
     assert_eq!(mark(&unread.receipts), 1);
     assert_eq!(stage.unread("lead").messages, []);
@@ -141,7 +149,7 @@ fn unknown_team_or_agent_is_refused_without_creating_files() {
         refused,
         "team t has no member nobody; its members are: lead, codex, other"
     );
-    let nowhere = stage.room.members(&team("u")).unwrap_err();
+    let nowhere = stage.mail_store.members(&team("u")).unwrap_err();
     assert!(
         matches!(nowhere, MailError::UnknownTeam { .. }),
         "{nowhere}"
@@ -152,13 +160,16 @@ fn unknown_team_or_agent_is_refused_without_creating_files() {
         cwd: Path::new("/"),
     };
     let note = stage.home.path().join("note");
-    stage.room.join(&team("u"), &membership, &note).unwrap_err();
+    stage
+        .mail_store
+        .join(&team("u"), &membership, &note)
+        .unwrap_err();
     assert_eq!(names(&stage.directory("")), ["t"]);
     assert_eq!(names(&stage.directory("t")), ["config.json"]);
     assert!(!note.exists());
     let home = tempfile::tempdir().unwrap();
-    let room = Mailroom::new(home.path());
-    let nowhere = room.members(&team("t")).unwrap_err();
+    let mail_store = MailStore::new(home.path());
+    let nowhere = mail_store.members(&team("t")).unwrap_err();
     assert!(
         matches!(nowhere, MailError::UnknownTeam { .. }),
         "{nowhere}"
@@ -171,7 +182,7 @@ fn broadcast_reaches_all_but_the_sender() {
     let stage = Stage::new();
     let mut sender = codex();
     let sent = stage
-        .room
+        .mail_store
         .broadcast(&sender, &team("t"), &letter("x"))
         .unwrap();
     let to: Vec<&str> = sent.iter().map(|(to, _)| to.as_str()).collect();
@@ -180,7 +191,7 @@ fn broadcast_reaches_all_but_the_sender() {
     // A member of that name in another team is another agent.
     sender.team = Some(team("u"));
     let sent = stage
-        .room
+        .mail_store
         .broadcast(&sender, &team("t"), &letter("x"))
         .unwrap();
     assert_eq!(sent.len(), 3);
@@ -205,7 +216,7 @@ fn message_or_summary_over_the_limit_is_refused() {
         summary: Some("x".repeat(LONGEST_SUMMARY + 1)),
     };
     let refused = stage
-        .room
+        .mail_store
         .send(&codex(), &agent("lead"), &team("t"), &letter);
     assert!(matches!(
         refused,
@@ -261,7 +272,7 @@ fn links_out_of_the_teams_directory_are_refused() {
     let stage = Stage::new();
     fs::write(outside.path().join("config.json"), stage.config()).unwrap();
     symlink(outside.path(), stage.directory("u")).unwrap();
-    let refused = stage.room.members(&team("u")).unwrap_err();
+    let refused = stage.mail_store.members(&team("u")).unwrap_err();
     assert!(matches!(refused, MailError::Outside { .. }), "{refused}");
     assert_eq!(fs::read_to_string(&victim).unwrap(), "[]");
     assert_eq!(names(outside.path()), ["config.json", "victim.json"]);
@@ -312,7 +323,7 @@ fn mail_from_other_hosts_is_read_and_marked_in_its_own_file() {
         .collect();
     assert_eq!(texts, ["lead.json", "lead.host.json"]);
     let marked = stage
-        .room
+        .mail_store
         .mark_read(&agent("lead"), &team("t"), &unread.receipts);
     assert_eq!(marked.unwrap(), 2);
     assert_eq!(stage.unread("lead").messages, []);
@@ -327,11 +338,17 @@ fn join(stage: &Stage, name: &str) -> JoinOutcome {
         cwd: Path::new("/work"),
     };
     let note = stage.home.path().join("note");
-    stage.room.join(&team("t"), &membership, &note).unwrap()
+    stage
+        .mail_store
+        .join(&team("t"), &membership, &note)
+        .unwrap()
 }
 
 fn leave(stage: &Stage) -> LeaveOutcome {
-    stage.room.leave(&stage.home.path().join("note")).unwrap()
+    stage
+        .mail_store
+        .leave(&stage.home.path().join("note"))
+        .unwrap()
 }
 
 #[test]

@@ -10,7 +10,24 @@ use safe_files::untrusted_file::{Links, read_text};
 use toml::{Table, Value};
 
 use crate::prompt_kind::PromptKind;
-use crate::repository_files::{CODEX_CONFIG_FILE, CODEX_FILES, PROMPTS, SETTINGS};
+
+/// The file with codex-mcp's settings.
+pub(crate) const SETTINGS: &str = ".atm.toml";
+
+/// The directory of prompts, at the top of a repository.
+pub(crate) const PROMPTS: &str = ".codex-mcp/prompts";
+
+/// A repository's layer of Codex's configuration, in any of its directories.
+pub const CODEX_CONFIG_FILE: &str = ".codex/config.toml";
+
+/// The files that Codex itself reads, and directories with such files, in any directory
+/// of the repository.
+pub const CODEX_FILES: [&str; 4] = [
+    CODEX_CONFIG_FILE,
+    ".codex/hooks.json",
+    ".codex/rules",
+    ".codex/agents",
+];
 
 /// The longest file that is read, in bytes.
 const LIMIT: u64 = 1024 * 1024;

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use toml::Table;
 
-use crate::repository_files::{CODEX_FILES, PROMPTS, SETTINGS};
+use super::covered_files::{CODEX_FILES, PROMPTS, SETTINGS};
 use safe_files::untrusted_file;
 use safe_files::untrusted_file::Links;
 use safe_files::untrusted_file::ReadError;

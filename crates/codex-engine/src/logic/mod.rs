@@ -9,7 +9,7 @@
 //! - [`events`]: the numbered log of a session.
 //! - [`work`]: what a turn did, and whether it failed.
 //! - [`progress`], [`describe`]: the current step of Codex, in words.
-//! - [`limits`]: whether the usage limits of an account are used up, and until when.
+//! - [`usage_limits`]: whether the usage limits of an account are used up, and until when.
 //! - [`review`]: the findings in the text of a review.
 //! - [`picture_kind`]: the kinds of pictures that Codex can be shown.
 
@@ -17,9 +17,9 @@ pub mod action;
 pub mod approval_text;
 pub mod describe;
 pub mod events;
-pub mod limits;
 pub mod picture_kind;
 pub mod progress;
 pub mod review;
 pub mod session;
+pub mod usage_limits;
 pub mod work;

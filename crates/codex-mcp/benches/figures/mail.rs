@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use agent_team::logic::inbox::unread::ReadLimits;
 use agent_team::logic::{AgentName, TeamName};
-use agent_team::mail::{Letter, Mailroom, Sender, Unread};
+use agent_team::mail::{Letter, MailStore, Sender, Unread};
 use serde_json::{Value, json};
 
 use crate::stats::Summary;
@@ -69,7 +69,7 @@ fn version() -> &'static str {
 /// A home with the two inboxes.
 struct MailFixture {
     home: tempfile::TempDir,
-    room: Mailroom,
+    mail_store: MailStore,
     team: TeamName,
     full: String,
 }
@@ -77,7 +77,7 @@ struct MailFixture {
 impl MailFixture {
     fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
-        let room = Mailroom::new(home.path());
+        let mail_store = MailStore::new(home.path());
         let team = home.path().join(".claude/teams/t");
         fs::create_dir_all(team.join("inboxes")).unwrap();
         let member = |name: &str| {
@@ -90,7 +90,7 @@ impl MailFixture {
         let messages: Vec<Value> = (0..STORED).map(message).collect();
         let mail_client = Self {
             home,
-            room,
+            mail_store,
             team: "t".parse().unwrap(),
             full: serde_json::to_string_pretty(&messages).unwrap(),
         };
@@ -151,7 +151,9 @@ impl MailFixture {
             text: "hello".to_owned(),
             summary: Some("hello".to_owned()),
         };
-        let sent = self.room.send(&sender, &agent(OURS), &self.team, &letter);
+        let sent = self
+            .mail_store
+            .send(&sender, &agent(OURS), &self.team, &letter);
         sent.unwrap();
     }
 
@@ -160,7 +162,7 @@ impl MailFixture {
             max_messages: UNREAD,
             max_length: 4096,
         };
-        let unread = self.room.unread(&agent(OURS), &self.team, limits);
+        let unread = self.mail_store.unread(&agent(OURS), &self.team, limits);
         let unread = unread.unwrap();
         assert_eq!(unread.messages.len(), UNREAD);
         unread
@@ -170,13 +172,13 @@ impl MailFixture {
     fn mark(&self) {
         let unread = self.unread();
         let marked = self
-            .room
+            .mail_store
             .mark_read(&agent(OURS), &self.team, &unread.receipts);
         assert_eq!(marked.unwrap(), UNREAD);
     }
 
     fn count(&self) {
-        let pending = self.room.pending(&agent(OURS), &self.team).unwrap();
+        let pending = self.mail_store.pending(&agent(OURS), &self.team).unwrap();
         assert_eq!(pending.count, UNREAD);
     }
 

@@ -16,7 +16,7 @@ use codex_engine::binary::Source;
 use codex_engine::logic::session::Timeouts;
 use codex_engine::{Engine, Launch, Options};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
-use job_queue::call::{self, KeepStream};
+use job_queue::call;
 use job_queue::logic::{JobId, JobState};
 use job_queue::store::{Job, JobStore, NewJob, Request};
 use nix::sys::signal::{Signal, kill};
@@ -248,7 +248,7 @@ impl WorkerFixture {
             output_schema: None,
             timeout: TIME_LIMIT,
             tool_limit: None,
-            stream: KeepStream::No,
+            keep_stream: false,
             member: None,
             refused_until: None,
         };

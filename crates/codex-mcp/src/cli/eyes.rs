@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::builder::RangedU64ValueParser;
 use codex_engine::binary::{self, NoCodex};
-use codex_engine::own_mcp_server::ExecutablePathError;
+use codex_engine::injected_server::ExecutablePathError;
 use common::output;
 use common::text::shell_word;
 use image_request::codex::CodexLauncher;
@@ -28,7 +28,7 @@ use uuid::Uuid;
 use super::eyes_mcp::AnswerKind;
 use super::stored::complain;
 use super::values::size_limit;
-use super::{exit, own_servers, runtime};
+use super::{exit, injected_servers, runtime};
 
 /// Examples and explanations at the end of the help.
 const MORE: &str = "\
@@ -195,7 +195,7 @@ fn wrap(args: &Args) -> Result<WrapperResult, EyesError> {
         AnswerKind::Picture => ["--answer", "picture"],
         AnswerKind::Later => ["--wrapper", &name],
     };
-    let tool = own_servers::pictures(limit, &answers)?;
+    let tool = injected_servers::pictures(limit, &answers)?;
     let added = AddedArguments::new(
         &tool.entry(Some(place.directory())),
         &codex_settings::instructions(&codex, &arguments, &rules(args.answer)),

@@ -17,11 +17,11 @@ use common::duration;
 use common::output;
 use futures::future::join_all;
 use host_process::connect::{self, ConnectError, READY, TAKEN};
+use host_process::endpoint::HostEndpoint;
 use host_process::listener::{self, Client, HostService};
 use host_process::logic::handshake::{
     Answer, HostStatus, ServeRequest, SessionAnswer, SessionRequest, SessionSummary,
 };
-use host_process::place::HostPlace;
 use mcp_server::SessionTasks;
 use serde_json::{Value, json};
 use supervise::adoptable;
@@ -30,7 +30,7 @@ use tokio::task::LocalSet;
 use tokio::time::{sleep, timeout};
 
 use super::backend::Backend;
-use super::serve::{self, ClientEnd, ClientSetup, HostPlaceError, Shared};
+use super::serve::{self, ClientEnd, ClientSetup, HostEndpointError, Shared};
 use super::shutdown::{self, Shutdown};
 use super::stored::complain;
 use super::times::took;
@@ -88,7 +88,7 @@ struct RunArgs {
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
-    Place(#[from] HostPlaceError),
+    Endpoint(#[from] HostEndpointError),
     #[error(transparent)]
     Connect(#[from] ConnectError),
     #[error("cannot use the directory of the host processes: {0}")]
@@ -129,8 +129,8 @@ fn host(args: &RunArgs) -> ExitCode {
 }
 
 fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
-    let place = serve::place()?;
-    let Some(lock) = place.take().map_err(Failure::Directory)? else {
+    let endpoint = serve::endpoint()?;
+    let Some(lock) = endpoint.take().map_err(Failure::Directory)? else {
         announce(TAKEN).map_err(Failure::Write)?;
         return Ok(ExitCode::SUCCESS);
     };
@@ -145,11 +145,11 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
             ended: closing.clone(),
             hurry,
         };
-        let near = place.clone();
+        let near = endpoint.clone();
         let app_servers = AppServers::adoptable(move || near.new_adoption_socket());
         let app_servers = Rc::new(app_servers);
-        adopt(&place, &app_servers).await;
-        let tasks = tasks::of(&place)?;
+        adopt(&endpoint, &app_servers).await;
+        let tasks = tasks::of(&endpoint)?;
         tasks.take_over(&app_servers).await;
         let service = Service {
             end,
@@ -180,8 +180,8 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
 
 /// Takes over the app-servers of a host that was killed, all at once. One that cannot be taken over
 /// is ended by its guard.
-async fn adopt(place: &HostPlace, app_servers: &AppServers) {
-    let left = match place.left_app_servers() {
+async fn adopt(endpoint: &HostEndpoint, app_servers: &AppServers) {
+    let left = match endpoint.left_app_servers() {
         Ok(left) => left,
         Err(error) => return tracing::error!("cannot look for running app-servers: {error}"),
     };
@@ -351,8 +351,8 @@ fn in_words(error: impl std::fmt::Display) -> String {
 }
 
 fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
-    let places = serve::all_places()?;
-    let asking = async { join_all(places.iter().map(connect::status)).await };
+    let endpoints = serve::all_endpoints()?;
+    let asking = async { join_all(endpoints.iter().map(connect::status)).await };
     let answers = runtime::block_on(asking).map_err(Failure::Runtime)?;
     let mut found = Vec::new();
     for answer in answers {
@@ -403,8 +403,8 @@ fn as_text(found: &[HostStatus]) -> String {
 }
 
 fn stop() -> Result<ExitCode, Failure> {
-    let places = serve::all_places()?;
-    let stopping = async { join_all(places.iter().map(connect::stop)).await };
+    let endpoints = serve::all_endpoints()?;
+    let stopping = async { join_all(endpoints.iter().map(connect::stop)).await };
     let answers = runtime::block_on(stopping).map_err(Failure::Runtime)?;
     let mut ended = 0;
     let mut code = ExitCode::SUCCESS;

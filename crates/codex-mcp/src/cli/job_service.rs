@@ -4,12 +4,12 @@ use agent_team::Member;
 use agent_team::audit::Audit;
 use job_queue::machine;
 use job_queue::service::Jobs;
-use job_queue::spec::{Reach, Submitter};
+use job_queue::spec::{StoreScope, Submitter};
 use job_queue::worker::start::Starter;
 use safe_files::state_file::FileError;
 use settings::Config;
 
-use super::own_servers;
+use super::injected_servers;
 
 /// The service through which a program submits jobs for a member. Its store is opened at the
 /// first use. `unaudited` gets the reason if the jobs cannot be written into the audit.
@@ -27,14 +27,14 @@ pub(super) fn job_service(
         identity: Some(member.identity.clone()),
         team: member.team.clone(),
         atm_home: config.atm_home.clone(),
-        mail: own_servers::job_mail(config),
+        mail: injected_servers::job_mail(config),
         host: machine::name(),
         codex: config.chosen_codex(),
         codex_home: config.codex_home.clone(),
         defaults: config.threads.clone(),
         bounds: config.bounds(),
         directory: config.directory.clone(),
-        reach: Reach::of(store),
+        scope: StoreScope::of(store),
     };
     let jobs = Jobs::new(store.clone(), config.jobs.access(), starter, submitter);
     match Audit::open(&config.atm_home, member) {

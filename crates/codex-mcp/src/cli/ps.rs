@@ -27,7 +27,7 @@ use tokio::time::sleep;
 use super::exit::INTERRUPTED;
 use super::jobs;
 use super::runtime::{self, unless_interrupted};
-use super::serve::{self, HostPlaceError};
+use super::serve::{self, HostEndpointError};
 use super::stored::complain;
 use super::table::{self, Cell, Cut, shown_directory};
 
@@ -77,7 +77,7 @@ enum Failure {
     #[error(transparent)]
     Home(#[from] ClaimError),
     #[error(transparent)]
-    Host(#[from] HostPlaceError),
+    Host(#[from] HostEndpointError),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("cannot start the runtime: {0}")]
@@ -198,8 +198,8 @@ fn print(work: &[Work], args: &Args) -> Result<(), Failure> {
 /// The sessions of all hosts. A host that does not answer is named in a warning.
 async fn sessions() -> Result<Vec<Work>, Failure> {
     let mut work = Vec::new();
-    for place in serve::all_places()? {
-        match connect::sessions(&place).await {
+    for endpoint in serve::all_endpoints()? {
+        match connect::sessions(&endpoint).await {
             Ok(sessions) => work.extend(sessions.into_iter().map(of_session)),
             Err(error) => complain("warning", &error.to_string()),
         }

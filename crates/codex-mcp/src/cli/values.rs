@@ -5,6 +5,7 @@ use codex_config::profile::ProfileName;
 use common::nearest::nearest;
 use goal_run::logic::criteria::{BadCriterion, Criterion};
 use image_request::logic::picture::SizeLimit;
+use job_queue::logic::JobState;
 use serde::de::DeserializeOwned;
 use serde::de::value::{Error as ValueError, StrDeserializer};
 use strum::VariantNames;
@@ -20,6 +21,12 @@ where
 /// Parses a value of Codex's.
 pub(super) fn word<T: DeserializeOwned>(text: &str) -> Result<T, ValueError> {
     T::deserialize(StrDeserializer::new(text))
+}
+
+/// Parses the state of a job.
+pub(super) fn job_state() -> impl TypedValueParser<Value = JobState> {
+    PossibleValuesParser::new(<JobState as VariantNames>::VARIANTS)
+        .try_map(|word| word.parse::<JobState>())
 }
 
 pub(super) fn profile(text: &str) -> Result<ProfileName, String> {

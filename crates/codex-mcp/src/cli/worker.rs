@@ -18,7 +18,7 @@ use settings::{Config, ConfigError, Flags};
 
 use super::shutdown::{self, Shutdown};
 use super::values::one_of;
-use super::{log, own_servers, runtime};
+use super::{injected_servers, log, runtime};
 
 /// The explanation of workers in the help.
 const HOW_IT_WORKS: &str = "\
@@ -187,7 +187,7 @@ fn options(args: &Args, config: &Config) -> Options {
         host: machine::name(),
         codex: config.chosen_codex(),
         codex_home: config.codex_home.clone(),
-        tools: own_servers::job_tools(config),
+        tools: injected_servers::job_tools(config),
         bounds: CurrentBounds::read_by(move || Ok(settings::load(flags.clone())?.bounds())),
         state: config.jobs.state.clone(),
         concurrency: args.concurrency.unwrap_or(config.jobs.concurrency.value),

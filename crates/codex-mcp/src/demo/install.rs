@@ -16,8 +16,8 @@ use tempfile::TempDir;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::directory;
 use super::tail::{last_words, quoted_output};
+use super::workspace;
 
 /// The npm package of the Codex CLI. The native program comes as an optional
 /// dependency, a package for each platform.
@@ -135,7 +135,7 @@ pub(super) async fn install(
             _ => installed(place).ok_or(InstallError::NoProgram),
         }
     });
-    directory::remove(draft).await.map_err(unusable)?;
+    workspace::remove(draft).await.map_err(unusable)?;
     if npm.is_err() {
         forget_empty(parent);
     }

@@ -19,7 +19,6 @@
 
 mod conversation;
 mod demo_codex;
-mod directory;
 mod error;
 mod install;
 mod message;

@@ -27,8 +27,8 @@ use supervise::exit::Exit;
 use supervise::short_lived::run;
 use supervise::spawn::Program;
 use tempfile::TempDir;
+use tokio::time::sleep;
 
-use super::directory;
 use super::tail::quoted_output;
 
 /// The directory of demos, below the state directory.
@@ -36,6 +36,11 @@ const PLACE: &str = "demo";
 
 /// How long git may take for one of our commands.
 const GIT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How often removal is tried, and the pause between attempts, while a dying process may still
+/// write.
+const ATTEMPTS: u32 = 60;
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Keeps Codex from checking for a newer release, from sending analytics and from downloading
 /// plugins from GitHub, as 0.153.4 and 0.169.0 do at their start. Releases without such a setting
@@ -235,8 +240,27 @@ impl Workspace {
     /// [`WorkspaceError::Remove`].
     pub(super) async fn clear(self) -> Result<(), WorkspaceError> {
         let path = self.root;
-        directory::remove(self.directory)
+        remove(self.directory)
             .await
             .map_err(|error| WorkspaceError::Remove { path, error })
+    }
+}
+
+/// Removes a directory with its content. A missing directory is no error.
+///
+/// # Errors
+///
+/// When the directory cannot be removed within three seconds of retries.
+pub(super) async fn remove(directory: TempDir) -> io::Result<()> {
+    let mut attempt = 1;
+    loop {
+        match fs::remove_dir_all(directory.path()) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if attempt == ATTEMPTS => return Err(error),
+            Err(_) => {}
+        }
+        attempt += 1;
+        sleep(PAUSE).await;
     }
 }

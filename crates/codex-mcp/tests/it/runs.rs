@@ -8,7 +8,7 @@ use codex_engine::logic::session::Timeouts;
 use codex_engine::logic::work::FailureClass;
 use codex_engine::{Engine, Launch, Options};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
-use job_queue::call::{CallOutcome, CallRequest, CallUpdate, KeepStream, run};
+use job_queue::call::{CallOutcome, CallRequest, CallUpdate, run};
 use supervise::spawn::set_guard_executable;
 use testkit::Home;
 use tokio_util::sync::CancellationToken;
@@ -49,7 +49,7 @@ pub(crate) fn request(home: &Home, prompt: &str) -> CallRequest {
         output_schema: None,
         timeout: LONG,
         tool_limit: None,
-        stream: KeepStream::No,
+        keep_stream: false,
         member: None,
         refused_until: None,
     }

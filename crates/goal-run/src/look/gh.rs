@@ -167,7 +167,7 @@ impl Gh {
         &self,
         issue: &Issue,
         identity: &GithubIdentity,
-        since: Since,
+        filter: CommentFilter,
     ) -> Result<Vec<Comment>, GhError> {
         let path = format!(
             "repos/{}/{}/issues/{}/comments?per_page={PAGE}",
@@ -175,9 +175,9 @@ impl Gh {
             issue.repository(),
             issue.number()
         );
-        let since = match since {
-            Since::Ever => String::new(),
-            Since::Start => format!("&since={}", identity.at),
+        let since = match filter {
+            CommentFilter::All => String::new(),
+            CommentFilter::SinceStart => format!("&since={}", identity.at),
         };
         let mut comments = Vec::new();
         for page in 1..=PAGES {
@@ -228,11 +228,12 @@ impl Gh {
     }
 }
 
-/// The age of the comments to ask for.
+/// Which comments of an issue to ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Since {
-    Ever,
-    Start,
+pub(super) enum CommentFilter {
+    All,
+    /// Those written or changed since the start.
+    SinceStart,
 }
 
 fn is_by(comment: &ApiComment, login: Option<&str>) -> bool {

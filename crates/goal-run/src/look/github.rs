@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use futures::stream::{self, StreamExt};
 
-use super::gh::{Gh, GhError, GithubIdentity, Since};
+use super::gh::{CommentFilter, Gh, GhError, GithubIdentity};
 use super::refs::Refs;
 use super::repository::RepoLocation;
 use super::{LookError, RepoInspector, StartState};
@@ -32,7 +32,7 @@ impl RepoInspector {
             ));
         }
         let mut comments = BTreeMap::new();
-        for (issue, written) in self.all_comments(&identity, Since::Ever).await {
+        for (issue, written) in self.all_comments(&identity, CommentFilter::All).await {
             comments.insert(issue, written.map_err(look_error)?);
         }
         Ok((Some(identity), comments))
@@ -63,7 +63,7 @@ impl RepoInspector {
             return BTreeMap::new();
         };
         let mut comments = BTreeMap::new();
-        for (issue, written) in self.all_comments(identity, Since::Start).await {
+        for (issue, written) in self.all_comments(identity, CommentFilter::SinceStart).await {
             let before = at_start.comments.get(&issue);
             let before = before.map(Vec::as_slice).unwrap_or_default();
             let found = match written {
@@ -82,11 +82,11 @@ impl RepoInspector {
     async fn all_comments(
         &self,
         identity: &GithubIdentity,
-        since: Since,
+        filter: CommentFilter,
     ) -> Vec<(Issue, Result<Vec<Comment>, GhError>)> {
         let gh = &self.gh();
         let each = self.needs.issues.iter().map(|issue| async move {
-            let written = gh.comments(issue, identity, since).await;
+            let written = gh.comments(issue, identity, filter).await;
             (issue.clone(), written)
         });
         stream::iter(each).buffered(AT_ONCE).collect().await

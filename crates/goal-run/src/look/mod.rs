@@ -37,8 +37,8 @@ use std::time::Duration;
 
 use git_probe::logic::git_state::GitState;
 use git_probe::{Flags, Git, GitError, Layout, Submodules};
-use supervise::ceilings::{CEILINGS, ceilings_in};
 use supervise::io_thread::IoThread;
+use supervise::search_path::{CEILINGS, ceilings_in};
 use supervise::spawn;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use agent_team::logic::{Address, TeamName};
-use agent_team::mail::{MailError, Mailroom};
+use agent_team::mail::{MailError, MailStore};
 use supervise::spawn;
 
 use crate::logic::names::CommandLine;
@@ -80,7 +80,7 @@ impl NotifierCheck {
         }
         let team = address.team.as_ref().or(self.team.as_ref());
         let team = team.ok_or(UnusableReason::NoTeam)?;
-        Ok(Mailroom::new(&self.atm_home).check(&address.agent, team)?)
+        Ok(MailStore::new(&self.atm_home).check(&address.agent, team)?)
     }
 }
 

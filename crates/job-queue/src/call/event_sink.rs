@@ -11,7 +11,7 @@ use common::sync::lock;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{CallUpdate, KeepStream};
+use super::CallUpdate;
 use crate::directive::Directive;
 
 /// The limit of a kept stream, in bytes. Later events are counted only.
@@ -35,16 +35,16 @@ pub(super) struct EventLine {
 
 /// The sink of a turn's events.
 pub(super) struct EventSink<'a> {
-    keep: KeepStream,
+    keep_stream: bool,
     on_update: &'a mut dyn FnMut(CallUpdate<'_>),
     digest: Arc<Mutex<Digest>>,
     stream: Stream,
 }
 
 impl<'a> EventSink<'a> {
-    pub(super) fn new(keep: KeepStream, on_update: &'a mut dyn FnMut(CallUpdate<'_>)) -> Self {
+    pub(super) fn new(keep_stream: bool, on_update: &'a mut dyn FnMut(CallUpdate<'_>)) -> Self {
         Self {
-            keep,
+            keep_stream,
             on_update,
             digest: Arc::default(),
             stream: Stream::default(),
@@ -76,7 +76,7 @@ impl<'a> EventSink<'a> {
 
     /// Passes an event on that is in the digest already.
     pub(super) fn emit(&mut self, line: &EventLine) {
-        if self.keep == KeepStream::Yes {
+        if self.keep_stream {
             self.stream.add(&line.json);
         }
         (self.on_update)(CallUpdate::Event(&line.event, &line.json));
@@ -94,7 +94,7 @@ impl<'a> EventSink<'a> {
 
     /// Reports lost events.
     pub(super) fn lost(&mut self, number: u64) {
-        if self.keep == KeepStream::Yes {
+        if self.keep_stream {
             self.stream.dropped += number;
         }
         (self.on_update)(CallUpdate::Lost(number));
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn stream_is_bounded() {
         let mut ignore = |_: CallUpdate<'_>| {};
-        let mut sink = EventSink::new(KeepStream::Yes, &mut ignore);
+        let mut sink = EventSink::new(true, &mut ignore);
         let event = json!({ "type": "new", "x": "ß".repeat(30_000) });
         for _ in 0..100 {
             sink.record(&event);

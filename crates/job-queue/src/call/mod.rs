@@ -27,14 +27,15 @@ use std::time::{Duration, Instant, SystemTime};
 
 use agent_team::Member;
 use codex_config::profile::ProfileName;
-use codex_engine::command::{OpenQuestion, OpenThread, Prompt, TurnRef};
+use codex_engine::command::{OpenQuestion, OpenThread, Prompt, StartThread, TurnRef};
 use codex_engine::logic::session::{TurnEnding, TurnOutcome};
 use codex_engine::logic::work::event::WorkEvent;
 use codex_engine::logic::work::{Changes, Digest, Failure, FailureClass, WorkEnding, judge};
 use codex_engine::picture::Picture;
-use codex_engine::tool_limit::ToolLimit;
+use codex_engine::tool_timeout::ToolLimit;
 use codex_engine::{CommandMark, Engine, EngineError, LimitReached, UnloadState};
 use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
+use common::json::as_word;
 use safe_files::off_runtime;
 use serde_json::{Map, Value};
 use supervise::exit::Exit;
@@ -48,7 +49,6 @@ use self::git::TreeComparison;
 use self::thread::{Prepared, TurnProgress};
 use crate::call_settings::CallSettings;
 use crate::directive::Directive;
-use crate::spec::wire_name;
 
 pub use self::control::{Control, PendingDirective};
 pub use self::event_sink::{STREAM_LIMIT, Stream};
@@ -97,22 +97,13 @@ pub struct CallRequest {
     pub timeout: Duration,
     /// The time limit of a call of an MCP server's tool; as configured if unset.
     pub tool_limit: Option<ToolLimit>,
-    /// Whether the events are kept for the outcome.
-    pub stream: KeepStream,
+    /// Whether the events are kept for the outcome, up to [`STREAM_LIMIT`]; the digest is kept
+    /// always.
+    pub keep_stream: bool,
     /// The member for whom Codex works; a new thread is told.
     pub member: Option<Member>,
     /// Until when an earlier turn of the job was refused for a usage limit, if that is known.
     pub refused_until: Option<SystemTime>,
-}
-
-/// Whether a job's events are kept in its outcome.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum KeepStream {
-    /// Only the digest is kept.
-    #[default]
-    No,
-    /// The events are kept, up to [`STREAM_LIMIT`].
-    Yes,
 }
 
 /// An update about a running call.
@@ -177,7 +168,7 @@ pub async fn run(
         mark: CommandMark::random(),
         limit: begun.checked_add(request.timeout),
         cancel: &cancel,
-        sink: EventSink::new(request.stream, &mut on_update),
+        sink: EventSink::new(request.keep_stream, &mut on_update),
         sandbox: None,
         provider: None,
         leaves_threads: false,
@@ -257,36 +248,10 @@ impl Call<'_> {
         directives: Directives<'_>,
     ) -> (TreeComparison, WorkEnding) {
         let nothing = TreeComparison::none();
-        // The settings of the thread depend on the release of Codex.
-        let release = match self.until_cancelled(self.engine.introduce()).await {
-            Ok(Ok(_)) => self.engine.release(),
-            Ok(Err(error)) => return (nothing, WorkEnding::NotStarted(error.to_string())),
-            Err(ending) => return (nothing, ending),
-        };
-        let (own, mark) = (self.request.clone(), self.mark.clone());
-        let prepared = off_runtime::run(move || thread::prepare(&own, release, &mark)).await;
-        let prepared = prepared.unwrap_or_else(|error| Err(error.to_string()));
-        let Prepared {
-            start,
-            sandbox,
-            provider,
-            left_out,
-        } = match prepared {
+        let (start, sandbox) = match self.prepare().await {
             Ok(prepared) => prepared,
-            Err(why) => return (nothing, WorkEnding::NotStarted(why)),
-        };
-        self.sink.warn(left_out);
-        self.provider = self.provider(provider).await;
-        let used_up = self.engine.used_up(
-            self.provider.as_deref(),
-            self.request.model.as_deref(),
-            self.request.refused_until,
-        );
-        match self.until_cancelled(used_up).await {
-            Ok(None) => {}
-            Ok(Some(until)) => return (nothing, WorkEnding::UsedUp(until)),
             Err(ending) => return (nothing, ending),
-        }
+        };
         let halt = CancellationToken::new();
         let digest = self.sink.digest();
         let inspection = git::inspect(&self.request.cwd, &self.request.env, GIT_TIMEOUT, &halt);
@@ -318,7 +283,7 @@ impl Call<'_> {
                 return (nothing, ending);
             }
         };
-        self.sandbox = sandbox.or_else(|| opened.sandbox.and_then(wire_name));
+        self.sandbox = sandbox.or_else(|| opened.sandbox.and_then(as_word));
         self.sink.session(&opened.thread);
         self.sink.warn(opened.warning());
         let ending = self.run_turn(&opened, &mut events, directives).await;
@@ -332,6 +297,35 @@ impl Call<'_> {
             }
         }
         (comparison, ending)
+    }
+
+    /// The settings of the thread and its effective sandbox, if the account is not used up.
+    async fn prepare(&mut self) -> Result<(StartThread, Option<String>), WorkEnding> {
+        // The settings of the thread depend on the release of Codex.
+        let release = match self.until_cancelled(self.engine.introduce()).await? {
+            Ok(_) => self.engine.release(),
+            Err(error) => return Err(WorkEnding::NotStarted(error.to_string())),
+        };
+        let (own, mark) = (self.request.clone(), self.mark.clone());
+        let prepared = off_runtime::run(move || thread::prepare(&own, release, &mark)).await;
+        let prepared = prepared.unwrap_or_else(|error| Err(error.to_string()));
+        let Prepared {
+            start,
+            sandbox,
+            provider,
+            left_out,
+        } = prepared.map_err(WorkEnding::NotStarted)?;
+        self.sink.warn(left_out);
+        self.provider = self.provider(provider).await;
+        let used_up = self.engine.used_up(
+            self.provider.as_deref(),
+            self.request.model.as_deref(),
+            self.request.refused_until,
+        );
+        match self.until_cancelled(used_up).await? {
+            None => Ok((start, sandbox)),
+            Some(until) => Err(WorkEnding::UsedUp(until)),
+        }
     }
 
     /// The model provider of the turn, unless it is that of the configuration.

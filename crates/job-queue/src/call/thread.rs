@@ -19,13 +19,13 @@ use codex_engine::{CommandMark, Engine, EngineError, rollouts};
 use codex_protocol::codex::{
     ApprovalPolicy, ModelOptions, Release, SandboxMode, ThreadId, ThreadSettings,
 };
+use common::json::as_word;
 use safe_files::directory;
 use serde_json::{Map, Value};
 use settings::DEFAULT_SANDBOX;
 
 use super::CallRequest;
 use crate::call_settings::Approval;
-use crate::spec::wire_name;
 
 /// The key of the approval policy in Codex's configuration.
 const POLICY: &str = "approval_policy";
@@ -186,7 +186,7 @@ fn sandbox(
         }
         (asked, _) => {
             let mode = asked.unwrap_or(DEFAULT_SANDBOX);
-            (Some(mode), wire_name(mode).unwrap_or_default())
+            (Some(mode), as_word(mode).unwrap_or_default())
         }
     }
 }

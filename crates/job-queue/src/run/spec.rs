@@ -7,6 +7,7 @@ use codex_config::profile::check_exists;
 use codex_config::writable_roots;
 use codex_engine::binary;
 use codex_protocol::codex::SandboxMode;
+use common::json::as_word;
 use common::secrets::mask;
 use common::text::one_line;
 use goal_run::ReadOnlyCause;
@@ -17,7 +18,7 @@ use serde_json::Value;
 use settings::bounds::{OutOfBounds, SubmitterBound};
 
 use crate::call_settings::ThreadMail;
-use crate::spec::{BadJobSpec, MOST_RETRIES, Reach, Submitter, is_name, millis, wire_name};
+use crate::spec::{BadJobSpec, MOST_RETRIES, StoreScope, Submitter, is_name, millis};
 use crate::store::Request;
 
 /// The tool whose jobs are runs.
@@ -137,14 +138,14 @@ impl Submitter {
             model_override: settings.thread.model.clone(),
             timeout_ms: millis("total_timeout_ms", run.limits.total() + LOOKING)?,
             resume_session_id: run.thread.as_ref().map(ToString::to_string),
-            sandbox: settings.thread.sandbox.and_then(wire_name),
-            effort: settings.model_options.effort.and_then(wire_name),
+            sandbox: settings.thread.sandbox.and_then(as_word),
+            effort: settings.model_options.effort.and_then(as_word),
             profile: settings.profile.as_ref().map(ToString::to_string),
             codex_home: self.codex_home.to_str().map(str::to_owned),
             codex_bin: codex.to_str().map(str::to_owned),
             host: Some(self.host.clone()),
             submitted_by: self.identity.as_ref().map(ToString::to_string),
-            run_on: (self.reach == Reach::Anywhere).then(|| self.host.clone()),
+            run_on: (self.scope == StoreScope::Anywhere).then(|| self.host.clone()),
             retry,
             run: Some(self.stored_run(&run, read_only)?),
             ..Request::new(run.task, cwd)
@@ -221,7 +222,7 @@ mod tests {
     use settings::ThreadDefaults;
     use settings::bounds::Bounds;
 
-    fn submitter(reach: Reach) -> Submitter {
+    fn submitter(scope: StoreScope) -> Submitter {
         let mut defaults = ThreadDefaults::default();
         let sandbox = SandboxMode::WorkspaceWrite;
         defaults.sandbox = Some(Setting::new(sandbox, SetBy::Default));
@@ -237,12 +238,12 @@ mod tests {
             defaults,
             bounds: Bounds::default(),
             directory: "".into(),
-            reach,
+            scope,
         }
     }
 
-    fn request(reach: Reach, spec: RunJobSpec) -> Result<Request, String> {
-        let request = submitter(reach).run_request(spec);
+    fn request(scope: StoreScope, spec: RunJobSpec) -> Result<Request, String> {
+        let request = submitter(scope).run_request(spec);
         request.map_err(|error| error.to_string())
     }
 
@@ -251,7 +252,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut spec = RunJobSpec::new(RunSpec::new("\n Do\u{7} it.\nNow.", directory.path()));
         spec.run.approve = Approve::Ask;
-        let here = request(Reach::Here, spec.clone()).unwrap();
+        let here = request(StoreScope::Here, spec.clone()).unwrap();
         assert_eq!(
             (here.tool_name.as_str(), here.run_on.as_ref()),
             (TOOL, None)
@@ -265,7 +266,7 @@ mod tests {
         let sandbox = stored.spec.settings.thread.sandbox;
         assert_eq!(sandbox, Some(SandboxMode::WorkspaceWrite));
         assert_eq!(stored.team, Some("builders".parse().unwrap()));
-        let anywhere = request(Reach::Anywhere, spec).unwrap();
+        let anywhere = request(StoreScope::Anywhere, spec).unwrap();
         assert_eq!(anywhere.run_on.as_deref(), Some("here"));
     }
 
@@ -273,7 +274,7 @@ mod tests {
     fn invalid_run_is_refused_at_submission() {
         let directory = tempfile::tempdir().unwrap();
         let spec = |task: &str| RunJobSpec::new(RunSpec::new(task, directory.path()));
-        let refused = |spec| request(Reach::Anywhere, spec).unwrap_err();
+        let refused = |spec| request(StoreScope::Anywhere, spec).unwrap_err();
         assert!(refused(spec(" ")).contains("the task is empty"));
         let mut nowhere = spec("x");
         nowhere.run.repo = "/not/there".into();
@@ -289,7 +290,7 @@ mod tests {
         assert!(refused(again).contains("retry"));
         let without = Submitter {
             codex: Some(("/not/there".into(), Source::FlagOrVariable)),
-            ..submitter(Reach::Anywhere)
+            ..submitter(StoreScope::Anywhere)
         };
         let error = without.run_request(spec("x")).unwrap_err().to_string();
         assert!(error.contains("npm install"), "{error}");

@@ -4,7 +4,7 @@ use settings::bounds::Bounds;
 
 use super::*;
 
-fn submitter(reach: Reach) -> Submitter {
+fn submitter(scope: StoreScope) -> Submitter {
     Submitter {
         program: "a client".to_owned(),
         identity: Some("arch".parse().unwrap()),
@@ -17,7 +17,7 @@ fn submitter(reach: Reach) -> Submitter {
         defaults: ThreadDefaults::default(),
         bounds: Bounds::default(),
         directory: "".into(),
-        reach,
+        scope,
     }
 }
 
@@ -31,7 +31,7 @@ fn spec() -> (tempfile::TempDir, JobSpec) {
 fn spec_has_the_defaults_of_the_contract() {
     let (_directory, spec) = spec();
     let cwd = spec.cwd.to_str().unwrap().to_owned();
-    let request = submitter(Reach::Here).request(spec, None).unwrap();
+    let request = submitter(StoreScope::Here).request(spec, None).unwrap();
     let expected = Request {
         agent_source: Some("a client".to_owned()),
         submitted_by: Some("arch".to_owned()),
@@ -56,7 +56,7 @@ fn spec_takes_precedence_over_settings() {
             sandbox: setting(SandboxMode::ReadOnly),
             ..ThreadDefaults::default()
         },
-        ..submitter(Reach::Here)
+        ..submitter(StoreScope::Here)
     };
     let (_directory, plain) = spec();
     let request = submitter.request(plain.clone(), None).unwrap();
@@ -90,35 +90,38 @@ fn job_runs_where_its_session_and_pictures_are() {
             host: "there".to_owned(),
         })
     };
-    let run_on = |reach, spec: &JobSpec, continuation| {
-        let request = submitter(reach)
+    let run_on = |scope, spec: &JobSpec, continuation| {
+        let request = submitter(scope)
             .request(spec.clone(), continuation)
             .unwrap();
         request.run_on
     };
-    assert_eq!(run_on(Reach::Anywhere, &plain, None), None);
+    assert_eq!(run_on(StoreScope::Anywhere, &plain, None), None);
     assert_eq!(
-        run_on(Reach::Anywhere, &with_picture, None).as_deref(),
+        run_on(StoreScope::Anywhere, &with_picture, None).as_deref(),
         Some("here")
     );
     assert_eq!(
-        run_on(Reach::Anywhere, &with_picture, continuation()).as_deref(),
+        run_on(StoreScope::Anywhere, &with_picture, continuation()).as_deref(),
         Some("there")
     );
-    assert_eq!(run_on(Reach::Here, &with_picture, continuation()), None);
+    assert_eq!(
+        run_on(StoreScope::Here, &with_picture, continuation()),
+        None
+    );
 }
 
 #[test]
 fn invalid_spec_is_refused_with_the_reason() {
     let (directory, good) = spec();
-    let refused = |reach, spec: JobSpec| {
-        let refused = submitter(reach).request(spec, None);
+    let refused = |scope, spec: JobSpec| {
+        let refused = submitter(scope).request(spec, None);
         refused.unwrap_err().to_string()
     };
     let with = |change: fn(&mut JobSpec)| {
         let mut spec = good.clone();
         change(&mut spec);
-        refused(Reach::Here, spec)
+        refused(StoreScope::Here, spec)
     };
     assert_eq!(
         with(|spec| spec.prompt = " \n".to_owned()),
@@ -141,7 +144,9 @@ fn invalid_spec_is_refused_with_the_reason() {
     // Another machine may have the directory.
     let mut elsewhere = good.clone();
     elsewhere.cwd = "/not/there".into();
-    let request = submitter(Reach::Anywhere).request(elsewhere, None).unwrap();
+    let request = submitter(StoreScope::Anywhere)
+        .request(elsewhere, None)
+        .unwrap();
     assert_eq!(request.cwd, "/not/there");
 }
 
@@ -155,7 +160,7 @@ fn directory_is_stored_without_links() {
         output_schema: json!({ "type": "object" }).as_object().cloned(),
         ..plain.clone()
     };
-    let request = submitter(Reach::Here).request(linked, None).unwrap();
+    let request = submitter(StoreScope::Here).request(linked, None).unwrap();
     assert_eq!(Path::new(&request.cwd), plain.cwd);
     assert_eq!(request.output_schema, Some(json!({ "type": "object" })));
 }
@@ -163,12 +168,12 @@ fn directory_is_stored_without_links() {
 #[test]
 fn missing_codex_is_refused_at_submission() {
     let (_directory, plain) = spec();
-    let with = |reach, codex: Option<&str>| Submitter {
+    let with = |scope, codex: Option<&str>| Submitter {
         codex: codex.map(|path| (path.into(), Source::FlagOrVariable)),
-        ..submitter(reach)
+        ..submitter(scope)
     };
-    for reach in [Reach::Here, Reach::Anywhere] {
-        let refused = with(reach, Some("/not/there")).request(plain.clone(), None);
+    for scope in [StoreScope::Here, StoreScope::Anywhere] {
+        let refused = with(scope, Some("/not/there")).request(plain.clone(), None);
         let why = refused.unwrap_err().to_string();
         assert!(
             why.contains("/not/there") && why.contains("npm install"),
@@ -186,7 +191,7 @@ fn approval_timeout_requires_approval_ask() {
             approval_timeout: Some(time),
             ..spec
         };
-        let request = submitter(Reach::Here).request(spec, None);
+        let request = submitter(StoreScope::Here).request(spec, None);
         request
             .map(|request| request.settings)
             .map_err(|error| error.to_string())

@@ -17,6 +17,10 @@
 //! - Codex's questions and instructions to workers are signed too, each for one attempt. A
 //!   question exists as long as its attempt holds the lease.
 //! - When a job ends, credentials in its prompt are masked.
+//! - The MCP task of a job has the ID of the job with a signature as its ID, so nothing is stored
+//!   for it: whoever has the key of the machine can say which IDs it has given. So a task exists as
+//!   soon as its job does, and its ID cannot be guessed from that of the job, which other users of
+//!   the store can read.
 //! - PostgreSQL stores no NUL character; both databases get U+FFFD in its place.
 //!
 //! sqlx has a thread for each connection to SQLite; no process is started on these threads.
@@ -87,7 +91,6 @@ mod events;
 mod file_events;
 mod instructions;
 mod lists;
-mod numbers;
 mod pool;
 mod questions;
 mod queue;
@@ -97,7 +100,6 @@ mod rows;
 mod schema;
 mod signature;
 mod sql;
-mod task_ids;
 mod watch;
 mod workers;
 
@@ -107,6 +109,7 @@ use std::{fmt, io};
 use settings::{Access, Location};
 use tokio::time::timeout;
 
+use crate::logic::JobId;
 use access::Identity;
 use error::Fault;
 use pool::{Pool, Purpose};
@@ -137,6 +140,9 @@ const READERS: usize = 3;
 
 /// The most connections that write to a server at once: a worker runs four jobs.
 const WRITERS: usize = 4;
+
+/// The separator of the ID of a job and the signature in the ID of a task.
+const SEPARATOR: char = '.';
 
 /// A store of jobs, for concurrent use.
 pub struct JobStore {
@@ -192,6 +198,43 @@ impl JobStore {
         &self.location
     }
 
+    /// The next number of a run, from 1. A number that is not used leaves a gap.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn next_run_number(&self) -> Result<u64, StoreError> {
+        let sql = "INSERT INTO codex_numbers (of_what, last) VALUES ('run', 1) \
+                   ON CONFLICT (of_what) DO UPDATE SET last = codex_numbers.last + 1 \
+                   RETURNING last";
+        let count = async |connection: &mut Connection| {
+            let row = connection.row(sql, Vec::new()).await?;
+            let row = row.ok_or(sqlx::Error::RowNotFound)?;
+            let number = row.number("last")?.unwrap_or_default();
+            Ok::<u64, Fault>(u64::try_from(number).unwrap_or_default())
+        };
+        writing!(self, count)
+    }
+
+    /// The ID of the task that is this job: 80 characters, of which 43 are a signature of 256
+    /// bits.
+    #[must_use]
+    pub fn task_id(&self, job: &JobId) -> String {
+        let signature = self.identity.sign_message(&task_message(job));
+        format!("{job}{SEPARATOR}{signature}")
+    }
+
+    /// The job of a task; `None` if this machine has given no such ID.
+    #[must_use]
+    pub fn job_of_task(&self, task: &str) -> Option<JobId> {
+        let (job, signature) = task.split_once(SEPARATOR)?;
+        let job: JobId = job.parse().ok()?;
+        match self.identity.origin_of(&task_message(&job), signature) {
+            Origin::ThisHost => Some(job),
+            Origin::Unproven => None,
+        }
+    }
+
     fn pool_for(&self, purpose: Purpose) -> &Pool {
         match purpose {
             Purpose::Read => &self.pools.read,
@@ -205,6 +248,11 @@ impl fmt::Debug for JobStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "JobStore({})", self.location)
     }
+}
+
+/// What is signed in the ID of a task.
+fn task_message(job: &JobId) -> Vec<u8> {
+    format!("codex-mcp task 1 {job}").into_bytes()
 }
 
 /// Who is notified of a change.

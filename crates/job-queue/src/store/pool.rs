@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use safe_files::state_file::with_suffix;
 use settings::store_location::Location;
 use sqlx::ConnectOptions;
 use sqlx::postgres::PgConnectOptions;
@@ -185,7 +186,7 @@ async fn lock(path: &Path) -> Result<File, Fault> {
 }
 
 fn lock_file(path: &Path) -> io::Result<File> {
-    let lock = files::beside(path, ".lock");
+    let lock = with_suffix(path, ".lock");
     match files::open_to_append(&lock) {
         // The store is read-only for this user.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {

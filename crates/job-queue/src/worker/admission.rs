@@ -1,6 +1,7 @@
 //! Decides whether this machine may run a job. Settings that name programs or lift the sandbox are
 //! taken only from jobs that this machine has submitted.
 
+use common::json::as_word;
 use common::text::one_line;
 use goal_run::spec::{Approve, RunSpec};
 use settings::store_access::OthersJobs;
@@ -107,7 +108,7 @@ fn of_run(spec: &RunSpec) -> Vec<String> {
     if !thread.config.is_empty() {
         parts.push("settings of Codex's config.toml".to_owned());
     }
-    let sandbox = thread.sandbox.and_then(crate::spec::wire_name);
+    let sandbox = thread.sandbox.and_then(as_word);
     if sandbox.as_deref() == Some(NO_SANDBOX) {
         parts.push(format!("the sandbox {NO_SANDBOX}"));
     }

@@ -16,7 +16,7 @@ use tracing::Instrument;
 use super::attempt_spec::{self, AttemptSpec, BadAttemptSpec, IfUnknown};
 use super::cancel_handle::{CancelHandle, CancelReason};
 use super::dialog::Dialog;
-use super::engines::Login;
+use super::engines::{EngineHandle, Login};
 use super::journal::{Journal, WAITS};
 use super::result::{AttemptOutcome, AttemptResult, attempt_of};
 use super::stalls::StallWatch;
@@ -284,6 +284,22 @@ fn final_write(why: Option<CancelReason>, came: AttemptOutcome) -> FinalWrite {
     }
 }
 
+/// The specification of an attempt, and the engine that it uses.
+async fn spec_and_engine<'a>(
+    worker: &'a Worker,
+    job: &Job,
+) -> Result<(AttemptSpec, EngineHandle<'a>), BadAttemptSpec> {
+    let options = &worker.options;
+    let codex_home = attempt_spec::codex_home(job, options);
+    let spec = attempt_spec::attempt_spec(job, options).await?;
+    let chosen = attempt_spec::chosen(job, options);
+    let mail = spec.mail.clone();
+    let engine = worker
+        .engines
+        .of(chosen, &codex_home, mail, &options.tools)?;
+    Ok((spec, engine))
+}
+
 async fn run_call(
     worker: &Worker,
     claim: &Claim,
@@ -292,18 +308,6 @@ async fn run_call(
     cancel: &CancelHandle,
 ) -> AttemptResult {
     let options = &worker.options;
-    let codex_home = attempt_spec::codex_home(job, options);
-    let ordered = match attempt_spec::attempt_spec(job, options).await {
-        Ok(ordered) => {
-            let chosen = attempt_spec::chosen(job, options);
-            let mail = ordered.mail.clone();
-            let engine = worker.engines.of(chosen, &codex_home, mail, &options.tools);
-            engine
-                .map(|engine| (ordered, engine))
-                .map_err(BadAttemptSpec::from)
-        }
-        Err(error) => Err(error),
-    };
     let (
         AttemptSpec {
             mut request,
@@ -311,8 +315,8 @@ async fn run_call(
             mail: _,
         },
         codex,
-    ) = match ordered {
-        Ok(ordered) => ordered,
+    ) = match spec_and_engine(worker, job).await {
+        Ok(both) => both,
         Err(error) => return AttemptResult::without_codex(&error, job),
     };
     let alerts = notifications::alerts_of_call(job, options);
@@ -353,7 +357,7 @@ async fn run_call(
         }
         codex.tidy().await;
         dialog.close();
-        AttemptResult::of(outcome, request.stream, job)
+        AttemptResult::of(outcome, request.keep_stream, job)
     };
     tokio::select! {
         (done, ()) = async { tokio::join!(exchange, dialog.carry()) } => done,

@@ -9,7 +9,7 @@ use agent_team::logic::TeamName;
 use codex_config::profile::{ProfileError, ProfileName};
 use codex_engine::binary::{NoCodex, Source};
 use codex_engine::picture::{Picture, PictureError};
-use codex_engine::tool_limit::ToolLimit;
+use codex_engine::tool_timeout::ToolLimit;
 use codex_protocol::codex::{NotAThreadId, ThreadId};
 use goal_run::logic::criteria::Criteria;
 use safe_files::directory::{self, ReplacedDirectory};
@@ -21,7 +21,7 @@ use settings::bounds::{Bounds, OutOfBounds, SubmitterBound};
 
 use super::admission::{self, Refusal};
 use super::{MailAccess, Options};
-use crate::call::{CallRequest, KeepStream};
+use crate::call::CallRequest;
 use crate::call_settings::{CallSettings, ThreadMail};
 use crate::run::spec::StoredRun;
 use crate::store::{Job, Origin, Request};
@@ -152,7 +152,7 @@ pub(super) async fn attempt_spec(
             origin: settings.tool_timeout,
         }),
         settings,
-        stream: keep(asked),
+        keep_stream: asked.expose_stream,
         member,
         refused_until: job.wait_history.refused_until(),
         cwd,
@@ -217,14 +217,6 @@ pub(super) fn bounds_of_sandbox<'a>(job: &Job, bounds: &'a Bounds) -> Cow<'a, Bo
     match job.origin {
         Origin::ThisHost => Cow::Borrowed(bounds),
         _ => Cow::Owned(bounds.for_others()),
-    }
-}
-
-/// Whether the stream is kept for the report.
-pub(super) fn keep(asked: &Request) -> KeepStream {
-    match asked.expose_stream {
-        true => KeepStream::Yes,
-        false => KeepStream::No,
     }
 }
 

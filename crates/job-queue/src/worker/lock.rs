@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use safe_files::state_file::with_suffix;
 use settings::store_location::Location;
 use tokio::time::{Instant, sleep};
 
@@ -34,7 +35,7 @@ impl WorkerLock {
     #[must_use]
     pub fn of(store: &Location, state: &Path) -> Self {
         let lock = match store {
-            Location::Sqlite(path) => files::beside(path, ".worker"),
+            Location::Sqlite(path) => with_suffix(path, ".worker"),
             Location::Postgres(url) => {
                 // A URL may have characters that a file name cannot. If two builds of this
                 // program hash differently, each has its own worker.

@@ -7,7 +7,7 @@ use codex_protocol::codex::ThreadId;
 use common::timestamp::minute;
 
 use super::attempt_spec::BadAttemptSpec;
-use crate::call::{CallOutcome, KeepStream};
+use crate::call::CallOutcome;
 use crate::logic::{Attempt, AttemptPhase, Cancellation, JobState, LONGEST_WAIT, NextWait};
 use crate::report::{FailureReport, Report};
 use crate::store::Job;
@@ -45,7 +45,7 @@ pub(super) fn attempt_of(job: &Job) -> Attempt {
 }
 
 impl AttemptResult {
-    pub(super) fn of(outcome: CallOutcome, stream: KeepStream, job: &Job) -> Self {
+    pub(super) fn of(outcome: CallOutcome, keep_stream: bool, job: &Job) -> Self {
         let runs_again = attempt_of(job).lost() == JobState::Queued;
         // An attempt reports only its own work, so one that has done some ends the job.
         let limit = outcome.limit.filter(|_| !outcome.has_worked());
@@ -71,7 +71,7 @@ impl AttemptResult {
                 _ => AttemptOutcome::Failed,
             },
             session: outcome.digest.session.clone(),
-            report: Report::of(outcome, stream),
+            report: Report::of(outcome, keep_stream),
         }
     }
 

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use codex_protocol::codex::LegacyRefusal;
 use codex_protocol::rpc::{RequestId, code};
+use common::json::range_of;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -30,7 +31,7 @@ struct WithTools<'a> {
 /// from it.
 #[must_use]
 pub fn replace(message: &[u8], part: &str, with: &str) -> Option<Vec<u8>> {
-    let Range { start, end } = range_of(part, message)?;
+    let Range { start, end } = range_of(message, part)?;
     let (before, after) = (message.get(..start)?, message.get(end..)?);
     Some([before, with.as_bytes(), after].concat())
 }
@@ -143,11 +144,4 @@ fn denied(refusal: LegacyRefusal) -> Value {
 pub(super) fn to_json(value: &impl Serialize) -> String {
     // Ids can always be written.
     serde_json::to_string(value).unwrap_or_default()
-}
-
-/// The range of a part that is borrowed from the whole.
-fn range_of(part: &str, whole: &[u8]) -> Option<Range<usize>> {
-    let start = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
-    let end = start.checked_add(part.len())?;
-    (end <= whole.len()).then_some(start..end)
 }

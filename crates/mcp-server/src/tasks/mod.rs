@@ -1,16 +1,16 @@
 //! MCP Tasks (`io.modelcontextprotocol/tasks`, SEP-2663): calls whose results are fetched later.
 //!
-//! A caller that declares the extension gets a task from [`call_codex` and `codex_run`](of_jobs),
-//! and, where a host process serves it, from the [calls that wait for a turn](of_sessions). Any
+//! A caller that declares the extension gets a task from [`call_codex` and `codex_run`](job_tasks),
+//! and, where a host process serves it, from the [calls that wait for a turn](turn_tasks). Any
 //! other caller gets what it gets without tasks.
 
+mod job_tasks;
 mod notifications;
-mod of_jobs;
-mod of_sessions;
 mod record;
 mod request;
 mod state;
 mod subscriptions;
+mod turn_tasks;
 
 use rmcp::model::{CallToolResult, DetailedTask, InputResponses, JsonObject};
 use rmcp::service::RequestContext;
@@ -19,12 +19,12 @@ use serde_json::Value;
 
 use crate::server::Server;
 
-pub(crate) use of_jobs::created;
-pub use of_sessions::SessionTasks;
-pub(crate) use of_sessions::{EarlierTask, NewTask};
+pub(crate) use job_tasks::created;
 pub(crate) use record::TaskKey;
 pub use request::{AskedHost, OtherHosts, TaskAct, TaskAnswer, TaskRequest};
 pub use subscriptions::TaskSubscriptions;
+pub use turn_tasks::SessionTasks;
+pub(crate) use turn_tasks::{EarlierTask, NewTask};
 
 /// How often a client should look at a task, in milliseconds.
 const POLL_INTERVAL: u64 = 1000;

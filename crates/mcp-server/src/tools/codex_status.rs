@@ -4,9 +4,8 @@ use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::definition::tool;
 use super::parameters::arguments;
-use super::schema::{input, output};
+use super::schema::{input, output, tool};
 use crate::error::ToolError;
 use crate::status::Status;
 

@@ -4,14 +4,13 @@ mod annotations;
 mod calls;
 pub(crate) mod classic;
 pub mod codex_status;
-pub mod definition;
 #[cfg(test)]
 mod docs;
 pub mod jobs;
 mod output_schema;
 mod parameter_names;
 mod parameters;
-mod schema;
+pub mod schema;
 mod sessions;
 pub mod team;
 
@@ -52,6 +51,13 @@ pub enum ToolName {
     /// A tool of a member of a team.
     Team(TeamTool),
 }
+
+/// The tools whose calls are [repeated](crate::repeated_call): those that wait for a turn.
+pub const REPEATED: [&str; 3] = [
+    classic::codex::NAME,
+    classic::codex_reply::NAME,
+    classic::codex_review::NAME,
+];
 
 /// The tools of `--api classic`. A tool that is in neither list is not served.
 const CLASSIC: [ToolName; 6] = [
@@ -225,7 +231,7 @@ impl ToolName {
 
 /// The time to wait of a call that is repeated with the answers to its questions.
 pub(super) fn wait_of(arguments: &JsonObject) -> Option<Duration> {
-    let parameter = folded(classic::definition::WAIT);
+    let parameter = folded(classic::WAIT);
     let (_, wait) = arguments
         .iter()
         .find(|(name, _)| folded(name) == parameter)?;

@@ -1,13 +1,37 @@
-//! The schemas of the tools' parameters and answers. They are in the context of every client's
-//! model, so they are short: the resource `config` describes the parameters.
+//! The definitions of tools, with the schemas of their parameters and answers. The schemas are in
+//! the context of every client's model, so they are short: the resource `config` describes the
+//! parameters.
 
 use std::sync::Arc;
 
-use rmcp::model::JsonObject;
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool};
 use serde_json::{Map, Value, json};
 use strum::VariantNames;
 
-use super::definition::object;
+/// A tool whose schema is written as JSON.
+pub fn tool(
+    name: &'static str,
+    title: &'static str,
+    description: &'static str,
+    input: Value,
+) -> Tool {
+    Tool::new(name, description, object(input)).with_title(title)
+}
+
+/// An answer with an object, also as text for clients that read only text.
+pub(crate) fn answer(object: Value) -> CallToolResult {
+    let mut result = CallToolResult::success(vec![ContentBlock::text(object.to_string())]);
+    result.structured_content = Some(object);
+    result
+}
+
+/// The members of an object; none for any other value.
+pub fn object(value: Value) -> Arc<JsonObject> {
+    match value {
+        Value::Object(object) => Arc::new(object),
+        _ => Arc::default(),
+    }
+}
 
 /// A string that is one of the words of this type.
 pub(super) fn one_of<T: VariantNames>() -> Value {

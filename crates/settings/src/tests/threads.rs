@@ -3,8 +3,7 @@ use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
 use super::{ROLES, World};
 use crate::flags::Flags;
 use crate::policy::REPLACED;
-use crate::source::Source;
-use crate::warning::Warning;
+use crate::source::{Source, Warning};
 
 #[test]
 fn role_takes_precedence_over_the_section() {

@@ -13,10 +13,11 @@ mod tests;
 use std::collections::{BTreeSet, HashMap};
 use std::time::SystemTime;
 
+use common::json::range_of;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::json_edit::{range_of, with_appended, with_member};
+use super::json_edit::{with_appended, with_member};
 use super::name::{AgentName, TeamName};
 use super::time;
 use message::{Identity, Message};

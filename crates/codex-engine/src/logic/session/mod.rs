@@ -157,9 +157,9 @@ pub struct Timeouts {
     pub stall: Duration,
 }
 
-/// Whether a session is kept or forgotten.
+/// Whether a tidied session is kept or forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum TidyOutcome {
     /// The session is kept.
     Keep,
     /// The session can be forgotten.
@@ -499,26 +499,30 @@ impl Session {
 
     /// Cancels a session that has not been used for long, and returns whether an ended
     /// one can be forgotten.
-    pub fn tidy(&mut self, now: Now) -> (Vec<Effect>, Fate) {
+    pub fn tidy(&mut self, now: Now) -> (Vec<Effect>, TidyOutcome) {
         let unused = self.unused_for(now);
         let (limit, why) = match self.state() {
             State::Idle => (IDLE_LIMIT, "not used for 30 minutes"),
             // Their deadlines end it.
             State::WaitingApproval if self.keeps_questions_open() => {
-                return (Vec::new(), Fate::Keep);
+                return (Vec::new(), TidyOutcome::Keep);
             }
             State::Running | State::WaitingApproval => {
                 (TURN_LIMIT, "nothing has happened for 4 hours")
             }
             State::Error | State::Cancelled => {
                 let over = unused >= TERMINAL_LIMIT && self.turn.is_none();
-                let fate = if over { Fate::Forget } else { Fate::Keep };
-                return (Vec::new(), fate);
+                let outcome = if over {
+                    TidyOutcome::Forget
+                } else {
+                    TidyOutcome::Keep
+                };
+                return (Vec::new(), outcome);
             }
         };
         match unused >= limit {
-            true => (self.cancel(why, now), Fate::Keep),
-            false => (Vec::new(), Fate::Keep),
+            true => (self.cancel(why, now), TidyOutcome::Keep),
+            false => (Vec::new(), TidyOutcome::Keep),
         }
     }
 

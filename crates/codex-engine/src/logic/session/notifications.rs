@@ -40,28 +40,8 @@ impl Session {
             }
             Notification::ItemStarted(Item::UserMessage)
             | Notification::ItemCompleted(Item::UserMessage) => {}
-            Notification::ItemStarted(item) => {
-                let words = describe::item(&item);
-                self.write_news(kind_of(&item), (method, params), words.as_deref(), now);
-                if let Some(words) = words {
-                    self.activity.begin(step_id(&item), words, now.instant);
-                }
-                if let Some(turn) = &mut self.turn {
-                    turn.item_started(&item);
-                    if let Item::FileChange { id, changes, .. } = item {
-                        turn.changes_started(id, changes);
-                    }
-                }
-            }
-            Notification::ItemCompleted(item) => {
-                let words = describe::ended(&item);
-                self.write_news(kind_of(&item), (method, params), words.as_deref(), now);
-                // After a message follows another step, or the end of the turn.
-                if !matches!(item, Item::AgentMessage { .. }) {
-                    self.activity.end(step_id(&item), now.instant);
-                }
-                self.item_completed(item);
-            }
+            Notification::ItemStarted(item) => self.item_started(item, (method, params), now),
+            Notification::ItemCompleted(item) => self.item_completed(item, (method, params), now),
             Notification::Raw(item) => {
                 if let Some(turn) = &mut self.turn {
                     turn.raw_item(&item);
@@ -125,7 +105,27 @@ impl Session {
         self.log.push(now.wall, text);
     }
 
-    fn item_completed(&mut self, item: Item) {
+    fn item_started(&mut self, item: Item, heard: (&str, &RawValue), now: Now) {
+        let words = describe::item(&item);
+        self.write_news(kind_of(&item), heard, words.as_deref(), now);
+        if let Some(words) = words {
+            self.activity.begin(step_id(&item), words, now.instant);
+        }
+        if let Some(turn) = &mut self.turn {
+            turn.item_started(&item);
+            if let Item::FileChange { id, changes, .. } = item {
+                turn.changes_started(id, changes);
+            }
+        }
+    }
+
+    fn item_completed(&mut self, item: Item, heard: (&str, &RawValue), now: Now) {
+        let words = describe::ended(&item);
+        self.write_news(kind_of(&item), heard, words.as_deref(), now);
+        // After a message follows another step, or the end of the turn.
+        if !matches!(item, Item::AgentMessage { .. }) {
+            self.activity.end(step_id(&item), now.instant);
+        }
         let Some(turn) = &mut self.turn else { return };
         turn.item_completed(&item);
         match item {

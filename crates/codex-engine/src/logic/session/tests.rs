@@ -234,8 +234,8 @@ impl World {
             Event::Stall => self.tick_after(TIMEOUTS.stall),
             Event::Tidy => {
                 self.wait(IDLE_LIMIT);
-                let (effects, fate) = self.session.tidy(self.now);
-                note = format!("{fate:?}");
+                let (effects, outcome) = self.session.tidy(self.now);
+                note = format!("{outcome:?}");
                 effects
             }
             Event::Interrupt => self.session.interrupt(now),

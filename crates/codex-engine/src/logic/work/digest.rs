@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::event::{EditKind, TokensUsed, WorkEvent, WorkItem};
 use super::failed_step::FailedStep;
-use super::limits::{
+use super::retention::{
     COMMAND_LIMIT, COMMANDS_LIMIT, ERROR_LIMIT, FAILED_LIMIT, FILES_LIMIT, MESSAGE_LIMIT,
     OPEN_LIMIT, OUTPUT_LIMIT, PATH_LIMIT, WARNINGS_LIMIT, bounded,
 };

@@ -4,8 +4,8 @@ use codex_protocol::codex::StepStatus;
 use serde::{Deserialize, Serialize};
 
 use super::event::WorkItem;
-use super::limits::{COMMAND_LIMIT, bounded};
 use super::refusal::is_by_the_sandbox;
+use super::retention::{COMMAND_LIMIT, bounded};
 use crate::logic::describe::line;
 
 /// The tool that changes files.

@@ -9,7 +9,7 @@ use codex_protocol::codex::{ErrorKind, ThreadId, TurnError};
 use common::timestamp::minute;
 
 use super::digest::Digest;
-use super::limits::{ERROR_LIMIT, bounded};
+use super::retention::{ERROR_LIMIT, bounded};
 
 /// The longest description of the reset of a limit, in bytes.
 const RESET_LIMIT: usize = 120;

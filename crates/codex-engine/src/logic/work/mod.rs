@@ -5,7 +5,7 @@
 //! - [`activity`]: the current step of a job.
 //! - [`digest`]: the summary of a turn's events.
 //! - [`failed_step`]: steps that failed or were refused.
-//! - [`limits`]: the limits of the data that are kept of a turn.
+//! - [`retention`]: the limits of the data that are kept of a turn.
 //! - [`failure`]: whether a turn failed, the class of the failure, and what to do.
 //! - [`refusal`]: steps that were not allowed.
 //! - [`changes`]: the files that a turn changed.
@@ -16,9 +16,9 @@ pub mod digest;
 pub mod event;
 pub mod failed_step;
 pub mod failure;
-pub mod limits;
 pub mod recorder;
 pub mod refusal;
+pub mod retention;
 
 pub use changes::{ChangeSource, ChangedFile, Changes};
 pub use digest::{Command, Digest, Evidence};

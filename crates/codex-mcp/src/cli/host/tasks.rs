@@ -4,35 +4,35 @@ use std::io;
 use std::sync::Arc;
 
 use host_process::connect;
-use host_process::place::HostPlace;
+use host_process::endpoint::HostEndpoint;
 use mcp_server::{AskedHost, SessionTasks, TaskAnswer, TaskRequest};
 use serde_json::{Value, json};
 
-use crate::cli::serve::{self, HostPlaceError};
+use crate::cli::serve::{self, HostEndpointError};
 
 /// The directory of the tasks' files, in the state directory.
 const DIRECTORY: &str = "tasks";
 
-/// The tasks of the host of a place.
-pub(super) fn of(place: &HostPlace) -> Result<Arc<SessionTasks>, HostPlaceError> {
+/// The tasks of the host of an endpoint.
+pub(super) fn of(endpoint: &HostEndpoint) -> Result<Arc<SessionTasks>, HostEndpointError> {
     let state = serve::state()?;
     let directory = state.join(DIRECTORY);
     let others = move |host: String, request: TaskRequest| {
-        let place = HostPlace::named(&state, host);
+        let endpoint = HostEndpoint::named(&state, host);
         Box::pin(async move {
-            match place {
-                Some(place) => ask(&place, &request).await,
+            match endpoint {
+                Some(endpoint) => ask(&endpoint, &request).await,
                 None => Ok(AskedHost::Gone),
             }
         }) as _
     };
-    let tasks = SessionTasks::new(directory, place.key().to_owned(), Box::new(others));
+    let tasks = SessionTasks::new(directory, endpoint.key().to_owned(), Box::new(others));
     Ok(Arc::new(tasks))
 }
 
-/// Asks the host of a place about a task.
-async fn ask(place: &HostPlace, request: &TaskRequest) -> Result<AskedHost, String> {
-    let asked = connect::act_on_task(place, json!(request)).await;
+/// Asks the host of an endpoint about a task.
+async fn ask(endpoint: &HostEndpoint, request: &TaskRequest) -> Result<AskedHost, String> {
+    let asked = connect::act_on_task(endpoint, json!(request)).await;
     match asked.map_err(|error| error.to_string())? {
         Some(answer) => {
             let answer = serde_json::from_value(answer);
@@ -40,7 +40,9 @@ async fn ask(place: &HostPlace, request: &TaskRequest) -> Result<AskedHost, Stri
             Ok(AskedHost::Answered(answer))
         }
         None => {
-            let absent = is_absent(place).await.map_err(|error| error.to_string())?;
+            let absent = is_absent(endpoint)
+                .await
+                .map_err(|error| error.to_string())?;
             Ok(match absent {
                 true => AskedHost::Absent,
                 false => AskedHost::Gone,
@@ -49,12 +51,12 @@ async fn ask(place: &HostPlace, request: &TaskRequest) -> Result<AskedHost, Stri
     }
 }
 
-/// Whether the host of a place, which does not listen, is starting or ending, or was killed and has
-/// left app-servers that the next host can take over.
-async fn is_absent(place: &HostPlace) -> io::Result<bool> {
-    // The guards of a host that is ending let nobody else in. The next host may take the place while
-    // they are looked at.
-    Ok(place.is_taken()? || place.has_waiting_app_servers().await || place.is_taken()?)
+/// Whether the host of an endpoint, which does not listen, is starting or ending, or was killed and
+/// has left app-servers that the next host can take over.
+async fn is_absent(endpoint: &HostEndpoint) -> io::Result<bool> {
+    // The guards of a host that is ending let nobody else in. The next host may take the endpoint
+    // while they are looked at.
+    Ok(endpoint.is_taken()? || endpoint.has_waiting_app_servers().await || endpoint.is_taken()?)
 }
 
 /// Answers another host about a task.

@@ -17,9 +17,10 @@ use safe_files::directory::resolved;
 use serde_json::{Value, json};
 
 use super::failure::Failure;
-use super::{find, state, with_thread_id};
+use super::{find, state_style, with_thread_id};
 use crate::cli::table::{self, Cell, Cut, shown_directory};
 use crate::cli::times::took;
+use crate::cli::values::job_state;
 
 /// The most that is shown of a task's name, a directory and an error, in characters.
 const NAME: usize = 40;
@@ -47,7 +48,7 @@ const HEADINGS_OF_ALL: [&str; COLUMNS + 1] = [
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Only jobs in this state.
-    #[arg(long, value_name = "STATE", value_parser = state::parser())]
+    #[arg(long, value_name = "STATE", value_parser = job_state())]
     status: Option<JobState>,
 
     /// Only jobs of this tool: `call_codex`, or `codex_run`.
@@ -222,6 +223,6 @@ fn state_cell(job: &JobSummary, marks: &Marks) -> Cell {
     match (problems.contains(&job.id), asking.contains(&job.id)) {
         (true, _) => Cell::coloured(format!("{}*", job.state), AnsiColor::Yellow.on_default()),
         (_, true) => Cell::coloured("asking", AnsiColor::Yellow.on_default()),
-        _ => Cell::coloured(job.state.as_str(), state::style(job.state)),
+        _ => Cell::coloured(job.state.as_str(), state_style(job.state)),
     }
 }

@@ -10,7 +10,6 @@ mod prune;
 mod resume;
 mod show;
 mod show_run;
-mod state;
 mod steer;
 mod submit;
 mod wait;
@@ -20,7 +19,9 @@ mod words;
 use std::process::ExitCode;
 
 use agent_team::{ClaimError, Member};
+use anstyle::{AnsiColor, Style};
 use clap::Subcommand;
+use job_queue::logic::JobState;
 use job_queue::service::Jobs;
 use serde_json::Value;
 use settings::store_location::Location;
@@ -174,4 +175,15 @@ pub(super) fn service(config: &Config) -> Jobs {
             &format!("what is asked for is not written into the audit: {error}"),
         );
     })
+}
+
+/// The colour of a state.
+fn state_style(state: JobState) -> Style {
+    match state {
+        JobState::Queued => Style::new(),
+        JobState::Running => AnsiColor::Cyan.on_default(),
+        JobState::Completed => AnsiColor::Green.on_default(),
+        JobState::Failed => AnsiColor::Red.on_default(),
+        JobState::Cancelled => AnsiColor::Yellow.on_default(),
+    }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use codex_config::profile::ProfileName;
-use codex_engine::tool_limit::LimitOrigin;
+use codex_engine::tool_timeout::LimitOrigin;
 use codex_protocol::codex::ThreadId;
 use job_queue::call_settings::{Approval, CallSettings};
 use job_queue::logic::JobPrefix;

@@ -21,7 +21,7 @@ use super::failure::Failure;
 use super::find::{self, short};
 use super::list::owner;
 use super::watcher::no_worker_warning;
-use super::{show_run, state, with_thread_id};
+use super::{show_run, state_style, with_thread_id};
 use crate::cli::stored::complain;
 use crate::cli::table::shortened;
 use crate::cli::times::took;
@@ -130,7 +130,7 @@ impl<W: Write> Page<W> {
 
     fn head(&mut self, job: &Job) -> Result<(), Failure> {
         let summary = &job.summary;
-        let style = state::style(summary.state);
+        let style = state_style(summary.state);
         self.line("Job", summary.id.as_str())?;
         let wait = job_json::waiting(summary).map(|wait| format!(", {wait}"));
         let asked = match (summary.cancellation, summary.state) {

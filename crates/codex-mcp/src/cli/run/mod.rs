@@ -40,7 +40,7 @@ use super::job_service::job_service;
 use super::services::Identity;
 use super::shutdown::{self, Shutdown};
 use super::stored::complain;
-use super::{alerts, log, own_servers, runtime};
+use super::{alerts, injected_servers, log, runtime};
 use approval::Approver;
 use failure::Failure;
 use present::RunReport;
@@ -258,7 +258,7 @@ fn engine(config: &Config, identity: &Identity, spec: &RunSpec) -> Engine {
             stall: config.alerts.stall_timeout.value,
         },
     })
-    .with_tools(own_servers::member_tools(config, identity))
+    .with_tools(injected_servers::member_tools(config, identity))
     // The run reports the settings that were left out.
     .with_warnings(drop);
     let engine = with_alerts(engine, config, identity, spec);

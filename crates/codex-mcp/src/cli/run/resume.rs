@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
+use codex_protocol::codex::{SandboxMode, ThreadId};
+use common::json::as_word;
 use goal_run::logic::machine::{Limits, RawLimits};
-use serde::Serialize;
-use serde_json::Value;
 
 use super::args::Args;
 
@@ -37,9 +36,9 @@ impl Args {
         let path = |path: &Path| Some(path.display().to_string());
         add("--cwd", path(repo));
         add("--thread", Some(thread.to_string()));
-        add("--sandbox", sandbox.and_then(as_word::<SandboxMode>));
+        add("--sandbox", sandbox.and_then(as_word));
         add("--model", self.model.clone());
-        add("--effort", self.effort.and_then(as_word::<Effort>));
+        add("--effort", self.effort.and_then(as_word));
         add("--profile", self.profile.as_ref().map(ToString::to_string));
         add("--approve", self.approve.and_then(as_word));
         add("--codex-bin", self.codex_bin.as_deref().and_then(path));
@@ -89,14 +88,6 @@ impl Args {
             set.push(("--max-tokens", tokens.to_string()));
         }
         set
-    }
-}
-
-/// A value as a word of the command line.
-fn as_word<T: Serialize>(value: T) -> Option<String> {
-    match serde_json::to_value(value) {
-        Ok(Value::String(word)) => Some(word),
-        _ => None,
     }
 }
 

@@ -23,7 +23,7 @@ use tokio_util::task::TaskTracker;
 use super::super::backend::{self, Backend, BackendError};
 use super::super::job_service::job_service;
 use super::super::services::Identity;
-use super::super::{alerts, own_servers};
+use super::super::{alerts, injected_servers};
 use super::{Args, ServeError};
 
 /// When a client's service ends.
@@ -134,7 +134,8 @@ where
                     home: config.codex_home.clone(),
                     release,
                 },
-                defaults: defaults.with_mcp_servers(own_servers::proxy_servers(&config, &identity)),
+                defaults: defaults
+                    .with_mcp_servers(injected_servers::proxy_servers(&config, &identity)),
                 warnings,
                 bounds: config.bounds(),
                 services: identity.services.clone(),
@@ -187,7 +188,7 @@ fn engine(args: &Args, config: &Config, identity: &Identity, warnings: &Warnings
         timeouts: timeouts(args, config).session(),
     })
     .with_directory(config.directory.clone())
-    .with_tools(own_servers::member_tools(config, identity))
+    .with_tools(injected_servers::member_tools(config, identity))
     .with_sandbox_bound(sandbox_bound.map(|bound| bound.to_string()))
     .with_warnings(move |warning| warning_sink.push(warning));
     let engine = alerts::with_session_alerts(engine, config, identity, warnings);

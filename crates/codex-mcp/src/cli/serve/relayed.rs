@@ -8,16 +8,16 @@ use std::path::PathBuf;
 
 use codex_protocol::rpc::{ErrorObject, RequestId, code};
 use host_process::connect::{self, ConnectError};
+use host_process::endpoint::HostEndpoint;
 use host_process::logic::conversation::{Repeatable, RequestKind};
 use host_process::logic::environment;
 use host_process::logic::handshake::ServeRequest;
-use host_process::place::HostPlace;
-use host_process::relay::{self, ClientSide, Hosts, Phrases};
+use host_process::relay::{self, ClientSide, Hosts, RelayAnswers};
 use mcp_server::Stdio;
 use mcp_server::code::Code;
 use mcp_server::error::ToolError;
 use mcp_server::incoming::{id_of, too_long};
-use mcp_server::repeated_call;
+use mcp_server::{repeated_call, tools};
 use rmcp::transport::stdio_pipes;
 use safe_files::state_directory::state_directory;
 use serde_json::{Value, json};
@@ -29,9 +29,9 @@ use uuid::Uuid;
 use super::{Args, ServeError};
 use crate::cli::shutdown::Shutdown;
 
-/// Why there is no place for a host.
+/// Why there is no host, or no endpoint for it.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::cli) enum HostPlaceError {
+pub(in crate::cli) enum HostEndpointError {
     #[error("there is no directory for the host process: neither HOME nor XDG_STATE_HOME is set")]
     NoState,
     #[error("cannot identify this program: {0}")]
@@ -47,28 +47,28 @@ pub(in crate::cli) enum HostPlaceError {
 /// A link to the host, and what is needed for another one.
 pub(super) struct Link {
     stream: UnixStream,
-    place: HostPlace,
+    endpoint: HostEndpoint,
     request: ServeRequest,
 }
 
-/// The place of the host for clients like this process: of this program, with this
+/// The endpoint of the host for clients like this process: of this program, with this
 /// environment.
-pub(in crate::cli) fn place() -> Result<HostPlace, HostPlaceError> {
+pub(in crate::cli) fn endpoint() -> Result<HostEndpoint, HostEndpointError> {
     let state = state()?;
-    let program = program().map_err(HostPlaceError::NoProgram)?;
+    let program = program().map_err(HostEndpointError::NoProgram)?;
     let variables = env::vars_os().filter(|(name, _)| !is_unknown_to_hosts(name));
     let key = environment::key(program.as_bytes(), variables);
-    Ok(HostPlace::new(&state, key))
+    Ok(HostEndpoint::new(&state, key))
 }
 
 /// The state directory.
-pub(in crate::cli) fn state() -> Result<PathBuf, HostPlaceError> {
-    state_directory(|name| env::var_os(name)).ok_or(HostPlaceError::NoState)
+pub(in crate::cli) fn state() -> Result<PathBuf, HostEndpointError> {
+    state_directory(|name| env::var_os(name)).ok_or(HostEndpointError::NoState)
 }
 
-/// The places of all hosts that have been started.
-pub(in crate::cli) fn all_places() -> Result<Vec<HostPlace>, HostPlaceError> {
-    HostPlace::all(&state()?).map_err(HostPlaceError::Directory)
+/// The endpoints of all hosts that have been started.
+pub(in crate::cli) fn all_endpoints() -> Result<Vec<HostEndpoint>, HostEndpointError> {
+    HostEndpoint::all(&state()?).map_err(HostEndpointError::Directory)
 }
 
 /// What differs between two builds of this program.
@@ -90,8 +90,8 @@ fn host_args() -> [OsString; 2] {
 }
 
 /// Connects to the host, which is started if there is none.
-pub(super) async fn connect(config: &Config, stdio: &Stdio) -> Result<Link, HostPlaceError> {
-    let text = |text: OsString| text.into_string().map_err(|_| HostPlaceError::NotText);
+pub(super) async fn connect(config: &Config, stdio: &Stdio) -> Result<Link, HostEndpointError> {
+    let text = |text: OsString| text.into_string().map_err(|_| HostEndpointError::NotText);
     let args = env::args_os().skip(1).map(text);
     let request = ServeRequest {
         args: args.collect::<Result<_, _>>()?,
@@ -99,11 +99,11 @@ pub(super) async fn connect(config: &Config, stdio: &Stdio) -> Result<Link, Host
         stdio: json!(stdio),
         client: Uuid::new_v4().to_string(),
     };
-    let place = place()?;
-    let stream = connect::serve(&place, &host_args(), &request).await?;
+    let endpoint = endpoint()?;
+    let stream = connect::serve(&endpoint, &host_args(), &request).await?;
     Ok(Link {
         stream,
-        place,
+        endpoint,
         request,
     })
 }
@@ -112,7 +112,7 @@ pub(super) async fn connect(config: &Config, stdio: &Stdio) -> Result<Link, Host
 pub(super) async fn run(args: &Args, link: Link, shutdown: &Shutdown) -> Result<(), ServeError> {
     let Link {
         stream,
-        place,
+        endpoint,
         request,
     } = link;
     let (reader, writer) = stdio_pipes();
@@ -121,32 +121,32 @@ pub(super) async fn run(args: &Args, link: Link, shutdown: &Shutdown) -> Result<
         writer,
         line_limit: args.max_line,
     };
-    let phrases = OwnPhrases {
+    let answers = ToolAnswers {
         line_limit: args.max_line,
     };
     let again = host_args();
     let hosts = Hosts {
-        connect: || connect::serve(&place, &again, &request),
-        is_adopted: || place.has_left_app_servers(),
+        connect: || connect::serve(&endpoint, &again, &request),
+        is_adopted: || endpoint.has_left_app_servers(),
     };
     let repeatable = Repeatable {
-        tools: &repeated_call::TOOLS,
+        tools: &tools::REPEATED,
         mark: repeated_call::MARK,
     };
     let closing = shutdown.closing.clone();
-    let relaying = relay::run(client, stream, hosts, repeatable, &phrases, closing);
+    let relaying = relay::run(client, stream, hosts, repeatable, &answers, closing);
     tokio::select! {
         relayed = relaying => relayed.map_err(ServeError::Client),
         () = shutdown.hurry.cancelled() => Ok(()),
     }
 }
 
-/// What the relay says in the words of the server.
-struct OwnPhrases {
+/// The relay's own answers, as the server's tools word them.
+struct ToolAnswers {
     line_limit: usize,
 }
 
-impl Phrases for OwnPhrases {
+impl RelayAnswers for ToolAnswers {
     fn lost(&self, id: &RequestId, kind: RequestKind) -> Vec<u8> {
         let why = "the host process ended before it answered this call; its turn may continue";
         failure(id, kind, ToolError::new(Code::HostLost, why))

@@ -24,7 +24,7 @@ use super::jobs::failure::Failure as JobFailure;
 use super::jobs::{self, LogForm};
 use super::prompt::{self, PromptError};
 use super::runtime;
-use super::serve::HostPlaceError;
+use super::serve::HostEndpointError;
 use super::stored::complain;
 use session::HostedSession;
 
@@ -167,7 +167,7 @@ pub(super) enum Failure {
     #[error(transparent)]
     Home(#[from] ClaimError),
     #[error(transparent)]
-    Host(#[from] HostPlaceError),
+    Host(#[from] HostEndpointError),
     #[error(transparent)]
     Connect(#[from] ConnectError),
     #[error(transparent)]

@@ -8,10 +8,10 @@ use codex_engine::logic::events::{Event, ResponseMode};
 use codex_engine::{AppServers, Attachment, SessionHandle};
 use common::text::one_line;
 use host_process::connect;
+use host_process::endpoint::HostEndpoint;
 use host_process::logic::handshake::{
     AttachAnswer, SessionAct, SessionAnswer, SessionEvent, SessionRequest,
 };
-use host_process::place::HostPlace;
 use job_queue::question::StoredQuestion;
 use job_queue::service::{Response, decision_for};
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,7 @@ const WHY: &str = "it was cancelled at a terminal";
 /// A session of a host process.
 #[derive(Debug)]
 pub(super) struct HostedSession {
-    place: HostPlace,
+    endpoint: HostEndpoint,
     id: String,
     questions: Vec<HostedQuestion>,
 }
@@ -57,16 +57,16 @@ impl HostedSession {
     /// answer is named in a warning.
     pub(super) async fn find(text: &str) -> Result<Self, Failure> {
         let mut found = Vec::new();
-        for place in serve::all_places()? {
+        for endpoint in serve::all_endpoints()? {
             let request = SessionRequest {
                 session: text.to_owned(),
                 act: SessionAct::Look,
             };
-            match connect::act(&place, &request).await {
+            match connect::act(&endpoint, &request).await {
                 Ok(SessionAnswer::Found { session, questions }) => {
                     let read = |question| serde_json::from_value(question).ok();
                     found.push(Self {
-                        place,
+                        endpoint,
                         id: session,
                         questions: questions.into_iter().filter_map(read).collect(),
                     });
@@ -114,14 +114,14 @@ impl HostedSession {
 
     /// Asks the host something about the session.
     pub(super) async fn ask(&self, act: SessionAct) -> Result<SessionAnswer, Failure> {
-        self.accepted(connect::act(&self.place, &self.request(act)).await?)
+        self.accepted(connect::act(&self.endpoint, &self.request(act)).await?)
     }
 
     /// Asks the host how Codex's program is opened on the session. The host stays as long as the
     /// connection is open.
     pub(super) async fn attach(&self) -> Result<(AttachAnswer, UnixStream), Failure> {
         let request = self.request(SessionAct::Attach);
-        let answered = connect::act_and_stay(&self.place, &request).await?;
+        let answered = connect::act_and_stay(&self.endpoint, &request).await?;
         let (answer, stream) = answered.ok_or_else(|| Failure::NoSession(self.id.clone()))?;
         match self.accepted(answer)? {
             SessionAnswer::Attach(answer) => Ok((answer, stream)),

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use codex_engine::logic::limits::{as_json, in_words, used_up_until};
+use codex_engine::logic::usage_limits::{as_json, in_words, used_up_until};
 use codex_protocol::codex::RateLimits;
 use common::timestamp::minute;
 

@@ -159,10 +159,7 @@ async fn invalid_submit_options_are_refused() {
         (&["--output-schema", "list.json"], "is an object"),
         (&["--resume", "x"], "\"x\" is not a thread ID"),
         (&["--resume", SESSION, "--continue"], "cannot be used with"),
-        (
-            &["--thread", "01234567"],
-            "there is no thread 01234567 in",
-        ),
+        (&["--thread", "01234567"], "there is no thread 01234567 in"),
         (&["--profile", "nope"], "there is no profile nope in"),
         (&["--continue"], "leave --continue out"),
         (&["--timeout", "0s"], "between 1ms and 49d"),

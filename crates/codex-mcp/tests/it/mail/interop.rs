@@ -52,10 +52,12 @@ fn messages_of_atm_are_read_and_marked() {
         assert_eq!(first.summary.as_deref(), Some("short"));
         assert_eq!(first.message_id.as_deref(), sent["message_id"].as_str());
 
-        let pending = stage.room.pending(&name("codex"), &team()).unwrap();
+        let pending = stage.mail_store.pending(&name("codex"), &team()).unwrap();
         assert_eq!(pending.senders, [("atm".to_owned(), 2)]);
         let receipts = &unread.receipts[..1];
-        let marked = stage.room.mark_read(&name("codex"), &team(), receipts);
+        let marked = stage
+            .mail_store
+            .mark_read(&name("codex"), &team(), receipts);
         assert_eq!(marked.unwrap(), 1);
         let left = stage.atm(
             version,
@@ -71,7 +73,7 @@ fn messages_of_atm_are_read_and_marked() {
 fn broadcast_reaches_all_members() {
     for_each_atm(|stage, version| {
         let sent = stage
-            .room
+            .mail_store
             .broadcast(&codex(), &team(), &letter("all"))
             .unwrap();
         let sent: Vec<(String, Option<MessageId>)> = sent
@@ -137,7 +139,7 @@ fn member_is_known_to_atm_from_join_to_leave() {
             cwd: Path::new("/work"),
         };
         let before = stage.config();
-        let joined = stage.room.join(&team(), &membership, &note).unwrap();
+        let joined = stage.mail_store.join(&team(), &membership, &note).unwrap();
         assert_eq!(joined, JoinOutcome::Added);
         stage.atm(version, "atm", &["send", "joiner", "welcome"]);
         // atm does not add that we are away; it rewrites the sender's own entry.
@@ -146,7 +148,10 @@ fn member_is_known_to_atm_from_join_to_leave() {
         let members = stage.atm(version, "lead", &["members"]);
         assert!(members.to_string().contains("joiner"), "{members}");
 
-        assert_eq!(stage.room.leave(&note).unwrap(), LeaveOutcome::Removed);
+        assert_eq!(
+            stage.mail_store.leave(&note).unwrap(),
+            LeaveOutcome::Removed
+        );
         let mut after = stage.config();
         // atm itself marked the sender as active when it sent.
         let sender = after["members"][2].as_object_mut().unwrap();
@@ -172,12 +177,15 @@ fn inactive_member_is_inactive_again_after_leaving() {
             model: "gpt",
             cwd: Path::new("/work"),
         };
-        let joined = stage.room.join(&team(), &membership, &note).unwrap();
+        let joined = stage.mail_store.join(&team(), &membership, &note).unwrap();
         assert_eq!(joined, JoinOutcome::Present);
         assert_eq!(stage.config()["members"][1]["isActive"], true);
         stage.atm(version, "atm", &["send", "codex", "while there"]);
         assert_eq!(stage.read_and_mark("codex"), ["while there"]);
-        assert_eq!(stage.room.leave(&note).unwrap(), LeaveOutcome::Restored);
+        assert_eq!(
+            stage.mail_store.leave(&note).unwrap(),
+            LeaveOutcome::Restored
+        );
         assert_eq!(stage.config()["members"][1]["isActive"], false);
         assert_eq!(stage.config()["members"][1]["unknown"]["kept"], "codex");
     });

@@ -47,7 +47,13 @@ fn messages_survive_writers_that_lock_with_a_directory() {
     for writer in writers {
         writer.listen(|_, _| {});
     }
-    while stage.room.pending(&name("lead"), &team()).unwrap().count > 0 {
+    while stage
+        .mail_store
+        .pending(&name("lead"), &team())
+        .unwrap()
+        .count
+        > 0
+    {
         read.extend(stage.read_and_mark("lead"));
     }
     assert_eq!(texts(&stage.stored("lead.json")), read);
@@ -68,7 +74,7 @@ fn stale_lock_directory_is_removed_and_a_live_one_is_named() {
     let lock = stage.inbox("lead.json.lock");
     fs::create_dir(&lock).unwrap();
     let refused = stage
-        .room
+        .mail_store
         .send(&codex(), &name("lead"), &team(), &letter("x"));
     let Err(MailError::Busy { lock: named, .. }) = refused else {
         panic!("{refused:?}");

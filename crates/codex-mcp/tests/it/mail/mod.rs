@@ -12,7 +12,7 @@ use std::process::Command;
 
 use agent_team::logic::inbox::unread::ReadLimits;
 use agent_team::logic::{AgentName, TeamName};
-use agent_team::mail::{Letter, MailError, Mailroom, Sender, Unread};
+use agent_team::mail::{Letter, MailError, MailStore, Sender, Unread};
 use serde_json::{Value, json};
 
 /// How often mail is marked as read: on a busy machine, many writers can keep the lock for longer
@@ -22,14 +22,14 @@ const TRIES: usize = 10;
 /// A home directory with a team `t` of `lead`, `codex` and `atm`.
 struct TeamFixture {
     home: tempfile::TempDir,
-    room: Mailroom,
+    mail_store: MailStore,
 }
 
 impl TeamFixture {
     fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
-        let room = Mailroom::new(home.path());
-        let stage = Self { home, room };
+        let mail_store = MailStore::new(home.path());
+        let stage = Self { home, mail_store };
         let members: Vec<Value> = ["lead", "codex", "atm"]
             .iter()
             .map(|name| {
@@ -63,7 +63,9 @@ impl TeamFixture {
 
     /// Sends as `codex`.
     fn send(&self, to: &str, text: &str) -> String {
-        let sent = self.room.send(&codex(), &name(to), &team(), &letter(text));
+        let sent = self
+            .mail_store
+            .send(&codex(), &name(to), &team(), &letter(text));
         sent.unwrap().to_string()
     }
 
@@ -72,13 +74,18 @@ impl TeamFixture {
             max_messages: 10,
             max_length: 4096,
         };
-        self.room.unread(&name(agent), &team(), limits).unwrap()
+        self.mail_store
+            .unread(&name(agent), &team(), limits)
+            .unwrap()
     }
 
     /// Reads the unread messages and marks them as read.
     fn read_and_mark(&self, agent: &str) -> Vec<String> {
         let unread = self.unread(agent);
-        let mark = || self.room.mark_read(&name(agent), &team(), &unread.receipts);
+        let mark = || {
+            self.mail_store
+                .mark_read(&name(agent), &team(), &unread.receipts)
+        };
         let is_busy = |marked: &Result<_, _>| matches!(marked, Err(MailError::Busy { .. }));
         let mut tries = std::iter::repeat_with(mark).take(TRIES);
         let marked = tries.find(|marked| !is_busy(marked));

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write, stdout};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use agent_team::mail::{MailError, Mailroom};
+use agent_team::mail::{MailError, MailStore};
 
 use super::{letter, name, sender, team};
 
@@ -65,14 +65,14 @@ fn writer_process() {
     };
     let own_name = env::var(SENDER).unwrap();
     let count: usize = env::var(COUNT).unwrap().parse().unwrap();
-    let room = Mailroom::new(home.as_ref());
+    let mail_store = MailStore::new(home.as_ref());
     let from = sender(&own_name);
     // The harness has begun a line.
     writeln!(stdout()).unwrap();
     for number in 0..count {
         let text = format!("{own_name} {number}");
         loop {
-            match room.send(&from, &name("lead"), &team(), &letter(&text)) {
+            match mail_store.send(&from, &name("lead"), &team(), &letter(&text)) {
                 Ok(_) => break,
                 Err(MailError::Busy { .. }) => {}
                 Err(error) => panic!("{error}"),

@@ -1,8 +1,8 @@
 //! MCP Tasks: calls whose results are fetched later, also from another server.
 
-mod of_turns;
 mod outages;
 mod subscriptions;
+mod turns;
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use rmcp::service::RequestContext;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::definition::tool;
+use super::tool;
 use crate::code::Code;
 use crate::error::ToolError;
 use crate::server::Server;

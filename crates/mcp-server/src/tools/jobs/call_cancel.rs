@@ -9,9 +9,8 @@ use serde_json::json;
 use super::ids::JobIdArgument;
 use crate::code::Code;
 use crate::error::ToolError;
-use crate::tools::definition::{answer, tool};
 use crate::tools::parameters::arguments;
-use crate::tools::schema::{input, output};
+use crate::tools::schema::{answer, input, output, tool};
 
 pub(super) const NAME: &str = "call_cancel";
 

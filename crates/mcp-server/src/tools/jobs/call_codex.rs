@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use codex_config::profile::ProfileName;
 use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
+use goal_run::logic::machine::milliseconds;
 use goal_run::logic::notifier::Notifier;
 use job_queue::call_settings::Approval;
 use job_queue::logic::JobId;
 use job_queue::service::{Jobs, Submission};
-use job_queue::spec::{Continuation, JobSpec};
+use job_queue::spec::{Continuation, JobSpec, TIMEOUT};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -16,9 +17,8 @@ use serde_json::{Map, Value, json};
 use super::ids::ThreadIdArgument;
 use crate::code::Code;
 use crate::error::ToolError;
-use crate::tools::definition::{answer, tool};
 use crate::tools::parameters::{Count, TimeLimit, arguments};
-use crate::tools::schema::{about, input, off, one_of, output, texts};
+use crate::tools::schema::{about, answer, input, off, one_of, output, texts, tool};
 
 pub(super) const NAME: &str = "call_codex";
 
@@ -66,7 +66,7 @@ pub(super) fn describe() -> Tool {
         "approval_timeout_ms": { "type": "integer" },
         "resume_session_id": { "type": "string" },
         "continue_latest": about(off(), "Latest job of cwd."),
-        "timeout_ms": { "type": "integer", "default": 60_000 },
+        "timeout_ms": { "type": "integer", "default": milliseconds(TIMEOUT) },
         "tool_timeout_ms": { "type": "integer" },
         "images": texts(),
         "output_schema": { "type": "object" },

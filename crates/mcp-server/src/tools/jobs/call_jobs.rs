@@ -10,9 +10,8 @@ use serde_json::{Value, json};
 
 use crate::code::Code;
 use crate::error::ToolError;
-use crate::tools::definition::{answer, tool};
 use crate::tools::parameters::{Count, arguments};
-use crate::tools::schema::{input, one_of, output};
+use crate::tools::schema::{answer, input, one_of, output, tool};
 
 pub(super) const NAME: &str = "call_jobs";
 

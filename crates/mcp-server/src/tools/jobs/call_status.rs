@@ -14,9 +14,8 @@ use super::ids::JobIdArgument;
 use super::wait::{WaitOutcome, until_ended};
 use crate::code::Code;
 use crate::error::ToolError;
-use crate::tools::definition::{answer, tool};
 use crate::tools::parameters::{Count, Wait, arguments};
-use crate::tools::schema::{input, output};
+use crate::tools::schema::{answer, input, output, tool};
 
 pub(super) const NAME: &str = "call_status";
 

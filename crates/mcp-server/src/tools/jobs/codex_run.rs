@@ -7,7 +7,9 @@ use codex_config::profile::ProfileName;
 use codex_engine::EngineError;
 use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
 use goal_run::logic::criteria::Criteria;
-use goal_run::logic::machine::{BadLimits, Limits, RawLimits};
+use goal_run::logic::machine::{
+    BadLimits, Limits, MAX_TURNS, RawLimits, STALL_AFTER, TOTAL_LIMIT, TURN_LIMIT, milliseconds,
+};
 use goal_run::logic::notifier::Notifier;
 use goal_run::logic::snapshot::Preexisting;
 use goal_run::spec::{Approve, RunSpec, WorkspaceMode};
@@ -27,9 +29,8 @@ use super::ids::ThreadIdArgument;
 use super::wait::{WaitOutcome, until_ended};
 use crate::code::Code;
 use crate::error::ToolError;
-use crate::tools::definition::{answer, tool};
 use crate::tools::parameters::{Count, Wait, arguments};
-use crate::tools::schema::{about, input, off, one_of, output, texts};
+use crate::tools::schema::{about, answer, input, off, one_of, output, texts, tool};
 
 pub(super) const NAME: &str = job_queue::run::spec::TOOL;
 
@@ -75,10 +76,10 @@ pub(super) fn describe() -> Tool {
         "task": { "type": "string" },
         "repo": { "type": "string", "description": "Default: the server's directory." },
         "exit_criteria": exit_criteria(),
-        "max_turns": { "type": "integer", "default": 10 },
-        "turn_timeout_ms": { "type": "integer", "default": 120_000 },
-        "total_timeout_ms": { "type": "integer", "default": 600_000 },
-        "stall_after": { "type": "integer", "default": 3 },
+        "max_turns": { "type": "integer", "default": MAX_TURNS },
+        "turn_timeout_ms": { "type": "integer", "default": milliseconds(TURN_LIMIT) },
+        "total_timeout_ms": { "type": "integer", "default": milliseconds(TOTAL_LIMIT) },
+        "stall_after": { "type": "integer", "default": STALL_AFTER },
         "max_tokens": { "type": "integer" },
         "allow_preexisting": off(),
         "thread_id": { "type": "string" },
@@ -91,7 +92,7 @@ pub(super) fn describe() -> Tool {
         "notify": about(texts(), "mail:AGENT@TEAM, irc://HOST:PORT/CHANNEL, command:PROGRAM"),
         "task_name": { "type": "string" },
         "retry": { "type": "integer" },
-        "wait_ms": { "type": "integer", "default": 50_000 },
+        "wait_ms": { "type": "integer", "default": milliseconds(WAIT) },
     });
     let description = "Use when the result must exist in the repository: Codex works turn after turn \
 until exit_criteria hold. Returns {ok, artifacts, evidence, turns, reason, partial, missing, \

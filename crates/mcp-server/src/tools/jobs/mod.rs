@@ -22,7 +22,7 @@ use rmcp::model::{CallToolResult, JsonObject, Tool};
 use crate::code::Code;
 use crate::error::ToolError;
 use crate::tools::annotations::Effect;
-use crate::tools::definition::answer;
+use crate::tools::schema::answer;
 
 pub(crate) use wait::WaitOutcome;
 pub(crate) use watch::JobWatch;

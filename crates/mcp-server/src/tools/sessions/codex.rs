@@ -18,9 +18,8 @@ use super::elicit::elicit;
 use super::settings::{AdvancedSettings, SessionArguments, SessionStart};
 use crate::error::ToolError;
 use crate::server::Server;
-use crate::tools::definition::{answer, tool};
 use crate::tools::parameters::{NonBlankText, Policy, arguments};
-use crate::tools::schema::{input, off, one_of, or, texts};
+use crate::tools::schema::{answer, input, off, one_of, or, texts, tool};
 
 pub(in crate::tools) const NAME: &str = "codex";
 

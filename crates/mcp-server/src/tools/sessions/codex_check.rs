@@ -18,9 +18,8 @@ use super::elicit::can_ask_user;
 use crate::code::Code;
 use crate::error::ToolError;
 use crate::server::Server;
-use crate::tools::definition::{answer, tool};
 use crate::tools::parameters::{Count, Wait, arguments};
-use crate::tools::schema::{input, one_of, or, output, texts};
+use crate::tools::schema::{answer, input, one_of, or, output, texts, tool};
 
 pub(in crate::tools) const NAME: &str = "codex_check";
 

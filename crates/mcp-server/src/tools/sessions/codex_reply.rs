@@ -15,10 +15,9 @@ use super::answers::{opened, opened_schema};
 use super::elicit::elicit;
 use crate::error::ToolError;
 use crate::server::Server;
-use crate::tools::definition::{answer, tool};
 use crate::tools::output_schema::OutputSchema;
 use crate::tools::parameters::{NonBlankText, Policy, arguments};
-use crate::tools::schema::input;
+use crate::tools::schema::{answer, input, tool};
 
 pub(in crate::tools) const NAME: &str = "codex_reply";
 

@@ -23,10 +23,9 @@ use super::settings::{AdvancedSettings, SessionArguments, SessionStart};
 use crate::code::Code;
 use crate::error::ToolError;
 use crate::server::Server;
-use crate::tools::definition::{answer, tool};
 use crate::tools::parameter_names::resolved;
 use crate::tools::parameters::{NonBlankText, Policy, Wait, arguments};
-use crate::tools::schema::{input, off, one_of, output, texts};
+use crate::tools::schema::{answer, input, off, one_of, output, texts, tool};
 
 pub(in crate::tools) const NAME: &str = "codex_session";
 
@@ -82,7 +81,7 @@ pub(in crate::tools) fn describe() -> Tool {
         "includeSensitive": off(),
         "prompt": { "type": "string" },
         "sessionIds": texts(),
-        "waitMs": { "type": "integer", "default": 50_000 },
+        "waitMs": { "type": "integer", "default": milliseconds(WAIT) },
         "processId": { "type": "string" },
         "threadId": { "type": "string" },
         "approvalPolicy": { "type": "string" },

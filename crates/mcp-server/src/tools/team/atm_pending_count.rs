@@ -8,9 +8,8 @@ use serde_json::{Value, json};
 
 use crate::deliveries::ToolOutcome;
 use crate::error::ToolError;
-use crate::tools::definition::{answer, tool};
 use crate::tools::parameters::arguments;
-use crate::tools::schema::{input, output};
+use crate::tools::schema::{answer, input, output, tool};
 
 pub(super) const NAME: &str = "atm_pending_count";
 

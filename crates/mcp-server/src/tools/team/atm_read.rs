@@ -9,9 +9,8 @@ use serde_json::json;
 use crate::code::Code;
 use crate::deliveries::{AfterDelivery, ToolOutcome};
 use crate::error::ToolError;
-use crate::tools::definition::{answer, tool};
 use crate::tools::parameters::{Count, arguments};
-use crate::tools::schema::{input, output};
+use crate::tools::schema::{answer, input, output, tool};
 
 pub(super) const NAME: &str = "atm_read";
 

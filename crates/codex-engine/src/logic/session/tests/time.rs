@@ -247,41 +247,56 @@ fn error_before_the_prompt_is_sent_does_not_end_its_turn() {
 }
 
 /// Waits until just before the limit, then until it.
-fn tidied(way: &[Event], limit: Duration) -> (State, Vec<Effect>, Fate, World) {
+fn tidied(way: &[Event], limit: Duration) -> (State, Vec<Effect>, TidyOutcome, World) {
     let mut world = World::after(way);
     let state = world.session.state();
     world.wait(limit - SECOND);
-    assert_eq!(world.session.tidy(world.now), (Vec::new(), Fate::Keep));
+    assert_eq!(
+        world.session.tidy(world.now),
+        (Vec::new(), TidyOutcome::Keep)
+    );
     assert_eq!(world.session.state(), state);
     world.wait(SECOND);
-    let (effects, fate) = world.session.tidy(world.now);
-    (world.session.state(), effects, fate, world)
+    let (effects, outcome) = world.session.tidy(world.now);
+    (world.session.state(), effects, outcome, world)
 }
 
 #[test]
 fn idle_session_is_cancelled_after_half_an_hour_and_forgotten_later() {
-    let (state, effects, fate, mut world) = tidied(&[], IDLE_LIMIT);
-    assert_eq!((state, fate), (State::Cancelled, Fate::Keep));
+    let (state, effects, outcome, mut world) = tidied(&[], IDLE_LIMIT);
+    assert_eq!((state, outcome), (State::Cancelled, TidyOutcome::Keep));
     assert_eq!(effects, [Effect::StopCommands, Effect::LetGo]);
     world.wait(TERMINAL_LIMIT - SECOND);
-    assert_eq!(world.session.tidy(world.now), (Vec::new(), Fate::Keep));
+    assert_eq!(
+        world.session.tidy(world.now),
+        (Vec::new(), TidyOutcome::Keep)
+    );
     world.wait(SECOND);
-    assert_eq!(world.session.tidy(world.now), (Vec::new(), Fate::Forget));
+    assert_eq!(
+        world.session.tidy(world.now),
+        (Vec::new(), TidyOutcome::Forget)
+    );
 }
 
 #[test]
 fn turn_without_news_is_cancelled_after_four_hours() {
     use Event::{Accepted, Asked, Prompt, Started};
-    let (state, effects, fate, mut world) = tidied(&[Prompt, Accepted, Started], TURN_LIMIT);
-    assert_eq!((state, fate), (State::Cancelled, Fate::Keep));
+    let (state, effects, outcome, mut world) = tidied(&[Prompt, Accepted, Started], TURN_LIMIT);
+    assert_eq!((state, outcome), (State::Cancelled, TidyOutcome::Keep));
     assert_eq!(effects, [Effect::Interrupt(TurnId("turn-1".into()))]);
     // The session is not forgotten before its turn has ended.
     world.wait(TERMINAL_LIMIT);
-    assert_eq!(world.session.tidy(world.now), (Vec::new(), Fate::Keep));
+    assert_eq!(
+        world.session.tidy(world.now),
+        (Vec::new(), TidyOutcome::Keep)
+    );
     let (effects, _) = world.apply(Event::InterruptedByCodex);
     assert_eq!(effects, [Effect::StopCommands, Effect::LetGo]);
     world.wait(TERMINAL_LIMIT);
-    assert_eq!(world.session.tidy(world.now), (Vec::new(), Fate::Forget));
+    assert_eq!(
+        world.session.tidy(world.now),
+        (Vec::new(), TidyOutcome::Forget)
+    );
 
     let (state, effects, ..) = tidied(&[Prompt, Accepted, Started, Asked], TURN_LIMIT);
     assert_eq!((state, effects.len()), (State::Cancelled, 2));
@@ -295,11 +310,17 @@ fn question_that_is_open_for_a_day_keeps_its_session() {
     world.session.keep_questions_open(DAY);
     world.apply(Asked);
     world.wait(DAY - SECOND);
-    assert_eq!(world.session.tidy(world.now), (Vec::new(), Fate::Keep));
+    assert_eq!(
+        world.session.tidy(world.now),
+        (Vec::new(), TidyOutcome::Keep)
+    );
     assert_eq!(world.session.state(), State::WaitingApproval);
     // Its turn goes on without an answer.
     assert_eq!(world.tick_after(SECOND).len(), 1);
-    assert_eq!(world.session.tidy(world.now), (Vec::new(), Fate::Keep));
+    assert_eq!(
+        world.session.tidy(world.now),
+        (Vec::new(), TidyOutcome::Keep)
+    );
     assert_eq!(world.session.state(), State::Running);
     world.wait(TURN_LIMIT);
     world.session.tidy(world.now);
@@ -311,8 +332,12 @@ fn ended_session_is_forgotten_after_five_minutes() {
     use Event::{Cancel, Lost, Prompt};
     let ways: [&[Event]; 3] = [&[Cancel], &[Lost], &[Prompt, Lost]];
     for way in ways {
-        let (_, effects, fate, _) = tidied(way, TERMINAL_LIMIT);
-        assert_eq!((effects, fate), (Vec::new(), Fate::Forget), "{way:?}");
+        let (_, effects, outcome, _) = tidied(way, TERMINAL_LIMIT);
+        assert_eq!(
+            (effects, outcome),
+            (Vec::new(), TidyOutcome::Forget),
+            "{way:?}"
+        );
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use codex_engine::logic::work::{ChangeSource, FailureClass};
 use codex_protocol::codex::{SandboxMode, ThreadId};
 use git_probe::logic::git_state::ChangeKind::{self, Added, Deleted, Modified};
-use job_queue::call::{CallUpdate, KeepStream};
+use job_queue::call::CallUpdate;
 use scripted_model::{Patch, Reply, Script};
 use tokio_util::sync::CancellationToken;
 
@@ -33,7 +33,7 @@ async fn commands_and_file_changes_are_recorded(release: &str) {
     let stage = CodexFixture::new(release, script).await;
     let mut request = stage.request("work");
     request.sandbox = Some(SandboxMode::WorkspaceWrite);
-    request.stream = KeepStream::Yes;
+    request.keep_stream = true;
     let mut sessions: Vec<ThreadId> = Vec::new();
     let mut events = 0;
     let note = |news: CallUpdate<'_>| match news {

@@ -7,7 +7,7 @@ use testkit::McpClient;
 use testkit::process::{Process, signal, wait_until_gone};
 use testkit::wait::within;
 
-use super::of_turns::{finish, of_another_host, result_of_task, with_tasks};
+use super::turns::{finish, of_another_host, result_of_task, with_tasks};
 use super::{CodexFixture, TIME_LIMIT, begin, get, kill, questions, until};
 use crate::jobs::wait_for;
 use crate::on_each_release;

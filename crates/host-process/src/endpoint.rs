@@ -31,20 +31,20 @@ const ID_DIGITS: usize = 12;
 
 /// Where a host listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostPlace {
+pub struct HostEndpoint {
     directory: PathBuf,
     key: String,
 }
 
-/// The right to be the host of a place, until this is dropped or the process ends.
+/// The right to be the host of an endpoint, until this is dropped or the process ends.
 #[derive(Debug)]
 pub struct HostLock {
-    place: HostPlace,
+    endpoint: HostEndpoint,
     _file: File,
 }
 
-impl HostPlace {
-    /// The place of the hosts with this key, see [`environment`](crate::logic::environment).
+impl HostEndpoint {
+    /// The endpoint of the hosts with this key, see [`environment`](crate::logic::environment).
     #[must_use]
     pub fn new(state: &Path, key: String) -> Self {
         Self {
@@ -53,7 +53,7 @@ impl HostPlace {
         }
     }
 
-    /// The place of the hosts with a key that comes from a file; `None` if it is not a key.
+    /// The endpoint of the hosts with a key that comes from a file; `None` if it is not a key.
     #[must_use]
     pub fn named(state: &Path, key: String) -> Option<Self> {
         let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -66,7 +66,7 @@ impl HostPlace {
         &self.key
     }
 
-    /// The places of all hosts that have been started, also of those that have ended.
+    /// The endpoints of all hosts that have been started, also of those that have ended.
     ///
     /// # Errors
     ///
@@ -175,7 +175,7 @@ impl HostPlace {
         let file = open_to_lock(&self.file(LOCK))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(HostLock {
-                place: self.clone(),
+                endpoint: self.clone(),
                 _file: file,
             })),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -216,7 +216,7 @@ impl HostLock {
     ///
     /// Those of the file system.
     pub fn listen(&self) -> io::Result<UnixListener> {
-        let listener = private_socket::bind(&self.place.file(SOCKET))?;
+        let listener = private_socket::bind(&self.endpoint.file(SOCKET))?;
         listener.set_nonblocking(true)?;
         UnixListener::from_std(listener)
     }
@@ -227,7 +227,7 @@ impl HostLock {
     ///
     /// Those of the file system.
     pub(crate) fn take_proof(&self, name: &ProofName) -> io::Result<bool> {
-        proof::take(&self.place.directory, name)
+        proof::take(&self.endpoint.directory, name)
     }
 
     /// Removes the socket, so that new clients start another host.
@@ -236,7 +236,7 @@ impl HostLock {
     ///
     /// Those of the file system.
     pub fn close(&self) -> io::Result<()> {
-        private_socket::remove(&self.place.file(SOCKET))
+        private_socket::remove(&self.endpoint.file(SOCKET))
     }
 }
 
@@ -250,8 +250,8 @@ mod tests {
 
     use super::*;
 
-    async fn greet(place: &HostPlace, listener: &UnixListener) {
-        let (client, host) = tokio::join!(place.connect(), listener.accept());
+    async fn greet(endpoint: &HostEndpoint, listener: &UnixListener) {
+        let (client, host) = tokio::join!(endpoint.connect(), listener.accept());
         let (mut host, _) = host.unwrap();
         check_peer(&host).unwrap();
         host.write_all(b"hello").await.unwrap();
@@ -262,67 +262,67 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_host_listens_at_a_place() {
+    async fn one_host_listens_at_an_endpoint() {
         let state = tempfile::tempdir().unwrap();
-        let place = HostPlace::new(state.path(), "k".to_owned());
-        let missing = place.connect().await.unwrap_err().kind();
+        let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
+        let missing = endpoint.connect().await.unwrap_err().kind();
         assert_eq!(missing, io::ErrorKind::NotFound);
-        let lock = place.take().unwrap().unwrap();
-        assert!(place.take().unwrap().is_none());
+        let lock = endpoint.take().unwrap().unwrap();
+        assert!(endpoint.take().unwrap().is_none());
         let listener = lock.listen().unwrap();
-        greet(&place, &listener).await;
-        let all = HostPlace::all(state.path()).unwrap();
-        assert_eq!(all, slice::from_ref(&place));
+        greet(&endpoint, &listener).await;
+        let all = HostEndpoint::all(state.path()).unwrap();
+        assert_eq!(all, slice::from_ref(&endpoint));
         lock.close().unwrap();
         drop((lock, listener));
-        assert_eq!(HostPlace::all(state.path()).unwrap(), []);
-        assert!(place.take().unwrap().is_some());
+        assert_eq!(HostEndpoint::all(state.path()).unwrap(), []);
+        assert!(endpoint.take().unwrap().is_some());
     }
 
     #[tokio::test]
     async fn socket_of_a_killed_host_is_replaced() {
         let state = tempfile::tempdir().unwrap();
-        let place = HostPlace::new(state.path(), "k".to_owned());
-        drop(place.take().unwrap().unwrap().listen().unwrap());
-        let refused = place.connect().await.unwrap_err().kind();
+        let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
+        drop(endpoint.take().unwrap().unwrap().listen().unwrap());
+        let refused = endpoint.connect().await.unwrap_err().kind();
         assert_eq!(refused, io::ErrorKind::ConnectionRefused);
-        let lock = place.take().unwrap().unwrap();
-        greet(&place, &lock.listen().unwrap()).await;
+        let lock = endpoint.take().unwrap().unwrap();
+        greet(&endpoint, &lock.listen().unwrap()).await;
     }
 
     #[tokio::test]
     async fn files_are_closed_to_others() {
         let state = tempfile::tempdir().unwrap();
-        let place = HostPlace::new(state.path(), "k".to_owned());
-        let lock = place.take().unwrap().unwrap();
+        let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
+        let lock = endpoint.take().unwrap().unwrap();
         let _listener = lock.listen().unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
         assert_eq!(mode(&state.path().join(DIRECTORY)), 0o700);
-        assert_eq!(mode(&place.file(SOCKET)), 0o600);
+        assert_eq!(mode(&endpoint.file(SOCKET)), 0o600);
     }
 
     #[tokio::test]
     async fn directory_that_others_can_use_is_refused() {
         let state = tempfile::tempdir().unwrap();
-        let place = HostPlace::new(state.path(), "k".to_owned());
-        let lock = place.take().unwrap().unwrap();
+        let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
+        let lock = endpoint.take().unwrap().unwrap();
         let _listener = lock.listen().unwrap();
         let directory = state.path().join(DIRECTORY);
         fs::set_permissions(&directory, Permissions::from_mode(0o755)).unwrap();
-        let refused = place.connect().await.unwrap_err().to_string();
+        let refused = endpoint.connect().await.unwrap_err().to_string();
         assert!(refused.contains("chmod 700"), "{refused}");
-        assert!(place.take().is_err());
+        assert!(endpoint.take().is_err());
     }
 
     #[test]
     fn proof_is_taken_once() {
         let state = tempfile::tempdir().unwrap();
-        let place = HostPlace::new(state.path(), "k".to_owned());
-        let lock = place.take().unwrap().unwrap();
+        let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
+        let lock = endpoint.take().unwrap().unwrap();
         let name = ProofName::new([7; 16]);
         assert!(!lock.take_proof(&name).unwrap());
-        place.prove(&name).unwrap();
-        assert!(place.prove(&name).is_err());
+        endpoint.prove(&name).unwrap();
+        assert!(endpoint.prove(&name).is_err());
         assert!(lock.take_proof(&name).unwrap());
         assert!(!lock.take_proof(&name).unwrap());
     }
@@ -331,8 +331,8 @@ mod tests {
     #[tokio::test]
     async fn path_may_be_longer_than_that_of_a_socket() {
         let state = tempfile::tempdir().unwrap();
-        let place = HostPlace::new(&state.path().join("x".repeat(200)), "k".to_owned());
-        let lock = place.take().unwrap().unwrap();
-        greet(&place, &lock.listen().unwrap()).await;
+        let endpoint = HostEndpoint::new(&state.path().join("x".repeat(200)), "k".to_owned());
+        let lock = endpoint.take().unwrap().unwrap();
+        greet(&endpoint, &lock.listen().unwrap()).await;
     }
 }

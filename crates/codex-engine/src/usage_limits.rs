@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::account::Account;
 use super::app_server::AppServer;
+use super::cached_usage::{LastQuery, LimitsUnknown, RECENT};
 use super::connection::CallError;
 use super::engine::Engine;
-use super::known_limits::{LastQuery, LimitsUnknown, RECENT};
-use crate::logic::limits::{is_outdated, refused_until, unusable_until};
+use crate::logic::usage_limits::{is_outdated, refused_until, unusable_until};
 
 /// How long Codex may take to answer `account/rateLimits/read`. A nearby backend takes 0.3 s.
 const READ_TIMEOUT: Duration = Duration::from_secs(3);

@@ -5,14 +5,14 @@ use std::env;
 use std::sync::Arc;
 
 use agent_team::{MailClient, Member};
-use codex_engine::own_mcp_server::{ExecutablePathError, Server};
+use codex_engine::injected_server::{ExecutablePathError, Server};
 use image_request::logic::contract;
 use image_request::logic::picture::SizeLimit;
 use job_queue::call_settings::ThreadMail;
 use job_queue::worker::{JobTools, MailAccess};
 use mcp_server::{Approval, OwnThreadTools};
 use settings::{Config, EyesSettings, Origin, Source};
-use supervise::ceilings::CEILINGS;
+use supervise::search_path::CEILINGS;
 
 use super::services::Identity;
 
