@@ -1,8 +1,9 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
+use super::entry::{LONGEST_PATH, LONGEST_TEXT};
 use super::*;
 
 fn at(seconds: u64) -> SystemTime {
