@@ -17,10 +17,6 @@
 //! - Codex's questions and instructions to workers are signed too, each for one attempt. A
 //!   question exists as long as its attempt holds the lease.
 //! - When a job ends, credentials in its prompt are masked.
-//! - The MCP task of a job has the ID of the job with a signature as its ID, so nothing is stored
-//!   for it: whoever has the key of the machine can say which IDs it has given. So a task exists as
-//!   soon as its job does, and its ID cannot be guessed from that of the job, which other users of
-//!   the store can read.
 //! - PostgreSQL stores no NUL character; both databases get U+FFFD in its place.
 //!
 //! sqlx has a thread for each connection to SQLite; no process is started on these threads.
@@ -100,6 +96,7 @@ mod rows;
 mod schema;
 mod signature;
 mod sql;
+mod task_ids;
 mod watch;
 mod workers;
 
@@ -109,7 +106,6 @@ use std::{fmt, io};
 use settings::{Access, Location};
 use tokio::time::timeout;
 
-use crate::logic::JobId;
 use access::Identity;
 use error::Fault;
 use pool::{Pool, Purpose};
@@ -140,9 +136,6 @@ const READERS: usize = 3;
 
 /// The most connections that write to a server at once: a worker runs four jobs.
 const WRITERS: usize = 4;
-
-/// The separator of the ID of a job and the signature in the ID of a task.
-const SEPARATOR: char = '.';
 
 /// A store of jobs, for concurrent use.
 pub struct JobStore {
@@ -216,25 +209,6 @@ impl JobStore {
         writing!(self, count)
     }
 
-    /// The ID of the task that is this job: 80 characters, of which 43 are a signature of 256
-    /// bits.
-    #[must_use]
-    pub fn task_id(&self, job: &JobId) -> String {
-        let signature = self.identity.sign_message(&task_message(job));
-        format!("{job}{SEPARATOR}{signature}")
-    }
-
-    /// The job of a task; `None` if this machine has given no such ID.
-    #[must_use]
-    pub fn job_of_task(&self, task: &str) -> Option<JobId> {
-        let (job, signature) = task.split_once(SEPARATOR)?;
-        let job: JobId = job.parse().ok()?;
-        match self.identity.origin_of(&task_message(&job), signature) {
-            Origin::ThisHost => Some(job),
-            Origin::Unproven => None,
-        }
-    }
-
     fn pool_for(&self, purpose: Purpose) -> &Pool {
         match purpose {
             Purpose::Read => &self.pools.read,
@@ -248,11 +222,6 @@ impl fmt::Debug for JobStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "JobStore({})", self.location)
     }
-}
-
-/// What is signed in the ID of a task.
-fn task_message(job: &JobId) -> Vec<u8> {
-    format!("codex-mcp task 1 {job}").into_bytes()
 }
 
 /// Who is notified of a change.
