@@ -162,7 +162,7 @@ mod tests {
                 },
             },
             request,
-            origin: Origin::ThisHost,
+            origin: Origin::ThisMachine,
             prompt: PromptText::Whole,
             attempts: 0,
             waits: 0,

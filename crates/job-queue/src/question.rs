@@ -117,7 +117,7 @@ pub fn shown(questions: &[Question]) -> Value {
             "fields": stored.fields,
             "asked_at": timestamp(question.asked_at),
             "expires_at": stored.expires_at,
-            "answerable": question.origin == Origin::ThisHost,
+            "answerable": question.origin == Origin::ThisMachine,
             "details": stored.details,
         }))
     };

@@ -198,7 +198,7 @@ impl Jobs {
         let settings = CallSettings::of(&job.request)?;
         // Others who write to the store could have added the bound.
         let theirs = settings.bound.as_ref();
-        let theirs = theirs.filter(|_| job.origin == Origin::ThisHost);
+        let theirs = theirs.filter(|_| job.origin == Origin::ThisMachine);
         bounds.check_running_job(Path::new(&job.request.cwd), theirs)?;
         bounds.check_config(&settings.overrides(|_| None))?;
         Ok(())
@@ -225,7 +225,7 @@ impl Jobs {
         };
         let name = names.pop().unwrap_or_default();
         match (question.origin, StoredQuestion::of(&question)) {
-            (Origin::ThisHost, Some(stored)) => Ok((question, stored)),
+            (Origin::ThisMachine, Some(stored)) => Ok((question, stored)),
             _ => Err(InstructError::Unproven(name).into()),
         }
     }

@@ -98,7 +98,7 @@ impl Identity {
     /// The origin of a message, by its signature.
     pub(super) fn origin_of(&self, message: &[u8], signature: &str) -> Origin {
         match self.key.has_signed(message, signature) {
-            true => Origin::ThisHost,
+            true => Origin::ThisMachine,
             false => Origin::Unproven,
         }
     }
@@ -130,14 +130,14 @@ impl Identity {
             // the row to a file of this user.
             let is_old = owner.is_none() && row.text("signer")?.is_none();
             return Ok(match is_old && self.writers == Writers::ThisUser {
-                true => Origin::ThisHost,
+                true => Origin::ThisMachine,
                 false => Origin::Unproven,
             });
         };
         let id = text(row, "id")?;
         let message = signature::message(purpose, &id, owner, &signature::fields(row)?);
         Ok(match self.key.has_signed(&message, signature) {
-            true => Origin::ThisHost,
+            true => Origin::ThisMachine,
             false => Origin::Unproven,
         })
     }

@@ -128,7 +128,7 @@ pub enum Ownership {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// The signature of this machine is valid.
-    ThisHost,
+    ThisMachine,
     /// There is no valid signature: no programs are taken from the record.
     Unproven,
 }

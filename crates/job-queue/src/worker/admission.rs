@@ -47,7 +47,7 @@ pub(super) enum Refusal {
 
 /// Refuses a job that may not run here.
 pub(super) fn check(job: &Job, options: &Options) -> Result<(), Refusal> {
-    if job.origin == Origin::ThisHost {
+    if job.origin == Origin::ThisMachine {
         return Ok(());
     }
     if options.others != OthersJobs::Run {

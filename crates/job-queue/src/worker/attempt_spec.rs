@@ -191,7 +191,7 @@ fn submitter_bound(asked: &Request) -> Result<Option<SubmitterBound>, serde_json
 /// The submitter of a job, if this machine has signed the job.
 pub(super) fn member(job: &Job, team: Option<TeamName>) -> Option<Member> {
     let identity = job.request.submitted_by.as_ref();
-    let identity = identity.filter(|_| job.origin == Origin::ThisHost)?;
+    let identity = identity.filter(|_| job.origin == Origin::ThisMachine)?;
     Some(Member {
         identity: identity.parse().ok()?,
         team,
@@ -215,7 +215,7 @@ pub(super) fn mail(
 /// The bounds for the sandbox of a job.
 pub(super) fn bounds_of_sandbox<'a>(job: &Job, bounds: &'a Bounds) -> Cow<'a, Bounds> {
     match job.origin {
-        Origin::ThisHost => Cow::Borrowed(bounds),
+        Origin::ThisMachine => Cow::Borrowed(bounds),
         _ => Cow::Owned(bounds.for_others()),
     }
 }
@@ -225,7 +225,7 @@ pub(super) fn bounds_of_sandbox<'a>(job: &Job, bounds: &'a Bounds) -> Cow<'a, Bo
 /// counts only if this machine has signed the job.
 fn is_of_this_host(job: &Job, options: &Options) -> bool {
     let names_it = || job.request.host.as_ref() == Some(&options.host);
-    job.origin == Origin::ThisHost && (options.location.path().is_some() || names_it())
+    job.origin == Origin::ThisMachine && (options.location.path().is_some() || names_it())
 }
 
 /// The Codex for a job, if one was chosen.

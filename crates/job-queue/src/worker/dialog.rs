@@ -178,7 +178,7 @@ impl<'a> Dialog<'a> {
 
     /// Passes an instruction to the turn, if this machine has signed it and it was not used before.
     async fn pass_on(&self, taken: &Instruction) -> Result<(), String> {
-        if taken.origin != Origin::ThisHost {
+        if taken.origin != Origin::ThisMachine {
             let host = &self.worker.options.host;
             return Err(format!(
                 "it is not signed with the key of the worker's host, {host}: only its own user \

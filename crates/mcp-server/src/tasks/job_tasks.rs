@@ -163,7 +163,7 @@ fn input_requests(questions: &[Question]) -> Result<InputRequests, ErrorData> {
 
 fn answerable(question: &Question) -> Option<StoredQuestion> {
     match question.origin {
-        Origin::ThisHost => StoredQuestion::of(question),
+        Origin::ThisMachine => StoredQuestion::of(question),
         Origin::Unproven => None,
     }
 }

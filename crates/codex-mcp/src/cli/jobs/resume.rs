@@ -72,7 +72,7 @@ impl Args {
             ..spec(&job, &config)?
         };
         let spec = match job.origin {
-            Origin::ThisHost => spec,
+            Origin::ThisMachine => spec,
             // The access that an unproven job asked for does not count.
             Origin::Unproven => JobSpec {
                 sandbox: None,
@@ -123,7 +123,7 @@ impl RetryArgs {
 /// A job that another user wrote into a shared store is not resumed unless this machine runs the
 /// jobs of others.
 fn may_be_resumed(jobs: &Jobs, job: &Job) -> Result<(), Failure> {
-    let is_ours = job.origin == Origin::ThisHost;
+    let is_ours = job.origin == Origin::ThisMachine;
     let others_may =
         job.summary.owner.ownership == Ownership::Others && jobs.may_run(Ownership::Others);
     match is_ours || others_may {
@@ -182,7 +182,7 @@ fn has_ended(job: &Job, to_be: &str) -> Result<(), Failure> {
 /// The job must use the CODEX_HOME that holds the session.
 fn jobs_like(job: &Job, mut config: Config) -> Jobs {
     let is_here = job.request.host.as_ref() == Some(&machine::name());
-    let is_ours = is_here && job.origin == Origin::ThisHost;
+    let is_ours = is_here && job.origin == Origin::ThisMachine;
     if let Some(codex_home) = &job.request.codex_home
         && is_ours
     {

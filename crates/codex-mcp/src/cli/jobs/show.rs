@@ -442,7 +442,7 @@ mod tests {
             asked_at: std::time::UNIX_EPOCH,
             question: serde_json::json!({ "kind": "user_input", "text": "Which?",
                 "decisions": [], "fields": fields, "expires_at": "" }),
-            origin: Origin::ThisHost,
+            origin: Origin::ThisMachine,
         };
         for (questions, command) in [
             (vec![question("a", &[])], "approve 1`"),

@@ -225,7 +225,7 @@ pub(super) async fn store_of_the_first_version_is_upgraded(stage: &TestStore) {
     // The owner of a server's old jobs is unknown. Those of a file that nobody else can write
     // belong to its user.
     let (others, origin) = match stage.location {
-        Location::Sqlite(_) => (OthersJobs::Leave, Origin::ThisHost),
+        Location::Sqlite(_) => (OthersJobs::Leave, Origin::ThisMachine),
         Location::Postgres(_) => {
             let theirs = stage.open().await;
             assert_eq!(claim(&theirs, &new_worker_id()).await, None);

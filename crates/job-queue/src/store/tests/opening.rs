@@ -212,6 +212,6 @@ fn file_that_others_can_write_has_jobs_of_others() {
         assert_eq!(claim(&shared.unwrap(), &worker).await, None);
         let claimed = claim(&stage.open().await, &worker).await.unwrap();
         assert_eq!(claimed.job.summary.owner.ownership, Ownership::Ours);
-        assert_eq!(claimed.job.origin, Origin::ThisHost);
+        assert_eq!(claimed.job.origin, Origin::ThisMachine);
     });
 }

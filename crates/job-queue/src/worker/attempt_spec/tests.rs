@@ -88,7 +88,7 @@ impl TestHost {
         Job {
             summary,
             request,
-            origin: Origin::ThisHost,
+            origin: Origin::ThisMachine,
             prompt: PromptText::Whole,
             attempts,
             waits: 0,
@@ -115,10 +115,10 @@ fn codex_of_a_job_is_used_on_its_own_host_only() {
     let theirs = ("theirs", PathBuf::from("/their-home"));
     let ours = ("ours", place.path("our-home"));
     for (options, origin, host, (binary, home)) in [
-        (&server, Origin::ThisHost, Some("here"), &theirs),
-        (&server, Origin::ThisHost, Some("there"), &ours),
-        (&server, Origin::ThisHost, None, &ours),
-        (&file, Origin::ThisHost, Some("renamed"), &theirs),
+        (&server, Origin::ThisMachine, Some("here"), &theirs),
+        (&server, Origin::ThisMachine, Some("there"), &ours),
+        (&server, Origin::ThisMachine, None, &ours),
+        (&file, Origin::ThisMachine, Some("renamed"), &theirs),
         (&server, Origin::Unproven, Some("here"), &ours),
         (&file, Origin::Unproven, Some("here"), &ours),
     ] {
@@ -128,7 +128,7 @@ fn codex_of_a_job_is_used_on_its_own_host_only() {
         assert_eq!(codex.native, place.path(binary));
         assert_eq!(codex_home(&job, options), *home);
     }
-    job.origin = Origin::ThisHost;
+    job.origin = Origin::ThisMachine;
     job.request.codex_bin = Some("/absent".to_owned());
     let error = binary::find(chosen(&job, &file)).unwrap_err().to_string();
     assert!(error.contains("/absent (from the job)"), "{error}");
@@ -159,7 +159,7 @@ fn job_of_others_is_refused_unless_this_host_runs_them() {
         parts.contains("the sandbox danger-full-access, the profile \"wild\", which"),
         "{parts}"
     );
-    job.origin = Origin::ThisHost;
+    job.origin = Origin::ThisMachine;
     assert_eq!(refused(&job, &options), None);
 }
 
@@ -307,7 +307,7 @@ async fn job_of_others_is_not_given_a_default_without_a_sandbox() {
         ..place.options()
     };
     for (origin, sandbox) in [
-        (Origin::ThisHost, None),
+        (Origin::ThisMachine, None),
         (Origin::Unproven, Some(SandboxMode::WorkspaceWrite)),
     ] {
         let mut job = place.session(1, None, None);

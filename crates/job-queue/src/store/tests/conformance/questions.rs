@@ -15,7 +15,7 @@ pub(super) async fn questions_are_listed_while_their_attempt_runs(stage: &TestSt
     let open = questions().await;
     assert_eq!(ids(&open), ["a", "b"]);
     assert_eq!(open[0].question, json!({ "text": HOSTILE }));
-    assert_eq!(open[0].origin, Origin::ThisHost);
+    assert_eq!(open[0].origin, Origin::ThisMachine);
     // The questions that stay open keep their order.
     assert_eq!(set(&[asked("b"), asked("c")]).await, WriteOutcome::Done);
     let later = questions().await;

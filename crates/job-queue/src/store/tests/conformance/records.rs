@@ -99,7 +99,7 @@ pub(super) async fn credentials_are_masked_when_a_job_ends(stage: &TestStore) {
     let waiting = get(finish.clone()).await;
     assert_eq!(waiting.request.prompt, prompt);
     assert_eq!(waiting.prompt, PromptText::Whole);
-    assert_eq!(waiting.origin, Origin::ThisHost);
+    assert_eq!(waiting.origin, Origin::ThisMachine);
     let claimed = claim(&store, &worker).await.unwrap();
     assert_eq!(claimed.job.request.prompt, prompt);
     let how = finished(Ending::Completed);
@@ -134,7 +134,7 @@ pub(super) async fn credentials_are_masked_when_a_job_ends(stage: &TestStore) {
         assert_eq!(ended.request.run, Some(run));
         assert_eq!(ended.prompt, PromptText::Masked);
         // The masked row still has a valid signature.
-        assert_eq!(ended.origin, Origin::ThisHost);
+        assert_eq!(ended.origin, Origin::ThisMachine);
     }
     if let Some(path) = stage.location.path() {
         store.request_cancel(&again.summary.id).await.unwrap();
