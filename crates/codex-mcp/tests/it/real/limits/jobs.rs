@@ -24,7 +24,7 @@ on_each_release!(
     job_runs_although_the_backend_is_silent,
 );
 
-/// How long the thread of the control is watched for not beginning.
+/// The time in which no thread begins as long as an older Codex waits for the backend.
 const BLOCKED: Duration = Duration::from_secs(3);
 
 /// Codex rounds 99.5 % to 100 (0.104.0 to 0.169.0).

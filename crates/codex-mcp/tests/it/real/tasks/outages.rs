@@ -7,7 +7,7 @@ use testkit::McpClient;
 use testkit::process::{Process, signal, wait_until_gone};
 use testkit::wait::within;
 
-use super::turns::{finish, of_another_host, result_of_task, with_tasks};
+use super::turns::{WaitingTask, finish, of_another_host, result_of_task, with_tasks};
 use super::{CodexFixture, TIME_LIMIT, begin, get, kill, questions, until};
 use crate::jobs::wait_for;
 use crate::on_each_release;
@@ -17,12 +17,12 @@ on_each_release!(task_of_a_stopped_host_has_ended,);
 
 /// The next host tells the end of a task that the last one had.
 async fn task_of_a_stopped_host_has_ended(release: &str) {
-    let gate = Gate::new();
-    let script = Script::new().otherwise([Reply::say("hello").behind(&gate)]);
-    let stage = CodexFixture::new(release, script).await;
-    let mut client = with_tasks(&stage);
-    let task = begin(&mut client, "codex", json!({ "prompt": "x" })).await;
-    gate.reached(1).await;
+    let WaitingTask {
+        stage,
+        client,
+        task,
+        gate: _gate,
+    } = WaitingTask::begin(release).await;
     kill(client).await;
     stage.stop_hosts().await;
     let mut client = with_tasks(&stage);
@@ -115,12 +115,12 @@ async fn host_of_the_newest_is_killed_during_a_task() {
 /// This Codex ends with its host.
 #[tokio::test]
 async fn task_of_an_old_codex_is_lost_with_its_host() {
-    let gate = Gate::new();
-    let script = Script::new().otherwise([Reply::say("hello").behind(&gate)]);
-    let stage = CodexFixture::new("0.104.0", script).await;
-    let mut client = with_tasks(&stage);
-    let task = begin(&mut client, "codex", json!({ "prompt": "x" })).await;
-    gate.reached(1).await;
+    let WaitingTask {
+        stage,
+        mut client,
+        task,
+        gate,
+    } = WaitingTask::begin("0.104.0").await;
     kill_host(&stage).await;
     let state = got(&mut client, &task, "completed").await;
     assert_error(&state["result"], "HOST_LOST");
@@ -137,12 +137,12 @@ async fn task_of_an_old_codex_is_lost_with_its_host() {
 /// It is not lost as long as the next host of its client can continue it.
 #[tokio::test]
 async fn task_of_a_killed_host_waits_for_the_next_one() {
-    let gate = Gate::new();
-    let script = Script::new().otherwise([Reply::say("hello").behind(&gate)]);
-    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
-    let mut first = with_tasks(&stage);
-    let task = begin(&mut first, "codex", json!({ "prompt": "x" })).await;
-    gate.reached(1).await;
+    let WaitingTask {
+        stage,
+        client: first,
+        task,
+        gate,
+    } = WaitingTask::begin(testkit::codex::newest()).await;
     assert!(first.finish().await.success());
     kill_host(&stage).await;
 
@@ -187,12 +187,12 @@ async fn task_that_cannot_be_stored_is_refused() {
 /// The host answers from memory, and stores the result when it can.
 #[tokio::test]
 async fn result_that_cannot_be_stored_is_stored_later() {
-    let gate = Gate::new();
-    let script = Script::new().otherwise([Reply::say("hello").behind(&gate)]);
-    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
-    let mut client = with_tasks(&stage);
-    let task = begin(&mut client, "codex", json!({ "prompt": "x" })).await;
-    gate.reached(1).await;
+    let WaitingTask {
+        stage,
+        mut client,
+        task,
+        gate,
+    } = WaitingTask::begin(testkit::codex::newest()).await;
     let state = stage.home.state_home().join("codex-mcp");
     let (directory, aside) = (state.join("tasks"), state.join("aside"));
     let stored = async |what: &str, words: &str| {

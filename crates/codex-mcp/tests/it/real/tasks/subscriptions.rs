@@ -155,7 +155,8 @@ async fn changes_of_threads_and_jobs_are_reported() {
         .await;
     client.notifications_so_far(UPDATED);
     client.call_tool("call_codex", job.clone()).await;
-    // Both are looked at in turn: between two reports of threads, one of jobs would come.
+    // Each resource is looked at once a second: between two reports of threads, one of jobs would
+    // come.
     for _ in 0..2 {
         client.call_tool("codex", json!({ "prompt": "x" })).await;
         updated(&mut client, threads).await;

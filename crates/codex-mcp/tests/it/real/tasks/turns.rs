@@ -46,6 +46,38 @@ pub(super) async fn finish(stage: CodexFixture, client: McpClient) {
     assert_eq!(stage.home.processes(), []);
 }
 
+/// A task whose turn waits for the model, which says "hello" when the gate is opened.
+pub(super) struct WaitingTask {
+    pub(super) stage: CodexFixture,
+    pub(super) client: McpClient,
+    pub(super) task: String,
+    pub(super) gate: Gate,
+}
+
+impl WaitingTask {
+    pub(super) async fn begin(release: &str) -> Self {
+        let gate = Gate::new();
+        let script = Script::new().otherwise([Reply::say("hello").behind(&gate)]);
+        let stage = CodexFixture::new(release, script).await;
+        let mut client = with_tasks(&stage);
+        let task = begin(&mut client, "codex", json!({ "prompt": "x" })).await;
+        gate.reached(1).await;
+        Self {
+            stage,
+            client,
+            task,
+            gate,
+        }
+    }
+}
+
+/// A model that waits at the gate if the prompt is "wait", and says "hello" to any other one.
+fn model_that_waits(gate: &Gate) -> Script {
+    Script::new()
+        .on("wait", [Reply::say("waited").behind(gate)])
+        .otherwise([Reply::say("hello")])
+}
+
 /// From here on, the client's requests declare tasks, or do not.
 fn declare_tasks(client: &mut McpClient, declares: bool) {
     let extensions = match declares {
@@ -246,11 +278,7 @@ async fn reply_task_continues_the_thread_of_a_codex_task(release: &str) {
 
 async fn reply_task_is_refused_while_a_turn_runs(release: &str) {
     let gate = Gate::new();
-    let waiting = Reply::say("waited").behind(&gate);
-    let script = Script::new()
-        .on("wait", [waiting])
-        .otherwise([Reply::say("hello")]);
-    let stage = CodexFixture::new(release, script).await;
+    let stage = CodexFixture::new(release, model_that_waits(&gate)).await;
     let mut client = client_of(&stage, &[], json!({}));
     let begun = client
         .call_tool("codex", json!({ "prompt": "begin" }))
@@ -275,11 +303,7 @@ async fn reply_task_is_refused_while_a_turn_runs(release: &str) {
 
 async fn second_reply_task_of_a_thread_fails_while_the_first_runs(release: &str) {
     let gate = Gate::new();
-    let waiting = Reply::say("waited").behind(&gate);
-    let script = Script::new()
-        .on("wait", [waiting])
-        .otherwise([Reply::say("hello")]);
-    let stage = CodexFixture::new(release, script).await;
+    let stage = CodexFixture::new(release, model_that_waits(&gate)).await;
     let mut client = with_tasks(&stage);
     let begun = result_of_task(&mut client, "codex", json!({ "prompt": "begin" })).await;
     let reply = |prompt: &str| json!({ "prompt": prompt, "threadId": thread_of(&begun) });
@@ -528,12 +552,12 @@ async fn task_has_the_time_limit_of_the_call() {
 /// No file and no name tells the ID of a task, and nobody else may read what is stored.
 #[tokio::test]
 async fn ids_of_tasks_are_stored_nowhere() {
-    let gate = Gate::new();
-    let script = Script::new().otherwise([Reply::say("hello").behind(&gate)]);
-    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
-    let mut client = with_tasks(&stage);
-    let task = begin(&mut client, "codex", json!({ "prompt": "x" })).await;
-    gate.reached(1).await;
+    let WaitingTask {
+        stage,
+        mut client,
+        task,
+        gate,
+    } = WaitingTask::begin(testkit::codex::newest()).await;
     let directory = stage.home.state_home().join("codex-mcp/tasks");
     let entries = || std::fs::read_dir(&directory).unwrap().map(Result::unwrap);
     for ended in [false, true] {
