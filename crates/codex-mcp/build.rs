@@ -1,4 +1,4 @@
-//! How debug builds are linked.
+//! Links debug builds at a fixed address.
 
 use std::env;
 

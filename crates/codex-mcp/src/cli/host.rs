@@ -135,7 +135,7 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     };
     let lock = Rc::new(lock);
-    // The lock is released when this process ends, so whoever waits for it finds the process gone.
+    // The system releases the lock when this process ends: nobody gets it while we still run.
     let _held = ManuallyDrop::new(Rc::clone(&lock));
     let serving = async {
         let shutdown = Shutdown::on_signals(shutdown::SERVER_LIMIT);

@@ -37,8 +37,8 @@ const PLACE: &str = "demo";
 /// How long git may take for one of our commands.
 const GIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often removal is tried, and the pause between attempts, while a dying process may still
-/// write.
+/// A process that is ending may still write files: removing the directory is tried this often, with
+/// a pause after each attempt.
 const ATTEMPTS: u32 = 60;
 const PAUSE: Duration = Duration::from_millis(50);
 

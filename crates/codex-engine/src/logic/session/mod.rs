@@ -157,7 +157,7 @@ pub struct Timeouts {
     pub stall: Duration,
 }
 
-/// Whether a tidied session is kept or forgotten.
+/// What becomes of a session that [`Session::tidy`] has looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TidyOutcome {
     /// The session is kept.

@@ -138,8 +138,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "WHOM")]
     notify: Vec<Notifier>,
 
-    /// How often the job may run again if its worker dies. It then continues its thread; changes
-    /// that Codex has made stay.
+    /// How often the job may run again if its worker dies. It continues in the same thread, and
+    /// Codex's changes stay.
     #[arg(
         long, value_name = "NUMBER", default_value_t = 0,
         value_parser = clap::value_parser!(u32).range(0..=10),

@@ -122,7 +122,7 @@ impl BadLimits {
         }
     }
 
-    /// Whether the limit is a time.
+    /// Whether this is about a time limit.
     #[must_use]
     pub fn is_about_time(self) -> bool {
         matches!(self, Self::TurnTime(_) | Self::TotalTime(_))
