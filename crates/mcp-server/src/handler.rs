@@ -147,7 +147,13 @@ impl ServerHandler for Server {
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
         let has_news = !self.changing().is_empty() || self.has_tasks();
-        has_news.then(|| requested.clone())
+        let mut accepted = SubscriptionFilter::new();
+        // The lists of tools, prompts and resources never change.
+        accepted.resource_subscriptions = requested.resource_subscriptions.clone();
+        if let Some(uris) = &mut accepted.resource_subscriptions {
+            uris.retain(|uri| resources::find(self, uri).is_ok());
+        }
+        has_news.then_some(accepted)
     }
 
     /// Notifies a client without a handshake (MCP 2026-07-28), until it cancels the subscription.

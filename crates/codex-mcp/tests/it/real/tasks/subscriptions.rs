@@ -119,6 +119,22 @@ async fn caller_without_tasks_is_told_of_none() {
     stage.stop_hosts().await;
 }
 
+/// A client sees by the filter what it will be told of.
+#[tokio::test]
+async fn only_what_can_be_reported_is_accepted() {
+    let stage = stage(testkit::codex::newest(), Script::new()).await;
+    let mut client = client_of(&stage, &[], json!({ EXTENSION: {} }));
+    let filter = json!({ "toolsListChanged": true, "promptsListChanged": true,
+        "resourceSubscriptions": ["codex-mcp:///jobs", "codex-mcp:///unknown"] });
+    let id = client.request(LISTEN, json!({ "notifications": filter }));
+    let acknowledged = client.notification("notifications/subscriptions/acknowledged");
+    let accepted = acknowledged.await["params"]["notifications"].take();
+    let wanted = json!({ "resourceSubscriptions": ["codex-mcp:///jobs"] });
+    assert_eq!(accepted, wanted);
+    client.cancel(&id, "enough");
+    stage.finish(client).await;
+}
+
 const UPDATED: &str = "notifications/resources/updated";
 
 /// Waits for the report of a change of a resource.
