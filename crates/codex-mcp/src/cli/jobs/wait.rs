@@ -114,7 +114,11 @@ pub(super) async fn wait(
 fn wait_again_hint(ids: &[JobId]) -> String {
     let names: Vec<&str> = ids.iter().map(short).collect();
     let names = names.join(" ");
-    format!("the jobs continue; `codex-mcp jobs wait {names}` waits for them again")
+    let (what, them) = match ids {
+        [_] => ("the job continues", "it"),
+        _ => ("the jobs continue", "them"),
+    };
+    format!("{what}; `codex-mcp jobs wait {names}` waits for {them} again")
 }
 
 /// A job that is waited for.

@@ -78,7 +78,7 @@ async fn wait_times_out_and_the_job_continues() {
     let id = stage.queued("p").await;
     let output = stage.run(&["wait", "--timeout", "50ms", short(&id)]);
     assert_eq!((output.code, output.stdout.as_str()), (124, ""));
-    let words = format!("continue; `codex-mcp jobs wait {}`", short(&id));
+    let words = format!("the job continues; `codex-mcp jobs wait {}`", short(&id));
     assert!(output.stderr.contains(&words), "{}", output.stderr);
     let job = stage.store.summary(&id).await.unwrap().unwrap();
     assert_eq!(job.state, JobState::Queued);
