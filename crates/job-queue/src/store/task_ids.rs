@@ -1,8 +1,8 @@
 //! The IDs of MCP tasks. A task is a job; its ID is the ID of the job with a signature.
 //!
-//! Nothing is stored: whoever has the key of the machine can say which IDs it has given. So a task
-//! exists as soon as its job does, and its ID cannot be guessed from that of the job, which other
-//! users of the store can read.
+//! The IDs are not stored: this machine recognises an ID that it has given by the signature, which
+//! is made with its own key. So a task exists as soon as its job does. Other users of the store can
+//! read the ID of the job, but cannot make the ID of the task from it.
 
 use super::{JobStore, Origin};
 use crate::logic::JobId;

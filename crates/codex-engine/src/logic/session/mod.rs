@@ -157,7 +157,7 @@ pub struct Timeouts {
     pub stall: Duration,
 }
 
-/// What becomes of a session that [`Session::tidy`] has looked at.
+/// Whether [`Session::tidy`] finds that a session is still needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TidyOutcome {
     /// The session is kept.

@@ -51,8 +51,8 @@ async fn ask(endpoint: &HostEndpoint, request: &TaskRequest) -> Result<AskedHost
     }
 }
 
-/// Whether a host that does not listen may still have its tasks: it is starting or ending, or it was
-/// killed, and the next host can take over its app-servers.
+/// Whether the tasks of a host that does not listen may be there again soon: the host is starting or
+/// ending, or the next host can take over its app-servers.
 async fn is_absent(endpoint: &HostEndpoint) -> io::Result<bool> {
     // The guards of a host that is ending let nobody else in. The next host may take the endpoint
     // while they are looked at.

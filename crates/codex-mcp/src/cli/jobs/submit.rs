@@ -138,8 +138,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "WHOM")]
     notify: Vec<Notifier>,
 
-    /// How often the job may run again if its worker dies. It continues in the same thread, and
-    /// Codex's changes stay.
+    /// How many times the job may be run again after its worker has died. Each run continues the
+    /// same thread, and the files that Codex has changed stay changed.
     #[arg(
         long, value_name = "NUMBER", default_value_t = 0,
         value_parser = clap::value_parser!(u32).range(0..=10),

@@ -122,7 +122,7 @@ impl BadLimits {
         }
     }
 
-    /// Whether this is about a time limit.
+    /// Whether the limit is a duration of a turn or of the whole run.
     #[must_use]
     pub fn is_about_time(self) -> bool {
         matches!(self, Self::TurnTime(_) | Self::TotalTime(_))
