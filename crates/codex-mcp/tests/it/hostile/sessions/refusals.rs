@@ -156,68 +156,49 @@ async fn codex_reply_names_the_wrong_argument() {
 async fn codex_session_names_the_wrong_argument() {
     let (mut sessions, session) = idle().await;
     let tool = "codex_session";
+    let no_session = |action: &str, more: Value, named| {
+        invalid(tool, join(json!({ "action": action }), more), named)
+    };
+    let here = |action: &str, more: Value, named| {
+        no_session(action, join(json!({ "sessionId": HERE }), more), named)
+    };
+    let resume =
+        |more: Value, named| no_session("resume", join(json!({ "threadId": THREAD }), more), named);
     let mut rows = vec![
         invalid(tool, json!({}), "action"),
-        invalid(tool, json!({"action": "remove"}), "action"),
         invalid(tool, json!({"action": 1}), "action"),
-        invalid(tool, json!({"action": "list", "all": true}), "all"),
-        invalid(
-            tool,
-            json!({"action": "get", "sessionId": HERE, "includeSensitive": "yes"}),
+        no_session("remove", json!({}), "action"),
+        no_session("list", json!({"all": true}), "all"),
+        here(
+            "get",
+            json!({"includeSensitive": "yes"}),
             "includeSensitive",
         ),
-        invalid(
-            tool,
-            json!({"action": "steer", "sessionId": HERE}),
-            "prompt",
-        ),
-        invalid(
-            tool,
-            json!({"action": "steer", "sessionId": HERE, "prompt": " "}),
-            "prompt",
-        ),
-        invalid(tool, json!({"action": "resume"}), "threadId"),
-        invalid(
-            tool,
-            json!({"action": "resume", "sessionId": HERE}),
-            "threadId",
-        ),
-        invalid(
-            tool,
-            json!({"action": "resume", "threadId": THREAD, "prompt": ""}),
-            "prompt",
-        ),
-        invalid(
-            tool,
-            json!({"action": "resume", "threadId": THREAD, "cwd": "/not/there"}),
-            "/not/there",
-        ),
-        invalid(
-            tool,
-            json!({"action": "resume", "threadId": THREAD, "sandbox": "open"}),
-            "sandbox",
-        ),
-        invalid(tool, json!({"action": "wait_any"}), "sessionIds"),
-        invalid(
-            tool,
-            json!({"action": "wait_any", "sessionId": HERE}),
-            "sessionIds",
-        ),
-        invalid(
-            tool,
-            json!({"action": "wait_any", "sessionIds": []}),
-            "sessionIds",
-        ),
-        invalid(
-            tool,
-            json!({"action": "wait_any", "sessionIds": HERE}),
-            "sessionIds",
-        ),
+        here("steer", json!({}), "prompt"),
+        here("steer", json!({"prompt": " "}), "prompt"),
+        no_session("resume", json!({}), "threadId"),
+        here("resume", json!({}), "threadId"),
+        resume(json!({"prompt": ""}), "prompt"),
+        resume(json!({"cwd": "/not/there"}), "/not/there"),
+        resume(json!({"sandbox": "open"}), "sandbox"),
+        no_session("wait_any", json!({}), "sessionIds"),
+        here("wait_any", json!({}), "sessionIds"),
+        no_session("wait_any", json!({"sessionIds": []}), "sessionIds"),
+        no_session("wait_any", json!({"sessionIds": HERE}), "sessionIds"),
         (
             tool,
             json!({"action": "wait_any", "sessionIds": [HERE, NOWHERE]}),
             "SESSION_NOT_FOUND",
             NOWHERE,
+        ),
+        // Arguments that an action does not use are refused.
+        here("fork", json!({"prompt": "x"}), "prompt"),
+        here("get", json!({"sessionIds": []}), "sessionIds"),
+        no_session("list", json!({"waitMs": 5}), "waitMs"),
+        no_session(
+            "wait_any",
+            json!({"sessionIds": [HERE], "threadId": "x"}),
+            "threadId",
         ),
     ];
     for action in ["get", "cancel", "interrupt", "fork", "steer"] {
@@ -234,24 +215,6 @@ async fn codex_session_names_the_wrong_argument() {
             rows.push((tool, with(nowhere.into()), "SESSION_NOT_FOUND", "session"));
         }
     }
-    // Arguments that an action does not use are refused.
-    for (arguments, named) in [
-        (
-            json!({"action": "fork", "sessionId": HERE, "prompt": "x"}),
-            "prompt",
-        ),
-        (
-            json!({"action": "get", "sessionId": HERE, "sessionIds": []}),
-            "sessionIds",
-        ),
-        (json!({"action": "list", "waitMs": 5}), "waitMs"),
-        (
-            json!({"action": "wait_any", "sessionIds": [HERE], "threadId": "x"}),
-            "threadId",
-        ),
-    ] {
-        rows.push(invalid(tool, arguments, named));
-    }
     for thread in [
         "",
         "x",
@@ -260,8 +223,11 @@ async fn codex_session_names_the_wrong_argument() {
         "019fa4e0000070008001",
         &"0".repeat(10_000),
     ] {
-        let arguments = json!({"action": "resume", "threadId": thread});
-        rows.push(invalid(tool, arguments, "threadId"));
+        rows.push(no_session(
+            "resume",
+            json!({"threadId": thread}),
+            "threadId",
+        ));
     }
     sessions.refuses_each(&session, rows).await;
     works(sessions, &session).await;

@@ -7,7 +7,7 @@ use testkit::McpClient;
 use testkit::process::{Process, signal, wait_until_gone};
 use testkit::wait::within;
 
-use super::turns::{WaitingTask, finish, of_another_host, result_of_task, with_tasks};
+use super::turns::{finish, of_another_host, result_of_task, waiting_task, with_tasks};
 use super::{CodexFixture, TIME_LIMIT, begin, get, kill, questions, until};
 use crate::jobs::wait_for;
 use crate::on_each_release;
@@ -17,12 +17,7 @@ on_each_release!(task_of_a_stopped_host_has_ended,);
 
 /// The next host tells the end of a task that the last one had.
 async fn task_of_a_stopped_host_has_ended(release: &str) {
-    let WaitingTask {
-        stage,
-        client,
-        task,
-        gate: _gate,
-    } = WaitingTask::begin(release).await;
+    let (stage, client, task, _gate) = waiting_task(release).await;
     kill(client).await;
     stage.stop_hosts().await;
     let mut client = with_tasks(&stage);
@@ -115,12 +110,7 @@ async fn host_of_the_newest_is_killed_during_a_task() {
 /// This Codex ends with its host.
 #[tokio::test]
 async fn task_of_an_old_codex_is_lost_with_its_host() {
-    let WaitingTask {
-        stage,
-        mut client,
-        task,
-        gate,
-    } = WaitingTask::begin("0.104.0").await;
+    let (stage, mut client, task, gate) = waiting_task("0.104.0").await;
     kill_host(&stage).await;
     let state = got(&mut client, &task, "completed").await;
     assert_error(&state["result"], "HOST_LOST");
@@ -137,12 +127,7 @@ async fn task_of_an_old_codex_is_lost_with_its_host() {
 /// It is not lost as long as the next host of its client can continue it.
 #[tokio::test]
 async fn task_of_a_killed_host_waits_for_the_next_one() {
-    let WaitingTask {
-        stage,
-        client: first,
-        task,
-        gate,
-    } = WaitingTask::begin(testkit::codex::newest()).await;
+    let (stage, first, task, gate) = waiting_task(testkit::codex::newest()).await;
     assert!(first.finish().await.success());
     kill_host(&stage).await;
 
@@ -187,12 +172,7 @@ async fn task_that_cannot_be_stored_is_refused() {
 /// The host answers from memory, and stores the result when it can.
 #[tokio::test]
 async fn result_that_cannot_be_stored_is_stored_later() {
-    let WaitingTask {
-        stage,
-        mut client,
-        task,
-        gate,
-    } = WaitingTask::begin(testkit::codex::newest()).await;
+    let (stage, mut client, task, gate) = waiting_task(testkit::codex::newest()).await;
     let state = stage.home.state_home().join("codex-mcp");
     let (directory, aside) = (state.join("tasks"), state.join("aside"));
     let stored = async |what: &str, words: &str| {

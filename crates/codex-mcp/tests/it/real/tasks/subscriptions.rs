@@ -119,9 +119,9 @@ async fn caller_without_tasks_is_told_of_none() {
     stage.stop_hosts().await;
 }
 
-/// A client sees by the filter what it will be told of.
+/// Nothing would ever be reported of them.
 #[tokio::test]
-async fn only_what_can_be_reported_is_accepted() {
+async fn changes_of_lists_and_an_unknown_resource_are_not_accepted() {
     let stage = stage(testkit::codex::newest(), Script::new()).await;
     let mut client = client_of(&stage, &[], json!({ EXTENSION: {} }));
     let filter = json!({ "toolsListChanged": true, "promptsListChanged": true,

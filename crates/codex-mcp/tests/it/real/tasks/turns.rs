@@ -46,29 +46,15 @@ pub(super) async fn finish(stage: CodexFixture, client: McpClient) {
     assert_eq!(stage.home.processes(), []);
 }
 
-/// A task whose turn waits for the model, which says "hello" when the gate is opened.
-pub(super) struct WaitingTask {
-    pub(super) stage: CodexFixture,
-    pub(super) client: McpClient,
-    pub(super) task: String,
-    pub(super) gate: Gate,
-}
-
-impl WaitingTask {
-    pub(super) async fn begin(release: &str) -> Self {
-        let gate = Gate::new();
-        let script = Script::new().otherwise([Reply::say("hello").behind(&gate)]);
-        let stage = CodexFixture::new(release, script).await;
-        let mut client = with_tasks(&stage);
-        let task = begin(&mut client, "codex", json!({ "prompt": "x" })).await;
-        gate.reached(1).await;
-        Self {
-            stage,
-            client,
-            task,
-            gate,
-        }
-    }
+/// A client with a task whose turn waits for the model, which says "hello" when the gate is opened.
+pub(super) async fn waiting_task(release: &str) -> (CodexFixture, McpClient, String, Gate) {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("hello").behind(&gate)]);
+    let stage = CodexFixture::new(release, script).await;
+    let mut client = with_tasks(&stage);
+    let task = begin(&mut client, "codex", json!({ "prompt": "x" })).await;
+    gate.reached(1).await;
+    (stage, client, task, gate)
 }
 
 /// A model that waits at the gate if the prompt is "wait", and says "hello" to any other one.
@@ -552,12 +538,7 @@ async fn task_has_the_time_limit_of_the_call() {
 /// No file and no name tells the ID of a task, and nobody else may read what is stored.
 #[tokio::test]
 async fn ids_of_tasks_are_stored_nowhere() {
-    let WaitingTask {
-        stage,
-        mut client,
-        task,
-        gate,
-    } = WaitingTask::begin(testkit::codex::newest()).await;
+    let (stage, mut client, task, gate) = waiting_task(testkit::codex::newest()).await;
     let directory = stage.home.state_home().join("codex-mcp/tasks");
     let entries = || std::fs::read_dir(&directory).unwrap().map(Result::unwrap);
     for ended in [false, true] {
