@@ -1,0 +1,41 @@
+//! Sets this program up in the configuration of MCP clients.
+//!
+//! ```text
+//!  client's file ──► ConfigFile ──► logic::plan ──► diff ──► user agrees
+//!                                                               │
+//!      backup, receipt ◄── Receipts ◄── ConfigFile::replace ◄───┘
+//! ```
+//!
+//! Files are edited, not rewritten: comments, order and unknown members stay
+//! ([`logic::document`]). Before a change, the file is copied, and a receipt notes what it was
+//! ([`receipts`]). If nobody has edited the file since, removing the entry restores it byte for
+//! byte; otherwise, only the entry is taken out.
+//!
+//! ```
+//! use client_setup::logic::clients::Client;
+//! use client_setup::logic::entry::Entry;
+//! use client_setup::logic::plan;
+//!
+//! let before = "// Mine.\n{ \"mcpServers\": {} }\n";
+//! let entry = Entry {
+//!     command: "codex-mcp".to_owned(),
+//!     args: vec!["serve".to_owned()],
+//!     env: Vec::new(),
+//! };
+//! let plan = plan::adding(Client::Cursor, before, None, &entry)?;
+//! assert!(plan.after.starts_with("// Mine.\n"));
+//! # Ok::<(), plan::PlanError>(())
+//! ```
+
+#![cfg_attr(
+    test,
+    expect(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        reason = "a failed test panics"
+    )
+)]
+
+pub mod files;
+pub mod logic;
+pub mod receipts;

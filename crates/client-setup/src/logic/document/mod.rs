@@ -1,0 +1,146 @@
+//! Configuration files of clients, edited in place: comments, order, white space and members that
+//! we do not know stay as they are.
+
+mod json;
+mod toml;
+mod yaml;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::{Map, Value};
+
+/// The format of a configuration file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+pub enum Format {
+    /// JSON, also with comments and commas at the end.
+    #[strum(serialize = "JSON")]
+    Json,
+    /// TOML.
+    #[strum(serialize = "TOML")]
+    Toml,
+    /// YAML.
+    #[strum(serialize = "YAML")]
+    Yaml,
+}
+
+/// A member of an entry, in the order in which it is written.
+pub type Member = (&'static str, Value);
+
+/// Why a configuration file is not edited.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EditError {
+    /// The file has another format.
+    #[error("it is not valid {format}: {message}")]
+    Syntax {
+        /// The format that it should have.
+        format: Format,
+        /// What the parser says.
+        message: String,
+    },
+    /// Something in it is not a table, where one is needed.
+    #[error("{what} is not a table of names and values")]
+    NoTable {
+        /// What it is.
+        what: String,
+    },
+    /// It names something twice: clients differ in which one counts.
+    #[error("it has `{0}` twice")]
+    Twice(String),
+}
+
+impl EditError {
+    fn no_table(what: impl Into<String>) -> Self {
+        Self::NoTable { what: what.into() }
+    }
+}
+
+/// The servers that a configuration file has below a key, by their names.
+pub type Servers = Map<String, Value>;
+
+impl Format {
+    /// The servers below `key`.
+    ///
+    /// # Errors
+    ///
+    /// [`EditError`], if the file cannot be read.
+    pub fn servers(self, text: &str, key: &str) -> Result<Servers, EditError> {
+        let document = match self {
+            Self::Json => json::read(text)?,
+            Self::Toml => toml::read(text)?,
+            Self::Yaml => yaml::read(text)?,
+        };
+        match document {
+            Value::Null => Ok(Servers::new()),
+            Value::Object(mut members) => match members.remove(key) {
+                None | Some(Value::Null) => Ok(Servers::new()),
+                Some(Value::Object(servers)) => Ok(servers),
+                Some(_) => Err(EditError::no_table(format!("`{key}`"))),
+            },
+            _ => Err(EditError::no_table("its content")),
+        }
+    }
+
+    /// The text with these members of the server `name` below `key`. Other members of the server
+    /// stay, and other members of a table in it. If all members are there already, the text is the
+    /// same.
+    ///
+    /// # Errors
+    ///
+    /// [`EditError`], if the file cannot be edited.
+    pub fn set(
+        self,
+        text: &str,
+        key: &str,
+        name: &str,
+        members: &[Member],
+    ) -> Result<String, EditError> {
+        let servers = self.servers(text, key)?;
+        let present = servers.get(name);
+        let is_missing = |(member, value): &&Member| {
+            let present = present.and_then(|server| server.get(member));
+            present.is_none_or(|present| !has(present, value))
+        };
+        let missing: Vec<Member> = members.iter().filter(is_missing).cloned().collect();
+        if missing.is_empty() {
+            return Ok(text.to_owned());
+        }
+        match self {
+            Self::Json => json::set(text, key, name, &missing),
+            Self::Toml => toml::set(text, key, name, &missing),
+            Self::Yaml => yaml::set(text, key, name, &missing),
+        }
+    }
+
+    /// The text without the server `name` below `key`, and without the key if nothing is left
+    /// below it.
+    ///
+    /// # Errors
+    ///
+    /// [`EditError`], if the file cannot be edited.
+    pub fn remove(self, text: &str, key: &str, name: &str) -> Result<String, EditError> {
+        let mut servers = self.servers(text, key)?;
+        if servers.remove(name).is_none() {
+            return Ok(text.to_owned());
+        }
+        let (key, name) = match servers.is_empty() {
+            true => (key, None),
+            false => (key, Some(name)),
+        };
+        match self {
+            Self::Json => json::remove(text, key, name),
+            Self::Toml => toml::remove(text, key, name),
+            Self::Yaml => yaml::remove(text, key, name),
+        }
+    }
+}
+
+/// Whether a value has all that is wanted: a table may have more.
+fn has(present: &Value, wanted: &Value) -> bool {
+    match (present, wanted) {
+        (Value::Object(present), Value::Object(wanted)) => wanted
+            .iter()
+            .all(|(name, value)| present.get(name).is_some_and(|present| has(present, value))),
+        _ => present == wanted,
+    }
+}

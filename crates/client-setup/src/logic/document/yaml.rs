@@ -1,0 +1,127 @@
+//! YAML.
+
+use std::str::FromStr;
+
+use serde_json::Value;
+use yaml_edit::{Document, Mapping, YamlFile, YamlValue};
+
+use super::{EditError, Format, Member};
+
+pub(super) fn read(text: &str) -> Result<Value, EditError> {
+    match only_document(&parse(text)?)? {
+        Some(document) => {
+            let value = YamlValue::from_document(&document).map_err(|error| syntax(&error))?;
+            Ok(of_value(&value))
+        }
+        None => Ok(Value::Null),
+    }
+}
+
+pub(super) fn set(
+    text: &str,
+    key: &str,
+    name: &str,
+    members: &[Member],
+) -> Result<String, EditError> {
+    let file = parse(text)?;
+    let Some(document) = only_document(&file)? else {
+        // Nothing but comments: the new table is put behind them.
+        let end = match text.is_empty() || text.ends_with('\n') {
+            true => "",
+            false => "\n",
+        };
+        return Ok(format!("{text}{end}{}", nested(&[key, name], members)));
+    };
+    let top = document.as_mapping();
+    let top = top.ok_or_else(|| EditError::no_table("its content"))?;
+    let Some(servers) = top.get_mapping(key) else {
+        top.set(key, mapping(&nested(&[name], members))?);
+        return Ok(file.to_string());
+    };
+    let Some(server) = servers.get_mapping(name) else {
+        servers.set(name, mapping(&nested(&[], members))?);
+        return Ok(file.to_string());
+    };
+    for (member, value) in members {
+        let written = mapping(&nested(&[], &[(*member, value.clone())]))?;
+        if let Some(value) = written.get(*member) {
+            server.set(*member, value);
+        }
+    }
+    Ok(file.to_string())
+}
+
+/// Removes a server, or the key with all servers.
+pub(super) fn remove(text: &str, key: &str, name: Option<&str>) -> Result<String, EditError> {
+    let file = parse(text)?;
+    let document = only_document(&file)?;
+    let top = document.and_then(|document| document.as_mapping());
+    let top = top.ok_or_else(|| EditError::no_table("its content"))?;
+    match name {
+        None => drop(top.remove(key)),
+        Some(name) => {
+            let servers = top.get_mapping(key);
+            let servers = servers.ok_or_else(|| EditError::no_table(format!("`{key}`")))?;
+            servers.remove(name);
+        }
+    }
+    Ok(file.to_string())
+}
+
+fn parse(text: &str) -> Result<YamlFile, EditError> {
+    YamlFile::from_str(text).map_err(|error| syntax(&error))
+}
+
+/// The document of a file; none in a file with nothing but comments.
+fn only_document(file: &YamlFile) -> Result<Option<Document>, EditError> {
+    let mut documents = file.documents();
+    match (documents.next(), documents.next()) {
+        (_, Some(_)) => Err(syntax(&"it has several documents")),
+        (document, None) => Ok(document.filter(|document| {
+            document.as_mapping().is_some()
+                || document.as_sequence().is_some()
+                || document.as_scalar().is_some()
+        })),
+    }
+}
+
+fn syntax(error: &impl ToString) -> EditError {
+    EditError::Syntax {
+        format: Format::Yaml,
+        message: error.to_string(),
+    }
+}
+
+/// A table as text, below these keys. JSON is YAML, so each value is written as JSON.
+fn nested(keys: &[&str], members: &[Member]) -> String {
+    let mut text = String::new();
+    for (depth, key) in keys.iter().enumerate() {
+        text += &format!("{}{key}:\n", "  ".repeat(depth));
+    }
+    let indent = "  ".repeat(keys.len());
+    for (member, value) in members {
+        text += &format!("{indent}{member}: {value}\n");
+    }
+    text
+}
+
+fn mapping(text: &str) -> Result<Mapping, EditError> {
+    let document = only_document(&parse(text)?)?;
+    let mapping = document.and_then(|document| document.as_mapping());
+    mapping.ok_or_else(|| EditError::no_table("the new entry"))
+}
+
+fn of_value(value: &YamlValue) -> Value {
+    if let Some(members) = value.as_mapping() {
+        let members = members.iter();
+        let members = members.map(|(name, value)| (name.clone(), of_value(value)));
+        return Value::Object(members.collect());
+    }
+    if let Some(values) = value.as_sequence() {
+        return values.iter().map(of_value).collect();
+    }
+    let scalar = value.to_bool().map(Value::from);
+    let scalar = scalar.or_else(|| value.to_i64().map(Value::from));
+    let scalar = scalar.or_else(|| value.to_f64().map(Value::from));
+    scalar.unwrap_or_else(|| value.as_str().map_or(Value::Null, Value::from))
+}
