@@ -30,6 +30,7 @@ mod runtime;
 mod serve;
 mod services;
 mod settings;
+mod setup;
 mod shutdown;
 mod stdio;
 mod stored;
@@ -59,9 +60,7 @@ const FIRST_STEPS: &str = "\
 First steps:
   codex-mcp demo     see it work; no account is needed
   codex-mcp doctor   see whether your own Codex can work
-  claude mcp add codex -- codex-mcp serve
-                     add it to an MCP client, here Claude Code; others want the
-                     command `codex-mcp` with the argument `serve`";
+  codex-mcp setup    add it to your MCP clients, such as Claude Code";
 
 /// The MCP server for the OpenAI Codex CLI.
 ///
@@ -99,6 +98,8 @@ enum Verb {
     /// Looks at Codex, its login and configuration, its sandbox, git and gh.
     /// Exits with 0 if work can be done, else with 1.
     Doctor(doctor::Args),
+    /// Add codex-mcp to the MCP clients of this machine, and take it back.
+    Setup(setup::Args),
     /// Show each setting and where it comes from.
     Config(config::Args),
     /// Trust a repository's own settings and programs, or stop trusting it.
@@ -219,6 +220,7 @@ pub fn run() -> ExitCode {
         Verb::Serve(args) => serve::run(&args),
         Verb::Demo(args) => demo::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
+        Verb::Setup(args) => setup::run(&args),
         Verb::Config(args) => config::run(&args),
         Verb::Trust(args) => trust::run(&args),
         Verb::Run(args) => run::run(&args),

@@ -1,5 +1,7 @@
 //! Parsers for values on the command line.
 
+use std::str::FromStr;
+
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use codex_config::profile::ProfileName;
 use common::nearest::nearest;
@@ -16,6 +18,19 @@ where
     T: DeserializeOwned + VariantNames + Clone + Send + Sync + 'static,
 {
     PossibleValuesParser::new(T::VARIANTS).try_map(|text| word::<T>(&text))
+}
+
+/// Parses one of several words of ours.
+pub(super) fn one_of_words<T>() -> impl TypedValueParser<Value = T>
+where
+    T: FromStr<Err: std::error::Error + Send + Sync + 'static>
+        + VariantNames
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+{
+    PossibleValuesParser::new(T::VARIANTS).try_map(|text| text.parse::<T>())
 }
 
 /// Parses a value of Codex's.

@@ -170,6 +170,16 @@ impl Report {
         self.findings.iter().filter(fits).count()
     }
 
+    /// The findings by which some work or all work fails.
+    #[must_use]
+    pub fn only_failures(&self) -> Self {
+        let fails =
+            |finding: &&Finding| matches!(finding.status, Status::Warning | Status::Problem);
+        Self {
+            findings: self.findings.iter().filter(fails).cloned().collect(),
+        }
+    }
+
     /// Whether work can be done.
     #[must_use]
     pub fn works(&self) -> bool {

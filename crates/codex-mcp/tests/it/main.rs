@@ -25,6 +25,7 @@ mod notify;
 mod png;
 mod real;
 mod runs;
+mod setup;
 mod stored;
 mod terminal;
 

@@ -24,6 +24,7 @@ use super::tasks::{job_in, stage};
 use super::typescript::TypeScriptClient;
 use super::{CodexFixture, structured};
 use crate::jobs::wait_for;
+use crate::setup::Setup;
 
 /// The prompt that has the model call a tool.
 const PROMPT: &str = "hand it over";
@@ -52,7 +53,7 @@ const ROWS: u16 = 50;
 const RUN: &str = "\
 unset PS1
 $EXPORTS
-exec $CLAUDE \"$@\" --mcp-config ~/mcp.json --strict-mcp-config --permission-mode default
+exec $CLAUDE \"$@\" $SERVERS --permission-mode default
 ";
 
 /// A home with Claude Code, its model, and the newest Codex with its own model.
@@ -101,24 +102,29 @@ impl ClaudeCode {
         write(".claude.json", configuration);
         let settings = json!({ "permissions": { "allow": [tool] } });
         write(".claude/settings.json", settings);
-        let codex = testkit::codex::native_binary(&self.stage.release);
         let args = [&["serve"], args].concat();
-        let server = json!({ "command": env!("CARGO_BIN_EXE_codex-mcp"), "args": args,
-            "env": { "CODEX_MCP_CODEX_BIN": codex } });
+        let server = json!({ "command": env!("CARGO_BIN_EXE_codex-mcp"), "args": args });
         write("mcp.json", json!({ "mcpServers": { "codex": server } }));
-        let binary = native_binary().display().to_string();
+        self.write_script("--mcp-config ~/mcp.json --strict-mcp-config");
+    }
+
+    /// Writes the script that runs Claude Code, with these options for its servers.
+    fn write_script(&self, servers: &str) {
         let exports = self.variables();
         let exports = exports.map(|(name, value)| format!("export {name}={value}"));
         let run = RUN.replace("$EXPORTS", &exports.join("\n"));
-        let run = run.replace("$CLAUDE", &binary);
-        fs::write(self.script(), run).unwrap();
+        let run = run.replace("$CLAUDE", &native_binary().display().to_string());
+        fs::write(self.script(), run.replace("$SERVERS", servers)).unwrap();
     }
 
     /// The variables of Claude Code. Its model is also its proxy, so that no request reaches another
     /// host. The classic renderer has no fullscreen mode.
-    fn variables(&self) -> [(&'static str, String); 12] {
+    fn variables(&self) -> [(&'static str, String); 13] {
         let yes = || "1".to_owned();
+        let codex = testkit::codex::native_binary(&self.stage.release);
         [
+            // For our server, to which Claude Code hands its environment.
+            ("CODEX_MCP_CODEX_BIN", codex.display().to_string()),
             ("ANTHROPIC_BASE_URL", self.model.url()),
             ("ANTHROPIC_API_KEY", KEY.to_owned()),
             ("HTTP_PROXY", self.model.url()),
@@ -250,7 +256,10 @@ async fn begun(gate: &Gate) {
 /// The answer of this tool in print mode, which does not declare tasks.
 async fn printed(tool: &str) -> Value {
     let script = Script::new().otherwise([Reply::say(RESULT)]);
-    let claude = ClaudeCode::new(script, tool, json!({})).await;
+    printed_by(ClaudeCode::new(script, tool, json!({})).await).await
+}
+
+async fn printed_by(claude: ClaudeCode) -> Value {
     let run = Command::new("sh")
         .arg(claude.script())
         .args(["-p", PROMPT])
@@ -277,6 +286,26 @@ async fn classic_call_in_print_mode_gets_the_answer_of_codex() {
     let result = printed("codex").await;
     assert_eq!(result["content"], RESULT, "{result:#}");
     assert_eq!(result["status"], "completed", "{result:#}");
+}
+
+/// `codex-mcp setup` has Claude Code itself add the entry to its own configuration.
+#[tokio::test]
+async fn entry_of_setup_is_used() {
+    let script = Script::new().otherwise([Reply::say(RESULT)]);
+    let claude = ClaudeCode::new(script, "codex", json!({})).await;
+    claude.write_script("");
+    let mut setup = Setup::new(&claude.stage.home, &claude.stage.release);
+    setup.install("claude", &native_binary());
+    let done = setup.json(&["claude-code", "--yes"]);
+    let change = &done["changes"][0];
+    assert_eq!(
+        (&change["action"], change.get("note")),
+        (&json!("add"), None),
+        "{done:#}"
+    );
+    assert!(done["check"]["tools"].is_number(), "{done:#}");
+    let result = printed_by(claude).await;
+    assert_eq!(result["content"], RESULT, "{result:#}");
 }
 
 /// In a terminal, the same call is answered by a task.

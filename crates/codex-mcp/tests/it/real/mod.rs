@@ -31,6 +31,7 @@ mod run_tool;
 mod runs;
 mod sessions;
 mod settings;
+mod setup;
 mod source_builds;
 mod tasks;
 mod team;

@@ -1,0 +1,177 @@
+//! What `setup` does not do: nothing is lost, and the error says what to do.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+
+use testkit::Home;
+
+use super::Setup;
+
+const MINE: &str = "{ \"mcpServers\": { \"time\": { \"command\": \"uvx\" } } }\n";
+
+/// Cursor's file, with this text.
+fn cursor(home: &Home, text: &str) -> PathBuf {
+    let path = home.home().join(".cursor/mcp.json");
+    fs::create_dir(path.parent().unwrap()).unwrap();
+    fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn nobody_to_ask_is_an_error_and_nothing_is_written() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    let path = cursor(&home, MINE);
+    let said = setup.run(&["cursor"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.stdout.contains("+ "), "{said:?}");
+    assert!(
+        said.stderr
+            .contains("use --yes to write, or --dry-run to look"),
+        "{said:?}"
+    );
+    assert_eq!(fs::read_to_string(&path).unwrap(), MINE);
+    assert!(!home.state_home().join("codex-mcp/setup").exists());
+}
+
+#[test]
+fn one_broken_file_does_not_keep_the_others_from_being_set_up() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    let path = cursor(&home, "{ \"mcpServers\": {");
+    let said = setup.run(&["cursor", "zed", "--yes"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.stdout.contains("it is not valid JSON"), "{said:?}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "{ \"mcpServers\": {");
+    let zed = home.config_home().join("zed/settings.json");
+    assert!(fs::read_to_string(zed).unwrap().contains("codex-mcp"));
+}
+
+#[test]
+fn read_only_file_stays_as_it_is() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    let path = cursor(&home, MINE);
+    fs::set_permissions(&path, Permissions::from_mode(0o444)).unwrap();
+    let said = setup.run(&["cursor", "--yes"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(
+        said.stdout.contains("is read-only; make it writable"),
+        "{said:?}"
+    );
+    assert_eq!(fs::read_to_string(&path).unwrap(), MINE);
+}
+
+#[test]
+fn server_of_another_kind_keeps_its_name() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    let text = MINE.replace("time", "codex");
+    let path = cursor(&home, &text);
+    let said = setup.run(&["cursor", "--yes"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(
+        said.stdout
+            .contains("choose a name for codex-mcp with --name"),
+        "{said:?}"
+    );
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    let said = setup.run(&["cursor", "--yes", "--name", "delegate"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(fs::read_to_string(&path).unwrap().contains("\"uvx\""));
+}
+
+#[test]
+fn link_of_the_user_is_followed_and_one_of_a_repository_is_not() {
+    let home = Home::new("");
+    let mut setup = Setup::on_the_newest(&home);
+    setup.install("codex-mcp", env!("CARGO_BIN_EXE_codex-mcp").as_ref());
+    let path = cursor(&home, MINE);
+    let kept = home.root().join("dotfiles.json");
+    fs::rename(&path, &kept).unwrap();
+    symlink(&kept, &path).unwrap();
+
+    symlink(home.home().join(".cursor"), home.work().join(".cursor")).unwrap();
+    let said = setup.run(&["cursor", "--project", "--yes"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(
+        said.stdout
+            .contains("leads out of the repository; remove the link"),
+        "{said:?}"
+    );
+    assert_eq!(fs::read_to_string(&kept).unwrap(), MINE);
+
+    let said = setup.run(&["cursor", "--yes"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(fs::symlink_metadata(&path).unwrap().is_symlink());
+    assert!(fs::read_to_string(&kept).unwrap().contains("codex-mcp"));
+}
+
+/// Whoever wrote the repository would otherwise have a program run by the check.
+#[test]
+fn environment_in_a_file_of_a_repository_is_not_used_by_the_check() {
+    let home = Home::new("");
+    let mut setup = Setup::on_the_newest(&home);
+    setup.install("codex-mcp", env!("CARGO_BIN_EXE_codex-mcp").as_ref());
+    let mark = home.root().join("ran");
+    let evil = home.work().join("codex-mcp");
+    fs::write(&evil, format!("#!/bin/sh\ntouch {}\n", mark.display())).unwrap();
+    fs::set_permissions(&evil, Permissions::from_mode(0o755)).unwrap();
+    let text = format!(
+        "{{\"mcpServers\": {{\"codex\": {{\"command\": \"./codex-mcp\", \"env\": {{\"CODEX_MCP_CODEX_BIN\": {:?}, \"PATH\": \".\"}}}}}}}}",
+        evil.display().to_string()
+    );
+    fs::write(home.work().join(".mcp.json"), &text).unwrap();
+    let said = setup.run(&["claude-code", "--project", "--yes"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.stdout.contains("answers, with"), "{said:?}");
+    assert!(!mark.exists());
+    // As a control: the program runs if it is started as that entry says.
+    assert!(
+        std::process::Command::new(&evil)
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert!(mark.exists());
+}
+
+#[test]
+fn home_is_needed() {
+    let home = Home::new("");
+    let mut setup = Setup::on_the_newest(&home);
+    setup.env.push(("HOME".into(), "".into()));
+    let said = setup.run(&["cursor", "--yes"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.stderr.contains("HOME is not set"), "{said:?}");
+}
+
+#[test]
+fn machine_without_clients_says_how_to_name_one() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    fs::remove_file(home.codex_home().join("config.toml")).unwrap();
+    let said = setup.run(&["--yes"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(
+        said.stderr
+            .contains("no MCP client was found here; name one"),
+        "{said:?}"
+    );
+    let said = setup.run(&["cursr", "--yes"]);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.stderr.contains("cursor"), "{said:?}");
+}
+
+#[test]
+fn failed_backup_changes_nothing() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    let path = cursor(&home, MINE);
+    fs::create_dir(home.state_home().join("codex-mcp")).unwrap();
+    fs::write(home.state_home().join("codex-mcp/setup"), "in the way").unwrap();
+    let said = setup.run(&["cursor", "--yes"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), MINE);
+}

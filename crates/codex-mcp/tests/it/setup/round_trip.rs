@@ -1,0 +1,189 @@
+//! Set up, set up again, removed.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use testkit::Home;
+
+use super::{CLIENTS, Setup};
+
+/// The actions that were planned, by client.
+fn actions<'a>(object: &'a Value) -> Vec<(&'a str, &'a str)> {
+    let changes = object["changes"].as_array().unwrap().iter();
+    let word = |change: &'a Value, name: &str| change[name].as_str().unwrap();
+    changes
+        .map(|change| {
+            assert_eq!(change.get("error"), None, "{change:#}");
+            (word(change, "client"), word(change, "action"))
+        })
+        .collect()
+}
+
+/// The text without white space, and without the commas that go with an entry.
+fn without_space(text: &str) -> String {
+    text.replace(
+        |character: char| character.is_whitespace() || character == ',',
+        "",
+    )
+}
+
+fn each(action: &str) -> Vec<(&'static str, &str)> {
+    CLIENTS.iter().map(|client| (client.name, action)).collect()
+}
+
+#[test]
+fn every_client_is_set_up_and_its_file_is_restored_byte_for_byte() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    setup.write_all();
+
+    let shown = setup.json(&["--dry-run"]);
+    assert_eq!(actions(&shown), each("add"), "{shown:#}");
+    assert_eq!(shown["written"], false);
+    for client in &CLIENTS {
+        assert_eq!(setup.read(client), client.before, "{}", client.name);
+    }
+
+    let written = setup.json(&["--yes", "--api", "sessions", "--tools", "sessions,runs"]);
+    assert_eq!(actions(&written), each("add"), "{written:#}");
+    assert!(written["check"]["tools"].as_u64() > Some(3), "{written:#}");
+    assert!(written["doctor"]["checks"].is_array(), "{written:#}");
+    let after: Vec<String> = CLIENTS.iter().map(|client| setup.read(client)).collect();
+    for (client, after) in CLIENTS.iter().zip(&after) {
+        assert!(after.contains(env!("CARGO_BIN_EXE_codex-mcp")), "{after}");
+        assert!(after.contains("sessions,runs"), "{after}");
+        let words = client.before.split_whitespace();
+        let mut words = words.map(|word| word.trim_matches(['{', '}', '[', ']', ',']));
+        let lost = words.find(|word| !after.contains(word));
+        assert_eq!(lost, None, "{after}");
+    }
+
+    let again = setup.json(&["--yes", "--api", "sessions", "--tools", "sessions,runs"]);
+    assert_eq!(actions(&again), each("none"), "{again:#}");
+    for (client, after) in CLIENTS.iter().zip(&after) {
+        assert_eq!(&setup.read(client), after, "{}", client.name);
+    }
+
+    let removed = setup.json(&["--remove", "--yes"]);
+    assert_eq!(actions(&removed), each("restore"), "{removed:#}");
+    for client in &CLIENTS {
+        assert_eq!(setup.read(client), client.before, "{}", client.name);
+    }
+    let nothing = setup.json(&["--remove", "--yes"]);
+    assert_eq!(nothing["changes"], json!([]), "{nothing:#}");
+}
+
+#[test]
+fn edits_since_then_survive_a_removal() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    setup.write_all();
+    setup.json(&["--yes"]);
+    let edited = |text: &str, (after, more): (&str, &str)| {
+        assert!(text.contains(after), "{text}");
+        text.replacen(after, &format!("{after}{more}"), 1)
+    };
+    for client in &CLIENTS {
+        let text = edited(&setup.read(client), client.edit);
+        fs::write(setup.path(client), text).unwrap();
+    }
+    let removed = setup.json(&["--remove", "--yes"]);
+    assert_eq!(actions(&removed), each("remove"), "{removed:#}");
+    for client in &CLIENTS {
+        let (now, wanted) = (setup.read(client), edited(client.before, client.edit));
+        assert!(!now.contains("codex-mcp"), "{now}");
+        // A table that had no server is gone with the last one, with what stood in it.
+        let has_others = |text: &str| ["time", "developer"].iter().any(|name| text.contains(name));
+        if has_others(client.before) {
+            assert_eq!(
+                without_space(&now),
+                without_space(&wanted),
+                "{}",
+                client.name
+            );
+        }
+        assert!(
+            now.contains(client.edit.1.trim_matches([' ', ',', '\n'])),
+            "{now}"
+        );
+    }
+}
+
+#[test]
+fn files_that_were_not_there_are_removed_again() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    let names: Vec<&str> = CLIENTS.iter().map(|client| client.name).collect();
+    fs::remove_file(home.codex_home().join("config.toml")).unwrap();
+    let written = setup.json(&[&names[..], &["--yes"]].concat());
+    assert_eq!(actions(&written), each("add"), "{written:#}");
+    for client in &CLIENTS {
+        assert!(setup.path(client).exists(), "{}", client.name);
+    }
+    let removed = setup.json(&["--remove", "--yes"]);
+    assert_eq!(actions(&removed), each("restore"), "{removed:#}");
+    for client in &CLIENTS {
+        assert!(!setup.path(client).exists(), "{}", client.name);
+    }
+}
+
+#[test]
+fn shared_files_of_a_repository_name_the_program_without_its_directory() {
+    let home = Home::new("");
+    let mut setup = Setup::on_the_newest(&home);
+    setup.install("codex-mcp", env!("CARGO_BIN_EXE_codex-mcp").as_ref());
+    let with_project = || {
+        CLIENTS
+            .iter()
+            .filter_map(|client| Some((client.name, client.project?)))
+    };
+    let names: Vec<&str> = with_project().map(|(name, _)| name).collect();
+    let written = setup.json(&[&names[..], &["--project", "--yes"]].concat());
+    assert!(written["check"]["tools"].as_u64() > Some(0), "{written:#}");
+    for (name, file) in with_project() {
+        let text = fs::read_to_string(home.work().join(file)).unwrap();
+        assert!(text.contains("\"codex-mcp\""), "{name}: {text}");
+        assert!(
+            !text.contains(&*home.root().to_string_lossy()),
+            "{name}: {text}"
+        );
+    }
+    setup.json(&[&names[..], &["--project", "--remove", "--yes"]].concat());
+    assert_eq!(
+        setup
+            .home
+            .git(&["status", "--porcelain", "--untracked-files=all"]),
+        ""
+    );
+}
+
+#[test]
+fn earlier_servers_are_replaced_and_that_is_said() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    let cursor = home.home().join(".cursor/mcp.json");
+    fs::create_dir(cursor.parent().unwrap()).unwrap();
+    let old = r#"{"mcpServers": {"helper": {"command": "npx", "args": ["-y", "@leo000001/codex-mcp@latest"], "env": {"A": "b"}}}}"#;
+    fs::write(&cursor, old).unwrap();
+    fs::write(
+        home.codex_home().join("config.toml"),
+        "[mcp_servers.agent]\ncommand = \"codex\"\nargs = [\"mcp-server\"]\n",
+    )
+    .unwrap();
+    let said = setup.run(&["cursor", "codex", "--yes"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    for words in [
+        "`helper` is the npm package codex-mcp now, and becomes codex-mcp",
+        "`agent` is codex mcp-server now, and becomes codex-mcp",
+    ] {
+        assert!(said.stdout.contains(words), "{}", said.stdout);
+    }
+    let text = fs::read_to_string(&cursor).unwrap();
+    let now: Value = serde_json::from_str(&text).unwrap();
+    let server = &now["mcpServers"]["helper"];
+    assert_eq!(server["command"], env!("CARGO_BIN_EXE_codex-mcp"));
+    assert_eq!(server["args"], json!(["serve", "--api", "sessions"]));
+    assert_eq!(server["env"], json!({ "A": "b" }));
+    setup.json(&["--remove", "--yes"]);
+    assert_eq!(fs::read_to_string(&cursor).unwrap(), old);
+}
