@@ -21,7 +21,7 @@
 //!
 //! A command in Codex's sandbox runs as the same user, and the host would do for it what the
 //! sandbox keeps it from doing. So a client first proves that it can write where the socket is,
-//! and both sides check that the other one is confined as they are ([`confinement`](supervise::confinement)).
+//! and both sides check that the other one is confined as they are (`supervise::confinement`).
 //!
 //! [environment]: logic::environment
 //! [`handshake`]: logic::handshake

@@ -10,11 +10,8 @@
 //!
 //! [`proof`]: crate::proof
 
-use std::io;
-
-#[cfg(target_os = "linux")]
 use std::fs;
-#[cfg(target_os = "linux")]
+use std::io;
 use std::path::PathBuf;
 
 /// Checks that a process is confined in the same way as this one.
@@ -23,7 +20,6 @@ use std::path::PathBuf;
 ///
 /// [`io::ErrorKind::PermissionDenied`] if it is not; those of the file system if that cannot be
 /// determined.
-#[cfg(target_os = "linux")]
 pub fn check(pid: i32) -> io::Result<()> {
     let process = pid.to_string();
     let ours = (fields("self")?, namespaces("self")?);
@@ -37,22 +33,10 @@ pub fn check(pid: i32) -> io::Result<()> {
 /// # Errors
 ///
 /// As for [`check`].
-#[cfg(target_os = "linux")]
 pub(crate) fn check_without_namespaces(pid: i32) -> io::Result<()> {
     equal_or_denied(pid, fields("self")? == fields(&pid.to_string())?)
 }
 
-/// Always succeeds: the limits of a process are only known on Linux.
-///
-/// # Errors
-///
-/// None.
-#[cfg(not(target_os = "linux"))]
-pub fn check(_pid: i32) -> io::Result<()> {
-    Ok(())
-}
-
-#[cfg(target_os = "linux")]
 fn equal_or_denied(pid: i32, are_equal: bool) -> io::Result<()> {
     match are_equal {
         true => Ok(()),
@@ -64,7 +48,6 @@ fn equal_or_denied(pid: i32, are_equal: bool) -> io::Result<()> {
 }
 
 /// The limits in the status of a process, see proc_pid_status(5).
-#[cfg(target_os = "linux")]
 const FIELDS: [&str; 7] = [
     "Gid:",
     "Groups:",
@@ -76,11 +59,9 @@ const FIELDS: [&str; 7] = [
 ];
 
 /// Kinds of namespaces, see namespaces(7).
-#[cfg(target_os = "linux")]
 const NAMESPACES: [&str; 4] = ["mnt", "net", "pid", "user"];
 
 /// The values of [`FIELDS`].
-#[cfg(target_os = "linux")]
 #[expect(
     clippy::disallowed_methods,
     reason = "a file of the kernel, which is short and never waits"
@@ -95,13 +76,12 @@ fn fields(process: &str) -> io::Result<Vec<String>> {
 }
 
 /// The identities of [`NAMESPACES`].
-#[cfg(target_os = "linux")]
 fn namespaces(process: &str) -> io::Result<Vec<PathBuf>> {
     let namespace = |name: &&str| fs::read_link(format!("/proc/{process}/ns/{name}"));
     NAMESPACES.iter().map(namespace).collect()
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -1,9 +1,10 @@
 //! The processes below a process.
-#![expect(clippy::disallowed_methods, reason = "the system's own files in /proc")]
 
 use std::collections::{BTreeSet, HashMap};
 
 use nix::unistd::Pid;
+
+use crate::platform;
 
 /// A process at the moment of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,18 +46,9 @@ impl Processes {
     #[must_use]
     pub fn scan() -> Self {
         let mut by_parent: HashMap<Pid, Vec<Process>> = HashMap::new();
-        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        for entry in entries {
-            let pid = entry
-                .file_name()
-                .to_str()
-                .and_then(|name| name.parse().ok());
-            let process = pid.and_then(|pid: i32| {
-                // The name in the line can contain any bytes.
-                let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-                Process::parse(pid, &String::from_utf8_lossy(&stat))
-            });
-            if let Some(process) = process {
+        for (pid, stat) in platform::processes() {
+            // The name in the line can contain any bytes.
+            if let Some(process) = Process::parse(pid, &String::from_utf8_lossy(&stat)) {
                 by_parent.entry(process.parent).or_default().push(process);
             }
         }
@@ -116,8 +108,7 @@ impl Process {
     /// Whether it was started with this variable, `NAME=VALUE`. `false` if its variables
     /// cannot be read.
     pub fn has_variable(&self, variable: &str) -> bool {
-        let environ = std::fs::read(format!("/proc/{}/environ", self.pid)).unwrap_or_default();
-        environ
+        platform::environment(self.pid)
             .split(|byte| *byte == 0)
             .any(|one| one == variable.as_bytes())
     }
@@ -134,7 +125,8 @@ impl Process {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux", not(portable)))]
+#[expect(clippy::disallowed_methods, reason = "the test starts a program")]
 mod tests {
     use std::os::unix::ffi::OsStrExt;
 

@@ -26,25 +26,21 @@
 //! owner notices, and continues the program when it is continued itself.
 //!
 //! On systems without subreapers (outside Linux), the guard ends Codex's process group
-//! instead, and checks every second whether the owner lives.
+//! instead, and checks every second whether the owner lives; see [`platform`].
 //!
 //! The guard of an [adoptable](super::adoptable) program ([`run_adoptable`]) does not end the tree
 //! when its owner has died, but waits for another owner.
 
-#[cfg(target_os = "linux")]
-mod adoption;
-#[cfg(target_os = "linux")]
-mod program_port;
-#[cfg(target_os = "linux")]
-mod stderr_copy;
+#[cfg(all(target_os = "linux", not(portable)))]
+mod adoptable;
+#[cfg(not(all(target_os = "linux", not(portable))))]
+mod unsupported;
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
-#[cfg(target_os = "linux")]
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
@@ -53,23 +49,15 @@ use nix::errno::Errno;
 use nix::sys::signal::{SigHandler, SigSet, Signal, kill, killpg, raise};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, alarm, dup2_stdin, dup2_stdout, getppid, setsid};
-#[cfg(target_os = "linux")]
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::descendants::descendants;
 use super::exit::Exit;
-#[cfg(target_os = "linux")]
-use super::private_socket;
+use super::{platform, private_socket};
+#[cfg(not(all(target_os = "linux", not(portable))))]
+use unsupported as adoptable;
 
 /// Seconds between SIGTERM and SIGKILL.
 const GRACE: u32 = 1;
-
-/// How many files an adoptable program may have open, as far as the system allows it.
-#[cfg(target_os = "linux")]
-const OPEN_FILES: u64 = 65_536;
-
-/// Whether the system signals the death of our owner.
-const OWNER_DEATH_IS_SIGNALLED: bool = cfg!(target_os = "linux");
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -92,7 +80,10 @@ enum Owner {
     /// The parent of the guard.
     Parent(Pid),
     /// The process at the other end of the control stream.
-    #[cfg(target_os = "linux")]
+    #[cfg_attr(
+        not(all(target_os = "linux", not(portable))),
+        expect(dead_code, reason = "no program is adoptable there")
+    )]
     OnStream {
         /// Where the next owner connects.
         adoption: PathBuf,
@@ -124,7 +115,7 @@ pub fn run_adoptable(
     program: &OsString,
     args: &[OsString],
 ) -> ExitCode {
-    exit_code(watch_adoptable(adoption, wait, program, args), program)
+    exit_code(adoptable::watch(adoption, wait, program, args), program)
 }
 
 fn exit_code(exit: io::Result<Exit>, program: &OsString) -> ExitCode {
@@ -149,7 +140,7 @@ fn exit_code(exit: io::Result<Exit>, program: &OsString) -> ExitCode {
 
 fn watch(owner: Pid, streams: Streams, program: &OsString, args: &[OsString]) -> io::Result<Exit> {
     let signals = block_signals()?;
-    tie_to_owner()?;
+    platform::tie_to_owner()?;
     if streams == Streams::Terminal {
         setsid()?;
         rustix::process::ioctl_tiocsctty(io::stdin())?;
@@ -160,69 +151,6 @@ fn watch(owner: Pid, streams: Streams, program: &OsString, args: &[OsString]) ->
     let mut guard = Guard::new(Owner::Parent(owner), streams, &child)?;
     guard.check_owner();
     guard.until_ended(&signals)
-}
-
-#[cfg(target_os = "linux")]
-fn watch_adoptable(
-    socket: &Path,
-    wait: Duration,
-    program: &OsString,
-    args: &[OsString],
-) -> io::Result<Exit> {
-    // Before the first thread, as a thread inherits the mask.
-    let signals = block_signals()?;
-    nix::sys::prctl::set_child_subreaper(true)?;
-    // Commands in Codex's sandbox run as the same user. Where they see our memory in /proc, they
-    // could read there what the owner has us keep.
-    nix::sys::prctl::set_dumpable(false)?;
-    let adoption = adoption::Adoption::listen(socket, wait)?;
-    let mut command = command(program, args);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
-    raise_file_limit()?;
-    let exit = start(Streams::Pipes, &mut command).and_then(|mut child| {
-        let missing = || io::Error::other("the program has no stderr");
-        let (copy, port) = stderr_copy::start(child.stderr.take().ok_or_else(missing)?)?;
-        let owner = Owner::OnStream {
-            adoption: socket.to_owned(),
-        };
-        let mut guard = Guard::new(owner, Streams::Pipes, &child)?;
-        let owners = adoption.start(guard.codex, port)?;
-        let exit = guard.until_ended(&signals)?;
-        copy.finish();
-        owners.report(exit);
-        Ok(exit)
-    });
-    // The next owner removes it if this fails.
-    let _ = private_socket::remove(socket);
-    exit
-}
-
-/// Allows the program, which inherits this, more open files: other processes can connect to it.
-#[cfg(target_os = "linux")]
-fn raise_file_limit() -> io::Result<()> {
-    let limit = getrlimit(Resource::Nofile);
-    let most = limit
-        .maximum
-        .map_or(OPEN_FILES, |most| most.min(OPEN_FILES));
-    let current = limit.current.map_or(most, |current| current.max(most));
-    let raised = Rlimit {
-        current: Some(current),
-        maximum: limit.maximum,
-    };
-    Ok(setrlimit(Resource::Nofile, raised)?)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn watch_adoptable(
-    _socket: &Path,
-    _wait: Duration,
-    _program: &OsString,
-    _args: &[OsString],
-) -> io::Result<Exit> {
-    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Blocks the signals that the guard waits for.
@@ -237,18 +165,6 @@ fn block_signals() -> io::Result<SigSet> {
     let signals: SigSet = signals.into_iter().collect();
     signals.thread_block()?;
     Ok(signals)
-}
-
-#[cfg(target_os = "linux")]
-fn tie_to_owner() -> io::Result<()> {
-    nix::sys::prctl::set_child_subreaper(true)?;
-    nix::sys::prctl::set_pdeathsig(Signal::SIGTERM)?;
-    Ok(())
-}
-
-#[cfg(not(target_os = "linux"))]
-fn tie_to_owner() -> io::Result<()> {
-    Ok(())
 }
 
 #[expect(
@@ -292,9 +208,7 @@ fn before_exec(streams: Streams) -> io::Result<()> {
         rustix::termios::tcsetpgrp(rustix::stdio::stdin(), this)?;
     }
     SigSet::empty().thread_set_mask()?;
-    #[cfg(target_os = "linux")]
-    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
-    Ok(())
+    platform::tie_to_guard()
 }
 
 impl Guard {
@@ -315,6 +229,7 @@ impl Guard {
             match signals.wait()? {
                 Signal::SIGCHLD => {
                     if let Some(exit) = self.reap() {
+                        platform::end_left_group(self.codex);
                         return Ok(exit);
                     }
                 }
@@ -365,7 +280,6 @@ impl Guard {
     fn end(&mut self) {
         if self.phase == Phase::Watching {
             self.phase = Phase::Ending;
-            #[cfg(target_os = "linux")]
             if let Owner::OnStream { adoption } = &self.owner {
                 // It is removed again at the end, if this fails.
                 let _ = private_socket::remove(adoption);
@@ -387,16 +301,12 @@ impl Guard {
 
     /// The owner may have died before we asked the system to signal its death.
     fn check_owner(&mut self) {
-        #[cfg_attr(
-            not(target_os = "linux"),
-            expect(irrefutable_let_patterns, reason = "there is no other kind of owner")
-        )]
         let Owner::Parent(owner) = self.owner else {
             return;
         };
         if getppid() != owner {
             self.end();
-        } else if !OWNER_DEATH_IS_SIGNALLED {
+        } else if !platform::OWNER_DEATH_IS_SIGNALLED {
             alarm::set(1);
         }
     }

@@ -17,7 +17,8 @@
 //! itself is killed, its owner finds the rest of its tree by a variable in its environment.
 //! [`search_path`] decides in which directories programs are looked up; [`descendants`] lists the
 //! processes below one; [`io_thread`] runs blocking work in order on a thread of its own;
-//! [`private_socket`], [`proof`] and [`confinement`] keep commands in Codex's sandbox from the Unix
+//! `platform` has what differs between Linux and other systems;
+//! [`private_socket`], [`proof`] and `confinement` keep commands in Codex's sandbox from the Unix
 //! sockets of our processes.
 //!
 //! Everything is started from the main thread: on Linux the parent-death signal is sent
@@ -44,12 +45,14 @@
 
 pub mod adoptable;
 pub mod clock;
+#[cfg(all(target_os = "linux", not(portable)))]
 pub mod confinement;
 pub mod descendants;
 pub mod detached;
 pub mod exit;
 pub mod guard;
 pub mod io_thread;
+mod platform;
 pub mod private_socket;
 pub mod proof;
 pub mod search_path;

@@ -5,7 +5,7 @@
 
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use nix::sys::stat::Mode;
 use tokio::net::UnixStream;
 use tokio::time::sleep;
 
-use crate::confinement;
+use crate::platform;
 
 /// The longest path of a socket that every system takes, in bytes. Linux takes 107, macOS 103
 /// (`sun_path`).
@@ -79,7 +79,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
 pub fn check_peer(stream: &UnixStream) -> io::Result<()> {
     let peer = stream.peer_cred()?;
     check_user(peer.uid())?;
-    peer.pid().map_or(Ok(()), confinement::check)
+    peer.pid().map_or(Ok(()), platform::check_confinement)
 }
 
 /// Checks that the other end of a connection belongs to this user.
@@ -101,7 +101,7 @@ pub struct ShortPath {
 
 impl ShortPath {
     /// A short path to the same file. Longer ones than 100 bytes lead through
-    /// `/proc/self/fd`, on Linux.
+    /// `/proc/self/fd`, on Linux; elsewhere they stay as they are, and no socket can be there.
     ///
     /// # Errors
     ///
@@ -117,9 +117,12 @@ impl ShortPath {
         };
         let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
         let directory = open_directory(directory, flags)?;
-        let through = format!("/proc/self/fd/{}", directory.as_raw_fd());
+        let path = match platform::short_path_to(&directory) {
+            Some(through) => through.join(name),
+            None => path.to_owned(),
+        };
         Ok(Self {
-            path: Path::new(&through).join(name),
+            path,
             _directory: Some(directory),
         })
     }
@@ -168,7 +171,7 @@ mod tests {
         fs::set_permissions(directory.path(), Permissions::from_mode(0o700)).unwrap();
         check_directory(directory.path()).unwrap();
         // A long path takes the way through /proc/self/fd, where there is one.
-        let parent = match cfg!(target_os = "linux") {
+        let parent = match cfg!(all(target_os = "linux", not(portable))) {
             true => directory.path().join("x".repeat(200)),
             false => directory.path().join("x"),
         };

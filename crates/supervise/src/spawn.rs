@@ -32,6 +32,7 @@ use rustix::process::{WaitId, WaitIdOptions, waitid};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 use super::exit::Exit;
+use super::platform;
 use super::search_path::{PATH, SearchPaths, without_relative};
 use super::tree_mark::{TREE, TreeMark};
 
@@ -320,11 +321,7 @@ pub fn own_executable() -> io::Result<PathBuf> {
     if let Some(executable) = GUARD.get() {
         return Ok(executable.clone());
     }
-    if cfg!(target_os = "linux") {
-        Ok("/proc/self/exe".into())
-    } else {
-        std::env::current_exe()
-    }
+    platform::own_executable()
 }
 
 impl Process {

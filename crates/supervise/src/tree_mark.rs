@@ -3,9 +3,11 @@
 //! If a guard is killed, the system kills the program too, but not the processes that the program
 //! has started. Those are nobody's children then. They are found by a variable in the environment
 //! of the tree, and killed by the owner of the guard. A process whose environment was chosen anew,
-//! such as an MCP server of Codex, does not have the variable.
+//! such as an MCP server of Codex, does not have the variable. Where the variables of a process
+//! cannot be read (outside Linux), nothing is found.
 
 use std::io;
+#[cfg(all(target_os = "linux", not(portable)))]
 use std::path::Path;
 use std::time::Duration;
 
@@ -47,6 +49,7 @@ impl TreeMark {
     }
 
     /// The mark of the tree that is taken over by this socket. The next owner knows it, too.
+    #[cfg(all(target_os = "linux", not(portable)))]
     pub(crate) fn of_socket(adoption: &Path) -> Self {
         Self(adoption.to_string_lossy().into_owned())
     }
@@ -104,7 +107,7 @@ mod tests {
         command.kill_on_drop(true).spawn().unwrap()
     }
 
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(portable)))]
     #[tokio::test]
     async fn only_the_processes_of_the_tree_are_ended() {
         let (ours, other) = (TreeMark::random().unwrap(), TreeMark::random().unwrap());

@@ -26,28 +26,16 @@
 
 use std::time::Duration;
 
-#[cfg(target_os = "linux")]
-mod descriptors;
-#[cfg(target_os = "linux")]
-mod incoming;
-#[cfg(target_os = "linux")]
-mod keeper;
-#[cfg(target_os = "linux")]
-pub(crate) mod kept;
-#[cfg(target_os = "linux")]
-pub(crate) mod messages;
-#[cfg(target_os = "linux")]
-mod process;
-#[cfg(not(target_os = "linux"))]
+#[cfg(all(target_os = "linux", not(portable)))]
+mod linux;
+#[cfg(not(all(target_os = "linux", not(portable))))]
 mod unsupported;
 
-#[cfg(target_os = "linux")]
-pub(crate) use descriptors::send_descriptor;
-#[cfg(target_os = "linux")]
-pub use keeper::Keeper;
-#[cfg(target_os = "linux")]
-pub use process::{AdoptableProcess, Adopted, adopt, is_supported, spawn_adoptable};
-#[cfg(not(target_os = "linux"))]
+#[cfg(all(target_os = "linux", not(portable)))]
+pub use linux::{AdoptableProcess, Adopted, Keeper, adopt, is_supported, spawn_adoptable};
+#[cfg(all(target_os = "linux", not(portable)))]
+pub(crate) use linux::{kept, messages, send_descriptor};
+#[cfg(not(all(target_os = "linux", not(portable))))]
 pub use unsupported::{AdoptableProcess, Adopted, Keeper, adopt, is_supported, spawn_adoptable};
 
 /// How long a program without an owner runs on.

@@ -1,0 +1,76 @@
+//! What Linux has.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use nix::sys::prctl::{set_child_subreaper, set_pdeathsig};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+
+pub(crate) use crate::confinement::check as check_confinement;
+
+/// Whether the system signals the death of our owner.
+pub(crate) const OWNER_DEATH_IS_SIGNALLED: bool = true;
+
+/// Makes this process, a guard, the parent of all below it that lose theirs, and has the system
+/// send it SIGTERM when its own parent ends.
+///
+/// # Errors
+///
+/// Those of prctl(2).
+pub(crate) fn tie_to_owner() -> io::Result<()> {
+    set_child_subreaper(true)?;
+    set_pdeathsig(Signal::SIGTERM)?;
+    Ok(())
+}
+
+/// Has the system kill this process when its guard ends. A single system call, as it runs between
+/// fork and exec.
+///
+/// # Errors
+///
+/// Those of prctl(2).
+pub(crate) fn tie_to_guard() -> io::Result<()> {
+    set_pdeathsig(Signal::SIGKILL)?;
+    Ok(())
+}
+
+/// The number of each process that this user may see, and its line in `/proc/PID/stat`.
+pub(crate) fn processes() -> impl Iterator<Item = (i32, Vec<u8>)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| {
+        let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+        Some((pid, read(format!("/proc/{pid}/stat"))?))
+    })
+}
+
+/// The variables with which a process was started, each followed by a zero. Empty if they cannot
+/// be read.
+pub(crate) fn environment(process: Pid) -> Vec<u8> {
+    read(format!("/proc/{process}/environ")).unwrap_or_default()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the system's own files in /proc")]
+fn read(path: String) -> Option<Vec<u8>> {
+    fs::read(path).ok()
+}
+
+/// Does nothing: a guard has ended, and reaped, all below it by now.
+pub(crate) fn end_left_group(_group: Pid) {}
+
+/// This executable, even if an upgrade has replaced its file.
+///
+/// # Errors
+///
+/// None.
+pub(crate) fn own_executable() -> io::Result<PathBuf> {
+    Ok("/proc/self/exe".into())
+}
+
+/// A short path to a directory, valid in this process as long as the directory is open.
+pub(crate) fn short_path_to(directory: &OwnedFd) -> Option<PathBuf> {
+    let descriptor = directory.as_raw_fd().to_string();
+    Some(Path::new("/proc/self/fd").join(descriptor))
+}

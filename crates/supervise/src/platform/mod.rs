@@ -1,0 +1,21 @@
+//! What only Linux has for processes, and what other systems do without it.
+//!
+//! | on Linux | elsewhere |
+//! | --- | --- |
+//! | The guard is the subreaper of all below it, and finds them in `/proc`. | The guard ends the process group of the program; processes in other groups stay. |
+//! | The system signals the end of a parent. | The guard checks each second whether its owner lives. A program whose guard was killed is left. |
+//! | `/proc/self/exe` is this program even after an upgrade. | The path at which it was started. |
+//! | Both ends of a connection compare their confinement. | The [proof](crate::proof) alone decides. |
+//! | The path of a socket may have any length. | 100 bytes at most. |
+//!
+//! `--cfg portable` chooses the other systems' side on Linux too, so that it can be tested there.
+
+#[cfg(all(target_os = "linux", not(portable)))]
+mod linux;
+#[cfg(not(all(target_os = "linux", not(portable))))]
+mod portable;
+
+#[cfg(all(target_os = "linux", not(portable)))]
+pub(crate) use linux::*;
+#[cfg(not(all(target_os = "linux", not(portable))))]
+pub(crate) use portable::*;
