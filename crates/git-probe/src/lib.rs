@@ -63,6 +63,7 @@ mod invocation;
 mod layout;
 pub mod logic;
 mod owner;
+mod platform;
 #[expect(
     clippy::disallowed_methods,
     reason = "it writes before Codex can, and then only out of its reach"

@@ -11,17 +11,15 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, openat, renameat, unlinkat};
 use rustix::io::Errno;
+use rustix::path::Arg;
 use uuid::Uuid;
+
+use crate::platform::{READ_DIRECTORY as READ, give_permissions};
 
 /// How long a removal may take.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
-
-const READ: OFlags = OFlags::RDONLY
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC);
 
 /// Removes a directory with all that is in it; there may be none.
 ///
@@ -130,22 +128,9 @@ fn is_unlinked(directory: &OwnedFd, name: &CStr) -> io::Result<bool> {
 }
 
 /// Opens a directory with all permissions for the user, who may have to be given them.
-fn readable(above: &OwnedFd, name: impl rustix::path::Arg + Copy) -> Result<OwnedFd, Errno> {
-    let open = || openat(above, name, READ, Mode::empty());
-    #[cfg(target_os = "linux")]
-    {
-        use std::os::fd::AsRawFd;
-
-        use rustix::fs::{chmod, fstat};
-
-        let found = openat(above, name, READ | OFlags::PATH, Mode::empty())?;
-        let mode = Mode::from_raw_mode(fstat(&found)?.st_mode);
-        if !mode.contains(Mode::RWXU) {
-            let path = format!("/proc/self/fd/{}", found.as_raw_fd());
-            chmod(path.as_str(), mode | Mode::RWXU)?;
-        }
-    }
-    open()
+fn readable(above: &OwnedFd, name: impl Arg + Copy) -> Result<OwnedFd, Errno> {
+    give_permissions(above, name)?;
+    openat(above, name, READ, Mode::empty())
 }
 
 #[cfg(test)]

@@ -7,12 +7,12 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, Stat, chmod, fchmod, fstat, openat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RawMode, RenameFlags, Stat, fchmod, fstat, openat,
     readlinkat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use super::shown;
 use super::state::{Bytes, Entry, FileStamp};
+use crate::platform::{ENTER, READ_DIRECTORY, set_mode};
 
 /// The most entries that are read of a directory.
 const NAMES_LIMIT: usize = 1_000_000;
@@ -27,20 +28,6 @@ const NAMES_LIMIT: usize = 1_000_000;
 /// How much of a name is kept when an entry is moved aside, in bytes: a name has 255 at
 /// the most.
 const NAME_KEPT: usize = 200;
-
-/// A directory can be entered and renamed in without being readable.
-#[cfg(target_os = "linux")]
-const ENTER: OFlags = OFlags::PATH
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC);
-#[cfg(not(target_os = "linux"))]
-const ENTER: OFlags = READ_DIRECTORY;
-
-const READ_DIRECTORY: OFlags = OFlags::RDONLY
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC);
 
 /// A directory that was entered.
 #[derive(Debug)]
@@ -205,7 +192,7 @@ impl Directory {
         name: &OsStr,
         aside: &Self,
         bytes: &[u8],
-        mode: u32,
+        mode: RawMode,
     ) -> Result<Option<MovedAside>, ReplaceError> {
         let new = aside.free_name(name);
         let written = aside.write_new(&new, bytes, mode);
@@ -250,7 +237,7 @@ impl Directory {
     }
 
     /// Writes a file that is not there, and removes it if that fails.
-    fn write_new(&self, name: &OsStr, bytes: &[u8], mode: u32) -> io::Result<()> {
+    fn write_new(&self, name: &OsStr, bytes: &[u8], mode: RawMode) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let own = Mode::RUSR | Mode::WUSR;
         let fd = self.with_permission(|| openat(&self.fd, name, flags, own))?;
@@ -325,11 +312,10 @@ impl Directory {
         match act() {
             Err(Errno::ACCESS) => {
                 let before = Mode::from_raw_mode(fstat(&self.fd)?.st_mode);
-                let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
-                chmod(path.as_str(), before | Mode::RWXU)?;
+                set_mode(&self.fd, before | Mode::RWXU)?;
                 let done = act();
                 // The directory is the user's as before, only with more permission.
-                let _ = chmod(path.as_str(), before);
+                let _ = set_mode(&self.fd, before);
                 done
             }
             done => done,
@@ -337,14 +323,14 @@ impl Directory {
     }
 }
 
-fn write_whole(fd: OwnedFd, bytes: &[u8], mode: u32) -> io::Result<()> {
+fn write_whole(fd: OwnedFd, bytes: &[u8], mode: RawMode) -> io::Result<()> {
     fchmod(&fd, Mode::from_raw_mode(mode))?;
     let mut file = File::from(fd);
     file.write_all(bytes)?;
     file.sync_all()
 }
 
-fn permissions(stat: &Stat) -> u32 {
+fn permissions(stat: &Stat) -> RawMode {
     stat.st_mode & 0o7777
 }
 

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
+use rustix::fs::RawMode;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// The entries of a git directory by which git runs programs, or reads the settings of
@@ -107,7 +108,7 @@ pub(super) enum Entry {
         /// All of it.
         bytes: Bytes,
         /// Its permissions.
-        mode: u32,
+        mode: RawMode,
     },
     /// A directory, whatever is in it.
     Directory,
@@ -126,7 +127,7 @@ pub(super) enum Entry {
 pub(super) struct FileStamp {
     pub(super) inode: u64,
     pub(super) size: i64,
-    pub(super) mode: u32,
+    pub(super) mode: RawMode,
     /// Seconds and nanoseconds.
     pub(super) changed: (i64, i128),
 }
@@ -150,7 +151,7 @@ pub(super) enum RestoreAction<'a> {
     /// The entry is moved aside.
     MoveAside,
     /// A file with these contents and permissions takes its place, and it is moved aside.
-    WriteBack(&'a [u8], u32),
+    WriteBack(&'a [u8], RawMode),
 }
 
 /// Compares an entry with what it was. `is_unwritten` is set where a file was moved aside
