@@ -272,11 +272,11 @@ fn sync_directory(path: &Path) -> Result<(), MailError> {
 /// One step of the file system.
 mod step {
     use std::io;
+    use std::path::Path;
 
-    #[cfg_attr(
-        not(all(target_os = "linux", target_env = "gnu")),
-        expect(dead_code, reason = "nothing is tried there")
-    )]
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use rustix::io::Errno;
+
     pub(super) enum StepError {
         /// The file is missing, or exists already.
         Changed,
@@ -285,47 +285,23 @@ mod step {
         Other(io::Error),
     }
 
-    pub(super) use system::{exchange, give_name};
-
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    mod system {
-        use std::path::Path;
-
-        use nix::errno::Errno;
-        use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
-
-        use super::StepError;
-
-        pub(in super::super) fn exchange(draft: &Path, file: &Path) -> Result<(), StepError> {
-            rename(draft, file, RenameFlags::RENAME_EXCHANGE)
-        }
-
-        pub(in super::super) fn give_name(draft: &Path, file: &Path) -> Result<(), StepError> {
-            rename(draft, file, RenameFlags::RENAME_NOREPLACE)
-        }
-
-        fn rename(draft: &Path, file: &Path, flags: RenameFlags) -> Result<(), StepError> {
-            renameat2(AT_FDCWD, draft, AT_FDCWD, file, flags).map_err(|errno| match errno {
-                Errno::ENOENT | Errno::EEXIST => StepError::Changed,
-                Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP => StepError::Unsupported,
-                errno => StepError::Other(errno.into()),
-            })
-        }
+    pub(super) fn exchange(draft: &Path, file: &Path) -> Result<(), StepError> {
+        rename(draft, file, RenameFlags::EXCHANGE)
     }
 
-    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-    mod system {
-        use std::path::Path;
+    pub(super) fn give_name(draft: &Path, file: &Path) -> Result<(), StepError> {
+        rename(draft, file, RenameFlags::NOREPLACE)
+    }
 
-        use super::StepError;
+    /// The names of an unsupported step: Linux says `INVAL` or `NOSYS`, macOS `NOTSUP`.
+    const UNSUPPORTED: [Errno; 4] = [Errno::INVAL, Errno::NOSYS, Errno::NOTSUP, Errno::OPNOTSUPP];
 
-        pub(in super::super) fn exchange(_: &Path, _: &Path) -> Result<(), StepError> {
-            Err(StepError::Unsupported)
-        }
-
-        pub(in super::super) fn give_name(_: &Path, _: &Path) -> Result<(), StepError> {
-            Err(StepError::Unsupported)
-        }
+    fn rename(draft: &Path, file: &Path, flags: RenameFlags) -> Result<(), StepError> {
+        renameat_with(CWD, draft, CWD, file, flags).map_err(|errno| match errno {
+            Errno::NOENT | Errno::EXIST => StepError::Changed,
+            errno if UNSUPPORTED.contains(&errno) => StepError::Unsupported,
+            errno => StepError::Other(errno.into()),
+        })
     }
 }
 
@@ -373,7 +349,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
     fn concurrent_write_is_merged() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("f");
@@ -432,7 +407,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
     fn unmergeable_content_is_restored() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("f");
@@ -462,7 +436,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
     fn endless_concurrent_writes_are_reported() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("f");
