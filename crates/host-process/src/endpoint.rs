@@ -327,7 +327,7 @@ mod tests {
         assert!(!lock.take_proof(&name).unwrap());
     }
 
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(portable)))]
     #[tokio::test]
     async fn path_may_be_longer_than_that_of_a_socket() {
         let state = tempfile::tempdir().unwrap();

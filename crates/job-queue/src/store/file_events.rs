@@ -7,12 +7,12 @@
 
 use std::path::Path;
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", not(portable))))]
 pub(super) use elsewhere::FileEvents;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(portable)))]
 pub(super) use linux::FileEvents;
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(portable)))]
 mod linux {
     use std::ffi::OsStr;
     use std::io;
@@ -106,7 +106,7 @@ mod linux {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", not(portable))))]
 mod elsewhere {
     use super::Path;
 
@@ -124,7 +124,7 @@ mod elsewhere {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(all(test, target_os = "linux", not(portable)))]
 #[expect(
     clippy::disallowed_methods,
     reason = "the test writes files of its own"

@@ -22,7 +22,7 @@ use rmcp::transport::stdio_pipes;
 use safe_files::state_directory::state_directory;
 use serde_json::{Value, json};
 use settings::Config;
-use supervise::spawn::is_unknown_to_hosts;
+use supervise::spawn::{is_unknown_to_hosts, own_executable};
 use tokio::net::UnixStream;
 use uuid::Uuid;
 
@@ -73,12 +73,7 @@ pub(in crate::cli) fn all_endpoints() -> Result<Vec<HostEndpoint>, HostEndpointE
 
 /// What differs between two builds of this program.
 fn program() -> io::Result<String> {
-    let path = match cfg!(target_os = "linux") {
-        // It leads to this program even if the file has been replaced.
-        true => PathBuf::from("/proc/self/exe"),
-        false => env::current_exe()?,
-    };
-    let about = std::fs::metadata(path)?;
+    let about = std::fs::metadata(own_executable()?)?;
     let (version, device, inode) = (env!("CARGO_PKG_VERSION"), about.dev(), about.ino());
     let changed = (about.mtime(), about.mtime_nsec());
     Ok(format!("{version} {device} {inode} {changed:?}"))
