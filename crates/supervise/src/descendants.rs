@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use nix::errno::Errno;
+use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
 use crate::platform;
@@ -34,25 +36,34 @@ pub fn descendants(root: Pid) -> Vec<Pid> {
 }
 
 /// Whether any of these processes is still running. A zombie is not, and neither is a
-/// thread: its number is no process ID.
+/// thread: its number is no process ID. Where the system has no `/proc`, both count.
 pub fn is_any_running(pids: &BTreeSet<Pid>) -> bool {
-    let Processes(by_parent) = Processes::scan();
-    let mut all = by_parent.values().flatten();
-    all.any(|process| pids.contains(&process.pid) && !process.has_ended())
+    match Processes::read() {
+        Some(Processes(by_parent)) => {
+            let mut all = by_parent.values().flatten();
+            all.any(|process| pids.contains(&process.pid) && !process.has_ended())
+        }
+        None => pids.iter().any(|pid| kill(*pid, None) != Err(Errno::ESRCH)),
+    }
 }
 
 impl Processes {
     /// Reads the list of all processes that this user may see.
     #[must_use]
     pub fn scan() -> Self {
+        Self::read().unwrap_or_default()
+    }
+
+    /// `None` where the system has no `/proc`.
+    fn read() -> Option<Self> {
         let mut by_parent: HashMap<Pid, Vec<Process>> = HashMap::new();
-        for (pid, stat) in platform::processes() {
+        for (pid, stat) in platform::processes()? {
             // The name in the line can contain any bytes.
             if let Some(process) = Process::parse(pid, &String::from_utf8_lossy(&stat)) {
                 by_parent.entry(process.parent).or_default().push(process);
             }
         }
-        Self(by_parent)
+        Some(Self(by_parent))
     }
 
     /// The processes whose chain of parents leads to `root`, without `root` itself.

@@ -335,7 +335,8 @@ fn exit_like(exit: Exit) -> ExitCode {
                 // at a bad moment. Without it the signals that Rust's runtime
                 // handles (SIGSEGV, SIGBUS) or ignores (SIGPIPE) would not end us.
                 let _ = unsafe { nix::sys::signal::signal(signal, SigHandler::SigDfl) };
-                let _ = SigSet::all().thread_unblock();
+                // Another signal that is pending, such as our alarm, would end us as well.
+                let _ = SigSet::from(signal).thread_unblock();
                 let _ = kill(Pid::this(), signal);
             }
             ExitCode::from(u8::try_from(128 + number).unwrap_or(u8::MAX))

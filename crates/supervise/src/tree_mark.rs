@@ -91,7 +91,7 @@ fn kill_all_with(variable: &str) -> usize {
     left.len()
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux", not(portable)))]
 mod tests {
     use std::process::Stdio;
 
@@ -107,7 +107,6 @@ mod tests {
         command.kill_on_drop(true).spawn().unwrap()
     }
 
-    #[cfg(all(target_os = "linux", not(portable)))]
     #[tokio::test]
     async fn only_the_processes_of_the_tree_are_ended() {
         let (ours, other) = (TreeMark::random().unwrap(), TreeMark::random().unwrap());

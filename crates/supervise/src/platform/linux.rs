@@ -37,13 +37,15 @@ pub(crate) fn tie_to_guard() -> io::Result<()> {
     Ok(())
 }
 
-/// The number of each process that this user may see, and its line in `/proc/PID/stat`.
-pub(crate) fn processes() -> impl Iterator<Item = (i32, Vec<u8>)> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| {
+/// The number of each process that this user may see, and its line in `/proc/PID/stat`. `None` if
+/// `/proc` is missing.
+pub(crate) fn processes() -> Option<impl Iterator<Item = (i32, Vec<u8>)>> {
+    let entries = fs::read_dir("/proc").ok()?.flatten();
+    let processes = entries.filter_map(|entry| {
         let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
         Some((pid, read(format!("/proc/{pid}/stat"))?))
-    })
+    });
+    Some(processes)
 }
 
 /// The variables with which a process was started, each followed by a zero. Empty if they cannot

@@ -35,9 +35,9 @@ pub(crate) fn tie_to_guard() -> io::Result<()> {
     Ok(())
 }
 
-/// None: no file lists the processes.
-pub(crate) fn processes() -> impl Iterator<Item = (i32, Vec<u8>)> {
-    iter::empty()
+/// `None`: the processes are not listed in files.
+pub(crate) fn processes() -> Option<iter::Empty<(i32, Vec<u8>)>> {
+    None
 }
 
 /// Empty: no file has the variables of a process.
