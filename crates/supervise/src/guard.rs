@@ -25,14 +25,16 @@
 //! orphaned process group. When the program is stopped, the guard stops too, so that its
 //! owner notices, and continues the program when it is continued itself.
 //!
-//! On systems without subreapers (outside Linux), the guard ends Codex's process group
-//! instead, and checks every second whether the owner lives; see [`platform`].
+//! On systems without subreapers (outside Linux), the guard ends Codex's process group and
+//! what is listed below it instead, and checks every second whether the owner lives; see
+//! [`platform`].
 //!
 //! The guard of an [adoptable](super::adoptable) program ([`run_adoptable`]) does not end the tree
 //! when its owner has died, but waits for another owner.
 
 #[cfg(all(target_os = "linux", not(portable)))]
 mod adoptable;
+mod tree;
 #[cfg(not(all(target_os = "linux", not(portable))))]
 mod unsupported;
 
@@ -50,9 +52,9 @@ use nix::sys::signal::{SigHandler, SigSet, Signal, kill, killpg, raise};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, alarm, dup2_stdin, dup2_stdout, getppid, setsid};
 
-use super::descendants::descendants;
 use super::exit::Exit;
 use super::{platform, private_socket};
+use tree::Tree;
 #[cfg(not(all(target_os = "linux", not(portable))))]
 use unsupported as adoptable;
 
@@ -96,6 +98,7 @@ struct Guard {
     codex: Pid,
     codex_exit: Option<Exit>,
     phase: Phase,
+    tree: Tree,
 }
 
 /// Runs `program` with `args` under guard for the process `owner`.
@@ -220,6 +223,7 @@ impl Guard {
             codex: Pid::from_raw(codex),
             codex_exit: None,
             phase: Phase::Watching,
+            tree: Tree::new(),
         })
     }
 
@@ -229,7 +233,7 @@ impl Guard {
             match signals.wait()? {
                 Signal::SIGCHLD => {
                     if let Some(exit) = self.reap() {
-                        platform::end_left_group(self.codex);
+                        self.tree.end_left(self.codex);
                         return Ok(exit);
                     }
                 }
@@ -312,12 +316,14 @@ impl Guard {
     }
 
     /// Processes start and end during the scan; a missed one is found a second later.
-    fn signal_all(&self, signal: Signal) {
+    fn signal_all(&mut self, signal: Signal) {
+        // Before Codex can end: elsewhere than on Linux it is what leads to the others.
+        let processes = self.tree.processes();
         // Once Codex has been reaped, its number may belong to another process.
         if self.codex_exit.is_none() {
             let _ = killpg(self.codex, signal);
         }
-        for pid in descendants(Pid::this()) {
+        for pid in processes {
             let _ = kill(pid, signal);
         }
     }

@@ -18,15 +18,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use supervise::exit::Exit;
 use supervise::spawn::{Process, Program, Streams, set_guard_executable, spawn};
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
 /// The limit of each wait: far longer than anything takes, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// For how long a process is watched that is to stay: longer than a guard takes to end it, as it
-/// looks after its owner each second and kills a second after SIGTERM.
-#[cfg(portable)]
-const WATCHED: Duration = Duration::from_secs(3);
 
 /// The executable with the verb `guard`. The directory `tmp` of a build lies beside that of its
 /// profile.
@@ -47,9 +42,8 @@ fn start(script: &str) -> (Process, Streams) {
 }
 
 /// The process ID in the first line of a stream.
-async fn pid_in(stream: &mut (impl AsyncRead + Unpin)) -> Pid {
+async fn pid_in(stream: &mut (impl AsyncBufRead + Unpin)) -> Pid {
     let mut line = String::new();
-    let mut stream = BufReader::new(stream);
     let read = tokio::time::timeout(LIMIT, stream.read_line(&mut line));
     read.await.unwrap().unwrap();
     match line.trim().parse() {
@@ -89,7 +83,7 @@ async fn exit_code_of_the_program_is_that_of_its_guard() {
 #[tokio::test]
 async fn background_process_ends_with_its_program() {
     let (mut process, mut streams) = start("sleep 1000 & echo $!");
-    let left = pid_in(&mut streams.stdout).await;
+    let left = pid_in(&mut BufReader::new(&mut streams.stdout)).await;
     assert_eq!(exit_of(&mut process).await, Exit::Code(0));
     has_ended(left).await;
 }
@@ -98,7 +92,7 @@ async fn background_process_ends_with_its_program() {
 async fn background_process_that_ignores_sigterm_is_killed() {
     let script = "(trap '' TERM; exec sh -c 'echo $$; while :; do sleep 0.1; done') & read line";
     let (mut process, mut streams) = start(script);
-    let left = pid_in(&mut streams.stdout).await;
+    let left = pid_in(&mut BufReader::new(&mut streams.stdout)).await;
     streams.stdin.write_all(b"\n").await.unwrap();
     assert_eq!(exit_of(&mut process).await, Exit::Code(0));
     has_ended(left).await;
@@ -108,7 +102,7 @@ async fn background_process_that_ignores_sigterm_is_killed() {
 async fn terminated_program_ends_with_its_group() {
     let script = "trap '' TERM; sleep 1000 & echo $!; wait; while :; do sleep 0.1; done";
     let (mut process, mut streams) = start(script);
-    let child = pid_in(&mut streams.stdout).await;
+    let child = pid_in(&mut BufReader::new(&mut streams.stdout)).await;
     process.terminate();
     let killed = Exit::Signal(Signal::SIGKILL as i32);
     assert_eq!(exit_of(&mut process).await, killed);
@@ -124,7 +118,7 @@ async fn program_ends_when_its_owner_was_killed() {
         .kill_on_drop(true)
         .spawn()
         .unwrap();
-    let program = pid_in(owner.stdout.as_mut().unwrap()).await;
+    let program = pid_in(&mut BufReader::new(owner.stdout.as_mut().unwrap())).await;
     assert!(is_there(program));
     owner.start_kill().unwrap();
     owner.wait().await.unwrap();
@@ -135,7 +129,7 @@ async fn program_ends_when_its_owner_was_killed() {
 #[tokio::test]
 async fn program_whose_guard_was_killed_ends_with_its_input() {
     let (mut process, mut streams) = start("echo $$; exec cat");
-    let program = pid_in(&mut streams.stdout).await;
+    let program = pid_in(&mut BufReader::new(&mut streams.stdout)).await;
     kill(process.pid().unwrap(), Signal::SIGKILL).unwrap();
     let killed = Exit::Signal(Signal::SIGKILL as i32);
     assert_eq!(exit_of(&mut process).await, killed);
@@ -147,19 +141,33 @@ async fn program_whose_guard_was_killed_ends_with_its_input() {
     has_ended(program).await;
 }
 
-/// Without the processes' list and a subreaper, nothing leads to a process that has left the group
-/// of the program.
+/// What each command of Codex has.
+const SESSION: &str = "setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 0.1; done' & wait";
+
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn process_in_a_session_of_its_own_ends_on_linux_alone() {
-    let (process, mut streams) = start("setsid sh -c 'echo $$; exec sleep 1000' & wait");
-    let away = pid_in(&mut streams.stdout).await;
+async fn process_in_a_session_of_its_own_ends_with_the_tree() {
+    let (process, mut streams) = start(SESSION);
+    let away = pid_in(&mut BufReader::new(&mut streams.stdout)).await;
     drop(process);
+    has_ended(away).await;
+}
+
+/// Without a subreaper, nothing leads to such a process once its parent has ended by itself.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn process_in_a_session_of_its_own_ends_without_its_parent_on_linux_alone() {
+    let (mut process, mut streams) = start(&format!("echo $$; {SESSION}"));
+    let mut stdout = BufReader::new(&mut streams.stdout);
+    let program = pid_in(&mut stdout).await;
+    let away = pid_in(&mut stdout).await;
+    kill(program, Signal::SIGKILL).unwrap();
+    let killed = Exit::Signal(Signal::SIGKILL as i32);
+    assert_eq!(exit_of(&mut process).await, killed);
     #[cfg(not(portable))]
     has_ended(away).await;
     #[cfg(portable)]
     {
-        tokio::time::sleep(WATCHED).await;
         assert!(is_there(away));
         kill(away, Signal::SIGKILL).unwrap();
     }

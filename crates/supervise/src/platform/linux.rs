@@ -59,9 +59,6 @@ fn read(path: String) -> Option<Vec<u8>> {
     fs::read(path).ok()
 }
 
-/// Does nothing: a guard has ended, and reaped, all below it by now.
-pub(crate) fn end_left_group(_group: Pid) {}
-
 /// This executable, even if an upgrade has replaced its file.
 ///
 /// # Errors

@@ -39,7 +39,8 @@ for my $path (glob("$ENV{HOSTS}/*.sock")) {
         $answer .= $part;
         last if $answer =~ /"id":1/;
     }
-    print length($answer) ? "host-answered\n" : "host-refused\n";
+    # A refusal without an ID is said to a client whose confinement cannot be compared.
+    print $answer =~ /"id":/ ? "host-answered\n" : "host-refused\n";
 }
 "#;
 
@@ -149,7 +150,7 @@ async fn command_in_the_sandbox_is_not_served(release: &str) {
 }
 
 /// Codex itself does anything for a client that it accepts. Releases without a port have nothing
-/// to attack.
+/// to attack, and on other systems than Linux none has one.
 async fn command_in_the_sandbox_does_not_reach_codex(release: &str) {
     let attack = "HOSTS=\"$HOME/../state/codex-mcp/hosts\" perl \"$HOME/attack\"";
     let script = Script::new().otherwise([
@@ -170,11 +171,8 @@ async fn command_in_the_sandbox_does_not_reach_codex(release: &str) {
     });
     let result = client.call_tool("codex", arguments.clone()).await;
     assert!(!stage.saw(SWITCHING, 0), "{result:#}");
-    assert_eq!(
-        stage.saw(UNAUTHORIZED, 0),
-        release != "0.104.0",
-        "{result:#}"
-    );
+    let has_port = release != "0.104.0" && supervise::adoptable::is_supported();
+    assert_eq!(stage.saw(UNAUTHORIZED, 0), has_port, "{result:#}");
     let since = stage.requests();
     let hosts = stage.home.state_home().join("codex-mcp/hosts");
     for entry in fs::read_dir(&hosts).unwrap() {
