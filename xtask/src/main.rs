@@ -22,6 +22,7 @@ mod metadata;
 mod nextest;
 mod npm;
 mod picture;
+mod portable;
 mod provision;
 mod purity;
 mod releases;

@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 
 use crate::tool::Tool;
 use crate::workspace::Workspace;
-use crate::{advisories, deny, docs, layers, nextest, provision, words};
+use crate::{advisories, deny, docs, layers, nextest, portable, provision, words};
 
 /// The niceness of the steps beside the tests, see nice(1).
 const LOWEST_PRIORITY: &str = "19";
@@ -44,6 +44,7 @@ enum Step {
     Clippy,
     Doc,
     Doctest,
+    Portable,
     Test,
     TestHost,
 }
@@ -66,7 +67,7 @@ impl Step {
     fn lane(self) -> Lane {
         match self {
             Self::Provision => Lane::BesideBuilds,
-            Self::Clippy | Self::Doc | Self::Doctest => Lane::BesideTests,
+            Self::Clippy | Self::Doc | Self::Doctest | Self::Portable => Lane::BesideTests,
             Self::Test | Self::TestHost => Lane::Tests,
             _ => Lane::Main,
         }
@@ -95,6 +96,7 @@ impl Step {
                 "README, links, and tables that come from the code",
                 docs::run,
             ),
+            Self::Portable => Action::Tool(portable::tests(workspace)),
             Self::Test => Action::Tool(nextest::tests(workspace)),
             Self::TestHost => Action::Tool(nextest::with_host(nextest::tests(workspace))),
         }

@@ -3,6 +3,7 @@
 //! ```text
 //! guarded guard OWNER -- PROGRAM [ARGS…]   as `codex-mcp guard` does
 //! guarded own PROGRAM [ARGS…]              runs a program under a guard, and prints its first line
+//! guarded cfg                              says whether it was built with --cfg portable
 //! ```
 #![expect(clippy::print_stdout, reason = "the test reads it")]
 
@@ -26,7 +27,11 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             own(&Program::new(Path::new(program), args))?;
             Ok(ExitCode::SUCCESS)
         }
-        _ => Err("neither `guard` nor `own`".into()),
+        [verb] if verb == "cfg" => {
+            println!("portable: {}", cfg!(portable));
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => Err("not `guard`, `own` or `cfg`".into()),
     }
 }
 

@@ -23,12 +23,14 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufR
 /// The limit of each wait: far longer than anything takes, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The executable with the verb `guard`. The directory `tmp` of a build lies beside that of its
-/// profile.
+/// The executable with the verb `guard`. The tests themselves may lie in another directory: that for
+/// what cargo builds on the way (`build.build-dir`).
 fn guarded() -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let profile = tests.ancestors().nth(2).unwrap().file_name().unwrap();
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or("target".into());
+    let target = workspace.unwrap().join(target);
     target.join(profile).join("examples/guarded")
 }
 
@@ -69,6 +71,13 @@ async fn has_ended(pid: Pid) {
         assert!(Instant::now() < end, "process {pid} still runs");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+}
+
+#[test]
+fn guard_is_built_with_the_cfg_of_the_tests() {
+    let output = std::process::Command::new(guarded()).arg("cfg").output();
+    let output = String::from_utf8(output.unwrap().stdout).unwrap();
+    assert_eq!(output, format!("portable: {}\n", cfg!(portable)));
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ use supervise::spawn::set_guard_executable;
 use testkit::Home;
 use testkit::fake::{Action, PLAN, Plan, fake_codex_path};
 use tokio::io::AsyncReadExt;
-use tokio::net::unix::pipe::{OpenOptions, Receiver};
+use tokio::net::unix::pipe::Receiver;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -180,8 +180,8 @@ impl WorkerFixture {
         let path = self.home.root().join(name);
         mkfifo(&path, Mode::S_IRWXU).unwrap();
         // Open to be written too, so that it has no end between two jobs.
-        let open = OpenOptions::new().read_write(true).open_receiver(path);
-        open.unwrap()
+        let open = fs::OpenOptions::new().read(true).write(true).open(path);
+        Receiver::from_file(open.unwrap()).unwrap()
     }
 
     fn write_bursts(&self) {

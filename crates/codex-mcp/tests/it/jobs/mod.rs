@@ -12,6 +12,8 @@ mod killed;
 mod lost_store;
 mod slot_release;
 mod stopping;
+// It mounts a disk that is full.
+#[cfg(target_os = "linux")]
 mod store_outage;
 
 use std::fs::{self, File, Permissions};
