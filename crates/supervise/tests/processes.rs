@@ -151,6 +151,7 @@ async fn program_whose_guard_was_killed_ends_with_its_input() {
 }
 
 /// What each command of Codex has.
+#[cfg(target_os = "linux")]
 const SESSION: &str = "setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 0.1; done' & wait";
 
 #[cfg(target_os = "linux")]

@@ -7,6 +7,8 @@
     reason = "a failed test panics, and a test starts the processes that it looks at"
 )]
 
+// Nothing is adoptable without a subreaper and descriptors of processes.
+#[cfg(not(portable))]
 mod adoption;
 mod aliases;
 mod attacks;

@@ -1,6 +1,8 @@
 //! Attacks, each with a control that shows it working where nothing protects.
 
 mod approvals;
+// Without /proc, background processes are not stopped.
+#[cfg(not(portable))]
 mod background;
 mod bounds;
 mod environment;

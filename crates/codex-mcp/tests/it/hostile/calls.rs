@@ -281,6 +281,7 @@ fn looks(trace: &Path) -> usize {
 }
 
 #[tokio::test]
+#[cfg_attr(portable, ignore = "without /proc, nobody knows whether processes run")]
 async fn git_inspection_overlaps_unloading_the_thread() {
     let (_home, engine, fake, request, trace) = unloading_late("echo x > made.txt");
     let opening = async {
@@ -350,6 +351,10 @@ fn changed(outcome: &CallOutcome) -> Vec<&str> {
 
 /// The process ignores signals, and has a session of its own.
 #[tokio::test]
+#[cfg_attr(
+    portable,
+    ignore = "without a subreaper, a process that has lost its parent stays"
+)]
 async fn leftover_processes_of_a_script_are_ended() {
     let (home, engine) = played_by("(trap '' TERM HUP; setsid sleep 1000) & setsid sleep 1000 &");
     let outcome = outcome_of(&home, &engine, &request(&home, "hi")).await;

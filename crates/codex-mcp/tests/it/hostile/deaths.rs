@@ -188,6 +188,10 @@ async fn thread_of_an_earlier_server_is_resumed() {
 }
 
 #[tokio::test]
+#[cfg_attr(
+    portable,
+    ignore = "without a parent-death signal, Codex goes on when its guard was killed"
+)]
 async fn killed_guard_ends_codex_and_the_call_is_answered() {
     let mut serve = Serve::plain(&super::serve::stuck("half")).await;
     let call = serve.prompt();

@@ -48,6 +48,10 @@ async fn with_grandchildren(plan: Plan) -> (Serve, serde_json::Value, Vec<u32>) 
 }
 
 #[tokio::test]
+#[cfg_attr(
+    portable,
+    ignore = "without a subreaper, a process that has lost its parent stays"
+)]
 async fn commands_in_own_sessions_end_with_the_input() {
     let (mut serve, call, pids) = with_grandchildren(Plan::new()).await;
     serve.client.close_stdin();
@@ -58,6 +62,10 @@ async fn commands_in_own_sessions_end_with_the_input() {
 }
 
 #[tokio::test]
+#[cfg_attr(
+    portable,
+    ignore = "without a subreaper, a process that has lost its parent stays"
+)]
 async fn commands_in_own_sessions_end_on_sigterm() {
     let (mut serve, call, pids) = with_grandchildren(Plan::new()).await;
     serve.client.signal(Signal::SIGTERM);
@@ -68,6 +76,10 @@ async fn commands_in_own_sessions_end_on_sigterm() {
 }
 
 #[tokio::test]
+#[cfg_attr(
+    portable,
+    ignore = "without a subreaper, a process that has lost its parent stays"
+)]
 async fn commands_in_own_sessions_end_when_serve_is_killed() {
     let (mut serve, call, pids) = with_grandchildren(Plan::new()).await;
     serve.client.signal(Signal::SIGKILL);
@@ -76,6 +88,10 @@ async fn commands_in_own_sessions_end_when_serve_is_killed() {
 }
 
 #[tokio::test]
+#[cfg_attr(
+    portable,
+    ignore = "without a subreaper, a process that has lost its parent stays"
+)]
 async fn commands_end_with_the_codex_that_ran_them() {
     let (mut serve, call, pids) = with_grandchildren(Plan::new()).await;
     serve.kill_codex(Signal::SIGKILL);

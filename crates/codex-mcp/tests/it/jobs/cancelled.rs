@@ -14,6 +14,10 @@ const STUBBORN: &str = "setsid sleep 1000 & touch NAME; while :; do sleep 1000; 
 const CANCEL_LIMIT: Duration = Duration::from_secs(5);
 
 #[tokio::test]
+#[cfg_attr(
+    portable,
+    ignore = "without a subreaper, a process that has lost its parent stays"
+)]
 async fn cancelled_job_ends_on_any_worker() {
     let server = Postgres::start(Durability::Unsynced);
     let stage = WorkerFixture::postgres(&server);

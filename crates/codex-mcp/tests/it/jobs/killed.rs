@@ -116,6 +116,10 @@ async fn jobs_on_postgres_survive_killed_workers_and_never_overlap() {
 }
 
 #[tokio::test]
+#[cfg_attr(
+    portable,
+    ignore = "without a subreaper, a process that has lost its parent stays"
+)]
 async fn jobs_of_a_killed_worker_fail_or_run_again() {
     let stage = WorkerFixture::sqlite();
     let store = stage.open().await;

@@ -32,6 +32,10 @@ async fn stopping_worker_finishes_its_jobs_and_begins_no_other() {
 
 /// The grace time ends by itself, or at once with a second signal.
 #[tokio::test]
+#[cfg_attr(
+    portable,
+    ignore = "without a subreaper, a process that has lost its parent stays"
+)]
 async fn jobs_are_ended_after_the_grace_time() {
     for (grace, signals) in [("50ms", 1), ("1h", 2)] {
         let stage = WorkerFixture::sqlite();
@@ -83,6 +87,10 @@ async fn idle_worker_leaves_when_its_work_is_done() {
 }
 
 #[tokio::test]
+#[cfg_attr(
+    portable,
+    ignore = "without a subreaper, a process that has lost its parent stays"
+)]
 async fn invalid_job_fails_and_the_next_job_runs() {
     let stage = WorkerFixture::sqlite();
     let store = stage.open().await;

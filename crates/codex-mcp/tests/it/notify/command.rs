@@ -126,6 +126,10 @@ async fn program_that_does_not_read_stdin_is_not_waited_for() {
 }
 
 #[tokio::test]
+#[cfg_attr(
+    portable,
+    ignore = "without a subreaper, a process that has lost its parent stays"
+)]
 async fn background_process_ends_with_its_program() {
     let (home, teller) = stage("setsid sleep 600 & exit 0");
     tell(&command(&home, ""), &teller).await.unwrap();

@@ -99,8 +99,12 @@ async fn job_is_done_and_reported(release: &str) {
 }
 
 /// A command that ignores SIGTERM and leaves a process in a new session, which ignores it too.
+#[cfg(not(portable))]
 const STUBBORN: &str =
     "trap '' TERM HUP INT; setsid sleep 1000 & touch runs; sleep 1000; sleep 1000";
+/// Without a subreaper, a process in a new session is lost when Codex kills the command.
+#[cfg(portable)]
+const STUBBORN: &str = "trap '' TERM HUP INT; sleep 1000 & touch runs; sleep 1000; sleep 1000";
 
 async fn cancelled_job_leaves_no_processes(release: &str) {
     let script = Script::new().otherwise([

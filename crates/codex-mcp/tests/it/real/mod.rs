@@ -11,6 +11,8 @@ mod context;
 mod drop_in;
 mod eyes;
 mod host;
+// Without adoption, the turns of a killed host end.
+#[cfg(not(portable))]
 mod host_killed;
 mod job_questions;
 mod job_results;

@@ -166,6 +166,10 @@ async fn last_message_of_the_child_precedes_its_death() {
 }
 
 #[tokio::test]
+#[cfg_attr(
+    portable,
+    ignore = "without a subreaper, a process that has lost its parent stays"
+)]
 async fn commands_end_with_the_child_that_ran_them() {
     let sleep = |session, stdio| Action::SpawnSleep {
         seconds: 600,
@@ -198,6 +202,10 @@ async fn commands_end_with_the_child_that_ran_them() {
 }
 
 #[tokio::test]
+#[cfg_attr(
+    portable,
+    ignore = "without a parent-death signal, Codex goes on when its guard was killed"
+)]
 async fn killed_guard_ends_the_child_and_the_call_is_answered() {
     let mut serve = plain(&stuck("half"), &[]).await;
     let call = serve.prompt();
