@@ -65,3 +65,7 @@ macro_rules! on_both_releases {
     };
 }
 pub(crate) use on_both_releases;
+
+/// Before a command that leaves its session, in a script of the shell. Without a subreaper such a
+/// process is lost when its parent ends, so it stays in the session there.
+pub(crate) const SETSID: &str = if cfg!(portable) { "" } else { "setsid" };

@@ -9,6 +9,7 @@ use testkit::postgres::{Durability, Postgres};
 use testkit::{McpClient, Signal};
 
 use super::{CodexFixture, VERSION, assert_error, on_each_release, structured, text};
+use crate::SETSID;
 use crate::jobs::{Worker, wait_for_file};
 
 on_each_release!(
@@ -133,7 +134,7 @@ async fn progress_of_a_waiting_call_names_the_current_step(release: &str) {
 }
 
 async fn cancelled_job_ends_with_its_processes(release: &str) {
-    let busy = "setsid sleep 1000 & touch started.txt; sleep 1000";
+    let busy = format!("{SETSID} sleep 1000 & touch started.txt; sleep 1000");
     let script = Script::new().otherwise([Reply::shell(busy), Reply::say("never")]);
     let stage = stage(release, script).await;
     let mut client = stage.client(&[]).await;

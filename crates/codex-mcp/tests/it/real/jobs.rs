@@ -11,6 +11,7 @@ use serde_json::json;
 use settings::store_access::Access;
 
 use super::{CodexFixture, on_each_release};
+use crate::SETSID;
 use crate::jobs::{Worker, report, wait_for_file, wait_until};
 
 on_each_release!(
@@ -99,16 +100,13 @@ async fn job_is_done_and_reported(release: &str) {
 }
 
 /// A command that ignores SIGTERM and leaves a process in a new session, which ignores it too.
-#[cfg(not(portable))]
-const STUBBORN: &str =
-    "trap '' TERM HUP INT; setsid sleep 1000 & touch runs; sleep 1000; sleep 1000";
-/// Without a subreaper, a process in a new session is lost when Codex kills the command.
-#[cfg(portable)]
-const STUBBORN: &str = "trap '' TERM HUP INT; sleep 1000 & touch runs; sleep 1000; sleep 1000";
+fn stubborn() -> String {
+    format!("trap '' TERM HUP INT; {SETSID} sleep 1000 & touch runs; sleep 1000; sleep 1000")
+}
 
 async fn cancelled_job_leaves_no_processes(release: &str) {
     let script = Script::new().otherwise([
-        Reply::shell(Shell::new(STUBBORN).waiting(Duration::from_secs(30))),
+        Reply::shell(Shell::new(stubborn()).waiting(Duration::from_secs(30))),
         Reply::say("never"),
     ]);
     let stage = CodexFixture::new(release, script).await;

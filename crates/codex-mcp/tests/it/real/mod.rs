@@ -2,6 +2,8 @@
 
 mod alerts;
 mod approvals;
+// It takes a Codex that listens on a port, as for adoption.
+#[cfg(not(portable))]
 mod attach;
 mod calls;
 mod classic;

@@ -8,6 +8,7 @@ use testkit::{McpClient, Signal};
 
 use super::job_tools::{call_ok, stage};
 use super::{CodexFixture, assert_error, on_each_release, structured, text};
+use crate::SETSID;
 use crate::jobs::{Worker, wait_for_file};
 
 on_each_release!(
@@ -34,7 +35,7 @@ fn promising_model() -> Script {
 
 /// A model that creates one of two files and then hangs.
 fn hanging_model() -> Script {
-    let half = "echo x > half.txt; setsid sleep 1000 & touch started.txt; sleep 1000";
+    let half = format!("echo x > half.txt; {SETSID} sleep 1000 & touch started.txt; sleep 1000");
     Script::new().otherwise([Reply::shell(half), Reply::say("never")])
 }
 

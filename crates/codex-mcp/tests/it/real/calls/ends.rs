@@ -11,6 +11,7 @@ use scripted_model::{Reply, Script, Shell};
 use tokio_util::sync::CancellationToken;
 
 use super::CodexFixture;
+use crate::SETSID;
 use crate::jobs::{wait_for, wait_for_file};
 use crate::real::on_each_release;
 use crate::runs::{assert_failed, assert_said};
@@ -23,12 +24,13 @@ on_each_release!(
 );
 
 /// A command that ignores SIGTERM and leaves a process in a new session, which ignores it too.
-const STUBBORN: &str = "trap '' TERM HUP INT; echo x > made.txt; setsid sleep 1000 & \
-    setsid sleep 1000 & touch runs; sleep 1000; sleep 1000";
-
 async fn stubborn(release: &str) -> (CodexFixture, CallRequest) {
+    let command = format!(
+        "trap '' TERM HUP INT; echo x > made.txt; {SETSID} sleep 1000 & {SETSID} sleep 1000 & \
+         touch runs; sleep 1000; sleep 1000"
+    );
     let script = Script::new().otherwise([
-        Reply::shell(Shell::new(STUBBORN).waiting(Duration::from_secs(30))),
+        Reply::shell(Shell::new(&command).waiting(Duration::from_secs(30))),
         Reply::say("never"),
     ]);
     let stage = CodexFixture::new(release, script).await;
@@ -79,7 +81,7 @@ async fn timed_out_call_leaves_no_processes(release: &str) {
 }
 
 async fn background_process_of_a_finished_call_is_ended(release: &str) {
-    let left = "setsid sleep 1000 >/dev/null 2>&1 & echo left";
+    let left = format!("{SETSID} sleep 1000 >/dev/null 2>&1 & echo left");
     let script = Script::new().otherwise([Reply::shell(left), Reply::say("Done.")]);
     let stage = CodexFixture::new(release, script).await;
     let mut request = stage.request("work");

@@ -11,6 +11,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::CodexFixture;
+use crate::SETSID;
 use crate::jobs::{kill_codex, wait_for, wait_for_file};
 use crate::real::on_each_release;
 use crate::runs::{assert_failed, assert_said};
@@ -26,7 +27,7 @@ on_each_release!(
 /// A command that starts a process in a new session and waits for a file.
 fn waiting(name: &str) -> Shell {
     let command = format!(
-        "setsid sleep 1000 & touch {name}-runs; while [ ! -e {name}-goes ]; do sleep 0.05; done; \
+        "{SETSID} sleep 1000 & touch {name}-runs; while [ ! -e {name}-goes ]; do sleep 0.05; done; \
          echo done > {name}-done"
     );
     Shell::new(&command).waiting(Duration::from_secs(30))
@@ -80,6 +81,10 @@ fn sleeping(stage: &CodexFixture) -> usize {
 }
 
 async fn job_of_a_killed_codex_is_lost(release: &str) {
+    // Its commands outlive it, and without a subreaper nobody finds them.
+    if cfg!(portable) && release == "0.104.0" {
+        return;
+    }
     let stage = CodexFixture::new(release, two_at_once()).await;
     let engine = stage.engine();
     let request = stage.request("one");

@@ -98,11 +98,13 @@ async fn host_is_killed_during_a_task(release: &str) {
 }
 
 #[tokio::test]
+#[cfg_attr(portable, ignore = "without adoption, the turns of a killed host end")]
 async fn host_of_0_153_4_is_killed_during_a_task() {
     host_is_killed_during_a_task("0.153.4").await;
 }
 
 #[tokio::test]
+#[cfg_attr(portable, ignore = "without adoption, the turns of a killed host end")]
 async fn host_of_the_newest_is_killed_during_a_task() {
     host_is_killed_during_a_task(testkit::codex::newest()).await;
 }
@@ -126,6 +128,7 @@ async fn task_of_an_old_codex_is_lost_with_its_host() {
 
 /// It is not lost as long as the next host of its client can continue it.
 #[tokio::test]
+#[cfg_attr(portable, ignore = "without adoption, the turns of a killed host end")]
 async fn task_of_a_killed_host_waits_for_the_next_one() {
     let (stage, first, task, gate) = waiting_task(testkit::codex::newest()).await;
     assert!(first.finish().await.success());
