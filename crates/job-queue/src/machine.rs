@@ -128,6 +128,26 @@ impl MachineKey {
         }
     }
 
+    /// Loads the key from the directory `state`; if there is none, returns one that is stored
+    /// nowhere.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError`].
+    pub fn load_or_forget(state: &Path) -> Result<Self, KeyError> {
+        let path = state.join(FILE);
+        match Self::load(&path) {
+            Err(KeyError::Read(error)) if error.is_not_found() => {
+                let random = random().map_err(|error| KeyError::Create {
+                    path: path.clone(),
+                    error,
+                })?;
+                Self::of(&random).ok_or(KeyError::Malformed { path })
+            }
+            loaded => loaded,
+        }
+    }
+
     fn load(path: &Path) -> Result<Self, KeyError> {
         let read = |error| ReadError::Io {
             path: path.to_owned(),
@@ -189,14 +209,19 @@ impl MachineKey {
     }
 }
 
+fn random() -> io::Result<[u8; LENGTH]> {
+    let mut bytes = [0; LENGTH];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(bytes)
+}
+
 /// Creates the key's file atomically, unless another process is faster.
 fn create(state: &Path, path: &Path) -> io::Result<()> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(state)?;
-    let mut bytes = [0; LENGTH];
-    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    let bytes = random()?;
     // A temporary file has the mode 0600.
     let mut file = tempfile::NamedTempFile::new_in(state)?;
     file.write_all(&bytes)?;

@@ -54,12 +54,23 @@ pub(super) struct Identity {
 impl Identity {
     /// The identity of this machine and user. The store must exist already.
     pub(super) fn new(location: &Location, access: &Access) -> Result<Self, KeyError> {
-        Ok(Self {
-            key: MachineKey::load_or_create(&access.state)?,
+        let key = MachineKey::load_or_create(&access.state)?;
+        Ok(Self::with(key, location, access))
+    }
+
+    /// The same without creating a key: a machine without one has signed no jobs.
+    pub(super) fn inspecting(location: &Location, access: &Access) -> Result<Self, KeyError> {
+        let key = MachineKey::load_or_forget(&access.state)?;
+        Ok(Self::with(key, location, access))
+    }
+
+    fn with(key: MachineKey, location: &Location, access: &Access) -> Self {
+        Self {
+            key,
             owner: format!("{}@{}", user(), machine::name()),
             others: access.others,
             writers: Writers::of(location),
-        })
+        }
     }
 
     /// The SQL condition for the jobs that may be changed: our own, and all if the setting

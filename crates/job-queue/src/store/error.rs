@@ -131,6 +131,9 @@ pub(super) enum Fault {
     Locked(u64),
     #[error("schema version {found}")]
     Newer { found: i64, known: i64 },
+    /// Only an inspection fails so; others upgrade the store.
+    #[error("an older program has created it, and it is not upgraded yet")]
+    Older,
     #[error("{0}")]
     NotAStore(&'static str),
     #[error("too long")]

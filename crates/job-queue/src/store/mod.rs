@@ -167,22 +167,46 @@ impl JobStore {
         let prepared = schema::prepare(location).await;
         prepared.map_err(|fault| fault.at(location))?;
         let identity = Identity::new(location, access)?;
+        Ok(Self::with(location, identity, |purpose| purpose))
+    }
+
+    /// Opens a store that exists, to read from it: no file is created or changed, and a change of
+    /// a store that is a file fails.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`], as of [`JobStore::open`], and if an older program has created the store.
+    pub async fn inspect(location: &Location, access: &Access) -> Result<Self, StoreError> {
+        let connected = schema::inspect(location).await;
+        let connection = connected.map_err(|fault| fault.at(location))?;
+        let identity = Identity::inspecting(location, access)?;
+        let store = Self::with(location, identity, |_| Purpose::Inspect);
+        store.pools.read.put(connection);
+        Ok(store)
+    }
+
+    /// `connected` says for what the connections of a purpose are made.
+    fn with(
+        location: &Location,
+        identity: Identity,
+        connected: impl Fn(Purpose) -> Purpose,
+    ) -> Self {
         let writers = match location {
             Location::Sqlite(_) => 1,
             Location::Postgres(_) => WRITERS,
         };
-        let pool = |purpose, most| Pool::new(location, purpose, most);
+        let pool = |purpose, most| Pool::new(location, connected(purpose), most);
         let pools = Pools {
             read: pool(Purpose::Read, READERS),
             write: pool(Purpose::Write, writers),
             through: pool(Purpose::WriteThrough, writers),
         };
-        Ok(Self {
+        Self {
             location: location.clone(),
             identity,
             pools,
             watch: watch::Watcher::new(location),
-        })
+        }
     }
 
     /// The location of the store.
@@ -211,7 +235,7 @@ impl JobStore {
 
     fn pool_for(&self, purpose: Purpose) -> &Pool {
         match purpose {
-            Purpose::Read => &self.pools.read,
+            Purpose::Inspect | Purpose::Read => &self.pools.read,
             Purpose::WriteBehind | Purpose::Write => &self.pools.write,
             Purpose::WriteThrough => &self.pools.through,
         }

@@ -26,6 +26,9 @@ use crate::files;
 /// How long a process waits for the locks of other writers.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long an inspection waits for the locks of writers, which rarely exclude readers.
+const INSPECT_TIMEOUT: Duration = Duration::from_millis(200);
+
 /// How long a server may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -35,6 +38,8 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
+    /// Writes no file, neither the database nor one beside it.
+    Inspect,
     Read,
     /// Changes survive the death of a process. The last ones may be lost in a power failure.
     WriteBehind,
@@ -99,13 +104,23 @@ impl Pool {
         self.idle().clear();
     }
 
+    /// Adds an idle connection.
+    pub(super) fn put(&self, connection: Connection) {
+        self.idle().push(connection);
+    }
+
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn connect(location: &Location, purpose: Purpose) -> Result<Connection, Fault> {
+/// Connects for this purpose to a store that exists.
+pub(super) async fn connect(location: &Location, purpose: Purpose) -> Result<Connection, Fault> {
     match location {
+        Location::Sqlite(path) if purpose == Purpose::Inspect => {
+            let connection = unchanging(path).connect().await?;
+            Ok(Connection::Sqlite(connection))
+        }
         Location::Sqlite(path) => {
             // A database that is being created, or closed for the last time, is busy, and
             // opening it does not wait for that.
@@ -135,7 +150,9 @@ pub(super) async fn first(location: &Location) -> Result<(Connection, Option<Fil
 fn sqlite(path: &Path, purpose: Purpose) -> SqliteConnectOptions {
     let synchronous = match purpose {
         Purpose::WriteThrough => SqliteSynchronous::Full,
-        Purpose::Read | Purpose::WriteBehind | Purpose::Write => SqliteSynchronous::Normal,
+        Purpose::Inspect | Purpose::Read | Purpose::WriteBehind | Purpose::Write => {
+            SqliteSynchronous::Normal
+        }
     };
     SqliteConnectOptions::new()
         .filename(path)
@@ -143,6 +160,22 @@ fn sqlite(path: &Path, purpose: Purpose) -> SqliteConnectOptions {
         .synchronous(synchronous)
         // Masked and pruned texts must not remain in free pages.
         .pragma("secure_delete", "ON")
+        .thread_name(|number| format!("jobs-{number}"))
+        .disable_statement_logging()
+}
+
+/// Reads a file without writing one beside it. SQLite would make its log to read a database that
+/// nobody has open, unless the file counts as immutable; a process that opens the database
+/// meanwhile can make such a read fail.
+///
+/// Source: <https://www.sqlite.org/wal.html>, "Read-Only Databases".
+fn unchanging(path: &Path) -> SqliteConnectOptions {
+    let is_open = with_suffix(path, "-wal").exists();
+    SqliteConnectOptions::new()
+        .filename(path)
+        .read_only(true)
+        .immutable(!is_open)
+        .busy_timeout(INSPECT_TIMEOUT)
         .thread_name(|number| format!("jobs-{number}"))
         .disable_statement_logging()
 }

@@ -64,16 +64,7 @@ const APPLICATION: i64 = 0x636d_6a73;
 
 /// Creates or upgrades the tables. Only one process does so at a time.
 pub(super) async fn prepare(location: &Location) -> Result<(), Fault> {
-    match location.path() {
-        // The current directory may be a stranger's.
-        Some(path) if path.is_relative() => {
-            return Err(Fault::NotAStore(
-                "its path is not absolute, as neither HOME nor XDG_STATE_HOME is",
-            ));
-        }
-        Some(path) if path.is_dir() => return Err(Fault::NotAStore("it is a directory")),
-        _ => {}
-    }
+    check_path(location)?;
     let (mut connection, _lock) = pool::first(location).await?;
     if version(&mut connection).await? == newest() {
         return Ok(());
@@ -98,6 +89,28 @@ pub(super) async fn prepare(location: &Location) -> Result<(), Fault> {
         mask_ended(&mut connection).await?;
     }
     connection.script("COMMIT").await
+}
+
+/// A connection to a store whose tables are as this program knows them. Nothing is written, so an
+/// older store is refused.
+pub(super) async fn inspect(location: &Location) -> Result<Connection, Fault> {
+    check_path(location)?;
+    let mut connection = pool::connect(location, Purpose::Inspect).await?;
+    match version(&mut connection).await? == newest() {
+        true => Ok(connection),
+        false => Err(Fault::Older),
+    }
+}
+
+fn check_path(location: &Location) -> Result<(), Fault> {
+    match location.path() {
+        // The current directory may be a stranger's.
+        Some(path) if path.is_relative() => Err(Fault::NotAStore(
+            "its path is not absolute, as neither HOME nor XDG_STATE_HOME is",
+        )),
+        Some(path) if path.is_dir() => Err(Fault::NotAStore("it is a directory")),
+        _ => Ok(()),
+    }
 }
 
 /// From this version on, credentials are masked when a job ends.

@@ -215,3 +215,65 @@ fn file_that_others_can_write_has_jobs_of_others() {
         assert_eq!(claimed.job.origin, Origin::ThisMachine);
     });
 }
+
+/// The files of a directory, and what is in them.
+fn contents(directory: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let mut all: Vec<_> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (path.clone(), fs::read(&path).unwrap()))
+        .collect();
+    all.sort();
+    all
+}
+
+async fn inspected_jobs(location: &Location, access: &Access) -> u64 {
+    let store = JobStore::inspect(location, access).await.unwrap();
+    store.list(&JobFilter::default(), 10).await.unwrap().total
+}
+
+#[test]
+fn inspection_reads_and_writes_no_file() {
+    block_on(async {
+        let stage = TestStore::sqlite();
+        let path = stage.location.path().unwrap().to_owned();
+        let directory = path.parent().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let without_key = Access::of(elsewhere.path());
+
+        let store = stage.open().await;
+        store.submit(&new_job("p")).await.unwrap();
+        // While another process works with it.
+        assert_eq!(inspected_jobs(&stage.location, &stage.access()).await, 1);
+
+        drop(store);
+        let log = path.with_extension("db-wal");
+        testkit::wait::wait_for("a closed store", async || (!log.exists()).then_some(())).await;
+        let before = contents(directory);
+        assert_eq!(inspected_jobs(&stage.location, &stage.access()).await, 1);
+        assert_eq!(inspected_jobs(&stage.location, &without_key).await, 1);
+        let store = JobStore::inspect(&stage.location, &without_key).await;
+        let refused = store.unwrap().submit(&new_job("q")).await.unwrap_err();
+        assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused}");
+        assert_eq!(contents(elsewhere.path()), []);
+        assert_eq!(contents(directory), before);
+    });
+}
+
+#[test]
+fn inspection_refuses_a_missing_and_an_older_store() {
+    block_on(async {
+        let stage = TestStore::sqlite();
+        let access = Access::of(Path::new("/"));
+        let inspect = || JobStore::inspect(&stage.location, &access);
+        let missing = inspect().await.unwrap_err();
+        assert!(matches!(missing, StoreError::ReadOnly { .. }), "{missing}");
+        assert!(!stage.location.path().unwrap().exists());
+
+        drop(stage.open().await);
+        let (mut connection, _lock) = pool::first(&stage.location).await.unwrap();
+        connection.script("PRAGMA user_version = 7").await.unwrap();
+        let older = inspect().await.unwrap_err();
+        assert!(older.to_string().contains("not upgraded"), "{older}");
+    });
+}
