@@ -45,13 +45,17 @@ mod watchdog;
 mod work;
 mod worker;
 
+use std::io::Write;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{ArgMatches, Command, CommandFactory, Parser, Subcommand};
 use common::output;
 
 use global::{ColourMode, Global};
 use stored::complain;
+
+use crate::installation::{Installation, VERSION};
 
 pub use alias::as_verb;
 
@@ -252,7 +256,7 @@ fn serve_args(words: &[String]) -> Result<serve::Args, clap::Error> {
     let words = program.chain(words.iter().map(String::as_str));
     match Cli::try_parse_from(words)?.verb {
         Verb::Serve(args) => Ok(args),
-        _ => Err(Cli::command().error(clap::error::ErrorKind::InvalidSubcommand, "not `serve`")),
+        _ => Err(Cli::command().error(ErrorKind::InvalidSubcommand, "not `serve`")),
     }
 }
 
@@ -262,8 +266,11 @@ pub fn command_tree() -> Command {
     Cli::command()
 }
 
-/// Prints what is wrong with the command line, or the help that was asked for.
+/// Prints what is wrong with the command line, or the help or version that was asked for.
 fn not_parsed(error: &clap::Error) -> ExitCode {
+    if error.kind() == ErrorKind::DisplayVersion {
+        return version();
+    }
     // The part of the command line that can be parsed.
     let read = Cli::command().ignore_errors(true).try_get_matches().ok();
     if let Some(when) = read
@@ -283,12 +290,19 @@ fn not_parsed(error: &clap::Error) -> ExitCode {
     }
 }
 
+/// Prints the version, with the commit and how this copy was installed.
+fn version() -> ExitCode {
+    let version = Installation::of_this_process().in_words();
+    let printed = writeln!(output::stdout(), "codex-mcp {version}");
+    stored::exit(printed.map(|()| ExitCode::SUCCESS).map_err(Into::into))
+}
+
 /// The command line without hidden verbs: completions and manuals would show them.
 fn shown() -> Command {
     let all = Cli::command();
     let verbs = all.get_subcommands().filter(|verb| !verb.is_hide_set());
     let mut shown = Command::new("codex-mcp")
-        .version(env!("CARGO_PKG_VERSION"))
+        .version(VERSION)
         .subcommand_required(true)
         .subcommands(verbs.cloned());
     shown = shown.args(all.get_arguments().cloned());

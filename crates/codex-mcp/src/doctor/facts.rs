@@ -14,10 +14,13 @@ use settings::{ConfigError, Warning};
 use supervise::short_lived::TextOutput;
 
 use super::settings::{Malformed, Settings};
+use crate::installation::Installation;
 
 /// The gathered facts.
 #[derive(Debug)]
 pub struct Facts {
+    /// This copy of the program.
+    pub(crate) installation: Installation,
     /// The facts about Codex, or the error in our own settings, which locate it.
     pub codex: Result<CodexSetup, ConfigError>,
     /// The facts about other programs.

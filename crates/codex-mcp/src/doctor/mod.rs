@@ -34,6 +34,7 @@
 //!
 //! | name | about | value |
 //! | --- | --- | --- |
+//! | `codex-mcp` | this copy of it | `{"commit", "channel", "program", "update"}`: the commit it was built from or `null`, how it was installed (`npm`, `npx`, `homebrew`, `debian`, `cargo`, `installer`, `checkout`, `container` or `unknown`), its path, and in words how to update it |
 //! | `settings` | our own settings | |
 //! | `codex` | which Codex is run | `{"chosen", "native", "source"}`: paths, and in words where the choice came from |
 //! | `version` | its version | the version |

@@ -7,6 +7,8 @@ use serde_json::Value;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Check {
+    /// This copy of codex-mcp.
+    CodexMcp,
     /// Our own settings.
     Settings,
     /// The files of the repository that count once it is trusted.
@@ -42,6 +44,7 @@ impl Check {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::CodexMcp => "codex-mcp",
             Self::Settings => "settings",
             Self::Repository => "repository",
             Self::Codex => "codex",
@@ -213,6 +216,7 @@ mod tests {
     #[test]
     fn names_are_equal_in_text_and_json() {
         for check in [
+            Check::CodexMcp,
             Check::Settings,
             Check::Codex,
             Check::Version,

@@ -17,6 +17,7 @@ use supervise::short_lived::run;
 use supervise::spawn::Program;
 
 use super::facts::{CodexSetup, CommandOutcome, Facts, RepositoryFiles, Tools};
+use crate::installation::Installation;
 
 /// Gathers all facts. `codex_bin` is the choice of the command line or the environment; `limit`
 /// is the time limit of each program.
@@ -38,6 +39,7 @@ pub async fn gather(codex_bin: Option<PathBuf>, limit: Duration) -> Facts {
         Err(error) => Err(error.to_string()),
     };
     Facts {
+        installation: Installation::of_this_process(),
         codex,
         tools,
         leftovers,

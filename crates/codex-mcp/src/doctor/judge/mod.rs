@@ -7,23 +7,28 @@ mod private_git;
 mod tools;
 mod words;
 
+use std::path::Path;
+
 use codex_config::trust::Trust;
 use codex_config::trust::covered_files::CoveredFile;
 use codex_engine::binary::NoCodex;
+use serde_json::json;
 use settings::{ConfigError, Source, Warning};
 
 use super::facts::{Codex, CodexSetup, CommandOutcome, Facts, Home, Probes, RepositoryFiles};
 use super::report::{Check, Finding, Report};
+use crate::installation::Installation;
 
 pub(super) use codex::codex_version;
 
 /// Judges the facts.
 #[must_use]
 pub fn judge(facts: &Facts) -> Report {
-    let mut findings = match &facts.codex {
+    let mut findings = vec![installation(&facts.installation)];
+    findings.extend(match &facts.codex {
         Ok(setup) => setup_findings(setup),
         Err(error) => without_settings(error),
-    };
+    });
     findings.push(tools::git(&facts.tools.git));
     findings.push(tools::gh(&facts.tools.gh, &facts.tools.gh_login));
     findings.extend(private_git::leftovers(&facts.leftovers));
@@ -40,6 +45,17 @@ fn config_refused(login: &CommandOutcome) -> Option<String> {
     };
     let (_, reason) = finished.stderr.split_once("Error loading configuration:")?;
     Some(words::lines(reason))
+}
+
+fn installation(installation: &Installation) -> Finding {
+    let update = installation.channel.update();
+    let message = format!("{}; to update: {update}", installation.in_words());
+    Finding::ok(Check::CodexMcp, message).with_value(json!({
+        "commit": installation.commit,
+        "channel": installation.channel.name(),
+        "program": installation.program.as_deref().map(Path::to_string_lossy),
+        "update": update,
+    }))
 }
 
 fn without_settings(error: &ConfigError) -> Vec<Finding> {

@@ -18,6 +18,8 @@ use super::super::render::as_text;
 use super::super::report::Status;
 use super::super::settings::{Settings, check};
 use super::*;
+use crate::installation::VERSION;
+use crate::installation::channel::Channel;
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -60,6 +62,11 @@ fn healthy() -> Facts {
     };
     let config = "model = \"m\"\nsandbox_mode = \"read-only\"\n";
     Facts {
+        installation: Installation {
+            commit: Some("1d66ea9b"),
+            channel: Channel::Npm,
+            program: Some("/usr/lib/node_modules/codex-mcp/bin/codex-mcp".into()),
+        },
         codex: Ok(CodexSetup {
             program: Ok(codex),
             warnings: Vec::new(),
@@ -111,7 +118,8 @@ fn assert_finding(facts: &Facts, check: Check, status: Status, words: &str) {
 fn text(facts: &Facts) -> String {
     let mut out = Output::new(Vec::new(), Colours::Off);
     as_text(&judge(facts), &mut out).unwrap();
-    String::from_utf8(out.into_inner()).unwrap()
+    let text = String::from_utf8(out.into_inner()).unwrap();
+    text.replace(VERSION, "VERSION")
 }
 
 #[test]
@@ -218,7 +226,7 @@ fn report_has_all_checks_in_order_and_hints_for_problems() {
         report.findings.iter().map(|it| it.check.name()).collect()
     };
     let all = names(&healthy());
-    assert_eq!(all.len(), 13);
+    assert_eq!(all.len(), 14);
     for facts in [not_codex, no_codex, no_settings] {
         assert_eq!(names(&facts), all);
         assert!(!judge(&facts).works());

@@ -1,0 +1,223 @@
+//! How a copy of the program was installed, by the path of its executable.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use strum::IntoStaticStr;
+
+/// The way by which a copy of the program has come onto a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub(crate) enum Channel {
+    /// `npm install`, in a `node_modules` directory.
+    Npm,
+    /// `npx`, which keeps its packages in a cache.
+    Npx,
+    /// Homebrew, in its Cellar.
+    Homebrew,
+    /// A Debian package.
+    Debian,
+    /// `cargo install`.
+    Cargo,
+    /// The installer's script, or an archive unpacked where the script would have.
+    Installer,
+    /// Built in a checkout.
+    Checkout,
+    /// An image of a container.
+    Container,
+    /// Another way.
+    Unknown,
+}
+
+/// Where our image has the program. One that lies elsewhere in a container was put there by hand.
+const IN_IMAGE: &str = "/usr/local/bin";
+
+/// The facts that decide beside the path.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Surroundings {
+    /// The user's home.
+    pub(crate) home: Option<PathBuf>,
+    /// The directory of `cargo install`, which has `bin` in it.
+    pub(crate) cargo_home: Option<PathBuf>,
+    /// Whether the package manager dpkg lists the executable.
+    pub(crate) is_listed_by_dpkg: bool,
+    /// Whether the executable lies in a target directory of cargo.
+    pub(crate) is_in_cargo_target: bool,
+    /// Whether the process runs in a container.
+    pub(crate) is_in_container: bool,
+}
+
+impl Channel {
+    /// The channel of the executable at `program`, a path without links. A place that only one
+    /// channel uses decides first: a container can have a program of each of them.
+    pub(crate) fn of(program: &Path, around: &Surroundings) -> Self {
+        let has = |name: &str| program.components().any(|part| part.as_os_str() == name);
+        let is_in = |directory: Option<&PathBuf>, below: &str| {
+            let directory = directory.map(|directory| directory.join(below));
+            directory.is_some_and(|directory| program.parent() == Some(&directory))
+        };
+        if around.is_in_cargo_target {
+            Self::Checkout
+        } else if has("_npx") && has("node_modules") {
+            // npm keeps what `npx` runs in `_npx` of its cache.
+            // Source: https://docs.npmjs.com/cli/v11/commands/npm-exec
+            Self::Npx
+        } else if has("node_modules") {
+            Self::Npm
+        } else if has("Cellar") {
+            // Source: https://docs.brew.sh/Formula-Cookbook#homebrew-terminology
+            Self::Homebrew
+        } else if is_in(around.cargo_home.as_ref(), "bin") {
+            Self::Cargo
+        } else if around.is_listed_by_dpkg {
+            Self::Debian
+        } else if is_in(around.home.as_ref(), ".local/bin") {
+            Self::Installer
+        } else if around.is_in_container && program.parent() == Some(Path::new(IN_IMAGE)) {
+            Self::Container
+        } else {
+            Self::Unknown
+        }
+    }
+
+    /// The name, for programs and in `--version`.
+    pub(crate) fn name(self) -> &'static str {
+        self.into()
+    }
+
+    /// How to update this copy: a command, or words where there is no single one.
+    pub(crate) fn update(self) -> &'static str {
+        match self {
+            Self::Npm => "`npm install -g codex-mcp@latest`",
+            Self::Npx => "`npx -y codex-mcp@latest`",
+            Self::Homebrew => "`brew upgrade codex-mcp`",
+            Self::Debian => "download the new package, then `sudo apt install ./codex-mcp_*.deb`",
+            Self::Cargo => "run the command `cargo install` that installed it, with `--force`",
+            Self::Installer => "run the installer of the new release",
+            Self::Checkout => "`git pull`, then build it again",
+            Self::Container => "pull the new image",
+            Self::Unknown => "install the new release as you installed this one",
+        }
+    }
+}
+
+/// The directories in which cargo may have its mark above an executable: `TARGET/PROFILE/` and
+/// `TARGET/TRIPLE/PROFILE/`, and in both also `deps`.
+pub(super) fn possible_targets(program: &Path) -> impl Iterator<Item = &Path> {
+    program.ancestors().skip(2).take(3)
+}
+
+/// The path of a running program whose file was replaced: Linux adds a word to it.
+///
+/// Source: `/proc/pid/exe` in proc_pid_exe(5).
+pub(super) fn without_deletion_mark(program: PathBuf) -> PathBuf {
+    const MARK: &str = " (deleted)";
+    let name = program.file_name().and_then(OsStr::to_str);
+    match name.and_then(|name| name.strip_suffix(MARK)) {
+        Some(name) => program.with_file_name(name),
+        None => program,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn around() -> Surroundings {
+        Surroundings {
+            home: Some("/home/you".into()),
+            cargo_home: Some("/home/you/.cargo".into()),
+            ..Surroundings::default()
+        }
+    }
+
+    fn of(program: &str, around: &Surroundings) -> Channel {
+        Channel::of(Path::new(program), around)
+    }
+
+    #[test]
+    fn path_decides_the_channel() {
+        for (program, channel) in [
+            (
+                "/usr/lib/node_modules/codex-mcp/node_modules/codex-mcp-linux-x64/bin/codex-mcp",
+                Channel::Npm,
+            ),
+            (
+                "/home/you/.npm/_npx/3f1b/node_modules/codex-mcp-linux-x64/bin/codex-mcp",
+                Channel::Npx,
+            ),
+            (
+                "/opt/homebrew/Cellar/codex-mcp/0.1.0/bin/codex-mcp",
+                Channel::Homebrew,
+            ),
+            (
+                "/home/linuxbrew/.linuxbrew/Cellar/codex-mcp/0.1.0/bin/codex-mcp",
+                Channel::Homebrew,
+            ),
+            ("/home/you/.cargo/bin/codex-mcp", Channel::Cargo),
+            ("/home/you/.local/bin/codex-mcp", Channel::Installer),
+            ("/home/other/.local/bin/codex-mcp", Channel::Unknown),
+            ("/home/you/.cargo/bin/deeper/codex-mcp", Channel::Unknown),
+            ("/usr/bin/codex-mcp", Channel::Unknown),
+            ("/usr/local/bin/codex-mcp", Channel::Unknown),
+        ] {
+            assert_eq!(of(program, &around()), channel, "{program}");
+        }
+    }
+
+    #[test]
+    fn surroundings_decide_where_the_path_does_not() {
+        let packaged = Surroundings {
+            is_listed_by_dpkg: true,
+            ..around()
+        };
+        let contained = Surroundings {
+            is_in_container: true,
+            ..around()
+        };
+        let built = Surroundings {
+            is_in_cargo_target: true,
+            is_in_container: true,
+            ..around()
+        };
+        let program = "/usr/bin/codex-mcp";
+        assert_eq!(of(program, &packaged), Channel::Debian);
+        assert_eq!(of(program, &contained), Channel::Unknown);
+        let program = "/usr/local/bin/codex-mcp";
+        assert_eq!(of(program, &contained), Channel::Container);
+        // In a container, too, a place that only one channel uses decides.
+        let npm = "/usr/lib/node_modules/codex-mcp-linux-x64/bin/codex-mcp";
+        assert_eq!(of(npm, &contained), Channel::Npm);
+        let home = "/home/you/.local/bin/codex-mcp";
+        assert_eq!(of(home, &contained), Channel::Installer);
+        let target = "/home/you/codex-mcp/target/debug/codex-mcp";
+        assert_eq!(of(target, &built), Channel::Checkout);
+    }
+
+    #[test]
+    fn target_directory_is_looked_for_above_the_profile() {
+        let found = |path: &'static str| -> Vec<&str> {
+            let all = possible_targets(Path::new(path));
+            all.filter_map(Path::to_str).collect()
+        };
+        assert_eq!(found("/a/target/debug/codex-mcp"), ["/a/target", "/a", "/"]);
+        let triple = found("/a/target/x86_64-unknown-linux-musl/release/codex-mcp");
+        assert!(triple.contains(&"/a/target"), "{triple:?}");
+    }
+
+    #[test]
+    fn replaced_program_is_found_at_its_path() {
+        let path = |path: &str| without_deletion_mark(path.into());
+        assert_eq!(path("/b/codex-mcp (deleted)"), Path::new("/b/codex-mcp"));
+        assert_eq!(path("/b/codex-mcp"), Path::new("/b/codex-mcp"));
+    }
+
+    #[test]
+    fn every_channel_names_its_update() {
+        for channel in [Channel::Npm, Channel::Npx, Channel::Homebrew] {
+            assert!(channel.update().starts_with('`'), "{channel:?}");
+        }
+        assert_eq!(Channel::Npm.name(), "npm");
+        assert_eq!(Channel::Installer.name(), "installer");
+    }
+}
