@@ -21,6 +21,7 @@ mod jobs;
 mod launch;
 mod log;
 mod man;
+mod overview;
 mod progress;
 mod prompt;
 mod ps;
@@ -43,6 +44,7 @@ mod trust;
 mod values;
 mod watchdog;
 mod work;
+mod work_list;
 mod worker;
 
 use std::io::Write;
@@ -72,18 +74,13 @@ First steps:
 /// itself) hand coding tasks to Codex and get the result back.
 #[derive(Debug, Parser)]
 #[command(after_help = FIRST_STEPS)]
-#[command(
-    version,
-    max_term_width = 100,
-    subcommand_required = true,
-    arg_required_else_help = true
-)]
+#[command(version, max_term_width = 100)]
 struct Cli {
     #[command(flatten)]
     global: Global,
 
     #[command(subcommand)]
-    verb: Verb,
+    verb: Option<Verb>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -218,9 +215,18 @@ pub fn run() -> ExitCode {
     };
     if let Err(error) = cli.global.apply() {
         complain("error", &error.to_string());
-        return ExitCode::from(exit::usage_code(cli.verb.name()));
+        return ExitCode::from(exit::usage_code(cli.verb.as_ref().and_then(Verb::name)));
     }
-    match cli.verb {
+    let verb = match cli.verb {
+        Some(verb) => verb,
+        None if overview::is_wanted() => return overview::run(),
+        // As the npm package did, which clients start without arguments.
+        None => match bare_serve() {
+            Ok(args) => Verb::Serve(args),
+            Err(error) => return not_parsed(&error),
+        },
+    };
+    match verb {
         Verb::Serve(args) => serve::run(&args),
         Verb::Demo(args) => demo::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
@@ -255,9 +261,15 @@ fn serve_args(words: &[String]) -> Result<serve::Args, clap::Error> {
     let program = std::iter::once("codex-mcp");
     let words = program.chain(words.iter().map(String::as_str));
     match Cli::try_parse_from(words)?.verb {
-        Verb::Serve(args) => Ok(args),
-        _ => Err(Cli::command().error(ErrorKind::InvalidSubcommand, "not `serve`")),
+        Some(Verb::Serve(args)) => Ok(args),
+        None => bare_serve(),
+        Some(_) => Err(Cli::command().error(ErrorKind::InvalidSubcommand, "not `serve`")),
     }
+}
+
+/// The arguments of `codex-mcp serve` with nothing behind it.
+fn bare_serve() -> Result<serve::Args, clap::Error> {
+    serve_args(&["serve".to_owned()])
 }
 
 /// The command line with all verbs, also those for our own use.
@@ -303,7 +315,6 @@ fn shown() -> Command {
     let verbs = all.get_subcommands().filter(|verb| !verb.is_hide_set());
     let mut shown = Command::new("codex-mcp")
         .version(VERSION)
-        .subcommand_required(true)
         .subcommands(verbs.cloned());
     shown = shown.args(all.get_arguments().cloned());
     if let Some(about) = all.get_about() {

@@ -3,7 +3,6 @@
 use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -11,15 +10,9 @@ use agent_team::ClaimError;
 use anstyle::{AnsiColor, Style};
 use common::duration::ago;
 use common::output;
-use common::timestamp::timestamp;
-use host_process::connect;
-use host_process::logic::handshake::SessionSummary;
-use job_queue::logic::{JobId, JobState};
-use job_queue::run::spec::TOOL as RUN_TOOL;
+use host_process::connect::ConnectError;
 use job_queue::service::Jobs;
-use job_queue::store::{JobFilter, JobSummary, StoreError};
-use job_queue::{activity, job_json};
-use serde::{Serialize, Serializer};
+use job_queue::store::{JobFilter, StoreError};
 use serde_json::json;
 use settings::{Config, Flags};
 use tokio::time::sleep;
@@ -27,20 +20,14 @@ use tokio::time::sleep;
 use super::exit::INTERRUPTED;
 use super::jobs;
 use super::runtime::{self, unless_interrupted};
-use super::serve::{self, HostEndpointError};
+use super::serve::HostEndpointError;
 use super::stored::complain;
 use super::table::{self, Cell, Cut, shown_directory};
-
-/// The most jobs that are listed in each state.
-const MOST_JOBS: u32 = 200;
+use super::work_list::{self, ASKING, Work, unfinished_jobs};
 
 /// The most that is shown of a step and a directory, in characters.
 const STEP: usize = 60;
 const DIRECTORY: usize = 40;
-
-/// How much of an ID is shown at a terminal, in characters: enough to identify the work.
-pub(super) const SESSION_ID: usize = 13;
-const JOB_ID: usize = 8;
 
 /// The pause before the work is looked at again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -85,40 +72,6 @@ enum Failure {
     #[error("cannot write to stdout: {0}")]
     Write(#[from] std::io::Error),
 }
-
-/// The kind of some work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::AsRefStr)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-enum Kind {
-    Session,
-    Job,
-    Run,
-}
-
-/// Some work under way.
-#[derive(Debug, PartialEq, Serialize)]
-struct Work {
-    id: String,
-    kind: Kind,
-    state: String,
-    #[serde(serialize_with = "as_timestamp")]
-    created_at: SystemTime,
-    /// The name that its caller gave.
-    task: Option<String>,
-    /// What it does, or waits for.
-    doing: Option<String>,
-    tokens: Option<u64>,
-    directory: Option<String>,
-    thread_id: Option<String>,
-}
-
-fn as_timestamp<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&timestamp(*time))
-}
-
-/// The state of work in which Codex asks something.
-const ASKING: &str = "asking";
 
 pub(super) fn run(args: &Args) -> ExitCode {
     match list(args) {
@@ -176,11 +129,12 @@ async fn watch(config: &Config, jobs: &OnceCell<Jobs>, args: &Args) -> Result<Ex
 
 /// All work under way, the newest first. `jobs` is opened once.
 async fn work(config: &Config, jobs: &OnceCell<Jobs>) -> Result<Vec<Work>, Failure> {
-    let mut work = sessions().await?;
-    // A store that does not exist yet is not created to find no jobs in it.
-    if config.jobs.store.value.path().is_none_or(Path::exists) {
+    let silent = |error: ConnectError| complain("warning", &error.to_string());
+    let mut work = work_list::sessions(silent).await?;
+    if work_list::has_store(config) {
         let jobs = jobs.get_or_init(|| jobs::service(config));
-        work.extend(unfinished_jobs(jobs).await?);
+        let list = async |filter: &JobFilter, most| jobs.list(filter, most).await;
+        work.extend(unfinished_jobs(jobs.store().await?, list).await?);
     }
     work.sort_by_key(|one| Reverse(one.created_at));
     Ok(work)
@@ -193,80 +147,6 @@ fn print(work: &[Work], args: &Args) -> Result<(), Failure> {
         (false, _) => print_table(work)?,
     }
     Ok(())
-}
-
-/// The sessions of all hosts. A host that does not answer is named in a warning.
-async fn sessions() -> Result<Vec<Work>, Failure> {
-    let mut work = Vec::new();
-    for endpoint in serve::all_endpoints()? {
-        match connect::sessions(&endpoint).await {
-            Ok(sessions) => work.extend(sessions.into_iter().map(of_session)),
-            Err(error) => complain("warning", &error.to_string()),
-        }
-    }
-    Ok(work)
-}
-
-fn of_session(session: SessionSummary) -> Work {
-    let directory = session.directory.as_deref().map(Path::to_string_lossy);
-    Work {
-        id: session.session,
-        kind: Kind::Session,
-        state: match session.state.as_str() {
-            "waiting_approval" => ASKING.to_owned(),
-            _ => session.state,
-        },
-        created_at: session.created,
-        task: None,
-        doing: session.step,
-        tokens: session.tokens,
-        directory: directory.map(Into::into),
-        thread_id: Some(session.thread),
-    }
-}
-
-async fn unfinished_jobs(jobs: &Jobs) -> Result<Vec<Work>, Failure> {
-    let mut work = Vec::new();
-    for state in [JobState::Running, JobState::Queued] {
-        let filter = JobFilter {
-            status: Some(state),
-            ..JobFilter::default()
-        };
-        for job in jobs.list(&filter, MOST_JOBS).await?.jobs {
-            work.push(of_job(jobs, job).await?);
-        }
-    }
-    Ok(work)
-}
-
-async fn of_job(jobs: &Jobs, job: JobSummary) -> Result<Work, Failure> {
-    let is_asking = job.state == JobState::Running && !jobs.questions(&job.id).await?.is_empty();
-    Ok(Work {
-        doing: match job.state {
-            JobState::Running => step(jobs, &job.id).await?,
-            _ => job_json::waiting(&job).map(|wait| wait.to_string()),
-        },
-        id: job.id.as_str().to_owned(),
-        kind: match job.tool_name == RUN_TOOL {
-            true => Kind::Run,
-            false => Kind::Job,
-        },
-        state: match is_asking {
-            true => ASKING.to_owned(),
-            false => job.state.as_str().to_owned(),
-        },
-        created_at: job.created_at,
-        task: Some(job.task_name),
-        tokens: None,
-        directory: Some(job.cwd),
-        thread_id: job.session_id,
-    })
-}
-
-async fn step(jobs: &Jobs, job: &JobId) -> Result<Option<String>, StoreError> {
-    let events = jobs.tail(job, activity::TAIL).await?;
-    let step = activity::current_step(&events, SystemTime::now());
-    Ok(step.map(|step| step.to_string()))
 }
 
 fn print_table(work: &[Work]) -> Result<(), Failure> {
@@ -301,12 +181,10 @@ fn cells(work: &Work, now: SystemTime) -> [Cell; 7] {
 }
 
 fn shown_id(work: &Work) -> &str {
-    let most = match (output::stdout_columns(), work.kind) {
-        (None, _) => usize::MAX,
-        (Some(_), Kind::Session) => SESSION_ID,
-        (Some(_), Kind::Job | Kind::Run) => JOB_ID,
-    };
-    work.id.get(..most).unwrap_or(&work.id)
+    match output::stdout_columns() {
+        Some(_) => work.short_id(),
+        None => &work.id,
+    }
 }
 
 fn style(state: &str) -> Style {

@@ -49,6 +49,7 @@
 //! | `gh` | GitHub's program | its version |
 //! | `private-git` | git directories of runs that commit | `{"path", "repository", "state"}`: paths, and `in-use`, `interrupted`, `kept` or `unreadable` |
 
+pub(crate) mod brief;
 mod facts;
 mod gather;
 mod judge;

@@ -17,6 +17,7 @@ mod config;
 mod demo;
 mod doctor;
 mod eyes_mcp;
+mod first_contact;
 mod hostile;
 mod jobs;
 mod jobs_cli;

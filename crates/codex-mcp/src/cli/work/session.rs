@@ -20,9 +20,9 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use super::Failure;
-use crate::cli::ps;
 use crate::cli::serve;
 use crate::cli::stored::complain;
+use crate::cli::work_list;
 
 /// How many events are told at once: an answer has room for as many of the longest ones, texts of
 /// 16,384 characters that take 6 bytes each.
@@ -101,7 +101,7 @@ impl HostedSession {
 
     /// Its ID, as it is shown at a terminal.
     pub(super) fn short(&self) -> &str {
-        self.id.get(..ps::SESSION_ID).unwrap_or(&self.id)
+        self.id.get(..work_list::SESSION_ID).unwrap_or(&self.id)
     }
 
     /// Has the host do something that it only confirms.

@@ -35,8 +35,34 @@ pub(super) async fn look(config: Config, limit: Duration) -> Result<Codex, NoCod
     })
 }
 
+/// A Codex, its version and its login, if it is one.
+#[derive(Debug)]
+pub(in super::super) struct BriefCodex {
+    pub(in super::super) binary: CodexBinary,
+    pub(in super::super) version: CommandOutcome,
+    pub(in super::super) login: Option<CommandOutcome>,
+}
+
+/// The same as [`look`] without the probes that take long.
+pub(super) async fn look_briefly(config: &Config, limit: Duration) -> Result<BriefCodex, NoCodex> {
+    let binary = binary::find(config.chosen_codex())?;
+    let version = ask(&command(&binary, &["--version"]), limit).await;
+    let login = match codex_version(&version) {
+        Some(_) => Some(ask(&command(&binary, &LOGIN_STATUS), limit).await),
+        None => None,
+    };
+    Ok(BriefCodex {
+        binary,
+        version,
+        login,
+    })
+}
+
+/// The arguments by which Codex tells whether it is logged in.
+const LOGIN_STATUS: [&str; 2] = ["login", "status"];
+
 async fn probe(binary: &CodexBinary, config: Config, limit: Duration) -> Probes {
-    let login = command(binary, &["login", "status"]);
+    let login = command(binary, &LOGIN_STATUS);
     let ((app_server, limits), commands, login, sandbox) = tokio::join!(
         introduce(config, limit),
         commands(binary, limit),

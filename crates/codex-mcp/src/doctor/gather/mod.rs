@@ -10,14 +10,16 @@ use std::{env, io};
 use codex_config::layers::UserConfig;
 use codex_config::trust::covered_files::covered_files;
 use codex_config::trust::directory_trust;
+use codex_engine::binary::NoCodex;
 use git_probe::private;
 use safe_files::off_runtime;
 use settings::{Config, ConfigError, Flags};
 use supervise::short_lived::run;
 use supervise::spawn::Program;
 
-use super::facts::{CodexSetup, CommandOutcome, Facts, RepositoryFiles, Tools};
+use super::facts::{CodexSetup, CommandOutcome, Facts, Home, RepositoryFiles, Tools};
 use crate::installation::Installation;
+use codex::BriefCodex;
 
 /// Gathers all facts. `codex_bin` is the choice of the command line or the environment; `limit`
 /// is the time limit of each program.
@@ -44,6 +46,15 @@ pub async fn gather(codex_bin: Option<PathBuf>, limit: Duration) -> Facts {
         tools,
         leftovers,
     }
+}
+
+/// A Codex in brief, and its home.
+pub(super) async fn look_briefly(
+    config: &Config,
+    limit: Duration,
+) -> (Result<BriefCodex, NoCodex>, Home) {
+    let found = codex::look_briefly(config, limit).await;
+    (found, home::look(config.codex_home.clone()))
 }
 
 async fn setup(

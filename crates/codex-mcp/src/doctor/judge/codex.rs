@@ -16,7 +16,7 @@ use super::words::{one_line, what_happened};
 const OLDEST: Release = Release::new(0, 104, 0);
 
 /// How to get a Codex.
-const INSTALL: &str = "npm install -g @openai/codex";
+pub(crate) const INSTALL: &str = "npm install -g @openai/codex";
 
 /// How to name a Codex.
 const NAME_IT: &str = "--codex-bin, CODEX_MCP_CODEX_BIN or `codex_bin` in `[plugins.codex-mcp]` of your configuration (~/.config/atm/config.toml, or below ATM_HOME)";

@@ -15,7 +15,7 @@ use codex_engine::LimitsUnknown;
 use supervise::short_lived::TextOutput;
 
 /// `command` runs this Codex at a shell.
-pub(super) fn login(home: &Home, status: &CommandOutcome, command: &str) -> Finding {
+pub(in super::super) fn login(home: &Home, status: &CommandOutcome, command: &str) -> Finding {
     if config_refused(status).is_some() {
         return Finding::not_checked(Check::Login, "Codex cannot load its configuration");
     }

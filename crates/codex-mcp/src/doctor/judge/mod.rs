@@ -19,7 +19,10 @@ use super::facts::{Codex, CodexSetup, CommandOutcome, Facts, Home, Probes, Repos
 use super::report::{Check, Finding, Report};
 use crate::installation::Installation;
 
+pub(crate) use codex::INSTALL;
 pub(super) use codex::codex_version;
+pub(super) use login::login as judge_login;
+pub(super) use words::command_name;
 
 /// Judges the facts.
 #[must_use]

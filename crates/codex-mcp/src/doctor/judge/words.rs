@@ -63,7 +63,7 @@ pub(super) fn last_words(finished: &TextOutput) -> String {
 }
 
 /// The command that runs this Codex at a shell.
-pub(super) fn command_name(binary: &CodexBinary) -> String {
+pub(in super::super) fn command_name(binary: &CodexBinary) -> String {
     match (&binary.source, binary.chosen.to_str()) {
         (Source::Path, _) => "codex".to_owned(),
         (_, Some(path)) => shell_word(path),

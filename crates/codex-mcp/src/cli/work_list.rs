@@ -1,0 +1,175 @@
+//! The work under way of all clients: `codex-mcp ps` lists it, the overview counts it, and
+//! completions offer its IDs.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use common::timestamp::timestamp;
+use host_process::connect::{self, ConnectError};
+use host_process::logic::handshake::SessionSummary;
+use job_queue::logic::{JobId, JobState};
+use job_queue::run::spec::TOOL as RUN_TOOL;
+use job_queue::store::{JobFilter, JobList, JobStore, JobSummary, StoreError};
+use job_queue::{activity, job_json};
+use serde::{Serialize, Serializer};
+use settings::Config;
+
+use super::serve::{self, HostEndpointError};
+
+/// The most jobs that are listed in each state.
+const MOST_JOBS: u32 = 200;
+
+/// How much of an ID is shown at a terminal, in characters: enough to identify the work.
+pub(super) const SESSION_ID: usize = 13;
+const JOB_ID: usize = 8;
+
+/// The state of work in which Codex asks something.
+pub(super) const ASKING: &str = "asking";
+
+/// The kind of some work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::AsRefStr)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub(super) enum Kind {
+    Session,
+    Job,
+    Run,
+}
+
+/// Some work under way.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Work {
+    pub(super) id: String,
+    pub(super) kind: Kind,
+    pub(super) state: String,
+    #[serde(serialize_with = "as_timestamp")]
+    pub(super) created_at: SystemTime,
+    /// The name that its caller gave.
+    pub(super) task: Option<String>,
+    /// What it does, or waits for.
+    pub(super) doing: Option<String>,
+    pub(super) tokens: Option<u64>,
+    pub(super) directory: Option<String>,
+    pub(super) thread_id: Option<String>,
+}
+
+fn as_timestamp<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&timestamp(*time))
+}
+
+impl Work {
+    /// Whether Codex waits for an answer.
+    pub(super) fn is_asking(&self) -> bool {
+        self.state == ASKING
+    }
+
+    /// The beginning of the ID, by which verbs find the work.
+    pub(super) fn short_id(&self) -> &str {
+        let most = match self.kind {
+            Kind::Session => SESSION_ID,
+            Kind::Job | Kind::Run => JOB_ID,
+        };
+        self.id.get(..most).unwrap_or(&self.id)
+    }
+}
+
+/// The sessions of all hosts. `silent` gets the reason why a host does not answer.
+pub(super) async fn sessions(
+    mut silent: impl FnMut(ConnectError),
+) -> Result<Vec<Work>, HostEndpointError> {
+    let mut work = Vec::new();
+    for endpoint in serve::all_endpoints()? {
+        match connect::sessions(&endpoint).await {
+            Ok(sessions) => work.extend(sessions.into_iter().map(of_session)),
+            Err(error) => silent(error),
+        }
+    }
+    Ok(work)
+}
+
+fn of_session(session: SessionSummary) -> Work {
+    let directory = session.directory.as_deref().map(Path::to_string_lossy);
+    Work {
+        id: session.session,
+        kind: Kind::Session,
+        state: match session.state.as_str() {
+            "waiting_approval" => ASKING.to_owned(),
+            _ => session.state,
+        },
+        created_at: session.created,
+        task: None,
+        doing: session.step,
+        tokens: session.tokens,
+        directory: directory.map(Into::into),
+        thread_id: Some(session.thread),
+    }
+}
+
+/// Whether there is a store of jobs. One that does not exist yet is not created to find no jobs
+/// in it.
+pub(super) fn has_store(config: &Config) -> bool {
+    config.jobs.store.value.path().is_none_or(Path::exists)
+}
+
+/// The jobs and runs that wait or run, as `list` lists them.
+pub(super) async fn unfinished_jobs(
+    store: &JobStore,
+    list: impl AsyncFn(&JobFilter, u32) -> Result<JobList, StoreError>,
+) -> Result<Vec<Work>, StoreError> {
+    let mut work = Vec::new();
+    for state in [JobState::Running, JobState::Queued] {
+        let filter = JobFilter {
+            status: Some(state),
+            ..JobFilter::default()
+        };
+        for job in list(&filter, MOST_JOBS).await?.jobs {
+            work.push(of_job(store, job).await?);
+        }
+    }
+    Ok(work)
+}
+
+/// The same without any effect: a worker is not started, and no file is written. A missing store
+/// has no jobs.
+pub(super) async fn inspect_jobs(config: &Config) -> Result<Vec<Work>, StoreError> {
+    if !has_store(config) {
+        return Ok(Vec::new());
+    }
+    let store = inspect_store(config).await?;
+    unfinished_jobs(&store, async |filter, most| store.list(filter, most).await).await
+}
+
+/// The store of jobs, for reading only.
+pub(super) async fn inspect_store(config: &Config) -> Result<JobStore, StoreError> {
+    JobStore::inspect(&config.jobs.store.value, &config.jobs.access()).await
+}
+
+async fn of_job(store: &JobStore, job: JobSummary) -> Result<Work, StoreError> {
+    let is_asking = job.state == JobState::Running && !store.questions(&job.id).await?.is_empty();
+    Ok(Work {
+        doing: match job.state {
+            JobState::Running => step(store, &job.id).await?,
+            _ => job_json::waiting(&job).map(|wait| wait.to_string()),
+        },
+        id: job.id.as_str().to_owned(),
+        kind: match job.tool_name == RUN_TOOL {
+            true => Kind::Run,
+            false => Kind::Job,
+        },
+        state: match is_asking {
+            true => ASKING.to_owned(),
+            false => job.state.as_str().to_owned(),
+        },
+        created_at: job.created_at,
+        task: Some(job.task_name),
+        tokens: None,
+        directory: Some(job.cwd),
+        thread_id: job.session_id,
+    })
+}
+
+async fn step(store: &JobStore, job: &JobId) -> Result<Option<String>, StoreError> {
+    let events = store.tail(job, activity::TAIL).await?;
+    let step = activity::current_step(&events, SystemTime::now());
+    Ok(step.map(|step| step.to_string()))
+}
