@@ -6,44 +6,90 @@ use std::process::ExitCode;
 use clap_complete::Shell;
 use common::output;
 
+use super::completion;
 use super::stored::{self, Failure};
+use super::user_files::{self, UserFile, xdg_directory};
 
 /// Where each shell looks for the script.
 const PLACES: &str = "\
-Where to put it:
-  bash  ~/.local/share/bash-completion/completions/codex-mcp
-  zsh   _codex-mcp in a directory of $fpath
-  fish  ~/.config/fish/completions/codex-mcp.fish
+With --install, a file is written that has the shell ask this program for its script:
+  bash  ~/.local/share/bash-completion/completions/codex-mcp (XDG_DATA_HOME)
+  zsh   ~/.local/share/zsh/site-functions/_codex-mcp (XDG_DATA_HOME)
+  fish  ~/.config/fish/completions/codex-mcp.fish (XDG_CONFIG_HOME)
 
-Example:
-  codex-mcp completions zsh > ~/.zfunc/_codex-mcp";
+bash reads it where the package bash-completion is installed; for zsh, the directory has to be in \
+$fpath before `compinit` runs. Without these, put a line into the shell's configuration:
+  bash  source <(codex-mcp completions bash)
+  zsh   source <(codex-mcp completions zsh)
+  fish  codex-mcp completions fish | source
+
+The script belongs to this version of the program: a copy of it in a file is to be made anew after \
+an update.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = PLACES)]
 pub(super) struct Args {
     /// The shell to complete for.
     shell: Shell,
+
+    /// Write a file where the shell looks for completions, instead of printing the script: bash,
+    /// zsh and fish.
+    #[arg(long, conflicts_with = "remove")]
+    install: bool,
+
+    /// Remove what --install has written.
+    #[arg(long)]
+    remove: bool,
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
-    stored::exit(print(args.shell))
+    let done = match (args.install, args.remove) {
+        (true, _) => file(args.shell).and_then(|file| user_files::install(&[file], "file")),
+        (_, true) => file(args.shell).and_then(|file| user_files::remove(&[file], "file")),
+        (false, false) => print(args.shell),
+    };
+    stored::exit(done)
 }
 
 fn print(shell: Shell) -> Result<ExitCode, Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut super::shown(), "codex-mcp", &mut script);
-    if shell == Shell::Bash {
-        script = with_one_name(&script);
-    }
+    let Some(script) = completion::registration(shell) else {
+        return Err(Failure::Missing(format!("there is no script for {shell}")));
+    };
     output::stdout().write_all(&script)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// clap_complete (4.6.11) writes the dash of a program's name in two ways in bash's
-/// script, so that nothing after a verb would be completed.
-fn with_one_name(script: &[u8]) -> Vec<u8> {
-    let script = String::from_utf8_lossy(script);
-    script
-        .replace("codex__subcmd__mcp", "codex__mcp")
-        .into_bytes()
+/// The file that a shell reads when it completes our command line for the first time. It asks the
+/// program for the script, so that both stay together after an update.
+fn file(shell: Shell) -> Result<UserFile, Failure> {
+    let data = || xdg_directory("XDG_DATA_HOME", ".local/share");
+    let (path, text) = match shell {
+        Shell::Bash => (
+            data()?.join("bash-completion/completions/codex-mcp"),
+            "source <(codex-mcp completions bash 2>/dev/null)\n",
+        ),
+        // The script replaces this function by another, which is to complete this time already.
+        Shell::Zsh => (
+            data()?.join("zsh/site-functions/_codex-mcp"),
+            "#compdef codex-mcp\n\
+             source <(codex-mcp completions zsh 2>/dev/null)\n\
+             (( $+functions[_clap_dynamic_completer_codex_mcp] )) && \
+             _clap_dynamic_completer_codex_mcp \"$@\"\n",
+        ),
+        Shell::Fish => (
+            xdg_directory("XDG_CONFIG_HOME", ".config")?.join("fish/completions/codex-mcp.fish"),
+            "codex-mcp completions fish 2>/dev/null | source\n",
+        ),
+        _ => {
+            let advice = format!(
+                "{shell} reads no such files; have its configuration run the output of \
+                 `codex-mcp completions {shell}`"
+            );
+            return Err(Failure::Missing(advice));
+        }
+    };
+    Ok(UserFile {
+        path,
+        text: text.into(),
+    })
 }

@@ -3,6 +3,7 @@
 mod alerts;
 mod alias;
 mod backend;
+mod completion;
 mod completions;
 mod config;
 mod demo;
@@ -41,6 +42,7 @@ mod team_tools;
 mod threads;
 mod times;
 mod trust;
+mod user_files;
 mod values;
 mod watchdog;
 mod work;
@@ -172,7 +174,9 @@ enum Verb {
     /// `codex mcp add image-request-mcp -- codex-mcp eyes-mcp --answer picture`:
     /// the answer is the picture then, and Codex need not be restarted.
     EyesMcp(eyes_mcp::Args),
-    /// Print a script that lets a shell complete the command line of codex-mcp.
+    /// Print or install a script that lets a shell complete the command line of codex-mcp.
+    ///
+    /// The shell then completes verbs and options, and the IDs of sessions, jobs, runs and threads.
     Completions(completions::Args),
     /// Print the manual page of codex-mcp, or of one of its verbs.
     Man(man::Args),
@@ -207,6 +211,9 @@ pub fn run() -> ExitCode {
         return exit;
     }
     if let Some(exit) = launch::run_if_launcher(std::env::args_os()) {
+        return exit;
+    }
+    if let Some(exit) = completion::run_if_asked() {
         return exit;
     }
     let cli = match Cli::try_parse() {

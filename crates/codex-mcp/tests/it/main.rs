@@ -29,6 +29,7 @@ mod png;
 mod real;
 mod runs;
 mod setup;
+mod shell;
 mod stored;
 mod terminal;
 

@@ -65,7 +65,7 @@ Exit codes: that of Codex; 3 the session cannot be opened, which stderr explains
 
 /// The ID of some work, or a prefix of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum WorkId {
+pub(super) enum WorkId {
     Session(String),
     Job(JobPrefix),
 }

@@ -1,0 +1,68 @@
+//! The shells that the engine knows, with what its scripts lack.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::Path;
+
+use clap::Command;
+use clap_complete::env::{Bash, Elvish, EnvCompleter, Fish, Powershell, Shells, Zsh};
+
+/// All shells.
+pub(super) const fn all() -> Shells<'static> {
+    Shells(&[&FallingBack, &Elvish, &Fish, &Powershell, &Zsh])
+}
+
+/// bash, which completes file names itself where nothing is offered: it quotes them, and offers
+/// also those with special characters.
+struct FallingBack;
+
+impl EnvCompleter for FallingBack {
+    fn name(&self) -> &'static str {
+        Bash.name()
+    }
+
+    fn is(&self, name: &str) -> bool {
+        Bash.is(name)
+    }
+
+    fn write_registration(
+        &self,
+        var: &str,
+        name: &str,
+        bin: &str,
+        completer: &str,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let mut script = Vec::new();
+        Bash.write_registration(var, name, bin, completer, &mut script)?;
+        let script = String::from_utf8_lossy(&script);
+        let script = script.replace("-o bashdefault", "-o bashdefault -o default");
+        out.write_all(script.as_bytes())
+    }
+
+    fn write_complete(
+        &self,
+        command: &mut Command,
+        args: Vec<OsString>,
+        here: Option<&Path>,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        Bash.write_complete(command, args, here, out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bash_falls_back_to_its_own_file_names() {
+        let mut script = Vec::new();
+        let written = FallingBack.write_registration("V", "p", "p", "p", &mut script);
+        written.unwrap();
+        let script = String::from_utf8(script).unwrap();
+        let lines = script.lines().filter(|line| line.contains("complete -o"));
+        let with = lines.filter(|line| line.contains("-o default ")).count();
+        assert_eq!(with, 2, "{script}");
+    }
+}

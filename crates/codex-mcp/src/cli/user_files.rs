@@ -1,0 +1,176 @@
+//! Files that a verb puts into the user's data directory, such as manual pages, and removes again.
+
+use std::env;
+use std::fs::{self, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use common::output;
+use safe_files::untrusted_file::{self, Links};
+
+use super::stored::Failure;
+
+/// The longest such file, in bytes.
+const LIMIT: u64 = 4 * 1024 * 1024;
+
+/// A file and what it should hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct UserFile {
+    pub(super) path: PathBuf,
+    pub(super) text: Vec<u8>,
+}
+
+/// What was done with a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Made,
+    None,
+}
+
+/// A directory of the user by the XDG Base Directory Specification: a variable that names an
+/// absolute path, or else a directory below HOME.
+///
+/// # Errors
+///
+/// If HOME is not set either.
+pub(super) fn xdg_directory(name: &str, below_home: &str) -> Result<PathBuf, Failure> {
+    let path = |name| {
+        let value = env::var_os(name).map(PathBuf::from);
+        value.filter(|path| path.is_absolute())
+    };
+    path(name)
+        .or_else(|| Some(path("HOME")?.join(below_home)))
+        .ok_or_else(|| Failure::Missing(format!("neither {name} nor HOME is set; set one of them")))
+}
+
+/// Writes the files whose text differs, and prints which. `what` names a file in the message.
+///
+/// # Errors
+///
+/// The first file that cannot be written. Those before it stay.
+pub(super) fn install(files: &[UserFile], what: &str) -> Result<ExitCode, Failure> {
+    report(files, what, ["installed", "up to date"], |file| {
+        file.write().map_err(|error| file.failure("write", &error))
+    })
+}
+
+/// Removes the files, and prints which.
+///
+/// # Errors
+///
+/// The first file that cannot be removed.
+pub(super) fn remove(files: &[UserFile], what: &str) -> Result<ExitCode, Failure> {
+    report(files, what, ["removed", "not there"], |file| {
+        file.remove()
+            .map_err(|error| file.failure("remove", &error))
+    })
+}
+
+fn report(
+    files: &[UserFile],
+    what: &str,
+    [done, nothing]: [&str; 2],
+    act: impl Fn(&UserFile) -> Result<Change, Failure>,
+) -> Result<ExitCode, Failure> {
+    let mut out = output::stdout();
+    let mut changed = 0;
+    for file in files {
+        if act(file)? == Change::Made {
+            changed += 1;
+            writeln!(out, "{done}: {}", file.path.display())?;
+        }
+    }
+    if changed == 0 {
+        let directory = files.first().and_then(|file| file.path.parent());
+        let directory = directory.unwrap_or(Path::new("")).display();
+        writeln!(out, "{nothing}: {} {what} in {directory}", files.len())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl UserFile {
+    /// Writes the text to a new file beside it, which takes its place: nobody reads half a file,
+    /// and a failure leaves the old one. Where a link leads to the file, the link stays.
+    fn write(&self) -> io::Result<Change> {
+        let path = self
+            .path
+            .canonicalize()
+            .unwrap_or_else(|_| self.path.clone());
+        let old = untrusted_file::read(&path, LIMIT, Links::Refused);
+        if old.is_ok_and(|old| old == self.text) {
+            return Ok(Change::None);
+        }
+        let directory = path.parent().unwrap_or(Path::new("/"));
+        fs::create_dir_all(directory)?;
+        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        file.write_all(&self.text)?;
+        file.as_file()
+            .set_permissions(Permissions::from_mode(0o644))?;
+        file.persist(&path).map_err(|failed| failed.error)?;
+        Ok(Change::Made)
+    }
+
+    fn remove(&self) -> io::Result<Change> {
+        match fs::remove_file(&self.path) {
+            Ok(()) => Ok(Change::Made),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Change::None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn failure(&self, act: &str, error: &io::Error) -> Failure {
+        let path = self.path.display();
+        Failure::Missing(format!(
+            "cannot {act} {path}: {error}. Give this user the right to write there, or choose \
+             another directory with the variable that the help names"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn file_is_written_once_and_removed_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = UserFile {
+            path: directory.path().join("share/man/a.1"),
+            text: b"text".to_vec(),
+        };
+        assert_eq!(file.write().unwrap(), Change::Made);
+        assert_eq!(file.write().unwrap(), Change::None);
+        let changed = UserFile {
+            text: b"other".to_vec(),
+            ..file.clone()
+        };
+        assert_eq!(changed.write().unwrap(), Change::Made);
+        assert_eq!(fs::read(&file.path).unwrap(), b"other");
+        let mode = fs::metadata(&file.path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o644);
+        let left = fs::read_dir(file.path.parent().unwrap()).unwrap().count();
+        assert_eq!(left, 1);
+        assert_eq!(file.remove().unwrap(), Change::Made);
+        assert_eq!(file.remove().unwrap(), Change::None);
+    }
+
+    #[test]
+    fn link_stays_and_its_target_is_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().join("target");
+        let link = directory.path().join("link");
+        fs::write(&target, "old").unwrap();
+        symlink(&target, &link).unwrap();
+        let file = UserFile {
+            path: link.clone(),
+            text: b"new".to_vec(),
+        };
+        assert_eq!(file.write().unwrap(), Change::Made);
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read(&target).unwrap(), b"new");
+    }
+}
