@@ -1,17 +1,24 @@
 //! `codex-mcp man`: the manual.
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
+use clap::Command;
 use clap_mangen::Man;
 use common::output;
 
 use super::stored::{self, Failure};
+use super::user_files::{self, UserFile, xdg_directory};
 
 /// How to read the manual.
 const READING: &str = "\
-To read it:     codex-mcp man | man -l - \
-To install it:  codex-mcp man > ~/.local/share/man/man1/codex-mcp.1";
+Examples:
+  codex-mcp man | man -l -     read a page without installing it
+  codex-mcp man --install      install all, for `man codex-mcp` and the like
+
+The pages are installed into ~/.local/share/man/man1 (XDG_DATA_HOME). If `man` does not find them, \
+put ~/.local/bin on PATH, or set MANPATH=~/.local/share/man: (with the colon).";
 
 /// The source that each page names.
 const PROGRAM: &str = concat!("codex-mcp ", env!("CARGO_PKG_VERSION"));
@@ -21,16 +28,35 @@ const PROGRAM: &str = concat!("codex-mcp ", env!("CARGO_PKG_VERSION"));
 pub(super) struct Args {
     /// A verb, such as `serve` or `jobs submit`. Default: the program as a whole.
     verb: Vec<String>,
+
+    /// Write the pages of all verbs into the user's directory of manual pages.
+    #[arg(long, conflicts_with_all = ["verb", "remove"])]
+    install: bool,
+
+    /// Remove the pages that --install has written.
+    #[arg(long, conflicts_with = "verb")]
+    remove: bool,
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
-    stored::exit(print(&args.verb))
+    let done = match (args.install, args.remove) {
+        (true, _) => all_pages().and_then(|pages| user_files::install(&pages, "pages")),
+        (_, true) => all_pages().and_then(|pages| user_files::remove(&pages, "pages")),
+        (false, false) => print(&args.verb),
+    };
+    stored::exit(done)
+}
+
+/// The command line, as pages describe it.
+fn described() -> Command {
+    let mut program = super::shown().disable_help_subcommand(true);
+    // Names the verbs' pages after the program.
+    program.build();
+    program
 }
 
 fn print(verbs: &[String]) -> Result<ExitCode, Failure> {
-    let mut page = super::shown().disable_help_subcommand(true);
-    // Names the verbs' pages after the program.
-    page.build();
+    let mut page = described();
     for verb in verbs {
         let Some(found) = page.find_subcommand(verb) else {
             let all = verbs.join(" ");
@@ -39,9 +65,33 @@ fn print(verbs: &[String]) -> Result<ExitCode, Failure> {
         };
         page = found.clone();
     }
+    output::stdout().write_all(&text(page)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(page: Command) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     // The page of a verb must not claim a program with a version.
     Man::new(page).source(PROGRAM).render(&mut text)?;
-    output::stdout().write_all(&text)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(text)
+}
+
+/// The pages of the program and of all verbs, where `man` looks for those of a user.
+fn all_pages() -> Result<Vec<UserFile>, Failure> {
+    let directory = xdg_directory("XDG_DATA_HOME", ".local/share")?.join("man/man1");
+    let mut pages = Vec::new();
+    add(described(), "", &directory, &mut pages)?;
+    Ok(pages)
+}
+
+fn add(page: Command, above: &str, directory: &Path, pages: &mut Vec<UserFile>) -> io::Result<()> {
+    let name = format!("{above}{}", page.get_name());
+    for verb in page.get_subcommands() {
+        add(verb.clone(), &format!("{name}-"), directory, pages)?;
+    }
+    pages.push(UserFile {
+        path: directory.join(format!("{name}.1")),
+        text: text(page)?,
+    });
+    Ok(())
 }

@@ -178,7 +178,7 @@ enum Verb {
     ///
     /// The shell then completes verbs and options, and the IDs of sessions, jobs, runs and threads.
     Completions(completions::Args),
-    /// Print the manual page of codex-mcp, or of one of its verbs.
+    /// Print the manual page of codex-mcp or of one of its verbs, or install all pages.
     Man(man::Args),
     #[command(hide = true)]
     TeamTools(team_tools::Args),

@@ -1,6 +1,7 @@
 //! What shells and `man` get: completions that know the work under way, and manual pages.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -300,4 +301,78 @@ fn completion_file_is_installed_and_removed() {
     assert_eq!(refused.status.code(), Some(1));
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(said.contains("codex-mcp completions elvish"), "{said}");
+}
+
+#[test]
+fn manual_is_installed_where_man_finds_it() {
+    let shell = Shell::new();
+    let directory = shell.home.home().join(".local/share/man/man1");
+    let installed = shell.codex_mcp(&["man", "--install"]);
+    assert!(installed.status.success(), "{installed:?}");
+    let said = String::from_utf8(installed.stdout).unwrap();
+    for page in ["codex-mcp.1", "codex-mcp-run.1", "codex-mcp-jobs-submit.1"] {
+        let path = directory.join(page);
+        assert!(path.is_file(), "{page}");
+        assert!(
+            said.contains(&format!("installed: {}\n", path.display())),
+            "{said}"
+        );
+    }
+    assert!(!directory.join("codex-mcp-guard.1").exists());
+    let pages = contents(&directory);
+    assert_eq!(said.lines().count(), pages.len());
+
+    let again = shell.codex_mcp(&["man", "--install"]);
+    let said = String::from_utf8(again.stdout).unwrap();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.starts_with("up to date"), "{said}");
+    assert_eq!(contents(&directory), pages);
+    assert_found_by_man(&shell, &directory);
+
+    let removed = shell.codex_mcp(&["man", "--remove"]);
+    assert!(removed.status.success(), "{removed:?}");
+    assert_eq!(contents(&directory), []);
+}
+
+/// Where there is `man`: the pages are found beside the PATH, as the help says.
+fn assert_found_by_man(shell: &Shell, directory: &Path) {
+    let local = shell.home.home().join(".local/bin");
+    fs::create_dir_all(&local).unwrap();
+    // Images of containers often have a script in its place.
+    let version = shell.command("man").arg("--version").output();
+    if !version.is_ok_and(|said| said.stdout.starts_with(b"man ")) {
+        return;
+    }
+    let path = std::env::var("PATH").unwrap();
+    let found = shell
+        .command("man")
+        .args(["-w", "codex-mcp-jobs-submit"])
+        .env("PATH", format!("{}:{path}", local.display()))
+        .output()
+        .unwrap();
+    let found = String::from_utf8(found.stdout).unwrap();
+    let page = directory.join("codex-mcp-jobs-submit.1");
+    assert_eq!(Path::new(found.trim()), page, "{found}");
+}
+
+#[test]
+fn place_that_cannot_be_written_is_named() {
+    let shell = Shell::new();
+    let data = shell.home.tmp().join("data");
+    fs::create_dir_all(&data).unwrap();
+    // A file in the way stops root too.
+    fs::write(data.join("man"), "").unwrap();
+    fs::set_permissions(&data, Permissions::from_mode(0o555)).unwrap();
+    let output = shell
+        .command(PROGRAM)
+        .args(["man", "--install"])
+        .env("XDG_DATA_HOME", &data)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.starts_with("error: cannot write "), "{said}");
+    assert!(said.contains(data.to_str().unwrap()), "{said}");
+    assert_eq!(output.stdout, b"");
+    fs::set_permissions(&data, Permissions::from_mode(0o755)).unwrap();
 }
