@@ -52,8 +52,9 @@ pub const STORE_SECRETS: [&str; 8] = [
 
 /// Variables that an MCP client sets for the processes of one of its sessions. No program started
 /// here gets them: a host serves several clients, and with some of them a command of Codex could
-/// talk to the client. Source: the environment of an MCP server of Claude Code 2.1.330.
-const CLIENT_VARIABLES: [&str; 12] = [
+/// talk to the client. Source: the environment of an MCP server of Claude Code 2.1.330, and of one
+/// of a plugin.
+const CLIENT_VARIABLES: [&str; 14] = [
     "AI_AGENT",
     "CLAUDECODE",
     "CLAUDE_CODE_CHILD_NOTES_DIR",
@@ -63,6 +64,8 @@ const CLIENT_VARIABLES: [&str; 12] = [
     "CLAUDE_CODE_MESSAGING_TOKEN",
     "CLAUDE_CODE_SESSION_ID",
     "CLAUDE_CODE_SSE_PORT",
+    "CLAUDE_PLUGIN_DATA",
+    "CLAUDE_PLUGIN_ROOT",
     "CLAUDE_PROJECT_DIR",
     "COREPACK_ENABLE_AUTO_PIN",
     "NoDefaultCurrentDirectoryInExePath",
