@@ -328,6 +328,14 @@ impl Engine {
         shown.collect()
     }
 
+    /// The IDs of all sessions, in the order of their beginning. Unlike [`list`](Self::list), this
+    /// shows nobody a question.
+    #[must_use]
+    pub fn session_ids(&self) -> Vec<SessionId> {
+        let all = self.codex.hub.sessions.all();
+        all.iter().map(|entry| entry.info().session).collect()
+    }
+
     /// The sessions that this engine has opened, in the order of their beginning.
     #[must_use]
     pub fn list_own(&self) -> Vec<SessionInfo> {

@@ -1,15 +1,17 @@
-//! Answers the MCP methods: lists tools and resources, and finds the tool of a call.
+//! Answers the MCP methods: lists tools, prompts and resources, and finds the tool of a call.
 
 use std::future::pending;
 
 use futures::future::join_all;
 use futures::join;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CancelTaskParams, GetTaskParams, GetTaskResult,
-    Implementation, InitializeRequestParams, InitializeResult, JsonObject, ListResourcesResult,
-    ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
-    ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig, SubscribeRequestParams,
-    SubscriptionFilter, TASKS_EXTENSION_ID, UnsubscribeRequestParams, UpdateTaskParams,
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
+    CompleteResult, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult,
+    Implementation, InitializeRequestParams, InitializeResult, JsonObject, ListPromptsResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
+    ReadResourceResponse, ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig,
+    SubscribeRequestParams, SubscriptionFilter, TASKS_EXTENSION_ID, UnsubscribeRequestParams,
+    UpdateTaskParams,
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -17,7 +19,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use crate::instructions::instructions;
 use crate::resources::watch::ResourceWatch;
 use crate::server::Server;
-use crate::{resources, tools};
+use crate::{prompts, resources, tools};
 
 fn log(uri: &str, watched: Result<(), ErrorData>) {
     if let Err(error) = watched {
@@ -63,6 +65,8 @@ impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         let builder = ServerCapabilities::builder()
             .enable_tools()
+            .enable_prompts()
+            .enable_completions()
             .enable_resources();
         let mut capabilities = match self.changing().is_empty() {
             false => builder.enable_resources_subscribe().build(),
@@ -86,6 +90,32 @@ impl ServerHandler for Server {
     ) -> Result<ListToolsResult, ErrorData> {
         let tools = self.tools().into_iter().map(tools::ToolName::describe);
         Ok(ListToolsResult::with_all_items(tools.collect()))
+    }
+
+    async fn list_prompts(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let prompts = prompts::list(&self.tools());
+        Ok(ListPromptsResult::with_all_items(prompts))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let arguments = request.arguments.unwrap_or_default();
+        Ok(prompts::get(&self.tools(), &request.name, arguments)?.into())
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        prompts::complete(self, &self.tools(), &request).await
     }
 
     async fn list_resources(

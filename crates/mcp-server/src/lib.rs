@@ -1,9 +1,9 @@
-//! The MCP server: the tools that clients see, their calls, and the resources.
+//! The MCP server: the tools that clients see, their calls, the prompts and the resources.
 //!
 //! ```text
 //! client ─► transport ─► rmcp ─► handler ─► tools ─┬─► turn_call ─► turn ─► codex_engine
-//!                                   └► resources   ├─► job_queue      └─► question: what Codex
-//!                                                  └─► agent_team         asks, put to the client
+//!                                   ├► prompts     ├─► job_queue      └─► question: what Codex
+//!                                   └► resources   └─► agent_team         asks, put to the client
 //! ```
 //!
 //! `handler` answers MCP's methods and finds the tool of a call. The tool reads its arguments,
@@ -47,6 +47,7 @@ pub mod incoming;
 mod instructions;
 mod notices;
 mod progress;
+mod prompts;
 mod question;
 pub mod repeated_call;
 mod request_image;

@@ -114,7 +114,7 @@ pub(super) fn named(all: &[ToolName], text: &str) -> Result<ToolName, ErrorData>
 }
 
 impl ToolName {
-    fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Codex => classic::codex::NAME,
             Self::CodexReply => classic::codex_reply::NAME,

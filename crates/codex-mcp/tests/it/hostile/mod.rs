@@ -19,6 +19,7 @@ mod lifecycle;
 mod noise;
 mod output;
 mod processes;
+mod prompts;
 mod proxy;
 mod resources;
 mod serve;
