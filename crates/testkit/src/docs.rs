@@ -2,11 +2,12 @@
 //! source of one has a test in a module `docs`, which compares; `cargo xtask docs` runs
 //! these with `WRITE_DOCS` set, and they write.
 //!
-//! A table stands between two comments: `<!-- begin NAME: … -->` and `<!-- end NAME -->`.
+//! A table stands between two comments: `<!-- begin NAME: … -->` and `<!-- end NAME -->`. Some
+//! files are generated as a whole.
 
 use std::env;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// If this variable is set, the tables are written instead of compared.
 const WRITE: &str = "WRITE_DOCS";
@@ -17,20 +18,37 @@ const WRITE: &str = "WRITE_DOCS";
 ///
 /// If one is stale, or the page has no place for it.
 pub fn check<const PARTS: usize>(page: &str, parts: [(&str, String); PARTS]) {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    let path = docs.join(page);
-    let old = fs::read_to_string(&path).unwrap();
-    let new = parts.iter().fold(old.clone(), |text, (name, part)| {
-        replaced(&text, name, part)
-    });
+    let file = format!("docs/{page}");
+    let old = fs::read_to_string(root().join(&file)).unwrap();
+    let new = parts
+        .iter()
+        .fold(old, |text, (name, part)| replaced(&text, name, part));
+    check_file(&file, &new);
+}
+
+/// Compares a generated file with the code, or writes it. `file` is relative to the root of the
+/// repository.
+///
+/// # Panics
+///
+/// If it is stale or missing.
+pub fn check_file(file: &str, text: &str) {
+    let path = root().join(file);
     if env::var_os(WRITE).is_some() {
-        fs::write(&path, new).unwrap();
+        fs::write(&path, text).unwrap();
         return;
     }
+    let old = fs::read_to_string(&path).unwrap_or_default();
     assert!(
-        old == new,
-        "docs/{page} is stale: run `cargo xtask docs` and commit the result"
+        old == text,
+        "{file} is stale: run `cargo xtask docs` and commit the result"
     );
+}
+
+/// The root of the repository.
+#[must_use]
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// A table in Markdown.

@@ -1,10 +1,13 @@
 //! The prompts: what a person has the model of a client do with the tools.
 //!
 //! Each text is a Markdown file beside this one, a [`template`]. What names a tool that this server
-//! does not serve is left out of it, and a prompt that would have nothing left is not listed.
+//! does not serve is left out of it, and a prompt that would have nothing left is not listed. The
+//! commands of the plugin for Claude Code are the same texts; `docs` writes them.
 
 mod arguments;
 mod completion;
+#[cfg(test)]
+mod docs;
 mod template;
 #[cfg(test)]
 mod tests;

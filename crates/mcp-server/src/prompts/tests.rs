@@ -1,8 +1,9 @@
-//! The texts of the prompts beside the tools.
+//! The texts of the prompts, and of the plugin's skill, beside the tools.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
+use testkit::docs::root;
 
 use super::*;
 use crate::tool_sets::{Api, Group, Groups};
@@ -13,7 +14,7 @@ const GROUPS: [Group; 4] = [Group::Sessions, Group::Jobs, Group::Runs, Group::Te
 const APIS: [Api; 2] = [Api::Classic, Api::Sessions];
 
 /// Words that are code and stand in no schema: members and values of answers.
-const WORDS: [&str; 12] = [
+const WORDS: [&str; 13] = [
     "actions",
     "error",
     "message",
@@ -22,6 +23,7 @@ const WORDS: [&str; 12] = [
     "questions",
     "response",
     "result",
+    "retryable",
     "running",
     "sess_",
     "user_input",
@@ -182,4 +184,16 @@ fn prompt_has_its_arguments_in_its_text() {
     let text = got["messages"][0]["content"]["text"].as_str().unwrap();
     let block = "\n\n<task>\nFix it\n</task>\n<directory>\n/home/me/project\n</directory>\n\n";
     assert!(text.contains(block), "{text}");
+}
+
+#[test]
+fn skill_of_the_plugin_describes_the_tools() {
+    let skill = root().join("plugins/codex-mcp/skills/codex/SKILL.md");
+    let skill = std::fs::read_to_string(skill).unwrap();
+    let tools = of(Api::Classic, &GROUPS);
+    check_words(&skill, &tools);
+    let named = code_words(&skill);
+    for tool in tools {
+        assert!(named.contains(&tool.as_str()), "{}", tool.as_str());
+    }
 }
