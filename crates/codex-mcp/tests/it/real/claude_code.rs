@@ -1,8 +1,10 @@
 //! The real Claude Code as the client, on a scripted model of its own: in print mode, and in a
-//! terminal, where it runs long calls as MCP Tasks.
+//! terminal, where it runs long calls as MCP Tasks. `plugin` has it install our plugin.
 //!
 //! Claude Code falls back to the old handshake, which has no tasks, if a server does not answer
 //! `server/discover` within three seconds.
+
+mod plugin;
 
 use std::fs;
 use std::path::PathBuf;
@@ -53,8 +55,11 @@ const ROWS: u16 = 50;
 const RUN: &str = "\
 unset PS1
 $EXPORTS
-exec $CLAUDE \"$@\" $SERVERS --permission-mode default
+exec $CLAUDE \"$@\" $FLAGS
 ";
+
+/// It has our server alone, and asks about calls.
+const FLAGS: &str = "--mcp-config ~/mcp.json --strict-mcp-config --permission-mode default";
 
 /// A home with Claude Code, its model, and the newest Codex with its own model.
 struct ClaudeCode {
@@ -82,16 +87,14 @@ impl ClaudeCode {
         };
         let model = MessagesApi::start(answer).await;
         let claude = Self { stage, model };
-        claude.configure(&tool, args);
+        claude.configure(&tool);
+        claude.add_server(args);
         claude
     }
 
-    fn configure(&self, tool: &str, args: &[&str]) {
-        let home = self.stage.home.home();
-        fs::create_dir(home.join(".claude")).unwrap();
-        let write = |name: &str, value: Value| {
-            fs::write(home.join(name), value.to_string()).unwrap();
-        };
+    /// Has Claude Code ask nothing at its start, and nothing about calls of this tool.
+    fn configure(&self, tool: &str) {
+        fs::create_dir(self.stage.home.home().join(".claude")).unwrap();
         let work = self.stage.home.work().display().to_string();
         let approved = KEY.split_at(KEY.len() - 20).1;
         let configuration = json!({
@@ -99,32 +102,42 @@ impl ClaudeCode {
             "customApiKeyResponses": { "approved": [approved], "rejected": [] },
             "projects": { work: { "hasTrustDialogAccepted": true } },
         });
-        write(".claude.json", configuration);
+        self.write(".claude.json", &configuration);
         let settings = json!({ "permissions": { "allow": [tool] } });
-        write(".claude/settings.json", settings);
-        let args = [&["serve"], args].concat();
-        let server = json!({ "command": env!("CARGO_BIN_EXE_codex-mcp"), "args": args });
-        write("mcp.json", json!({ "mcpServers": { "codex": server } }));
-        self.write_script("--mcp-config ~/mcp.json --strict-mcp-config");
+        self.write(".claude/settings.json", &settings);
     }
 
-    /// Writes the script that runs Claude Code, with these options for its servers.
-    fn write_script(&self, servers: &str) {
-        let exports = self.variables();
-        let exports = exports.map(|(name, value)| format!("export {name}={value}"));
+    /// Has Claude Code start our server with these arguments.
+    fn add_server(&self, args: &[&str]) {
+        let codex = testkit::codex::native_binary(&self.stage.release);
+        let args = [&["serve"], args].concat();
+        let server = json!({ "command": env!("CARGO_BIN_EXE_codex-mcp"), "args": args,
+            "env": { "CODEX_MCP_CODEX_BIN": codex } });
+        self.write("mcp.json", &json!({ "mcpServers": { "codex": server } }));
+        self.write_script(&self.variables(), FLAGS);
+    }
+
+    /// Writes a file of the home.
+    fn write(&self, name: &str, value: &Value) {
+        fs::write(self.stage.home.home().join(name), value.to_string()).unwrap();
+    }
+
+    fn write_script(&self, variables: &[(&str, String)], flags: &str) {
+        let binary = native_binary().display().to_string();
+        let exports = variables
+            .iter()
+            .map(|(name, value)| format!("export {name}={value}"));
+        let exports: Vec<String> = exports.collect();
         let run = RUN.replace("$EXPORTS", &exports.join("\n"));
-        let run = run.replace("$CLAUDE", &native_binary().display().to_string());
-        fs::write(self.script(), run.replace("$SERVERS", servers)).unwrap();
+        let run = run.replace("$CLAUDE", &binary);
+        fs::write(self.script(), run.replace("$FLAGS", flags)).unwrap();
     }
 
     /// The variables of Claude Code. Its model is also its proxy, so that no request reaches another
     /// host. The classic renderer has no fullscreen mode.
-    fn variables(&self) -> [(&'static str, String); 13] {
+    fn variables(&self) -> [(&'static str, String); 12] {
         let yes = || "1".to_owned();
-        let codex = testkit::codex::native_binary(&self.stage.release);
         [
-            // For our server, to which Claude Code hands its environment.
-            ("CODEX_MCP_CODEX_BIN", codex.display().to_string()),
             ("ANTHROPIC_BASE_URL", self.model.url()),
             ("ANTHROPIC_API_KEY", KEY.to_owned()),
             ("HTTP_PROXY", self.model.url()),
@@ -147,6 +160,24 @@ impl ClaudeCode {
     /// The script that runs Claude Code.
     fn script(&self) -> PathBuf {
         self.stage.home.home().join("claude.sh")
+    }
+
+    /// The output of Claude Code with these arguments.
+    async fn output(&self, args: &[&str]) -> String {
+        let run = Command::new("sh")
+            .arg(self.script())
+            .args(args)
+            .env_clear()
+            .envs(self.stage.home.env())
+            .current_dir(self.stage.home.work())
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output();
+        let ended = timeout(TIME_LIMIT, run).await;
+        let output = ended.unwrap_or_else(|_| panic!("Claude Code does not end"));
+        let output = output.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
     }
 
     /// Starts Claude Code in a terminal with these arguments.
@@ -260,20 +291,8 @@ async fn printed(tool: &str) -> Value {
 }
 
 async fn printed_by(claude: ClaudeCode) -> Value {
-    let run = Command::new("sh")
-        .arg(claude.script())
-        .args(["-p", PROMPT])
-        .env_clear()
-        .envs(claude.stage.home.env())
-        .current_dir(claude.stage.home.work())
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let ended = timeout(TIME_LIMIT, run).await;
-    let output = ended.unwrap_or_else(|_| panic!("Claude Code does not end"));
-    let output = output.unwrap();
-    assert!(output.status.success(), "{output:?}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), NOTED);
+    let output = claude.output(&["-p", PROMPT]).await;
+    assert_eq!(output.trim(), NOTED);
     let has_result = |request: &MessagesRequest| !request.tool_results().is_empty();
     let request = claude.model.request_such("with a result", has_result).await;
     let result: Value = serde_json::from_str(&request.tool_results()[0]).unwrap();
@@ -293,7 +312,11 @@ async fn classic_call_in_print_mode_gets_the_answer_of_codex() {
 async fn entry_of_setup_is_used() {
     let script = Script::new().otherwise([Reply::say(RESULT)]);
     let claude = ClaudeCode::new(script, "codex", json!({})).await;
-    claude.write_script("");
+    // Claude Code hands its environment to our server.
+    let codex = testkit::codex::native_binary(&claude.stage.release);
+    let mut variables = claude.variables().to_vec();
+    variables.push(("CODEX_MCP_CODEX_BIN", codex.display().to_string()));
+    claude.write_script(&variables, "--permission-mode default");
     let mut setup = Setup::new(&claude.stage.home, &claude.stage.release);
     setup.install("claude", &native_binary());
     let done = setup.json(&["claude-code", "--yes"]);
