@@ -224,7 +224,7 @@ mod tests {
             .iter()
             .map(|name| {
                 json!({"id": name, "name": name, "version": "0.1.0", "license": null,
-                       "source": null, "publish": null, "dependencies": []})
+                       "source": null, "manifest_path": "", "publish": null, "dependencies": []})
             })
             .collect();
         let nodes: Vec<Value> = names

@@ -15,6 +15,7 @@ mod claude_code;
 mod codex;
 mod debian;
 mod deny;
+mod dist;
 mod docs;
 mod installs;
 mod layers;
@@ -65,6 +66,8 @@ enum Verb {
     Words,
     /// Write the tables in docs/ that are generated from the code
     Docs,
+    /// Build the packages of a release
+    Dist(dist::Options),
     /// Draw the picture of the demo in docs/
     Picture(picture::Options),
 }
@@ -90,6 +93,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Verb::Advisories => advisories::run(&workspace),
         Verb::Words => words::run(&workspace),
         Verb::Docs => docs::write(&workspace),
+        Verb::Dist(options) => dist::run(&workspace, options),
         Verb::Picture(options) => picture::run(&workspace, options),
     }
 }

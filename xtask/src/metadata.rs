@@ -2,6 +2,7 @@
 //! <https://doc.rust-lang.org/cargo/commands/cargo-metadata.html>.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use anyhow::Context;
 use serde::Deserialize;
@@ -25,10 +26,14 @@ pub(crate) struct Package {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) version: String,
+    /// The address of its repository, if the manifest has one.
+    pub(crate) repository: Option<String>,
     /// An SPDX expression, in old crates with `/` for `OR`.
     pub(crate) license: Option<String>,
     /// `registry+URL`, `sparse+URL` or `git+URL`; none for a crate on disk.
     pub(crate) source: Option<String>,
+    /// The path of its `Cargo.toml`.
+    pub(crate) manifest_path: PathBuf,
     publish: Option<Vec<String>>,
     pub(crate) dependencies: Vec<Requirement>,
 }

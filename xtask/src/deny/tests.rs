@@ -31,7 +31,8 @@ fn config(more: &str) -> anyhow::Result<Config> {
 fn package(name: &str, version: &str, source: Option<&str>, dependencies: &Value) -> Value {
     json!({
         "id": format!("{name}@{version}"), "name": name, "version": version,
-        "license": "MIT", "source": source, "publish": source.map_or(json!([]), |_| Value::Null),
+        "license": "MIT", "source": source, "manifest_path": "",
+        "publish": source.map_or(json!([]), |_| Value::Null),
         "dependencies": dependencies,
     })
 }

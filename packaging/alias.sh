@@ -1,0 +1,3 @@
+#!/bin/sh
+# The same as `codex-mcp @VERB@`.
+exec "$(dirname -- "$0")/codex-mcp" @VERB@ "$@"

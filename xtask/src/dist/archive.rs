@@ -1,0 +1,137 @@
+//! `codex-mcp-VERSION-TRIPLE.tar.gz`: the program with its manual, completions and licences.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use sha2::{Digest, Sha256};
+
+use super::entries::{self, Entry};
+use super::pages::Pages;
+use super::release::{NAME, Release, fill};
+use super::target::Target;
+
+/// What the archive's name ends with.
+const SUFFIX: &str = ".tar.gz";
+
+/// The archive of a platform.
+#[derive(Debug)]
+pub(crate) struct Archive {
+    pub(crate) target: Target,
+    pub(crate) path: PathBuf,
+    /// The one directory in it.
+    top: String,
+}
+
+impl Archive {
+    /// The archives of this version that lie in the directory of the release, by platform.
+    ///
+    /// # Errors
+    /// When the directory cannot be read, or the name of an archive has no known platform.
+    pub(crate) fn all(release: &Release) -> anyhow::Result<Vec<Self>> {
+        let mut archives = Vec::new();
+        let beginning = format!("{NAME}-{}-", release.version);
+        for entry in fs::read_dir(&release.out)? {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let Some(top) = name.strip_suffix(SUFFIX) else {
+                continue;
+            };
+            if let Some(triple) = top.strip_prefix(&beginning) {
+                archives.push(Self {
+                    target: triple.parse()?,
+                    top: top.to_owned(),
+                    path,
+                });
+            }
+        }
+        archives.sort_by_key(|archive| archive.target);
+        Ok(archives)
+    }
+
+    /// The name of the file.
+    pub(crate) fn name(&self) -> String {
+        format!("{}{SUFFIX}", self.top)
+    }
+
+    /// A file of the archive, such as `codex-mcp`.
+    ///
+    /// # Errors
+    /// When the archive cannot be read or has no such file.
+    pub(crate) fn file(&self, name: &str) -> anyhow::Result<Vec<u8>> {
+        let read = |file| entries::read(file, &format!("{}/{name}", self.top));
+        let opened = File::open(&self.path).map_err(anyhow::Error::from);
+        opened
+            .and_then(read)
+            .with_context(|| format!("cannot read {}", self.path.display()))
+    }
+
+    /// The digest of the archive, in hexadecimal digits.
+    ///
+    /// # Errors
+    /// When the archive cannot be read.
+    pub(crate) fn sha256(&self) -> anyhow::Result<String> {
+        let bytes = fs::read(&self.path);
+        let bytes = bytes.with_context(|| format!("cannot read {}", self.path.display()))?;
+        Ok(hex(&Sha256::digest(bytes)))
+    }
+}
+
+/// Bytes in hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Makes the archive of a platform.
+///
+/// # Errors
+/// When a file of it cannot be read or the archive cannot be written.
+pub(super) fn make(
+    release: &Release,
+    target: Target,
+    program: &[u8],
+    pages: &Pages,
+    third_party: &str,
+) -> anyhow::Result<PathBuf> {
+    let top = format!("{NAME}-{}-{target}", release.version);
+    let mut files = vec![Entry::program(NAME, program)];
+    files.extend(aliases(release)?);
+    files.extend(licences(release)?);
+    files.push(Entry::file("THIRD-PARTY-LICENSES.txt", third_party));
+    files.push(Entry::file("README.md", read(release, "README.md")?));
+    files.extend(pages.manual.iter().map(|page| page.below("man/man1/")));
+    files.extend(pages.completions().map(|page| page.below("completions/")));
+    for file in &mut files {
+        file.path = format!("{top}/{}", file.path);
+    }
+    let bytes = entries::tar_gz(&files, release.time, release.effort)?;
+    release.write(&format!("{top}{SUFFIX}"), &bytes)
+}
+
+/// The short programs that each run one verb.
+///
+/// # Errors
+/// When their template cannot be read.
+pub(super) fn aliases(release: &Release) -> anyhow::Result<Vec<Entry>> {
+    let template = release.packaging("alias.sh")?;
+    let aliases = [("codex-eyes", "eyes"), ("codex-eyes-mcp", "eyes-mcp")];
+    let alias = |(name, verb): (&str, &str)| {
+        let text = fill(&template, &[("VERB", verb)])?;
+        Ok(Entry::program(name, text))
+    };
+    aliases.into_iter().map(alias).collect()
+}
+
+/// Our own licences. Both travel with every copy.
+///
+/// # Errors
+/// When they cannot be read.
+pub(super) fn licences(release: &Release) -> anyhow::Result<Vec<Entry>> {
+    let names = ["LICENSE-APACHE", "LICENSE-MIT"];
+    let licence = |name: &str| Ok(Entry::file(name, read(release, name)?));
+    names.into_iter().map(licence).collect()
+}
+
+fn read(release: &Release, name: &str) -> anyhow::Result<Vec<u8>> {
+    fs::read(release.root.join(name)).with_context(|| format!("cannot read {name}"))
+}
