@@ -10,8 +10,9 @@ use crate::source::Warning;
 /// The prefix of our variables.
 const PREFIX: &str = "CODEX_MCP_";
 
-/// The rest of the names of the variables that are read, or that mark commands of Codex.
-pub(super) const KNOWN: [&str; 23] = [
+/// The rest of the names of the variables that are read, or that mark our processes and commands of
+/// Codex.
+pub(super) const KNOWN: [&str; 24] = [
     "ALLOW_COMMANDS",
     "ALLOW_DIRS",
     "APPROVAL_POLICY",
@@ -29,6 +30,7 @@ pub(super) const KNOWN: [&str; 23] = [
     "REQUEST_TIMEOUT_SECS",
     "ROLE",
     "SANDBOX",
+    "STARTER",
     "STDIO_MODE",
     "STORE",
     "SUMMARIES",

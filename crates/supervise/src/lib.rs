@@ -19,7 +19,7 @@
 //! processes below one; [`io_thread`] runs blocking work in order on a thread of its own;
 //! `platform` has what differs between Linux and other systems;
 //! [`private_socket`], [`proof`] and `confinement` keep commands in Codex's sandbox from the Unix
-//! sockets of our processes.
+//! sockets of our processes; [`starter`] ends this process with the one that started it.
 //!
 //! Everything is started from the main thread: on Linux the parent-death signal is sent
 //! when the *thread* that spawned ends.
@@ -58,4 +58,5 @@ pub mod proof;
 pub mod search_path;
 pub mod short_lived;
 pub mod spawn;
+pub mod starter;
 mod tree_mark;

@@ -34,6 +34,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use super::exit::Exit;
 use super::platform;
 use super::search_path::{PATH, SearchPaths, without_relative};
+use super::starter::STARTER;
 use super::tree_mark::{TREE, TreeMark};
 
 /// Variables that hold a password, or name a file that does, for the store of jobs. Of
@@ -71,10 +72,11 @@ const CLIENT_VARIABLES: [&str; 14] = [
     "NoDefaultCurrentDirectoryInExePath",
 ];
 
-/// Whether a host has no such variable: one of a client's session, or the mark of a process tree.
+/// Whether a host has no such variable: one of a client's session, the mark of a process tree, or
+/// the starter of a process.
 #[must_use]
 pub fn is_unknown_to_hosts(name: &OsStr) -> bool {
-    let mut unknown = CLIENT_VARIABLES.iter().chain([&TREE]);
+    let mut unknown = CLIENT_VARIABLES.iter().chain([&TREE, &STARTER]);
     unknown.any(|known| name == *known)
 }
 
@@ -215,6 +217,7 @@ pub(crate) fn guarded(
 fn set_up(command: &mut Command, program: &Program) {
     command.envs(program.env.iter().map(|(name, value)| (name, value)));
     let withheld = STORE_SECRETS.iter().chain(&CLIENT_VARIABLES);
+    let withheld = withheld.chain([&STARTER]);
     for name in withheld.chain(program.without) {
         if !program.env.iter().any(|(set, _)| set == name) {
             command.env_remove(name);
@@ -262,7 +265,7 @@ fn protect_search_paths(command: &mut Command, program: &Program) {
 /// If it cannot be started.
 pub fn spawn_detached(program: &DetachedProgram, complaints: File) -> io::Result<ChildStdout> {
     let mut command = Command::new(own_executable()?);
-    for name in CLIENT_VARIABLES.iter().chain([&TREE]) {
+    for name in CLIENT_VARIABLES.iter().chain([&TREE, &STARTER]) {
         command.env_remove(name);
     }
     let mut child = command

@@ -216,6 +216,12 @@ pub fn run() -> ExitCode {
     if let Some(exit) = completion::run_if_asked() {
         return exit;
     }
+    if let Err(error) = supervise::starter::end_with_starter() {
+        complain(
+            "warning",
+            &format!("cannot watch the program that started this one: {error}"),
+        );
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return not_parsed(&error),
