@@ -21,6 +21,7 @@ mod installs;
 mod layers;
 mod metadata;
 mod nextest;
+mod node;
 mod npm;
 mod picture;
 mod portable;
@@ -31,6 +32,7 @@ mod source;
 mod test;
 mod tool;
 mod typescript;
+mod verdaccio;
 mod words;
 mod workspace;
 

@@ -9,7 +9,9 @@ use crate::atm::Atm;
 use crate::claude_code::ClaudeCode;
 use crate::codex::Codex;
 use crate::installs::{Installs, Package, ProvideOutcome};
+use crate::node::Node;
 use crate::typescript::TypeScript;
+use crate::verdaccio::Verdaccio;
 use crate::workspace::Workspace;
 use crate::{debian, installs, releases};
 
@@ -22,13 +24,20 @@ const TYPESCRIPT: &str = "crates/testkit/typescript-version.txt";
 /// The version of Claude Code, relative to the workspace.
 const CLAUDE_CODE: &str = "crates/testkit/claude-code-version.txt";
 
+/// The version of verdaccio, relative to the workspace.
+const VERDACCIO: &str = "crates/testkit/verdaccio-version.txt";
+
+/// The version of the newer Node, relative to the workspace.
+const NODE: &str = "crates/testkit/node-version.txt";
+
 /// The versions of atm, relative to the workspace.
 const ATM: &str = "crates/testkit/atm-versions.txt";
 
 /// Installs missing system packages, then each listed Codex release into
 /// `codex/VERSION` of the target directory, the TypeScript library of MCP into
-/// `typescript/VERSION`, Claude Code into `claude-code/VERSION` and each listed version of atm into
-/// `atm/VERSION`. Running it again costs almost nothing.
+/// `typescript/VERSION`, Claude Code into `claude-code/VERSION`, verdaccio into `verdaccio/VERSION`,
+/// a newer Node into `node/VERSION` and each listed version of atm into `atm/VERSION`. Running it
+/// again costs almost nothing.
 ///
 /// # Errors
 /// When something is missing that cannot be installed; the error says what to do.
@@ -39,12 +48,15 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
     for version in versions {
         provide(&installs, &Codex { version })?;
     }
-    let version = read(workspace, TYPESCRIPT)?.trim().to_owned();
-    let installs = Installs::open(workspace.target().join("typescript"))?;
-    provide(&installs, &TypeScript { version })?;
-    let version = read(workspace, CLAUDE_CODE)?.trim().to_owned();
-    let installs = Installs::open(workspace.target().join("claude-code"))?;
-    provide(&installs, &ClaudeCode { version })?;
+    let version = only(workspace, TYPESCRIPT)?;
+    provide_in(workspace, "typescript", &TypeScript { version })?;
+    let version = only(workspace, CLAUDE_CODE)?;
+    provide_in(workspace, "claude-code", &ClaudeCode { version })?;
+    let version = only(workspace, VERDACCIO)?;
+    provide_in(workspace, "verdaccio", &Verdaccio { version })?;
+    if let Some(node) = Node::for_this_machine(only(workspace, NODE)?) {
+        provide_in(workspace, "node", &node)?;
+    }
     provide_atm(workspace)
 }
 
@@ -80,6 +92,21 @@ fn listed(workspace: &Workspace, list: &str) -> anyhow::Result<Vec<String>> {
 /// A file of the workspace.
 fn read(workspace: &Workspace, file: &str) -> anyhow::Result<String> {
     fs::read_to_string(workspace.root().join(file)).with_context(|| format!("cannot read {file}"))
+}
+
+/// The version in a file that has one.
+fn only(workspace: &Workspace, file: &str) -> anyhow::Result<String> {
+    Ok(read(workspace, file)?.trim().to_owned())
+}
+
+/// Provides a package in a directory of its own in the target directory.
+fn provide_in(
+    workspace: &Workspace,
+    directory: &str,
+    package: &impl Package,
+) -> anyhow::Result<()> {
+    let installs = Installs::open(workspace.target().join(directory))?;
+    provide(&installs, package)
 }
 
 fn provide(installs: &Installs, package: &impl Package) -> anyhow::Result<()> {

@@ -10,6 +10,7 @@
 //! - [`claude_code`] finds the real Claude Code; [`messages_api`] is the model that it works on.
 //! - [`postgres`] runs a private server of PostgreSQL.
 //! - [`ngircd`] runs a private server of IRC.
+//! - [`verdaccio`] runs a private registry of npm packages; [`node`] finds a newer Node.
 //! - [`Tmux`] is a terminal in which a test types and reads.
 //! - [`process`] looks at process trees, so that a test can prove that nothing is
 //!   left running.
@@ -44,6 +45,7 @@ mod home;
 mod launch;
 pub mod messages_api;
 pub mod ngircd;
+pub mod node;
 pub mod postgres;
 pub mod process;
 pub mod schema;
@@ -51,6 +53,7 @@ mod target_dir;
 mod tmux;
 mod transcript;
 pub mod typescript;
+pub mod verdaccio;
 pub mod wait;
 pub mod worker_process;
 

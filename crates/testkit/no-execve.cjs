@@ -1,0 +1,2 @@
+// Node before 22.15 has no such function.
+delete process.execve;
