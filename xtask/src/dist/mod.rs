@@ -9,8 +9,11 @@ mod entries;
 mod formula;
 mod index;
 mod licences;
+mod mcpb;
+mod npm;
 mod pages;
 mod program;
+mod registry;
 mod release;
 mod repository;
 mod target;
@@ -67,6 +70,12 @@ enum Part {
         #[arg(long)]
         tag: Option<String>,
     },
+    /// Make the packages for npm: one for each platform, and the one that users install
+    Npm,
+    /// Make the MCP bundle, which desktop clients install with a click
+    Mcpb,
+    /// Describe the npm package and the bundle to the MCP registry
+    Registry,
 }
 
 /// Makes the packages, and prints their names and sizes.
@@ -88,6 +97,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<()
             tag.iter().try_for_each(|tag| index::check(&release, tag))?;
             index::make(&release)?
         }
+        Some(Part::Npm) => npm::make(&release)?,
+        Some(Part::Mcpb) => mcpb::make(&release)?,
+        Some(Part::Registry) => registry::make(&release)?,
     };
     report(&release, &made)
 }

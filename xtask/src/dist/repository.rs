@@ -20,7 +20,6 @@ impl Repository {
     }
 
     /// The account that has the repository.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the packages that name it"))]
     pub(crate) fn owner(&self) -> &str {
         &self.owner
     }

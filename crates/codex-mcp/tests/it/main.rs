@@ -25,6 +25,7 @@ mod look;
 mod mail;
 mod memory;
 mod notify;
+mod packages;
 mod png;
 mod real;
 mod runs;
