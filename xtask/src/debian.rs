@@ -37,7 +37,8 @@ impl Program {
 }
 
 /// `ps` of procps shows the tests which processes are left over. The servers that
-/// PostgreSQL and ngircd start by themselves are of no use to them: they start theirs.
+/// PostgreSQL and ngircd start by themselves are of no use to them: they start theirs. The packages
+/// of a release are stripped, installed and downloaded by the tools of their users.
 const PACKAGES: &[Package] = &[
     Package {
         name: "git",
@@ -58,6 +59,22 @@ const PACKAGES: &[Package] = &[
     Package {
         name: "ngircd",
         program: Program::Server("ngircd"),
+    },
+    Package {
+        name: "binutils",
+        program: Program::OnPath("strip"),
+    },
+    Package {
+        name: "curl",
+        program: Program::OnPath("curl"),
+    },
+    Package {
+        name: "dpkg",
+        program: Program::OnPath("dpkg-deb"),
+    },
+    Package {
+        name: "wget",
+        program: Program::OnPath("wget"),
     },
 ];
 
