@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-
 use super::release::NAME;
 use super::target::Target;
 use crate::tool::Tool;
@@ -15,9 +13,8 @@ use crate::workspace::Workspace;
 /// When cargo or git fails.
 pub(super) fn build(workspace: &Workspace, target: Target) -> anyhow::Result<PathBuf> {
     let triple = target.to_string();
-    let build = cargo(&["--release", "--target", &triple])
-        .env("CODEX_MCP_CHANNEL", "release")
-        .env("CODEX_MCP_COMMIT", commit(workspace)?);
+    let build = cargo(&["--release", "--target", &triple]);
+    note_changes(workspace)?;
     println!("{build}");
     build.run(workspace.root())?;
     Ok(workspace.target().join(triple).join("release").join(NAME))
@@ -47,15 +44,12 @@ fn cargo(options: &[&str]) -> Tool {
         .args(options.iter().copied())
 }
 
-/// The commit of the working tree; with a plus sign if files differ from it.
-fn commit(workspace: &Workspace) -> anyhow::Result<String> {
-    let git = |args: &[&str]| {
-        let git = Tool::new("git", args.iter().copied());
-        git.capture(workspace.root())
-            .context("the commit is not known")
-    };
-    let id = git(&["rev-parse", "--short=12", "HEAD"])?;
-    let changes = git(&["status", "--porcelain", "--untracked-files=no"])?;
-    let mark = if changes.is_empty() { "" } else { "+" };
-    Ok(format!("{}{mark}", id.trim()))
+/// Says so if the program has more or less in it than the commit that it names.
+fn note_changes(workspace: &Workspace) -> anyhow::Result<()> {
+    let changes = Tool::new("git", ["status", "--porcelain", "--untracked-files=no"])
+        .capture(workspace.root())?;
+    if !changes.is_empty() {
+        println!("Note: files differ from the commit that `--version` will name.");
+    }
+    Ok(())
 }
