@@ -33,7 +33,6 @@ use target::{Os, Target};
 
 /// What `cargo xtask dist` takes.
 #[derive(Args)]
-#[command(args_conflicts_with_subcommands = false)]
 pub(crate) struct Options {
     #[command(subcommand)]
     part: Option<Part>,
