@@ -1,13 +1,21 @@
 //! Next steps after the demo.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use codex_engine::binary::{self, Source};
 use common::text::shell_word;
 
 use super::demo_codex::DemoCodex;
 use super::printer::Printer;
+use crate::installation::Installation;
+use crate::installation::channel::Channel;
+
+/// The name of the program, and of its package for npm.
+const NAME: &str = "codex-mcp";
+
+/// The end of the path of the package's script, to which the name on PATH leads.
+const NPM_SCRIPT: &str = "codex-mcp/bin/codex-mcp.js";
 
 /// Prints how to add this program to a client, and how to start a run. The commands name the
 /// demo's Codex if it would not be found otherwise.
@@ -17,7 +25,7 @@ pub(super) fn tell<W: Write>(printer: &mut Printer<W>, demo_codex: &DemoCodex) -
          Code as follows; elsewhere, the command is what follows the two dashes.",
         shell_word(demo_codex.command())
     );
-    let own = shell_word(own_command());
+    let own = own_command();
     let codex = match demo_codex.is_found_by_itself() {
         true => String::new(),
         false => format!(" --codex-bin {}", shell_word(demo_codex.path())),
@@ -34,17 +42,51 @@ pub(super) fn tell<W: Write>(printer: &mut Printer<W>, demo_codex: &DemoCodex) -
     )
 }
 
-/// The command that runs this program: its name if it is on PATH.
-fn own_command() -> PathBuf {
-    let name = PathBuf::from("codex-mcp");
-    let Ok(path) = std::env::current_exe() else {
-        return name;
-    };
+/// The words that run this program: its name if it is on PATH.
+fn own_command() -> String {
+    let copy = Installation::of_this_process();
+    let name = PathBuf::from(NAME);
     let on_path = binary::find(Some((name.clone(), Source::Path)))
         .ok()
         .and_then(|found| found.chosen.canonicalize().ok());
-    match (on_path, path.canonicalize().ok()) {
-        (Some(on_path), Some(own)) if on_path == own => name,
-        _ => path,
+    command(
+        copy.channel,
+        copy.program.unwrap_or(name),
+        on_path.as_deref(),
+    )
+}
+
+/// The words that run the copy at `own`, where `on_path` is the file that its name leads to.
+fn command(channel: Channel, own: PathBuf, on_path: Option<&Path>) -> String {
+    match (channel, on_path) {
+        // What lies in its cache may be gone tomorrow.
+        (Channel::Npx, _) => format!("npx -y {NAME}"),
+        (Channel::Npm, Some(path)) if path.ends_with(NPM_SCRIPT) => NAME.to_owned(),
+        (_, Some(path)) if path == own => NAME.to_owned(),
+        _ => shell_word(own),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_is_short_where_it_stays_valid() {
+        let cache = "/home/you/.npm/_npx/3f1b/node_modules/codex-mcp-linux-x64/bin/codex-mcp";
+        let npm = "/usr/lib/node_modules/codex-mcp/node_modules/codex-mcp-linux-x64/bin/codex-mcp";
+        let script = "/usr/lib/node_modules/codex-mcp/bin/codex-mcp.js";
+        let own = "/opt/codex-mcp";
+        for (channel, path, on_path, words) in [
+            (Channel::Npx, cache, None, "npx -y codex-mcp"),
+            (Channel::Npx, cache, Some(own), "npx -y codex-mcp"),
+            (Channel::Npm, npm, Some(script), "codex-mcp"),
+            (Channel::Npm, npm, None, npm),
+            (Channel::Unknown, own, Some(own), "codex-mcp"),
+            (Channel::Unknown, own, Some(script), own),
+        ] {
+            let found = command(channel, path.into(), on_path.map(Path::new));
+            assert_eq!(found, words, "{channel:?}");
+        }
     }
 }

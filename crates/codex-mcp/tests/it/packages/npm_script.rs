@@ -3,15 +3,15 @@
 //! In most tests the program is a shell script that says what it gets.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
 use nix::sys::signal::Signal;
 use serde_json::json;
-use testkit::wait::within;
-use testkit::{Home, node, process};
+use testkit::wait::{wait_for, within};
+use testkit::{Home, Launch, McpClient, node, process};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::Command;
 
@@ -46,7 +46,13 @@ impl Way {
     }
 }
 
-/// The packages as npm lays them out, with another program.
+/// The variables by which the script knows that npx has started it.
+const NPX: [(&str, &str); 2] = [
+    ("npm_lifecycle_event", "npx"),
+    ("npm_lifecycle_script", "'codex-mcp' serve"),
+];
+
+/// The packages as npm lays them out.
 struct Installation {
     home: Home,
 }
@@ -54,16 +60,33 @@ struct Installation {
 impl Installation {
     /// `program` is a shell script.
     fn new(program: &str) -> Self {
+        let installation = Self::without_program();
+        let path = installation.program();
+        fs::write(&path, format!("#!/bin/sh\n{program}\n")).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        installation
+    }
+
+    /// With the real program.
+    fn real() -> Self {
+        let installation = Self::without_program();
+        symlink(env!("CARGO_BIN_EXE_codex-mcp"), installation.program()).unwrap();
+        installation
+    }
+
+    fn without_program() -> Self {
         let installation = Self {
             home: Home::new(""),
         };
         installation.write_main(&[&platform_package()]);
         let directory = installation.packages().join(platform_package());
         fs::create_dir_all(directory.join("bin")).unwrap();
-        let path = directory.join("bin/codex-mcp");
-        fs::write(&path, format!("#!/bin/sh\n{program}\n")).unwrap();
-        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
         installation
+    }
+
+    fn program(&self) -> PathBuf {
+        let directory = self.packages().join(platform_package());
+        directory.join("bin/codex-mcp")
     }
 
     fn packages(&self) -> PathBuf {
@@ -100,6 +123,30 @@ impl Installation {
             .kill_on_drop(true);
         way.set(&mut command);
         command
+    }
+
+    /// A client of `codex-mcp serve`, which a shell starts as npx has it.
+    async fn client_below_shell(&self, way: Way) -> McpClient {
+        // With a second command, no shell becomes the first one.
+        let line = "node \"$0\" serve --no-host; exit 9";
+        let launch = Launch::new("/bin/sh")
+            .args(["-c", line])
+            .args([self.script()])
+            .envs(self.home.env())
+            .envs(way.variables())
+            .envs(NPX)
+            .current_dir(self.home.work());
+        let mut client = McpClient::start(&launch);
+        client.initialize("2025-06-18", json!({})).await;
+        client
+    }
+
+    /// Waits until no process is left.
+    async fn until_all_have_ended(&self) {
+        wait_for("the end of all processes", async || {
+            self.home.processes().is_empty().then_some(())
+        })
+        .await;
     }
 
     async fn run(&self, way: Way, args: &[&str]) -> Output {
@@ -187,13 +234,34 @@ async fn signal_that_ends_the_program_ends_the_script() {
     }
 }
 
+/// The client holds the pipes open all the time.
+#[tokio::test]
+async fn killed_script_leaves_no_process() {
+    let installation = Installation::real();
+    for way in Way::ALL {
+        let client = installation.client_below_shell(way).await;
+        let below = process::descendants(client.pid());
+        process::signal(below[0], Signal::SIGKILL);
+        installation.until_all_have_ended().await;
+    }
+}
+
+/// npx tells its shell alone to end, and the shell does not tell the script.
+#[tokio::test]
+async fn program_ends_with_the_shell_of_npx() {
+    let installation = Installation::real();
+    for way in Way::ALL {
+        let mut client = installation.client_below_shell(way).await;
+        client.signal(Signal::SIGTERM);
+        installation.until_all_have_ended().await;
+    }
+}
+
 /// Without npx, the environment is the user's.
 #[tokio::test]
 async fn environment_of_npx_is_removed_only_under_npx() {
     let installation = Installation::new("env");
-    let npx = [
-        ("npm_lifecycle_event", "npx"),
-        ("npm_lifecycle_script", "'codex-mcp'"),
+    let of_call = [
         ("npm_config_yes", "true"),
         ("npm_config_registry", "https://registry.example"),
         ("INIT_CWD", "/somewhere"),
@@ -201,7 +269,7 @@ async fn environment_of_npx_is_removed_only_under_npx() {
     for way in Way::ALL {
         for is_npx in [true, false] {
             let mut command = installation.command(way, &[]);
-            command.envs(npx);
+            command.envs(NPX).envs(of_call);
             if !is_npx {
                 command.env("npm_lifecycle_event", "start");
             }
@@ -227,7 +295,7 @@ async fn environment_of_npx_is_removed_only_under_npx() {
             for line in [
                 "INIT_CWD=/somewhere",
                 "npm_config_yes=true",
-                "npm_lifecycle_script='codex-mcp'",
+                "npm_lifecycle_script='codex-mcp' serve",
                 &format!("PATH={bin}:{path}"),
             ] {
                 assert_eq!(has(line), !is_npx, "{way:?} {line}: {output}");
