@@ -10,7 +10,7 @@ use std::io::{Cursor, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipWriter};
 
@@ -63,10 +63,10 @@ pub(super) fn make(release: &Release) -> anyhow::Result<Vec<PathBuf>> {
     Ok(vec![release.write(&file_name(release), &bytes)?])
 }
 
-fn manifest(release: &Release, archives: &[Archive]) -> anyhow::Result<Value> {
+fn manifest(release: &Release, archives: &[Archive]) -> anyhow::Result<Map<String, Value>> {
     let mut platforms: Vec<&str> = archives.iter().map(|archive| os(archive.target)).collect();
     platforms.dedup();
-    let mut manifest = json!({
+    let members = json!({
         "manifest_version": "0.3",
         "name": NAME,
         "display_name": "Codex",
@@ -104,12 +104,19 @@ fn manifest(release: &Release, archives: &[Archive]) -> anyhow::Result<Value> {
             },
         },
     });
+    let Value::Object(mut manifest) = members else {
+        bail!("{members} is no object");
+    };
     if release.has_repository() {
         let url = release.repository()?.url();
-        manifest["homepage"] = json!(url);
-        manifest["documentation"] = json!(format!("{url}#readme"));
-        manifest["support"] = json!(format!("{url}/issues"));
-        manifest["repository"] = json!({ "type": "git", "url": format!("{url}.git") });
+        let mut insert = |name: &str, value| manifest.insert(name.to_owned(), value);
+        insert("homepage", json!(url));
+        insert("documentation", json!(format!("{url}#readme")));
+        insert("support", json!(format!("{url}/issues")));
+        insert(
+            "repository",
+            json!({ "type": "git", "url": format!("{url}.git") }),
+        );
     }
     Ok(manifest)
 }

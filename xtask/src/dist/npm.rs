@@ -13,7 +13,6 @@ use serde_json::{Map, Value, json};
 
 use super::archive::{self, Archive};
 use super::entries::{self, Entry};
-use super::registry;
 use super::release::{NAME, Release, fill};
 use super::target::{Arch, Os, Target};
 
@@ -113,12 +112,9 @@ fn for_users(release: &Release, platforms: &[String]) -> anyhow::Result<PathBuf>
         .map(|name| (name.clone(), json!(release.version)));
     let dependencies: Map<String, Value> = dependencies.collect();
     manifest.insert("optionalDependencies".to_owned(), dependencies.into());
-    if release.has_repository() {
+    if let Some(server) = release.mcp_name() {
         // The MCP registry accepts a package that names the server.
-        let server = registry::server_name(release.repository()?);
-        if let Some(server) = server {
-            manifest.insert("mcpName".to_owned(), json!(server));
-        }
+        manifest.insert("mcpName".to_owned(), json!(server));
     }
     let readme = fill(
         &release.packaging("npm/README.md")?,
@@ -134,7 +130,7 @@ fn for_users(release: &Release, platforms: &[String]) -> anyhow::Result<PathBuf>
 
 /// The members of `package.json` that all packages have.
 fn manifest(release: &Release, name: &str) -> anyhow::Result<Map<String, Value>> {
-    let mut manifest = json!({
+    let members = json!({
         "name": name,
         "version": release.version,
         "description": DESCRIPTION,
@@ -143,16 +139,20 @@ fn manifest(release: &Release, name: &str) -> anyhow::Result<Map<String, Value>>
         // A name with a scope is private otherwise.
         "publishConfig": { "access": "public" },
     });
+    let Value::Object(mut manifest) = members else {
+        bail!("{members} is no object");
+    };
     if release.has_repository() {
         let url = release.repository()?.url();
-        manifest["homepage"] = json!(format!("{url}#readme"));
-        manifest["bugs"] = json!({ "url": format!("{url}/issues") });
-        manifest["repository"] = json!({ "type": "git", "url": format!("git+{url}.git") });
+        let mut insert = |name: &str, value| manifest.insert(name.to_owned(), value);
+        insert("homepage", json!(format!("{url}#readme")));
+        insert("bugs", json!({ "url": format!("{url}/issues") }));
+        insert(
+            "repository",
+            json!({ "type": "git", "url": format!("git+{url}.git") }),
+        );
     }
-    match manifest {
-        Value::Object(manifest) => Ok(manifest),
-        other => bail!("{other} is no object"),
-    }
+    Ok(manifest)
 }
 
 /// Writes a package. Its file has the name that `npm pack` would give it.

@@ -11,15 +11,12 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::archive::hex;
-use super::release::{NAME, Release};
-use super::repository::Repository;
+use super::release::Release;
+use super::repository::{GITHUB, Repository};
 use super::{mcpb, npm};
 
 /// The version of the format.
 const SCHEMA: &str = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json";
-
-/// The forge on which an account has a part of the registry's names.
-const FORGE: &str = "https://github.com/";
 
 /// The longest description that the registry takes, in bytes.
 const LONGEST_DESCRIPTION: usize = 100;
@@ -31,9 +28,9 @@ const LONGEST_DESCRIPTION: usize = 100;
 /// know.
 pub(super) fn make(release: &Release) -> anyhow::Result<Vec<PathBuf>> {
     let repository = release.repository()?;
-    let server = server_name(repository).with_context(|| {
+    let server = release.mcp_name().with_context(|| {
         format!(
-            "{}: the MCP registry takes bundles from {FORGE} alone",
+            "{}: the MCP registry takes bundles from {GITHUB} alone",
             repository.url()
         )
     })?;
@@ -46,12 +43,6 @@ pub(super) fn make(release: &Release) -> anyhow::Result<Vec<PathBuf>> {
     Ok(vec![
         release.write("server.json", format!("{text}\n").as_bytes())?,
     ])
-}
-
-/// The name of the server in the registry, if the account on the forge entitles us to one.
-pub(super) fn server_name(repository: &Repository) -> Option<String> {
-    let is_known = repository.url().starts_with(FORGE);
-    is_known.then(|| format!("io.github.{}/{NAME}", repository.owner()))
 }
 
 fn describe(
@@ -96,21 +87,4 @@ fn describe(
         "repository": { "url": repository.url(), "source": "github" },
         "packages": [package, bundle],
     }))
-}
-
-#[cfg(test)]
-mod tests {
-    #![expect(clippy::unwrap_used, reason = "test code")]
-
-    use super::*;
-
-    #[test]
-    fn name_is_that_of_the_account() {
-        let name = |url: &str| server_name(&url.parse().unwrap());
-        assert_eq!(
-            name("https://github.com/acme/tool").unwrap(),
-            "io.github.acme/codex-mcp"
-        );
-        assert_eq!(name("https://forge.example/acme/tool"), None);
-    }
 }

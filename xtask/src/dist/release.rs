@@ -82,6 +82,12 @@ impl Release {
         self.repository.is_some()
     }
 
+    /// The name of the server in the MCP registry, if the repository's account may have one.
+    pub(crate) fn mcp_name(&self) -> Option<String> {
+        let namespace = self.repository.as_ref()?.mcp_namespace()?;
+        Some(format!("{namespace}/{NAME}"))
+    }
+
     /// The template `packaging/FILE`.
     ///
     /// # Errors

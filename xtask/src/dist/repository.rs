@@ -4,6 +4,9 @@ use std::str::FromStr;
 
 use anyhow::bail;
 
+/// The forge whose accounts each have a part of the MCP registry's names.
+pub(crate) const GITHUB: &str = "https://github.com/";
+
 /// An address of the form `https://HOST/OWNER/NAME`, on a forge whose releases are laid out as
 /// those of GitHub.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +31,14 @@ impl Repository {
     #[cfg_attr(not(test), expect(dead_code, reason = "for the packages that name it"))]
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The part of the MCP registry's names that the account has, if it has one there.
+    ///
+    /// Source: the page "Authentication" of <https://modelcontextprotocol.io/registry>.
+    pub(crate) fn mcp_namespace(&self) -> Option<String> {
+        let is_known = self.url.starts_with(GITHUB);
+        is_known.then(|| format!("io.github.{}", self.owner()))
     }
 
     /// Where a file of the release `version` is downloaded.
@@ -76,6 +87,14 @@ mod tests {
             found.download("1.2.3", "a.tar.gz"),
             "https://forge.example/acme/tool/releases/download/v1.2.3/a.tar.gz"
         );
+    }
+
+    #[test]
+    fn namespace_is_that_of_the_account() {
+        let namespace = |url: &str| url.parse::<Repository>().unwrap().mcp_namespace();
+        let found = namespace("https://github.com/acme/tool");
+        assert_eq!(found.as_deref(), Some("io.github.acme"));
+        assert_eq!(namespace("https://forge.example/acme/tool"), None);
     }
 
     #[test]

@@ -227,7 +227,6 @@ async fn npx_in_an_empty_home_serves_a_session_and_leaves_no_process() {
         "{words}"
     );
     assert!(took < FIRST_ANSWER, "{took:?}");
-    println!("from an empty home to the first answer: {took:?}");
     process::signal(fixture.script(), Signal::SIGKILL);
     fixture.until_all_have_ended().await;
     drop(client);
