@@ -208,7 +208,16 @@ fn every_variable_of_a_setting_is_in_the_table() {
     let table = settings();
     for name in crate::variables::KNOWN {
         // The filter of the log, the framing, our marks of processes and a secret for Codex are not.
-        if !["ATTACH_TOKEN", "LOG", "STDIO_MODE", "TREE", "TURN"].contains(&name) {
+        if ![
+            "ATTACH_TOKEN",
+            "LOG",
+            "STARTER",
+            "STDIO_MODE",
+            "TREE",
+            "TURN",
+        ]
+        .contains(&name)
+        {
             assert!(table.contains(&format!("`CODEX_MCP_{name}`")), "{name}");
         }
     }
