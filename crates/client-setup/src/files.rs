@@ -4,16 +4,20 @@
     reason = "a new file is opened beside the user's, which fails if there is anything of its name"
 )]
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use safe_files::state_file::{sync_directory, with_suffix};
 use safe_files::untrusted_file::{self, Links, ReadError};
 
-/// The longest file that is edited, in bytes. Claude Code's grows with each project.
+/// The longest file of a user that is edited, in bytes. Claude Code's grows with each project.
 pub(crate) const LIMIT: u64 = 16 << 20;
+
+/// The longest file of a repository that is edited, in bytes: its author must not keep us busy.
+const REPOSITORY_LIMIT: u64 = 256 << 10;
 
 /// The mode of a new file: clients keep credentials in the same files.
 const NEW_FILE: u32 = 0o600;
@@ -32,14 +36,20 @@ pub enum FileError {
         /// The system's reason.
         error: io::Error,
     },
-    /// A link leads out of the repository, and whoever wrote the repository chose where to.
-    #[error("{} leads out of the repository; remove the link", .0.display())]
-    Outside(PathBuf),
+    /// A link in a repository: whoever wrote the repository chose where it leads.
+    #[error("{} is a link, which is not followed in a repository; remove it", .0.display())]
+    Link(PathBuf),
+    /// A link of the user's leads to nothing.
+    #[error("{} is a link to a file that does not exist; remove it, or make the file", .0.display())]
+    Dangling(PathBuf),
+    /// Its path cannot be noted.
+    #[error("{} is not UTF-8; rename it", .0.display())]
+    NotUtf8(PathBuf),
     /// The user may not write to it.
     #[error("{} is read-only; make it writable, or add the entry by hand", .0.display())]
     ReadOnly(PathBuf),
     /// Another program has changed it since it was read.
-    #[error("{} has changed since it was read; try again", .0.display())]
+    #[error("{} was changed by another program meanwhile; run the command again", .0.display())]
     Changed(PathBuf),
 }
 
@@ -57,7 +67,7 @@ enum Owner {
 }
 
 /// A configuration file as it was read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ConfigFile {
     owner: Owner,
     path: PathBuf,
@@ -94,11 +104,23 @@ impl ConfigFile {
     /// # Errors
     ///
     /// [`FileError`].
-    pub fn again(&self) -> Result<Self, FileError> {
+    pub fn reread(&self) -> Result<Self, FileError> {
         Self::read(self.owner.clone(), &self.path)
     }
 
+    /// The file as it will be once it has this text.
+    #[must_use]
+    pub fn with_text(&self, text: &str) -> Self {
+        Self {
+            text: Some(text.to_owned()),
+            ..self.clone()
+        }
+    }
+
     fn read(owner: Owner, path: &Path) -> Result<Self, FileError> {
+        if path.to_str().is_none() {
+            return Err(FileError::NotUtf8(path.to_owned()));
+        }
         let target = match &owner {
             Owner::User => target(path)?,
             Owner::Repository(top) => {
@@ -106,7 +128,11 @@ impl ConfigFile {
                 path.to_owned()
             }
         };
-        let text = match untrusted_file::read_text(&target, LIMIT, Links::Refused) {
+        let limit = match owner {
+            Owner::User => LIMIT,
+            Owner::Repository(_) => REPOSITORY_LIMIT,
+        };
+        let text = match untrusted_file::read_text(&target, limit, Links::Refused) {
             Ok(text) => Some(text),
             Err(error) if error.is_not_found() => None,
             Err(error) => return Err(error.into()),
@@ -131,7 +157,21 @@ impl ConfigFile {
         self.text.as_deref()
     }
 
-    /// Replaces the file atomically, and keeps its mode.
+    /// Fails if the user may not write to the file. A client's own command would replace it anyway.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::ReadOnly`].
+    pub fn check_writable(&self) -> Result<(), FileError> {
+        match fs::metadata(&self.target) {
+            Ok(about) if about.permissions().readonly() => {
+                Err(FileError::ReadOnly(self.path.clone()))
+            }
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Replaces the file atomically, and keeps its mode and its owner.
     ///
     /// # Errors
     ///
@@ -139,18 +179,23 @@ impl ConfigFile {
     /// as it was then.
     pub fn replace(&self, after: &str) -> Result<(), FileError> {
         self.check_unchanged()?;
-        let mode = match fs::metadata(&self.target) {
-            Ok(about) if about.permissions().readonly() => {
-                return Err(FileError::ReadOnly(self.target.clone()));
-            }
-            Ok(about) => about.mode() & 0o777,
-            Err(_) => NEW_FILE,
-        };
+        self.check_writable()?;
         if let Some(directory) = self.target.parent() {
             fs::create_dir_all(directory).map_err(about(directory))?;
         }
-        let new = with_suffix(&self.target, &format!(".codex-mcp-{}", std::process::id()));
-        let written = write_new(&new, after, mode).and_then(|()| fs::rename(&new, &self.target));
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let suffix = format!(".codex-mcp-{}", since.unwrap_or_default().as_nanos());
+        let new = with_suffix(&self.target, &suffix);
+        let mut options = OpenOptions::new();
+        let made = options
+            .write(true)
+            .create_new(true)
+            .mode(NEW_FILE)
+            .open(&new);
+        let made = made.map_err(about(&new))?;
+        let written = self
+            .write(made, after)
+            .and_then(|()| fs::rename(&new, &self.target));
         written.map_err(|error| {
             // On a full disk it takes up room.
             let _ = fs::remove_file(&new);
@@ -160,6 +205,36 @@ impl ConfigFile {
             path: self.target.clone(),
             error: io::Error::other(error),
         })
+    }
+
+    fn write(&self, mut new: File, text: &str) -> io::Result<()> {
+        new.write_all(text.as_bytes())?;
+        if let Ok(about) = fs::metadata(&self.target) {
+            let own = new.metadata()?;
+            if (own.uid(), own.gid()) != (about.uid(), about.gid()) {
+                fchown(&new, Some(about.uid()), Some(about.gid()))?;
+            }
+            new.set_permissions(about.permissions())?;
+        }
+        new.sync_all()
+    }
+
+    /// The permissions of the file.
+    #[must_use]
+    pub fn permissions(&self) -> Option<Permissions> {
+        Some(fs::metadata(&self.target).ok()?.permissions())
+    }
+
+    /// Gives the file these permissions, which another program has not kept.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError`].
+    pub fn restore_permissions(&self, permissions: Permissions) -> Result<(), FileError> {
+        match self.permissions() {
+            Some(now) if now == permissions => Ok(()),
+            _ => fs::set_permissions(&self.target, permissions).map_err(about(&self.target)),
+        }
     }
 
     /// Removes the file, which did not exist before an entry was added.
@@ -172,8 +247,13 @@ impl ConfigFile {
         fs::remove_file(&self.target).map_err(about(&self.target))
     }
 
-    fn check_unchanged(&self) -> Result<(), FileError> {
-        let now = self.again()?;
+    /// Fails if another program has changed the file since it was read.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError`].
+    pub fn check_unchanged(&self) -> Result<(), FileError> {
+        let now = self.reread()?;
         match (&now.target, &now.text) == (&self.target, &self.text) {
             true => Ok(()),
             false => Err(FileError::Changed(self.path.clone())),
@@ -186,11 +266,10 @@ fn target(path: &Path) -> Result<PathBuf, FileError> {
     match fs::canonicalize(path) {
         Ok(target) => Ok(target),
         // A link without a target would be replaced by a file.
-        Err(error)
-            if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_err() =>
-        {
-            Ok(path.to_owned())
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::symlink_metadata(path) {
+            Ok(_) => Err(FileError::Dangling(path.to_owned())),
+            Err(_) => Ok(path.to_owned()),
+        },
         Err(error) => Err(about(path)(error)),
     }
 }
@@ -199,17 +278,10 @@ fn refuse_links(top: &Path, path: &Path) -> Result<(), FileError> {
     let below = path.ancestors().take_while(|ancestor| *ancestor != top);
     for part in below {
         if fs::symlink_metadata(part).is_ok_and(|about| about.is_symlink()) {
-            return Err(FileError::Outside(part.to_owned()));
+            return Err(FileError::Link(part.to_owned()));
         }
     }
     Ok(())
-}
-
-fn write_new(path: &Path, text: &str, mode: u32) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create_new(true).mode(mode).open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
 }
 
 #[cfg(test)]
@@ -226,14 +298,14 @@ mod tests {
             directory.path().join("link.json"),
         );
         fs::write(&real, "old").unwrap();
-        fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).unwrap();
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o664)).unwrap();
         symlink(&real, &link).unwrap();
         let file = ConfigFile::of_user(&link).unwrap();
         assert_eq!(file.text(), Some("old"));
         file.replace("new").unwrap();
         assert_eq!(fs::read_to_string(&real).unwrap(), "new");
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-        assert_eq!(fs::metadata(&real).unwrap().mode() & 0o777, 0o640);
+        assert_eq!(fs::metadata(&real).unwrap().mode() & 0o777, 0o664);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
     }
 
@@ -271,7 +343,7 @@ mod tests {
         symlink(directory.path(), top.join(".cursor")).unwrap();
         for file in [".mcp.json", ".cursor/bashrc", ".cursor/mcp.json"] {
             let refused = ConfigFile::of_repository(&top, file);
-            assert!(matches!(refused, Err(FileError::Outside(_))), "{refused:?}");
+            assert!(matches!(refused, Err(FileError::Link(_))), "{refused:?}");
         }
         // As a control: the user's own links are followed.
         let followed = ConfigFile::of_user(&top.join(".mcp.json")).unwrap();

@@ -13,16 +13,16 @@
 //!
 //! ```
 //! use client_setup::logic::clients::Client;
-//! use client_setup::logic::entry::Entry;
+//! use client_setup::logic::entry::WantedEntry;
 //! use client_setup::logic::plan;
 //!
 //! let before = "// Mine.\n{ \"mcpServers\": {} }\n";
-//! let entry = Entry {
-//!     command: "codex-mcp".to_owned(),
-//!     args: vec!["serve".to_owned()],
+//! let wanted = WantedEntry {
+//!     command: vec!["codex-mcp".to_owned()],
+//!     args: None,
 //!     env: Vec::new(),
 //! };
-//! let plan = plan::adding(Client::Cursor, before, None, &entry)?;
+//! let plan = plan::adding(Client::Cursor, before, None, &wanted)?;
 //! assert!(plan.after.starts_with("// Mine.\n"));
 //! # Ok::<(), plan::PlanError>(())
 //! ```

@@ -3,7 +3,7 @@
 //! Sources: the documentation of each client, and its source where it is public, November 2026.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
@@ -53,8 +53,8 @@ pub enum Client {
     Cline,
 }
 
-/// Where programs of this user keep their files.
-pub struct Places<'a> {
+/// Where the programs of this user have their files.
+pub struct Locations<'a> {
     /// The value of an environment variable, if it is set and not empty.
     pub variable: &'a dyn Fn(&str) -> Option<OsString>,
     /// The user's home directory.
@@ -63,15 +63,16 @@ pub struct Places<'a> {
     pub is_macos: bool,
 }
 
-impl Places<'_> {
+impl Locations<'_> {
+    /// A relative path would mean another file in each directory.
     fn of_variable(&self, name: &str) -> Option<PathBuf> {
-        (self.variable)(name).map(PathBuf::from)
+        let path = (self.variable)(name).map(PathBuf::from);
+        path.filter(|path| path.is_absolute())
     }
 
     /// `XDG_CONFIG_HOME`, which counts only if it is absolute, or `~/.config`.
     fn config(&self) -> PathBuf {
         let set = self.of_variable("XDG_CONFIG_HOME");
-        let set = set.filter(|path| path.is_absolute());
         set.unwrap_or_else(|| self.home.join(".config"))
     }
 
@@ -129,34 +130,43 @@ impl Client {
 
     /// The user's configuration file.
     #[must_use]
-    pub fn user_file(self, places: &Places<'_>) -> PathBuf {
-        let home = &places.home;
-        let moved =
-            |name: &str, usual: &str| places.of_variable(name).unwrap_or_else(|| home.join(usual));
+    pub fn user_file(self, locations: &Locations<'_>) -> PathBuf {
+        let home = &locations.home;
+        let moved = |name: &str, usual: &str| {
+            locations
+                .of_variable(name)
+                .unwrap_or_else(|| home.join(usual))
+        };
         match self {
             Self::ClaudeCode => moved("CLAUDE_CONFIG_DIR", "").join(".claude.json"),
             Self::Codex => moved("CODEX_HOME", ".codex").join("config.toml"),
             Self::Cursor => home.join(".cursor/mcp.json"),
-            Self::VsCode => places.applications().join("Code/User/mcp.json"),
-            Self::ClaudeDesktop => places
+            Self::VsCode => locations.applications().join("Code/User/mcp.json"),
+            Self::ClaudeDesktop => locations
                 .applications()
                 .join("Claude/claude_desktop_config.json"),
-            Self::Zed => match places.is_macos {
+            Self::Zed => match locations.is_macos {
                 true => home.join(".config/zed/settings.json"),
-                false => places.config().join("zed/settings.json"),
+                false => locations.config().join("zed/settings.json"),
             },
             Self::Windsurf => home.join(".codeium/windsurf/mcp_config.json"),
-            Self::OpenCode => places.config().join("opencode/opencode.json"),
+            Self::OpenCode => locations.config().join("opencode/opencode.json"),
             Self::Gemini => moved("GEMINI_CLI_HOME", "").join(".gemini/settings.json"),
             Self::Copilot => moved("COPILOT_HOME", ".copilot").join("mcp-config.json"),
-            Self::Goose => places.of_variable("GOOSE_PATH_ROOT").map_or_else(
-                || places.config().join("goose/config.yaml"),
+            Self::Goose => locations.of_variable("GOOSE_PATH_ROOT").map_or_else(
+                || locations.config().join("goose/config.yaml"),
                 |root| root.join("config/config.yaml"),
             ),
-            Self::Cline => places
+            Self::Cline => locations
                 .of_variable("CLINE_MCP_SETTINGS_PATH")
                 .unwrap_or_else(|| home.join(".cline/data/settings/cline_mcp_settings.json")),
         }
+    }
+
+    /// Another name that the user's file can have instead.
+    #[must_use]
+    pub fn other_user_file(self, file: &Path) -> Option<PathBuf> {
+        (self == Self::OpenCode).then(|| file.with_extension("jsonc"))
     }
 
     /// The configuration file of a repository, from its top; `None` if the client has none.
@@ -172,6 +182,12 @@ impl Client {
             Self::Gemini => Some(".gemini/settings.json"),
             Self::ClaudeDesktop | Self::Windsurf | Self::Goose | Self::Cline => None,
         }
+    }
+
+    /// Whether servers get its whole environment. Otherwise the entry has what they need.
+    #[must_use]
+    pub fn passes_environment(self) -> bool {
+        !matches!(self, Self::Codex | Self::Copilot)
     }
 
     /// The programs by which it is known to be installed.
@@ -196,7 +212,7 @@ impl Client {
     /// The command of the client itself that adds an entry to the user's configuration, without
     /// the program's name; `None` if there is none that a program can use.
     #[must_use]
-    pub fn adding(self, name: &str, entry: &Entry) -> Option<Vec<String>> {
+    pub fn own_command_args(self, name: &str, entry: &Entry) -> Option<Vec<String>> {
         let words = |words: &[&str]| {
             words
                 .iter()
@@ -260,7 +276,9 @@ impl Client {
                 ];
             }
             Self::Copilot => {
-                members.insert(0, ("type", json!("local")));
+                // The older word `local` makes Claude Code skip the entry, which reads the same file
+                // of a repository.
+                members.insert(0, ("type", json!("stdio")));
                 // It passes on PATH alone, and puts in the value of what stands in braces.
                 env.insert("HOME".to_owned(), json!("${HOME}"));
                 members.extend([

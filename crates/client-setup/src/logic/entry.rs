@@ -26,6 +26,19 @@ pub struct Entry {
     pub env: Vec<(String, String)>,
 }
 
+/// What clients are to start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WantedEntry {
+    /// The program, as a path or a name on PATH, and what comes before its arguments: with npx, the
+    /// package.
+    pub command: Vec<String>,
+    /// Its arguments. `None`: those of the entry that is there, or those that keep the tools of the
+    /// server that is replaced.
+    pub args: Option<Vec<String>>,
+    /// As in [`Entry`].
+    pub env: Vec<(String, String)>,
+}
+
 /// A server in a client's configuration that hands work to Codex.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
 pub enum Kind {
@@ -35,8 +48,8 @@ pub enum Kind {
     /// `codex mcp-server`, which Codex 0.154 removed.
     #[strum(serialize = "codex mcp-server")]
     McpServer,
-    /// The npm package codex-mcp.
-    #[strum(serialize = "the npm package codex-mcp")]
+    /// The npm package @leo000001/codex-mcp, which has a program of the same name as ours.
+    #[strum(serialize = "the npm package @leo000001/codex-mcp")]
     NpmPackage,
 }
 
@@ -46,27 +59,57 @@ impl Kind {
     pub fn of(command_line: &[String]) -> Option<Self> {
         let (program, args) = command_line.split_first()?;
         let program = Path::new(program).file_stem()?.to_str()?;
+        let has = |word: &str| args.iter().any(|arg| arg == word);
+        let has_package = |name: &str| args.iter().any(|arg| package(arg) == name);
+        let is_in_package = |name: &str| {
+            let directory = format!("/{name}/");
+            command_line.iter().any(|word| word.contains(&directory))
+        };
+        let runs_packages =
+            ["npx", "bunx", "pnpm", "pnpx", "yarn", "npm", "bun"].contains(&program);
         let first = args.iter().find(|arg| !arg.starts_with('-'));
-        let first = first.map(String::as_str);
-        let has_package = args.iter().any(|arg| {
-            let name = arg.rsplit_once('@').filter(|(name, _)| !name.is_empty());
-            name.map_or(arg.as_str(), |(name, _)| name) == "@leo000001/codex-mcp"
-        });
-        match (program, first) {
-            ("codex", _) if args.iter().any(|arg| arg == "mcp-server") => Some(Self::McpServer),
-            ("npx" | "bunx" | "pnpm" | "yarn" | "npm", _) if has_package => Some(Self::NpmPackage),
-            ("codex-mcp", None | Some("serve")) => Some(Self::Ours),
+        match first.map(String::as_str) {
+            _ if runs_packages && has_package(NPM_PACKAGE) => Some(Self::NpmPackage),
+            _ if is_in_package(NPM_PACKAGE) => Some(Self::NpmPackage),
+            _ if runs_packages && has_package("@openai/codex") && has("mcp-server") => {
+                Some(Self::McpServer)
+            }
+            _ if program == "codex" && has("mcp-server") => Some(Self::McpServer),
+            // The name of the command before it was `mcp-server`.
+            Some("mcp") if program == "codex" && args.len() == 1 => Some(Self::McpServer),
+            _ if runs_packages && has_package(OWN_NAME) => Some(Self::Ours),
+            None if program == OWN_NAME => Some(Self::Ours),
+            _ if program == OWN_NAME && has("serve") => Some(Self::Ours),
             _ => None,
         }
     }
+}
 
-    /// The arguments of `codex-mcp serve` that keep the tools as they are in this server.
-    #[must_use]
-    pub fn replacing_args(self) -> &'static [&'static str] {
-        match self {
-            Self::Ours | Self::McpServer => &[],
-            Self::NpmPackage => &["--api", "sessions"],
-        }
+/// The name of this program, and of its package for npm.
+const OWN_NAME: &str = "codex-mcp";
+
+/// The package whose sessions `serve --api sessions` offers.
+const NPM_PACKAGE: &str = "@leo000001/codex-mcp";
+
+/// The name of the package that an argument of npx names, without its version.
+fn package(arg: &str) -> &str {
+    let arg = arg.strip_prefix("--package=").unwrap_or(arg);
+    let name = arg.rsplit_once('@').filter(|(name, _)| !name.is_empty());
+    name.map_or(arg, |(name, _)| name)
+}
+
+/// The arguments of this program in a command line that starts it.
+#[must_use]
+pub fn own_args(command_line: &[String]) -> Vec<String> {
+    let is_own = |word: &String| {
+        package(word) == OWN_NAME || Path::new(word).file_stem() == Some(OWN_NAME.as_ref())
+    };
+    let own = command_line.iter().position(is_own);
+    let args = own.and_then(|own| command_line.get(own + 1..));
+    // Alone on a pipe, it serves.
+    match args.unwrap_or_default() {
+        [] => vec!["serve".to_owned()],
+        args => args.to_vec(),
     }
 }
 
@@ -139,6 +182,31 @@ mod tests {
                 Some(Kind::Ours),
             ),
             (json!({ "command": "codex-mcp" }), Some(Kind::Ours)),
+            (
+                json!({ "command": "codex-mcp", "args": ["--codex-bin", "/codex", "serve"] }),
+                Some(Kind::Ours),
+            ),
+            (
+                json!({ "command": "npx", "args": ["-y", "codex-mcp@0.1.0", "serve"] }),
+                Some(Kind::Ours),
+            ),
+            (
+                json!({ "command": "npx", "args": ["-y", "@openai/codex@0.150", "mcp-server"] }),
+                Some(Kind::McpServer),
+            ),
+            (
+                json!({ "command": "codex", "args": ["mcp"] }),
+                Some(Kind::McpServer),
+            ),
+            (json!({ "command": "codex", "args": ["mcp", "list"] }), None),
+            (
+                json!({ "command": "npx", "args": ["--package=@leo000001/codex-mcp", "codex-mcp"] }),
+                Some(Kind::NpmPackage),
+            ),
+            (
+                json!({ "command": "node", "args": ["/x/node_modules/@leo000001/codex-mcp/dist/index.js"] }),
+                Some(Kind::NpmPackage),
+            ),
             (
                 json!({ "command": "codex-mcp", "args": ["eyes-mcp"] }),
                 None,

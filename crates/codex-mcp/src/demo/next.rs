@@ -17,12 +17,11 @@ const NAME: &str = "codex-mcp";
 /// The end of the path of the package's script, to which the name on PATH leads.
 const NPM_SCRIPT: &str = "codex-mcp/bin/codex-mcp.js";
 
-/// Prints how to add this program to a client, and how to start a run. The commands name the
+/// Prints how to add this program to clients, and how to start a run. The commands name the
 /// demo's Codex if it would not be found otherwise.
 pub(super) fn tell<W: Write>(printer: &mut Printer<W>, demo_codex: &DemoCodex) -> io::Result<()> {
     let text = format!(
-        "Next: log in to Codex with `{} login`, and add codex-mcp to your MCP client. In Claude \
-         Code as follows; elsewhere, the command is what follows the two dashes.",
+        "Next: log in to Codex with `{} login`, and add codex-mcp to your MCP clients:",
         shell_word(demo_codex.command())
     );
     let own = own_command();
@@ -30,10 +29,7 @@ pub(super) fn tell<W: Write>(printer: &mut Printer<W>, demo_codex: &DemoCodex) -
         true => String::new(),
         false => format!(" --codex-bin {}", shell_word(demo_codex.path())),
     };
-    printer.next(
-        &text,
-        &format!("claude mcp add codex -- {own} serve{codex}"),
-    )?;
+    printer.next(&text, &format!("{own} setup{codex}"))?;
     printer.next(
         "Or, in a repository of yours, have Codex work until the result is there:",
         &format!(

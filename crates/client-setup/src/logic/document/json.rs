@@ -60,16 +60,11 @@ fn put(parent: &CstObject, name: &str, value: &Value) -> Result<(), EditError> {
     }
 }
 
-/// Removes a server, or the key with all servers.
-pub(super) fn remove(text: &str, key: &str, name: Option<&str>) -> Result<String, EditError> {
+pub(super) fn remove(text: &str, key: &str, name: &str) -> Result<String, EditError> {
     let root = parse(text)?;
     let top = root.object_value();
     let top = top.ok_or_else(|| EditError::no_table("its content"))?;
-    let removed = match name {
-        None => only(&top, key)?,
-        Some(name) => only(&table(&top, key)?, name)?,
-    };
-    if let Some(removed) = removed {
+    if let Some(removed) = only(&table(&top, key)?, name)? {
         removed.remove();
     }
     Ok(root.to_string())
@@ -97,10 +92,18 @@ fn only(
     }
 }
 
-/// The table of this name in a table, which is made if there is none.
+/// The table of this name in a table, which is made if there is none or `null`.
 fn table(parent: &CstObject, name: &str) -> Result<CstObject, EditError> {
     let there = match only(parent, name)? {
-        Some(member) => member.object_value(),
+        Some(member) => {
+            if member
+                .value()
+                .is_some_and(|value| value.as_null_keyword().is_some())
+            {
+                member.set_value(CstInputValue::Object(Vec::new()));
+            }
+            member.object_value()
+        }
         None => parent.object_value_or_create(name),
     };
     there.ok_or_else(|| EditError::no_table(format!("`{name}`")))

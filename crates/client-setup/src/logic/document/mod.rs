@@ -58,19 +58,31 @@ impl EditError {
 /// The servers that a configuration file has below a key, by their names.
 pub type Servers = Map<String, Value>;
 
+/// Some editors put it at the beginning of a file, where no parser expects it.
+const BYTE_ORDER_MARK: &str = "\u{feff}";
+
 impl Format {
+    /// The whole document; `null` if it is empty.
+    ///
+    /// # Errors
+    ///
+    /// [`EditError`], if the file cannot be read.
+    pub fn read(self, text: &str) -> Result<Value, EditError> {
+        let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+        match self {
+            Self::Json => json::read(text),
+            Self::Toml => toml::read(text),
+            Self::Yaml => yaml::read(text),
+        }
+    }
+
     /// The servers below `key`.
     ///
     /// # Errors
     ///
     /// [`EditError`], if the file cannot be read.
     pub fn servers(self, text: &str, key: &str) -> Result<Servers, EditError> {
-        let document = match self {
-            Self::Json => json::read(text)?,
-            Self::Toml => toml::read(text)?,
-            Self::Yaml => yaml::read(text)?,
-        };
-        match document {
+        match self.read(text)? {
             Value::Null => Ok(Servers::new()),
             Value::Object(mut members) => match members.remove(key) {
                 None | Some(Value::Null) => Ok(Servers::new()),
@@ -105,34 +117,49 @@ impl Format {
         if missing.is_empty() {
             return Ok(text.to_owned());
         }
-        match self {
+        edited(text, |text| match self {
             Self::Json => json::set(text, key, name, &missing),
             Self::Toml => toml::set(text, key, name, &missing),
             Self::Yaml => yaml::set(text, key, name, &missing),
-        }
+        })
     }
 
-    /// The text without the server `name` below `key`, and without the key if nothing is left
-    /// below it.
+    /// The text without the server `name` below `key`.
     ///
     /// # Errors
     ///
     /// [`EditError`], if the file cannot be edited.
     pub fn remove(self, text: &str, key: &str, name: &str) -> Result<String, EditError> {
-        let mut servers = self.servers(text, key)?;
-        if servers.remove(name).is_none() {
+        if !self.servers(text, key)?.contains_key(name) {
             return Ok(text.to_owned());
         }
-        let (key, name) = match servers.is_empty() {
-            true => (key, None),
-            false => (key, Some(name)),
-        };
-        match self {
+        edited(text, |text| match self {
             Self::Json => json::remove(text, key, name),
             Self::Toml => toml::remove(text, key, name),
             Self::Yaml => yaml::remove(text, key, name),
-        }
+        })
     }
+}
+
+/// Edits a text, and keeps its byte order mark and its kind of line ends.
+fn edited(
+    text: &str,
+    edit: impl FnOnce(&str) -> Result<String, EditError>,
+) -> Result<String, EditError> {
+    let (mark, body) = match text.strip_prefix(BYTE_ORDER_MARK) {
+        Some(body) => (BYTE_ORDER_MARK, body),
+        None => ("", text),
+    };
+    let newlines = body.matches('\n').count();
+    let has_returns = newlines > 0 && body.matches("\r\n").count() == newlines;
+    let edited = edit(body)?;
+    Ok(match has_returns {
+        true => {
+            let lines = edited.replace("\r\n", "\n").replace('\n', "\r\n");
+            format!("{mark}{lines}")
+        }
+        false => format!("{mark}{edited}"),
+    })
 }
 
 /// Whether a value has all that is wanted: a table may have more.

@@ -155,6 +155,68 @@ fn removed_server_leaves_what_was_there() {
 }
 
 #[test]
+fn line_ends_and_byte_order_mark_stay() {
+    for Case {
+        format,
+        key,
+        before,
+        after,
+    } in CASES
+    {
+        let windows = |text: &str| format!("\u{feff}{}", text.replace('\n', "\r\n"));
+        // A text without a line end has no kind of them.
+        if before.contains('\n') {
+            let added = format
+                .set(&windows(before), key, "codex", &members())
+                .unwrap();
+            assert_eq!(added, windows(after), "{format}");
+            let removed = format.remove(&added, key, "codex").unwrap();
+            assert_eq!(
+                removed.matches('\n').count(),
+                removed.matches("\r\n").count()
+            );
+        }
+    }
+}
+
+#[test]
+fn null_counts_as_nothing() {
+    for (format, before) in [
+        (Format::Json, "{\"mcpServers\": null /* mine */}"),
+        (Format::Yaml, "mcpServers:\nother: 1\n"),
+        (Format::Yaml, "mcpServers: null # mine\n"),
+    ] {
+        let added = format
+            .set(before, "mcpServers", "codex", &members())
+            .unwrap();
+        let servers = format.servers(&added, "mcpServers").unwrap();
+        assert_eq!(servers["codex"]["command"], "codex-mcp", "{added}");
+    }
+}
+
+#[test]
+fn comments_about_servers_stay_when_the_last_one_goes() {
+    let before = "{\n  // Put them here.\n  \"mcpServers\": { /* none */ }\n}\n";
+    let added = Format::Json
+        .set(before, "mcpServers", "codex", &members())
+        .unwrap();
+    let removed = Format::Json.remove(&added, "mcpServers", "codex").unwrap();
+    assert!(
+        removed.contains("Put them here.") && removed.contains("none"),
+        "{removed}"
+    );
+    let before = "# Mine.\n\n# Last words.\n";
+    let added = Format::Toml
+        .set(before, "mcp_servers", "codex", &members())
+        .unwrap();
+    assert!(added.starts_with(before), "{added}");
+    assert_eq!(
+        Format::Toml.remove(&added, "mcp_servers", "codex").unwrap(),
+        before
+    );
+}
+
+#[test]
 fn other_members_of_a_server_stay() {
     let before = r#"{"mcpServers": {"codex": {"command": "codex", "args": ["mcp-server"], "env": {"A": "b"} /* c */}}}"#;
     let after = Format::Json.set(before, "mcpServers", "codex", &members());

@@ -1,7 +1,9 @@
 //! TOML.
 
+use std::ops::Range;
+
 use serde_json::Value;
-use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike};
+use toml_edit::{Array, Document, DocumentMut, InlineTable, Item, Table, TableLike};
 
 use super::{EditError, Format, Member};
 
@@ -16,7 +18,25 @@ pub(super) fn set(
     name: &str,
     members: &[Member],
 ) -> Result<String, EditError> {
-    let mut document = parse(text)?;
+    let document = parse(text)?;
+    if document.is_empty() {
+        // Nothing but comments, below which the new table is put.
+        let new = set_in(DocumentMut::new(), key, name, members)?;
+        let end = match text.is_empty() || text.ends_with('\n') {
+            true => "",
+            false => "\n",
+        };
+        return Ok(format!("{text}{end}{new}"));
+    }
+    set_in(document, key, name, members)
+}
+
+fn set_in(
+    mut document: DocumentMut,
+    key: &str,
+    name: &str,
+    members: &[Member],
+) -> Result<String, EditError> {
     let servers = table(document.as_table_mut(), key, true)?;
     let server = table(servers, name, false)?;
     for (member, value) in members {
@@ -47,14 +67,25 @@ fn put(parent: &mut dyn TableLike, name: &str, value: &Value) -> Result<(), Edit
     }
 }
 
-/// Removes a server, or the key with all servers.
-pub(super) fn remove(text: &str, key: &str, name: Option<&str>) -> Result<String, EditError> {
+pub(super) fn remove(text: &str, key: &str, name: &str) -> Result<String, EditError> {
     let mut document = parse(text)?;
-    match name {
-        None => drop(document.remove(key)),
-        Some(name) => drop(table(document.as_table_mut(), key, true)?.remove(name)),
+    table(document.as_table_mut(), key, true)?.remove(name);
+    let mut rest = document.to_string();
+    // For the parser, comments above a table belong to it; people mean the file by them, too.
+    if let Some(above) = comments_above(text, key, name)
+        && rest.get(..above.start) == text.get(..above.start)
+    {
+        rest.insert_str(above.start, text.get(above).unwrap_or_default());
     }
-    Ok(document.to_string())
+    Ok(rest)
+}
+
+/// Where the comments above the table of a server are.
+fn comments_above(text: &str, key: &str, name: &str) -> Option<Range<usize>> {
+    let document = Document::parse(text).ok()?;
+    let server = document.get(key)?.get(name)?.as_table()?;
+    let above = server.decor().prefix()?.span()?;
+    text.get(above.clone())?.contains('#').then_some(above)
 }
 
 fn parse(text: &str) -> Result<DocumentMut, EditError> {

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use serde_json::Value;
-use yaml_edit::{Document, Mapping, YamlFile, YamlValue};
+use yaml_edit::{Document, Mapping, ScalarType, YamlFile, YamlValue};
 
 use super::{EditError, Format, Member};
 
@@ -51,19 +51,17 @@ pub(super) fn set(
     Ok(file.to_string())
 }
 
-/// Removes a server, or the key with all servers.
-pub(super) fn remove(text: &str, key: &str, name: Option<&str>) -> Result<String, EditError> {
+pub(super) fn remove(text: &str, key: &str, name: &str) -> Result<String, EditError> {
     let file = parse(text)?;
     let document = only_document(&file)?;
     let top = document.and_then(|document| document.as_mapping());
     let top = top.ok_or_else(|| EditError::no_table("its content"))?;
-    match name {
-        None => drop(top.remove(key)),
-        Some(name) => {
-            let servers = top.get_mapping(key);
-            let servers = servers.ok_or_else(|| EditError::no_table(format!("`{key}`")))?;
-            servers.remove(name);
-        }
+    let servers = top.get_mapping(key);
+    let servers = servers.ok_or_else(|| EditError::no_table(format!("`{key}`")))?;
+    match servers.len() {
+        // Without the last entry, the key would have no value.
+        1 => drop(top.remove(key)),
+        _ => drop(servers.remove(name)),
     }
     Ok(file.to_string())
 }
@@ -119,6 +117,12 @@ fn of_value(value: &YamlValue) -> Value {
     }
     if let Some(values) = value.as_sequence() {
         return values.iter().map(of_value).collect();
+    }
+    if value
+        .as_scalar()
+        .is_some_and(|scalar| scalar.scalar_type() == ScalarType::Null)
+    {
+        return Value::Null;
     }
     let scalar = value.to_bool().map(Value::from);
     let scalar = scalar.or_else(|| value.to_i64().map(Value::from));

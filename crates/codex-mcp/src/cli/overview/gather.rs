@@ -5,8 +5,8 @@ use std::time::Duration;
 use settings::{Config, ConfigError};
 use tokio::time::timeout;
 
-use super::clients::clients_set_up;
 use super::state::{State, WorkState};
+use crate::cli::setup::clients_set_up;
 use crate::cli::work_list::{self, Work};
 use crate::doctor::brief::{CodexState, brief};
 use crate::installation::Installation;

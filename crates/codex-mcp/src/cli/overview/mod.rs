@@ -3,7 +3,6 @@
 //!
 //! Nothing is changed: no host or worker is started, and no file is written.
 
-mod clients;
 mod gather;
 mod state;
 

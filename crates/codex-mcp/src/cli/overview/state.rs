@@ -17,7 +17,7 @@ pub(super) struct State {
     pub(super) version: String,
     pub(super) codex: CodexState,
     /// The clients that are set up; `None` if that is not known.
-    pub(super) clients: Option<Vec<String>>,
+    pub(super) clients: Option<Vec<&'static str>>,
     pub(super) work: WorkState,
 }
 
@@ -127,7 +127,7 @@ fn login_line(login: &LoginState) -> Line {
     }
 }
 
-fn clients_line(clients: &[String]) -> Line {
+fn clients_line(clients: &[&str]) -> Line {
     const CLIENTS: &str = "Clients";
     match clients {
         [] => Line::new(CLIENTS, Tone::Attention, "none is set up"),

@@ -1,14 +1,15 @@
-//! The changes that are to be made, client by client.
+//! The changes that are to be made, file by file.
 
 use std::env;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use client_setup::files::{ConfigFile, FileError};
-use client_setup::logic::clients::{Client, Places};
-use client_setup::logic::entry::Entry;
+use client_setup::logic::clients::{Client, Locations};
+use client_setup::logic::entry::WantedEntry;
 use client_setup::logic::plan::{self, Plan, PlanError};
-use client_setup::receipts::Receipts;
+use client_setup::receipts::{Before, ReceiptError, Receipts};
 use git_probe::repository::{Repository, ceilings};
 use safe_files::state_file;
 use strum::VariantArray as _;
@@ -16,41 +17,47 @@ use supervise::search_path::{PATH, without_relative};
 
 use super::Failure;
 
-/// What is wanted.
-pub(super) struct Setting {
+/// What the user has asked for.
+pub(super) struct Request {
     pub(super) home: PathBuf,
     pub(super) state: PathBuf,
     /// The top of the repository whose shared files are written; the user's own if `None`.
     pub(super) top: Option<PathBuf>,
     pub(super) name: Option<String>,
-    pub(super) entry: Entry,
+    pub(super) wanted: WantedEntry,
     pub(super) remove: bool,
 }
 
-/// The change of a client's configuration.
+/// What happens to the configuration of a client.
 pub(super) struct Change {
     pub(super) client: Client,
-    /// The file; `None` if it could not be read.
-    pub(super) file: Option<ConfigFile>,
     pub(super) path: PathBuf,
-    pub(super) action: Action,
+    pub(super) action: Result<Action, ChangeError>,
+    /// What the user should know besides.
+    pub(super) warnings: Vec<String>,
 }
 
 /// What is done to a file.
 pub(super) enum Action {
-    /// The entry is added, or made as it should be.
-    Set { plan: Plan },
-    /// The entry is removed.
+    /// Entries are added, or made as they should be.
+    Set { file: ConfigFile, plan: Plan },
+    /// Entries are removed.
     Remove {
+        file: ConfigFile,
         /// The names of the entries.
         names: Vec<String>,
-        /// The text afterwards; the file is removed if `None`.
-        after: Option<String>,
-        /// Whether the file is as the user had it, byte for byte.
-        is_exact: bool,
+        removal: Removal,
     },
-    /// The file is not changed, for this reason.
-    Broken(ChangeError),
+}
+
+/// What is left of a file when its entries are removed.
+pub(super) enum Removal {
+    /// Nothing: there was no file before.
+    File,
+    /// What the user had, byte for byte.
+    Restored(String),
+    /// The file without the entries: it was edited since they were added, or nothing is known of it.
+    Edited(String),
 }
 
 /// Why a file is not changed.
@@ -62,38 +69,36 @@ pub(super) enum ChangeError {
     Plan { path: PathBuf, error: PlanError },
     #[error(transparent)]
     State(#[from] state_file::FileError),
+    #[error(transparent)]
+    Receipts(#[from] ReceiptError),
+    #[error("{} is not valid any more after a command of the client; the copy is {}", path.display(), copy.display())]
+    Lost { path: PathBuf, copy: PathBuf },
+}
+
+impl Removal {
+    /// The text afterwards; `None` if the file is removed.
+    pub(super) fn after(&self) -> Option<&str> {
+        match self {
+            Self::File => None,
+            Self::Restored(text) | Self::Edited(text) => Some(text),
+        }
+    }
 }
 
 impl Change {
-    pub(super) fn before(&self) -> &str {
-        self.file
-            .as_ref()
-            .and_then(ConfigFile::text)
-            .unwrap_or_default()
-    }
-
-    /// The text afterwards; `None` if the file is removed.
-    pub(super) fn after(&self) -> Option<&str> {
-        match &self.action {
-            Action::Set { plan } => Some(&plan.after),
-            Action::Remove { after, .. } => after.as_deref(),
-            Action::Broken(_) => Some(self.before()),
-        }
-    }
-
-    /// Whether the file has an entry of this name.
-    pub(super) fn has_entry(&self, name: &str) -> bool {
-        let servers = self
-            .client
-            .format()
-            .servers(self.before(), self.client.key());
-        servers.is_ok_and(|servers| servers.contains_key(name))
+    /// The text before and afterwards, if it changes.
+    pub(super) fn texts(&self) -> Option<(&str, &str)> {
+        let (file, after) = match self.action.as_ref().ok()? {
+            Action::Set { file, plan } => (file, Some(plan.after.as_str())),
+            Action::Remove { file, removal, .. } => (file, removal.after()),
+        };
+        let changes = file.text() != after;
+        changes.then(|| (file.text().unwrap_or_default(), after.unwrap_or_default()))
     }
 
     /// Whether a file is to be written.
     pub(super) fn is_to_write(&self) -> bool {
-        let text = self.file.as_ref().and_then(ConfigFile::text);
-        !matches!(self.action, Action::Broken(_)) && text != self.after()
+        self.texts().is_some()
     }
 }
 
@@ -101,41 +106,72 @@ fn variable(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
-impl Setting {
-    fn places(&self) -> Places<'static> {
-        Places {
-            variable: &variable,
-            home: self.home.clone(),
-            is_macos: cfg!(target_os = "macos"),
-        }
-    }
+/// The user's own file of a client.
+fn user_file(home: &Path, client: Client) -> PathBuf {
+    let file = client.user_file(&Locations {
+        variable: &variable,
+        home: home.to_owned(),
+        is_macos: cfg!(target_os = "macos"),
+    });
+    let other = client.other_user_file(&file);
+    let other = other.filter(|other| other.exists() && !file.exists());
+    other.unwrap_or(file)
+}
 
-    pub(super) fn receipts(&self) -> Receipts {
-        Receipts::of(&self.state)
+/// The clients whose own file has an entry of this program.
+pub(super) fn set_up(home: &Path) -> Vec<Client> {
+    let has_entry = |client: &Client| {
+        let file = ConfigFile::of_user(&user_file(home, *client));
+        let text = file.ok().and_then(|file| Some(file.text()?.to_owned()));
+        text.is_some_and(|text| plan::has_ours(*client, &text).unwrap_or(false))
+    };
+    let all = Client::VARIANTS.iter().copied();
+    all.filter(has_entry).collect()
+}
+
+impl Request {
+    /// The file of a client as it is.
+    fn file(&self, client: Client) -> Result<(PathBuf, Result<ConfigFile, FileError>), Failure> {
+        match &self.top {
+            None => {
+                let path = user_file(&self.home, client);
+                let file = ConfigFile::of_user(&path);
+                Ok((path, file))
+            }
+            Some(top) => {
+                let name = client.project_file();
+                let name = name.ok_or(Failure::NoProjectFile(client.title()))?;
+                Ok((top.join(name), ConfigFile::of_repository(top, name)))
+            }
+        }
     }
 }
 
-/// The clients that are installed, or have files of their own.
-pub(super) fn installed(setting: &Setting) -> Vec<Client> {
-    let places = setting.places();
+/// The clients that are meant if none is named: to be set up, those that are installed or have
+/// files of their own; to be removed from, all.
+pub(super) fn clients(request: &Request) -> Vec<Client> {
     let is_installed = |client: &Client| {
         let has_program = client.programs().iter().any(|name| program(name).is_some());
-        has_program || client.user_file(&places).exists()
+        has_program || user_file(&request.home, *client).exists()
     };
-    let has_file = |client: &Client| setting.top.is_none() || client.project_file().is_some();
-    let all = Client::VARIANTS.iter().copied();
-    all.filter(has_file).filter(is_installed).collect()
+    let has_file = |client: &Client| request.top.is_none() || client.project_file().is_some();
+    let all = Client::VARIANTS.iter().copied().filter(has_file);
+    match request.remove {
+        true => all.collect(),
+        false => all.filter(is_installed).collect(),
+    }
 }
 
 /// The program of this name on PATH.
 pub(super) fn program(name: &str) -> Option<PathBuf> {
     let path = variable(PATH)?;
     let path = without_relative(&path).unwrap_or(path);
-    let mut directories = env::split_paths(&path);
-    directories.find_map(|directory| {
-        let program = directory.join(name);
-        program.is_file().then_some(program)
-    })
+    let is_executable = |program: &Path| {
+        let about = program.metadata();
+        about.is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
+    };
+    let mut programs = env::split_paths(&path).map(|directory| directory.join(name));
+    programs.find(|program| is_executable(program))
 }
 
 /// The top of the repository around the working directory.
@@ -144,88 +180,122 @@ pub(super) fn repository_top() -> Option<PathBuf> {
     Repository::around(&here, &ceilings()).map(|repository| repository.root)
 }
 
-/// The change of a client; `None` if there is nothing to remove.
-pub(super) fn plan(setting: &Setting, client: Client) -> Result<Option<Change>, Failure> {
-    let (path, file) = match &setting.top {
-        None => {
-            let path = client.user_file(&setting.places());
-            let file = ConfigFile::of_user(&path);
-            (path, file)
+/// The changes for these clients. Two clients can share the file of a repository: the second change
+/// builds on the first, and entries are removed once.
+pub(super) fn plan(request: &Request, clients: &[Client]) -> Result<Vec<Change>, Failure> {
+    let mut changes: Vec<Change> = Vec::new();
+    for client in clients {
+        let (path, file) = request.file(*client)?;
+        let shared = changes.iter().find(|change| change.path == path);
+        let file = match shared.map(|change| &change.action) {
+            Some(Ok(Action::Set { file, plan })) => Ok(file.with_text(&plan.after)),
+            Some(_) => continue,
+            None => file,
+        };
+        if let Some(change) = change(request, *client, path, file) {
+            changes.push(change);
         }
-        Some(top) => {
-            let name = client.project_file();
-            let name = name.ok_or(Failure::NoProjectFile(client.title()))?;
-            (top.join(name), ConfigFile::of_repository(top, name))
-        }
-    };
-    let file = match file {
-        Ok(file) => file,
-        Err(error) => {
-            return Ok(Some(Change {
-                client,
-                file: None,
-                path,
-                action: Action::Broken(error.into()),
-            }));
-        }
-    };
-    let action = match setting.remove {
-        false => planned(client, &file, setting.name.as_deref(), &setting.entry)
-            .map(|plan| Some(Action::Set { plan })),
-        true => removing(setting, client, &file),
-    };
-    let action = action.unwrap_or_else(|error| Some(Action::Broken(error)));
-    Ok(action.map(|action| Change {
-        client,
-        file: Some(file),
-        path,
-        action,
-    }))
+    }
+    Ok(changes)
 }
 
-/// How the file becomes what it should be.
+fn change(
+    request: &Request,
+    client: Client,
+    path: PathBuf,
+    file: Result<ConfigFile, FileError>,
+) -> Option<Change> {
+    let text = file
+        .as_ref()
+        .ok()
+        .and_then(ConfigFile::text)
+        .unwrap_or_default();
+    let warnings = match client {
+        Client::ClaudeCode if request.top.is_none() => warnings_of_projects(text),
+        _ => Vec::new(),
+    };
+    let file = file.map_err(ChangeError::from);
+    let action = match request.remove {
+        false => file.and_then(|file| setting(request, client, file).map(Some)),
+        true => file.and_then(|file| removing(request, client, file)),
+    };
+    Some(Change {
+        client,
+        path,
+        action: action.transpose()?,
+        warnings,
+    })
+}
+
+fn warnings_of_projects(text: &str) -> Vec<String> {
+    let found = plan::of_projects(text).into_iter();
+    let warn = |(project, name)| {
+        format!(
+            "in {project}, Claude Code has a server `{name}` of its own, which is an older one: run \
+             `claude mcp remove --scope local {name}` there"
+        )
+    };
+    found.map(warn).collect()
+}
+
+fn setting(request: &Request, client: Client, file: ConfigFile) -> Result<Action, ChangeError> {
+    let plan = planned(client, &file, request.name.as_deref(), &request.wanted)?;
+    if file.text() != Some(&plan.after) {
+        file.check_writable()?;
+    }
+    Ok(Action::Set { file, plan })
+}
+
+/// How the file has to be changed.
 pub(super) fn planned(
     client: Client,
     file: &ConfigFile,
     name: Option<&str>,
-    entry: &Entry,
+    wanted: &WantedEntry,
 ) -> Result<Plan, ChangeError> {
     let text = file.text().unwrap_or_default();
-    plan::adding(client, text, name, entry).map_err(|error| ChangeError::Plan {
+    plan::adding(client, text, name, wanted).map_err(|error| ChangeError::Plan {
         path: file.path().to_owned(),
         error,
     })
 }
 
 fn removing(
-    setting: &Setting,
+    request: &Request,
     client: Client,
-    file: &ConfigFile,
+    file: ConfigFile,
 ) -> Result<Option<Action>, ChangeError> {
     let Some(text) = file.text() else {
         return Ok(None);
     };
-    let removed = plan::removing(client, text, setting.name.as_deref());
-    let (after, names) = removed.map_err(|error| ChangeError::Plan {
+    let removed = plan::removing(client, text, request.name.as_deref());
+    let (edited, names) = removed.map_err(|error| ChangeError::Plan {
         path: file.path().to_owned(),
         error: error.into(),
     })?;
     if names.is_empty() {
         return Ok(None);
     }
-    let receipts = setting.receipts();
-    let receipt = receipts.exact(file.path(), text)?;
-    let is_exact = receipt.is_some();
-    let after = match receipt {
-        None => Some(after),
-        Some(receipt) => match receipt.backup {
-            Some(backup) => Some(receipts.backed_up(&backup)?),
-            None => None,
-        },
+    file.check_writable()?;
+    let removal = match request.name {
+        None => {
+            restored(&Receipts::lock(&request.state)?, &file).unwrap_or(Removal::Edited(edited))
+        }
+        Some(_) => Removal::Edited(edited),
     };
     Ok(Some(Action::Remove {
+        file,
         names,
-        after,
-        is_exact,
+        removal,
     }))
+}
+
+/// What the user had, if nobody has edited the file since.
+fn restored(receipts: &Receipts, file: &ConfigFile) -> Option<Removal> {
+    let receipt = receipts.exact(file.path(), file.text()?)?;
+    match &receipt.before {
+        Before::Absent => Some(Removal::File),
+        Before::Copy(name) => receipts.copied(name).map(Removal::Restored),
+        Before::Unknown => None,
+    }
 }

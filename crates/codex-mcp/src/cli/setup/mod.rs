@@ -6,58 +6,77 @@ mod handshake;
 mod present;
 
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{self, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use agent_team::logic::TeamName;
 use client_setup::logic::clients::Client;
-use client_setup::logic::entry::Entry;
+use client_setup::logic::entry::WantedEntry;
+use client_setup::receipts::Receipts;
 use common::output;
 use mcp_server::{Api, Group};
 use safe_files::state_directory::state_directory;
+use safe_files::state_file;
 use supervise::spawn::{Program, become_program};
 
 use self::apply::Applied;
-use self::change::{Action, Change, Setting};
-use self::handshake::Handshake;
+use self::change::{Action, Change, Request};
+use self::handshake::{Handshake, Launch};
 use super::exit;
 use super::runtime;
 use super::stored::complain;
 use super::values::one_of_words;
 use crate::doctor::{self, Check, Report, Status};
+use crate::installation::Installation;
+use crate::installation::channel::Channel;
+
+/// The name of the program, and of its package for npm.
+const NAME: &str = "codex-mcp";
+
+/// The verb that clients start.
+const SERVE: &str = "serve";
 
 /// The time limit for each program that the checks of `doctor` run.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What moves Codex's directories and ours.
-const MOVING_VARIABLES: [&str; 4] = [
+/// What decides which Codex is run, and where it and we have our directories.
+const VARIABLES: [&str; 6] = [
+    "ATM_HOME",
     "CODEX_HOME",
+    "CODEX_MCP_CODEX_BIN",
     "XDG_CACHE_HOME",
     "XDG_CONFIG_HOME",
     "XDG_STATE_HOME",
 ];
 
-/// What a person may want to know beside the options.
+/// The rest of the help.
 const HELP: &str = "\
 Clients: claude-code, codex, cursor, vscode, claude-desktop, zed, windsurf, opencode, gemini, \
-copilot, goose, cline. Without one, all that are installed here are set up.
+copilot, goose, cline. Without one, all are set up whose program is on PATH or whose configuration \
+file exists.
 
-First the changes are shown; nothing is written before you agree. Each file is edited in place: \
-comments, order and other entries stay. A copy of it is kept in ~/.local/state/codex-mcp/setup, and \
---remove restores it byte for byte if nobody has edited the file since; otherwise it removes the \
-entry alone. Entries of `codex mcp-server` and of the npm package codex-mcp are replaced under their \
-names. In the end, `codex-mcp serve` is started as the client will start it, and must answer.
+The changes are shown first, and nothing is written before you agree. Files are edited in place: \
+comments, order and other entries stay. A copy is kept in ~/.local/state/codex-mcp/setup. --remove \
+restores a file byte for byte if nobody has edited it since, and otherwise takes out the entry \
+alone. Entries of `codex mcp-server` and of the npm package @leo000001/codex-mcp keep their names \
+and start codex-mcp instead.
 
-With an entry comes what the client needs for long calls: a time limit of ten minutes for a call, \
-and for Codex `default_tools_approval_mode = \"approve\"`, without which `codex exec` refuses tools.
+With an entry comes what the client needs: a time limit of ten minutes for a call, and for Codex \
+`default_tools_approval_mode = \"approve\"`. With that, Codex calls our tools without asking; \
+otherwise `codex exec` would cancel the calls.
+
+In the end the server is started as each client will start it, and has to list its tools; then \
+Codex is checked as by `codex-mcp doctor`, and you can log in.
+
+Exit codes: 0 done, also if Codex needs a login; 1 something failed; 2 wrong arguments.
 
 Examples:
-  codex-mcp setup                      all clients that are installed
-  codex-mcp setup cursor zed --yes     these, without a question
-  codex-mcp setup --dry-run            only show what would change
-  codex-mcp setup vscode --project     .vscode/mcp.json of this repository
-  codex-mcp setup --remove             take it back everywhere";
+  codex-mcp setup                    all clients that are installed
+  codex-mcp setup cursor zed --yes   these, without a question
+  codex-mcp setup --dry-run          only show what would change
+  codex-mcp setup vscode --project   .vscode/mcp.json of this repository
+  codex-mcp setup --remove           take it back from all clients";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
@@ -67,12 +86,12 @@ pub(super) struct Args {
     clients: Vec<Client>,
 
     /// Write the file that all users of the repository around this directory share, instead of
-    /// your own. It names `codex-mcp` without its directory.
+    /// your own. Each of them needs `codex-mcp` on PATH.
     #[arg(long)]
     project: bool,
 
     /// Remove codex-mcp from the clients again.
-    #[arg(long, conflicts_with_all = ["api", "tools", "team"])]
+    #[arg(long, conflicts_with_all = ["api", "tools", "team", "codex_bin"])]
     remove: bool,
 
     /// Do not ask before writing.
@@ -84,13 +103,13 @@ pub(super) struct Args {
     dry_run: bool,
 
     /// Print one JSON object: {"changes": [{"client", "file", "action": "add" | "update" |
-    /// "replace" | "remove" | "restore" | "none", "name"?, "replaces"?, "diff"?, "backup"?,
-    /// "error"?}], "written", "check"?: {"tools"} or {"error"}, "doctor"?: that of `doctor
-    /// --json`}. Needs --yes or --dry-run.
+    /// "replace" | "remove" | "restore" | "none", "entries"?, "diff"?, "copy"?, "warnings"?,
+    /// "note"?, "error"?}], "written", "checks": [{"client", "tools" | "error"}], "doctor"?: as of
+    /// `doctor --json`}. Needs --yes or --dry-run.
     #[arg(long)]
     json: bool,
 
-    /// The name of the entry. Default: that of the entry which is there, else `codex`.
+    /// The name of the entry. Default: that of an existing entry, else `codex`.
     #[arg(long, value_name = "NAME", value_parser = entry_name)]
     name: Option<String>,
 
@@ -105,21 +124,30 @@ pub(super) struct Args {
     /// Have clients start `codex-mcp serve` with this --team.
     #[arg(long, value_name = "TEAM")]
     team: Option<TeamName>,
+
+    /// Have clients start `codex-mcp serve` with this --codex-bin, the path of Codex. Clients that
+    /// are started from a desktop find it only in directories of the system.
+    #[arg(long, value_name = "PATH", conflicts_with = "project")]
+    codex_bin: Option<PathBuf>,
 }
 
-/// A name that every client takes. Source: Codex, whose rule is the strictest.
+/// A name that every client takes. Source: Codex, whose rule is the strictest. It is no option of a
+/// client's command, and no other value in YAML.
 fn entry_name(text: &str) -> Result<String, String> {
     let fits = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
-    match (1..=64).contains(&text.len()) && text.chars().all(fits) {
+    let is_name = text.starts_with(|first: char| first.is_ascii_alphabetic());
+    let means_more = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+    let is_word = means_more.contains(&text.to_ascii_lowercase().as_str());
+    match is_name && text.len() <= 64 && text.chars().all(fits) && !is_word {
         true => Ok(text.to_owned()),
-        false => Err("a name has 1 to 64 letters, digits, `-` and `_`".to_owned()),
+        false => Err("a name has a letter, and up to 63 letters, digits, `-` and `_`".to_owned()),
     }
 }
 
 /// Why nothing could be set up.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    #[error("HOME is not set: it says where the clients' files are")]
+    #[error("HOME is not set to an absolute path: it says where the clients' files are")]
     NoHome,
     #[error("cannot find the file of this program: {0}")]
     NoProgram(io::Error),
@@ -129,14 +157,18 @@ enum Failure {
     NoRepository,
     #[error("{0} has no file that the users of a repository share; leave --project out")]
     NoProjectFile(&'static str),
-    #[error("nobody can be asked here: use --yes to write, or --dry-run to look")]
+    #[error("stdin is not a terminal, so nobody can be asked: use --yes to write, or --dry-run")]
     NobodyToAsk,
     #[error("--json needs --yes or --dry-run")]
     JsonAsks,
+    #[error("--codex-bin has to be the path of a file, in UTF-8: {}", .0.display())]
+    NoCodex(PathBuf),
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
     #[error("cannot start `codex login`: {0}")]
     Login(io::Error),
+    #[error(transparent)]
+    State(#[from] state_file::FileError),
     #[error("cannot write to stdout: {0}")]
     Write(#[from] io::Error),
 }
@@ -145,7 +177,8 @@ pub(super) fn run(args: &Args) -> ExitCode {
     match set_up(args) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(exit::FAILED),
-        Err(Failure::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+        // The reader has read enough of what would change.
+        Err(Failure::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe && args.dry_run => {
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -155,101 +188,194 @@ pub(super) fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// Returns whether every client is set up now.
+/// Returns whether every client is as it should be now.
 fn set_up(args: &Args) -> Result<bool, Failure> {
     if args.json && !args.yes && !args.dry_run {
         return Err(Failure::JsonAsks);
     }
-    let setting = setting(args)?;
+    let request = request(args)?;
     let clients = match args.clients.is_empty() {
-        true => change::installed(&setting),
+        true => change::clients(&request),
         false => args.clients.clone(),
     };
-    let mut changes: Vec<Change> = Vec::new();
-    for client in clients {
-        let Some(change) = change::plan(&setting, client)? else {
-            continue;
-        };
-        // Two clients can share the file of a repository, from which the entry is removed once.
-        let is_known = changes.iter().any(|known| known.path == change.path);
-        if !(args.remove && is_known) {
-            changes.push(change);
-        }
-    }
+    let changes = change::plan(&request, &clients)?;
     if changes.is_empty() && !args.remove {
         return Err(Failure::NoClient);
     }
     if !args.json {
         present::changes(&changes)?;
     }
-    let must_write = changes.iter().any(|change| change.is_to_write());
+    let must_write = changes.iter().any(Change::is_to_write);
     let agreed = match (args.dry_run, must_write) {
         (true, _) => false,
         (false, false) => true,
         (false, true) => args.yes || agrees()?,
     };
-    let done = runtime::block_on(write(&setting, changes, agreed)).map_err(Failure::Runtime)?;
+    let outcome = match agreed {
+        true => runtime::block_on(apply_all(&request, changes, args.codex_bin.clone()))
+            .map_err(Failure::Runtime)?,
+        false => Outcome {
+            applied: changes.into_iter().map(Applied::not_written).collect(),
+            ..Outcome::default()
+        },
+    };
+    let others = match args.remove {
+        true => others(&request)?,
+        false => Vec::new(),
+    };
+    let outcome = Outcome { others, ..outcome };
     match args.json {
-        true => present::json(&done, agreed)?,
-        false => present::outcome(&done, agreed, args.remove)?,
+        true => present::json(&outcome)?,
+        false => present::outcome(&outcome, args.remove)?,
     }
     if !args.json && !args.yes {
-        offer_login(&done)?;
+        offer_login(&outcome)?;
     }
-    Ok(done.is_fine())
+    Ok(outcome.is_fine())
 }
 
-/// What has been done.
-struct Done {
+/// What has happened.
+#[derive(Default)]
+struct Outcome {
     applied: Vec<Applied>,
-    /// Whether the server answers, if an entry was to be written.
-    check: Option<Handshake>,
-    /// Whether Codex can work here, if an entry was to be written.
+    /// Whether the server answers, by the client that starts it so.
+    checks: Vec<(&'static str, Handshake)>,
+    /// Whether Codex can work here, if entries were to be written.
     report: Option<Report>,
+    /// Other files that still have entries of ours.
+    others: Vec<PathBuf>,
 }
 
-impl Done {
+impl Outcome {
+    fn is_written(&self) -> bool {
+        self.applied.iter().any(|applied| applied.is_written)
+    }
+
     fn is_fine(&self) -> bool {
-        let has_failed = |applied: &Applied| applied.error.is_some();
-        let answers = self.check.as_ref().is_none_or(|check| check.is_ok());
-        !self.applied.iter().any(has_failed) && answers
+        let answers = self.checks.iter().all(|(_, check)| check.is_ok());
+        self.applied.iter().all(Applied::is_fine) && answers
     }
 }
 
-/// Writes the changes, if the user has agreed, and checks that the server answers.
-async fn write(setting: &Setting, changes: Vec<Change>, agreed: bool) -> Done {
-    let mut applied = Vec::new();
+/// Makes the changes, and checks that the server answers.
+async fn apply_all(request: &Request, changes: Vec<Change>, codex: Option<PathBuf>) -> Outcome {
+    let mut outcome = Outcome::default();
     for change in changes {
-        applied.push(match agreed {
-            true => apply::apply(setting, change).await,
-            false => Applied::not_written(change),
-        });
+        outcome.applied.push(apply::apply(request, change).await);
     }
-    let entry = applied
-        .iter()
-        .find_map(|applied| match &applied.change.action {
-            Action::Set { plan } => Some(plan.entry.clone()),
-            Action::Remove { .. } | Action::Broken(_) => None,
-        });
-    let (check, report) = match entry {
-        Some(entry) if agreed => {
-            let check = handshake::hold(&entry).await;
-            let facts = doctor::gather(None, PROGRAM_TIMEOUT).await;
-            (Some(check), Some(doctor::judge(&facts)))
+    let mut launches: Vec<(&'static str, Launch)> = Vec::new();
+    for applied in outcome.applied.iter().filter(|applied| applied.is_fine()) {
+        let Ok(Action::Set { plan, .. }) = &applied.change.action else {
+            continue;
+        };
+        for entry in &plan.entries {
+            let mut entry = entry.entry.clone();
+            if request.top.is_some() {
+                // Whoever wrote the repository chose those that are there.
+                entry.args = request
+                    .wanted
+                    .args
+                    .clone()
+                    .unwrap_or_else(|| vec![SERVE.to_owned()]);
+            }
+            let launch = Launch::of(applied.change.client, &entry);
+            if launches.iter().all(|(_, known)| *known != launch) {
+                launches.push((applied.change.client.title(), launch));
+            }
         }
-        _ => (None, None),
-    };
-    Done {
-        applied,
-        check,
-        report,
     }
+    for (title, launch) in &launches {
+        outcome.checks.push((title, handshake::check(launch).await));
+    }
+    if !launches.is_empty() {
+        let facts = doctor::gather(codex, PROGRAM_TIMEOUT).await;
+        outcome.report = Some(doctor::judge(&facts));
+    }
+    outcome
+}
+
+/// The files that were set up, and that this removal has not looked at.
+fn others(request: &Request) -> Result<Vec<PathBuf>, Failure> {
+    let receipts = Receipts::lock(&request.state)?;
+    let there = receipts.files().filter(|file| file.exists());
+    Ok(there.map(PathBuf::from).collect())
+}
+
+fn home() -> Option<PathBuf> {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    home.filter(|home| home.is_absolute())
+}
+
+/// The names of the clients in whose configuration this program is; `None` without a home.
+pub(super) fn clients_set_up() -> Option<Vec<&'static str>> {
+    let clients = change::set_up(&home()?).into_iter();
+    Some(clients.map(Client::title).collect())
+}
+
+fn request(args: &Args) -> Result<Request, Failure> {
+    let home = home().ok_or(Failure::NoHome)?;
+    let state = state_directory(|name| std::env::var_os(name)).ok_or(Failure::NoHome)?;
+    let top = match args.project {
+        true => Some(change::repository_top().ok_or(Failure::NoRepository)?),
+        false => None,
+    };
+    let (command, env) = match args.project {
+        // Each user of the repository has it elsewhere.
+        true => (vec![NAME.to_owned()], Vec::new()),
+        false => (command().map_err(Failure::NoProgram)?, variables()),
+    };
+    Ok(Request {
+        home,
+        state,
+        top,
+        name: args.name.clone(),
+        wanted: WantedEntry {
+            command,
+            args: serve_args(args)?,
+            env,
+        },
+        remove: args.remove,
+    })
+}
+
+/// The arguments that clients are to use; `None` if the user gives no options.
+fn serve_args(args: &Args) -> Result<Option<Vec<String>>, Failure> {
+    let mut words = vec![SERVE.to_owned()];
+    if let Some(api) = args.api {
+        words.extend(["--api".to_owned(), word_of(&api)]);
+    }
+    if !args.tools.is_empty() {
+        let groups: Vec<String> = args.tools.iter().map(word_of).collect();
+        words.extend(["--tools".to_owned(), groups.join(",")]);
+    }
+    if let Some(team) = &args.team {
+        words.extend(["--team".to_owned(), team.to_string()]);
+    }
+    if let Some(codex) = &args.codex_bin {
+        // Clients start in other directories.
+        let path = path::absolute(codex).ok().filter(|path| path.is_file());
+        let word = path.and_then(|path| path.into_os_string().into_string().ok());
+        let word = word.ok_or_else(|| Failure::NoCodex(codex.clone()))?;
+        words.extend(["--codex-bin".to_owned(), word]);
+    }
+    Ok((words.len() > 1).then_some(words))
+}
+
+/// The variables that clients without an environment for servers have to be told, where they are
+/// set.
+fn variables() -> Vec<(String, String)> {
+    let set = VARIABLES.iter().filter_map(|name| {
+        let value = std::env::var(name).ok()?;
+        let is_absolute = PathBuf::from(&value).is_absolute();
+        is_absolute.then(|| ((*name).to_owned(), value))
+    });
+    set.collect()
 }
 
 /// Offers to log in, if that is what Codex needs; then `codex login` takes the place of this
 /// process.
-fn offer_login(done: &Done) -> Result<(), Failure> {
-    let Some(codex) = done.report.as_ref().and_then(codex_to_log_in) else {
+fn offer_login(outcome: &Outcome) -> Result<(), Failure> {
+    let Some(codex) = outcome.report.as_ref().and_then(codex_to_log_in) else {
         return Ok(());
     };
     if !io::stdin().is_terminal() || !asks("Log in to Codex now? [y/N] ")? {
@@ -272,71 +398,26 @@ fn codex_to_log_in(report: &Report) -> Option<PathBuf> {
     is_login.then(|| chosen.into())
 }
 
-fn setting(args: &Args) -> Result<Setting, Failure> {
-    let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
-    let home = home.map(PathBuf::from).ok_or(Failure::NoHome)?;
-    let state = state_directory(|name| std::env::var_os(name)).ok_or(Failure::NoHome)?;
-    let top = match args.project {
-        true => Some(change::repository_top().ok_or(Failure::NoRepository)?),
-        false => None,
-    };
-    let mut words = vec!["serve".to_owned()];
-    if let Some(api) = args.api {
-        words.extend(["--api".to_owned(), word_of(&api)]);
-    }
-    if !args.tools.is_empty() {
-        let groups: Vec<String> = args.tools.iter().map(word_of).collect();
-        words.extend(["--tools".to_owned(), groups.join(",")]);
-    }
-    if let Some(team) = &args.team {
-        words.extend(["--team".to_owned(), team.to_string()]);
-    }
-    let command = match top {
-        // Each user of the repository has it elsewhere.
-        Some(_) => "codex-mcp".to_owned(),
-        None => program().map_err(Failure::NoProgram)?,
-    };
-    Ok(Setting {
-        home,
-        state,
-        top,
-        name: args.name.clone(),
-        entry: Entry {
-            command,
-            args: words,
-            env: match args.project {
-                true => Vec::new(),
-                false => moved_directories(),
-            },
-        },
-        remove: args.remove,
-    })
-}
-
-/// The variables that move Codex's directories and ours, where they are set.
-fn moved_directories() -> Vec<(String, String)> {
-    let variables = MOVING_VARIABLES.iter();
-    let set = variables.filter_map(|name| {
-        let value = std::env::var(name).ok().filter(|value| !value.is_empty());
-        Some(((*name).to_owned(), value?))
-    });
-    set.collect()
-}
-
 /// The word of a value on the command line.
 fn word_of(value: &impl clap::ValueEnum) -> String {
     let value = value.to_possible_value();
     value.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-/// The path of this program, which clients need that were not started from a shell: that on PATH if
-/// it is this one, as it stays when an update moves what its link leads to.
-fn program() -> io::Result<String> {
-    let own = std::env::current_exe()?;
+/// The words that start this program. Clients that were not started from a shell need its path: that
+/// on PATH if it is this one, as it stays when an update moves what its link leads to.
+fn command() -> io::Result<Vec<String>> {
+    let copy = Installation::of_this_process();
+    if copy.channel == Channel::Npx {
+        // What lies in its cache may be gone tomorrow.
+        return Ok(["npx", "-y", NAME].map(str::to_owned).to_vec());
+    }
+    let own = copy.program.ok_or(io::ErrorKind::NotFound)?;
     let is_own = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == own);
-    let path = change::program("codex-mcp").filter(is_own).unwrap_or(own);
-    let words = path.into_os_string().into_string();
-    words.map_err(|_| io::Error::other("its path is not UTF-8"))
+    let path = change::program(NAME).filter(is_own).unwrap_or(own);
+    let word = path.into_os_string().into_string();
+    let word = word.map_err(|_| io::Error::other("its path is not UTF-8"))?;
+    Ok(vec![word])
 }
 
 /// Asks a person whether the changes are to be written.

@@ -1,165 +1,179 @@
 //! What `codex-mcp setup` shows.
 
 use std::io::{self, Write};
-use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
+use client_setup::logic::plan::{EntryChange, Plan};
 use common::output::{self, Output};
-use common::text::visible;
+use common::text::{visible, visible_line};
 use serde_json::{Value, json};
 use similar::TextDiff;
 
-use super::Done;
+use super::Outcome;
 use super::apply::Applied;
-use super::change::{Action, Change};
+use super::change::{Action, Change, Removal};
 use crate::doctor::as_text;
 
 const HEADING: Style = Style::new().bold();
 const ADDED: Style = AnsiColor::Green.on_default();
 const REMOVED: Style = AnsiColor::Red.on_default();
+const WARNING: Style = AnsiColor::Yellow.on_default();
 
 /// The lines of context round a change.
 const CONTEXT: usize = 3;
+
+/// The longest line of a diff that is shown, in bytes: some files have one line.
+const LINE: usize = 400;
 
 /// Shows what is to change.
 pub(super) fn changes(changes: &[Change]) -> io::Result<()> {
     let mut out = output::stdout();
     for change in changes {
-        let path = change.path.display().to_string();
         out.styled(HEADING, change.client.title())?;
-        writeln!(out, ": {}", words(change))?;
-        if change.is_to_write() {
-            writeln!(out, "  {}", visible(&path))?;
-            diff(&mut out, change)?;
+        writeln!(out, ": {}", visible_line(&summary(change)))?;
+        for warning in &change.warnings {
+            out.styled(WARNING, "  warning")?;
+            writeln!(out, ": {}", visible_line(warning))?;
+        }
+        if let Some((before, after)) = change.texts() {
+            writeln!(
+                out,
+                "  {}",
+                visible_line(&change.path.display().to_string())
+            )?;
+            show_diff(&mut out, &diff(before, after))?;
         }
         writeln!(out)?;
     }
     Ok(())
 }
 
-fn words(change: &Change) -> String {
-    match (&change.action, change.is_to_write()) {
-        (Action::Broken(error), _) => format!("not changed: {error}"),
-        (Action::Set { plan }, false) => format!("is set up already, as `{}`", plan.name),
-        (Action::Set { plan }, true) => match plan.replaces {
-            Some(kind) => format!("`{}` is {kind} now, and becomes codex-mcp", plan.name),
-            None if change.has_entry(&plan.name) => {
-                format!("`{}` is brought up to date", plan.name)
-            }
-            None => format!("codex-mcp is added as `{}`", plan.name),
-        },
-        (
-            Action::Remove {
-                names,
-                after,
-                is_exact,
-            },
-            _,
-        ) => {
+fn summary(change: &Change) -> String {
+    match &change.action {
+        Err(error) => format!("not changed: {error}"),
+        Ok(Action::Set { plan, .. }) => plan_summary(plan),
+        Ok(Action::Remove { names, removal, .. }) => {
             let names = names.join("`, `");
-            match (after, is_exact) {
-                (None, _) => format!("`{names}` is removed, and the file, which was made for it"),
-                (Some(_), true) => format!("`{names}` is removed; the file is as it was before"),
-                (Some(_), false) => format!(
-                    "`{names}` is removed; the file was edited since it was added, and the rest stays"
-                ),
+            match removal {
+                Removal::File => format!("removes `{names}` and the file, which was made for it"),
+                Removal::Restored(_) => "restores the file as it was before".to_owned(),
+                Removal::Edited(_) => format!("removes `{names}`; the rest of the file stays"),
             }
         }
     }
 }
 
-fn diff(out: &mut Output<impl Write>, change: &Change) -> io::Result<()> {
-    for line in diff_text(change).lines() {
+fn plan_summary(plan: &Plan) -> String {
+    let entries = plan.entries.iter();
+    let parts = entries.map(|entry| match entry.change {
+        EntryChange::Add => format!("adds codex-mcp as `{}`", entry.name),
+        EntryChange::Update => format!("brings `{}` up to date", entry.name),
+        EntryChange::Replace(kind) => format!("`{}` replaces {kind}", entry.name),
+        EntryChange::Keep => format!("is set up already, as `{}`", entry.name),
+    });
+    parts.collect::<Vec<_>>().join("; ")
+}
+
+/// The change as a unified diff without the names of the files.
+fn diff(before: &str, after: &str) -> String {
+    let diff = TextDiff::from_lines(before, after);
+    diff.unified_diff().context_radius(CONTEXT).to_string()
+}
+
+fn show_diff(out: &mut Output<impl Write>, diff: &str) -> io::Result<()> {
+    for line in diff.lines() {
         let style = match line.as_bytes().first() {
             Some(b'+') => ADDED,
             Some(b'-') => REMOVED,
             _ => Style::new(),
         };
+        let shown = line.floor_char_boundary(LINE);
+        let (shown, rest) = line.split_at(shown);
         write!(out, "  ")?;
-        out.styled(style, visible(line))?;
-        writeln!(out)?;
+        out.styled(style, visible(shown))?;
+        match rest.len() {
+            0 => writeln!(out)?,
+            more => writeln!(out, " … {more} bytes more")?,
+        }
     }
     Ok(())
 }
 
-/// The change as a unified diff without the names of the files.
-fn diff_text(change: &Change) -> String {
-    let after = change.after().unwrap_or_default();
-    let diff = TextDiff::from_lines(change.before(), after);
-    diff.unified_diff().context_radius(CONTEXT).to_string()
-}
-
 /// Shows what was done, and what to do next.
-pub(super) fn outcome(done: &Done, agreed: bool, is_removal: bool) -> io::Result<()> {
+pub(super) fn outcome(outcome: &Outcome, is_removal: bool) -> io::Result<()> {
     let mut out = output::stdout();
-    for applied in &done.applied {
+    for applied in &outcome.applied {
         let title = applied.change.client.title();
-        match (&applied.error, applied.backup.as_deref()) {
-            (Some(error), _) => writeln!(out, "{title}: {}", visible(error))?,
-            (None, Some(backup)) if agreed => {
-                writeln!(
-                    out,
-                    "{title}: done; the file from before is {}",
-                    shown(backup)
-                )?;
+        if let Some(error) = &applied.error {
+            writeln!(out, "{title}: {}", visible_line(&error.to_string()))?;
+        } else if applied.is_written {
+            match &applied.copy {
+                Some(copy) => {
+                    let copy = copy.display().to_string();
+                    writeln!(
+                        out,
+                        "{title}: done; the file from before is kept as {}",
+                        visible_line(&copy)
+                    )?;
+                }
+                None => writeln!(out, "{title}: done")?,
             }
-            (None, _) if agreed && applied.change.is_to_write() => writeln!(out, "{title}: done")?,
-            (None, _) => {}
         }
         if let Some(note) = &applied.note {
+            let note = visible_line(note);
             writeln!(
                 out,
-                "  its own command failed, so the file was edited: {}",
-                visible(note)
+                "  its own command failed, so the file was edited: {note}"
             )?;
         }
     }
-    match &done.check {
-        None => {}
-        Some(Ok(tools)) => writeln!(out, "`codex-mcp serve` answers, with {tools} tools.")?,
-        Some(Err(error)) => writeln!(
-            out,
-            "`codex-mcp serve` does not answer: {}\nRun `codex-mcp doctor`.",
-            visible(error)
-        )?,
+    for (title, check) in &outcome.checks {
+        match check {
+            Ok(tools) => writeln!(out, "{title}: the server answers, with {tools} tools")?,
+            Err(error) => {
+                let error = visible(error);
+                writeln!(out, "{title}: the server does not answer: {error}")?;
+            }
+        }
     }
-    if !agreed {
-        return writeln!(out, "Nothing was written.");
-    }
-    if let Some(report) = &done.report {
+    if let Some(report) = &outcome.report {
         writeln!(out)?;
         as_text(&report.only_failures(), &mut out)?;
     }
-    match is_removal {
-        true if done.applied.is_empty() => {
+    for file in &outcome.others {
+        let file = file.display().to_string();
+        writeln!(out, "codex-mcp is still in {}", visible_line(&file))?;
+    }
+    next(&mut out, outcome, is_removal)
+}
+
+fn next(out: &mut Output<impl Write>, outcome: &Outcome, is_removal: bool) -> io::Result<()> {
+    match (is_removal, outcome.is_written()) {
+        (true, _) if outcome.applied.is_empty() => {
             writeln!(out, "No client has codex-mcp in its configuration.")
         }
-        true => writeln!(out, "Restart the clients that run."),
-        false => writeln!(
+        (_, false) if outcome.report.is_none() => writeln!(out, "Nothing was written."),
+        (true, _) => writeln!(out, "Restart these clients if they are running."),
+        (false, _) => writeln!(
             out,
-            "\nRestart the clients that run, then ask one of them:\n  \
+            "\nRestart these clients if they are running. Then ask one of them:\n  \
              Have Codex explain in three sentences what this repository does."
         ),
     }
 }
 
-fn shown(path: &Path) -> String {
-    visible(&path.display().to_string()).into_owned()
-}
-
 /// Prints what was done for programs.
-pub(super) fn json(done: &Done, agreed: bool) -> io::Result<()> {
-    let changes: Vec<Value> = done.applied.iter().map(as_json).collect();
-    let check = match &done.check {
-        None => Value::Null,
-        Some(Ok(tools)) => json!({ "tools": tools }),
-        Some(Err(error)) => json!({ "error": error }),
-    };
+pub(super) fn json(outcome: &Outcome) -> io::Result<()> {
+    let changes: Vec<Value> = outcome.applied.iter().map(as_json).collect();
+    let checks = outcome.checks.iter().map(|(title, check)| match check {
+        Ok(tools) => json!({ "client": title, "tools": tools }),
+        Err(error) => json!({ "client": title, "error": error }),
+    });
     let mut object = json!({
         "changes": changes,
-        "written": agreed,
-        "check": check,
-        "doctor": done.report,
+        "written": outcome.is_written(),
+        "checks": checks.collect::<Vec<_>>(),
+        "doctor": outcome.report,
     });
     drop_nulls(&mut object);
     output::json(&object)
@@ -167,43 +181,57 @@ pub(super) fn json(done: &Done, agreed: bool) -> io::Result<()> {
 
 fn as_json(applied: &Applied) -> Value {
     let change = &applied.change;
-    let (action, name, replaces) = match (&change.action, change.is_to_write()) {
-        (Action::Broken(_), _) => ("none", None, None),
-        (Action::Set { plan }, false) => ("none", Some(plan.name.as_str()), None),
-        (Action::Set { plan }, true) => {
-            let action = match (plan.replaces, change.has_entry(&plan.name)) {
-                (Some(_), _) => "replace",
-                (None, true) => "update",
-                (None, false) => "add",
-            };
-            (action, Some(plan.name.as_str()), plan.replaces)
-        }
-        (
-            Action::Remove {
-                names, is_exact, ..
-            },
-            _,
-        ) => {
-            let action = match is_exact {
-                true => "restore",
-                false => "remove",
-            };
-            (action, names.first().map(String::as_str), None)
-        }
-    };
-    let diff = change.is_to_write().then(|| diff_text(change));
+    let error = change.action.as_ref().err().or(applied.error.as_ref());
     let mut object = json!({
         "client": change.client.as_ref(),
-        "file": change.path,
-        "action": action,
-        "name": name,
-        "replaces": replaces.map(|kind| kind.to_string()),
-        "diff": diff,
-        "backup": applied.backup,
-        "error": applied.error,
+        "file": change.path.to_string_lossy(),
+        "action": action(change),
+        "entries": entries(change),
+        "diff": change.texts().map(|(before, after)| diff(before, after)),
+        "copy": applied.copy.as_ref().map(|copy| copy.to_string_lossy()),
+        "warnings": (!change.warnings.is_empty()).then_some(&change.warnings),
+        "note": applied.note,
+        "error": error.map(ToString::to_string),
     });
     drop_nulls(&mut object);
     object
+}
+
+fn action(change: &Change) -> &'static str {
+    match &change.action {
+        Err(_) => "none",
+        Ok(Action::Set { plan, .. }) => {
+            let has = |wanted: fn(EntryChange) -> bool| {
+                plan.entries.iter().any(|entry| wanted(entry.change))
+            };
+            if has(|change| matches!(change, EntryChange::Replace(_))) {
+                "replace"
+            } else if has(|change| change == EntryChange::Add) {
+                "add"
+            } else if has(|change| change == EntryChange::Update) {
+                "update"
+            } else {
+                "none"
+            }
+        }
+        Ok(Action::Remove { removal, .. }) => match removal {
+            Removal::File | Removal::Restored(_) => "restore",
+            Removal::Edited(_) => "remove",
+        },
+    }
+}
+
+/// The names of the entries.
+fn entries(change: &Change) -> Option<Vec<&str>> {
+    match change.action.as_ref().ok()? {
+        Action::Set { plan, .. } => Some(
+            plan.entries
+                .iter()
+                .map(|entry| entry.name.as_str())
+                .collect(),
+        ),
+        Action::Remove { names, .. } => Some(names.iter().map(String::as_str).collect()),
+    }
 }
 
 fn drop_nulls(object: &mut Value) {

@@ -234,8 +234,21 @@ async fn npx_in_an_empty_home_serves_a_session_and_leaves_no_process() {
     let mut client = fixture.client(Way::Become).await;
     answer(&mut client).await;
     assert!(client.finish().await.success());
+    set_up_names_npx(&fixture);
     assert_eq!(fixture.processes(), []);
     assert_eq!(fixture.model.request_count(), 2);
+}
+
+/// The program itself lies in a cache, from which npm may remove it.
+fn set_up_names_npx(fixture: &Fixture) {
+    let done = fixture.printed(Way::Stay, &["setup", "cursor", "--yes", "--json"]);
+    let done: Value = serde_json::from_str(&done).unwrap();
+    assert!(done["checks"][0]["tools"].is_number(), "{done:#}");
+    let file = fs::read(fixture.home.home().join(".cursor/mcp.json")).unwrap();
+    let file: Value = serde_json::from_slice(&file).unwrap();
+    let entry = &file["mcpServers"]["codex"];
+    assert_eq!(entry["command"], "npx", "{entry:#}");
+    assert_eq!(entry["args"], json!(["-y", "codex-mcp", "serve"]));
 }
 
 #[test]

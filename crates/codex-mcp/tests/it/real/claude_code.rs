@@ -326,7 +326,7 @@ async fn entry_of_setup_is_used() {
         (&json!("add"), None),
         "{done:#}"
     );
-    assert!(done["check"]["tools"].is_number(), "{done:#}");
+    assert!(done["checks"][0]["tools"].is_number(), "{done:#}");
     let result = printed_by(claude).await;
     assert_eq!(result["content"], RESULT, "{result:#}");
 }

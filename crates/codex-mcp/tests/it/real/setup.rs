@@ -44,7 +44,7 @@ async fn codex_exec_calls_a_tool_by_the_entry_of_setup(release: &str) {
         (&json!("add"), None),
         "{done:#}"
     );
-    assert!(done["check"]["tools"].is_number(), "{done:#}");
+    assert!(done["checks"][0]["tools"].is_number(), "{done:#}");
 
     let shown = run(&fixture, &["mcp", "get", "codex", "--json"]).await;
     let shown: Value = serde_json::from_str(&shown).unwrap();

@@ -1,6 +1,7 @@
 //! `codex-mcp setup`: the files of clients, with comments and an order of their own.
 
 mod configurations;
+mod disturbed;
 mod in_terminal;
 mod refused;
 mod round_trip;
@@ -68,10 +69,15 @@ impl<'a> Setup<'a> {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        let mut command = self.program(env!("CARGO_BIN_EXE_codex-mcp"));
+        command.arg("setup").args(args);
         command
-            .arg("setup")
-            .args(args)
+    }
+
+    /// A program in the home, in the working directory, without input.
+    fn program(&self, path: &str) -> Command {
+        let mut command = Command::new(path);
+        command
             .env_clear()
             .envs(self.home.env())
             .envs(self.env.iter().cloned())

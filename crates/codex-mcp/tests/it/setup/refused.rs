@@ -4,6 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
+use serde_json::json;
 use testkit::Home;
 
 use super::Setup;
@@ -27,8 +28,7 @@ fn nobody_to_ask_is_an_error_and_nothing_is_written() {
     assert_eq!(said.code, 1, "{said:?}");
     assert!(said.stdout.contains("+ "), "{said:?}");
     assert!(
-        said.stderr
-            .contains("use --yes to write, or --dry-run to look"),
+        said.stderr.contains("use --yes to write, or --dry-run"),
         "{said:?}"
     );
     assert_eq!(fs::read_to_string(&path).unwrap(), MINE);
@@ -97,7 +97,7 @@ fn link_of_the_user_is_followed_and_one_of_a_repository_is_not() {
     assert_eq!(said.code, 1, "{said:?}");
     assert!(
         said.stdout
-            .contains("leads out of the repository; remove the link"),
+            .contains("is a link, which is not followed in a repository; remove it"),
         "{said:?}"
     );
     assert_eq!(fs::read_to_string(&kept).unwrap(), MINE);
@@ -110,7 +110,7 @@ fn link_of_the_user_is_followed_and_one_of_a_repository_is_not() {
 
 /// Whoever wrote the repository would otherwise have a program run by the check.
 #[test]
-fn environment_in_a_file_of_a_repository_is_not_used_by_the_check() {
+fn entry_of_a_repository_runs_none_of_its_programs_in_the_check() {
     let home = Home::new("");
     let mut setup = Setup::on_the_newest(&home);
     setup.install("codex-mcp", env!("CARGO_BIN_EXE_codex-mcp").as_ref());
@@ -118,23 +118,30 @@ fn environment_in_a_file_of_a_repository_is_not_used_by_the_check() {
     let evil = home.work().join("codex-mcp");
     fs::write(&evil, format!("#!/bin/sh\ntouch {}\n", mark.display())).unwrap();
     fs::set_permissions(&evil, Permissions::from_mode(0o755)).unwrap();
-    let text = format!(
-        "{{\"mcpServers\": {{\"codex\": {{\"command\": \"./codex-mcp\", \"env\": {{\"CODEX_MCP_CODEX_BIN\": {:?}, \"PATH\": \".\"}}}}}}}}",
-        evil.display().to_string()
-    );
-    fs::write(home.work().join(".mcp.json"), &text).unwrap();
-    let said = setup.run(&["claude-code", "--project", "--yes"]);
-    assert_eq!(said.code, 0, "{said:?}");
-    assert!(said.stdout.contains("answers, with"), "{said:?}");
-    assert!(!mark.exists());
-    // As a control: the program runs if it is started as that entry says.
-    assert!(
-        std::process::Command::new(&evil)
-            .status()
-            .unwrap()
-            .success()
-    );
-    assert!(mark.exists());
+    let args = ["serve", "--backend", "mcp-server", "--codex-bin"];
+    let evil = evil.display().to_string();
+    for (entry, control) in [
+        (
+            json!({ "command": "./codex-mcp", "env": { "CODEX_MCP_CODEX_BIN": evil, "PATH": "." } }),
+            vec![evil.as_str()],
+        ),
+        (
+            json!({ "command": "codex-mcp", "args": ([&args[..], &[&evil]].concat()) }),
+            [&[env!("CARGO_BIN_EXE_codex-mcp")], &args[..], &[&evil]].concat(),
+        ),
+    ] {
+        let text = json!({ "mcpServers": { "codex": entry } }).to_string();
+        fs::write(home.work().join(".mcp.json"), &text).unwrap();
+        let said = setup.run(&["claude-code", "--project", "--yes"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        assert!(said.stdout.contains("answers, with"), "{said:?}");
+        assert!(!mark.exists(), "{text}");
+        // As a control: the program runs if the server is started as that entry says.
+        let (program, args) = control.split_first().unwrap();
+        setup.program(program).args(args).output().unwrap();
+        assert!(mark.exists(), "{text}");
+        fs::remove_file(&mark).unwrap();
+    }
 }
 
 #[test]

@@ -46,7 +46,10 @@ fn every_client_is_set_up_and_its_file_is_restored_byte_for_byte() {
 
     let written = setup.json(&["--yes", "--api", "sessions", "--tools", "sessions,runs"]);
     assert_eq!(actions(&written), each("add"), "{written:#}");
-    assert!(written["check"]["tools"].as_u64() > Some(3), "{written:#}");
+    assert!(
+        written["checks"][0]["tools"].as_u64() > Some(3),
+        "{written:#}"
+    );
     assert!(written["doctor"]["checks"].is_array(), "{written:#}");
     let after: Vec<String> = CLIENTS.iter().map(|client| setup.read(client)).collect();
     for (client, after) in CLIENTS.iter().zip(&after) {
@@ -139,7 +142,10 @@ fn shared_files_of_a_repository_name_the_program_without_its_directory() {
     };
     let names: Vec<&str> = with_project().map(|(name, _)| name).collect();
     let written = setup.json(&[&names[..], &["--project", "--yes"]].concat());
-    assert!(written["check"]["tools"].as_u64() > Some(0), "{written:#}");
+    assert!(
+        written["checks"][0]["tools"].as_u64() > Some(0),
+        "{written:#}"
+    );
     for (name, file) in with_project() {
         let text = fs::read_to_string(home.work().join(file)).unwrap();
         assert!(text.contains("\"codex-mcp\""), "{name}: {text}");
@@ -173,8 +179,8 @@ fn earlier_servers_are_replaced_and_that_is_said() {
     let said = setup.run(&["cursor", "codex", "--yes"]);
     assert_eq!(said.code, 0, "{said:?}");
     for words in [
-        "`helper` is the npm package codex-mcp now, and becomes codex-mcp",
-        "`agent` is codex mcp-server now, and becomes codex-mcp",
+        "`helper` replaces the npm package @leo000001/codex-mcp",
+        "`agent` replaces codex mcp-server",
     ] {
         assert!(said.stdout.contains(words), "{}", said.stdout);
     }

@@ -74,7 +74,7 @@ fn fresh_machine_is_told_to_install_codex() {
 #[test]
 fn busy_machine_shows_clients_and_work() {
     let state = State {
-        clients: Some(vec!["Claude Code".to_owned(), "Cursor".to_owned()]),
+        clients: Some(vec!["Claude Code", "Cursor"]),
         work: asking(several(), &[0]),
         ..state()
     };
@@ -83,7 +83,7 @@ fn busy_machine_shows_clients_and_work() {
 
 #[test]
 fn next_command_fits_the_state() {
-    let clients = |names: &[&str]| Some(names.iter().map(ToString::to_string).collect());
+    let clients = |names: &[&'static str]| Some(names.to_vec());
     let missing = found(LoginState::Missing("codex login".to_owned()));
     let unclear = found(LoginState::Unclear("KEY is not set".to_owned()));
     let unusable = CodexState::Unusable("/bin/true is not Codex".to_owned());
@@ -196,7 +196,7 @@ fn every_state_fits_a_small_terminal() {
         for work in &works {
             let state = State {
                 codex: codex.clone(),
-                clients: Some(vec!["A client".to_owned(); 20]),
+                clients: Some(vec!["A client"; 20]),
                 work: work.clone(),
                 ..state()
             };
