@@ -26,8 +26,7 @@
 //! owner notices, and continues the program when it is continued itself.
 //!
 //! On systems without subreapers (outside Linux), the guard ends Codex's process group and
-//! what is listed below it instead, and checks every second whether the owner lives; see
-//! [`platform`].
+//! what is listed below it instead, and checks every second whether the owner lives.
 //!
 //! The guard of an [adoptable](super::adoptable) program ([`run_adoptable`]) does not end the tree
 //! when its owner has died, but waits for another owner.
