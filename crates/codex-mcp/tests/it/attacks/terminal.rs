@@ -87,6 +87,7 @@ impl HostileHome {
             model.codex_config()
         ));
         settings(&home);
+        client(&home);
         repository(&home);
         threads(&home);
         let location = Location::Sqlite(home.state_home().join("codex-mcp/jobs.db"));
@@ -142,6 +143,15 @@ fn settings(home: &Home) {
     fs::create_dir_all(&user).unwrap();
     let file = format!("[plugins.codex-mcp]\n{quoted} = 1\n");
     fs::write(user.join("config.toml"), file).unwrap();
+}
+
+/// The configuration of a client that names our server, with hostile texts.
+fn client(home: &Home) {
+    let server = json!({ "command": "codex-mcp", "args": ["serve", HOSTILE], HOSTILE: 1 });
+    let file = json!({ HOSTILE: 1, "mcpServers": { HOSTILE: server } });
+    let directory = home.home().join(".cursor");
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("mcp.json"), format!("{file:#}")).unwrap();
 }
 
 fn repository(home: &Home) {
@@ -321,6 +331,10 @@ fn cases(jobs: &[String]) -> Vec<Case<'_>> {
         case("trust", &["--list"], Own),
         case("trust", &["--list", "--json"], Own),
         case("trust", &["--revoke", HOSTILE_ARGUMENT], Hostile),
+        case("setup", &["cursor", "--dry-run"], Hostile),
+        case("setup", &["cursor", "--dry-run", "--json"], Hostile),
+        case("setup", &["cursor", "--yes"], Hostile),
+        case("setup", &["cursor", "--remove", "--dry-run"], Hostile),
         case("demo", &["--codex-bin", HOSTILE_ARGUMENT], Hostile),
         case("run", &run(&[]), Hostile),
         case("run", &run(&["--json"]), Hostile),
