@@ -1,6 +1,6 @@
 //! Writes the commands of the plugin for Claude Code, and the table of prompts in docs/.
 //!
-//! The format of commands, plugins and market places is that of
+//! The format of commands, plugins and marketplaces is that of
 //! <https://code.claude.com/docs/en/plugins-reference> and
 //! <https://code.claude.com/docs/en/skills>.
 

@@ -51,7 +51,7 @@ const TASK: &str = "task";
 
 const DIRECTORY: Argument = Argument {
     name: "directory",
-    description: "The directory, by its absolute path. Default: the top of the present repository.",
+    description: "The directory, by its absolute path. Default: the top of the current repository.",
     necessity: Necessity::Optional,
     shape: Shape::Line,
 };
@@ -144,13 +144,13 @@ impl PromptName {
             Self::HandOver => PromptRow {
                 name: "hand_over",
                 title: "Hand over to Codex",
-                description: "Give the present work with its context to Codex, to continue there",
+                description: "Give the current work with its context to Codex, to continue there",
                 template: include_str!("hand_over.md"),
                 arguments: &[
                     Argument {
                         name: TASK,
                         description: "What Codex is to continue. Default: what is left of the \
-                                      present work.",
+                                      current work.",
                         necessity: Necessity::Optional,
                         shape: Shape::Text,
                     },

@@ -88,7 +88,7 @@ impl CodexFixture {
     /// The same with more lines for `config.toml`.
     async fn with_config(release: &str, script: Script, config: &str) -> Self {
         let model = ScriptedModel::start(script).await.unwrap();
-        // With plugins, Codex asks git about its market place over the network.
+        // With plugins, Codex asks git about its marketplace over the network.
         let plugins = "features.plugins = false";
         let home = Home::new(&format!("{}\n{plugins}\n{config}", model.codex_config()));
         Self {

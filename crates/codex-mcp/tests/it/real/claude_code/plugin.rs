@@ -1,4 +1,4 @@
-//! Claude Code with our plugin, which it installs from a copy of the market place in the
+//! Claude Code with our plugin, which it installs from a copy of the marketplace in the
 //! repository, and with the prompts of our server.
 
 use std::env;
@@ -67,7 +67,7 @@ async fn with_plugin(
 }
 
 impl ClaudeCode {
-    /// The directory of the market place.
+    /// The directory of the marketplace.
     fn market(&self) -> PathBuf {
         self.stage.home.home().join("market")
     }
