@@ -156,7 +156,7 @@ advise() {
       say "  export PATH=\"$to:\$PATH\""
       ;;
   esac
-  say 'Next: codex-mcp doctor'
+  say 'Next: codex-mcp setup'
 }
 
 has() {
