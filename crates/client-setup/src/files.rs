@@ -1,26 +1,33 @@
 //! The configuration files themselves: where they are, read, and replaced.
 #![expect(
     clippy::disallowed_methods,
-    reason = "a new file is opened beside the user's, which fails if there is anything of its name"
+    reason = "files are opened in a directory that is held open, without links and without waiting"
 )]
 
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
-use safe_files::state_file::{sync_directory, with_suffix};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, fchmod, fsync, mkdirat, open, openat, renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
+use safe_files::state_file::with_suffix;
 use safe_files::untrusted_file::{self, Links, ReadError};
 
 /// The longest file of a user that is edited, in bytes. Claude Code's grows with each project.
 pub(crate) const LIMIT: u64 = 16 << 20;
 
 /// The longest file of a repository that is edited, in bytes: its author must not keep us busy.
-const REPOSITORY_LIMIT: u64 = 256 << 10;
+const REPOSITORY_LIMIT: u64 = 32 << 10;
 
 /// The mode of a new file: clients keep credentials in the same files.
-const NEW_FILE: u32 = 0o600;
+const NEW_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// The end of the name of a file that is about to take the place of another.
+const NEW_SUFFIX: &str = ".codex-mcp-new";
 
 /// Why a configuration file is not read or replaced.
 #[derive(Debug, thiserror::Error)]
@@ -180,60 +187,85 @@ impl ConfigFile {
     pub fn replace(&self, after: &str) -> Result<(), FileError> {
         self.check_unchanged()?;
         self.check_writable()?;
-        if let Some(directory) = self.target.parent() {
-            fs::create_dir_all(directory).map_err(about(directory))?;
-        }
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let suffix = format!(".codex-mcp-{}", since.unwrap_or_default().as_nanos());
-        let new = with_suffix(&self.target, &suffix);
-        let mut options = OpenOptions::new();
-        let made = options
-            .write(true)
-            .create_new(true)
-            .mode(NEW_FILE)
-            .open(&new);
-        let made = made.map_err(about(&new))?;
-        let written = self
-            .write(made, after)
-            .and_then(|()| fs::rename(&new, &self.target));
+        let directory = self.open_directory()?;
+        self.check_in(&directory)?;
+        let name = self.target.file_name().unwrap_or_default();
+        let new = with_suffix(Path::new(name), NEW_SUFFIX);
+        // What a killed process has left.
+        let _ = unlinkat(&directory, &new, AtFlags::empty());
+        let written = self.write(&directory, &new, after).and_then(|()| {
+            renameat(&directory, &new, &directory, name)?;
+            Ok(fsync(&directory)?)
+        });
         written.map_err(|error| {
             // On a full disk it takes up room.
-            let _ = fs::remove_file(&new);
+            let _ = unlinkat(&directory, &new, AtFlags::empty());
             about(&self.target)(error)
-        })?;
-        sync_directory(&self.target).map_err(|error| FileError::Io {
-            path: self.target.clone(),
-            error: io::Error::other(error),
         })
     }
 
-    fn write(&self, mut new: File, text: &str) -> io::Result<()> {
-        new.write_all(text.as_bytes())?;
-        if let Ok(about) = fs::metadata(&self.target) {
-            let own = new.metadata()?;
-            if (own.uid(), own.gid()) != (about.uid(), about.gid()) {
-                fchown(&new, Some(about.uid()), Some(about.gid()))?;
+    fn write(&self, directory: &OwnedFd, new: &Path, text: &str) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mut file = File::from(openat(directory, new, flags, NEW_FILE)?);
+        file.write_all(text.as_bytes())?;
+        let name = self.target.file_name().unwrap_or_default();
+        if let Ok(about) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            let own = file.metadata()?;
+            if (own.uid(), own.gid()) != (about.st_uid, about.st_gid) {
+                fchown(&file, Some(about.st_uid), Some(about.st_gid))?;
             }
-            new.set_permissions(about.permissions())?;
+            fchmod(&file, Mode::from_raw_mode(about.st_mode))?;
         }
-        new.sync_all()
+        file.sync_all()
     }
 
-    /// The permissions of the file.
-    #[must_use]
-    pub fn permissions(&self) -> Option<Permissions> {
-        Some(fs::metadata(&self.target).ok()?.permissions())
+    /// Opens the directory of the file, which is made if there is none. In a repository, no link is
+    /// followed, even if one takes the place of a directory meanwhile.
+    fn open_directory(&self) -> Result<OwnedFd, FileError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let parent = self.target.parent().unwrap_or(Path::new("/"));
+        let Owner::Repository(top) = &self.owner else {
+            fs::create_dir_all(parent).map_err(about(parent))?;
+            return open(parent, flags, Mode::empty()).map_err(|errno| about(parent)(errno.into()));
+        };
+        let mut path = top.clone();
+        let mut directory =
+            open(top, flags, Mode::empty()).map_err(|errno| about(top)(errno.into()))?;
+        let below = parent.strip_prefix(top).unwrap_or(Path::new(""));
+        for part in below.components() {
+            path.push(part);
+            let name = part.as_os_str();
+            match mkdirat(&directory, name, Mode::from_raw_mode(0o777)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(about(&path)(errno.into())),
+            }
+            let next = openat(&directory, name, flags | OFlags::NOFOLLOW, Mode::empty());
+            directory = next.map_err(|errno| match errno {
+                Errno::LOOP | Errno::NOTDIR => FileError::Link(path.clone()),
+                errno => about(&path)(errno.into()),
+            })?;
+        }
+        Ok(directory)
     }
 
-    /// Gives the file these permissions, which another program has not kept.
-    ///
-    /// # Errors
-    ///
-    /// [`FileError`].
-    pub fn restore_permissions(&self, permissions: Permissions) -> Result<(), FileError> {
-        match self.permissions() {
-            Some(now) if now == permissions => Ok(()),
-            _ => fs::set_permissions(&self.target, permissions).map_err(about(&self.target)),
+    /// Fails if the file in this directory is not as it was read.
+    fn check_in(&self, directory: &OwnedFd) -> Result<(), FileError> {
+        let name = self.target.file_name().unwrap_or_default();
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let same = match (openat(directory, name, flags, Mode::empty()), &self.text) {
+            (Err(Errno::NOENT), None) => true,
+            (Ok(file), Some(text)) => {
+                let mut now = Vec::new();
+                let read = File::from(file)
+                    .take(text.len() as u64 + 1)
+                    .read_to_end(&mut now);
+                read.is_ok() && now == text.as_bytes()
+            }
+            _ => false,
+        };
+        match same {
+            true => Ok(()),
+            false => Err(FileError::Changed(self.path.clone())),
         }
     }
 
@@ -244,7 +276,17 @@ impl ConfigFile {
     /// [`FileError`].
     pub fn remove(&self) -> Result<(), FileError> {
         self.check_unchanged()?;
-        fs::remove_file(&self.target).map_err(about(&self.target))
+        let directory = self.open_directory()?;
+        self.check_in(&directory)?;
+        let name = self.target.file_name().unwrap_or_default();
+        let removed = unlinkat(&directory, name, AtFlags::empty());
+        removed.map_err(|errno| about(&self.target)(errno.into()))
+    }
+
+    /// Whether its path is a link.
+    #[must_use]
+    pub fn is_link(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok_and(|about| about.is_symlink())
     }
 
     /// Fails if another program has changed the file since it was read.

@@ -10,9 +10,13 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::files;
+use crate::logic::document::Servers;
 
 /// The longest file of receipts, in bytes.
 const LIMIT: u64 = 1 << 20;
+
+/// Their directory in the state directory.
+const DIRECTORY: &str = "setup";
 
 /// The name of their file.
 const RECEIPTS: &str = "receipts.json";
@@ -23,10 +27,15 @@ const RECEIPTS: &str = "receipts.json";
 pub struct Receipt {
     /// The file.
     pub file: PathBuf,
-    /// What it was before.
+    /// The client's name.
+    pub client: String,
+    /// What the file was before.
     pub before: Before,
-    /// The SHA-256 digest of its text after the change.
-    pub after: String,
+    /// The entries that were replaced, by their names.
+    pub replaced: Servers,
+    /// The SHA-256 digests of the texts for which `before` holds: the one after the change and,
+    /// until that is written, the one before.
+    pub texts: Vec<String>,
 }
 
 /// What a configuration file was before the first change.
@@ -35,10 +44,10 @@ pub struct Receipt {
 pub enum Before {
     /// There was no such file.
     Absent,
-    /// The name of its copy in the directory of the receipts.
+    /// What its copy has, whose name in the directory of the receipts this is.
     Copy(String),
-    /// It had an entry of this program, so no copy is what the user had.
-    Unknown,
+    /// It had an entry of this program already: its copy is not what the user had without it.
+    SetUp(String),
 }
 
 /// Why the receipts cannot be used.
@@ -52,13 +61,13 @@ pub enum ReceiptError {
     Json(#[from] serde_json::Error),
 }
 
-/// The receipts, in a file of the state directory, with the copies beside it. They are locked until
-/// this is dropped.
+/// The receipts, in a file of the state directory, with the copies beside it. If they can be changed,
+/// they are locked until this is dropped.
 #[derive(Debug)]
 pub struct Receipts {
     directory: PathBuf,
     all: Vec<Receipt>,
-    _lock: File,
+    _lock: Option<File>,
 }
 
 impl Receipts {
@@ -69,33 +78,43 @@ impl Receipts {
     ///
     /// [`FileError`], also if another process has them for too long.
     pub fn lock(state: &Path) -> Result<Self, FileError> {
-        let directory = state.join("setup");
+        let directory = state.join(DIRECTORY);
         state_file::make_directory(&directory)?;
         let lock = state_file::lock(&directory.join("lock"))?;
         let path = directory.join(RECEIPTS);
-        let all = match state_file::open(&path)? {
-            None => Vec::new(),
-            Some(file) => {
-                let bytes = state_file::read(&file, &path, LIMIT)?;
-                match serde_json::from_slice(&bytes) {
-                    Ok(all) => all,
-                    Err(_) => {
-                        state_file::set_aside(&path)?;
-                        Vec::new()
-                    }
-                }
+        let all = match read(&path)? {
+            Some(all) => all,
+            None => {
+                state_file::set_aside(&path)?;
+                Vec::new()
             }
         };
         Ok(Self {
             directory,
             all,
-            _lock: lock,
+            _lock: Some(lock),
         })
     }
 
-    /// The files that were changed, and not changed back.
-    pub fn files(&self) -> impl Iterator<Item = &Path> {
-        self.all.iter().map(|receipt| receipt.file.as_path())
+    /// Reads the receipts to look at them. Nothing is written.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError`].
+    pub fn look(state: &Path) -> Result<Self, FileError> {
+        let directory = state.join(DIRECTORY);
+        let all = read(&directory.join(RECEIPTS))?.unwrap_or_default();
+        Ok(Self {
+            directory,
+            all,
+            _lock: None,
+        })
+    }
+
+    /// The receipts of changes that were not taken back.
+    #[must_use]
+    pub fn all(&self) -> &[Receipt] {
+        &self.all
     }
 
     /// Copies the text of a file before it is changed. `has_ours` says whether it has an entry of
@@ -107,7 +126,7 @@ impl Receipts {
     ///
     /// [`FileError`].
     pub fn back_up(
-        &mut self,
+        &self,
         file: &Path,
         text: Option<&str>,
         has_ours: bool,
@@ -118,50 +137,62 @@ impl Receipts {
         if let Some(earlier) = self.exact(file, text) {
             return Ok(earlier.before.clone());
         }
-        if has_ours {
-            return Ok(Before::Unknown);
-        }
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let name = format!("{name}.{}", since.unwrap_or_default().as_nanos());
         state_file::replace(&self.directory.join(&name), text.as_bytes())?;
-        Ok(Before::Copy(name))
+        Ok(match has_ours {
+            true => Before::SetUp(name),
+            false => Before::Copy(name),
+        })
     }
 
-    /// Notes a change. The copy of an earlier change of the file is removed if it is not this one's.
+    /// Notes a change, for these texts of the file. Entries that an earlier change has replaced stay
+    /// noted.
     ///
     /// # Errors
     ///
     /// [`ReceiptError`].
-    pub fn note(&mut self, file: &Path, before: Before, after: &str) -> Result<(), ReceiptError> {
-        let superseded = self.take(file);
-        self.all.push(Receipt {
-            file: file.to_owned(),
-            before,
-            after: digest(after),
-        });
-        self.write()?;
-        self.discard(superseded)
+    pub fn note(&mut self, mut receipt: Receipt) -> Result<(), ReceiptError> {
+        if let Some(earlier) = self.take(&receipt.file) {
+            for (name, server) in earlier.replaced {
+                receipt.replaced.entry(name).or_insert(server);
+            }
+        }
+        self.all.push(receipt);
+        self.write()
     }
 
-    /// Forgets the change of a file, which was taken back, with its copy.
+    /// Forgets the change of a file. Its copy is removed if the file is what it was before again.
     ///
     /// # Errors
     ///
     /// [`ReceiptError`].
-    pub fn forget(&mut self, file: &Path) -> Result<(), ReceiptError> {
-        let forgotten = self.take(file);
+    pub fn forget(&mut self, file: &Path, is_restored: bool) -> Result<(), ReceiptError> {
+        let forgotten = self.take(file).map(|receipt| receipt.before);
         self.write()?;
-        self.discard(forgotten)
+        let Some(Before::Copy(name)) = forgotten.filter(|_| is_restored) else {
+            return Ok(());
+        };
+        match self.copy(&name) {
+            Some(path) => Ok(state_file::remove(&path)?),
+            None => Ok(()),
+        }
+    }
+
+    /// The entries of a file that were replaced.
+    #[must_use]
+    pub fn replaced(&self, file: &Path) -> Servers {
+        let receipt = self.all.iter().find(|receipt| receipt.file == file);
+        receipt.map_or_else(Servers::new, |receipt| receipt.replaced.clone())
     }
 
     /// The receipt of a file with this text, if nobody has edited it since.
     #[must_use]
     pub fn exact(&self, file: &Path, text: &str) -> Option<&Receipt> {
-        let after = digest(text);
-        self.all
-            .iter()
-            .find(|receipt| receipt.file == file && receipt.after == after)
+        let text = digest(text);
+        let mut all = self.all.iter();
+        all.find(|receipt| receipt.file == file && receipt.texts.contains(&text))
     }
 
     /// The text of a copy; `None` if it is gone.
@@ -185,25 +216,6 @@ impl Receipts {
         Some(self.all.remove(found))
     }
 
-    /// Removes the copy of a receipt, unless another one needs it.
-    fn discard(&self, receipt: Option<Receipt>) -> Result<(), ReceiptError> {
-        let Some(Receipt {
-            before: Before::Copy(name),
-            ..
-        }) = receipt
-        else {
-            return Ok(());
-        };
-        let is_needed = self
-            .all
-            .iter()
-            .any(|other| other.before == Before::Copy(name.clone()));
-        match self.copy(&name).filter(|_| !is_needed) {
-            Some(path) => Ok(state_file::remove(&path)?),
-            None => Ok(()),
-        }
-    }
-
     fn write(&self) -> Result<(), ReceiptError> {
         let bytes = serde_json::to_vec_pretty(&self.all)?;
         state_file::replace(&self.directory.join(RECEIPTS), &bytes)?;
@@ -211,20 +223,45 @@ impl Receipts {
     }
 }
 
-fn digest(text: &str) -> String {
+/// The receipts in this file; `None` if it is broken.
+fn read(path: &Path) -> Result<Option<Vec<Receipt>>, FileError> {
+    match state_file::open(path)? {
+        None => Ok(Some(Vec::new())),
+        Some(file) => {
+            let bytes = state_file::read(&file, path, LIMIT)?;
+            Ok(serde_json::from_slice(&bytes).ok())
+        }
+    }
+}
+
+/// The digest of a text, as in [`Receipt::texts`].
+#[must_use]
+pub fn digest(text: &str) -> String {
     hex(&Sha256::digest(text))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     const FILE: &str = "/home/me/.cursor/mcp.json";
 
+    fn receipt(before: Before, text: &str) -> Receipt {
+        Receipt {
+            file: FILE.into(),
+            client: "cursor".to_owned(),
+            before,
+            replaced: Servers::new(),
+            texts: vec![digest(text)],
+        }
+    }
+
     fn copy_of(before: &Before) -> &str {
         match before {
-            Before::Copy(name) => name,
-            Before::Absent | Before::Unknown => "",
+            Before::Copy(name) | Before::SetUp(name) => name,
+            Before::Absent => "",
         }
     }
 
@@ -234,32 +271,44 @@ mod tests {
         let file = Path::new(FILE);
         let mut receipts = Receipts::lock(directory.path()).unwrap();
         let before = receipts.back_up(file, Some("mine"), false).unwrap();
-        receipts.note(file, before, "first").unwrap();
+        receipts.note(receipt(before, "first")).unwrap();
         assert_eq!(receipts.exact(file, "edited"), None);
         let before = receipts.back_up(file, Some("first"), true).unwrap();
-        receipts.note(file, before, "second").unwrap();
+        receipts.note(receipt(before, "second")).unwrap();
         drop(receipts);
         let mut receipts = Receipts::lock(directory.path()).unwrap();
         let before = receipts.exact(file, "second").unwrap().before.clone();
         assert_eq!(receipts.copied(copy_of(&before)).unwrap(), "mine");
-        assert_eq!(receipts.files().collect::<Vec<_>>(), [file]);
-        receipts.forget(file).unwrap();
+        assert_eq!(receipts.all().len(), 1);
+        receipts.forget(file, true).unwrap();
         assert_eq!(receipts.exact(file, "second"), None);
         assert_eq!(receipts.copied(copy_of(&before)), None);
     }
 
     #[test]
-    fn edited_file_with_an_entry_of_ours_has_no_copy() {
+    fn copies_stay_until_the_file_is_restored() {
         let directory = tempfile::tempdir().unwrap();
         let file = Path::new(FILE);
         let mut receipts = Receipts::lock(directory.path()).unwrap();
-        let before = receipts.back_up(file, Some("mine"), false).unwrap();
-        let name = copy_of(&before).to_owned();
-        receipts.note(file, before, "first").unwrap();
-        let before = receipts.back_up(file, Some("first, edited"), true).unwrap();
-        assert_eq!(before, Before::Unknown);
-        receipts.note(file, before, "second").unwrap();
-        assert_eq!(receipts.copied(&name), None);
+        let first = receipts.back_up(file, Some("mine"), false).unwrap();
+        receipts.note(receipt(first.clone(), "first")).unwrap();
+        let second = receipts.back_up(file, Some("first, edited"), true).unwrap();
+        assert!(matches!(second, Before::SetUp(_)), "{second:?}");
+        receipts.note(receipt(second.clone(), "second")).unwrap();
+        receipts.forget(file, false).unwrap();
+        assert_eq!(receipts.copied(copy_of(&first)).unwrap(), "mine");
+        assert_eq!(receipts.copied(copy_of(&second)).unwrap(), "first, edited");
+    }
+
+    #[test]
+    fn replaced_entries_are_known_after_further_changes() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut receipts = Receipts::lock(directory.path()).unwrap();
+        let mut first = receipt(Before::Absent, "first");
+        first.replaced.insert("codex".to_owned(), json!(1));
+        receipts.note(first).unwrap();
+        receipts.note(receipt(Before::Absent, "second")).unwrap();
+        assert_eq!(receipts.replaced(Path::new(FILE))["codex"], 1);
     }
 
     #[test]
@@ -268,20 +317,23 @@ mod tests {
         let file = Path::new(FILE);
         let mut receipts = Receipts::lock(directory.path()).unwrap();
         assert_eq!(receipts.back_up(file, None, false).unwrap(), Before::Absent);
-        receipts
-            .note(file, Before::Copy("../secret".to_owned()), "x")
-            .unwrap();
+        let outside = Before::Copy("../secret".to_owned());
+        receipts.note(receipt(outside, "x")).unwrap();
         state_file::replace(&directory.path().join("secret"), b"secret").unwrap();
         assert_eq!(receipts.copied("../secret"), None);
-        receipts.forget(file).unwrap();
+        receipts.forget(file, true).unwrap();
         assert!(
             state_file::open(&directory.path().join("secret"))
                 .unwrap()
                 .is_some()
         );
         drop(receipts);
-        state_file::replace(&directory.path().join("setup").join(RECEIPTS), b"{").unwrap();
+        let path = directory.path().join(DIRECTORY).join(RECEIPTS);
+        state_file::replace(&path, b"{").unwrap();
+        assert_eq!(Receipts::look(directory.path()).unwrap().all(), []);
+        assert!(state_file::open(&path).unwrap().is_some());
         let receipts = Receipts::lock(directory.path()).unwrap();
-        assert_eq!(receipts.files().count(), 0);
+        assert_eq!(receipts.all(), []);
+        assert!(state_file::open(&path).unwrap().is_none());
     }
 }

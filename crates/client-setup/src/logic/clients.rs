@@ -221,11 +221,8 @@ impl Client {
         };
         match self {
             Self::ClaudeCode => {
-                let json: serde_json::Map<String, Value> = self
-                    .members(name, entry)
-                    .into_iter()
-                    .map(|(member, value)| (member.to_owned(), value))
-                    .collect();
+                let json: serde_json::Map<String, Value> =
+                    self.members(name, entry).into_iter().collect();
                 let json = Value::Object(json).to_string();
                 Some(words(&["mcp", "add-json", "--scope", "user", name, &json]))
             }
@@ -241,6 +238,13 @@ impl Client {
     /// usual time limits of some are shorter than a turn.
     #[must_use]
     pub fn members(self, name: &str, entry: &Entry) -> Vec<Member> {
+        let members = self.named_members(name, entry).into_iter();
+        members
+            .map(|(member, value)| (member.to_owned(), value))
+            .collect()
+    }
+
+    fn named_members(self, name: &str, entry: &Entry) -> Vec<(&'static str, Value)> {
         let Entry { command, args, env } = entry;
         let call_secs = CALL_TIMEOUT.as_secs();
         let call_millis = call_secs * 1000;

@@ -60,24 +60,22 @@ impl Kind {
         let (program, args) = command_line.split_first()?;
         let program = Path::new(program).file_stem()?.to_str()?;
         let has = |word: &str| args.iter().any(|arg| arg == word);
-        let has_package = |name: &str| args.iter().any(|arg| package(arg) == name);
+        // The program, or the script that Node runs.
         let is_in_package = |name: &str| {
             let directory = format!("/{name}/");
-            command_line.iter().any(|word| word.contains(&directory))
+            let mut words = command_line.iter().take(2);
+            words.any(|word| word.contains(&directory))
         };
-        let runs_packages =
-            ["npx", "bunx", "pnpm", "pnpx", "yarn", "npm", "bun"].contains(&program);
+        let package = run_package(program, args);
         let first = args.iter().find(|arg| !arg.starts_with('-'));
         match first.map(String::as_str) {
-            _ if runs_packages && has_package(NPM_PACKAGE) => Some(Self::NpmPackage),
+            _ if package == Some(NPM_PACKAGE) => Some(Self::NpmPackage),
             _ if is_in_package(NPM_PACKAGE) => Some(Self::NpmPackage),
-            _ if runs_packages && has_package("@openai/codex") && has("mcp-server") => {
-                Some(Self::McpServer)
-            }
+            _ if package == Some("@openai/codex") && has("mcp-server") => Some(Self::McpServer),
             _ if program == "codex" && has("mcp-server") => Some(Self::McpServer),
             // The name of the command before it was `mcp-server`.
             Some("mcp") if program == "codex" && args.len() == 1 => Some(Self::McpServer),
-            _ if runs_packages && has_package(OWN_NAME) => Some(Self::Ours),
+            _ if package == Some(OWN_NAME) => Some(Self::Ours),
             None if program == OWN_NAME => Some(Self::Ours),
             _ if program == OWN_NAME && has("serve") => Some(Self::Ours),
             _ => None,
@@ -91,26 +89,101 @@ const OWN_NAME: &str = "codex-mcp";
 /// The package whose sessions `serve --api sessions` offers.
 const NPM_PACKAGE: &str = "@leo000001/codex-mcp";
 
-/// The name of the package that an argument of npx names, without its version.
-fn package(arg: &str) -> &str {
-    let arg = arg.strip_prefix("--package=").unwrap_or(arg);
-    let name = arg.rsplit_once('@').filter(|(name, _)| !name.is_empty());
-    name.map_or(arg, |(name, _)| name)
+/// The package that npx or one of its relatives runs.
+fn run_package<'a>(program: &str, args: &'a [String]) -> Option<&'a str> {
+    let mut needs_verb = match program {
+        "npx" | "bunx" | "pnpx" => false,
+        "npm" | "pnpm" | "yarn" | "bun" => true,
+        _ => return None,
+    };
+    let mut args = args.iter().map(String::as_str);
+    loop {
+        match args.next()? {
+            "-p" | "--package" => return args.next().map(without_version),
+            "exec" | "dlx" | "x" if needs_verb => needs_verb = false,
+            arg if arg.starts_with('-') => {
+                if let Some(package) = arg.strip_prefix("--package=") {
+                    return Some(without_version(package));
+                }
+            }
+            _ if needs_verb => return None,
+            package => return Some(without_version(package)),
+        }
+    }
+}
+
+/// The name of a package without its version.
+fn without_version(package: &str) -> &str {
+    let name = package
+        .rsplit_once('@')
+        .filter(|(name, _)| !name.is_empty());
+    name.map_or(package, |(name, _)| name)
 }
 
 /// The arguments of this program in a command line that starts it.
 #[must_use]
 pub fn own_args(command_line: &[String]) -> Vec<String> {
-    let is_own = |word: &String| {
-        package(word) == OWN_NAME || Path::new(word).file_stem() == Some(OWN_NAME.as_ref())
+    let is_own = |word: &&String| {
+        without_version(word) == OWN_NAME || Path::new(word).file_stem() == Some(OWN_NAME.as_ref())
     };
-    let own = command_line.iter().position(is_own);
-    let args = own.and_then(|own| command_line.get(own + 1..));
-    // Alone on a pipe, it serves.
-    match args.unwrap_or_default() {
-        [] => vec!["serve".to_owned()],
-        args => args.to_vec(),
+    // After `--package codex-mcp`, the name comes twice.
+    let args = command_line
+        .iter()
+        .skip_while(|word| !is_own(word))
+        .skip_while(is_own);
+    let args: Vec<String> = args.cloned().collect();
+    match args.is_empty() {
+        // Alone on a pipe, it serves.
+        true => vec!["serve".to_owned()],
+        false => args,
     }
+}
+
+/// The options of `serve` for those of a `codex mcp-server`, and the words for which there are none.
+#[must_use]
+pub fn options_of_mcp_server(command_line: &[String]) -> (Vec<String>, Vec<String>) {
+    let (mut options, mut left_out) = (Vec::new(), Vec::new());
+    let is_program = |word: &&String| is_codex(word) || without_version(word) == "@openai/codex";
+    let mut words = command_line
+        .iter()
+        .skip_while(|word| !is_program(word))
+        .skip(1);
+    while let Some(word) = words.next() {
+        let (flag, value) = match (word.as_str(), word.split_once('=')) {
+            ("mcp-server" | "mcp", _) => continue,
+            (flag, Some((long, value))) if flag.starts_with("--") => (long, value),
+            (flag @ ("-c" | "--config" | "-m" | "--model" | "-p" | "--profile"), _) => {
+                (flag, words.next().map_or("", String::as_str))
+            }
+            (other, _) => (other, ""),
+        };
+        let (key, value) = match flag {
+            "-c" | "--config" => value.split_once('=').unwrap_or((value, "")),
+            "-m" | "--model" => ("model", value),
+            other => (other, value),
+        };
+        let option = match key.trim() {
+            "model" => "--model",
+            "model_reasoning_effort" => "--effort",
+            "sandbox_mode" => "--sandbox",
+            "approval_policy" => "--approval-policy",
+            _ => {
+                let words = match flag {
+                    "-c" | "--config" => format!("{flag} {key}={value}"),
+                    _ => format!("{flag} {value}"),
+                };
+                left_out.push(words.trim_end().to_owned());
+                continue;
+            }
+        };
+        let value = value.trim().trim_matches(['"', '\'']);
+        options.extend([option.to_owned(), value.to_owned()]);
+    }
+    (options, left_out)
+}
+
+fn is_codex(word: &str) -> bool {
+    Path::new(word).file_stem() == Some("codex".as_ref())
 }
 
 /// The command line of a server in a client's configuration: `command` is a word with `args`, a
@@ -176,6 +249,18 @@ mod tests {
             (
                 json!({ "command": "npx", "args": ["-y", "codex-mcp-other"] }),
                 None,
+            ),
+            (
+                json!({ "command": "npx", "args": ["-y", "@x/server-filesystem", "docs", "codex-mcp"] }),
+                None,
+            ),
+            (
+                json!({ "command": "npm", "args": ["run", "--workspace", "codex-mcp", "docs"] }),
+                None,
+            ),
+            (
+                json!({ "command": "pnpm", "args": ["dlx", "codex-mcp", "serve"] }),
+                Some(Kind::Ours),
             ),
             (
                 json!({ "command": "/opt/codex-mcp", "args": ["serve", "--api", "sessions"] }),

@@ -1,10 +1,10 @@
 //! What setting up a client changes in its configuration.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::clients::Client;
 use super::document::{EditError, Member, Servers};
-use super::entry::{Entry, Kind, WantedEntry, command_line, own_args};
+use super::entry::{Entry, Kind, WantedEntry, command_line, options_of_mcp_server, own_args};
 
 /// A change of a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +24,10 @@ pub struct PlannedEntry {
     pub entry: Entry,
     /// How it comes about.
     pub change: EntryChange,
+    /// The server that it replaces.
+    pub replaced: Option<Value>,
+    /// The options of the replaced server that this program does not have.
+    pub left_out: Vec<String>,
 }
 
 /// What happens to an entry.
@@ -51,6 +55,21 @@ pub enum PlanError {
 }
 
 impl Plan {
+    /// The environment that an entry has in the file afterwards.
+    #[must_use]
+    pub fn env(&self, client: Client, name: &str) -> Vec<(String, String)> {
+        let servers = client.format().servers(&self.after, client.key());
+        let server = servers.ok().and_then(|mut servers| servers.remove(name));
+        let variables = ["env", "envs", "environment"];
+        let variables = variables
+            .iter()
+            .find_map(|member| server.as_ref()?.get(member)?.as_object());
+        let variables = variables.into_iter().flatten();
+        variables
+            .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+            .collect()
+    }
+
     /// The entry that is new, if the plan is to add one and nothing else.
     #[must_use]
     pub fn only_added(&self) -> Option<&PlannedEntry> {
@@ -80,7 +99,7 @@ pub fn adding(
     for name in names(&servers, name)? {
         let present = servers.get(&name);
         let kind = present.and_then(|server| Kind::of(&command_line(server)));
-        let entry = wanted.entry(kind, present);
+        let (entry, left_out) = wanted.entry(kind, present);
         let members = needed(client.members(&name, &entry), present);
         let edited = client.format().set(&after, client.key(), &name, &members)?;
         let change = match kind {
@@ -90,10 +109,13 @@ pub fn adding(
             Some(kind) => EntryChange::Replace(kind),
         };
         after = edited;
+        let is_replaced = matches!(change, EntryChange::Replace(_));
         entries.push(PlannedEntry {
+            replaced: present.filter(|_| is_replaced).cloned(),
             name,
             entry,
             change,
+            left_out,
         });
     }
     Ok(Plan { entries, after })
@@ -127,9 +149,9 @@ fn needed(mut members: Vec<Member>, present: Option<&Value>) -> Vec<Member> {
     let Some(present) = present else {
         return members;
     };
-    members.retain_mut(|(name, value)| match (present.get(&**name), value) {
+    members.retain_mut(|(name, value)| match (present.get(name.as_str()), value) {
         (None, _) => true,
-        (Some(_), _) if ["command", "args", "cmd"].contains(name) => true,
+        (Some(_), _) if ["command", "args", "cmd"].contains(&name.as_str()) => true,
         (Some(Value::Object(there)), Value::Object(wanted)) => {
             wanted.retain(|name, _| !there.contains_key(name));
             !wanted.is_empty()
@@ -141,12 +163,24 @@ fn needed(mut members: Vec<Member>, present: Option<&Value>) -> Vec<Member> {
     });
     // Older files of Zed have the environment in the command, which becomes a word.
     if let Some(env @ Value::Object(_)) = present.pointer("/command/env") {
-        members.push(("env", env.clone()));
+        members.push(("env".to_owned(), env.clone()));
     }
     members
 }
 
-/// The text of the file without this program's entries, and their names.
+/// A file without this program's entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Removed {
+    /// Its text.
+    pub text: String,
+    /// The names of the entries.
+    pub names: Vec<String>,
+    /// Those of them that are what they were before this program replaced them.
+    pub put_back: Vec<String>,
+}
+
+/// Plans to remove the entries of this program, or the one of this name. Those that were `replaced`
+/// are put back.
 ///
 /// # Errors
 ///
@@ -155,8 +189,10 @@ pub fn removing(
     client: Client,
     text: &str,
     name: Option<&str>,
-) -> Result<(String, Vec<String>), EditError> {
-    let servers = client.format().servers(text, client.key())?;
+    replaced: &Servers,
+) -> Result<Removed, EditError> {
+    let (format, key) = (client.format(), client.key());
+    let servers = format.servers(text, key)?;
     let is_meant = |found: &String| name.is_none_or(|name| name == found);
     let ours = servers.iter().filter(|(_, server)| is_ours(server));
     let names: Vec<String> = ours
@@ -164,10 +200,20 @@ pub fn removing(
         .filter(is_meant)
         .collect();
     let mut text = text.to_owned();
+    let mut put_back = Vec::new();
     for name in &names {
-        text = client.format().remove(&text, client.key(), name)?;
+        text = format.remove(&text, key, name)?;
+        if let Some(Value::Object(members)) = replaced.get(name) {
+            let members: Vec<Member> = members.clone().into_iter().collect();
+            text = format.set(&text, key, name, &members)?;
+            put_back.push(name.clone());
+        }
     }
-    Ok((text, names))
+    Ok(Removed {
+        text,
+        names,
+        put_back,
+    })
 }
 
 /// Whether the file has an entry of this program.
@@ -182,49 +228,6 @@ pub fn has_ours(client: Client, text: &str) -> Result<bool, EditError> {
 
 fn is_ours(server: &Value) -> bool {
     Kind::of(&command_line(server)) == Some(Kind::Ours)
-}
-
-/// How a file differs after a program of somebody else was to add an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Difference {
-    /// By this entry alone.
-    EntryAlone,
-    /// By more, and nothing of what was there is gone.
-    More,
-    /// Something is gone, or the file cannot be read any more.
-    Loss,
-}
-
-/// Compares the values of a file before and after the entry `name` was added.
-#[must_use]
-pub fn difference(client: Client, before: &str, after: &str, name: &str) -> Difference {
-    let without = |text: &str| -> Option<(Map<String, Value>, Servers)> {
-        let mut members = match client.format().read(text).ok()? {
-            Value::Null => Map::new(),
-            Value::Object(members) => members,
-            _ => return None,
-        };
-        let mut servers = match members.remove(client.key()) {
-            Some(Value::Object(servers)) => servers,
-            _ => Servers::new(),
-        };
-        servers.remove(name);
-        Some((members, servers))
-    };
-    let (Some(before), Some(after)) = (without(before), without(after)) else {
-        return Difference::Loss;
-    };
-    let has_all = |before: &Map<String, Value>, after: &Map<String, Value>| {
-        before.keys().all(|name| after.contains_key(name))
-    };
-    match (
-        before == after,
-        has_all(&before.0, &after.0) && has_all(&before.1, &after.1),
-    ) {
-        (true, _) => Difference::EntryAlone,
-        (false, true) => Difference::More,
-        (false, false) => Difference::Loss,
-    }
 }
 
 /// The servers of Claude Code's projects in the user's file that hand work to Codex in an older
@@ -247,19 +250,26 @@ pub fn of_projects(text: &str) -> Vec<(String, String)> {
 }
 
 impl WantedEntry {
-    /// The entry in the place of another, of this kind.
-    fn entry(&self, kind: Option<Kind>, present: Option<&Value>) -> Entry {
-        let args = self.args.clone().unwrap_or_else(|| match (kind, present) {
-            (Some(Kind::Ours), Some(server)) => own_args(&command_line(server)),
-            (Some(Kind::NpmPackage), _) => words(&["serve", "--api", "sessions"]),
-            _ => words(&["serve"]),
-        });
+    /// The entry in the place of another, of this kind, and the options of that one that are left out.
+    fn entry(&self, kind: Option<Kind>, present: Option<&Value>) -> (Entry, Vec<String>) {
+        let line = present.map(command_line).unwrap_or_default();
+        let (args, left_out) = match kind {
+            Some(Kind::Ours) => (own_args(&line), Vec::new()),
+            Some(Kind::NpmPackage) => (words(&["serve", "--api", "sessions"]), Vec::new()),
+            Some(Kind::McpServer) => {
+                let (options, left_out) = options_of_mcp_server(&line);
+                ([words(&["serve"]), options].concat(), left_out)
+            }
+            None => (words(&["serve"]), Vec::new()),
+        };
+        let args = self.args.clone().unwrap_or(args);
         let mut words = self.command.iter().cloned().chain(args);
-        Entry {
+        let entry = Entry {
             command: words.next().unwrap_or_default(),
             args: words.collect(),
             env: self.env.clone(),
-        }
+        };
+        (entry, left_out)
     }
 }
 
@@ -307,9 +317,12 @@ mod tests {
             let again = adding(*client, &plan.after, None, &wanted()).unwrap();
             assert_eq!(again.after, plan.after, "{client}");
             assert_eq!(changes(&again), [("codex", EntryChange::Keep)], "{client}");
-            let (rest, names) = removing(*client, &plan.after, None).unwrap();
-            assert_eq!(names, ["codex"], "{client}");
-            let rest = client.format().servers(&rest, client.key()).unwrap();
+            let removed = removing(*client, &plan.after, None, &Servers::new()).unwrap();
+            assert_eq!(removed.names, ["codex"], "{client}");
+            let rest = client
+                .format()
+                .servers(&removed.text, client.key())
+                .unwrap();
             assert!(rest.is_empty(), "{client}: {rest:?}");
         }
     }
@@ -317,7 +330,7 @@ mod tests {
     #[test]
     fn earlier_servers_are_replaced_under_their_names() {
         let old = r#"{"mcpServers": {
-            "delegate": {"command": "codex", "args": ["-c", "model=x", "mcp-server"]},
+            "delegate": {"command": "codex", "args": ["-c", "model=x", "-c", "x.y=1", "mcp-server"]},
             "x": {"command": "npx", "args": ["-y", "@leo000001/codex-mcp"]},
             "time": {"command": "uvx"}
         }}"#;
@@ -328,14 +341,23 @@ mod tests {
         ];
         assert_eq!(changes(&plan), replaced);
         assert!(!plan.after.contains("mcp-server"), "{}", plan.after);
-        assert_eq!(plan.entries[0].entry.args, ["serve"]);
+        let entry = &plan.entries[0];
+        assert_eq!(entry.entry.args, ["serve", "--model", "x"]);
+        assert_eq!(entry.left_out, ["-c x.y=1"]);
         assert_eq!(plan.entries[1].entry.args, ["serve", "--api", "sessions"]);
         // What the second call finds is ours, and keeps its arguments.
         let again = adding(Client::Cursor, &plan.after, None, &wanted()).unwrap();
         assert_eq!(again.after, plan.after);
-        let (rest, names) = removing(Client::Cursor, &plan.after, None).unwrap();
-        assert_eq!(names, ["delegate", "x"]);
-        assert!(rest.contains("uvx"), "{rest}");
+        let mut replaced = Servers::new();
+        let server = plan.entries[0].replaced.clone().unwrap();
+        replaced.insert("delegate".to_owned(), server.clone());
+        let removed = removing(Client::Cursor, &plan.after, None, &replaced).unwrap();
+        assert_eq!(removed.names, ["delegate", "x"]);
+        assert_eq!(removed.put_back, ["delegate"]);
+        let rest = Client::Cursor.format().servers(&removed.text, "mcpServers");
+        let rest = rest.unwrap();
+        assert_eq!(rest.keys().collect::<Vec<_>>(), ["delegate", "time"]);
+        assert_eq!(rest["delegate"], server);
     }
 
     #[test]
@@ -418,38 +440,8 @@ mod tests {
         assert_eq!(refused, Err(PlanError::Taken("codex".to_owned())));
         let plan = adding(Client::Cursor, other, Some("mine"), &wanted()).unwrap();
         assert!(plan.after.contains("\"other\""), "{}", plan.after);
-        let (text, names) = removing(Client::Cursor, other, None).unwrap();
-        assert_eq!((text.as_str(), names.len()), (other, 0));
-    }
-
-    #[test]
-    fn loss_by_another_program_is_noticed() {
-        let before = r#"{"a": 1, "mcpServers": {"time": {"command": "uvx"}}}"#;
-        let entry = r#""codex": {"command": "codex-mcp"}"#;
-        let time = r#""time": {"command": "uvx"}"#;
-        for (after, wanted) in [
-            (
-                format!(r#"{{"a": 1, "mcpServers": {{{time}, {entry}}}}}"#),
-                Difference::EntryAlone,
-            ),
-            (
-                format!(r#"{{"a": 2, "b": 1, "mcpServers": {{{time}, {entry}}}}}"#),
-                Difference::More,
-            ),
-            (
-                format!(r#"{{"a": 1, "mcpServers": {{{entry}}}}}"#),
-                Difference::Loss,
-            ),
-            (
-                format!(r#"{{"mcpServers": {{{time}, {entry}}}}}"#),
-                Difference::Loss,
-            ),
-            (String::new(), Difference::Loss),
-            ("garbage".to_owned(), Difference::Loss),
-        ] {
-            let found = difference(Client::ClaudeCode, before, &after, "codex");
-            assert_eq!(found, wanted, "{after}");
-        }
+        let removed = removing(Client::Cursor, other, None, &Servers::new()).unwrap();
+        assert_eq!((removed.text.as_str(), removed.names.len()), (other, 0));
     }
 
     #[test]

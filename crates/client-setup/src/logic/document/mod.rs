@@ -8,7 +8,7 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// The format of a configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
@@ -25,7 +25,7 @@ pub enum Format {
 }
 
 /// A member of an entry, in the order in which it is written.
-pub type Member = (&'static str, Value);
+pub type Member = (String, Value);
 
 /// Why a configuration file is not edited.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -47,6 +47,12 @@ pub enum EditError {
     /// It names something twice: clients differ in which one counts.
     #[error("it has `{0}` twice")]
     Twice(String),
+    /// It has line ends of both kinds, which the editor of TOML would change.
+    #[error("its lines end in different ways (LF and CRLF); make them the same")]
+    LineEnds,
+    /// The edited text does not read as it should.
+    #[error("it is written in a way that cannot be edited safely; edit it by hand")]
+    Unsafe,
 }
 
 impl EditError {
@@ -117,11 +123,27 @@ impl Format {
         if missing.is_empty() {
             return Ok(text.to_owned());
         }
-        edited(text, |text| match self {
+        let after = edited(text, |text| match self {
             Self::Json => json::set(text, key, name, &missing),
             Self::Toml => toml::set(text, key, name, &missing),
             Self::Yaml => yaml::set(text, key, name, &missing),
-        })
+        })?;
+        let (rest, server) = self.without(&after, key, name)?;
+        let server = server.unwrap_or_default();
+        let has_members = members
+            .iter()
+            .all(|(member, value)| server.get(member).is_some_and(|now| has(now, value)));
+        let keeps_others = present
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+            .filter(|(member, _)| members.iter().all(|(set, _)| set != *member))
+            .all(|(member, value)| server.get(member) == Some(value));
+        let is_rest_same = self.without(text, key, name)?.0 == rest;
+        match has_members && keeps_others && is_rest_same {
+            true => Ok(after),
+            false => Err(EditError::Unsafe),
+        }
     }
 
     /// The text without the server `name` below `key`.
@@ -133,11 +155,33 @@ impl Format {
         if !self.servers(text, key)?.contains_key(name) {
             return Ok(text.to_owned());
         }
-        edited(text, |text| match self {
+        let after = edited(text, |text| match self {
             Self::Json => json::remove(text, key, name),
             Self::Toml => toml::remove(text, key, name),
             Self::Yaml => yaml::remove(text, key, name),
-        })
+        })?;
+        let (rest, server) = self.without(&after, key, name)?;
+        match server.is_none() && self.without(text, key, name)?.0 == rest {
+            true => Ok(after),
+            false => Err(EditError::Unsafe),
+        }
+    }
+
+    /// All values of a text but one server, and this server.
+    fn without(
+        self,
+        text: &str,
+        key: &str,
+        name: &str,
+    ) -> Result<(Value, Option<Value>), EditError> {
+        let mut servers = self.servers(text, key)?;
+        let server = servers.remove(name);
+        let mut rest = match self.read(text)? {
+            Value::Object(members) => members,
+            _ => Map::new(),
+        };
+        rest.remove(key);
+        Ok((json!([rest, servers]), server))
     }
 }
 

@@ -4,8 +4,8 @@ use super::*;
 
 fn members() -> Vec<Member> {
     vec![
-        ("command", json!("codex-mcp")),
-        ("args", json!(["serve", "--tools", "runs"])),
+        ("command".to_owned(), json!("codex-mcp")),
+        ("args".to_owned(), json!(["serve", "--tools", "runs"])),
     ]
 }
 

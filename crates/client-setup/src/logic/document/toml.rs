@@ -18,6 +18,7 @@ pub(super) fn set(
     name: &str,
     members: &[Member],
 ) -> Result<String, EditError> {
+    check_line_ends(text)?;
     let document = parse(text)?;
     if document.is_empty() {
         // Nothing but comments, below which the new table is put.
@@ -68,6 +69,7 @@ fn put(parent: &mut dyn TableLike, name: &str, value: &Value) -> Result<(), Edit
 }
 
 pub(super) fn remove(text: &str, key: &str, name: &str) -> Result<String, EditError> {
+    check_line_ends(text)?;
     let mut document = parse(text)?;
     table(document.as_table_mut(), key, true)?.remove(name);
     let mut rest = document.to_string();
@@ -78,6 +80,15 @@ pub(super) fn remove(text: &str, key: &str, name: &str) -> Result<String, EditEr
         rest.insert_str(above.start, text.get(above).unwrap_or_default());
     }
     Ok(rest)
+}
+
+/// The editor writes all lines with LF.
+fn check_line_ends(text: &str) -> Result<(), EditError> {
+    let returns = text.matches("\r\n").count();
+    match returns == 0 || returns == text.matches('\n').count() {
+        true => Ok(()),
+        false => Err(EditError::LineEnds),
+    }
 }
 
 /// Where the comments above the table of a server are.

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use saphyr_parser::{Event, Parser};
 use serde_json::Value;
 use yaml_edit::{Document, Mapping, ScalarType, YamlFile, YamlValue};
 
@@ -43,9 +44,9 @@ pub(super) fn set(
         return Ok(file.to_string());
     };
     for (member, value) in members {
-        let written = mapping(&nested(&[], &[(*member, value.clone())]))?;
-        if let Some(value) = written.get(*member) {
-            server.set(*member, value);
+        let written = mapping(&nested(&[], &[(member.clone(), value.clone())]))?;
+        if let Some(value) = written.get(member.as_str()) {
+            server.set(member.as_str(), value);
         }
     }
     Ok(file.to_string())
@@ -67,7 +68,26 @@ pub(super) fn remove(text: &str, key: &str, name: &str) -> Result<String, EditEr
 }
 
 fn parse(text: &str) -> Result<YamlFile, EditError> {
+    check(text)?;
     YamlFile::from_str(text).map_err(|error| syntax(&error))
+}
+
+/// The editor takes texts that are not YAML, and does not see what an alias or a tag means.
+fn check(text: &str) -> Result<(), EditError> {
+    for event in Parser::new_from_str(text) {
+        let (event, _) = event.map_err(|error| syntax(&error))?;
+        let (anchor, tag) = match event {
+            Event::Alias(_) => return Err(EditError::Unsafe),
+            Event::Scalar(_, _, anchor, tag)
+            | Event::SequenceStart(anchor, tag)
+            | Event::MappingStart(anchor, tag) => (anchor, tag),
+            _ => continue,
+        };
+        if anchor != 0 || tag.is_some() {
+            return Err(EditError::Unsafe);
+        }
+    }
+    Ok(())
 }
 
 /// The document of a file; none in a file with nothing but comments.

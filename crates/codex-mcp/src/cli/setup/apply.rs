@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use client_setup::files::ConfigFile;
-use client_setup::logic::plan::{Difference, Plan, PlanError, difference, has_ours};
-use client_setup::receipts::{Before, Receipts};
+use client_setup::logic::document::Servers;
+use client_setup::logic::plan::{Plan, has_ours};
+use client_setup::receipts::{Before, Receipt, Receipts, digest};
 use supervise::short_lived;
 use supervise::spawn::Program;
 
-use super::change::{Action, Change, ChangeError, Request, planned, program};
+use super::change::{Action, Change, ChangeError, Removal, Request, planned, program};
 
 /// How long a client's own command may take: some start an interpreter.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
@@ -65,98 +66,95 @@ async fn write(request: &Request, applied: &mut Applied) -> Result<(), ChangeErr
         Ok(Action::Set { file, plan }) => {
             file.check_unchanged()?;
             let text = file.text();
-            let is_known = text.is_some_and(|text| has_ours(change.client, text).unwrap_or(true));
-            let before = receipts.back_up(file.path(), text, is_known)?;
-            if let Before::Copy(name) = &before {
+            let is_set_up = text.is_some_and(|text| has_ours(change.client, text).unwrap_or(true));
+            let before = receipts.back_up(file.path(), text, is_set_up)?;
+            if let Before::Copy(name) | Before::SetUp(name) = &before {
                 applied.copy = receipts.copy(name);
             }
+            let receipt = Receipt {
+                file: file.path().to_owned(),
+                client: change.client.to_string(),
+                before,
+                replaced: replaced(plan),
+                texts: text
+                    .into_iter()
+                    .chain([plan.after.as_str()])
+                    .map(digest)
+                    .collect(),
+            };
             // First, so that no crash leaves a change without it.
-            receipts.note(file.path(), before.clone(), &plan.after)?;
-            let command = own_command(request, change, plan);
-            match command {
-                None => Ok(file.replace(&plan.after)?),
-                Some((name, command)) => {
-                    let note = by_command(request, change, file, &name, &command).await;
-                    let (note, text) = note.map_err(|error| explained(error, applied))?;
-                    applied.note = note;
-                    let before = match text == plan.after || is_added(change, file, &text, &name) {
-                        true => before,
-                        false => Before::Unknown,
-                    };
-                    Ok(receipts.note(file.path(), before, &text)?)
+            receipts.note(receipt.clone())?;
+            let after = match own_command(request, change, plan) {
+                None => {
+                    file.replace(&plan.after)?;
+                    plan.after.clone()
                 }
-            }
+                Some(command) => {
+                    let (note, after) = by_command(request, change, file, &command).await?;
+                    applied.note = note;
+                    after
+                }
+            };
+            let texts = vec![digest(&after)];
+            Ok(receipts.note(Receipt { texts, ..receipt })?)
         }
         Ok(Action::Remove { file, removal, .. }) => {
             match removal.after() {
                 Some(after) => file.replace(after)?,
                 None => file.remove()?,
             }
-            Ok(receipts.forget(file.path())?)
+            let rest = removal.after().unwrap_or_default();
+            if has_ours(change.client, rest).unwrap_or(false) {
+                // Only the entry of one name was meant.
+                let known = receipts.exact(file.path(), file.text().unwrap_or_default());
+                return match known.cloned() {
+                    Some(known) => Ok(receipts.note(Receipt {
+                        texts: vec![digest(rest)],
+                        ..known
+                    })?),
+                    None => Ok(()),
+                };
+            }
+            let is_restored = !matches!(removal, Removal::Edited { .. });
+            Ok(receipts.forget(file.path(), is_restored)?)
         }
     }
 }
 
-/// Where the copy is, if a command has left the file broken.
-fn explained(error: ChangeError, applied: &Applied) -> ChangeError {
-    match (error, &applied.copy) {
-        (
-            ChangeError::Plan {
-                path,
-                error: PlanError::Edit(_),
-            },
-            Some(copy),
-        ) => ChangeError::Lost {
-            path,
-            copy: copy.clone(),
-        },
-        (error, _) => error,
-    }
+/// The servers that are replaced, by their names.
+fn replaced(plan: &Plan) -> Servers {
+    let entries = plan.entries.iter();
+    let replaced = entries.filter_map(|entry| Some((entry.name.clone(), entry.replaced.clone()?)));
+    replaced.collect()
 }
 
-/// Whether the text is the file's with the entry, and nothing else has changed.
-fn is_added(change: &Change, file: &ConfigFile, text: &str, name: &str) -> bool {
-    let before = file.text().unwrap_or_default();
-    difference(change.client, before, text, name) == Difference::EntryAlone
-}
-
-/// The command of the client itself that makes the entry, and the entry's name. An entry that is
-/// there is corrected in the file: the command would drop its other members.
-fn own_command(request: &Request, change: &Change, plan: &Plan) -> Option<(String, Program)> {
-    if request.top.is_some() {
+/// The command of the client itself that makes the file with the entry. It is used only if there is
+/// no file: those of Claude Code and Codex write the others anew, without comments and what they do
+/// not know.
+fn own_command(request: &Request, change: &Change, plan: &Plan) -> Option<Program> {
+    let Ok(Action::Set { file, .. }) = &change.action else {
+        return None;
+    };
+    if request.top.is_some() || file.text().is_some() {
         return None;
     }
     let added = plan.only_added()?;
     let client = change.client;
     let args = client.own_command_args(&added.name, &added.entry)?;
     let path = client.programs().iter().find_map(|name| program(name))?;
-    Some((added.name.clone(), Program::new(&path, args)))
+    Some(Program::new(&path, args))
 }
 
-/// Has the client's own command make the entry, and writes what it leaves out. Returns why it was
-/// not enough, and the text of the file.
+/// Has the client's own command make the file, and writes what it leaves out. Returns why it was not
+/// enough, and the text of the file.
 async fn by_command(
     request: &Request,
     change: &Change,
     file: &ConfigFile,
-    name: &str,
     command: &Program,
 ) -> Result<(Option<String>, String), ChangeError> {
-    let permissions = file.permissions();
-    let mut note = run(command).await.err();
-    let mut now = file.reread()?;
-    let before = file.text().unwrap_or_default();
-    let lost =
-        difference(change.client, before, now.text().unwrap_or_default(), name) == Difference::Loss;
-    if lost {
-        // The user agreed to an entry, and not to that.
-        let program = command.path.display();
-        note = Some(format!(
-            "{program}: it removed other settings, which were restored"
-        ));
-        now.replace(before)?;
-        now = file.reread()?;
-    }
+    let note = run(command).await.err();
+    let now = file.reread()?;
     let rest = planned(
         change.client,
         &now,
@@ -165,9 +163,6 @@ async fn by_command(
     )?;
     if now.text() != Some(&rest.after) {
         now.replace(&rest.after)?;
-    }
-    if let Some(permissions) = permissions {
-        now.restore_permissions(permissions)?;
     }
     Ok((note, rest.after))
 }

@@ -57,7 +57,11 @@ pub(super) enum Removal {
     /// What the user had, byte for byte.
     Restored(String),
     /// The file without the entries: it was edited since they were added, or nothing is known of it.
-    Edited(String),
+    Edited {
+        text: String,
+        /// The entries that are what they were before they were replaced.
+        put_back: Vec<String>,
+    },
 }
 
 /// Why a file is not changed.
@@ -71,8 +75,6 @@ pub(super) enum ChangeError {
     State(#[from] state_file::FileError),
     #[error(transparent)]
     Receipts(#[from] ReceiptError),
-    #[error("{} is not valid any more after a command of the client; the copy is {}", path.display(), copy.display())]
-    Lost { path: PathBuf, copy: PathBuf },
 }
 
 impl Removal {
@@ -80,7 +82,7 @@ impl Removal {
     pub(super) fn after(&self) -> Option<&str> {
         match self {
             Self::File => None,
-            Self::Restored(text) | Self::Edited(text) => Some(text),
+            Self::Restored(text) | Self::Edited { text, .. } => Some(text),
         }
     }
 }
@@ -120,13 +122,16 @@ fn user_file(home: &Path, client: Client) -> PathBuf {
 
 /// The clients whose own file has an entry of this program.
 pub(super) fn set_up(home: &Path) -> Vec<Client> {
-    let has_entry = |client: &Client| {
-        let file = ConfigFile::of_user(&user_file(home, *client));
-        let text = file.ok().and_then(|file| Some(file.text()?.to_owned()));
-        text.is_some_and(|text| plan::has_ours(*client, &text).unwrap_or(false))
-    };
     let all = Client::VARIANTS.iter().copied();
-    all.filter(has_entry).collect()
+    all.filter(|client| has_entry(*client, &user_file(home, *client)))
+        .collect()
+}
+
+/// Whether a file of a client has an entry of this program.
+pub(super) fn has_entry(client: Client, file: &Path) -> bool {
+    let file = ConfigFile::of_user(file);
+    let text = file.ok().and_then(|file| Some(file.text()?.to_owned()));
+    text.is_some_and(|text| plan::has_ours(client, &text).unwrap_or(false))
 }
 
 impl Request {
@@ -210,7 +215,7 @@ fn change(
         .ok()
         .and_then(ConfigFile::text)
         .unwrap_or_default();
-    let warnings = match client {
+    let mut warnings = match client {
         Client::ClaudeCode if request.top.is_none() => warnings_of_projects(text),
         _ => Vec::new(),
     };
@@ -219,10 +224,17 @@ fn change(
         false => file.and_then(|file| setting(request, client, file).map(Some)),
         true => file.and_then(|file| removing(request, client, file)),
     };
+    let action = action.transpose()?;
+    if let Ok(Action::Set { plan, .. }) = &action {
+        let left_out = plan.entries.iter().flat_map(|entry| &entry.left_out);
+        warnings.extend(left_out.map(|words| {
+            format!("`{words}` is left out: set it in Codex's own config.toml, if you need it")
+        }));
+    }
     Some(Change {
         client,
         path,
-        action: action.transpose()?,
+        action,
         warnings,
     })
 }
@@ -268,24 +280,28 @@ fn removing(
     let Some(text) = file.text() else {
         return Ok(None);
     };
-    let removed = plan::removing(client, text, request.name.as_deref());
-    let (edited, names) = removed.map_err(|error| ChangeError::Plan {
+    let receipts = Receipts::look(&request.state)?;
+    let replaced = receipts.replaced(file.path());
+    let removed = plan::removing(client, text, request.name.as_deref(), &replaced);
+    let removed = removed.map_err(|error| ChangeError::Plan {
         path: file.path().to_owned(),
         error: error.into(),
     })?;
-    if names.is_empty() {
+    if removed.names.is_empty() {
         return Ok(None);
     }
     file.check_writable()?;
-    let removal = match request.name {
-        None => {
-            restored(&Receipts::lock(&request.state)?, &file).unwrap_or(Removal::Edited(edited))
-        }
-        Some(_) => Removal::Edited(edited),
+    let restored = match request.name {
+        None => restored(&receipts, &file),
+        Some(_) => None,
     };
+    let removal = restored.unwrap_or(Removal::Edited {
+        text: removed.text,
+        put_back: removed.put_back,
+    });
     Ok(Some(Action::Remove {
         file,
-        names,
+        names: removed.names,
         removal,
     }))
 }
@@ -294,8 +310,10 @@ fn removing(
 fn restored(receipts: &Receipts, file: &ConfigFile) -> Option<Removal> {
     let receipt = receipts.exact(file.path(), file.text()?)?;
     match &receipt.before {
+        // A link that the user has made since stays.
+        Before::Absent if file.is_link() => None,
         Before::Absent => Some(Removal::File),
         Before::Copy(name) => receipts.copied(name).map(Removal::Restored),
-        Before::Unknown => None,
+        Before::SetUp(_) => None,
     }
 }

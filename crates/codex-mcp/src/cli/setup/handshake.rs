@@ -30,12 +30,8 @@ pub(super) struct Launch {
 const PASSED_ON: [&str; 4] = ["HOME", "LANG", "PATH", "TERM"];
 
 impl Launch {
-    pub(super) fn of(client: Client, entry: &Entry) -> Self {
+    pub(super) fn of(client: Client, entry: Entry) -> Self {
         let inherits = client.passes_environment();
-        let mut entry = entry.clone();
-        if inherits {
-            entry.env.clear();
-        }
         Self { entry, inherits }
     }
 
@@ -48,8 +44,10 @@ impl Launch {
             false => program(command).ok_or_else(|| format!("{command} is not on PATH"))?,
         };
         if self.inherits {
+            let own = env.iter().map(|(name, value)| (name.into(), value.into()));
+            let no_host = ("CODEX_MCP_HOST".into(), "false".into());
             return Ok(Program {
-                env: vec![("CODEX_MCP_HOST".into(), "false".into())],
+                env: own.chain([no_host]).collect(),
                 ..Program::new(&path, args)
             });
         }

@@ -6,7 +6,7 @@ mod handshake;
 mod present;
 
 use std::io::{self, IsTerminal, Write};
-use std::path::{self, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -62,12 +62,13 @@ restores a file byte for byte if nobody has edited it since, and otherwise takes
 alone. Entries of `codex mcp-server` and of the npm package @leo000001/codex-mcp keep their names \
 and start codex-mcp instead.
 
-With an entry comes what the client needs: a time limit of ten minutes for a call, and for Codex \
+With an entry comes what the client needs: a time limit of ten minutes for a call, where its file \
+has a setting for that, and for Codex \
 `default_tools_approval_mode = \"approve\"`. With that, Codex calls our tools without asking; \
 otherwise `codex exec` would cancel the calls.
 
-In the end the server is started as each client will start it, and has to list its tools; then \
-Codex is checked as by `codex-mcp doctor`, and you can log in.
+Finally, each different command is started once as its client will start it, and has to list its \
+tools; then Codex is checked as by `codex-mcp doctor`, and you can log in.
 
 Exit codes: 0 done, also if Codex needs a login; 1 something failed; 2 wrong arguments.
 
@@ -140,7 +141,7 @@ fn entry_name(text: &str) -> Result<String, String> {
     let is_word = means_more.contains(&text.to_ascii_lowercase().as_str());
     match is_name && text.len() <= 64 && text.chars().all(fits) && !is_word {
         true => Ok(text.to_owned()),
-        false => Err("a name has a letter, and up to 63 letters, digits, `-` and `_`".to_owned()),
+        false => Err("a name begins with a letter and has at most 64 letters, digits, `-` and `_`; `true`, `no` and the like are not allowed".to_owned()),
     }
 }
 
@@ -153,9 +154,11 @@ enum Failure {
     NoProgram(io::Error),
     #[error("no MCP client was found here; name one, such as `codex-mcp setup cursor`")]
     NoClient,
-    #[error("there is no repository around this directory; leave --project out, or change there")]
+    #[error(
+        "there is no git repository around this directory: run this inside of one, or omit --project"
+    )]
     NoRepository,
-    #[error("{0} has no file that the users of a repository share; leave --project out")]
+    #[error("{0} has no file that the users of a repository share; omit --project")]
     NoProjectFile(&'static str),
     #[error("stdin is not a terminal, so nobody can be asked: use --yes to write, or --dry-run")]
     NobodyToAsk,
@@ -220,7 +223,7 @@ fn set_up(args: &Args) -> Result<bool, Failure> {
         },
     };
     let others = match args.remove {
-        true => others(&request)?,
+        true => others(&request, &outcome)?,
         false => Vec::new(),
     };
     let outcome = Outcome { others, ..outcome };
@@ -239,7 +242,7 @@ fn set_up(args: &Args) -> Result<bool, Failure> {
 struct Outcome {
     applied: Vec<Applied>,
     /// Whether the server answers, by the client that starts it so.
-    checks: Vec<(&'static str, Handshake)>,
+    checks: Vec<(Client, Handshake)>,
     /// Whether Codex can work here, if entries were to be written.
     report: Option<Report>,
     /// Other files that still have entries of ours.
@@ -263,29 +266,27 @@ async fn apply_all(request: &Request, changes: Vec<Change>, codex: Option<PathBu
     for change in changes {
         outcome.applied.push(apply::apply(request, change).await);
     }
-    let mut launches: Vec<(&'static str, Launch)> = Vec::new();
+    let mut launches: Vec<(Client, Launch)> = Vec::new();
     for applied in outcome.applied.iter().filter(|applied| applied.is_fine()) {
         let Ok(Action::Set { plan, .. }) = &applied.change.action else {
             continue;
         };
         for entry in &plan.entries {
-            let mut entry = entry.entry.clone();
-            if request.top.is_some() {
-                // Whoever wrote the repository chose those that are there.
-                entry.args = request
-                    .wanted
-                    .args
-                    .clone()
-                    .unwrap_or_else(|| vec![SERVE.to_owned()]);
+            let mut launched = entry.entry.clone();
+            match request.top {
+                // Whoever wrote the repository chose what is there.
+                Some(_) => launched.args = request.wanted.args.clone().unwrap_or_else(serve),
+                None => launched.env = plan.env(applied.change.client, &entry.name),
             }
-            let launch = Launch::of(applied.change.client, &entry);
+            let launch = Launch::of(applied.change.client, launched);
             if launches.iter().all(|(_, known)| *known != launch) {
-                launches.push((applied.change.client.title(), launch));
+                launches.push((applied.change.client, launch));
             }
         }
     }
-    for (title, launch) in &launches {
-        outcome.checks.push((title, handshake::check(launch).await));
+    for (client, launch) in &launches {
+        let answer = handshake::check(launch).await;
+        outcome.checks.push((*client, answer));
     }
     if !launches.is_empty() {
         let facts = doctor::gather(codex, PROGRAM_TIMEOUT).await;
@@ -294,11 +295,19 @@ async fn apply_all(request: &Request, changes: Vec<Change>, codex: Option<PathBu
     outcome
 }
 
-/// The files that were set up, and that this removal has not looked at.
-fn others(request: &Request) -> Result<Vec<PathBuf>, Failure> {
-    let receipts = Receipts::lock(&request.state)?;
-    let there = receipts.files().filter(|file| file.exists());
-    Ok(there.map(PathBuf::from).collect())
+/// The other files that were set up and still have entries of ours.
+fn others(request: &Request, outcome: &Outcome) -> Result<Vec<PathBuf>, Failure> {
+    let receipts = Receipts::look(&request.state)?;
+    let is_looked_at = |file: &Path| {
+        let mut applied = outcome.applied.iter();
+        applied.any(|applied| applied.change.path == file)
+    };
+    let others = receipts.all().iter().filter(|receipt| {
+        let client = receipt.client.parse::<Client>();
+        client.is_ok_and(|client| change::has_entry(client, &receipt.file))
+            && !is_looked_at(&receipt.file)
+    });
+    Ok(others.map(|receipt| receipt.file.clone()).collect())
 }
 
 fn home() -> Option<PathBuf> {
@@ -338,9 +347,14 @@ fn request(args: &Args) -> Result<Request, Failure> {
     })
 }
 
+/// The arguments without options.
+fn serve() -> Vec<String> {
+    vec![SERVE.to_owned()]
+}
+
 /// The arguments that clients are to use; `None` if the user gives no options.
 fn serve_args(args: &Args) -> Result<Option<Vec<String>>, Failure> {
-    let mut words = vec![SERVE.to_owned()];
+    let mut words = serve();
     if let Some(api) = args.api {
         words.extend(["--api".to_owned(), word_of(&api)]);
     }

@@ -1,6 +1,7 @@
 //! What `codex-mcp setup` shows.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use client_setup::logic::plan::{EntryChange, Plan};
@@ -21,6 +22,9 @@ const WARNING: Style = AnsiColor::Yellow.on_default();
 
 /// The lines of context round a change.
 const CONTEXT: usize = 3;
+
+/// How long the lines of a file are compared before a coarser difference is shown.
+const DIFF_TIME: Duration = Duration::from_secs(1);
 
 /// The longest line of a diff that is shown, in bytes: some files have one line.
 const LINE: usize = 400;
@@ -57,7 +61,13 @@ fn summary(change: &Change) -> String {
             match removal {
                 Removal::File => format!("removes `{names}` and the file, which was made for it"),
                 Removal::Restored(_) => "restores the file as it was before".to_owned(),
-                Removal::Edited(_) => format!("removes `{names}`; the rest of the file stays"),
+                Removal::Edited { put_back, .. } if put_back.is_empty() => {
+                    format!("removes `{names}`; the rest of the file stays")
+                }
+                Removal::Edited { put_back, .. } => {
+                    let put_back = put_back.join("`, `");
+                    format!("removes `{names}`, and puts back the older `{put_back}`")
+                }
             }
         }
     }
@@ -76,7 +86,9 @@ fn plan_summary(plan: &Plan) -> String {
 
 /// The change as a unified diff without the names of the files.
 fn diff(before: &str, after: &str) -> String {
-    let diff = TextDiff::from_lines(before, after);
+    let diff = TextDiff::configure()
+        .timeout(DIFF_TIME)
+        .diff_lines(before, after);
     diff.unified_diff().context_radius(CONTEXT).to_string()
 }
 
@@ -123,11 +135,12 @@ pub(super) fn outcome(outcome: &Outcome, is_removal: bool) -> io::Result<()> {
             let note = visible_line(note);
             writeln!(
                 out,
-                "  its own command failed, so the file was edited: {note}"
+                "  its own command failed, so the file was written without it: {note}"
             )?;
         }
     }
-    for (title, check) in &outcome.checks {
+    for (client, check) in &outcome.checks {
+        let title = client.title();
         match check {
             Ok(tools) => writeln!(out, "{title}: the server answers, with {tools} tools")?,
             Err(error) => {
@@ -154,6 +167,12 @@ fn next(out: &mut Output<impl Write>, outcome: &Outcome, is_removal: bool) -> io
         }
         (_, false) if outcome.report.is_none() => writeln!(out, "Nothing was written."),
         (true, _) => writeln!(out, "Restart these clients if they are running."),
+        (false, _) if !outcome.is_fine() => {
+            writeln!(
+                out,
+                "\nNot all is done: see above, then run the command again."
+            )
+        }
         (false, _) => writeln!(
             out,
             "\nRestart these clients if they are running. Then ask one of them:\n  \
@@ -165,9 +184,9 @@ fn next(out: &mut Output<impl Write>, outcome: &Outcome, is_removal: bool) -> io
 /// Prints what was done for programs.
 pub(super) fn json(outcome: &Outcome) -> io::Result<()> {
     let changes: Vec<Value> = outcome.applied.iter().map(as_json).collect();
-    let checks = outcome.checks.iter().map(|(title, check)| match check {
-        Ok(tools) => json!({ "client": title, "tools": tools }),
-        Err(error) => json!({ "client": title, "error": error }),
+    let checks = outcome.checks.iter().map(|(client, check)| match check {
+        Ok(tools) => json!({ "client": client.as_ref(), "tools": tools }),
+        Err(error) => json!({ "client": client.as_ref(), "error": error }),
     });
     let mut object = json!({
         "changes": changes,
@@ -216,7 +235,7 @@ fn action(change: &Change) -> &'static str {
         }
         Ok(Action::Remove { removal, .. }) => match removal {
             Removal::File | Removal::Restored(_) => "restore",
-            Removal::Edited(_) => "remove",
+            Removal::Edited { .. } => "remove",
         },
     }
 }

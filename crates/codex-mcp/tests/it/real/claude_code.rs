@@ -14,10 +14,10 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
-use testkit::Tmux;
 use testkit::claude_code::native_binary;
 use testkit::messages_api::{Answer, MessagesApi, MessagesRequest};
 use testkit::process::{self, Process, wait_until_gone};
+use testkit::{Home, Tmux};
 use tokio::process::Command;
 use tokio::time::{sleep, timeout};
 
@@ -307,7 +307,25 @@ async fn classic_call_in_print_mode_gets_the_answer_of_codex() {
     assert_eq!(result["status"], "completed", "{result:#}");
 }
 
-/// `codex-mcp setup` has Claude Code itself add the entry to its own configuration.
+/// Where there is no file, Claude Code itself makes it.
+#[test]
+fn own_command_of_claude_code_makes_the_file() {
+    let home = Home::new("");
+    let mut setup = Setup::new(&home, testkit::codex::newest());
+    setup.install("claude", &native_binary());
+    let done = setup.json(&["claude-code", "--yes"]);
+    assert_eq!(done["changes"][0].get("note"), None, "{done:#}");
+    let file = home.home().join(".claude.json");
+    let text = fs::read_to_string(&file).unwrap();
+    let now: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        now["mcpServers"]["codex"]["command"],
+        env!("CARGO_BIN_EXE_codex-mcp")
+    );
+    setup.json(&["claude-code", "--remove", "--yes"]);
+    assert!(!file.exists());
+}
+
 #[tokio::test]
 async fn entry_of_setup_is_used() {
     let script = Script::new().otherwise([Reply::say(RESULT)]);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
+use testkit::Home;
 use tokio::process::Command;
 use tokio::time::timeout;
 
@@ -64,6 +65,21 @@ async fn codex_exec_calls_a_tool_by_the_entry_of_setup(release: &str) {
     fixture.until_processes_end().await;
 }
 
+/// Where there is no file, Codex itself makes it.
+async fn own_command_of_codex_makes_the_file(release: &str) {
+    let home = Home::new("");
+    let config = home.codex_home().join("config.toml");
+    fs::remove_file(&config).unwrap();
+    let mut setup = Setup::new(&home, release);
+    setup.install("codex", &testkit::codex::native_binary(release));
+    let done = setup.json(&["codex", "--yes"]);
+    assert_eq!(done["changes"][0].get("note"), None, "{done:#}");
+    let text = fs::read_to_string(&config).unwrap();
+    assert!(text.contains("[mcp_servers.codex]"), "{text}");
+    setup.json(&["codex", "--remove", "--yes"]);
+    assert!(!config.exists());
+}
+
 /// What Codex prints for these arguments.
 async fn run(fixture: &CodexFixture, args: &[&str]) -> String {
     let run = Command::new(testkit::codex::native_binary(&fixture.release))
@@ -81,4 +97,7 @@ async fn run(fixture: &CodexFixture, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-on_each_release!(codex_exec_calls_a_tool_by_the_entry_of_setup);
+on_each_release!(
+    codex_exec_calls_a_tool_by_the_entry_of_setup,
+    own_command_of_codex_makes_the_file,
+);

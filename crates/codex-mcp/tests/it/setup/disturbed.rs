@@ -19,18 +19,8 @@ const OF_CLAUDE_CODE: &str = "{\n  \"userID\": \"0a\",\n  \"mcpServers\": {\n   
 /// What a `claude` does that fails at its work.
 const FAILS: &str = "echo no, not today >&2; exit 3";
 
-/// One that writes its file anew.
-const FORGETS: &str =
-    "echo '{\"mcpServers\": {\"codex\": {\"command\": \"other\"}}}' > ~/.claude.json";
-
-/// One that crashes while it writes.
-const CUTS_OFF: &str = "printf '{\"userID\": ' > ~/.claude.json; exit 1";
-
-/// One that opens the file to everybody.
-const OPENS: &str = "chmod 644 ~/.claude.json";
-
-/// One that removes the file.
-const REMOVES: &str = "rm ~/.claude.json";
+/// One that leaves a trace.
+const RUNS: &str = "touch ~/ran";
 
 fn cursor(home: &Home) -> PathBuf {
     home.home().join(".cursor/mcp.json")
@@ -41,78 +31,49 @@ fn receipts(home: &Home) -> PathBuf {
     home.state_home().join("codex-mcp/setup")
 }
 
-/// Puts a script on PATH as Claude Code, and writes a configuration that is its owner's alone.
+/// Puts a script on PATH as Claude Code. Returns where its configuration is.
 fn install_claude(setup: &mut Setup<'_>, script: &str) -> PathBuf {
     let program = setup.home.root().join("claude.sh");
     fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
     setup.install("claude", &program);
-    let file = setup.home.home().join(".claude.json");
-    fs::write(&file, OF_CLAUDE_CODE).unwrap();
-    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
-    file
+    setup.home.home().join(".claude.json")
 }
 
-fn mode(path: &Path) -> u32 {
-    fs::metadata(path).unwrap().permissions().mode() & 0o777
-}
-
+/// The commands of Claude Code and Codex write a file anew, without comments and what they do not
+/// know.
 #[test]
-fn broken_command_of_a_client_costs_none_of_its_settings() {
-    for (script, note) in [
-        (FAILS, "no, not today"),
-        (FORGETS, "it removed other settings, which were restored"),
-        (CUTS_OFF, "it removed other settings, which were restored"),
-        (REMOVES, "it removed other settings, which were restored"),
-        (OPENS, ""),
-    ] {
-        let home = Home::new("");
-        let mut setup = Setup::on_the_newest(&home);
-        let file = install_claude(&mut setup, script);
-        // As a control: this is what the command does to the file.
-        if note.contains("restored") {
-            setup
-                .program("/bin/sh")
-                .args(["-c", script])
-                .status()
-                .unwrap();
-            let text = fs::read_to_string(&file).unwrap_or_default();
-            assert!(!text.contains("uvx"), "{script}");
-            fs::write(&file, OF_CLAUDE_CODE).unwrap();
-            fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
-        }
-        let done = setup.json(&["claude-code", "--yes"]);
-        let said = done["changes"][0]["note"].as_str().unwrap_or_default();
-        assert!(said.contains(note), "{script}: {done:#}");
-        let now: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
-        assert_eq!(now["userID"], "0a", "{script}");
-        assert_eq!(now["mcpServers"]["time"]["command"], "uvx", "{script}");
-        assert_eq!(
-            now["mcpServers"]["codex"]["command"],
-            env!("CARGO_BIN_EXE_codex-mcp"),
-            "{script}"
-        );
-        assert_eq!(mode(&file), 0o600, "{script}");
-        setup.json(&["claude-code", "--remove", "--yes"]);
-        assert_eq!(
-            fs::read_to_string(&file).unwrap(),
-            OF_CLAUDE_CODE,
-            "{script}"
-        );
-        assert_eq!(mode(&file), 0o600, "{script}");
-    }
-}
-
-#[test]
-fn command_of_a_client_is_not_run_for_a_read_only_file() {
+fn command_of_a_client_is_run_only_where_there_is_no_file() {
     let home = Home::new("");
     let mut setup = Setup::on_the_newest(&home);
-    let file = install_claude(&mut setup, FORGETS);
-    fs::set_permissions(&file, Permissions::from_mode(0o444)).unwrap();
-    let said = setup.run(&["claude-code", "--yes"]);
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.stdout.contains("is read-only"), "{said:?}");
+    let file = install_claude(&mut setup, RUNS);
+    let trace = home.home().join("ran");
+    fs::write(&file, OF_CLAUDE_CODE).unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    setup.json(&["claude-code", "--yes"]);
+    assert!(!trace.exists());
+    setup.json(&["claude-code", "--remove", "--yes"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), OF_CLAUDE_CODE);
+    let mode = fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // As a control: it is run.
+    fs::remove_file(&file).unwrap();
+    setup.json(&["claude-code", "--yes"]);
+    assert!(trace.exists());
+    assert!(fs::read_to_string(&file).unwrap().contains("codex-mcp"));
+}
+
+#[test]
+fn failed_command_of_a_client_is_said_and_made_up_for() {
+    let home = Home::new("");
+    let mut setup = Setup::on_the_newest(&home);
+    let file = install_claude(&mut setup, FAILS);
+    let done = setup.json(&["claude-code", "--yes"]);
+    let note = done["changes"][0]["note"].as_str().unwrap_or_default();
+    assert!(note.contains("no, not today"), "{done:#}");
+    assert!(fs::read_to_string(&file).unwrap().contains("codex-mcp"));
+    setup.json(&["claude-code", "--remove", "--yes"]);
+    assert!(!file.exists());
 }
 
 #[tokio::test]
@@ -258,5 +219,109 @@ fn removal_names_the_files_of_repositories_that_it_leaves() {
     assert!(!file.exists());
     let nothing = setup.json(&["--remove", "--yes"]);
     assert_eq!(nothing["changes"], json!([]), "{nothing:#}");
+    // The lock and the receipts: no copy is left.
     assert_eq!(fs::read_dir(receipts(&home)).unwrap().count(), 2);
+}
+
+/// Whoever works in the repository can put a link in the place of a directory at any time.
+#[test]
+fn directory_of_a_repository_that_becomes_a_link_leads_nowhere() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    let mine = cursor(&home);
+    fs::create_dir(mine.parent().unwrap()).unwrap();
+    fs::write(&mine, "{}\n").unwrap();
+    let theirs = home.work().join(".cursor");
+    fs::create_dir(&theirs).unwrap();
+    fs::write(theirs.join("mcp.json"), "{}\n").unwrap();
+    let link = home.root().join("link");
+    std::os::unix::fs::symlink(mine.parent().unwrap(), &link).unwrap();
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                exchange(&theirs, &link);
+            }
+        });
+        for _ in 0..10 {
+            let done = setup.run(&["cursor", "--project", "--yes"]);
+            let removed = setup.run(&["cursor", "--project", "--remove", "--yes"]);
+            assert_eq!(
+                fs::read_to_string(&mine).unwrap(),
+                "{}\n",
+                "{done:?} {removed:?}"
+            );
+        }
+        is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+/// Exchanges two names.
+fn exchange(one: &Path, other: &Path) {
+    let cwd = rustix::fs::CWD;
+    let flags = rustix::fs::RenameFlags::EXCHANGE;
+    rustix::fs::renameat_with(cwd, one, cwd, other, flags).unwrap();
+}
+
+/// An edit in between makes it impossible to restore the file.
+#[test]
+fn replaced_server_is_put_back_into_an_edited_file() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    let file = cursor(&home);
+    fs::create_dir(file.parent().unwrap()).unwrap();
+    let old = json!({ "command": "codex", "args": ["-c", "sandbox_mode=\"read-only\"", "-c", "tui.theme=x", "mcp-server"] });
+    fs::write(&file, json!({ "mcpServers": { "agent": old } }).to_string()).unwrap();
+    let said = setup.run(&["cursor", "--yes"]);
+    assert!(
+        said.stdout.contains("`-c tui.theme=x` is left out"),
+        "{said:?}"
+    );
+    let text = fs::read_to_string(&file).unwrap();
+    let now: Value = serde_json::from_str(&text).unwrap();
+    let args = &now["mcpServers"]["agent"]["args"];
+    assert_eq!(*args, json!(["serve", "--sandbox", "read-only"]));
+    fs::write(&file, text.replacen('{', "{ \"mine\": 1,", 1)).unwrap();
+    setup.json(&["cursor", "--remove", "--yes"]);
+    let text = fs::read_to_string(&file).unwrap();
+    let now: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(now, json!({ "mine": 1, "mcpServers": { "agent": old } }));
+}
+
+#[test]
+fn dry_run_writes_nothing() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    setup.run(&["cursor", "--dry-run"]);
+    setup.run(&["--remove", "--dry-run"]);
+    assert!(!receipts(&home).exists());
+    setup.json(&["cursor", "--yes"]);
+    let path = receipts(&home).join("receipts.json");
+    fs::write(&path, "[{").unwrap();
+    let said = setup.run(&["--remove", "--dry-run"]);
+    assert!(!said.stdout.contains("still in"), "{said:?}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "[{");
+}
+
+/// An alias or a tag means more than the editor sees.
+#[test]
+fn yaml_that_cannot_be_edited_safely_stays_as_it_is() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    let file = home.config_home().join("goose/config.yaml");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    for text in [
+        "shared: &e\n  dev:\n    name: dev\nextensions: *e\n",
+        "extensions: !!map\n  codex:\n    cmd: mine\n",
+        "extensions:\n  codex: &c\n    cmd: codex\n    args: [mcp-server]\n  z: *c\n",
+        "a: b: c\n",
+        "a:\n\tb: 1\n",
+        "--- {}\n--- {}\n",
+    ] {
+        fs::write(&file, text).unwrap();
+        let said = setup.run(&["goose", "--yes"]);
+        assert_eq!(said.code, 1, "{text}: {said:?}");
+        assert!(said.stdout.contains("not changed"), "{text}: {said:?}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    }
 }

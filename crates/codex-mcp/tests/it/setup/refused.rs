@@ -3,9 +3,11 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
+use std::process::Stdio;
 
 use serde_json::json;
 use testkit::Home;
+use testkit::wait::wait_for;
 
 use super::Setup;
 
@@ -109,8 +111,8 @@ fn link_of_the_user_is_followed_and_one_of_a_repository_is_not() {
 }
 
 /// Whoever wrote the repository would otherwise have a program run by the check.
-#[test]
-fn entry_of_a_repository_runs_none_of_its_programs_in_the_check() {
+#[tokio::test]
+async fn entry_of_a_repository_runs_none_of_its_programs_in_the_check() {
     let home = Home::new("");
     let mut setup = Setup::on_the_newest(&home);
     setup.install("codex-mcp", env!("CARGO_BIN_EXE_codex-mcp").as_ref());
@@ -138,8 +140,14 @@ fn entry_of_a_repository_runs_none_of_its_programs_in_the_check() {
         assert!(!mark.exists(), "{text}");
         // As a control: the program runs if the server is started as that entry says.
         let (program, args) = control.split_first().unwrap();
-        setup.program(program).args(args).output().unwrap();
-        assert!(mark.exists(), "{text}");
+        let mut command = setup.program(program);
+        let mut started = command.args(args).stdin(Stdio::piped()).spawn().unwrap();
+        wait_for("the program of the entry", async || {
+            mark.exists().then_some(())
+        })
+        .await;
+        // The end of its input ends it.
+        started.wait().unwrap();
         fs::remove_file(&mark).unwrap();
     }
 }
