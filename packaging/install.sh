@@ -99,6 +99,8 @@ platform() {
 # The checksums come from the same place as the archive: without TLS they would prove nothing.
 require_safe() {
   case $1 in
+    # What stands before it is not the host.
+    *@*) fail "refusing to download from $1: the address must not have a user" ;;
     https://* | http://127.0.0.1:* | http://localhost:*) ;;
     *) fail "refusing to download from $1: the address must begin with https://" ;;
   esac

@@ -13,7 +13,6 @@ pub(crate) const GITHUB: &str = "https://github.com/";
 pub(crate) struct Repository {
     url: String,
     owner: String,
-    name: String,
 }
 
 impl Repository {
@@ -25,12 +24,6 @@ impl Repository {
     /// The account that has the repository.
     pub(crate) fn owner(&self) -> &str {
         &self.owner
-    }
-
-    /// The name of the repository within the account.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the packages that name it"))]
-    pub(crate) fn name(&self) -> &str {
-        &self.name
     }
 
     /// The part of the MCP registry's names that the account has, if it has one there.
@@ -68,7 +61,6 @@ impl FromStr for Repository {
         Ok(Self {
             url: url.to_owned(),
             owner: (*owner).to_owned(),
-            name: (*name).to_owned(),
         })
     }
 }
@@ -82,7 +74,7 @@ mod tests {
     #[test]
     fn address_has_an_owner_and_a_name() {
         let found: Repository = "https://forge.example/acme/tool.git".parse().unwrap();
-        assert_eq!((found.owner(), found.name()), ("acme", "tool"));
+        assert_eq!(found.owner(), "acme");
         assert_eq!(
             found.download("1.2.3", "a.tar.gz"),
             "https://forge.example/acme/tool/releases/download/v1.2.3/a.tar.gz"
