@@ -84,7 +84,7 @@ impl Kind {
 }
 
 /// The name of this program, and of its package for npm.
-const OWN_NAME: &str = "codex-mcp";
+pub(super) const OWN_NAME: &str = "codex-mcp";
 
 /// The package whose sessions `serve --api sessions` offers.
 const NPM_PACKAGE: &str = "@leo000001/codex-mcp";

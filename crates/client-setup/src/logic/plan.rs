@@ -4,7 +4,9 @@ use serde_json::Value;
 
 use super::clients::Client;
 use super::document::{EditError, Member, Servers};
-use super::entry::{Entry, Kind, WantedEntry, command_line, options_of_mcp_server, own_args};
+use super::entry::{
+    Entry, Kind, OWN_NAME, WantedEntry, command_line, options_of_mcp_server, own_args,
+};
 
 /// A change of a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -230,6 +232,18 @@ fn is_ours(server: &Value) -> bool {
     Kind::of(&command_line(server)) == Some(Kind::Ours)
 }
 
+/// Whether Claude Code's settings have our plugin switched on, from whichever marketplace.
+#[must_use]
+pub fn has_plugin(settings: &str) -> bool {
+    let settings = Client::ClaudeCode.format().read(settings);
+    let settings = settings.unwrap_or_default();
+    let plugins = settings.get("enabledPlugins").and_then(Value::as_object);
+    plugins.into_iter().flatten().any(|(name, is_on)| {
+        let plugin = name.split('@').next();
+        plugin == Some(OWN_NAME) && is_on.as_bool() == Some(true)
+    })
+}
+
 /// The servers of Claude Code's projects in the user's file that hand work to Codex in an older
 /// way, each with its project: they win over the user's own.
 #[must_use]
@@ -442,6 +456,15 @@ mod tests {
         assert!(plan.after.contains("\"other\""), "{}", plan.after);
         let removed = removing(Client::Cursor, other, None, &Servers::new()).unwrap();
         assert_eq!((removed.text.as_str(), removed.names.len()), (other, 0));
+    }
+
+    #[test]
+    fn plugin_counts_while_it_is_switched_on() {
+        let settings = |plugins: &str| format!("{{\"enabledPlugins\": {plugins}}}");
+        assert!(has_plugin(&settings(r#"{"codex-mcp@codex-mcp": true}"#)));
+        assert!(!has_plugin(&settings(r#"{"codex-mcp@codex-mcp": false}"#)));
+        assert!(!has_plugin(&settings(r#"{"other@codex-mcp": true}"#)));
+        assert!(!has_plugin("no JSON"));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use client_setup::files::ConfigFile;
+use client_setup::logic::clients::Client;
 use client_setup::logic::document::Servers;
 use client_setup::logic::plan::{Plan, has_ours};
 use client_setup::receipts::{Before, Receipt, Receipts, digest};
@@ -60,64 +61,79 @@ pub(super) async fn apply(request: &Request, change: Change) -> Applied {
 async fn write(request: &Request, applied: &mut Applied) -> Result<(), ChangeError> {
     // Whoever else sets up clients waits until this file and its receipt agree.
     let mut receipts = Receipts::lock(&request.state)?;
-    let change = &applied.change;
-    match &change.action {
+    match &applied.change.action {
         Err(_) => Ok(()),
-        Ok(Action::Set { file, plan }) => {
-            file.check_unchanged()?;
-            let text = file.text();
-            let is_set_up = text.is_some_and(|text| has_ours(change.client, text).unwrap_or(true));
-            let before = receipts.back_up(file.path(), text, is_set_up)?;
-            if let Before::Copy(name) | Before::SetUp(name) = &before {
-                applied.copy = receipts.copy(name);
-            }
-            let receipt = Receipt {
-                file: file.path().to_owned(),
-                client: change.client.to_string(),
-                before,
-                replaced: replaced(plan),
-                texts: text
-                    .into_iter()
-                    .chain([plan.after.as_str()])
-                    .map(digest)
-                    .collect(),
-            };
-            // First, so that no crash leaves a change without it.
-            receipts.note(receipt.clone())?;
-            let after = match own_command(request, change, plan) {
-                None => {
-                    file.replace(&plan.after)?;
-                    plan.after.clone()
-                }
-                Some(command) => {
-                    let (note, after) = by_command(request, change, file, &command).await?;
-                    applied.note = note;
-                    after
-                }
-            };
-            let texts = vec![digest(&after)];
-            Ok(receipts.note(Receipt { texts, ..receipt })?)
-        }
+        Ok(Action::Set { .. }) => set(request, applied, &mut receipts).await,
         Ok(Action::Remove { file, removal, .. }) => {
-            match removal.after() {
-                Some(after) => file.replace(after)?,
-                None => file.remove()?,
-            }
-            let rest = removal.after().unwrap_or_default();
-            if has_ours(change.client, rest).unwrap_or(false) {
-                // Only the entry of one name was meant.
-                let known = receipts.exact(file.path(), file.text().unwrap_or_default());
-                return match known.cloned() {
-                    Some(known) => Ok(receipts.note(Receipt {
-                        texts: vec![digest(rest)],
-                        ..known
-                    })?),
-                    None => Ok(()),
-                };
-            }
-            let is_restored = !matches!(removal, Removal::Edited { .. });
-            Ok(receipts.forget(file.path(), is_restored)?)
+            remove(applied.change.client, file, removal, &mut receipts)
         }
+    }
+}
+
+async fn set(
+    request: &Request,
+    applied: &mut Applied,
+    receipts: &mut Receipts,
+) -> Result<(), ChangeError> {
+    let change = &applied.change;
+    let Ok(Action::Set { file, plan }) = &change.action else {
+        return Ok(());
+    };
+    file.check_unchanged()?;
+    let text = file.text();
+    let is_set_up = text.is_some_and(|text| has_ours(change.client, text).unwrap_or(true));
+    let before = receipts.back_up(file.path(), text, is_set_up)?;
+    if let Before::Copy(name) | Before::SetUp(name) = &before {
+        applied.copy = receipts.copy(name);
+    }
+    let texts = text.into_iter().chain([plan.after.as_str()]);
+    let receipt = Receipt {
+        file: file.path().to_owned(),
+        client: change.client.to_string(),
+        before,
+        replaced: replaced(plan),
+        texts: texts.map(digest).collect(),
+    };
+    // First, so that no crash leaves a change without it.
+    receipts.note(receipt.clone())?;
+    let after = match own_command(request, change, file, plan) {
+        None => {
+            file.replace(&plan.after)?;
+            plan.after.clone()
+        }
+        Some(command) => {
+            let (note, after) = by_command(request, change, file, &command).await?;
+            applied.note = note;
+            after
+        }
+    };
+    let texts = vec![digest(&after)];
+    Ok(receipts.note(Receipt { texts, ..receipt })?)
+}
+
+fn remove(
+    client: Client,
+    file: &ConfigFile,
+    removal: &Removal,
+    receipts: &mut Receipts,
+) -> Result<(), ChangeError> {
+    match removal.after() {
+        Some(after) => file.replace(after)?,
+        None => file.remove()?,
+    }
+    let rest = removal.after().unwrap_or_default();
+    if !has_ours(client, rest).unwrap_or(false) {
+        let is_restored = !matches!(removal, Removal::Edited { .. });
+        return Ok(receipts.forget(file.path(), is_restored)?);
+    }
+    // Only the entry of one name was meant.
+    let known = receipts.exact(file.path(), file.text().unwrap_or_default());
+    match known.cloned() {
+        Some(known) => Ok(receipts.note(Receipt {
+            texts: vec![digest(rest)],
+            ..known
+        })?),
+        None => Ok(()),
     }
 }
 
@@ -131,10 +147,12 @@ fn replaced(plan: &Plan) -> Servers {
 /// The command of the client itself that makes the file with the entry. It is used only if there is
 /// no file: those of Claude Code and Codex write the others anew, without comments and what they do
 /// not know.
-fn own_command(request: &Request, change: &Change, plan: &Plan) -> Option<Program> {
-    let Ok(Action::Set { file, .. }) = &change.action else {
-        return None;
-    };
+fn own_command(
+    request: &Request,
+    change: &Change,
+    file: &ConfigFile,
+    plan: &Plan,
+) -> Option<Program> {
     if request.top.is_some() || file.text().is_some() {
         return None;
     }

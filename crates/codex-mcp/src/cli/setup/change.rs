@@ -26,6 +26,8 @@ pub(super) struct Request {
     pub(super) name: Option<String>,
     pub(super) wanted: WantedEntry,
     pub(super) remove: bool,
+    /// Whether the user named the clients.
+    pub(super) names_clients: bool,
 }
 
 /// What happens to the configuration of a client.
@@ -120,11 +122,14 @@ fn user_file(home: &Path, client: Client) -> PathBuf {
     other.unwrap_or(file)
 }
 
-/// The clients whose own file has an entry of this program.
+/// The clients whose own file has an entry of this program, or which have our plugin.
 pub(super) fn set_up(home: &Path) -> Vec<Client> {
     let all = Client::VARIANTS.iter().copied();
-    all.filter(|client| has_entry(*client, &user_file(home, *client)))
-        .collect()
+    all.filter(|client| {
+        let has_plugin = *client == Client::ClaudeCode && has_plugin(home);
+        has_plugin || has_entry(*client, &user_file(home, *client))
+    })
+    .collect()
 }
 
 /// Whether a file of a client has an entry of this program.
@@ -219,12 +224,24 @@ fn change(
         Client::ClaudeCode if request.top.is_none() => warnings_of_projects(text),
         _ => Vec::new(),
     };
+    if client == Client::ClaudeCode && !request.remove && has_plugin(&request.home) {
+        warnings.push(
+            "the plugin codex-mcp is installed, which starts the server too: use only one of them"
+                .to_owned(),
+        );
+    }
     let file = file.map_err(ChangeError::from);
     let action = match request.remove {
         false => file.and_then(|file| setting(request, client, file).map(Some)),
         true => file.and_then(|file| removing(request, client, file)),
     };
     let action = action.transpose()?;
+    // What cannot be read and was not set up has nothing of ours.
+    let is_meant = !request.remove || request.names_clients || is_known(request, &path);
+    let is_read_only = matches!(&action, Err(ChangeError::File(FileError::ReadOnly(_))));
+    if action.is_err() && !is_read_only && !is_meant {
+        return None;
+    }
     if let Ok(Action::Set { plan, .. }) = &action {
         let left_out = plan.entries.iter().flat_map(|entry| &entry.left_out);
         warnings.extend(left_out.map(|words| {
@@ -237,6 +254,21 @@ fn change(
         action,
         warnings,
     })
+}
+
+/// Whether this file was set up.
+fn is_known(request: &Request, file: &Path) -> bool {
+    let receipts = Receipts::look(&request.state);
+    receipts.is_ok_and(|receipts| receipts.all().iter().any(|receipt| receipt.file == file))
+}
+
+/// Whether Claude Code has our plugin, which starts the server too.
+fn has_plugin(home: &Path) -> bool {
+    let directory =
+        variable("CLAUDE_CONFIG_DIR").map_or_else(|| home.join(".claude"), PathBuf::from);
+    let settings = ConfigFile::of_user(&directory.join("settings.json"));
+    let text = settings.ok().and_then(|file| Some(file.text()?.to_owned()));
+    text.is_some_and(|text| plan::has_plugin(&text))
 }
 
 fn warnings_of_projects(text: &str) -> Vec<String> {

@@ -186,7 +186,12 @@ pub(super) fn run(args: &Args) -> ExitCode {
         }
         Err(error) => {
             complain("error", &error.to_string());
-            ExitCode::from(exit::FAILED)
+            match error {
+                Failure::JsonAsks | Failure::NoProjectFile(_) | Failure::NoCodex(_) => {
+                    ExitCode::from(exit::usage_code(Some("setup")))
+                }
+                _ => ExitCode::from(exit::FAILED),
+            }
         }
     }
 }
@@ -344,6 +349,7 @@ fn request(args: &Args) -> Result<Request, Failure> {
             env,
         },
         remove: args.remove,
+        names_clients: !args.clients.is_empty(),
     })
 }
 

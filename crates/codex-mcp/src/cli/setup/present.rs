@@ -10,9 +10,9 @@ use common::text::{visible, visible_line};
 use serde_json::{Value, json};
 use similar::TextDiff;
 
-use super::Outcome;
 use super::apply::Applied;
 use super::change::{Action, Change, Removal};
+use super::{Outcome, codex_to_log_in};
 use crate::doctor::as_text;
 
 const HEADING: Style = Style::new().bold();
@@ -173,11 +173,18 @@ fn next(out: &mut Output<impl Write>, outcome: &Outcome, is_removal: bool) -> io
                 "\nNot all is done: see above, then run the command again."
             )
         }
-        (false, _) => writeln!(
-            out,
-            "\nRestart these clients if they are running. Then ask one of them:\n  \
-             Have Codex explain in three sentences what this repository does."
-        ),
+        (false, _) => {
+            let needs_login = outcome.report.as_ref().and_then(codex_to_log_in).is_some();
+            let first = match needs_login {
+                true => "Log in to Codex, and restart",
+                false => "Restart",
+            };
+            writeln!(
+                out,
+                "\n{first} these clients if they are running. Then ask one of them:\n  \
+                 Have Codex explain in three sentences what this repository does."
+            )
+        }
     }
 }
 

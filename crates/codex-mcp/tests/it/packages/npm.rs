@@ -157,10 +157,24 @@ impl Fixture {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// A client of `npx -y codex-mcp serve`.
-    async fn client(&self, way: Way) -> McpClient {
+    /// Sets up Cursor, and returns the arguments of its entry. It names npx: the program itself lies
+    /// in a cache, from which npm may remove it.
+    fn set_up(&self) -> Vec<String> {
+        let done = self.printed(Way::Stay, &["setup", "cursor", "--yes", "--json"]);
+        let done: Value = serde_json::from_str(&done).unwrap();
+        assert!(done["checks"][0]["tools"].is_number(), "{done:#}");
+        let file = fs::read(self.home.home().join(".cursor/mcp.json")).unwrap();
+        let file: Value = serde_json::from_slice(&file).unwrap();
+        let entry = &file["mcpServers"]["codex"];
+        assert_eq!(entry["command"], "npx", "{entry:#}");
+        serde_json::from_value(entry["args"].clone()).unwrap()
+    }
+
+    /// A client that starts npx with the arguments of its entry.
+    async fn client(&self, way: Way, args: &[String]) -> McpClient {
         let launch = Launch::new(npx())
-            .args(["-y", "codex-mcp", "serve", "--no-host"])
+            .args(args)
+            .env("CODEX_MCP_HOST", "false")
             .envs(self.env(way))
             .current_dir(self.home.work());
         let mut client = McpClient::start(&launch);
@@ -210,17 +224,18 @@ async fn answer(client: &mut McpClient) {
     );
 }
 
-/// Two commands: the first one installs, and the second one is a client's.
+/// Two commands: `npx -y codex-mcp setup`, and the one that it has a client start. Codex is there.
 #[tokio::test]
 async fn npx_in_an_empty_home_serves_a_session_and_leaves_no_process() {
     let fixture = Fixture::new().await;
     fixture.publish();
 
     let start = Instant::now();
-    let version = fixture.printed(Way::Stay, &["--version"]);
-    let mut client = fixture.client(Way::Stay).await;
+    let entry = fixture.set_up();
+    let mut client = fixture.client(Way::Stay, &entry).await;
     answer(&mut client).await;
     let took = start.elapsed();
+    let version = fixture.printed(Way::Become, &["--version"]);
     let words = version.trim_end();
     assert!(
         words.starts_with(&format!("codex-mcp {VERSION}")) && words.ends_with("npx)"),
@@ -231,24 +246,11 @@ async fn npx_in_an_empty_home_serves_a_session_and_leaves_no_process() {
     fixture.until_all_have_ended().await;
     drop(client);
 
-    let mut client = fixture.client(Way::Become).await;
+    let mut client = fixture.client(Way::Become, &entry).await;
     answer(&mut client).await;
     assert!(client.finish().await.success());
-    set_up_names_npx(&fixture);
     assert_eq!(fixture.processes(), []);
     assert_eq!(fixture.model.request_count(), 2);
-}
-
-/// The program itself lies in a cache, from which npm may remove it.
-fn set_up_names_npx(fixture: &Fixture) {
-    let done = fixture.printed(Way::Stay, &["setup", "cursor", "--yes", "--json"]);
-    let done: Value = serde_json::from_str(&done).unwrap();
-    assert!(done["checks"][0]["tools"].is_number(), "{done:#}");
-    let file = fs::read(fixture.home.home().join(".cursor/mcp.json")).unwrap();
-    let file: Value = serde_json::from_slice(&file).unwrap();
-    let entry = &file["mcpServers"]["codex"];
-    assert_eq!(entry["command"], "npx", "{entry:#}");
-    assert_eq!(entry["args"], json!(["-y", "codex-mcp", "serve"]));
 }
 
 #[test]

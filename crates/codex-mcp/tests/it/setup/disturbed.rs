@@ -325,3 +325,48 @@ fn yaml_that_cannot_be_edited_safely_stays_as_it_is() {
         assert_eq!(fs::read_to_string(&file).unwrap(), text);
     }
 }
+
+/// Claude Code would start two servers.
+#[test]
+fn installed_plugin_is_named() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    let directory = home.home().join(".claude");
+    fs::create_dir(&directory).unwrap();
+    for (is_on, is_named) in [(false, false), (true, true)] {
+        let settings = json!({ "enabledPlugins": { "codex-mcp@codex-mcp": is_on } });
+        fs::write(directory.join("settings.json"), settings.to_string()).unwrap();
+        let said = setup.run(&["claude-code", "--dry-run"]);
+        let found = said.stdout.contains("the plugin codex-mcp is installed");
+        assert_eq!(found, is_named, "{said:?}");
+    }
+}
+
+#[test]
+fn broken_file_of_a_client_that_was_not_set_up_fails_no_removal() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    let file = cursor(&home);
+    fs::create_dir(file.parent().unwrap()).unwrap();
+    fs::write(&file, "{").unwrap();
+    setup.json(&["zed", "--yes"]);
+    setup.json(&["--remove", "--yes"]);
+    // As a control: it does if it is named.
+    let said = setup.run(&["cursor", "--remove", "--yes"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.stdout.contains("it is not valid JSON"), "{said:?}");
+}
+
+#[test]
+fn wrong_arguments_have_a_code_of_their_own() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    for args in [
+        &["cursor", "--json"][..],
+        &["claude-desktop", "--project", "--yes"],
+        &["cursor", "--yes", "--codex-bin", "/nothing"],
+    ] {
+        let said = setup.run(args);
+        assert_eq!(said.code, 2, "{said:?}");
+    }
+}
