@@ -123,7 +123,7 @@ impl ToolError {
         failed(vec![self.text()], details, TextCopy::Yes)
     }
 
-    /// The result for tools of the npm package codex-mcp, whose errors are one text.
+    /// The result for tools of the npm package @leo000001/codex-mcp, whose errors are one text.
     pub(super) fn into_sessions_result(self) -> CallToolResult {
         let mut details = Map::new();
         details.insert("error".to_owned(), self.object(ErrorNames::Sessions));

@@ -139,9 +139,9 @@ codes! {
 }
 
 impl Code {
-    /// The name of the code in the tools of the npm package codex-mcp, which has fewer codes.
-    /// `OUT_OF_BOUNDS`, `DIRECTORY_REPLACED` and `HOST_LOST` are ours; the relay of a host answers
-    /// the calls of every tool with the last of them.
+    /// The name of the code in the tools of the npm package @leo000001/codex-mcp, which has fewer
+    /// codes. `OUT_OF_BOUNDS`, `DIRECTORY_REPLACED` and `HOST_LOST` are ours; the relay of a host
+    /// answers the calls of every tool with the last of them.
     pub(super) fn name_for_sessions(self) -> &'static str {
         match self {
             Self::CodexNotFound | Self::AppServerStartFailed => "APP_SERVER_START_FAILED",
@@ -168,7 +168,7 @@ impl Code {
         }
     }
 
-    /// The hint in the tools of the npm package codex-mcp.
+    /// The hint in the tools of the npm package @leo000001/codex-mcp.
     pub(super) fn hint_for_sessions(self) -> &'static str {
         match self {
             Self::CodexDied => "Call again: Codex is started again and the thread resumed.",

@@ -29,7 +29,7 @@ pub struct ToolError {
 pub(super) enum ErrorNames {
     /// Our own names and hints.
     Own,
-    /// The names of the npm package codex-mcp, which has fewer codes.
+    /// The names of the npm package @leo000001/codex-mcp, which has fewer codes.
     Sessions,
 }
 

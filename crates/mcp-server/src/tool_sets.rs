@@ -6,8 +6,8 @@ pub enum Api {
     /// `codex` and `codex-reply`, as `codex mcp-server` had them: a call waits
     /// for Codex's final message.
     Classic,
-    /// `codex` and `codex_reply`, as the npm package codex-mcp has them: a call returns at once,
-    /// and the work is polled.
+    /// `codex` and `codex_reply`, as the npm package @leo000001/codex-mcp has them: a call returns
+    /// at once, and the work is polled.
     Sessions,
 }
 

@@ -1,7 +1,7 @@
 //! The resources: facts about this server, and guides to its use.
 //!
-//! The addresses, names and titles are those of the npm package codex-mcp. The texts describe this
-//! program, and tests compare them with it.
+//! The addresses, names and titles are those of the npm package @leo000001/codex-mcp. The texts
+//! describe this program, and tests compare them with it.
 
 mod compat_report;
 mod errors;

@@ -1,5 +1,5 @@
-//! The tools of the npm package codex-mcp, which return at once. Their names, numbers and shapes
-//! are those of its README and its repository, version 2.1.0.
+//! The tools of the npm package @leo000001/codex-mcp, which return at once. Their names, numbers
+//! and shapes are those of its README and its repository, version 2.1.0.
 
 mod answers;
 pub(super) mod codex;
