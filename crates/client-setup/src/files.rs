@@ -43,7 +43,7 @@ pub enum FileError {
         /// The system's reason.
         error: io::Error,
     },
-    /// A link in a repository: whoever wrote the repository chose where it leads.
+    /// A symbolic link in a repository, whose author chose its target.
     #[error("{} is a link, which is not followed in a repository; remove it", .0.display())]
     Link(PathBuf),
     /// A link of the user's leads to nothing.
@@ -78,7 +78,7 @@ enum Owner {
 pub struct ConfigFile {
     owner: Owner,
     path: PathBuf,
-    /// Where links lead: they stay, and their target is replaced.
+    /// The file that is replaced: the target of `path`, if that is a symbolic link.
     target: PathBuf,
     /// `None` if there is no such file.
     text: Option<String>,
@@ -164,7 +164,7 @@ impl ConfigFile {
         self.text.as_deref()
     }
 
-    /// Fails if the user may not write to the file. A client's own command would replace it anyway.
+    /// Fails if the user may not write to the file: it could be replaced all the same.
     ///
     /// # Errors
     ///
@@ -283,7 +283,7 @@ impl ConfigFile {
         removed.map_err(|errno| about(&self.target)(errno.into()))
     }
 
-    /// Whether its path is a link.
+    /// Whether its path is a symbolic link.
     #[must_use]
     pub fn is_link(&self) -> bool {
         fs::symlink_metadata(&self.path).is_ok_and(|about| about.is_symlink())
@@ -303,7 +303,7 @@ impl ConfigFile {
     }
 }
 
-/// Where links lead; the path itself if there is no such file.
+/// The path without symbolic links; the path itself if there is no such file.
 fn target(path: &Path) -> Result<PathBuf, FileError> {
     match fs::canonicalize(path) {
         Ok(target) => Ok(target),
@@ -390,6 +390,23 @@ mod tests {
         // As a control: the user's own links are followed.
         let followed = ConfigFile::of_user(&top.join(".mcp.json")).unwrap();
         assert_eq!(followed.text(), Some("mine"));
+    }
+
+    #[test]
+    fn link_that_takes_the_place_of_a_directory_is_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (top, mine) = (directory.path().join("top"), directory.path().join("mine"));
+        fs::create_dir_all(top.join(".cursor")).unwrap();
+        fs::create_dir(&mine).unwrap();
+        let file = ConfigFile::of_repository(&top, ".cursor/mcp.json").unwrap();
+        assert!(file.open_directory().is_ok());
+        fs::remove_dir(top.join(".cursor")).unwrap();
+        symlink(&mine, top.join(".cursor")).unwrap();
+        let refused = file.open_directory();
+        assert!(matches!(refused, Err(FileError::Link(_))), "{refused:?}");
+        // As a control: the path leads to the user's directory.
+        fs::write(file.path(), "theirs").unwrap();
+        assert!(mine.join("mcp.json").exists());
     }
 
     #[test]

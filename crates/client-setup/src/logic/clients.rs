@@ -53,13 +53,13 @@ pub enum Client {
     Cline,
 }
 
-/// Where the programs of this user have their files.
+/// What decides in which directories a user's programs keep their files.
 pub struct Locations<'a> {
     /// The value of an environment variable, if it is set and not empty.
     pub variable: &'a dyn Fn(&str) -> Option<OsString>,
     /// The user's home directory.
     pub home: PathBuf,
-    /// Whether this is macOS.
+    /// Whether the system is macOS.
     pub is_macos: bool,
 }
 
@@ -184,7 +184,8 @@ impl Client {
         }
     }
 
-    /// Whether servers get its whole environment. Otherwise the entry has what they need.
+    /// Whether the client passes its whole environment to servers. If not, the entry sets the
+    /// variables that they need.
     #[must_use]
     pub fn passes_environment(self) -> bool {
         !matches!(self, Self::Codex | Self::Copilot)

@@ -35,7 +35,7 @@ pub enum EditError {
     Syntax {
         /// The format that it should have.
         format: Format,
-        /// What the parser says.
+        /// The message of the parser.
         message: String,
     },
     /// Something in it is not a table, where one is needed.
