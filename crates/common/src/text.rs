@@ -130,6 +130,29 @@ pub fn one_line(text: &str, limit: usize) -> String {
     line.as_str().to_owned()
 }
 
+/// Breaks a text into lines of at most `width` characters. A longer word gets a line of its own,
+/// so that a path can be copied. Spaces within a line stay, as they may align it with others.
+#[must_use]
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for paragraph in text.trim_end().split('\n') {
+        let mut words = paragraph.split(' ');
+        let mut line = words.next().unwrap_or_default().to_owned();
+        for word in words {
+            let longer = line.chars().count() + 1 + word.chars().count();
+            if longer > width && !line.is_empty() {
+                lines.push(line.trim_end().to_owned());
+                line.clear();
+            } else {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        lines.push(line);
+    }
+    lines
+}
+
 /// A text as one word of a shell's command line, quoted where that is needed: for the
 /// commands that messages recommend, whose paths and branches others may have named. A NUL,
 /// which no argument can have, is left out.
@@ -211,6 +234,18 @@ pub fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_wraps_between_words_only() {
+        assert_eq!(wrapped("a bb ccc", 4), ["a bb", "ccc"]);
+        assert_eq!(
+            wrapped("a longer-than-that b", 4),
+            ["a", "longer-than-that", "b"]
+        );
+        assert_eq!(wrapped("one\n\ntwo\n", 9), ["one", "", "two"]);
+        assert_eq!(wrapped("", 9), [""]);
+        assert_eq!(wrapped("a  b ccc", 5), ["a  b", "ccc"]);
+    }
 
     #[test]
     fn bytes_have_two_digits_each() {

@@ -60,7 +60,7 @@ fn print(report: &Report, json: bool) -> io::Result<()> {
     if json {
         output::json(report)
     } else {
-        as_text(report, &mut output::stdout())
+        as_text(report, output::stdout_columns(), &mut output::stdout())
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use common::output::Output;
+use common::text::wrapped;
 
 use super::message::summary;
 use super::wire::{Direction, TappedMessage};
@@ -55,7 +56,7 @@ impl<W: Write> Printer<W> {
 
     /// Prints a name and a value.
     pub(super) fn fact(&mut self, name: &str, value: &str) -> io::Result<()> {
-        self.field(3, name, 8, value, STRONG)
+        self.field(3, name, 9, value, STRONG)
     }
 
     /// Prints a message between client and server.
@@ -70,7 +71,7 @@ impl<W: Write> Printer<W> {
         self.out.styled(style, title)?;
         if let Some(about) = summary.about {
             let indent = 3 + 2 + summary.title.chars().count() + 2;
-            let lines = wrap(&about, WIDTH.saturating_sub(indent));
+            let lines = wrapped(&about, WIDTH.saturating_sub(indent));
             write!(self.out, "  {}", lines.join(&hanging(indent)))?;
         }
         if let Some(id) = summary.id {
@@ -117,8 +118,16 @@ impl<W: Write> Printer<W> {
         if line.is_empty() {
             return writeln!(self.out);
         }
-        write!(self.out, "   ")?;
-        self.out.styled(run_line_style(line), line)?;
+        let text = line.trim_start();
+        let indent = 3 + line.len() - text.len();
+        // A path is to be copied, and a command with one.
+        let lines = match text.contains(" /") {
+            true => vec![text.to_owned()],
+            false => wrapped(text, WIDTH.saturating_sub(indent + 2)),
+        };
+        write!(self.out, "{:indent$}", "")?;
+        let text = lines.join(&hanging(indent + 2));
+        self.out.styled(run_line_style(line), text)?;
         writeln!(self.out)
     }
 
@@ -141,7 +150,7 @@ impl<W: Write> Printer<W> {
     }
 
     fn paragraph(&mut self, indent: &str, text: &str, style: Style) -> io::Result<()> {
-        for line in wrap(text, WIDTH.saturating_sub(indent.len())) {
+        for line in wrapped(text, WIDTH.saturating_sub(indent.len())) {
             write!(self.out, "{indent}")?;
             self.out.styled(style, line)?;
             writeln!(self.out)?;
@@ -158,7 +167,7 @@ impl<W: Write> Printer<W> {
         style: Style,
     ) -> io::Result<()> {
         let place = indent + name_width + 2;
-        let lines = wrap(value, WIDTH.saturating_sub(place));
+        let lines = wrapped(value, WIDTH.saturating_sub(place));
         let value = lines.join(&hanging(place));
         write!(self.out, "{:indent$}", "")?;
         let name = format_args!("{name:name_width$}");
@@ -180,27 +189,6 @@ fn run_line_style(line: &str) -> Style {
 /// A line break with an indent, so that the text continues below its beginning.
 fn hanging(indent: usize) -> String {
     format!("\n{:indent$}", "")
-}
-
-/// Breaks a text into lines of at most `width` characters. A longer word gets a line of its own,
-/// so that a path can be copied.
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines = Vec::new();
-    for paragraph in text.trim_end().split('\n') {
-        let mut line = String::new();
-        for word in paragraph.split_whitespace() {
-            let longer = line.chars().count() + 1 + word.chars().count();
-            if !line.is_empty() && longer > width {
-                lines.push(std::mem::take(&mut line));
-            }
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-        lines.push(line);
-    }
-    lines
 }
 
 #[cfg(test)]
@@ -244,7 +232,8 @@ mod tests {
             printer.prompt("codex-mcp run \\\n    --until pr")?;
             printer.run_line("turn 1 of 10")?;
             printer.run_line("")?;
-            printer.run_line("  holds    pr: #1")
+            printer.run_line("  holds    pr: #1")?;
+            printer.run_line("  missing  files: one-file.txt, another-file.txt, a-third-file.txt and the-last-one.txt")
         });
         insta::assert_snapshot!(text, @r"
            $ codex-mcp run \
@@ -252,18 +241,9 @@ mod tests {
            turn 1 of 10
 
              holds    pr: #1
+             missing  files: one-file.txt, another-file.txt, a-third-file.txt and
+               the-last-one.txt
         ");
-    }
-
-    #[test]
-    fn text_wraps_between_words_only() {
-        assert_eq!(wrap("a bb ccc", 4), ["a bb", "ccc"]);
-        assert_eq!(
-            wrap("a longer-than-that b", 4),
-            ["a", "longer-than-that", "b"]
-        );
-        assert_eq!(wrap("one\n\ntwo\n", 9), ["one", "", "two"]);
-        assert_eq!(wrap("", 9), [""]);
     }
 
     #[test]

@@ -151,7 +151,7 @@ pub(super) fn outcome(outcome: &Outcome, is_removal: bool) -> io::Result<()> {
     }
     if let Some(report) = &outcome.report {
         writeln!(out)?;
-        as_text(&report.only_failures(), &mut out)?;
+        as_text(&report.only_failures(), output::stdout_columns(), &mut out)?;
     }
     for file in &outcome.others {
         let file = file.display().to_string();

@@ -117,7 +117,7 @@ fn assert_finding(facts: &Facts, check: Check, status: Status, words: &str) {
 
 fn text(facts: &Facts) -> String {
     let mut out = Output::new(Vec::new(), Colours::Off);
-    as_text(&judge(facts), &mut out).unwrap();
+    as_text(&judge(facts), None, &mut out).unwrap();
     let text = String::from_utf8(out.into_inner()).unwrap();
     text.replace(VERSION, "VERSION")
 }

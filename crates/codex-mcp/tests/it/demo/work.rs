@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use testkit::wait::wait_for_file;
 use testkit::{Home, codex};
 
-use super::{assert_nothing_is_left, demo, script, stderr_of_failed, terminate, text};
+use super::{assert_nothing_is_left, demo, in_one_line, script, stderr_of_failed, terminate, text};
 
 /// A Codex that serves the first time, for the call, and behaves differently the second time.
 fn serves_once(home: &Home, then: &str) -> PathBuf {
@@ -80,7 +80,7 @@ async fn codex_asks_where_its_sandbox_does_not_work() {
 
     let output = command.output().unwrap();
 
-    let told = text(&output.stdout);
+    let told = in_one_line(&text(&output.stdout));
     assert!(output.status.success(), "{output:?}");
     let (_, asked) = told.split_once("turn 2 of 10").unwrap();
     assert!(
