@@ -38,7 +38,8 @@ impl Program {
 
 /// `ps` of procps shows the tests which processes are left over. The servers that
 /// PostgreSQL and ngircd start by themselves are of no use to them: they start theirs. The packages
-/// of a release are stripped, installed and downloaded by the tools of their users.
+/// of a release are stripped, installed and downloaded by the tools of their users, whose shells and
+/// `man` read our completions and pages.
 const PACKAGES: &[Package] = &[
     Package {
         name: "git",
@@ -75,6 +76,18 @@ const PACKAGES: &[Package] = &[
     Package {
         name: "wget",
         program: Program::OnPath("wget"),
+    },
+    Package {
+        name: "fish",
+        program: Program::OnPath("fish"),
+    },
+    Package {
+        name: "man-db",
+        program: Program::OnPath("mandb"),
+    },
+    Package {
+        name: "zsh",
+        program: Program::OnPath("zsh"),
     },
 ];
 

@@ -3,11 +3,14 @@
 //! A wait that takes longer than [`TIME_LIMIT`] fails the test, with a message that names the event
 //! and the line that waited for it.
 
+use std::os::fd::AsFd;
 use std::panic::Location;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout};
 use tokio::time::{sleep, timeout};
 
 /// The limit of each wait: far longer than anything takes, even on a busy machine.
@@ -132,6 +135,23 @@ pub fn within<F: Future>(what: &str, future: F) -> impl Future<Output = F::Outpu
             Ok(output) => output,
             Err(_) => deadline.fail(),
         }
+    }
+}
+
+/// Blocks until there is something to read, or the other side has closed.
+///
+/// # Panics
+/// If that takes longer than [`TIME_LIMIT`].
+#[track_caller]
+pub fn wait_until_readable(what: &str, stream: &impl AsFd) {
+    let mut streams = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];
+    let limit = PollTimeout::try_from(TIME_LIMIT).unwrap();
+    let deadline = Deadline::new(what);
+    while nix::poll::poll(&mut streams, limit) == Err(Errno::EINTR) {
+        deadline.check();
+    }
+    if streams[0].any() != Some(true) {
+        deadline.fail();
     }
 }
 

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use nix::pty::openpty;
 use serde_json::{Value, json};
 use testkit::Home;
+use testkit::wait::wait_until_readable;
 
 use crate::terminal::Terminal;
 
@@ -138,6 +139,7 @@ fn served(home: &Home, args: &[&str]) -> Vec<Value> {
     let mut text = Vec::new();
     let has = |text: &[u8], count| text.iter().filter(|byte| **byte == b'\n').count() >= count;
     while !has(&text, 2) {
+        wait_until_readable("the server's answers", &stdout);
         let mut bytes = [0; 4096];
         let length = stdout.read(&mut bytes).unwrap();
         assert!(length > 0, "{}", String::from_utf8_lossy(&text));

@@ -4,20 +4,18 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
 
 use job_queue::store::{JobStore, NewJob, Request};
 use settings::Access;
 use settings::store_location::Location;
 use testkit::Home;
 
+use crate::terminal::Terminal;
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_codex-mcp");
 
 /// A name that a shell would run.
 const HOSTILE: &str = "$(touch pwned)";
-
-/// Far longer than a completion takes on a busy machine. One that waits for something fails.
-const LONG: Duration = Duration::from_secs(10);
 
 /// A home, and a shell with the program on its PATH.
 struct Shell {
@@ -73,7 +71,6 @@ impl Shell {
 
     /// The candidates with their descriptions, as fish asks for them.
     fn fish(&self, words: &[&str]) -> Vec<(String, String)> {
-        let begun = Instant::now();
         let output = self
             .command(PROGRAM)
             .env("_CODEX_MCP_COMPLETE", "fish")
@@ -81,7 +78,6 @@ impl Shell {
             .args(words)
             .output()
             .unwrap();
-        assert!(begun.elapsed() < LONG, "{words:?}: {:?}", begun.elapsed());
         assert!(output.status.success(), "{words:?}: {output:?}");
         assert_eq!(String::from_utf8(output.stderr).unwrap(), "", "{words:?}");
         let lines = String::from_utf8(output.stdout).unwrap();
@@ -293,14 +289,44 @@ fn completion_file_is_installed_and_removed() {
 
     let removed = shell.codex_mcp(&["completions", "bash", "--remove"]);
     assert!(removed.status.success() && !file.exists(), "{removed:?}");
-    for shell_name in ["zsh", "fish"] {
-        let installed = shell.codex_mcp(&["completions", shell_name, "--install"]);
-        assert!(installed.status.success(), "{installed:?}");
-    }
     let refused = shell.codex_mcp(&["completions", "elvish", "--install"]);
     assert_eq!(refused.status.code(), Some(1));
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(said.contains("codex-mcp completions elvish"), "{said}");
+}
+
+#[test]
+fn fish_completes_by_its_installed_file() {
+    let shell = Shell::new();
+    let installed = shell.codex_mcp(&["completions", "fish", "--install"]);
+    assert!(installed.status.success(), "{installed:?}");
+    let line = "complete --do-complete 'codex-mcp jobs sub'";
+    let output = shell.command("fish").args(["-c", line]).output().unwrap();
+    let offered = String::from_utf8(output.stdout).unwrap();
+    assert!(offered.starts_with("submit\t"), "{offered}");
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+}
+
+#[tokio::test]
+async fn zsh_completes_by_its_installed_file() {
+    let shell = Shell::new();
+    let installed = shell.codex_mcp(&["completions", "zsh", "--install"]);
+    assert!(installed.status.success(), "{installed:?}");
+    let functions = shell.home.home().join(".local/share/zsh/site-functions");
+    let mut zsh = shell.command("zsh");
+    zsh.args(["--no-rcs", "--interactive"]).env("PS1", "% ");
+    let mut terminal = Terminal::runs(zsh);
+    terminal.types(&format!(
+        "fpath=({} $fpath); autoload -Uz compinit; compinit -u -D; print load''ed\n",
+        functions.display()
+    ));
+    let mut terminal = terminal.shows("loaded").await;
+    // The completed line becomes the argument of a command.
+    terminal.types("codex-mcp jobs sub\t\u{1}print -r -- \n");
+    let mut terminal = terminal.shows("codex-mcp jobs submit").await;
+    terminal.types("exit\n");
+    let (seen, code) = terminal.ends().await;
+    assert_eq!(code, Some(0), "{seen}");
 }
 
 #[test]
@@ -334,15 +360,10 @@ fn manual_is_installed_where_man_finds_it() {
     assert_eq!(contents(&directory), []);
 }
 
-/// Where there is `man`: the pages are found beside the PATH, as the help says.
+/// The pages are found beside the PATH, as the help says.
 fn assert_found_by_man(shell: &Shell, directory: &Path) {
     let local = shell.home.home().join(".local/bin");
     fs::create_dir_all(&local).unwrap();
-    // Images of containers often have a script in its place.
-    let version = shell.command("man").arg("--version").output();
-    if !version.is_ok_and(|said| said.stdout.starts_with(b"man ")) {
-        return;
-    }
     let path = std::env::var("PATH").unwrap();
     let found = shell
         .command("man")

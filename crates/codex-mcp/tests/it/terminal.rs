@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::process::Stdio;
 
 use nix::pty::openpty;
+use testkit::wait::wait_until_readable;
 use tokio::process::{Child, Command};
 use tokio::task::spawn_blocking;
 
@@ -61,6 +62,7 @@ impl Terminal {
     }
 
     fn read(&mut self) -> bool {
+        wait_until_readable("something in the terminal", &self.screen);
         let mut bytes = [0; 4096];
         // Linux returns EIO once the other end is closed.
         let length = self.screen.read(&mut bytes).unwrap_or(0);

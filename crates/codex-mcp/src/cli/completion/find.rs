@@ -1,5 +1,4 @@
-//! Finds the candidates, for reading only and within the time limit. What cannot be found is left
-//! out, silently.
+//! Finds the candidates, for reading only. What cannot be found is left out, silently.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -13,10 +12,9 @@ use job_queue::logic::JobState;
 use job_queue::store::{JobFilter, JobSummary};
 use settings::store_location::Location;
 use settings::{Config, Flags};
-use tokio::time::timeout;
 
+use super::MOST;
 use super::candidate::{Candidate, JobChoice};
-use super::{LIMIT, MOST};
 use crate::cli::runtime;
 use crate::cli::work_list::{self, Work};
 
@@ -93,7 +91,7 @@ fn sorted(names: impl Iterator<Item = String>) -> Vec<Candidate> {
     names.map(|name| Candidate::new(name, "")).collect()
 }
 
-/// Finds something by the configuration, in time. A directory of state that is not known has
+/// Finds something by the configuration. A directory of state that is not known has
 /// nothing: the current directory may be a stranger's.
 fn with_config(
     store: Option<Location>,
@@ -107,8 +105,7 @@ fn with_config(
         Ok(config) if config.jobs.state.is_absolute() && config.atm_home.is_absolute() => config,
         _ => return Vec::new(),
     };
-    let found = runtime::block_on(async { timeout(LIMIT, find(&config)).await });
-    found.ok().and_then(Result::ok).unwrap_or_default()
+    runtime::block_on(find(&config)).unwrap_or_default()
 }
 
 /// The chosen work, the newest first.

@@ -17,6 +17,8 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::Duration;
 
 use agent_team::logic::{AgentName, TeamName, ThreadName};
@@ -103,15 +105,28 @@ fn completer(arg: &Arg, verb: &str) -> Option<ArgValueCompleter> {
     if value == TypeId::of::<AgentName>() {
         return Some(offering(find::identities));
     }
-    (value == TypeId::of::<PathBuf>()).then(|| ArgValueCompleter::new(paths::complete))
+    (value == TypeId::of::<PathBuf>()).then(|| in_time(paths::complete))
 }
 
 fn offering(find: impl Fn() -> Vec<Candidate> + Send + Sync + 'static) -> ArgValueCompleter {
-    ArgValueCompleter::new(move |begun: &OsStr| -> Vec<CompletionCandidate> {
-        let Some(begun) = begun.to_str() else {
-            return Vec::new();
-        };
-        candidate::offered(find(), begun)
+    in_time(move |begun: &OsStr| match begun.to_str() {
+        Some(begun) => candidate::offered(find(), begun),
+        None => Vec::new(),
+    })
+}
+
+/// A completer that offers nothing if it has not ended within [`LIMIT`]. A file system that hangs
+/// would block any other limit; here, the end of the process ends the thread.
+fn in_time(
+    complete: impl Fn(&OsStr) -> Vec<CompletionCandidate> + Send + Sync + 'static,
+) -> ArgValueCompleter {
+    let complete = Arc::new(complete);
+    ArgValueCompleter::new(move |begun: &OsStr| {
+        let (complete, begun) = (Arc::clone(&complete), begun.to_owned());
+        let (sender, receiver) = mpsc::channel();
+        // Nobody receives what comes too late.
+        thread::spawn(move || sender.send(complete(&begun)).ok());
+        receiver.recv_timeout(LIMIT).unwrap_or_default()
     })
 }
 
@@ -151,6 +166,18 @@ mod tests {
         assert_eq!(store("codex-mcp jobs show --store=/a.db"), named);
         assert_eq!(store("codex-mcp jobs show --stores /a.db"), None);
         assert_eq!(store("codex-mcp jobs show --store"), None);
+    }
+
+    #[test]
+    fn completer_that_hangs_offers_nothing() {
+        let hanging = in_time(|_| {
+            loop {
+                thread::park();
+            }
+        });
+        assert_eq!(hanging.complete(OsStr::new("")), []);
+        let prompt = in_time(|begun| vec![CompletionCandidate::new(begun)]);
+        assert_eq!(prompt.complete(OsStr::new("a")).len(), 1);
     }
 
     /// Finds out when the engine has dropped a shell, or an argument its completer.
