@@ -22,7 +22,7 @@
 //!     args: None,
 //!     env: Vec::new(),
 //! };
-//! let plan = plan::adding(Client::Cursor, before, None, &wanted)?;
+//! let plan = plan::adding(Client::Cursor, before, None, &wanted, &|_| None)?;
 //! assert!(plan.after.starts_with("// Mine.\n"));
 //! # Ok::<(), plan::PlanError>(())
 //! ```

@@ -6,12 +6,11 @@
 //! would leave Codex running.
 
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::{env, fmt};
 
 use serde::{Deserialize, Serialize};
-use supervise::search_path::{PATH, SearchPaths, our_variable};
+use supervise::search_path::{PATH, SearchPaths, find_program, is_executable, our_variable};
 
 /// The source of the choice of a Codex.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,17 +130,7 @@ fn on_path(name: &str) -> Option<PathBuf> {
     [protected, Some(path)]
         .into_iter()
         .flatten()
-        .find_map(|path| {
-            env::split_paths(&path)
-                .filter(|directory| directory.is_absolute())
-                .map(|directory| directory.join(name))
-                .find(|candidate| is_executable(candidate))
-        })
-}
-
-fn is_executable(path: &Path) -> bool {
-    std::fs::metadata(path)
-        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+        .find_map(|path| find_program(name, &path))
 }
 
 /// npm's names for this platform: the package and its directory.
@@ -188,6 +177,8 @@ fn helper_directory(native: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn program(path: &Path) {

@@ -9,6 +9,7 @@
 //! - [`cli`]: one module for each verb.
 //! - [`doctor`]: checks whether Codex can work here.
 //! - [`demo`]: the program at work on a scripted model.
+//! - `environment`: the variables that name the user's directories.
 //! - `installation`: how this copy was installed, and from which commit it was built.
 //!
 //! It is a library for its own tests and benches, which run the verbs as processes.
@@ -26,4 +27,5 @@
 pub mod cli;
 pub mod demo;
 pub mod doctor;
+mod environment;
 mod installation;

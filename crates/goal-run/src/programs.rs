@@ -2,10 +2,9 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
-use supervise::search_path::{SearchPaths, without_relative};
+use supervise::search_path::{SearchPaths, find_program, is_executable};
 use supervise::spawn::Lookup;
 
 use crate::logic::names::CommandLine;
@@ -33,12 +32,11 @@ pub(crate) fn missing(
                 Lookup::Protected => {
                     SearchPaths::of_process(Some(top), variable).without_writable(&path)
                 }
-                Lookup::AsTheUser => without_relative(&path),
+                Lookup::AsTheUser => None,
             };
-            env::split_paths(&protected.unwrap_or(path))
-                .any(|directory| is_program(&directory.join(&program)))
+            find_program(&program, &protected.unwrap_or(path)).is_some()
         }
-        Component::RootDir => program.starts_with(top) || is_program(&program),
+        Component::RootDir => program.starts_with(top) || is_executable(&program),
         // The run may create the program.
         _ => true,
     };
@@ -49,13 +47,10 @@ fn is_bare(program: &Path) -> bool {
     !program.as_os_str().as_encoded_bytes().contains(&b'/')
 }
 
-fn is_program(path: &Path) -> bool {
-    path.metadata()
-        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -80,6 +75,7 @@ mod tests {
         let elsewhere = [("PATH".into(), "/nowhere".into())];
         assert_eq!(lacks("sh", &elsewhere), Some("sh".into()));
     }
+
     #[test]
     fn notifier_program_is_not_looked_up_where_codex_can_write() {
         let top = tempfile::tempdir().unwrap();

@@ -21,6 +21,7 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The variable that lists the directories of programs.
@@ -203,6 +204,20 @@ pub fn without_relative(path: &OsStr) -> Option<OsString> {
     filtered(path, b":", Path::is_absolute).map(not_empty)
 }
 
+/// The first program of this name in the absolute directories of a PATH.
+pub fn find_program(name: impl AsRef<Path>, path: &OsStr) -> Option<PathBuf> {
+    let directories = env::split_paths(path).filter(|directory| directory.is_absolute());
+    let mut programs = directories.map(|directory| directory.join(name.as_ref()));
+    programs.find(|program| is_executable(program))
+}
+
+/// Whether a path leads to a file that somebody may execute.
+#[must_use]
+pub fn is_executable(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
 /// The user's PATH for Codex's commands in a directory, if Codex's process may have a
 /// different one.
 pub fn for_commands(directory: Option<&Path>) -> Option<String> {
@@ -255,6 +270,7 @@ pub fn ceilings_in(value: &OsStr) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -300,7 +316,7 @@ mod tests {
     fn path_keeps_only_entries_that_commands_cannot_write() {
         let fixture = fixture();
         let link = fixture.at("plain/link");
-        std::os::unix::fs::symlink(fixture.at("writable/bin"), link).unwrap();
+        symlink(fixture.at("writable/bin"), link).unwrap();
         let kept = ["home/.local/bin", "home/.nvm/bin", "plain/bin"];
         assert_eq!(fixture.paths.without_writable(&fixture.path(&kept)), None);
         for dropped in ["writable/bin", "home/project/.venv/bin", "plain/link"] {
@@ -314,6 +330,21 @@ mod tests {
             let rest = fixture.paths.without_writable(&path);
             assert_eq!(rest, Some(fixture.path(&kept)), "{dropped}");
         }
+    }
+
+    #[test]
+    fn first_executable_file_in_an_absolute_directory_is_found() {
+        let fixture = fixture();
+        let leads_to = |name, file| symlink(file, fixture.at(name)).unwrap();
+        leads_to("plain/bin/tool", "/etc/passwd");
+        leads_to("home/.nvm/bin/tool", "/bin/sh");
+        fs::create_dir(fixture.at("writable/bin/tool")).unwrap();
+        let mut path = fixture.path(&["writable/bin", "plain/bin", "home/.nvm/bin"]);
+        let found = Some(fixture.at("home/.nvm/bin/tool"));
+        assert_eq!(find_program("tool", &path), found);
+        assert_eq!(find_program("other", &path), None);
+        path.push(":.:");
+        assert_eq!(find_program("Cargo.toml", &path), None);
     }
 
     #[test]

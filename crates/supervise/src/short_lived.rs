@@ -146,7 +146,12 @@ async fn write_input(mut stdin: ChildStdin, input: &[u8]) {
     }
 }
 
-async fn read_output(
+/// Reads a stream to its end, and keeps its beginning: at most `limit` bytes.
+///
+/// # Errors
+///
+/// If it cannot be read.
+pub async fn read_output(
     mut stream: impl AsyncRead + Unpin,
     limit: u64,
 ) -> io::Result<(Vec<u8>, Extent)> {

@@ -1,6 +1,6 @@
 //! The entry of this program in a client's configuration, and the entries that it replaces.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -53,18 +53,25 @@ pub enum Kind {
     NpmPackage,
 }
 
+/// Where the first word of a command line leads: the file behind a path, or behind a name on PATH,
+/// with all symbolic links followed; `None` if there is none.
+pub type RealPath<'a> = &'a dyn Fn(&str) -> Option<PathBuf>;
+
 impl Kind {
-    /// Recognises a server by its command line.
+    /// Recognises a server by its command line, and by the file that it starts: the program of the
+    /// npm package has our name.
     #[must_use]
-    pub fn of(command_line: &[String]) -> Option<Self> {
-        let (program, args) = command_line.split_first()?;
-        let program = Path::new(program).file_stem()?.to_str()?;
+    pub fn of(command_line: &[String], real_path: RealPath<'_>) -> Option<Self> {
+        let (first, args) = command_line.split_first()?;
+        let program = Path::new(first).file_stem()?.to_str()?;
         let has = |word: &str| args.iter().any(|arg| arg == word);
         // The program, or the script that Node runs.
         let is_in_package = |name: &str| {
             let directory = format!("/{name}/");
             let mut words = command_line.iter().take(2);
-            words.any(|word| word.contains(&directory))
+            let real = (program == OWN_NAME).then(|| real_path(first)).flatten();
+            let leads_there = |real: PathBuf| real.to_string_lossy().contains(&directory);
+            words.any(|word| word.contains(&directory)) || real.is_some_and(leads_there)
         };
         let package = run_package(program, args);
         let first = args.iter().find(|arg| !arg.starts_with('-'));
@@ -301,7 +308,20 @@ mod tests {
             (json!(null), None),
         ];
         for (server, kind) in cases {
-            assert_eq!(Kind::of(&command_line(&server)), kind, "{server}");
+            let found = Kind::of(&command_line(&server), &|_| None);
+            assert_eq!(found, kind, "{server}");
         }
+    }
+
+    #[test]
+    fn program_of_the_npm_package_is_recognised_behind_its_link() {
+        let scripts = ["@leo000001/codex-mcp/dist", "codex-mcp/bin"];
+        let kinds = scripts.map(|script| {
+            let script = format!("/usr/lib/node_modules/{script}/index.js");
+            let line = ["/usr/bin/codex-mcp".to_owned()];
+            let leads_to = |first: &str| (first == line[0]).then(|| PathBuf::from(&script));
+            Kind::of(&line, &leads_to)
+        });
+        assert_eq!(kinds, [Some(Kind::NpmPackage), Some(Kind::Ours)]);
     }
 }

@@ -1,11 +1,13 @@
 //! What setting up a client changes in its configuration.
 
+use std::path::PathBuf;
+
 use serde_json::Value;
 
 use super::clients::Client;
 use super::document::{EditError, Member, Servers};
 use super::entry::{
-    Entry, Kind, OWN_NAME, WantedEntry, command_line, options_of_mcp_server, own_args,
+    Entry, Kind, OWN_NAME, RealPath, WantedEntry, command_line, options_of_mcp_server, own_args,
 };
 
 /// A change of a configuration file.
@@ -30,6 +32,15 @@ pub struct PlannedEntry {
     pub replaced: Option<Value>,
     /// The options of the replaced server that this program does not have.
     pub left_out: Vec<String>,
+}
+
+/// What an entry in a file says of its process besides the command line.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// Variables that are set.
+    pub env: Vec<(String, String)>,
+    /// The working directory.
+    pub directory: Option<PathBuf>,
 }
 
 /// What happens to an entry.
@@ -57,19 +68,20 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// The environment that an entry has in the file afterwards.
+    /// The process that a client starts for an entry, as far as the file says it afterwards.
     #[must_use]
-    pub fn env(&self, client: Client, name: &str) -> Vec<(String, String)> {
+    pub fn surroundings(&self, client: Client, name: &str) -> Surroundings {
         let servers = client.format().servers(&self.after, client.key());
         let server = servers.ok().and_then(|mut servers| servers.remove(name));
-        let variables = ["env", "envs", "environment"];
-        let variables = variables
-            .iter()
-            .find_map(|member| server.as_ref()?.get(member)?.as_object());
+        let server = server.unwrap_or_default();
+        let mut variables = ["env", "envs", "environment"].into_iter();
+        let variables = variables.find_map(|member| server.get(member)?.as_object());
         let variables = variables.into_iter().flatten();
-        variables
+        let env = variables
             .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
-            .collect()
+            .collect();
+        let directory = server.get("cwd").and_then(Value::as_str).map(PathBuf::from);
+        Surroundings { env, directory }
     }
 
     /// The entry that is new, if the plan is to add one and nothing else.
@@ -94,13 +106,14 @@ pub fn adding(
     text: &str,
     name: Option<&str>,
     wanted: &WantedEntry,
+    real_path: RealPath<'_>,
 ) -> Result<Plan, PlanError> {
     let servers = client.format().servers(text, client.key())?;
     let mut after = text.to_owned();
     let mut entries = Vec::new();
-    for name in names(&servers, name)? {
+    for name in names(&servers, name, real_path)? {
         let present = servers.get(&name);
-        let kind = present.and_then(|server| Kind::of(&command_line(server)));
+        let kind = present.and_then(|server| Kind::of(&command_line(server), real_path));
         let (entry, left_out) = wanted.entry(kind, present);
         let members = needed(client.members(&name, &entry), present);
         let edited = client.format().set(&after, client.key(), &name, &members)?;
@@ -124,8 +137,12 @@ pub fn adding(
 }
 
 /// The names of the entries that are to be there.
-fn names(servers: &Servers, name: Option<&str>) -> Result<Vec<String>, PlanError> {
-    let kind_of = |server: &Value| Kind::of(&command_line(server));
+fn names(
+    servers: &Servers,
+    name: Option<&str>,
+    real_path: RealPath<'_>,
+) -> Result<Vec<String>, PlanError> {
+    let kind_of = |server: &Value| Kind::of(&command_line(server), real_path);
     if let Some(name) = name {
         return match servers.get(name).map(kind_of) {
             Some(None) => Err(PlanError::Taken(name.to_owned())),
@@ -192,11 +209,14 @@ pub fn removing(
     text: &str,
     name: Option<&str>,
     replaced: &Servers,
+    real_path: RealPath<'_>,
 ) -> Result<Removed, EditError> {
     let (format, key) = (client.format(), client.key());
     let servers = format.servers(text, key)?;
     let is_meant = |found: &String| name.is_none_or(|name| name == found);
-    let ours = servers.iter().filter(|(_, server)| is_ours(server));
+    let ours = servers
+        .iter()
+        .filter(|(_, server)| is_ours(server, real_path));
     let names: Vec<String> = ours
         .map(|(name, _)| name.clone())
         .filter(is_meant)
@@ -223,13 +243,13 @@ pub fn removing(
 /// # Errors
 ///
 /// [`EditError`], if the file cannot be read.
-pub fn has_ours(client: Client, text: &str) -> Result<bool, EditError> {
+pub fn has_ours(client: Client, text: &str, real_path: RealPath<'_>) -> Result<bool, EditError> {
     let servers = client.format().servers(text, client.key())?;
-    Ok(servers.values().any(is_ours))
+    Ok(servers.values().any(|server| is_ours(server, real_path)))
 }
 
-fn is_ours(server: &Value) -> bool {
-    Kind::of(&command_line(server)) == Some(Kind::Ours)
+fn is_ours(server: &Value, real_path: RealPath<'_>) -> bool {
+    Kind::of(&command_line(server), real_path) == Some(Kind::Ours)
 }
 
 /// Whether Claude Code's settings have our plugin switched on, from whichever marketplace.
@@ -247,14 +267,14 @@ pub fn has_plugin(settings: &str) -> bool {
 /// The servers of Claude Code's projects in the user's file that hand work to Codex in an older
 /// way, each with its project: they win over the user's own.
 #[must_use]
-pub fn of_projects(text: &str) -> Vec<(String, String)> {
+pub fn of_projects(text: &str, real_path: RealPath<'_>) -> Vec<(String, String)> {
     let document = Client::ClaudeCode.format().read(text).unwrap_or_default();
     let projects = document.get("projects").and_then(Value::as_object);
     let mut found = Vec::new();
     for (project, members) in projects.into_iter().flatten() {
         let servers = members.get("mcpServers").and_then(Value::as_object);
         for (name, server) in servers.into_iter().flatten() {
-            match Kind::of(&command_line(server)) {
+            match Kind::of(&command_line(server), real_path) {
                 None | Some(Kind::Ours) => {}
                 Some(_) => found.push((project.clone(), name.clone())),
             }
@@ -265,7 +285,8 @@ pub fn of_projects(text: &str) -> Vec<(String, String)> {
 
 impl WantedEntry {
     /// The entry in the place of another, of this kind, and the options of that one that are left out.
-    fn entry(&self, kind: Option<Kind>, present: Option<&Value>) -> (Entry, Vec<String>) {
+    #[must_use]
+    pub fn entry(&self, kind: Option<Kind>, present: Option<&Value>) -> (Entry, Vec<String>) {
         let line = present.map(command_line).unwrap_or_default();
         let (args, left_out) = match kind {
             Some(Kind::Ours) => (own_args(&line), Vec::new()),
@@ -298,6 +319,9 @@ mod tests {
 
     use super::*;
 
+    /// Programs are known by their names alone.
+    const NO_LINKS: RealPath<'static> = &|_| None;
+
     fn wanted() -> WantedEntry {
         WantedEntry {
             command: words(&["/opt/bin/codex-mcp"]),
@@ -323,15 +347,15 @@ mod tests {
     #[test]
     fn every_client_is_set_up_once() {
         for client in Client::VARIANTS {
-            let plan = adding(*client, "", None, &wanted()).unwrap();
+            let plan = adding(*client, "", None, &wanted(), NO_LINKS).unwrap();
             assert_eq!(changes(&plan), [("codex", EntryChange::Add)], "{client}");
             let servers = client.format().servers(&plan.after, client.key()).unwrap();
             let line = command_line(&servers["codex"]);
             assert_eq!(line, ["/opt/bin/codex-mcp", "serve"], "{client}");
-            let again = adding(*client, &plan.after, None, &wanted()).unwrap();
+            let again = adding(*client, &plan.after, None, &wanted(), NO_LINKS).unwrap();
             assert_eq!(again.after, plan.after, "{client}");
             assert_eq!(changes(&again), [("codex", EntryChange::Keep)], "{client}");
-            let removed = removing(*client, &plan.after, None, &Servers::new()).unwrap();
+            let removed = removing(*client, &plan.after, None, &Servers::new(), NO_LINKS).unwrap();
             assert_eq!(removed.names, ["codex"], "{client}");
             let rest = client
                 .format()
@@ -348,7 +372,7 @@ mod tests {
             "x": {"command": "npx", "args": ["-y", "@leo000001/codex-mcp"]},
             "time": {"command": "uvx"}
         }}"#;
-        let plan = adding(Client::Cursor, old, None, &wanted()).unwrap();
+        let plan = adding(Client::Cursor, old, None, &wanted(), NO_LINKS).unwrap();
         let replaced = [
             ("delegate", EntryChange::Replace(Kind::McpServer)),
             ("x", EntryChange::Replace(Kind::NpmPackage)),
@@ -360,12 +384,12 @@ mod tests {
         assert_eq!(entry.left_out, ["-c x.y=1"]);
         assert_eq!(plan.entries[1].entry.args, ["serve", "--api", "sessions"]);
         // What the second call finds is ours, and keeps its arguments.
-        let again = adding(Client::Cursor, &plan.after, None, &wanted()).unwrap();
+        let again = adding(Client::Cursor, &plan.after, None, &wanted(), NO_LINKS).unwrap();
         assert_eq!(again.after, plan.after);
         let mut replaced = Servers::new();
         let server = plan.entries[0].replaced.clone().unwrap();
         replaced.insert("delegate".to_owned(), server.clone());
-        let removed = removing(Client::Cursor, &plan.after, None, &replaced).unwrap();
+        let removed = removing(Client::Cursor, &plan.after, None, &replaced, NO_LINKS).unwrap();
         assert_eq!(removed.names, ["delegate", "x"]);
         assert_eq!(removed.put_back, ["delegate"]);
         let rest = Client::Cursor.format().servers(&removed.text, "mcpServers");
@@ -376,11 +400,17 @@ mod tests {
 
     #[test]
     fn arguments_change_only_if_they_are_given() {
-        let plan = adding(Client::Zed, "", None, &with_args(&["serve", "--team", "t"]));
+        let plan = adding(
+            Client::Zed,
+            "",
+            None,
+            &with_args(&["serve", "--team", "t"]),
+            NO_LINKS,
+        );
         let text = plan.unwrap().after;
-        let again = adding(Client::Zed, &text, None, &wanted()).unwrap();
+        let again = adding(Client::Zed, &text, None, &wanted(), NO_LINKS).unwrap();
         assert_eq!(again.after, text);
-        let other = adding(Client::Zed, &text, None, &with_args(&["serve"])).unwrap();
+        let other = adding(Client::Zed, &text, None, &with_args(&["serve"]), NO_LINKS).unwrap();
         assert_eq!(changes(&other), [("codex", EntryChange::Update)]);
         assert!(!other.after.contains("--team"), "{}", other.after);
     }
@@ -395,12 +425,14 @@ mod tests {
             let servers = Client::Cursor.format().servers(text, "mcpServers").unwrap();
             command_line(&servers["codex"]).join(" ")
         };
-        let by_npx = adding(Client::Cursor, "", None, &npx).unwrap().after;
+        let by_npx = adding(Client::Cursor, "", None, &npx, NO_LINKS)
+            .unwrap()
+            .after;
         assert_eq!(line(&by_npx), "npx -y codex-mcp serve --team t");
-        let installed = adding(Client::Cursor, &by_npx, None, &wanted()).unwrap();
+        let installed = adding(Client::Cursor, &by_npx, None, &wanted(), NO_LINKS).unwrap();
         assert_eq!(line(&installed.after), "/opt/bin/codex-mcp serve --team t");
         let npx = WantedEntry { args: None, ..npx };
-        let back = adding(Client::Cursor, &installed.after, None, &npx).unwrap();
+        let back = adding(Client::Cursor, &installed.after, None, &npx, NO_LINKS).unwrap();
         assert_eq!(back.after, by_npx);
     }
 
@@ -409,7 +441,7 @@ mod tests {
         let old = "[mcp_servers.codex]\ncommand = \"codex\"\nargs = [\"mcp-server\"]\ntool_timeout_sec = 9000\n\
                    startup_timeout_sec = 1\ndefault_tools_approval_mode = \"prompt\"\n\n\
                    [mcp_servers.codex.env]\nMINE = \"1\" # a comment\n";
-        let plan = adding(Client::Codex, old, None, &wanted()).unwrap();
+        let plan = adding(Client::Codex, old, None, &wanted(), NO_LINKS).unwrap();
         let servers = Client::Codex.format().servers(&plan.after, "mcp_servers");
         let server = servers.unwrap().remove("codex").unwrap();
         assert_eq!(server["tool_timeout_sec"], 9000);
@@ -425,12 +457,12 @@ mod tests {
             plan.after
         );
         let mine = plan.after.replace("\"/codex\"", "\"/mine\"");
-        let again = adding(Client::Codex, &mine, None, &wanted()).unwrap();
+        let again = adding(Client::Codex, &mine, None, &wanted(), NO_LINKS).unwrap();
         assert_eq!(again.after, mine);
 
         let disabled = "extensions:\n  codex:\n    cmd: codex-mcp\n    args: [serve]\n    enabled: false\n    \
                         name: Mine\n";
-        let plan = adding(Client::Goose, disabled, None, &wanted()).unwrap();
+        let plan = adding(Client::Goose, disabled, None, &wanted(), NO_LINKS).unwrap();
         assert!(
             plan.after.contains("enabled: false\n    name: Mine"),
             "{}",
@@ -438,7 +470,7 @@ mod tests {
         );
 
         let old = r#"{"context_servers": {"codex": {"command": {"path": "codex", "args": ["mcp-server"], "env": {"KEY": "k"}}}}}"#;
-        let plan = adding(Client::Zed, old, None, &wanted()).unwrap();
+        let plan = adding(Client::Zed, old, None, &wanted(), NO_LINKS).unwrap();
         let servers = Client::Zed
             .format()
             .servers(&plan.after, "context_servers")
@@ -450,11 +482,11 @@ mod tests {
     #[test]
     fn another_server_is_not_replaced() {
         let other = r#"{"mcpServers": {"codex": {"command": "other"}}}"#;
-        let refused = adding(Client::Cursor, other, None, &wanted());
+        let refused = adding(Client::Cursor, other, None, &wanted(), NO_LINKS);
         assert_eq!(refused, Err(PlanError::Taken("codex".to_owned())));
-        let plan = adding(Client::Cursor, other, Some("mine"), &wanted()).unwrap();
+        let plan = adding(Client::Cursor, other, Some("mine"), &wanted(), NO_LINKS).unwrap();
         assert!(plan.after.contains("\"other\""), "{}", plan.after);
-        let removed = removing(Client::Cursor, other, None, &Servers::new()).unwrap();
+        let removed = removing(Client::Cursor, other, None, &Servers::new(), NO_LINKS).unwrap();
         assert_eq!((removed.text.as_str(), removed.names.len()), (other, 0));
     }
 
@@ -473,7 +505,10 @@ mod tests {
             "old": {"command": "codex", "args": ["mcp-server"]},
             "new": {"command": "codex-mcp", "args": ["serve"]}
         }}, "/other": {}}}"#;
-        assert_eq!(of_projects(text), [("/src".to_owned(), "old".to_owned())]);
-        assert_eq!(of_projects("no JSON"), []);
+        assert_eq!(
+            of_projects(text, NO_LINKS),
+            [("/src".to_owned(), "old".to_owned())]
+        );
+        assert_eq!(of_projects("no JSON", NO_LINKS), []);
     }
 }

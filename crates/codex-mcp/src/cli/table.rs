@@ -1,12 +1,13 @@
 //! Tables for people.
 
-use std::env;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anstyle::Style;
 use common::output::{self, Output};
 use common::text::visible_line;
+
+use crate::environment;
 
 const HEADING: Style = Style::new().bold();
 
@@ -178,8 +179,7 @@ pub(super) fn shortened(text: &str, longest: usize) -> String {
 
 /// The path of a directory, with `~` for the home directory.
 pub(super) fn shown_directory(path: &str) -> String {
-    let home = env::var_os("HOME").map(PathBuf::from);
-    below_home(path, home.as_deref())
+    below_home(path, environment::home().as_deref())
 }
 
 fn below_home(cwd: &str, home: Option<&Path>) -> String {

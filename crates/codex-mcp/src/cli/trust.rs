@@ -16,6 +16,7 @@ use common::text::{shell_word, visible_line};
 use serde_json::json;
 
 use super::stored::complain;
+use crate::environment;
 
 /// The explanation of trust in the help.
 const MEANING: &str = "\
@@ -139,8 +140,7 @@ fn act(args: &Args) -> Result<(), Failure> {
 
 fn add(list: &Path, directory: &Path) -> Result<(), Failure> {
     let top = resolved_top(directory)?;
-    let home = env::var_os("HOME").map(PathBuf::from);
-    let home = home.and_then(|home| home.canonicalize().ok());
+    let home = environment::home().and_then(|home| home.canonicalize().ok());
     if top.parent().is_none() || home.is_some_and(|home| home.starts_with(&top)) {
         return Err(Failure::TooWide(top));
     }

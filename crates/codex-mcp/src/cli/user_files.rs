@@ -1,6 +1,5 @@
 //! Files that a verb puts into the user's data directory, such as manual pages, and removes again.
 
-use std::env;
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -11,6 +10,7 @@ use common::output;
 use safe_files::untrusted_file::{self, Links};
 
 use super::stored::Failure;
+use crate::environment::user_directory;
 
 /// The longest such file, in bytes.
 const LIMIT: u64 = 4 * 1024 * 1024;
@@ -36,12 +36,7 @@ enum Change {
 ///
 /// If HOME is not set either.
 pub(super) fn xdg_directory(name: &str, below_home: &str) -> Result<PathBuf, Failure> {
-    let path = |name| {
-        let value = env::var_os(name).map(PathBuf::from);
-        value.filter(|path| path.is_absolute())
-    };
-    path(name)
-        .or_else(|| Some(path("HOME")?.join(below_home)))
+    user_directory(name, below_home)
         .ok_or_else(|| Failure::Missing(format!("neither {name} nor HOME is set; set one of them")))
 }
 

@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{env, fs, io};
+use std::{fs, io};
 
 use codex_engine::binary::{self, CodexBinary, Source};
 use supervise::exit::Exit;
@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::tail::{last_words, quoted_output};
 use super::workspace;
+use crate::environment::user_directory;
 
 /// The npm package of the Codex CLI. The native program comes as an optional
 /// dependency, a package for each platform.
@@ -79,20 +80,13 @@ pub enum InstallError {
 }
 
 /// The directory of our release, which may not exist yet: `$XDG_CACHE_HOME/codex-mcp/codex` and
-/// the version, by default in `~/.cache` (XDG Base Directory Specification 0.8: a relative path
-/// is to be ignored).
+/// the version, by default in `~/.cache`.
 ///
 /// # Errors
 ///
 /// [`InstallError::NoCache`].
 pub(super) fn place() -> Result<PathBuf, InstallError> {
-    let absolute = |name: &str| {
-        env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    absolute("XDG_CACHE_HOME")
-        .or_else(|| Some(absolute("HOME")?.join(".cache")))
+    user_directory("XDG_CACHE_HOME", ".cache")
         .map(|cache| cache.join("codex-mcp/codex").join(RELEASE))
         .ok_or(InstallError::NoCache)
 }

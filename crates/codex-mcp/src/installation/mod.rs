@@ -12,6 +12,8 @@ use safe_files::untrusted_file::{self, Links};
 
 use channel::{Channel, Surroundings};
 
+use crate::environment::{home, variable};
+
 /// The version.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -72,12 +74,11 @@ impl Installation {
 }
 
 fn surroundings(program: &Path) -> Surroundings {
-    let home = variable("HOME").map(PathBuf::from);
     let cargo_home = variable("CARGO_HOME").map(PathBuf::from);
     let has_mark = |directory: &Path| directory.join(TARGET_MARK).is_file();
     Surroundings {
-        cargo_home: cargo_home.or_else(|| Some(home.as_ref()?.join(".cargo"))),
-        home,
+        cargo_home: cargo_home.or_else(|| Some(home()?.join(".cargo"))),
+        home: home(),
         is_listed_by_dpkg: is_listed(program, Path::new(DPKG_LIST)),
         is_in_cargo_target: channel::possible_targets(program).any(has_mark),
         is_in_container: is_in_container(),
@@ -92,11 +93,6 @@ fn is_listed(program: &Path, list: &Path) -> bool {
 /// Podman and systemd set the variable `container` too.
 fn is_in_container() -> bool {
     CONTAINER_MARKS.iter().any(|mark| Path::new(mark).exists()) || variable("container").is_some()
-}
-
-/// A variable; an empty one counts as none.
-fn variable(name: &str) -> Option<std::ffi::OsString> {
-    env::var_os(name).filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]

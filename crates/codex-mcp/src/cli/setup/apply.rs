@@ -6,12 +6,12 @@ use std::time::Duration;
 use client_setup::files::ConfigFile;
 use client_setup::logic::clients::Client;
 use client_setup::logic::document::Servers;
-use client_setup::logic::plan::{Plan, has_ours};
+use client_setup::logic::plan::Plan;
 use client_setup::receipts::{Before, Receipt, Receipts, digest};
 use supervise::short_lived;
 use supervise::spawn::Program;
 
-use super::change::{Action, Change, ChangeError, Removal, Request, planned, program};
+use super::change::{Action, Change, ChangeError, Removal, Request, has_ours, planned, program};
 
 /// How long a client's own command may take: some start an interpreter.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);

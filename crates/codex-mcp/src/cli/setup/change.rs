@@ -1,21 +1,21 @@
 //! The changes that are to be made, file by file.
 
 use std::env;
-use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use client_setup::files::{ConfigFile, FileError};
 use client_setup::logic::clients::{Client, Locations};
-use client_setup::logic::entry::WantedEntry;
+use client_setup::logic::document::EditError;
+use client_setup::logic::entry::{Entry, WantedEntry};
 use client_setup::logic::plan::{self, Plan, PlanError};
 use client_setup::receipts::{Before, ReceiptError, Receipts};
 use git_probe::repository::{Repository, ceilings};
 use safe_files::state_file;
 use strum::VariantArray as _;
-use supervise::search_path::{PATH, without_relative};
+use supervise::search_path::{PATH, find_program};
 
 use super::Failure;
+use crate::environment::variable;
 
 /// What the user has asked for.
 pub(super) struct Request {
@@ -106,10 +106,6 @@ impl Change {
     }
 }
 
-fn variable(name: &str) -> Option<OsString> {
-    env::var_os(name).filter(|value| !value.is_empty())
-}
-
 /// The user's own file of a client.
 fn user_file(home: &Path, client: Client) -> PathBuf {
     let file = client.user_file(&Locations {
@@ -132,14 +128,33 @@ pub(super) fn set_up(home: &Path) -> Vec<Client> {
     .collect()
 }
 
+/// Whether a text has an entry of this program.
+pub(super) fn has_ours(client: Client, text: &str) -> Result<bool, EditError> {
+    plan::has_ours(client, text, &real_path)
+}
+
+/// The file behind the first word of a command line.
+fn real_path(word: &str) -> Option<PathBuf> {
+    let path = match word.contains('/') {
+        true => PathBuf::from(word),
+        false => program(word)?,
+    };
+    path.canonicalize().ok()
+}
+
 /// Whether a file of a client has an entry of this program.
 pub(super) fn has_entry(client: Client, file: &Path) -> bool {
     let file = ConfigFile::of_user(file);
     let text = file.ok().and_then(|file| Some(file.text()?.to_owned()));
-    text.is_some_and(|text| plan::has_ours(client, &text).unwrap_or(false))
+    text.is_some_and(|text| has_ours(client, &text).unwrap_or(false))
 }
 
 impl Request {
+    /// The entry that an empty file would get.
+    pub(super) fn entry_alone(&self) -> Entry {
+        self.wanted.entry(None, None).0
+    }
+
     /// The file of a client as it is.
     fn file(&self, client: Client) -> Result<(PathBuf, Result<ConfigFile, FileError>), Failure> {
         match &self.top {
@@ -174,14 +189,7 @@ pub(super) fn clients(request: &Request) -> Vec<Client> {
 
 /// The program of this name on PATH.
 pub(super) fn program(name: &str) -> Option<PathBuf> {
-    let path = variable(PATH)?;
-    let path = without_relative(&path).unwrap_or(path);
-    let is_executable = |program: &Path| {
-        let about = program.metadata();
-        about.is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
-    };
-    let mut programs = env::split_paths(&path).map(|directory| directory.join(name));
-    programs.find(|program| is_executable(program))
+    find_program(name, &variable(PATH)?)
 }
 
 /// The top of the repository around the working directory.
@@ -272,7 +280,7 @@ fn has_plugin(home: &Path) -> bool {
 }
 
 fn warnings_of_projects(text: &str) -> Vec<String> {
-    let found = plan::of_projects(text).into_iter();
+    let found = plan::of_projects(text, &real_path).into_iter();
     let warn = |(project, name)| {
         format!(
             "in {project}, Claude Code has a server `{name}` of its own, which is an older one: run \
@@ -298,7 +306,7 @@ pub(super) fn planned(
     wanted: &WantedEntry,
 ) -> Result<Plan, ChangeError> {
     let text = file.text().unwrap_or_default();
-    plan::adding(client, text, name, wanted).map_err(|error| ChangeError::Plan {
+    plan::adding(client, text, name, wanted, &real_path).map_err(|error| ChangeError::Plan {
         path: file.path().to_owned(),
         error,
     })
@@ -314,7 +322,8 @@ fn removing(
     };
     let receipts = Receipts::look(&request.state)?;
     let replaced = receipts.replaced(file.path());
-    let removed = plan::removing(client, text, request.name.as_deref(), &replaced);
+    let name = request.name.as_deref();
+    let removed = plan::removing(client, text, name, &replaced, &real_path);
     let removed = removed.map_err(|error| ChangeError::Plan {
         path: file.path().to_owned(),
         error: error.into(),

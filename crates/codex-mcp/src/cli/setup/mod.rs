@@ -4,15 +4,16 @@ mod apply;
 mod change;
 mod handshake;
 mod present;
+mod wanted;
 
 use std::io::{self, IsTerminal, Write};
-use std::path::{self, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use agent_team::logic::TeamName;
 use client_setup::logic::clients::Client;
-use client_setup::logic::entry::WantedEntry;
+use client_setup::logic::plan::Surroundings;
 use client_setup::receipts::Receipts;
 use common::output;
 use mcp_server::{Api, Group};
@@ -28,27 +29,10 @@ use super::runtime;
 use super::stored::complain;
 use super::values::one_of_words;
 use crate::doctor::{self, Check, Report, Status};
-use crate::installation::Installation;
-use crate::installation::channel::Channel;
-
-/// The name of the program, and of its package for npm.
-const NAME: &str = "codex-mcp";
-
-/// The verb that clients start.
-const SERVE: &str = "serve";
+use crate::environment::home;
 
 /// The time limit for each program that the checks of `doctor` run.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// What decides which Codex is run, and where it and we have our directories.
-const VARIABLES: [&str; 6] = [
-    "ATM_HOME",
-    "CODEX_HOME",
-    "CODEX_MCP_CODEX_BIN",
-    "XDG_CACHE_HOME",
-    "XDG_CONFIG_HOME",
-    "XDG_STATE_HOME",
-];
 
 /// The rest of the help.
 const HELP: &str = "\
@@ -277,13 +261,12 @@ async fn apply_all(request: &Request, changes: Vec<Change>, codex: Option<PathBu
             continue;
         };
         for entry in &plan.entries {
-            let mut launched = entry.entry.clone();
-            match request.top {
+            let client = applied.change.client;
+            let launch = match request.top {
+                None => Launch::of(client, &entry.entry, plan.surroundings(client, &entry.name)),
                 // Whoever wrote the repository chose what is there.
-                Some(_) => launched.args = request.wanted.args.clone().unwrap_or_else(serve),
-                None => launched.env = plan.env(applied.change.client, &entry.name),
-            }
-            let launch = Launch::of(applied.change.client, launched);
+                Some(_) => Launch::of(client, &request.entry_alone(), Surroundings::default()),
+            };
             if launches.iter().all(|(_, known)| *known != launch) {
                 launches.push((applied.change.client, launch));
             }
@@ -315,11 +298,6 @@ fn others(request: &Request, outcome: &Outcome) -> Result<Vec<PathBuf>, Failure>
     Ok(others.map(|receipt| receipt.file.clone()).collect())
 }
 
-fn home() -> Option<PathBuf> {
-    let home = std::env::var_os("HOME").map(PathBuf::from);
-    home.filter(|home| home.is_absolute())
-}
-
 /// The names of the clients in whose configuration this program is; `None` without a home.
 pub(super) fn clients_set_up() -> Option<Vec<&'static str>> {
     let clients = change::set_up(&home()?).into_iter();
@@ -333,63 +311,15 @@ fn request(args: &Args) -> Result<Request, Failure> {
         true => Some(change::repository_top().ok_or(Failure::NoRepository)?),
         false => None,
     };
-    let (command, env) = match args.project {
-        // Each user of the repository has it elsewhere.
-        true => (vec![NAME.to_owned()], Vec::new()),
-        false => (command().map_err(Failure::NoProgram)?, variables()),
-    };
     Ok(Request {
         home,
         state,
         top,
         name: args.name.clone(),
-        wanted: WantedEntry {
-            command,
-            args: serve_args(args)?,
-            env,
-        },
+        wanted: wanted::entry(args)?,
         remove: args.remove,
         names_clients: !args.clients.is_empty(),
     })
-}
-
-/// The arguments without options.
-fn serve() -> Vec<String> {
-    vec![SERVE.to_owned()]
-}
-
-/// The arguments that clients are to use; `None` if the user gives no options.
-fn serve_args(args: &Args) -> Result<Option<Vec<String>>, Failure> {
-    let mut words = serve();
-    if let Some(api) = args.api {
-        words.extend(["--api".to_owned(), word_of(&api)]);
-    }
-    if !args.tools.is_empty() {
-        let groups: Vec<String> = args.tools.iter().map(word_of).collect();
-        words.extend(["--tools".to_owned(), groups.join(",")]);
-    }
-    if let Some(team) = &args.team {
-        words.extend(["--team".to_owned(), team.to_string()]);
-    }
-    if let Some(codex) = &args.codex_bin {
-        // Clients start in other directories.
-        let path = path::absolute(codex).ok().filter(|path| path.is_file());
-        let word = path.and_then(|path| path.into_os_string().into_string().ok());
-        let word = word.ok_or_else(|| Failure::NoCodex(codex.clone()))?;
-        words.extend(["--codex-bin".to_owned(), word]);
-    }
-    Ok((words.len() > 1).then_some(words))
-}
-
-/// The variables that clients without an environment for servers have to be told, where they are
-/// set.
-fn variables() -> Vec<(String, String)> {
-    let set = VARIABLES.iter().filter_map(|name| {
-        let value = std::env::var(name).ok()?;
-        let is_absolute = PathBuf::from(&value).is_absolute();
-        is_absolute.then(|| ((*name).to_owned(), value))
-    });
-    set.collect()
 }
 
 /// Offers to log in, if that is what Codex needs; then `codex login` takes the place of this
@@ -416,28 +346,6 @@ fn codex_to_log_in(report: &Report) -> Option<PathBuf> {
     let codex = findings.find(|finding| finding.check == Check::Codex)?;
     let chosen = codex.value.as_ref()?.get("chosen")?.as_str()?;
     is_login.then(|| chosen.into())
-}
-
-/// The word of a value on the command line.
-fn word_of(value: &impl clap::ValueEnum) -> String {
-    let value = value.to_possible_value();
-    value.map_or_else(String::new, |value| value.get_name().to_owned())
-}
-
-/// The words that start this program. Clients that were not started from a shell need its path: that
-/// on PATH if it is this one, as it stays when an update moves what its link leads to.
-fn command() -> io::Result<Vec<String>> {
-    let copy = Installation::of_this_process();
-    if copy.channel == Channel::Npx {
-        // What lies in its cache may be gone tomorrow.
-        return Ok(["npx", "-y", NAME].map(str::to_owned).to_vec());
-    }
-    let own = copy.program.ok_or(io::ErrorKind::NotFound)?;
-    let is_own = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == own);
-    let path = change::program(NAME).filter(is_own).unwrap_or(own);
-    let word = path.into_os_string().into_string();
-    let word = word.map_err(|_| io::Error::other("its path is not UTF-8"))?;
-    Ok(vec![word])
 }
 
 /// Asks a person whether the changes are to be written.

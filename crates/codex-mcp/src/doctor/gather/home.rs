@@ -1,7 +1,7 @@
 //! Codex's home directory.
 
 use std::path::{Path, PathBuf};
-use std::{env, fs, io};
+use std::{fs, io};
 
 use codex_config::layers::UserConfig;
 use codex_config::rules::GitRules;
@@ -11,20 +11,24 @@ use safe_files::untrusted_file::{self, Links, ReadError};
 
 use super::super::facts::{ConfigFile, Directory, Home, HomeSource};
 use super::super::settings::{Credential, Settings, check};
+use crate::environment;
 
 /// The longest `config.toml`, in bytes.
 const CONFIG_LIMIT: u64 = 4 * 1024 * 1024;
 
 pub(super) fn look(path: PathBuf) -> Home {
     let settings = Settings::of(&UserConfig::read(&path).layers(None, None));
-    let chosen_by = if is_set("CODEX_HOME") {
+    let chosen_by = if environment::variable("CODEX_HOME").is_some() {
         HomeSource::Variable
     } else {
         HomeSource::Default
     };
     Home {
         directory: directory(&path),
-        key_is_set: matches!(&settings.credential, Credential::Key { variable, .. } if is_set(variable)),
+        key_is_set: matches!(
+            &settings.credential,
+            Credential::Key { variable, .. } if environment::variable(variable).is_some()
+        ),
         chosen_by,
         config: config_file(&path.join("config.toml")),
         git_rules: GitRules::of(&path),
@@ -63,9 +67,4 @@ fn config_file(path: &Path) -> ConfigFile {
         Err(ReadError::Io { error, .. }) => ConfigFile::Unreadable(error.to_string()),
         Err(error) => ConfigFile::Unreadable(error.to_string()),
     }
-}
-
-/// An empty variable counts as none, as it does for Codex.
-fn is_set(variable: &str) -> bool {
-    env::var_os(variable).is_some_and(|value| !value.is_empty())
 }

@@ -190,3 +190,27 @@ fn failed_backup_changes_nothing() {
     assert_eq!(said.code, 1, "{said:?}");
     assert_eq!(fs::read_to_string(&path).unwrap(), MINE);
 }
+
+#[test]
+fn check_says_what_the_server_said_before_it_ended() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    let cursor = home.home().join(".cursor/mcp.json");
+    fs::create_dir(cursor.parent().unwrap()).unwrap();
+    for (members, reason) in [
+        (
+            r#""env": {"CODEX_MCP_SANDBOX": "nonsense"}"#,
+            "CODEX_MCP_SANDBOX",
+        ),
+        (r#""cwd": "/no/such/directory""#, "in /no/such/directory: "),
+    ] {
+        let text =
+            format!(r#"{{"mcpServers": {{"codex": {{"command": "codex-mcp", {members}}}}}}}"#);
+        fs::write(&cursor, text).unwrap();
+        let said = setup.run(&["cursor", "--yes"]);
+        assert_eq!(said.code, 1, "{said:?}");
+        let lines = said.stdout.lines();
+        let mut lines = lines.filter(|line| line.contains("does not answer"));
+        assert!(lines.next().unwrap().contains(reason), "{}", said.stdout);
+    }
+}

@@ -1,6 +1,7 @@
 //! Set up, set up again, removed.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 use testkit::Home;
@@ -192,4 +193,30 @@ fn earlier_servers_are_replaced_and_that_is_said() {
     assert_eq!(server["env"], json!({ "A": "b" }));
     setup.json(&["--remove", "--yes"]);
     assert_eq!(fs::read_to_string(&cursor).unwrap(), old);
+}
+
+#[test]
+fn program_of_the_npm_package_is_told_from_ours_of_the_same_name() {
+    let home = Home::new("");
+    let mut setup = Setup::on_the_newest(&home);
+    let script = home
+        .root()
+        .join("lib/node_modules/@leo000001/codex-mcp/dist/index.js");
+    fs::create_dir_all(script.parent().unwrap()).unwrap();
+    fs::write(&script, "#!/usr/bin/env node\n").unwrap();
+    fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
+    setup.install("codex-mcp", &script);
+    let cursor = home.home().join(".cursor/mcp.json");
+    fs::create_dir(cursor.parent().unwrap()).unwrap();
+    fs::write(
+        &cursor,
+        r#"{"mcpServers": {"codex": {"command": "codex-mcp"}}}"#,
+    )
+    .unwrap();
+    let written = setup.json(&["cursor", "--yes"]);
+    assert_eq!(actions(&written), [("cursor", "replace")], "{written:#}");
+    let now: Value = serde_json::from_str(&fs::read_to_string(&cursor).unwrap()).unwrap();
+    let server = &now["mcpServers"]["codex"];
+    assert_eq!(server["command"], env!("CARGO_BIN_EXE_codex-mcp"));
+    assert_eq!(server["args"], json!(["serve", "--api", "sessions"]));
 }

@@ -1,0 +1,102 @@
+//! What clients are to start, by the options of `setup` and the way this program was installed.
+
+use std::io;
+use std::path::{self, PathBuf};
+
+use client_setup::logic::entry::WantedEntry;
+
+use super::change::program;
+use super::{Args, Failure};
+use crate::installation::Installation;
+use crate::installation::channel::Channel;
+
+/// The name of the program, and of its package for npm.
+const NAME: &str = "codex-mcp";
+
+/// The verb that clients start.
+const SERVE: &str = "serve";
+
+/// What decides which Codex is run, and where it and we have our directories.
+const VARIABLES: [&str; 6] = [
+    "ATM_HOME",
+    "CODEX_HOME",
+    "CODEX_MCP_CODEX_BIN",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_STATE_HOME",
+];
+
+/// The entry that the clients are to have.
+pub(super) fn entry(args: &Args) -> Result<WantedEntry, Failure> {
+    let (command, env) = match args.project {
+        // Each user of the repository has it elsewhere.
+        true => (vec![NAME.to_owned()], Vec::new()),
+        false => (command().map_err(Failure::NoProgram)?, variables()),
+    };
+    Ok(WantedEntry {
+        command,
+        args: args_with_options(args)?,
+        env,
+    })
+}
+
+/// The words that start this program. Clients that were not started from a shell need its path: that
+/// on PATH if it is this one, as it stays when an update moves what its link leads to.
+fn command() -> io::Result<Vec<String>> {
+    let copy = Installation::of_this_process();
+    if copy.channel == Channel::Npx {
+        // What lies in its cache may be gone tomorrow.
+        return Ok(["npx", "-y", NAME].map(str::to_owned).to_vec());
+    }
+    let own = copy.program.ok_or(io::ErrorKind::NotFound)?;
+    let is_own = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == own);
+    let path = program(NAME).filter(is_own).unwrap_or(own);
+    let word = path.into_os_string().into_string();
+    let word = word.map_err(|_| io::Error::other("its path is not UTF-8"))?;
+    Ok(vec![word])
+}
+
+/// The arguments without options.
+fn args_without_options() -> Vec<String> {
+    vec![SERVE.to_owned()]
+}
+
+/// The arguments that clients are to use; `None` if the user gives no options.
+fn args_with_options(args: &Args) -> Result<Option<Vec<String>>, Failure> {
+    let mut words = args_without_options();
+    if let Some(api) = args.api {
+        words.extend(["--api".to_owned(), word_of(&api)]);
+    }
+    if !args.tools.is_empty() {
+        let groups: Vec<String> = args.tools.iter().map(word_of).collect();
+        words.extend(["--tools".to_owned(), groups.join(",")]);
+    }
+    if let Some(team) = &args.team {
+        words.extend(["--team".to_owned(), team.to_string()]);
+    }
+    if let Some(codex) = &args.codex_bin {
+        // Clients start in other directories.
+        let path = path::absolute(codex).ok().filter(|path| path.is_file());
+        let word = path.and_then(|path| path.into_os_string().into_string().ok());
+        let word = word.ok_or_else(|| Failure::NoCodex(codex.clone()))?;
+        words.extend(["--codex-bin".to_owned(), word]);
+    }
+    Ok((words.len() > 1).then_some(words))
+}
+
+/// The variables that clients without an environment for servers have to be told, where they are
+/// set.
+fn variables() -> Vec<(String, String)> {
+    let set = VARIABLES.iter().filter_map(|name| {
+        let value = std::env::var(name).ok()?;
+        let is_absolute = PathBuf::from(&value).is_absolute();
+        is_absolute.then(|| ((*name).to_owned(), value))
+    });
+    set.collect()
+}
+
+/// The word of a value on the command line.
+fn word_of(value: &impl clap::ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
+}
