@@ -184,6 +184,18 @@ impl Client {
         }
     }
 
+    /// What each user of a repository has to do before the client uses its shared file.
+    #[must_use]
+    pub fn project_condition(self) -> Option<&'static str> {
+        match self {
+            Self::ClaudeCode => {
+                Some("asks each user of the repository before it starts the server")
+            }
+            Self::Codex => Some("reads the file only where its user trusts the directory"),
+            _ => None,
+        }
+    }
+
     /// Whether the client passes its whole environment to servers. If not, the entry sets the
     /// variables that they need.
     #[must_use]

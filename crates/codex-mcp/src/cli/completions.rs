@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use clap_complete::Shell;
 use common::output;
+use common::text::shell_word;
 
 use super::completion;
-use super::stored::{self, Failure};
+use super::stored::{self, Failure, complain};
 use super::user_files::{self, UserFile, xdg_directory};
 
 /// Where each shell looks for the script.
@@ -44,11 +45,26 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> ExitCode {
     let done = match (args.install, args.remove) {
-        (true, _) => file(args.shell).and_then(|file| user_files::install(&[file], "file")),
+        (true, _) => install(args.shell),
         (_, true) => file(args.shell).and_then(|file| user_files::remove(&[file], "file")),
         (false, false) => print(args.shell),
     };
     stored::exit(done)
+}
+
+fn install(shell: Shell) -> Result<ExitCode, Failure> {
+    let file = file(shell)?;
+    let directory = file.path.parent().unwrap_or(&file.path).to_owned();
+    let code = user_files::install(&[file], "file")?;
+    if shell == Shell::Zsh {
+        // zsh has no directory of the user by itself.
+        let line = format!("fpath=({} $fpath)", shell_word(&directory));
+        complain(
+            "hint",
+            &format!("unless it is there, put this into ~/.zshrc before `compinit`: {line}"),
+        );
+    }
+    Ok(code)
 }
 
 fn print(shell: Shell) -> Result<ExitCode, Failure> {

@@ -25,7 +25,7 @@ pub(super) struct Global {
     #[arg(short, long, global = true, help_heading = HEADING)]
     verbose: bool,
 
-    /// When to use colours. auto: at a terminal, unless NO_COLOR is set.
+    /// Use colours always, never, or auto: at a terminal, unless NO_COLOR is set.
     #[arg(long, value_name = "WHEN", value_enum, default_value = "auto", hide_possible_values = true, global = true, help_heading = HEADING)]
     color: ColourMode,
 }

@@ -69,8 +69,11 @@ fn print(verbs: &[String]) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(page: Command) -> io::Result<Vec<u8>> {
+fn text(mut page: Command) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
+    // With the names of values, which the page's own line leaves out.
+    let usage = page.render_usage().to_string();
+    let page = page.override_usage(usage.trim_start_matches("Usage: ").to_owned());
     // The page of a verb must not claim a program with a version.
     Man::new(page).source(PROGRAM).render(&mut text)?;
     Ok(text)

@@ -312,6 +312,8 @@ async fn zsh_completes_by_its_installed_file() {
     let shell = Shell::new();
     let installed = shell.codex_mcp(&["completions", "zsh", "--install"]);
     assert!(installed.status.success(), "{installed:?}");
+    let hint = String::from_utf8(installed.stderr).unwrap();
+    assert!(hint.contains("zsh/site-functions $fpath)"), "{hint}");
     let functions = shell.home.home().join(".local/share/zsh/site-functions");
     let mut zsh = shell.command("zsh");
     zsh.args(["--no-rcs", "--interactive"]).env("PS1", "% ");

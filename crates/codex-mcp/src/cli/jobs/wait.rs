@@ -297,7 +297,7 @@ pub(super) fn ended_in_words(job: &JobSummary) -> String {
     };
     match (&job.error, state) {
         (Some(error), JobState::Failed) => format!(
-            "{id} {state}{after}: {}; `codex-mcp jobs show {id}` tells all of it",
+            "{id} {state}{after}: {}; `codex-mcp jobs show {id}` has the details",
             error.trim_end().trim_end_matches('.')
         ),
         _ => format!("{id} {state}{after}"),

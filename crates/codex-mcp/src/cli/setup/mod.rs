@@ -218,7 +218,7 @@ fn set_up(args: &Args) -> Result<bool, Failure> {
     let outcome = Outcome { others, ..outcome };
     match args.json {
         true => present::json(&outcome)?,
-        false => present::outcome(&outcome, args.remove)?,
+        false => present::outcome(&request, &outcome)?,
     }
     if !args.json && !args.yes {
         offer_login(&outcome)?;
@@ -230,8 +230,8 @@ fn set_up(args: &Args) -> Result<bool, Failure> {
 #[derive(Default)]
 struct Outcome {
     applied: Vec<Applied>,
-    /// Whether the server answers, by the client that starts it so.
-    checks: Vec<(Client, Handshake)>,
+    /// Whether the server answers, with the clients that start it so.
+    checks: Vec<(Vec<Client>, Handshake)>,
     /// Whether Codex can work here, if entries were to be written.
     report: Option<Report>,
     /// Other files that still have entries of ours.
@@ -255,7 +255,7 @@ async fn apply_all(request: &Request, changes: Vec<Change>, codex: Option<PathBu
     for change in changes {
         outcome.applied.push(apply::apply(request, change).await);
     }
-    let mut launches: Vec<(Client, Launch)> = Vec::new();
+    let mut launches: Vec<(Vec<Client>, Launch)> = Vec::new();
     for applied in outcome.applied.iter().filter(|applied| applied.is_fine()) {
         let Ok(Action::Set { plan, .. }) = &applied.change.action else {
             continue;
@@ -267,16 +267,19 @@ async fn apply_all(request: &Request, changes: Vec<Change>, codex: Option<PathBu
                 // Whoever wrote the repository chose what is there.
                 Some(_) => Launch::of(client, &request.entry_alone(), Surroundings::default()),
             };
-            if launches.iter().all(|(_, known)| *known != launch) {
-                launches.push((applied.change.client, launch));
+            match launches.iter_mut().find(|(_, known)| *known == launch) {
+                Some((clients, _)) if clients.contains(&client) => {}
+                Some((clients, _)) => clients.push(client),
+                None => launches.push((vec![client], launch)),
             }
         }
     }
-    for (client, launch) in &launches {
-        let answer = handshake::check(launch).await;
-        outcome.checks.push((*client, answer));
+    let must_check = !launches.is_empty();
+    for (clients, launch) in launches {
+        let answer = handshake::check(&launch).await;
+        outcome.checks.push((clients, answer));
     }
-    if !launches.is_empty() {
+    if must_check {
         let facts = doctor::gather(codex, PROGRAM_TIMEOUT).await;
         outcome.report = Some(doctor::judge(&facts));
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use similar::TextDiff;
 
 use super::apply::Applied;
-use super::change::{Action, Change, Removal};
+use super::change::{Action, Change, Removal, Request};
 use super::{Outcome, codex_to_log_in};
 use crate::doctor::as_text;
 
@@ -112,7 +112,7 @@ fn show_diff(out: &mut Output<impl Write>, diff: &str) -> io::Result<()> {
 }
 
 /// Shows what was done, and what to do next.
-pub(super) fn outcome(outcome: &Outcome, is_removal: bool) -> io::Result<()> {
+pub(super) fn outcome(request: &Request, outcome: &Outcome) -> io::Result<()> {
     let mut out = output::stdout();
     for applied in &outcome.applied {
         let title = applied.change.client.title();
@@ -139,8 +139,9 @@ pub(super) fn outcome(outcome: &Outcome, is_removal: bool) -> io::Result<()> {
             )?;
         }
     }
-    for (client, check) in &outcome.checks {
-        let title = client.title();
+    for (clients, check) in &outcome.checks {
+        let titles: Vec<&str> = clients.iter().map(|client| client.title()).collect();
+        let title = titles.join(", ");
         match check {
             Ok(tools) => writeln!(out, "{title}: the server answers, with {tools} tools")?,
             Err(error) => {
@@ -157,7 +158,21 @@ pub(super) fn outcome(outcome: &Outcome, is_removal: bool) -> io::Result<()> {
         let file = file.display().to_string();
         writeln!(out, "codex-mcp is still in {}", visible_line(&file))?;
     }
-    next(&mut out, outcome, is_removal)
+    if request.top.is_some() && !request.remove {
+        conditions(&mut out, outcome)?;
+    }
+    next(&mut out, outcome, request.remove)
+}
+
+/// What has to be done before clients use the files of a repository that were written.
+fn conditions(out: &mut Output<impl Write>, outcome: &Outcome) -> io::Result<()> {
+    let written = outcome.applied.iter().filter(|applied| applied.is_written);
+    for client in written.map(|applied| applied.change.client) {
+        if let Some(condition) = client.project_condition() {
+            writeln!(out, "{} {condition}.", client.title())?;
+        }
+    }
+    Ok(())
 }
 
 fn next(out: &mut Output<impl Write>, outcome: &Outcome, is_removal: bool) -> io::Result<()> {
@@ -191,9 +206,11 @@ fn next(out: &mut Output<impl Write>, outcome: &Outcome, is_removal: bool) -> io
 /// Prints what was done for programs.
 pub(super) fn json(outcome: &Outcome) -> io::Result<()> {
     let changes: Vec<Value> = outcome.applied.iter().map(as_json).collect();
-    let checks = outcome.checks.iter().map(|(client, check)| match check {
-        Ok(tools) => json!({ "client": client.as_ref(), "tools": tools }),
-        Err(error) => json!({ "client": client.as_ref(), "error": error }),
+    let checks = outcome.checks.iter().flat_map(|(clients, check)| {
+        clients.iter().map(move |client| match check {
+            Ok(tools) => json!({ "client": client.as_ref(), "tools": tools }),
+            Err(error) => json!({ "client": client.as_ref(), "error": error }),
+        })
     });
     let mut object = json!({
         "changes": changes,

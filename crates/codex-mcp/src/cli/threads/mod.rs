@@ -229,7 +229,7 @@ fn nothing(args: &Args) -> &'static str {
     match (&args.repo, &args.identity, args.status) {
         (None, None, None) => {
             "There are no threads yet. An MCP client begins one with the tool `codex`; \
-             `codex-mcp --help` tells how to add codex-mcp to a client."
+             `codex-mcp setup` adds codex-mcp to your clients."
         }
         _ => "There are no such threads. `codex-mcp threads` lists all that there are.",
     }

@@ -51,6 +51,8 @@ fn every_client_is_set_up_and_its_file_is_restored_byte_for_byte() {
         written["checks"][0]["tools"].as_u64() > Some(3),
         "{written:#}"
     );
+    let checks = written["checks"].as_array().unwrap();
+    assert_eq!(checks.len(), CLIENTS.len(), "{written:#}");
     assert!(written["doctor"]["checks"].is_array(), "{written:#}");
     let after: Vec<String> = CLIENTS.iter().map(|client| setup.read(client)).collect();
     for (client, after) in CLIENTS.iter().zip(&after) {
@@ -155,7 +157,13 @@ fn shared_files_of_a_repository_name_the_program_without_its_directory() {
             "{name}: {text}"
         );
     }
-    setup.json(&[&names[..], &["--project", "--remove", "--yes"]].concat());
+    let remove = || setup.json(&[&names[..], &["--project", "--remove", "--yes"]].concat());
+    remove();
+    let said = setup.run(&["claude-code", "codex", "--project", "--yes"]);
+    for words in ["Claude Code asks each user", "Codex reads the file only"] {
+        assert!(said.stdout.contains(words), "{}", said.stdout);
+    }
+    remove();
     assert_eq!(
         setup
             .home
