@@ -104,7 +104,8 @@ impl Tool {
             .is_ok_and(|output| output.status.success())
     }
 
-    fn command(&self, directory: &Path) -> Command {
+    /// The process that this starts in `directory`, for what the methods above do not do.
+    pub(crate) fn command(&self, directory: &Path) -> Command {
         let program = match self.program.as_str() {
             "cargo" => std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()),
             other => other.into(),

@@ -17,6 +17,7 @@ mod registry;
 mod release;
 mod repository;
 mod target;
+mod trial;
 
 use std::fs;
 use std::path::PathBuf;
@@ -75,6 +76,8 @@ enum Part {
     Mcpb,
     /// Describe the npm package and the bundle to the MCP registry
     Registry,
+    /// Run the static program for this machine in an empty root directory
+    Try,
 }
 
 /// Makes the packages, and prints their names and sizes.
@@ -99,6 +102,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<()
         Some(Part::Npm) => npm::make(&release)?,
         Some(Part::Mcpb) => mcpb::make(&release)?,
         Some(Part::Registry) => registry::make(&release)?,
+        Some(Part::Try) => return trial::run(&release),
     };
     report(&release, &made)
 }

@@ -3,6 +3,7 @@
 mod debian;
 mod file_server;
 mod installer;
+mod mcpb;
 mod npm;
 mod npm_script;
 

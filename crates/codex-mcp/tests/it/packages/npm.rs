@@ -26,12 +26,12 @@ const FIRST_ANSWER: Duration = Duration::from_secs(60);
 const REPOSITORY: &str = "https://github.com/acme/codex-mcp";
 
 /// The files that `cargo xtask dist` makes of an archive with the program of the tests.
-struct Packages {
+pub(super) struct Packages {
     out: PathBuf,
 }
 
 impl Packages {
-    fn make(home: &Home, program: &Path) -> Self {
+    pub(super) fn make(home: &Home, program: &Path) -> Self {
         let packages = Self {
             out: home.root().join("dist"),
         };
@@ -60,7 +60,7 @@ impl Packages {
     }
 
     /// Runs a part of `cargo xtask dist`.
-    fn dist(&self, part: &str) {
+    pub(super) fn dist(&self, part: &str) {
         let xtask = Path::new(env!("CARGO_BIN_EXE_codex-mcp")).with_file_name("xtask");
         assert!(
             xtask.is_file(),
@@ -73,8 +73,12 @@ impl Packages {
         succeeds(dist.env("CARGO_MANIFEST_DIR", workspace().join("xtask")));
     }
 
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.out.join(name)
+    }
+
     fn package(&self, name: &str) -> PathBuf {
-        self.out.join(format!("{name}-{VERSION}.tgz"))
+        self.path(&format!("{name}-{VERSION}.tgz"))
     }
 
     fn manifest(&self, name: &str) -> Value {
@@ -269,7 +273,7 @@ fn packages_name_each_other_and_the_server() {
     // The program is static.
     assert_eq!(platform["libc"], Value::Null, "{platform:#}");
 
-    let server = fs::read(packages.out.join("server.json")).unwrap();
+    let server = fs::read(packages.path("server.json")).unwrap();
     let server: Value = serde_json::from_slice(&server).unwrap();
     assert_eq!(server["name"], "io.github.acme/codex-mcp");
     assert_eq!(main["mcpName"], server["name"]);
@@ -287,7 +291,7 @@ fn packages_name_each_other_and_the_server() {
         address,
         format!("{REPOSITORY}/releases/download/v{VERSION}")
     );
-    let sum = succeeds(Command::new("sha256sum").arg(packages.out.join(file)));
+    let sum = succeeds(Command::new("sha256sum").arg(packages.path(file)));
     assert!(
         sum.starts_with(bundle["fileSha256"].as_str().unwrap()),
         "{sum}"
