@@ -17,6 +17,8 @@ mod debian;
 mod deny;
 mod dist;
 mod docs;
+#[cfg(test)]
+mod forge_tests;
 mod installs;
 mod layers;
 mod metadata;

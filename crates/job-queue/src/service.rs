@@ -455,7 +455,7 @@ impl CancelOutcome {
     pub fn message(self) -> String {
         match (self.response, self.state) {
             (CancelResponse::Requested, JobState::Cancelled) => {
-                "Job cancelled; nothing of it runs any more".to_owned()
+                "Job cancelled; its turn and commands have ended".to_owned()
             }
             (CancelResponse::Requested, state) if state.has_ended() => {
                 format!("Job {state} before it could be cancelled")

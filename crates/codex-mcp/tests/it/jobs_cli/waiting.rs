@@ -255,6 +255,6 @@ async fn jobs_are_cancelled() {
     assert!(
         output
             .stdout
-            .contains("Job cancelled; nothing of it runs any more")
+            .contains("Job cancelled; its turn and commands have ended")
     );
 }

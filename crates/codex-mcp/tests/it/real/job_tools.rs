@@ -152,7 +152,10 @@ async fn cancelled_job_ends_with_its_processes(release: &str) {
     assert_eq!(cancelled["new_status"], "cancelled");
     assert_eq!(cancelled["was_running_in_registry"], true);
     let message = cancelled["message"].as_str().unwrap();
-    assert!(message.contains("nothing of it runs"), "{message}");
+    assert!(
+        message.contains("turn and commands have ended"),
+        "{message}"
+    );
     let left = stage.home.processes();
     assert!(!format!("{left:?}").contains("sleep"), "{left:?}");
 
