@@ -7,7 +7,7 @@ use anyhow::Context;
 use sha2::{Digest, Sha256};
 
 use super::entries::{self, Entry};
-use super::pages::Pages;
+use super::program::Contents;
 use super::release::{NAME, Release, fill};
 use super::target::Target;
 
@@ -86,18 +86,16 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 ///
 /// # Errors
 /// When a file of it cannot be read or the archive cannot be written.
-pub(super) fn make(
-    release: &Release,
-    target: Target,
-    program: &[u8],
-    pages: &Pages,
-    third_party: &str,
-) -> anyhow::Result<PathBuf> {
+pub(super) fn make(release: &Release, contents: &Contents) -> anyhow::Result<PathBuf> {
+    let Contents { target, pages, .. } = contents;
     let top = format!("{NAME}-{}-{target}", release.version);
-    let mut files = vec![Entry::program(NAME, program)];
+    let mut files = vec![Entry::program(NAME, contents.program.as_slice())];
     files.extend(aliases(release)?);
     files.extend(licences(release)?);
-    files.push(Entry::file("THIRD-PARTY-LICENSES.txt", third_party));
+    files.push(Entry::file(
+        "THIRD-PARTY-LICENSES.txt",
+        contents.third_party.as_str(),
+    ));
     files.push(Entry::file("README.md", read(release, "README.md")?));
     files.extend(pages.manual.iter().map(|page| page.below("man/man1/")));
     files.extend(pages.completions().map(|page| page.below("completions/")));

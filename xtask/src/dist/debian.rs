@@ -11,7 +11,7 @@ use anyhow::Context;
 
 use super::archive::{aliases, licences};
 use super::entries::{Entry, gzip};
-use super::pages::Pages;
+use super::program::Contents;
 use super::release::{Effort, NAME, Release, fill};
 use super::target::{Arch, Target};
 use crate::tool::Tool;
@@ -23,17 +23,12 @@ const DOC: &str = "usr/share/doc/codex-mcp";
 ///
 /// # Errors
 /// When dpkg-deb is missing or fails, or a file cannot be read or written.
-pub(super) fn make(
-    release: &Release,
-    target: Target,
-    program: &[u8],
-    pages: &Pages,
-    third_party: &str,
-) -> anyhow::Result<PathBuf> {
+pub(super) fn make(release: &Release, contents: &Contents) -> anyhow::Result<PathBuf> {
+    let target = contents.target;
     let architecture = architecture(target);
     let tree = release.out.join(format!(".debian-{target}"));
     remove(&tree)?;
-    let files = files(release, program, pages, third_party)?;
+    let files = files(release, contents)?;
     for file in &files {
         write(&tree, file)?;
     }
@@ -55,19 +50,18 @@ fn architecture(target: Target) -> &'static str {
 }
 
 /// What is installed, with paths from the root.
-fn files(
-    release: &Release,
-    program: &[u8],
-    pages: &Pages,
-    third_party: &str,
-) -> anyhow::Result<Vec<Entry>> {
+fn files(release: &Release, contents: &Contents) -> anyhow::Result<Vec<Entry>> {
+    let pages = &contents.pages;
     let compressed = |path: String, bytes: &[u8]| -> anyhow::Result<Entry> {
         Ok(Entry::file(
             format!("{path}.gz"),
             gzip(bytes, Effort::Best)?,
         ))
     };
-    let mut files = vec![Entry::program("usr/bin/codex-mcp", program)];
+    let mut files = vec![Entry::program(
+        "usr/bin/codex-mcp",
+        contents.program.as_slice(),
+    )];
     files.extend(aliases(release)?.iter().map(|file| file.below("usr/bin/")));
     for page in &pages.manual {
         let path = format!("usr/share/man/man1/{}", page.path);
@@ -82,7 +76,7 @@ fn files(
     files.push(Entry::file(format!("{DOC}/copyright"), copyright(release)?));
     let third_party = compressed(
         format!("{DOC}/THIRD-PARTY-LICENSES.txt"),
-        third_party.as_bytes(),
+        contents.third_party.as_bytes(),
     );
     files.push(third_party?);
     for (source, name) in [("CHANGELOG.md", "changelog"), ("README.md", "README.md")] {

@@ -22,13 +22,12 @@ mod trial;
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::{Args, Subcommand};
 
 use crate::debian::on_path;
 use crate::workspace::Workspace;
 
-use pages::Pages;
+use program::Contents;
 use release::{Effort, Release};
 use target::{Os, Target};
 
@@ -110,30 +109,11 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<()
 /// Makes everything for one platform.
 fn build(workspace: &Workspace, release: &Release, build: &Build) -> anyhow::Result<Vec<PathBuf>> {
     let target = build.target.map_or_else(Target::this_machine, Ok)?;
-    let path = match &build.binary {
-        Some(path) => std::path::absolute(path)?,
-        None => program::build(workspace, target)?,
-    };
-    let program = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let pages = Pages::print(&program::printer(workspace, target, &path)?)?;
-    let third_party = licences::collect(workspace, release, target)?;
-
-    let mut made = vec![archive::make(
-        release,
-        target,
-        &program,
-        &pages,
-        &third_party,
-    )?];
+    let contents = Contents::collect(workspace, release, target, build.binary.as_deref())?;
+    let mut made = vec![archive::make(release, &contents)?];
     match target.os() {
         Os::Linux if on_path("dpkg-deb") => {
-            made.push(debian::make(
-                release,
-                target,
-                &program,
-                &pages,
-                &third_party,
-            )?);
+            made.push(debian::make(release, &contents)?);
         }
         Os::Linux => println!("No Debian package: `dpkg-deb` is missing."),
         Os::MacOs => {}

@@ -1,17 +1,57 @@
-//! The program that is packaged: a release build, or one that is given.
+//! The program that is packaged, a release build or one that is given, and what goes with it.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::release::NAME;
+use anyhow::Context;
+
+use super::licences;
+use super::pages::Pages;
+use super::release::{NAME, Release};
 use super::target::Target;
 use crate::tool::Tool;
 use crate::workspace::Workspace;
+
+/// What the packages of a platform are made of.
+pub(super) struct Contents {
+    pub(super) target: Target,
+    /// The executable.
+    pub(super) program: Vec<u8>,
+    pub(super) pages: Pages,
+    /// The licences of the crates that are linked into it.
+    pub(super) third_party: String,
+}
+
+impl Contents {
+    /// Builds the program unless `path` is one, has it print its pages, and collects the licences.
+    ///
+    /// # Errors
+    /// When one of these fails.
+    pub(super) fn collect(
+        workspace: &Workspace,
+        release: &Release,
+        target: Target,
+        path: Option<&Path>,
+    ) -> anyhow::Result<Self> {
+        let path = match path {
+            Some(path) => std::path::absolute(path)?,
+            None => build(workspace, target)?,
+        };
+        let program = fs::read(&path);
+        Ok(Self {
+            target,
+            program: program.with_context(|| format!("cannot read {}", path.display()))?,
+            pages: Pages::print(&printer(workspace, target, &path)?)?,
+            third_party: licences::collect(workspace, release, target)?,
+        })
+    }
+}
 
 /// Builds the release for a platform, and returns where it is.
 ///
 /// # Errors
 /// When cargo or git fails.
-pub(super) fn build(workspace: &Workspace, target: Target) -> anyhow::Result<PathBuf> {
+fn build(workspace: &Workspace, target: Target) -> anyhow::Result<PathBuf> {
     let triple = target.to_string();
     let build = cargo(&["--release", "--target", &triple]);
     note_changes(workspace)?;
@@ -25,11 +65,7 @@ pub(super) fn build(workspace: &Workspace, target: Target) -> anyhow::Result<Pat
 ///
 /// # Errors
 /// When cargo fails.
-pub(super) fn printer(
-    workspace: &Workspace,
-    target: Target,
-    program: &Path,
-) -> anyhow::Result<PathBuf> {
+fn printer(workspace: &Workspace, target: Target, program: &Path) -> anyhow::Result<PathBuf> {
     if target.runs_on(Target::this_machine()?) {
         return Ok(program.to_owned());
     }
