@@ -65,6 +65,12 @@ pub enum PlanError {
     /// Another server has the name.
     #[error("the entry `{0}` is another server; choose a name for codex-mcp with --name")]
     Taken(String),
+    /// The file has the form of opencode 2, which translates the older form by itself, but not both
+    /// in one file.
+    #[error(
+        "this file has its servers under `mcp.servers`, as opencode 2 writes it; add codex-mcp there by hand"
+    )]
+    OtherForm,
 }
 
 impl Plan {
@@ -109,6 +115,9 @@ pub fn adding(
     real_path: RealPath<'_>,
 ) -> Result<Plan, PlanError> {
     let servers = client.format().servers(text, client.key())?;
+    if client == Client::OpenCode && servers.get("servers").is_some_and(is_table_of_servers) {
+        return Err(PlanError::OtherForm);
+    }
     let mut after = text.to_owned();
     let mut entries = Vec::new();
     for name in names(&servers, name, real_path)? {
@@ -134,6 +143,11 @@ pub fn adding(
         });
     }
     Ok(Plan { entries, after })
+}
+
+/// Whether a value of opencode has servers instead of being one.
+fn is_table_of_servers(value: &Value) -> bool {
+    value.is_object() && value.get("type").is_none()
 }
 
 /// The names of the entries that are to be there.
@@ -497,6 +511,16 @@ mod tests {
         assert!(!has_plugin(&settings(r#"{"codex-mcp@codex-mcp": false}"#)));
         assert!(!has_plugin(&settings(r#"{"other@codex-mcp": true}"#)));
         assert!(!has_plugin("no JSON"));
+    }
+
+    #[test]
+    fn file_in_the_form_of_opencode_2_is_left_alone() {
+        let text = r#"{"mcp": {"servers": {"x": {"type": "local", "command": ["x"]}}}}"#;
+        let refused = adding(Client::OpenCode, text, None, &wanted(), NO_LINKS);
+        assert_eq!(refused, Err(PlanError::OtherForm));
+        let of_that_name = r#"{"mcp": {"servers": {"type": "remote", "url": "https://x"}}}"#;
+        let plan = adding(Client::OpenCode, of_that_name, None, &wanted(), NO_LINKS).unwrap();
+        assert_eq!(changes(&plan), [("codex", EntryChange::Add)]);
     }
 
     #[test]
