@@ -46,10 +46,13 @@ fn trust(home: &testkit::Home, directory: &std::path::Path) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Defines a test for each release from `async fn name(release: &str)`.
+/// Defines a test for each release from `async fn name(release: &str)`. Attributes are those of the
+/// test on 0.104.0 alone.
 macro_rules! on_each_release {
-    ($($name:ident),* $(,)?) => {
-        mod on_0_104_0 { $(#[tokio::test] async fn $name() { super::$name("0.104.0").await; })* }
+    ($($(#[$on_0_104_0:meta])* $name:ident),* $(,)?) => {
+        mod on_0_104_0 {
+            $(#[tokio::test] $(#[$on_0_104_0])* async fn $name() { super::$name("0.104.0").await; })*
+        }
         mod on_0_153_4 { $(#[tokio::test] async fn $name() { super::$name("0.153.4").await; })* }
         mod on_the_newest {
             $(#[tokio::test] async fn $name() { super::$name(testkit::codex::newest()).await; })*

@@ -9,6 +9,7 @@ on_each_release!(
     ctrl_c_ends_the_wrapper,
     signal_ends_the_wrapper_and_codex,
     killed_codex_ends_the_wrapper,
+    #[cfg_attr(portable, ignore = "only /proc tells the conversation")]
     killed_wrapper_leaves_no_processes,
 );
 

@@ -4,6 +4,7 @@ use super::*;
 
 on_each_release!(
     marker_without_a_request_does_not_restart_codex,
+    #[cfg_attr(portable, ignore = "only /proc tells the conversation")]
     marker_not_from_codex_does_not_restart_it,
 );
 

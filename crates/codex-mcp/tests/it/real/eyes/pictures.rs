@@ -3,13 +3,20 @@
 use super::*;
 
 on_each_release!(
+    #[cfg_attr(portable, ignore = "only /proc tells the conversation")]
     requested_picture_is_attached_after_a_restart,
+    #[cfg_attr(portable, ignore = "only /proc tells the conversation")]
     three_pictures_are_attached_one_after_the_other,
+    #[cfg_attr(portable, ignore = "only /proc tells the conversation")]
     pictures_requested_before_one_marker_are_attached_together,
     picture_as_an_answer_needs_no_restart,
+    #[cfg_attr(portable, ignore = "only /proc tells the conversation")]
     marker_is_found_on_a_narrow_terminal,
+    #[cfg_attr(portable, ignore = "only /proc tells the conversation")]
     two_wrappers_in_one_directory_do_not_interfere,
+    #[cfg_attr(portable, ignore = "only /proc tells the conversation")]
     instructions_of_the_user_are_kept,
+    #[cfg_attr(portable, ignore = "only /proc tells the conversation")]
     worktree_has_the_trust_of_its_repository,
 );
 

@@ -9,6 +9,7 @@ use super::*;
 
 on_each_release!(
     unsuitable_files_are_refused_as_pictures,
+    #[cfg_attr(portable, ignore = "only /proc tells the conversation")]
     removed_picture_is_reported_after_the_restart,
 );
 
