@@ -14,6 +14,7 @@ use super::entries::{Entry, gzip};
 use super::program::Contents;
 use super::release::{Effort, NAME, Release, fill};
 use super::target::{Arch, Target};
+use crate::installs::remove;
 use crate::tool::Tool;
 
 /// Where the package puts what belongs to no program.
@@ -172,13 +173,4 @@ fn write(tree: &Path, file: &Entry) -> anyhow::Result<()> {
     fs::write(&path, &file.bytes).with_context(|| format!("cannot write {}", path.display()))?;
     fs::set_permissions(&path, Permissions::from_mode(file.mode))?;
     Ok(())
-}
-
-fn remove(tree: &Path) -> anyhow::Result<()> {
-    match fs::remove_dir_all(tree) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", tree.display()))
-        }
-        _ => Ok(()),
-    }
 }

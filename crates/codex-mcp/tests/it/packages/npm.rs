@@ -61,6 +61,10 @@ impl Packages {
 
     /// Runs a part of `cargo xtask dist`.
     pub(super) fn dist(&self, part: &str) {
+        succeeds(&mut self.command(part));
+    }
+
+    fn command(&self, part: &str) -> Command {
         let xtask = Path::new(env!("CARGO_BIN_EXE_codex-mcp")).with_file_name("xtask");
         assert!(
             xtask.is_file(),
@@ -70,7 +74,8 @@ impl Packages {
         let mut dist = Command::new(xtask);
         dist.args(["dist", part, "--quick", "--repository", REPOSITORY, "--out"]);
         dist.arg(&self.out);
-        succeeds(dist.env("CARGO_MANIFEST_DIR", workspace().join("xtask")));
+        dist.env("CARGO_MANIFEST_DIR", workspace().join("xtask"));
+        dist
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -257,6 +262,18 @@ async fn npx_in_an_empty_home_serves_a_session_and_leaves_no_process() {
     assert_eq!(fixture.model.request_count(), 2);
 }
 
+/// A program that needs a library of the system has none in an empty root directory.
+#[test]
+fn trial_of_a_program_that_is_not_static_fails() {
+    let home = Home::new("");
+    let packages = Packages::make(&home, Path::new("/bin/true"));
+    let output = packages.command("try").output().unwrap();
+    assert!(!output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("exit code 127"), "{said}");
+    assert!(!packages.path("trial").exists());
+}
+
 #[test]
 fn packages_name_each_other_and_the_server() {
     let home = Home::new("");
@@ -268,6 +285,7 @@ fn packages_name_each_other_and_the_server() {
     let platform = packages.manifest(&platform_package());
     let dependencies = json!({ platform_package(): VERSION });
     assert_eq!(main["optionalDependencies"], dependencies, "{main:#}");
+    assert_eq!(main["name"], client_setup::logic::entry::OWN_PACKAGE);
     assert_eq!(main["scripts"], Value::Null, "{main:#}");
     assert_eq!(platform["os"], json!(["linux"]), "{platform:#}");
     // The program is static.
