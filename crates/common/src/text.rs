@@ -138,12 +138,16 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     for paragraph in text.trim_end().split('\n') {
         let mut words = paragraph.split(' ');
         let mut line = words.next().unwrap_or_default().to_owned();
+        let mut is_continued = false;
         for word in words {
             let longer = line.chars().count() + 1 + word.chars().count();
-            if longer > width && !line.is_empty() {
+            if longer > width && !line.trim_start().is_empty() {
                 lines.push(line.trim_end().to_owned());
                 line.clear();
-            } else {
+                is_continued = true;
+            }
+            // The spaces at a break are left out.
+            if !line.is_empty() || !is_continued {
                 line.push(' ');
             }
             line.push_str(word);
@@ -245,6 +249,9 @@ mod tests {
         assert_eq!(wrapped("one\n\ntwo\n", 9), ["one", "", "two"]);
         assert_eq!(wrapped("", 9), [""]);
         assert_eq!(wrapped("a  b ccc", 5), ["a  b", "ccc"]);
+        assert_eq!(wrapped("aaaaaa  bb", 6), ["aaaaaa", "bb"]);
+        assert_eq!(wrapped("  longer a", 4), ["  longer", "a"]);
+        assert_eq!(wrapped("a b c\n  d", 3), ["a b", "c", "  d"]);
     }
 
     #[test]

@@ -56,13 +56,21 @@ fn install(shell: Shell) -> Result<ExitCode, Failure> {
     let file = file(shell)?;
     let directory = file.path.parent().unwrap_or(&file.path).to_owned();
     let code = user_files::install(&[file], "file")?;
-    if shell == Shell::Zsh {
+    match shell {
         // zsh has no directory of the user by itself.
-        let line = format!("fpath=({} $fpath)", shell_word(&directory));
-        complain(
+        Shell::Zsh => complain(
             "hint",
-            &format!("unless it is there, put this into ~/.zshrc before `compinit`: {line}"),
-        );
+            &format!(
+                "if ~/.zshrc does not set it yet, add this line before `compinit`: fpath=({} $fpath)",
+                shell_word(&directory)
+            ),
+        ),
+        Shell::Bash => complain(
+            "hint",
+            "bash reads it only with the package bash-completion; without that, add this line to \
+             ~/.bashrc: source <(codex-mcp completions bash)",
+        ),
+        _ => {}
     }
     Ok(code)
 }

@@ -107,12 +107,14 @@ impl UserFile {
         Ok(Change::Made)
     }
 
+    /// Where a link leads to the file, both are removed.
     fn remove(&self) -> io::Result<Change> {
-        match fs::remove_file(&self.path) {
-            Ok(()) => Ok(Change::Made),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Change::None),
-            Err(error) => Err(error),
+        let target = self.path.canonicalize();
+        let change = remove_if_there(&self.path)?;
+        if let Ok(target) = target {
+            remove_if_there(&target)?;
         }
+        Ok(change)
     }
 
     fn failure(&self, act: &str, error: &io::Error) -> Failure {
@@ -121,6 +123,14 @@ impl UserFile {
             "cannot {act} {path}: {error}. Give this user the right to write there, or choose \
              another directory with the variable that the help names"
         ))
+    }
+}
+
+fn remove_if_there(path: &Path) -> io::Result<Change> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(Change::Made),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Change::None),
+        Err(error) => Err(error),
     }
 }
 
@@ -167,5 +177,7 @@ mod tests {
         assert_eq!(file.write().unwrap(), Change::Made);
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&target).unwrap(), b"new");
+        assert_eq!(file.remove().unwrap(), Change::Made);
+        assert!(!target.exists() && fs::symlink_metadata(&link).is_err());
     }
 }

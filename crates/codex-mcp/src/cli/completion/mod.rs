@@ -124,7 +124,7 @@ fn in_time(
     ArgValueCompleter::new(move |begun: &OsStr| {
         let (complete, begun) = (Arc::clone(&complete), begun.to_owned());
         let (sender, receiver) = mpsc::channel();
-        // Nobody receives what comes too late.
+        // The receiver is gone if this takes too long.
         thread::spawn(move || sender.send(complete(&begun)).ok());
         receiver.recv_timeout(LIMIT).unwrap_or_default()
     })
