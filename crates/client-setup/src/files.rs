@@ -100,7 +100,7 @@ impl ConfigFile {
     /// # Errors
     ///
     /// [`FileError`], also if a link leads to the file.
-    pub fn of_repository(top: &Path, file: &str) -> Result<Self, FileError> {
+    pub fn of_repository(top: &Path, file: &Path) -> Result<Self, FileError> {
         let top = fs::canonicalize(top).map_err(about(top))?;
         let path = top.join(file);
         Self::read(Owner::Repository(top), &path)
@@ -384,7 +384,7 @@ mod tests {
         symlink(&secret, top.join(".mcp.json")).unwrap();
         symlink(directory.path(), top.join(".cursor")).unwrap();
         for file in [".mcp.json", ".cursor/bashrc", ".cursor/mcp.json"] {
-            let refused = ConfigFile::of_repository(&top, file);
+            let refused = ConfigFile::of_repository(&top, Path::new(file));
             assert!(matches!(refused, Err(FileError::Link(_))), "{refused:?}");
         }
         // As a control: the user's own links are followed.
@@ -398,7 +398,7 @@ mod tests {
         let (top, mine) = (directory.path().join("top"), directory.path().join("mine"));
         fs::create_dir_all(top.join(".cursor")).unwrap();
         fs::create_dir(&mine).unwrap();
-        let file = ConfigFile::of_repository(&top, ".cursor/mcp.json").unwrap();
+        let file = ConfigFile::of_repository(&top, Path::new(".cursor/mcp.json")).unwrap();
         assert!(file.open_directory().is_ok());
         fs::remove_dir(top.join(".cursor")).unwrap();
         symlink(&mine, top.join(".cursor")).unwrap();

@@ -21,6 +21,7 @@
 //!     command: vec!["codex-mcp".to_owned()],
 //!     args: None,
 //!     env: Vec::new(),
+//!     accepts: |_, _| true,
 //! };
 //! let plan = plan::adding(Client::Cursor, before, None, &wanted, &|_| None)?;
 //! assert!(plan.after.starts_with("// Mine.\n"));

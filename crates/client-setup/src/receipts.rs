@@ -46,7 +46,8 @@ pub enum Before {
     Absent,
     /// What its copy has, whose name in the directory of the receipts this is.
     Copy(String),
-    /// It had an entry of this program already: its copy is not what the user had without it.
+    /// It had an entry that an earlier change has added, and was edited since: its copy is not what
+    /// the user had without that entry.
     SetUp(String),
 }
 
@@ -141,21 +142,27 @@ impl Receipts {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let name = format!("{name}.{}", since.unwrap_or_default().as_nanos());
         state_file::replace(&self.directory.join(&name), text.as_bytes())?;
-        Ok(match has_ours {
+        let was_changed = self.all.iter().any(|receipt| receipt.file == file);
+        Ok(match has_ours && was_changed {
             true => Before::SetUp(name),
             false => Before::Copy(name),
         })
     }
 
-    /// Notes a change, for these texts of the file. Entries that an earlier change has replaced stay
-    /// noted.
+    /// Notes a change, for these texts of the file. Of the entries that an earlier change has
+    /// replaced, those stay noted whose name is `kept`.
     ///
     /// # Errors
     ///
     /// [`ReceiptError`].
-    pub fn note(&mut self, mut receipt: Receipt) -> Result<(), ReceiptError> {
+    pub fn note(
+        &mut self,
+        mut receipt: Receipt,
+        kept: impl Fn(&str) -> bool,
+    ) -> Result<(), ReceiptError> {
         if let Some(earlier) = self.take(&receipt.file) {
-            for (name, server) in earlier.replaced {
+            let replaced = earlier.replaced.into_iter();
+            for (name, server) in replaced.filter(|(name, _)| kept(name)) {
                 receipt.replaced.entry(name).or_insert(server);
             }
         }
@@ -271,10 +278,10 @@ mod tests {
         let file = Path::new(FILE);
         let mut receipts = Receipts::lock(directory.path()).unwrap();
         let before = receipts.back_up(file, Some("mine"), false).unwrap();
-        receipts.note(receipt(before, "first")).unwrap();
+        receipts.note(receipt(before, "first"), |_| true).unwrap();
         assert_eq!(receipts.exact(file, "edited"), None);
         let before = receipts.back_up(file, Some("first"), true).unwrap();
-        receipts.note(receipt(before, "second")).unwrap();
+        receipts.note(receipt(before, "second"), |_| true).unwrap();
         drop(receipts);
         let mut receipts = Receipts::lock(directory.path()).unwrap();
         let before = receipts.exact(file, "second").unwrap().before.clone();
@@ -291,10 +298,14 @@ mod tests {
         let file = Path::new(FILE);
         let mut receipts = Receipts::lock(directory.path()).unwrap();
         let first = receipts.back_up(file, Some("mine"), false).unwrap();
-        receipts.note(receipt(first.clone(), "first")).unwrap();
+        receipts
+            .note(receipt(first.clone(), "first"), |_| true)
+            .unwrap();
         let second = receipts.back_up(file, Some("first, edited"), true).unwrap();
         assert!(matches!(second, Before::SetUp(_)), "{second:?}");
-        receipts.note(receipt(second.clone(), "second")).unwrap();
+        receipts
+            .note(receipt(second.clone(), "second"), |_| true)
+            .unwrap();
         receipts.forget(file, false).unwrap();
         assert_eq!(receipts.copied(copy_of(&first)).unwrap(), "mine");
         assert_eq!(receipts.copied(copy_of(&second)).unwrap(), "first, edited");
@@ -306,9 +317,15 @@ mod tests {
         let mut receipts = Receipts::lock(directory.path()).unwrap();
         let mut first = receipt(Before::Absent, "first");
         first.replaced.insert("codex".to_owned(), json!(1));
-        receipts.note(first).unwrap();
-        receipts.note(receipt(Before::Absent, "second")).unwrap();
+        receipts.note(first, |_| true).unwrap();
+        receipts
+            .note(receipt(Before::Absent, "second"), |_| true)
+            .unwrap();
         assert_eq!(receipts.replaced(Path::new(FILE))["codex"], 1);
+        // The user has removed the entry since.
+        let third = receipt(Before::Absent, "third");
+        receipts.note(third, |name| name != "codex").unwrap();
+        assert_eq!(receipts.replaced(Path::new(FILE)), Servers::new());
     }
 
     #[test]
@@ -318,7 +335,7 @@ mod tests {
         let mut receipts = Receipts::lock(directory.path()).unwrap();
         assert_eq!(receipts.back_up(file, None, false).unwrap(), Before::Absent);
         let outside = Before::Copy("../secret".to_owned());
-        receipts.note(receipt(outside, "x")).unwrap();
+        receipts.note(receipt(outside, "x"), |_| true).unwrap();
         state_file::replace(&directory.path().join("secret"), b"secret").unwrap();
         assert_eq!(receipts.copied("../secret"), None);
         receipts.forget(file, true).unwrap();

@@ -196,11 +196,37 @@ impl Client {
         }
     }
 
-    /// Whether the client passes its whole environment to servers. If not, the entry sets the
-    /// variables that they need.
+    /// The variables of its environment that the client passes to servers; `None` for all. The entry
+    /// sets the others that they need.
+    ///
+    /// Sources: Codex 0.169; Copilot CLI's reference; for the others
+    /// `DEFAULT_INHERITED_ENV_VARS` of MCP's TypeScript library.
     #[must_use]
-    pub fn passes_environment(self) -> bool {
-        !matches!(self, Self::Codex | Self::Copilot)
+    pub fn passed_variables(self) -> Option<&'static [&'static str]> {
+        match self {
+            Self::Codex => Some(&["HOME", "LANG", "PATH", "TERM"]),
+            Self::Copilot => Some(&["PATH"]),
+            Self::ClaudeDesktop | Self::Cline => {
+                Some(&["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"])
+            }
+            _ => None,
+        }
+    }
+
+    /// The name of the client's variable that a value in its file stands for, if it is nothing else.
+    #[must_use]
+    pub fn variable_in(self, value: &str) -> Option<&str> {
+        let (before, after) = match self {
+            Self::ClaudeCode | Self::Copilot | Self::Gemini => ("${", "}"),
+            Self::Cursor | Self::VsCode | Self::Windsurf => ("${env:", "}"),
+            Self::OpenCode => ("{env:", "}"),
+            Self::Codex | Self::ClaudeDesktop | Self::Zed | Self::Goose | Self::Cline => {
+                return None;
+            }
+        };
+        let name = value.strip_prefix(before)?.strip_suffix(after)?;
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        name.bytes().all(is_name).then_some(name)
     }
 
     /// The programs by which it is known to be installed.
@@ -278,9 +304,6 @@ impl Client {
                     // cancel every call of a tool.
                     ("default_tools_approval_mode", json!("approve")),
                 ]);
-                if !env.is_empty() {
-                    members.push(("env", Value::Object(env)));
-                }
             }
             Self::Zed => members.push(("timeout", json!(call_secs))),
             Self::OpenCode => {
@@ -298,11 +321,7 @@ impl Client {
                 members.insert(0, ("type", json!("stdio")));
                 // It passes on PATH alone, and puts in the value of what stands in braces.
                 env.insert("HOME".to_owned(), json!("${HOME}"));
-                members.extend([
-                    ("env", Value::Object(env)),
-                    ("tools", json!(["*"])),
-                    ("timeout", json!(call_millis)),
-                ]);
+                members.extend([("tools", json!(["*"])), ("timeout", json!(call_millis))]);
             }
             Self::Goose => {
                 members = vec![
@@ -315,7 +334,11 @@ impl Client {
                 ];
             }
             Self::Cline => members.push(("timeout", json!(call_secs))),
-            Self::Cursor | Self::ClaudeDesktop | Self::Windsurf | Self::Gemini => {}
+            Self::Gemini => members.push(("timeout", json!(call_millis))),
+            Self::Cursor | Self::ClaudeDesktop | Self::Windsurf => {}
+        }
+        if self.passed_variables().is_some() && !env.is_empty() {
+            members.push(("env", Value::Object(env)));
         }
         members
     }

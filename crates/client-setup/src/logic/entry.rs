@@ -27,9 +27,9 @@ pub struct Entry {
 }
 
 /// What clients are to start.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct WantedEntry {
-    /// The program, as a path or a name on PATH, and what comes before its arguments: with npx, the
+    /// The program, as a path or a name on PATH, and the words before its arguments: with npx, the
     /// package.
     pub command: Vec<String>,
     /// Its arguments. `None`: those of the entry that is there, or those that keep the tools of the
@@ -37,6 +37,8 @@ pub struct WantedEntry {
     pub args: Option<Vec<String>>,
     /// As in [`Entry`].
     pub env: Vec<(String, String)>,
+    /// Which options of a replaced server can be taken over.
+    pub accepts: Accepts,
 }
 
 /// A server in a client's configuration that hands work to Codex.
@@ -82,7 +84,7 @@ impl Kind {
             _ if program == "codex" && has("mcp-server") => Some(Self::McpServer),
             // The name of the command before it was `mcp-server`.
             Some("mcp") if program == "codex" && args.len() == 1 => Some(Self::McpServer),
-            _ if package == Some(OWN_NAME) => Some(Self::Ours),
+            _ if package == Some(OWN_PACKAGE) && serves(command_line) => Some(Self::Ours),
             None if program == OWN_NAME => Some(Self::Ours),
             _ if program == OWN_NAME && has("serve") => Some(Self::Ours),
             _ => None,
@@ -90,8 +92,20 @@ impl Kind {
     }
 }
 
-/// The name of this program, and of its package for npm.
-pub(super) const OWN_NAME: &str = "codex-mcp";
+/// Whether a command line that runs our package starts the server: with its verb, or without any.
+fn serves(command_line: &[String]) -> bool {
+    let args = own_args(command_line);
+    args.iter().any(|arg| arg == "serve") || args.iter().all(|arg| arg.starts_with('-'))
+}
+
+/// Whether `serve` takes an option, given first, with this value.
+pub type Accepts = fn(&str, &str) -> bool;
+
+/// The name of this program.
+pub const OWN_NAME: &str = "codex-mcp";
+
+/// The name of its package for npm.
+pub const OWN_PACKAGE: &str = "codex-mcp";
 
 /// The package whose sessions `serve --api sessions` offers.
 const NPM_PACKAGE: &str = "@leo000001/codex-mcp";
@@ -131,7 +145,8 @@ fn without_version(package: &str) -> &str {
 #[must_use]
 pub fn own_args(command_line: &[String]) -> Vec<String> {
     let is_own = |word: &&String| {
-        without_version(word) == OWN_NAME || Path::new(word).file_stem() == Some(OWN_NAME.as_ref())
+        without_version(word) == OWN_PACKAGE
+            || Path::new(word).file_stem() == Some(OWN_NAME.as_ref())
     };
     // After `--package codex-mcp`, the name comes twice.
     let args = command_line
@@ -147,46 +162,97 @@ pub fn own_args(command_line: &[String]) -> Vec<String> {
 }
 
 /// The options of `serve` for those of a `codex mcp-server`, and the words for which there are none.
+/// `accepts` says whether `serve` takes an option with a value; of several values for one option, the
+/// last counts, as it does for Codex.
 #[must_use]
-pub fn options_of_mcp_server(command_line: &[String]) -> (Vec<String>, Vec<String>) {
-    let (mut options, mut left_out) = (Vec::new(), Vec::new());
-    let is_program = |word: &&String| is_codex(word) || without_version(word) == "@openai/codex";
-    let mut words = command_line
-        .iter()
-        .skip_while(|word| !is_program(word))
-        .skip(1);
-    while let Some(word) = words.next() {
-        let (flag, value) = match (word.as_str(), word.split_once('=')) {
-            ("mcp-server" | "mcp", _) => continue,
-            (flag, Some((long, value))) if flag.starts_with("--") => (long, value),
-            (flag @ ("-c" | "--config" | "-m" | "--model" | "-p" | "--profile"), _) => {
-                (flag, words.next().map_or("", String::as_str))
+pub fn options_of_mcp_server(
+    command_line: &[String],
+    accepts: Accepts,
+) -> (Vec<String>, Vec<String>) {
+    let mut options: Vec<(&str, String)> = Vec::new();
+    let mut left_out = Vec::new();
+    for setting in settings_of_codex(command_line) {
+        let option = match setting.key.as_str() {
+            "model" => Some("--model"),
+            "model_reasoning_effort" => Some("--effort"),
+            "sandbox_mode" => Some("--sandbox"),
+            "approval_policy" => Some("--approval-policy"),
+            _ => None,
+        };
+        let value = match setting.value.trim().trim_matches(['"', '\'']) {
+            // The policy of older releases that newer ones do not have.
+            "on-failure" => "on-request",
+            value => value,
+        };
+        match option.filter(|option| accepts(option, value)) {
+            Some(option) => {
+                options.retain(|(known, _)| *known != option);
+                options.push((option, value.to_owned()));
             }
-            (other, _) => (other, ""),
+            None => left_out.push(setting.words),
+        }
+    }
+    let options = options.into_iter();
+    let options = options.flat_map(|(option, value)| [option.to_owned(), value]);
+    (options.collect(), left_out)
+}
+
+/// A setting on the command line of Codex.
+struct CodexSetting {
+    key: String,
+    value: String,
+    /// As it stands there.
+    words: String,
+}
+
+/// The settings on a command line that starts Codex. Source: `codex mcp-server --help` of 0.153.
+fn settings_of_codex(command_line: &[String]) -> Vec<CodexSetting> {
+    let is_program = |word: &&String| is_codex(word) || without_version(word) == "@openai/codex";
+    let words = command_line.iter().skip_while(|word| !is_program(word));
+    let mut words = words.skip(1).map(String::as_str).peekable();
+    let mut settings = Vec::new();
+    while let Some(word) = words.next() {
+        if word == "mcp-server" || word == "mcp" {
+            continue;
+        }
+        let (flag, attached) = flag_and_value(word);
+        let is_value = |next: &&str| !next.starts_with('-') && *next != "mcp-server";
+        let value = match attached {
+            Some(value) => value,
+            None => words.next_if(|next| is_value(next)).unwrap_or_default(),
+        };
+        let words = match (attached, value) {
+            (Some(_), _) | (None, "") => word.to_owned(),
+            (None, value) => format!("{word} {value}"),
         };
         let (key, value) = match flag {
             "-c" | "--config" => value.split_once('=').unwrap_or((value, "")),
             "-m" | "--model" => ("model", value),
+            "-s" | "--sandbox" => ("sandbox_mode", value),
+            "-a" | "--ask-for-approval" => ("approval_policy", value),
             other => (other, value),
         };
-        let option = match key.trim() {
-            "model" => "--model",
-            "model_reasoning_effort" => "--effort",
-            "sandbox_mode" => "--sandbox",
-            "approval_policy" => "--approval-policy",
-            _ => {
-                let words = match flag {
-                    "-c" | "--config" => format!("{flag} {key}={value}"),
-                    _ => format!("{flag} {value}"),
-                };
-                left_out.push(words.trim_end().to_owned());
-                continue;
-            }
-        };
-        let value = value.trim().trim_matches(['"', '\'']);
-        options.extend([option.to_owned(), value.to_owned()]);
+        settings.push(CodexSetting {
+            key: key.trim().to_owned(),
+            value: value.to_owned(),
+            words,
+        });
     }
-    (options, left_out)
+    settings
+}
+
+/// A flag, and the value in the same word: `--config=a=b`, `-ca=b`.
+fn flag_and_value(word: &str) -> (&str, Option<&str>) {
+    if word.starts_with("--") {
+        return match word.split_once('=') {
+            Some((flag, value)) => (flag, Some(value)),
+            None => (word, None),
+        };
+    }
+    match word.split_at_checked(2) {
+        Some((flag, value)) if flag.starts_with('-') && !value.is_empty() => (flag, Some(value)),
+        _ => (word, None),
+    }
 }
 
 fn is_codex(word: &str) -> bool {
@@ -303,6 +369,18 @@ mod tests {
                 json!({ "command": "codex-mcp", "args": ["eyes-mcp"] }),
                 None,
             ),
+            (
+                json!({ "command": "npx", "args": ["-y", "codex-mcp", "eyes-mcp"] }),
+                None,
+            ),
+            (
+                json!({ "command": "npx", "args": ["-y", "-p", "codex-mcp", "codex-eyes-mcp"] }),
+                None,
+            ),
+            (
+                json!({ "command": "npx", "args": ["-y", "-p", "codex-mcp", "codex-mcp"] }),
+                Some(Kind::Ours),
+            ),
             (json!({ "command": "codex", "args": ["exec"] }), None),
             (json!({ "url": "https://example.com" }), None),
             (json!(null), None),
@@ -310,6 +388,52 @@ mod tests {
         for (server, kind) in cases {
             let found = Kind::of(&command_line(&server), &|_| None);
             assert_eq!(found, kind, "{server}");
+        }
+    }
+
+    #[test]
+    fn options_of_codex_become_those_of_serve_if_it_takes_them() {
+        let converted = |line: &str| {
+            let line: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let (options, left_out) =
+                options_of_mcp_server(&line, |_, value| !value.starts_with('{') && value != "x");
+            (options.join(" "), left_out.join(", "))
+        };
+        let both = |options: &str, left_out: &str| (options.to_owned(), left_out.to_owned());
+        for (line, options, left_out) in [
+            ("codex mcp-server", "", ""),
+            ("codex -c model=a mcp-server -m b", "--model b", ""),
+            ("codex -cmodel=a mcp-server", "--model a", ""),
+            (
+                "codex mcp-server --config=sandbox_mode='read-only'",
+                "--sandbox read-only",
+                "",
+            ),
+            ("codex -s read-only mcp-server", "--sandbox read-only", ""),
+            (
+                "codex -c approval_policy=on-failure mcp-server",
+                "--approval-policy on-request",
+                "",
+            ),
+            (
+                "codex -c approval_policy={granular} mcp-server",
+                "",
+                "-c approval_policy={granular}",
+            ),
+            (
+                "codex -c model=a -c model=x mcp-server",
+                "--model a",
+                "-c model=x",
+            ),
+            ("codex --enable web mcp-server", "", "--enable web"),
+            ("codex -p work mcp-server", "", "-p work"),
+            (
+                "npx -y @openai/codex@0.150 mcp-server --search",
+                "",
+                "--search",
+            ),
+        ] {
+            assert_eq!(converted(line), both(options, left_out), "{line}");
         }
     }
 

@@ -32,11 +32,13 @@ pub struct PlannedEntry {
     pub replaced: Option<Value>,
     /// The options of the replaced server that this program does not have.
     pub left_out: Vec<String>,
+    /// Whether the user has switched it off.
+    pub is_off: bool,
 }
 
 /// What an entry in a file says of its process besides the command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Surroundings {
+pub struct ServerProcess {
     /// Variables that are set.
     pub env: Vec<(String, String)>,
     /// The working directory.
@@ -70,13 +72,13 @@ pub enum PlanError {
     #[error(
         "this file has its servers under `mcp.servers`, as opencode 2 writes it; add codex-mcp there by hand"
     )]
-    OtherForm,
+    OpenCode2Layout,
 }
 
 impl Plan {
     /// The process that a client starts for an entry, as far as the file says it afterwards.
     #[must_use]
-    pub fn surroundings(&self, client: Client, name: &str) -> Surroundings {
+    pub fn process(&self, client: Client, name: &str) -> ServerProcess {
         let servers = client.format().servers(&self.after, client.key());
         let server = servers.ok().and_then(|mut servers| servers.remove(name));
         let server = server.unwrap_or_default();
@@ -87,7 +89,16 @@ impl Plan {
             .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
             .collect();
         let directory = server.get("cwd").and_then(Value::as_str).map(PathBuf::from);
-        Surroundings { env, directory }
+        ServerProcess { env, directory }
+    }
+
+    /// Whether the file has had an entry of this program with this name.
+    #[must_use]
+    pub fn has_had(&self, name: &str) -> bool {
+        let is_older =
+            |entry: &PlannedEntry| matches!(entry.change, EntryChange::Keep | EntryChange::Update);
+        let mut entries = self.entries.iter();
+        entries.any(|entry| entry.name == name && is_older(entry))
     }
 
     /// The entry that is new, if the plan is to add one and nothing else.
@@ -116,7 +127,7 @@ pub fn adding(
 ) -> Result<Plan, PlanError> {
     let servers = client.format().servers(text, client.key())?;
     if client == Client::OpenCode && servers.get("servers").is_some_and(is_table_of_servers) {
-        return Err(PlanError::OtherForm);
+        return Err(PlanError::OpenCode2Layout);
     }
     let mut after = text.to_owned();
     let mut entries = Vec::new();
@@ -140,9 +151,16 @@ pub fn adding(
             entry,
             change,
             left_out,
+            is_off: present.is_some_and(is_off),
         });
     }
     Ok(Plan { entries, after })
+}
+
+/// Whether an entry is switched off, by the word that its client has for it.
+fn is_off(server: &Value) -> bool {
+    let says = |member, value: bool| server.get(member) == Some(&value.into());
+    says("enabled", false) || says("disabled", true)
 }
 
 /// Whether a value of opencode has servers instead of being one.
@@ -306,7 +324,7 @@ impl WantedEntry {
             Some(Kind::Ours) => (own_args(&line), Vec::new()),
             Some(Kind::NpmPackage) => (words(&["serve", "--api", "sessions"]), Vec::new()),
             Some(Kind::McpServer) => {
-                let (options, left_out) = options_of_mcp_server(&line);
+                let (options, left_out) = options_of_mcp_server(&line, self.accepts);
                 ([words(&["serve"]), options].concat(), left_out)
             }
             None => (words(&["serve"]), Vec::new()),
@@ -341,6 +359,7 @@ mod tests {
             command: words(&["/opt/bin/codex-mcp"]),
             args: None,
             env: vec![("CODEX_HOME".to_owned(), "/codex".to_owned())],
+            accepts: |_, _| true,
         }
     }
 
@@ -517,7 +536,7 @@ mod tests {
     fn file_in_the_form_of_opencode_2_is_left_alone() {
         let text = r#"{"mcp": {"servers": {"x": {"type": "local", "command": ["x"]}}}}"#;
         let refused = adding(Client::OpenCode, text, None, &wanted(), NO_LINKS);
-        assert_eq!(refused, Err(PlanError::OtherForm));
+        assert_eq!(refused, Err(PlanError::OpenCode2Layout));
         let of_that_name = r#"{"mcp": {"servers": {"type": "remote", "url": "https://x"}}}"#;
         let plan = adding(Client::OpenCode, of_that_name, None, &wanted(), NO_LINKS).unwrap();
         assert_eq!(changes(&plan), [("codex", EntryChange::Add)]);

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use client_setup::logic::entry::{OWN_NAME as NAME, OWN_PACKAGE};
 use codex_engine::binary::{self, Source};
 use common::text::shell_word;
 
@@ -10,9 +11,6 @@ use super::demo_codex::DemoCodex;
 use super::printer::Printer;
 use crate::installation::Installation;
 use crate::installation::channel::Channel;
-
-/// The name of the program, and of its package for npm.
-const NAME: &str = "codex-mcp";
 
 /// The end of the path of the package's script, to which the name on PATH leads.
 const NPM_SCRIPT: &str = "codex-mcp/bin/codex-mcp.js";
@@ -56,7 +54,7 @@ fn own_command() -> String {
 fn command(channel: Channel, own: PathBuf, on_path: Option<&Path>) -> String {
     match (channel, on_path) {
         // What lies in its cache may be gone tomorrow.
-        (Channel::Npx, _) => format!("npx -y {NAME}"),
+        (Channel::Npx, _) => format!("npx -y {OWN_PACKAGE}"),
         (Channel::Npm, Some(path)) if path.ends_with(NPM_SCRIPT) => NAME.to_owned(),
         (_, Some(path)) if path == own => NAME.to_owned(),
         _ => shell_word(own),

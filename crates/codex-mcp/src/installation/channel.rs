@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use client_setup::logic::entry::OWN_PACKAGE;
 use strum::{IntoStaticStr, VariantArray};
 
 /// The way by which a copy of the program has come onto a machine.
@@ -85,19 +86,28 @@ impl Channel {
         self.into()
     }
 
-    /// How to update this copy: a command, or words where there is no single one.
-    pub(crate) fn update(self) -> &'static str {
-        match self {
-            Self::Npm => "`npm install -g codex-mcp@latest`",
-            Self::Npx => "`npx -y codex-mcp@latest`",
+    /// How to update this copy: a command, or words where there is no single one. The address of
+    /// the `repository` is empty if it is not known.
+    pub(crate) fn update(self, repository: &str) -> String {
+        let words = match self {
+            Self::Npm => return format!("`npm install -g {OWN_PACKAGE}@latest`"),
+            Self::Npx => return format!("`npx -y {OWN_PACKAGE}@latest`"),
+            Self::Installer if !repository.is_empty() => {
+                return format!(
+                    "`curl -fsSL {repository}/releases/latest/download/install.sh | sh`"
+                );
+            }
             Self::Homebrew => "`brew upgrade codex-mcp`",
             Self::Debian => "download the new package, then `sudo apt install ./codex-mcp_*.deb`",
-            Self::Cargo => "run the command `cargo install` that installed it, with `--force`",
+            Self::Cargo => {
+                "`cargo install` or `cargo binstall` with the words that installed it, and `--force`"
+            }
             Self::Installer => "run the installer of the new release",
             Self::Checkout => "`git pull`, then build it again",
-            Self::Container => "pull the new image",
+            Self::Container => "build the image anew with the Containerfile of the new release",
             Self::Unknown => "install the new release as you installed this one",
-        }
+        };
+        words.to_owned()
     }
 }
 
@@ -218,8 +228,14 @@ mod tests {
 
     #[test]
     fn every_channel_names_its_update() {
-        let updates: BTreeSet<&str> = Channel::VARIANTS.iter().map(|one| one.update()).collect();
+        let all = Channel::VARIANTS.iter();
+        let updates: BTreeSet<String> = all.map(|one| one.update("")).collect();
         assert_eq!(updates.len(), Channel::VARIANTS.len(), "{updates:#?}");
+        let installer = Channel::Installer.update("https://forge.example/acme/codex-mcp");
+        assert_eq!(
+            installer,
+            "`curl -fsSL https://forge.example/acme/codex-mcp/releases/latest/download/install.sh | sh`"
+        );
         assert_eq!(Channel::Npm.name(), "npm");
         assert_eq!(Channel::Installer.name(), "installer");
     }

@@ -31,7 +31,7 @@ pub type Member = (String, Value);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
     /// The file has another format.
-    #[error("it is not valid {format}: {message}")]
+    #[error("it is not valid {format}: {message}. Correct it, then run the command again")]
     Syntax {
         /// The format that it should have.
         format: Format,
@@ -39,13 +39,13 @@ pub enum EditError {
         message: String,
     },
     /// Something in it is not a table, where one is needed.
-    #[error("{what} is not a table of names and values")]
+    #[error("{what} is not a table of names and values. Correct it, then run the command again")]
     NoTable {
         /// What it is.
         what: String,
     },
     /// It names something twice: clients differ in which one counts.
-    #[error("it has `{0}` twice")]
+    #[error("it has `{0}` twice. Remove one, then run the command again")]
     Twice(String),
     /// It has line ends of both kinds, which the editor of TOML would change.
     #[error("its lines end in different ways (LF and CRLF); make them the same")]

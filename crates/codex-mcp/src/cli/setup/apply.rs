@@ -59,13 +59,14 @@ pub(super) async fn apply(request: &Request, change: Change) -> Applied {
 }
 
 async fn write(request: &Request, applied: &mut Applied) -> Result<(), ChangeError> {
-    // Whoever else sets up clients waits until this file and its receipt agree.
+    // Other processes that set up clients wait until this file and its receipt agree.
     let mut receipts = Receipts::lock(&request.state)?;
     match &applied.change.action {
         Err(_) => Ok(()),
         Ok(Action::Set { .. }) => set(request, applied, &mut receipts).await,
         Ok(Action::Remove { file, removal, .. }) => {
-            remove(applied.change.client, file, removal, &mut receipts)
+            applied.copy = remove(applied.change.client, file, removal, &mut receipts)?;
+            Ok(())
         }
     }
 }
@@ -95,7 +96,7 @@ async fn set(
         texts: texts.map(digest).collect(),
     };
     // First, so that no crash leaves a change without it.
-    receipts.note(receipt.clone())?;
+    receipts.note(receipt.clone(), |name| plan.has_had(name))?;
     let after = match own_command(request, change, file, plan) {
         None => {
             file.replace(&plan.after)?;
@@ -108,33 +109,41 @@ async fn set(
         }
     };
     let texts = vec![digest(&after)];
-    Ok(receipts.note(Receipt { texts, ..receipt })?)
+    Ok(receipts.note(Receipt { texts, ..receipt }, |_| true)?)
 }
 
+/// Removes entries; returns the copy of the file from before, unless that is restored.
 fn remove(
     client: Client,
     file: &ConfigFile,
     removal: &Removal,
     receipts: &mut Receipts,
-) -> Result<(), ChangeError> {
+) -> Result<Option<PathBuf>, ChangeError> {
+    let copy = match removal {
+        Removal::File | Removal::Restored(_) => None,
+        Removal::Edited { .. } => match receipts.back_up(file.path(), file.text(), true)? {
+            Before::Absent => None,
+            Before::Copy(name) | Before::SetUp(name) => receipts.copy(&name),
+        },
+    };
     match removal.after() {
         Some(after) => file.replace(after)?,
         None => file.remove()?,
     }
     let rest = removal.after().unwrap_or_default();
-    if !has_ours(client, rest).unwrap_or(false) {
-        let is_restored = !matches!(removal, Removal::Edited { .. });
-        return Ok(receipts.forget(file.path(), is_restored)?);
+    let is_restored = !matches!(removal, Removal::Edited { .. });
+    // A restored file can have an entry that the user has written.
+    if is_restored || !has_ours(client, rest).unwrap_or(false) {
+        receipts.forget(file.path(), is_restored)?;
+        return Ok(copy);
     }
     // Only the entry of one name was meant.
     let known = receipts.exact(file.path(), file.text().unwrap_or_default());
-    match known.cloned() {
-        Some(known) => Ok(receipts.note(Receipt {
-            texts: vec![digest(rest)],
-            ..known
-        })?),
-        None => Ok(()),
+    if let Some(known) = known.cloned() {
+        let texts = vec![digest(rest)];
+        receipts.note(Receipt { texts, ..known }, |_| true)?;
     }
+    Ok(copy)
 }
 
 /// The servers that are replaced, by their names.

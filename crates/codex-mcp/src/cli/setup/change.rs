@@ -118,6 +118,15 @@ fn user_file(home: &Path, client: Client) -> PathBuf {
     other.unwrap_or(file)
 }
 
+/// The shared file of a client in a repository, from its top; `None` if it has none.
+fn project_file(top: &Path, client: Client) -> Option<PathBuf> {
+    let file = PathBuf::from(client.project_file()?);
+    let other = client.other_user_file(&file);
+    let is_there = |file: &Path| top.join(file).symlink_metadata().is_ok();
+    let other = other.filter(|other| is_there(other) && !is_there(&file));
+    Some(other.unwrap_or(file))
+}
+
 /// The clients whose own file has an entry of this program, or which have our plugin.
 pub(super) fn set_up(home: &Path) -> Vec<Client> {
     let all = Client::VARIANTS.iter().copied();
@@ -126,6 +135,16 @@ pub(super) fn set_up(home: &Path) -> Vec<Client> {
         has_plugin || has_entry(*client, &user_file(home, *client))
     })
     .collect()
+}
+
+/// The user's files with an entry of this program that `setup` has not added.
+pub(super) fn written_by_hand(request: &Request, receipts: &Receipts) -> Vec<(Client, PathBuf)> {
+    let is_known = |file: &Path| receipts.all().iter().any(|receipt| receipt.file == file);
+    let all = Client::VARIANTS.iter().copied();
+    let files = all.map(|client| (client, user_file(&request.home, client)));
+    files
+        .filter(|(client, file)| !is_known(file) && has_entry(*client, file))
+        .collect()
 }
 
 /// Whether a text has an entry of this program.
@@ -164,9 +183,10 @@ impl Request {
                 Ok((path, file))
             }
             Some(top) => {
-                let name = client.project_file();
+                let name = project_file(top, client);
                 let name = name.ok_or(Failure::NoProjectFile(client.title()))?;
-                Ok((top.join(name), ConfigFile::of_repository(top, name)))
+                let file = ConfigFile::of_repository(top, &name);
+                Ok((top.join(name), file))
             }
         }
     }
@@ -255,6 +275,7 @@ fn change(
         warnings.extend(left_out.map(|words| {
             format!("`{words}` is left out: set it in Codex's own config.toml, if you need it")
         }));
+        warnings.extend(warnings_of(plan));
     }
     Some(Change {
         client,
@@ -262,6 +283,24 @@ fn change(
         action,
         warnings,
     })
+}
+
+/// What keeps entries from being used, or has the server started several times.
+fn warnings_of(plan: &Plan) -> Vec<String> {
+    let off = plan.entries.iter().filter(|entry| entry.is_off);
+    let off = off.map(|entry| format!("`{}` is switched off in this client", entry.name));
+    let names: Vec<&str> = plan
+        .entries
+        .iter()
+        .map(|entry| entry.name.as_str())
+        .collect();
+    let several = (names.len() > 1).then(|| {
+        format!(
+            "`{}` all start codex-mcp: remove those that you do not need",
+            names.join("`, `")
+        )
+    });
+    off.chain(several).collect()
 }
 
 /// Whether this file was set up.
@@ -321,6 +360,11 @@ fn removing(
         return Ok(None);
     };
     let receipts = Receipts::look(&request.state)?;
+    let mut all = receipts.all().iter();
+    if !request.names_clients && all.all(|receipt| receipt.file != file.path()) {
+        // The user has written the entry.
+        return Ok(None);
+    }
     let replaced = receipts.replaced(file.path());
     let name = request.name.as_deref();
     let removed = plan::removing(client, text, name, &replaced, &real_path);
@@ -355,6 +399,7 @@ fn restored(receipts: &Receipts, file: &ConfigFile) -> Option<Removal> {
         Before::Absent if file.is_link() => None,
         Before::Absent => Some(Removal::File),
         Before::Copy(name) => receipts.copied(name).map(Removal::Restored),
+        // The copy has an entry that is to be removed.
         Before::SetUp(_) => None,
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use client_setup::logic::clients::Client;
 use client_setup::logic::entry::{Entry, START_TIMEOUT};
-use client_setup::logic::plan::Surroundings;
+use client_setup::logic::plan::ServerProcess;
 use rmcp::ServiceExt;
 use supervise::short_lived::read_output;
 use supervise::spawn::{Program, spawn};
@@ -29,21 +29,23 @@ pub(super) type Handshake = Result<usize, String>;
 pub(super) struct Launch {
     command: String,
     args: Vec<String>,
-    surroundings: Surroundings,
-    /// Whether the client passes on its environment.
-    inherits: bool,
+    process: ServerProcess,
+    /// The variables that the client passes on; `None` for all.
+    passed: Option<&'static [&'static str]>,
 }
 
-/// What a client passes on that has an environment of its own for servers. Source: Codex 0.169.
-const PASSED_ON: [&str; 4] = ["HOME", "LANG", "PATH", "TERM"];
-
 impl Launch {
-    pub(super) fn of(client: Client, entry: &Entry, surroundings: Surroundings) -> Self {
+    pub(super) fn of(client: Client, entry: &Entry, mut process: ServerProcess) -> Self {
+        for (_, value) in &mut process.env {
+            if let Some(name) = client.variable_in(value) {
+                *value = std::env::var(name).unwrap_or_default();
+            }
+        }
         Self {
             command: entry.command.clone(),
             args: entry.args.clone(),
-            surroundings,
-            inherits: client.passes_environment(),
+            process,
+            passed: client.passed_variables(),
         }
     }
 
@@ -57,19 +59,19 @@ impl Launch {
             }
         };
         // Another path depends on what the client has open.
-        let cwd = self.surroundings.directory.clone();
+        let cwd = self.process.directory.clone();
         let cwd = cwd.filter(|directory| directory.is_absolute());
-        let env = self.surroundings.env.iter();
-        let env = env.map(|(name, value)| (OsString::from(name), expanded(value)));
-        if self.inherits {
+        let env = self.process.env.iter();
+        let env = env.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let Some(passed) = self.passed else {
             let no_host = ("CODEX_MCP_HOST".into(), "false".into());
             return Ok(Program {
                 env: env.chain([no_host]).collect(),
                 cwd,
                 ..Program::new(&path, &self.args)
             });
-        }
-        let passed = PASSED_ON.iter().filter_map(|name| {
+        };
+        let passed = passed.iter().filter_map(|name| {
             let value = std::env::var_os(name)?;
             Some([OsString::from(*name), value].join("=".as_ref()))
         });
@@ -86,21 +88,10 @@ impl Launch {
     }
 
     fn cannot_start(&self, error: &io::Error) -> String {
-        match &self.surroundings.directory {
+        match &self.process.directory {
             Some(directory) => format!("cannot start it in {}: {error}", directory.display()),
             None => format!("cannot start it: {error}"),
         }
-    }
-}
-
-/// A value in which a client puts a variable of its own, as in `${HOME}`.
-fn expanded(value: &str) -> OsString {
-    let name = value
-        .strip_prefix("${")
-        .and_then(|rest| rest.strip_suffix('}'));
-    match name {
-        Some(name) => std::env::var_os(name).unwrap_or_default(),
-        None => value.into(),
     }
 }
 
@@ -136,10 +127,13 @@ pub(super) async fn check(launch: &Launch) -> Handshake {
     }
 }
 
-/// An error with the last line of the server's stderr, which usually has the reason.
+/// An error with the line of the server's stderr that usually has the reason: the last error, or the
+/// last line.
 fn with_reason(error: String, stderr: &str) -> String {
-    let last = stderr.lines().map(str::trim).rfind(|line| !line.is_empty());
-    match last {
+    let lines = stderr.lines().map(str::trim);
+    let mut lines = lines.filter(|line| !line.is_empty());
+    let last_error = lines.clone().rfind(|line| line.starts_with("error:"));
+    match last_error.or_else(|| lines.next_back()) {
         Some(reason) => format!("{error}; it said: {reason}"),
         None => error,
     }
@@ -149,45 +143,57 @@ fn with_reason(error: String, stderr: &str) -> String {
 mod tests {
     use super::*;
 
-    fn launch(command: &str, args: &[&str], directory: Option<&str>) -> Launch {
-        Launch {
-            command: command.to_owned(),
-            args: args.iter().map(|&arg| arg.to_owned()).collect(),
-            surroundings: Surroundings {
-                directory: directory.map(PathBuf::from),
-                ..Surroundings::default()
-            },
-            inherits: true,
-        }
+    fn launch(client: Client, env: &[(&str, &str)], directory: Option<&str>) -> Launch {
+        let entry = Entry {
+            command: "/bin/true".to_owned(),
+            args: Vec::new(),
+            env: Vec::new(),
+        };
+        let env = env
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let process = ServerProcess {
+            env: env.collect(),
+            directory: directory.map(PathBuf::from),
+        };
+        Launch::of(client, &entry, process)
     }
 
     #[test]
     fn server_is_started_where_the_entry_says() {
-        let directory = |given| launch("/bin/true", &[], given).program().unwrap().cwd;
-        assert_eq!(directory(Some("/srv")), Some(PathBuf::from("/srv")));
-        assert_eq!(directory(Some("${workspaceFolder}")), None);
-        assert_eq!(directory(None), None);
-        let other = Launch {
-            inherits: false,
-            ..launch("/bin/true", &[], Some("/srv"))
-        };
-        assert_eq!(other.program().unwrap().cwd, Some(PathBuf::from("/srv")));
+        let directory = |client, given| launch(client, &[], given).program().unwrap().cwd;
+        let srv = Some(PathBuf::from("/srv"));
+        assert_eq!(directory(Client::Cursor, Some("/srv")), srv);
+        assert_eq!(directory(Client::Codex, Some("/srv")), srv);
+        assert_eq!(directory(Client::VsCode, Some("${workspaceFolder}")), None);
+        assert_eq!(directory(Client::Cursor, None), None);
     }
 
     #[test]
-    fn variables_of_the_client_are_put_in() {
-        let home = std::env::var_os("HOME").unwrap();
-        assert_eq!(expanded("${HOME}"), home);
-        assert_eq!(expanded("${NO_SUCH_VARIABLE}"), "");
-        for plain in ["/home/you", "${HOME", "a ${HOME}"] {
-            assert_eq!(expanded(plain), plain);
+    fn variables_are_put_in_as_the_client_does() {
+        let home = std::env::var("HOME").unwrap();
+        for (client, value, expected) in [
+            (Client::Copilot, "${HOME}", home.as_str()),
+            (Client::ClaudeCode, "${NO_SUCH_VARIABLE}", ""),
+            (Client::Cursor, "${env:HOME}", &home),
+            (Client::Cursor, "${HOME}", "${HOME}"),
+            (Client::Codex, "${HOME}", "${HOME}"),
+            (Client::ClaudeCode, "a ${HOME}", "a ${HOME}"),
+        ] {
+            let launch = launch(client, &[("A", value)], None);
+            assert_eq!(launch.process.env[0].1, expected, "{client} {value}");
         }
     }
 
     #[test]
-    fn reason_is_the_last_line_of_stderr() {
-        let reason = with_reason("closed".to_owned(), "warning: x\nerror: no team\n\n");
-        assert_eq!(reason, "closed; it said: error: no team");
-        assert_eq!(with_reason("closed".to_owned(), "\n"), "closed");
+    fn reason_is_the_last_error_or_the_last_line_of_stderr() {
+        let reason = |stderr| with_reason("closed".to_owned(), stderr);
+        let usage = "error: invalid value\n\nFor more information, try '--help'.\n";
+        assert_eq!(reason(usage), "closed; it said: error: invalid value");
+        assert_eq!(
+            reason("warning: x\nno team\n\n"),
+            "closed; it said: no team"
+        );
+        assert_eq!(reason("\n"), "closed");
     }
 }

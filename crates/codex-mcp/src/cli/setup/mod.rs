@@ -2,6 +2,7 @@
 
 mod apply;
 mod change;
+mod codex;
 mod handshake;
 mod present;
 mod wanted;
@@ -13,13 +14,12 @@ use std::time::Duration;
 
 use agent_team::logic::TeamName;
 use client_setup::logic::clients::Client;
-use client_setup::logic::plan::Surroundings;
+use client_setup::logic::plan::ServerProcess;
 use client_setup::receipts::Receipts;
 use common::output;
 use mcp_server::{Api, Group};
 use safe_files::state_directory::state_directory;
 use safe_files::state_file;
-use supervise::spawn::{Program, become_program};
 
 use self::apply::Applied;
 use self::change::{Action, Change, Request};
@@ -28,7 +28,7 @@ use super::exit;
 use super::runtime;
 use super::stored::complain;
 use super::values::one_of_words;
-use crate::doctor::{self, Check, Report, Status};
+use crate::doctor::{self, Report};
 use crate::environment::home;
 
 /// The time limit for each program that the checks of `doctor` run.
@@ -52,7 +52,8 @@ has a setting for that, and for Codex \
 otherwise `codex exec` would cancel the calls.
 
 Finally, each different command is started once as its client will start it, and has to list its \
-tools; then Codex is checked as by `codex-mcp doctor`, and you can log in.
+tools; then Codex is checked as by `codex-mcp doctor`, and you can log in. If there is no Codex, \
+setup offers to install it with npm, unless --yes is given.
 
 Exit codes: 0 done, also if Codex needs a login; 1 something failed; 2 wrong arguments.
 
@@ -203,6 +204,9 @@ fn set_up(args: &Args) -> Result<bool, Failure> {
         (false, false) => true,
         (false, true) => args.yes || agrees()?,
     };
+    if agreed && !args.remove && !args.yes && !args.json {
+        codex::offer_install(args)?;
+    }
     let outcome = match agreed {
         true => runtime::block_on(apply_all(&request, changes, args.codex_bin.clone()))
             .map_err(Failure::Runtime)?,
@@ -221,7 +225,7 @@ fn set_up(args: &Args) -> Result<bool, Failure> {
         false => present::outcome(&request, &outcome)?,
     }
     if !args.json && !args.yes {
-        offer_login(&outcome)?;
+        codex::offer_login(&outcome)?;
     }
     Ok(outcome.is_fine())
 }
@@ -234,8 +238,16 @@ struct Outcome {
     checks: Vec<(Vec<Client>, Handshake)>,
     /// Whether Codex can work here, if entries were to be written.
     report: Option<Report>,
-    /// Other files that still have entries of ours.
-    others: Vec<PathBuf>,
+    /// Files that still have entries of ours.
+    others: Vec<OtherFile>,
+}
+
+/// A file that still has an entry of ours.
+enum OtherFile {
+    /// The shared file of a repository, which was set up there.
+    OfRepository(PathBuf),
+    /// A file in which the user has written the entry.
+    OfUser(Client, PathBuf),
 }
 
 impl Outcome {
@@ -263,9 +275,9 @@ async fn apply_all(request: &Request, changes: Vec<Change>, codex: Option<PathBu
         for entry in &plan.entries {
             let client = applied.change.client;
             let launch = match request.top {
-                None => Launch::of(client, &entry.entry, plan.surroundings(client, &entry.name)),
-                // Whoever wrote the repository chose what is there.
-                Some(_) => Launch::of(client, &request.entry_alone(), Surroundings::default()),
+                None => Launch::of(client, &entry.entry, plan.process(client, &entry.name)),
+                // The writer of the repository has chosen the rest.
+                Some(_) => Launch::of(client, &request.entry_alone(), ServerProcess::default()),
             };
             match launches.iter_mut().find(|(_, known)| *known == launch) {
                 Some((clients, _)) if clients.contains(&client) => {}
@@ -286,19 +298,25 @@ async fn apply_all(request: &Request, changes: Vec<Change>, codex: Option<PathBu
     outcome
 }
 
-/// The other files that were set up and still have entries of ours.
-fn others(request: &Request, outcome: &Outcome) -> Result<Vec<PathBuf>, Failure> {
+/// The files that still have entries of ours: those of repositories that were set up, and those in
+/// which the user has written the entry.
+fn others(request: &Request, outcome: &Outcome) -> Result<Vec<OtherFile>, Failure> {
     let receipts = Receipts::look(&request.state)?;
     let is_looked_at = |file: &Path| {
         let mut applied = outcome.applied.iter();
         applied.any(|applied| applied.change.path == file)
     };
-    let others = receipts.all().iter().filter(|receipt| {
+    let set_up = receipts.all().iter().filter(|receipt| {
         let client = receipt.client.parse::<Client>();
         client.is_ok_and(|client| change::has_entry(client, &receipt.file))
-            && !is_looked_at(&receipt.file)
     });
-    Ok(others.map(|receipt| receipt.file.clone()).collect())
+    let set_up = set_up.map(|receipt| OtherFile::OfRepository(receipt.file.clone()));
+    let written = change::written_by_hand(request, &receipts).into_iter();
+    let written = written.map(|(client, file)| OtherFile::OfUser(client, file));
+    let others = set_up.chain(written).filter(|other| match other {
+        OtherFile::OfRepository(file) | OtherFile::OfUser(_, file) => !is_looked_at(file),
+    });
+    Ok(others.collect())
 }
 
 /// The names of the clients in whose configuration this program is; `None` without a home.
@@ -323,32 +341,6 @@ fn request(args: &Args) -> Result<Request, Failure> {
         remove: args.remove,
         names_clients: !args.clients.is_empty(),
     })
-}
-
-/// Offers to log in, if that is what Codex needs; then `codex login` takes the place of this
-/// process.
-fn offer_login(outcome: &Outcome) -> Result<(), Failure> {
-    let Some(codex) = outcome.report.as_ref().and_then(codex_to_log_in) else {
-        return Ok(());
-    };
-    if !io::stdin().is_terminal() || !asks("Log in to Codex now? [y/N] ")? {
-        return Ok(());
-    }
-    Err(Failure::Login(become_program(&Program::new(
-        &codex,
-        ["login"],
-    ))))
-}
-
-/// The Codex that needs a login, and works otherwise.
-fn codex_to_log_in(report: &Report) -> Option<PathBuf> {
-    let problems = report.findings.iter();
-    let mut problems = problems.filter(|finding| finding.status == Status::Problem);
-    let is_login = problems.next()?.check == Check::Login && problems.next().is_none();
-    let mut findings = report.findings.iter();
-    let codex = findings.find(|finding| finding.check == Check::Codex)?;
-    let chosen = codex.value.as_ref()?.get("chosen")?.as_str()?;
-    is_login.then(|| chosen.into())
 }
 
 /// Asks a person whether the changes are to be written.

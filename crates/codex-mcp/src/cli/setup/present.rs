@@ -12,8 +12,9 @@ use similar::TextDiff;
 
 use super::apply::Applied;
 use super::change::{Action, Change, Removal, Request};
-use super::{Outcome, codex_to_log_in};
-use crate::doctor::as_text;
+use super::codex::to_log_in;
+use super::{OtherFile, Outcome};
+use crate::doctor::{Status, as_text};
 
 const HEADING: Style = Style::new().bold();
 const ADDED: Style = AnsiColor::Green.on_default();
@@ -143,6 +144,7 @@ pub(super) fn outcome(request: &Request, outcome: &Outcome) -> io::Result<()> {
         let titles: Vec<&str> = clients.iter().map(|client| client.title()).collect();
         let title = titles.join(", ");
         match check {
+            Ok(1) => writeln!(out, "{title}: the server answers, with 1 tool")?,
             Ok(tools) => writeln!(out, "{title}: the server answers, with {tools} tools")?,
             Err(error) => {
                 let error = visible(error);
@@ -154,9 +156,19 @@ pub(super) fn outcome(request: &Request, outcome: &Outcome) -> io::Result<()> {
         writeln!(out)?;
         as_text(&report.only_failures(), output::stdout_columns(), &mut out)?;
     }
-    for file in &outcome.others {
+    for other in &outcome.others {
+        let (file, advice) = match other {
+            OtherFile::OfRepository(file) => (
+                file,
+                ": run `codex-mcp setup --remove --project` in that repository".to_owned(),
+            ),
+            OtherFile::OfUser(client, file) => (
+                file,
+                format!(", where you added it: `codex-mcp setup --remove {client}` removes it"),
+            ),
+        };
         let file = file.display().to_string();
-        writeln!(out, "codex-mcp is still in {}", visible_line(&file))?;
+        writeln!(out, "codex-mcp is still in {}{advice}", visible_line(&file))?;
     }
     if request.top.is_some() && !request.remove {
         conditions(&mut out, outcome)?;
@@ -177,26 +189,35 @@ fn conditions(out: &mut Output<impl Write>, outcome: &Outcome) -> io::Result<()>
 
 fn next(out: &mut Output<impl Write>, outcome: &Outcome, is_removal: bool) -> io::Result<()> {
     match (is_removal, outcome.is_written()) {
-        (true, _) if outcome.applied.is_empty() => {
+        (true, _) if outcome.applied.is_empty() && outcome.others.is_empty() => {
             writeln!(out, "No client has codex-mcp in its configuration.")
         }
         (_, false) if outcome.report.is_none() => writeln!(out, "Nothing was written."),
         (true, _) => writeln!(out, "Restart these clients if they are running."),
         (false, _) if !outcome.is_fine() => {
-            writeln!(
-                out,
-                "\nNot all is done: see above, then run the command again."
-            )
+            let left = outcome.applied.iter().filter(|applied| !applied.is_fine());
+            let left: Vec<&str> = left.map(|applied| applied.change.client.title()).collect();
+            match left.is_empty() {
+                true => writeln!(out, "\nThe server does not answer: see above."),
+                false => writeln!(
+                    out,
+                    "\nNot done: {}. See above, then run the command again.",
+                    left.join(", ")
+                ),
+            }
         }
         (false, _) => {
-            let needs_login = outcome.report.as_ref().and_then(codex_to_log_in).is_some();
-            let first = match needs_login {
-                true => "Log in to Codex, and restart",
-                false => "Restart",
+            let report = outcome.report.as_ref();
+            let needs_login = report.and_then(to_log_in).is_some();
+            let has_problem = report.is_some_and(|report| report.count(Status::Problem) > 0);
+            let first = match (needs_login, has_problem) {
+                (true, _) => "Log in to Codex, and restart",
+                (false, true) => "Solve this, and restart",
+                (false, false) => "Restart",
             };
             writeln!(
                 out,
-                "\n{first} these clients if they are running. Then ask one of them:\n  \
+                "\n{first} these clients if they are running.\nThen ask one of them:\n  \
                  Have Codex explain in three sentences what this repository does."
             )
         }

@@ -3,15 +3,13 @@
 use std::io;
 use std::path::{self, PathBuf};
 
-use client_setup::logic::entry::WantedEntry;
+use client_setup::logic::entry::{OWN_NAME, OWN_PACKAGE, WantedEntry};
 
+use super::super::serve_args;
 use super::change::program;
 use super::{Args, Failure};
 use crate::installation::Installation;
 use crate::installation::channel::Channel;
-
-/// The name of the program, and of its package for npm.
-const NAME: &str = "codex-mcp";
 
 /// The verb that clients start.
 const SERVE: &str = "serve";
@@ -30,14 +28,20 @@ const VARIABLES: [&str; 6] = [
 pub(super) fn entry(args: &Args) -> Result<WantedEntry, Failure> {
     let (command, env) = match args.project {
         // Each user of the repository has it elsewhere.
-        true => (vec![NAME.to_owned()], Vec::new()),
+        true => (vec![OWN_NAME.to_owned()], Vec::new()),
         false => (command().map_err(Failure::NoProgram)?, variables()),
     };
     Ok(WantedEntry {
         command,
         args: args_with_options(args)?,
         env,
+        accepts: serve_accepts,
     })
+}
+
+/// Whether `serve` takes an option with this value.
+fn serve_accepts(option: &str, value: &str) -> bool {
+    serve_args(&[SERVE, option, value].map(str::to_owned)).is_ok()
 }
 
 /// The words that start this program. Clients that were not started from a shell need its path: that
@@ -46,11 +50,11 @@ fn command() -> io::Result<Vec<String>> {
     let copy = Installation::of_this_process();
     if copy.channel == Channel::Npx {
         // What lies in its cache may be gone tomorrow.
-        return Ok(["npx", "-y", NAME].map(str::to_owned).to_vec());
+        return Ok(["npx", "-y", OWN_PACKAGE].map(str::to_owned).to_vec());
     }
     let own = copy.program.ok_or(io::ErrorKind::NotFound)?;
     let is_own = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == own);
-    let path = program(NAME).filter(is_own).unwrap_or(own);
+    let path = program(OWN_NAME).filter(is_own).unwrap_or(own);
     let word = path.into_os_string().into_string();
     let word = word.map_err(|_| io::Error::other("its path is not UTF-8"))?;
     Ok(vec![word])

@@ -51,7 +51,7 @@ fn config_refused(login: &CommandOutcome) -> Option<String> {
 }
 
 fn installation(installation: &Installation) -> Finding {
-    let update = installation.channel.update();
+    let update = installation.channel.update(env!("CARGO_PKG_REPOSITORY"));
     let message = format!("{}; to update: {update}", installation.in_words());
     Finding::ok(Check::CodexMcp, message).with_value(json!({
         "commit": installation.commit,

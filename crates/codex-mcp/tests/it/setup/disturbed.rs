@@ -298,7 +298,7 @@ fn dry_run_writes_nothing() {
     let path = receipts(&home).join("receipts.json");
     fs::write(&path, "[{").unwrap();
     let said = setup.run(&["--remove", "--dry-run"]);
-    assert!(!said.stdout.contains("still in"), "{said:?}");
+    assert!(said.stdout.contains("setup --remove cursor"), "{said:?}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "[{");
 }
 

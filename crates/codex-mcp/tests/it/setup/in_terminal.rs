@@ -1,8 +1,9 @@
 //! `setup` where a person can be asked.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 
-use testkit::Home;
+use testkit::{Home, codex};
 
 use super::Setup;
 use crate::terminal::Terminal;
@@ -51,4 +52,43 @@ async fn login_is_that_of_codex() {
     assert!(seen.contains("ChatGPT login is disabled"), "{seen}");
     assert_eq!(code, Some(1), "{seen}");
     assert_eq!(home.processes(), []);
+}
+
+#[tokio::test]
+async fn missing_codex_is_installed_with_npm_after_a_yes() {
+    let home = Home::new("");
+    let mut setup = Setup::on_the_newest(&home);
+    setup.env.push(("CODEX_MCP_CODEX_BIN".into(), "".into()));
+    let codex = codex::native_binary(codex::newest());
+    let npm = home.root().join("npm");
+    let installed = home.root().join("programs/codex");
+    let script = format!(
+        "#!/bin/sh\necho \"$*\" > {}\nln -s {} {}\n",
+        home.root().join("calls").display(),
+        codex.display(),
+        installed.display(),
+    );
+    fs::write(&npm, script).unwrap();
+    fs::set_permissions(&npm, Permissions::from_mode(0o755)).unwrap();
+    setup.install("npm", &npm);
+    let answered = async |answer: &'static str| {
+        let mut terminal = Terminal::runs(setup.command(&["cursor"]))
+            .shows("Write this? [y/N]")
+            .await;
+        terminal.types("y\n");
+        let mut terminal = terminal.shows("npm install -g @openai/codex").await;
+        terminal.types(answer);
+        terminal
+    };
+    let (seen, _) = answered("n\n").await.ends().await;
+    assert!(seen.contains("no `codex` found"), "{seen}");
+    setup.json(&["cursor", "--remove", "--yes"]);
+
+    let mut terminal = answered("y\n").await.shows("Log in to Codex now?").await;
+    terminal.types("n\n");
+    let (seen, code) = terminal.ends().await;
+    assert_eq!(code, Some(0), "{seen}");
+    assert!(seen.contains("Codex is installed."), "{seen}");
+    let calls = fs::read_to_string(home.root().join("calls")).unwrap();
+    assert_eq!(calls, "install --global @openai/codex\n");
 }

@@ -203,6 +203,10 @@ fn check_says_what_the_server_said_before_it_ended() {
             "CODEX_MCP_SANDBOX",
         ),
         (r#""cwd": "/no/such/directory""#, "in /no/such/directory: "),
+        (
+            r#""args": ["serve", "--api", "nonsense"]"#,
+            "error: invalid value 'nonsense'",
+        ),
     ] {
         let text =
             format!(r#"{{"mcpServers": {{"codex": {{"command": "codex-mcp", {members}}}}}}}"#);

@@ -2,6 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use testkit::Home;
@@ -227,4 +228,91 @@ fn program_of_the_npm_package_is_told_from_ours_of_the_same_name() {
     let server = &now["mcpServers"]["codex"];
     assert_eq!(server["command"], env!("CARGO_BIN_EXE_codex-mcp"));
     assert_eq!(server["args"], json!(["serve", "--api", "sessions"]));
+}
+
+/// A home whose Cursor has this configuration.
+fn with_cursor(text: &str) -> (Home, PathBuf) {
+    let home = Home::new("");
+    let file = home.home().join(".cursor/mcp.json");
+    fs::create_dir(file.parent().unwrap()).unwrap();
+    fs::write(&file, text).unwrap();
+    (home, file)
+}
+
+const BY_HAND: &str =
+    r#"{"mcpServers": {"codex": {"command": "codex-mcp", "args": ["serve", "--team", "mine"]}}}"#;
+
+#[test]
+fn entry_that_the_user_has_written_is_only_removed_by_name() {
+    let (home, file) = with_cursor(BY_HAND);
+    let setup = Setup::on_the_newest(&home);
+    let said = setup.run(&["--remove", "--yes"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let advice = "where you added it: `codex-mcp setup --remove cursor` removes it";
+    assert!(said.stdout.contains(advice), "{}", said.stdout);
+    assert_eq!(fs::read_to_string(&file).unwrap(), BY_HAND);
+
+    let removed = setup.json(&["cursor", "--remove", "--yes"]);
+    assert_eq!(actions(&removed), [("cursor", "remove")], "{removed:#}");
+    let copy = removed["changes"][0]["copy"].as_str().unwrap();
+    assert_eq!(fs::read_to_string(copy).unwrap(), BY_HAND);
+}
+
+#[test]
+fn entry_that_the_user_has_written_is_restored() {
+    let (home, file) = with_cursor(BY_HAND);
+    let setup = Setup::on_the_newest(&home);
+    let written = setup.json(&["cursor", "--yes"]);
+    assert_eq!(actions(&written), [("cursor", "update")], "{written:#}");
+    let removed = setup.json(&["--remove", "--yes"]);
+    assert_eq!(actions(&removed), [("cursor", "restore")], "{removed:#}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), BY_HAND);
+    let nothing = setup.json(&["--remove", "--yes"]);
+    assert_eq!(nothing["changes"], json!([]), "{nothing:#}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), BY_HAND);
+}
+
+#[test]
+fn server_that_the_user_has_removed_is_not_put_back() {
+    let (home, file) =
+        with_cursor(r#"{"mcpServers": {"codex": {"command": "codex", "args": ["mcp-server"]}}}"#);
+    let setup = Setup::on_the_newest(&home);
+    setup.json(&["cursor", "--yes"]);
+    fs::write(&file, r#"{"mcpServers": {}}"#).unwrap();
+    setup.json(&["cursor", "--yes"]);
+    let edited = fs::read_to_string(&file).unwrap() + "\n";
+    fs::write(&file, edited).unwrap();
+    setup.json(&["--remove", "--yes"]);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(!text.contains("mcp-server"), "{text}");
+}
+
+#[test]
+fn what_keeps_an_entry_from_use_is_said() {
+    let (home, _) = with_cursor(
+        r#"{"mcpServers": {"a": {"command": "codex-mcp", "disabled": true}, "b": {"command": "codex", "args": ["mcp-server", "-m", "x", "-c", "approval_policy={}"]}}}"#,
+    );
+    let setup = Setup::on_the_newest(&home);
+    let written = setup.json(&["cursor", "--yes"]);
+    let warnings = written["changes"][0]["warnings"].to_string();
+    for words in [
+        "`a` is switched off",
+        "`a`, `b` all start codex-mcp",
+        "`-c approval_policy={}` is left out",
+    ] {
+        assert!(warnings.contains(words), "{warnings}");
+    }
+}
+
+#[test]
+fn other_file_of_a_repository_is_used_if_it_is_there() {
+    let home = Home::new("");
+    let mut setup = Setup::on_the_newest(&home);
+    setup.install("codex-mcp", env!("CARGO_BIN_EXE_codex-mcp").as_ref());
+    let file = home.work().join("opencode.jsonc");
+    fs::write(&file, "// Mine.\n{}\n").unwrap();
+    setup.json(&["opencode", "--project", "--yes"]);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.starts_with("// Mine.\n") && text.contains("codex-mcp"));
+    assert!(!home.work().join("opencode.json").exists());
 }
