@@ -78,6 +78,9 @@ pub enum EngineError {
     /// Codex has no such thread.
     #[error("there is no thread {0}, or it has no messages yet")]
     NoThread(ThreadId),
+    /// A new thread is gone with the Codex that had it.
+    #[error("Codex ended before thread {0} had its first turn; begin a new one")]
+    NewThreadLost(ThreadId),
     /// Another process holds the thread.
     #[error("thread {0} is in use, here or in another Codex process")]
     ThreadInUse(ThreadId),

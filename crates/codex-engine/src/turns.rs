@@ -47,11 +47,18 @@ impl Engine {
             prompt.overrides.cwd = Some(cwd);
         }
         prompt.overrides = entry.with_pending(prompt.overrides);
+        let has_turns = entry.was_there_before() || entry.look(|machine, _| machine.turns() > 0);
         match self.begin(&entry, &prompt).await {
             // Codex may have unloaded the thread after a long time without use.
             Err(EngineError::NoThread(_)) => {
                 entry.mark_unloaded();
-                self.begin(&entry, &prompt).await
+                match self.begin(&entry, &prompt).await {
+                    // Codex writes a new thread into its file only with the first turn.
+                    Err(EngineError::NoThread(thread)) if !has_turns => {
+                        Err(EngineError::NewThreadLost(thread))
+                    }
+                    begun => begun,
+                }
             }
             begun => begun,
         }

@@ -41,7 +41,7 @@ pub(super) fn of_start(error: &EngineError) -> TurnEnd {
         EngineError::NoLogin | EngineError::BadConfiguration(_) => {
             TurnEnd::Failed(FailureClass::Auth)
         }
-        EngineError::Gone(_) => TurnEnd::Died,
+        EngineError::Gone(_) | EngineError::NewThreadLost(_) => TurnEnd::Died,
         EngineError::ThreadInUse(_)
         | EngineError::Busy(_)
         | EngineError::StillEnding(_)

@@ -169,7 +169,7 @@ impl From<EngineError> for ToolError {
                     | StartError::NotAnAppServer { .. },
                 ) => Code::AppServerStartFailed,
             },
-            EngineError::Gone(_) => Code::CodexDied,
+            EngineError::Gone(_) | EngineError::NewThreadLost(_) => Code::CodexDied,
             EngineError::Silent { .. } => Code::CodexSilent,
             EngineError::Refused { refusal, .. } => refused(refusal.code),
             EngineError::NoLogin => Code::Unauthorized,

@@ -298,7 +298,7 @@ pub(super) fn ending(error: EngineError) -> WorkEnding {
         EngineError::NoLogin => {
             WorkEnding::NoLogin("Codex has no login for its model provider".to_owned())
         }
-        EngineError::Gone(_) => WorkEnding::Died(words),
+        EngineError::Gone(_) | EngineError::NewThreadLost(_) => WorkEnding::Died(words),
         EngineError::ThreadInUse(_)
         | EngineError::Busy(_)
         | EngineError::StillEnding(_)

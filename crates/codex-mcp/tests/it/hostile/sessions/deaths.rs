@@ -235,6 +235,30 @@ async fn codex_death_at_thread_start_is_reported() {
     }
 }
 
+/// Codex writes a thread into its file with the first turn: the next Codex does not know it.
+#[tokio::test]
+async fn new_thread_that_is_lost_with_its_codex_is_told_from_an_unknown_one() {
+    let refuse = |message: &str| Action::Error {
+        code: -32600,
+        message: message.to_owned(),
+    };
+    let plan = Plan::new()
+        .on("turn/start", [refuse("thread not found: x")])
+        .on(
+            "thread/resume",
+            [refuse("no rollout found for thread id x")],
+        );
+    let mut sessions = Sessions::new(&plan).await;
+    let refusal = sessions.refused("codex", super::beginning(json!({}))).await;
+    assert_eq!(refusal.code, "INTERNAL");
+    assert!(
+        refusal.message.contains("had its first turn"),
+        "{}",
+        refusal.message
+    );
+    sessions.finish().await;
+}
+
 #[tokio::test]
 async fn wait_ends_when_codex_dies() {
     let plan = Plan::new().on("turn/start", gated("never"));
