@@ -2,6 +2,7 @@
 
 use std::env;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -41,8 +42,8 @@ A directory is trusted with all below it, but for other repositories in it; so a
 worktrees of a repository. Directories that you have trusted in Codex itself \
 (`trust_level = \"trusted\"` in its config.toml) count as well: --list shows them, and --revoke \
 says what to remove from that file, which this verb does not change. Its own list is a file of \
-yours, ~/.config/codex-mcp/trust.toml. `/` and your home directory cannot be trusted: name a \
-repository.
+yours, ~/.config/codex-mcp/trust.toml. `/`, your home directory and directories in which all users \
+can write cannot be trusted: name a repository.
 
 Examples:
   codex-mcp trust             trust the repository around the current directory
@@ -78,6 +79,9 @@ pub(super) struct Args {
     revoke: Option<PathBuf>,
 }
 
+/// The right to write that a file or directory gives to everybody. Source: inode(7).
+const WRITABLE_BY_ALL: u32 = 0o002;
+
 /// How many files are named that are not covered.
 const NAMED: usize = 10;
 
@@ -104,11 +108,17 @@ enum Failure {
     )]
     Inherited { directory: PathBuf, entry: PathBuf },
     #[error(
-        "{} cannot be trusted as a whole, since strangers' files lie there too; name a repository: \
+        "{} cannot be trusted, since it has the repositories of others in it too; name one of yours: \
          codex-mcp trust DIR",
         .0.display()
     )]
     TooWide(PathBuf),
+    #[error(
+        "all users of this machine can write in {}: its settings could be theirs. Name a \
+         repository in it, or take that right away with `chmod o-w {}`",
+        .0.display(), shell_word(.0)
+    )]
+    WritableByAll(PathBuf),
     #[error("cannot write to stdout: {0}")]
     Write(#[from] io::Error),
 }
@@ -144,6 +154,12 @@ fn add(list: &Path, directory: &Path) -> Result<(), Failure> {
     if top.parent().is_none() || home.is_some_and(|home| home.starts_with(&top)) {
         return Err(Failure::TooWide(top));
     }
+    if top
+        .metadata()
+        .is_ok_and(|about| about.mode() & WRITABLE_BY_ALL != 0)
+    {
+        return Err(Failure::WritableByAll(top));
+    }
     // The path was resolved before, so this does not fail.
     let directory = directory.canonicalize().unwrap_or_else(|_| top.clone());
     let what = match TrustedDirectories::add(list, &directory, &top)? {
@@ -169,10 +185,10 @@ fn say_what_it_brings(directory: &Path, top: &Path) -> Result<(), Failure> {
     if files.is_empty() {
         let directory = directory.display();
         say(&format!(
-            "It brings no settings, hooks or prompts for work in {directory}."
+            "The repository has no settings, hooks or prompts for work in {directory}."
         ))?;
     } else {
-        say("It brings:")?;
+        say("The repository has:")?;
         files
             .iter()
             .try_for_each(|file| say(&format!("  {file}")))?;

@@ -263,8 +263,24 @@ fn root_and_home_directories_cannot_be_trusted() {
     for directory in ["/", of_user.to_str().unwrap()] {
         let (code, _, stderr) = codex_mcp(&home, &home.work(), &["trust", directory]);
         assert_eq!(code, 1, "{stderr}");
-        assert!(stderr.contains("name a repository"), "{stderr}");
+        assert!(stderr.contains("name one of yours"), "{stderr}");
     }
+}
+
+/// Another user could put a `.git` and settings there.
+#[test]
+fn directory_in_which_all_users_can_write_cannot_be_trusted() {
+    let home = Home::new("");
+    let shared = home.root().join("shared");
+    fs::create_dir(&shared).unwrap();
+    let trust = || codex_mcp(&home, &shared, &["trust"]);
+    fs::set_permissions(&shared, PermissionsExt::from_mode(0o1777)).unwrap();
+    let (code, _, stderr) = trust();
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.contains("chmod o-w"), "{stderr}");
+    fs::set_permissions(&shared, PermissionsExt::from_mode(0o755)).unwrap();
+    let (code, _, stderr) = trust();
+    assert_eq!(code, 0, "{stderr}");
 }
 
 /// Before the user trusts the repository, `doctor` and `trust --show` show its settings.
@@ -308,10 +324,10 @@ fn settings_file_of_another_user_is_not_read() {
     let shared = home.work();
     let project = shared.join("project");
     fs::create_dir(&project).unwrap();
-    fs::set_permissions(&shared, PermissionsExt::from_mode(0o777)).unwrap();
     let file = shared.join(".atm.toml");
     write(&file, "[plugins.codex-mcp]\nmodel = \"theirs\"\n");
     trust(&home, &shared);
+    fs::set_permissions(&shared, PermissionsExt::from_mode(0o777)).unwrap();
     let model = || {
         let (code, stdout, stderr) = codex_mcp(&home, &project, &["config", "--json"]);
         assert_eq!(code, 0, "{stderr}");
