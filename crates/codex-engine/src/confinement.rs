@@ -335,7 +335,7 @@ pub fn left_out(trust: &DirectoryTrust) -> Option<String> {
     };
     let top = trust.top.display();
     Some(format!(
-        "{}{more} is not used, since you have not configured that you trust {top}. If you do, run \
+        "{}{more} is not used, because you do not trust {top}. If you do, run \
          `codex-mcp trust {}`.",
         first.display(),
         shell_word(&trust.top)

@@ -360,7 +360,7 @@ impl Narrowing {
         }
         (!parts.is_empty()).then(|| Warning {
             message: format!(
-                "{} is not trusted, so its .atm.toml only narrows; {}",
+                "{} is not trusted, so its .atm.toml can only make your settings stricter; {}",
                 directory.display(),
                 parts.join("; ")
             ),

@@ -12,8 +12,8 @@ use super::stored::complain;
 const SOURCES: &str = "\
 Each setting is taken from the first of these that has it: the command line, a variable, \
 the preset of the role, `[plugins.codex-mcp]` in the nearest .atm.toml from here up to the \
-top of the repository (which only narrows unless it is trusted, see `codex-mcp trust`), the \
-same in ~/.config/atm/config.toml (below ATM_HOME if that is set), the default. \
+top of the repository (which can only make settings stricter unless it is trusted, see \
+`codex-mcp trust`), the same in ~/.config/atm/config.toml (below ATM_HOME if that is set), the default. \
 Identity and team may also stand in `[core]` of the same files. A dash is a setting that \
 nobody has set: there Codex's own configuration decides.
 

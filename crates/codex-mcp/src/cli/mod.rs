@@ -104,6 +104,7 @@ enum Verb {
     /// Add codex-mcp to the MCP clients of this machine, and take it back.
     Setup(setup::Args),
     /// Show each setting and where it comes from.
+    #[command(alias = "settings")]
     Config(config::Args),
     /// Trust a repository's own settings and programs, or stop trusting it.
     Trust(trust::Args),
