@@ -137,11 +137,15 @@ pub(super) fn set_up(home: &Path) -> Vec<Client> {
     .collect()
 }
 
-/// The user's files with an entry of this program that `setup` has not added.
+/// The files with an entry of this program that `setup` has not added: the user's, or those of the
+/// repository.
 pub(super) fn written_by_hand(request: &Request, receipts: &Receipts) -> Vec<(Client, PathBuf)> {
     let is_known = |file: &Path| receipts.all().iter().any(|receipt| receipt.file == file);
     let all = Client::VARIANTS.iter().copied();
-    let files = all.map(|client| (client, user_file(&request.home, client)));
+    let files = all.filter_map(|client| match &request.top {
+        None => Some((client, user_file(&request.home, client))),
+        Some(top) => Some((client, top.join(project_file(top, client)?))),
+    });
     files
         .filter(|(client, file)| !is_known(file) && has_entry(*client, file))
         .collect()

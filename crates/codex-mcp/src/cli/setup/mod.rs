@@ -246,8 +246,8 @@ struct Outcome {
 enum OtherFile {
     /// The shared file of a repository, which was set up there.
     OfRepository(PathBuf),
-    /// A file in which the user has written the entry.
-    OfUser(Client, PathBuf),
+    /// A file whose entry `setup` has not added.
+    ByHand(Client, PathBuf),
 }
 
 impl Outcome {
@@ -298,8 +298,8 @@ async fn apply_all(request: &Request, changes: Vec<Change>, codex: Option<PathBu
     outcome
 }
 
-/// The files that still have entries of ours: those of repositories that were set up, and those in
-/// which the user has written the entry.
+/// The files that still have entries of ours: those of repositories that were set up, and those whose
+/// entry `setup` has not added.
 fn others(request: &Request, outcome: &Outcome) -> Result<Vec<OtherFile>, Failure> {
     let receipts = Receipts::look(&request.state)?;
     let is_looked_at = |file: &Path| {
@@ -312,9 +312,9 @@ fn others(request: &Request, outcome: &Outcome) -> Result<Vec<OtherFile>, Failur
     });
     let set_up = set_up.map(|receipt| OtherFile::OfRepository(receipt.file.clone()));
     let written = change::written_by_hand(request, &receipts).into_iter();
-    let written = written.map(|(client, file)| OtherFile::OfUser(client, file));
+    let written = written.map(|(client, file)| OtherFile::ByHand(client, file));
     let others = set_up.chain(written).filter(|other| match other {
-        OtherFile::OfRepository(file) | OtherFile::OfUser(_, file) => !is_looked_at(file),
+        OtherFile::OfRepository(file) | OtherFile::ByHand(_, file) => !is_looked_at(file),
     });
     Ok(others.collect())
 }

@@ -162,10 +162,17 @@ pub(super) fn outcome(request: &Request, outcome: &Outcome) -> io::Result<()> {
                 file,
                 ": run `codex-mcp setup --remove --project` in that repository".to_owned(),
             ),
-            OtherFile::OfUser(client, file) => (
-                file,
-                format!(", where you added it: `codex-mcp setup --remove {client}` removes it"),
-            ),
+            OtherFile::ByHand(client, file) => {
+                let project = match request.top {
+                    Some(_) => " --project",
+                    None => "",
+                };
+                let command = format!("codex-mcp setup --remove{project} {client}");
+                (
+                    file,
+                    format!(", which setup has not added: `{command}` removes it"),
+                )
+            }
         };
         let file = file.display().to_string();
         writeln!(out, "codex-mcp is still in {}{advice}", visible_line(&file))?;

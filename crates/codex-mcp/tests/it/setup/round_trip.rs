@@ -248,9 +248,16 @@ fn entry_that_the_user_has_written_is_only_removed_by_name() {
     let setup = Setup::on_the_newest(&home);
     let said = setup.run(&["--remove", "--yes"]);
     assert_eq!(said.code, 0, "{said:?}");
-    let advice = "where you added it: `codex-mcp setup --remove cursor` removes it";
+    let advice = "which setup has not added: `codex-mcp setup --remove cursor` removes it";
     assert!(said.stdout.contains(advice), "{}", said.stdout);
     assert_eq!(fs::read_to_string(&file).unwrap(), BY_HAND);
+
+    let shared = home.work().join(".cursor/mcp.json");
+    fs::create_dir(shared.parent().unwrap()).unwrap();
+    fs::write(&shared, BY_HAND).unwrap();
+    let said = setup.run(&["--remove", "--project", "--yes"]);
+    let advice = "`codex-mcp setup --remove --project cursor` removes it";
+    assert!(said.stdout.contains(advice), "{}", said.stdout);
 
     let removed = setup.json(&["cursor", "--remove", "--yes"]);
     assert_eq!(actions(&removed), [("cursor", "remove")], "{removed:#}");
