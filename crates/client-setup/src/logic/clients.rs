@@ -184,7 +184,7 @@ impl Client {
         }
     }
 
-    /// What each user of a repository has to do before the client uses its shared file.
+    /// The condition under which the client uses the shared file of a repository.
     #[must_use]
     pub fn project_condition(self) -> Option<&'static str> {
         match self {

@@ -55,7 +55,7 @@ pub enum Kind {
     NpmPackage,
 }
 
-/// Where the first word of a command line leads: the file behind a path, or behind a name on PATH,
+/// Finds the file that the first word of a command line names, by its path or by its name on PATH,
 /// with all symbolic links followed; `None` if there is none.
 pub type RealPath<'a> = &'a dyn Fn(&str) -> Option<PathBuf>;
 
@@ -92,7 +92,7 @@ impl Kind {
     }
 }
 
-/// Whether a command line that runs our package starts the server: with its verb, or without any.
+/// Whether a command line that runs our package starts the server: it has the verb `serve`, or none.
 fn serves(command_line: &[String]) -> bool {
     let args = own_args(command_line);
     args.iter().any(|arg| arg == "serve") || args.iter().all(|arg| arg.starts_with('-'))

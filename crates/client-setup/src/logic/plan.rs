@@ -36,7 +36,7 @@ pub struct PlannedEntry {
     pub is_off: bool,
 }
 
-/// What an entry in a file says of its process besides the command line.
+/// The variables and the working directory that an entry sets for its server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerProcess {
     /// Variables that are set.

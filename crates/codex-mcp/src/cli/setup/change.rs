@@ -107,7 +107,7 @@ impl Change {
 }
 
 /// The user's own file of a client.
-fn user_file(home: &Path, client: Client) -> PathBuf {
+pub(super) fn user_file(home: &Path, client: Client) -> PathBuf {
     let file = client.user_file(&Locations {
         variable: &variable,
         home: home.to_owned(),
@@ -289,7 +289,7 @@ fn change(
     })
 }
 
-/// What keeps entries from being used, or has the server started several times.
+/// Warnings about entries that are switched off, and about several that start the server.
 fn warnings_of(plan: &Plan) -> Vec<String> {
     let off = plan.entries.iter().filter(|entry| entry.is_off);
     let off = off.map(|entry| format!("`{}` is switched off in this client", entry.name));

@@ -246,6 +246,8 @@ struct Outcome {
 enum OtherFile {
     /// The shared file of a repository, which was set up there.
     OfRepository(PathBuf),
+    /// The user's file of a client that is set up, and was not named.
+    OfUser(Client, PathBuf),
     /// A file whose entry `setup` has not added.
     ByHand(Client, PathBuf),
 }
@@ -298,23 +300,31 @@ async fn apply_all(request: &Request, changes: Vec<Change>, codex: Option<PathBu
     outcome
 }
 
-/// The files that still have entries of ours: those of repositories that were set up, and those whose
-/// entry `setup` has not added.
+/// The files that still have entries of ours: those that were set up, and those whose entry `setup`
+/// has not added.
 fn others(request: &Request, outcome: &Outcome) -> Result<Vec<OtherFile>, Failure> {
     let receipts = Receipts::look(&request.state)?;
     let is_looked_at = |file: &Path| {
         let mut applied = outcome.applied.iter();
         applied.any(|applied| applied.change.path == file)
     };
-    let set_up = receipts.all().iter().filter(|receipt| {
-        let client = receipt.client.parse::<Client>();
-        client.is_ok_and(|client| change::has_entry(client, &receipt.file))
+    let set_up = receipts.all().iter().filter_map(|receipt| {
+        let file = receipt.file.clone();
+        let client = receipt.client.parse::<Client>().ok()?;
+        let is_of_user = change::user_file(&request.home, client) == file;
+        let has_entry = change::has_entry(client, &file);
+        let other = match is_of_user {
+            true => OtherFile::OfUser(client, file),
+            false => OtherFile::OfRepository(file),
+        };
+        has_entry.then_some(other)
     });
-    let set_up = set_up.map(|receipt| OtherFile::OfRepository(receipt.file.clone()));
     let written = change::written_by_hand(request, &receipts).into_iter();
     let written = written.map(|(client, file)| OtherFile::ByHand(client, file));
     let others = set_up.chain(written).filter(|other| match other {
-        OtherFile::OfRepository(file) | OtherFile::ByHand(_, file) => !is_looked_at(file),
+        OtherFile::OfRepository(file) | OtherFile::OfUser(_, file) | OtherFile::ByHand(_, file) => {
+            !is_looked_at(file)
+        }
     });
     Ok(others.collect())
 }

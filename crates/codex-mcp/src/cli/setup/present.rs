@@ -162,6 +162,10 @@ pub(super) fn outcome(request: &Request, outcome: &Outcome) -> io::Result<()> {
                 file,
                 ": run `codex-mcp setup --remove --project` in that repository".to_owned(),
             ),
+            OtherFile::OfUser(client, file) => (
+                file,
+                format!(": `codex-mcp setup --remove {client}` removes it"),
+            ),
             OtherFile::ByHand(client, file) => {
                 let project = match request.top {
                     Some(_) => " --project",

@@ -323,3 +323,13 @@ fn other_file_of_a_repository_is_used_if_it_is_there() {
     assert!(text.starts_with("// Mine.\n") && text.contains("codex-mcp"));
     assert!(!home.work().join("opencode.json").exists());
 }
+
+#[test]
+fn client_that_was_not_named_is_still_set_up_and_that_is_said() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    setup.json(&["cursor", "zed", "--yes"]);
+    let said = setup.run(&["cursor", "--remove", "--yes"]);
+    let advice = ": `codex-mcp setup --remove zed` removes it";
+    assert!(said.stdout.contains(advice), "{}", said.stdout);
+}
