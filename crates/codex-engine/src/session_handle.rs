@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use codex_protocol::codex::ThreadId;
+use tokio::sync::watch;
 
 use super::backend::FIRST_WITH_TOKENS;
 use super::closing;
@@ -19,7 +20,7 @@ use super::shared::AppServers;
 use super::turns;
 use super::workspace;
 use crate::logic::action::{ActionId, DecidedBy, Decision};
-use crate::logic::events::Event;
+use crate::logic::events::{Event, FollowCursor, FollowedEvent};
 use crate::logic::session::State;
 
 /// A session, for a person at a terminal, for a task, or for the client of another engine. The
@@ -276,6 +277,21 @@ impl SessionHandle {
             thread,
             directory: entry.settings().thread.cwd,
         })
+    }
+
+    /// What a follower of the event log has not read yet, with texts as far as they have grown;
+    /// `most` new events at most. As with [`events`](Self::events), this does not count as reading
+    /// them. Moves the cursor.
+    #[must_use]
+    pub fn follow(&self, cursor: &mut FollowCursor, most: usize) -> Vec<FollowedEvent> {
+        self.entry
+            .look(|machine, _| machine.log().follow(cursor, most))
+    }
+
+    /// Changes with every write to the event log, and with every change of the session.
+    #[must_use]
+    pub fn watch_news(&self) -> watch::Receiver<u64> {
+        self.entry.watch_news()
     }
 
     /// The events from number `cursor` on, `most` at most. To look at them here does not count as

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -278,6 +279,17 @@ impl AppServers {
     pub fn sessions(&self) -> Vec<SessionInfo> {
         let entries = self.entries();
         entries.iter().map(|entry| entry.info()).collect()
+    }
+
+    /// A number that is another one after a session was added, changed or removed. Texts of Codex do
+    /// not count.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for entry in self.entries() {
+            (&entry.id, *entry.watch().borrow()).hash(&mut hasher);
+        }
+        hasher.finish()
     }
 
     /// Notes that no other process may take the app-servers over, whatever happens to this one.

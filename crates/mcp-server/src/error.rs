@@ -190,7 +190,9 @@ impl From<EngineError> for ToolError {
             EngineError::Withdrawn(_) => Code::Interrupted,
             EngineError::TooManySessions => Code::TooManySessions,
             EngineError::CantFork { .. } => Code::CantFork,
-            EngineError::Decision(DecisionRefused::NotOpen) => Code::RequestNotFound,
+            EngineError::Decision(DecisionRefused::NotOpen | DecisionRefused::Closed(_)) => {
+                Code::RequestNotFound
+            }
             EngineError::Decision(DecisionRefused::Wrong(_))
             | EngineError::AmbiguousSession { .. }
             | EngineError::NoDirectory(_)

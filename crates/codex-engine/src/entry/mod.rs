@@ -24,6 +24,7 @@ use super::error::EngineError;
 use super::kept::Origin;
 use super::observer::{EngineObserver, InputKind, NoObserver};
 use super::thread_tools::{NoTools, ThreadTools};
+use crate::logic::action::ActionId;
 use crate::logic::session::{IDLE_POLL_INTERVAL, Session, State, Timeouts};
 use crate::picture::PictureCopies;
 use keeping::Kept;
@@ -410,6 +411,7 @@ impl Entry {
             settings: inner.settings.with(&inner.pending),
             effective: inner.effective.with(&inner.pending),
             view: inner.machine.view(now().instant),
+            questions: open_ids(&inner.machine),
             poll_interval: inner.poll_interval(),
         }
     }
@@ -423,6 +425,11 @@ impl Entry {
         // A machine is valid after every step, even after one that panicked.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn open_ids(machine: &Session) -> Vec<ActionId> {
+    let open = machine.actions().iter();
+    open.map(|action| action.id.clone()).collect()
 }
 
 /// The open questions of a session.

@@ -91,6 +91,8 @@ pub enum DecidedBy {
     Elicitation,
     /// A person at a terminal.
     Terminal,
+    /// A person in the web page, or a program by its interface.
+    Page,
     /// A setting, where nobody can be asked.
     Settings,
     /// Nobody, within the timeout.
@@ -105,6 +107,7 @@ impl DecidedBy {
             Self::Client => "client",
             Self::Elicitation => "elicitation",
             Self::Terminal => "terminal",
+            Self::Page => "page",
             Self::Settings => "settings",
             Self::Nobody => "nobody",
         }

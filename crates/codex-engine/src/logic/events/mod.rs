@@ -10,6 +10,7 @@
 //! one is evicted. Events of higher [`Rank`] stay up to [`HARD`].
 
 mod event;
+mod follow;
 mod poll;
 mod shape;
 mod words;
@@ -18,6 +19,7 @@ use std::collections::VecDeque;
 use std::time::SystemTime;
 
 pub use event::{EVENT_LIMIT, Event, EventData, EventType, FixedData, TextChunk};
+pub use follow::{FollowCursor, FollowedEvent};
 pub use poll::{FLOOR, Poll, PollContent, PollOptions};
 pub use shape::ResponseMode;
 
@@ -162,6 +164,18 @@ impl EventLog {
         for event in &mut self.events {
             event.data.settle(request);
         }
+    }
+
+    /// How a question was closed, in words; `None` if the log does not have that.
+    #[must_use]
+    pub fn closing_of(&self, request: &str) -> Option<String> {
+        let closing = self.events.iter().rev().find_map(|event| {
+            let data = event.data.fixed()?;
+            let is_it = event.data.kind() == EventType::ApprovalResult
+                && data.get("requestId").is_some_and(|id| id == request);
+            is_it.then_some(data)
+        });
+        closing.map(words::closing)
     }
 
     /// The events from `cursor` on, `most` at most.

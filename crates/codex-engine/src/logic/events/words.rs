@@ -65,11 +65,20 @@ fn question(data: &Map<String, Value>) -> String {
 
 fn answer(data: &Map<String, Value>) -> String {
     let id = text(data, "requestId").unwrap_or_default();
+    format!("answered ({id}): {}", closing(data))
+}
+
+/// How a question was closed: the decision, who made it, and why.
+pub(super) fn closing(data: &Map<String, Value>) -> String {
     let decision = text(data, "decision").unwrap_or_default();
-    match text(data, "message").or_else(|| text(data, "denyMessage")) {
-        Some(why) => format!("answered ({id}): {decision}: {why}"),
-        None => format!("answered ({id}): {decision}"),
-    }
+    let by = text(data, "decidedBy").map(|by| format!(" ({by})"));
+    let why = text(data, "message").or_else(|| text(data, "denyMessage"));
+    let why = why.map(|why| format!(": {why}"));
+    format!(
+        "{decision}{}{}",
+        by.unwrap_or_default(),
+        why.unwrap_or_default()
+    )
 }
 
 fn ending(data: &Map<String, Value>) -> String {

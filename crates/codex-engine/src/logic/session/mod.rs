@@ -132,6 +132,9 @@ pub enum DecisionRefused {
     /// There is no such open question.
     #[error("there is no open question of that name; it may have been answered or timed out")]
     NotOpen,
+    /// It is closed.
+    #[error("that question is closed: {0}")]
+    Closed(String),
     /// The decision does not fit; the question stays open.
     #[error(transparent)]
     Wrong(#[from] WrongDecision),

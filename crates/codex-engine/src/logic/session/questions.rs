@@ -148,7 +148,7 @@ impl Session {
         now: Now,
     ) -> Result<Vec<Effect>, DecisionRefused> {
         let position = self.actions.iter().position(|action| action.id == *id);
-        let position = position.ok_or(DecisionRefused::NotOpen)?;
+        let position = position.ok_or_else(|| self.no_open(id))?;
         let action = self.actions.get(position).ok_or(DecisionRefused::NotOpen)?;
         let answer = action::answer(&action.ask, decision)?;
         let action = self.actions.remove(position);
@@ -171,6 +171,14 @@ impl Session {
             effects.extend(self.interrupt(now));
         }
         Ok(effects)
+    }
+
+    /// Why a question cannot be answered: it is closed, as far as the log knows, or unknown.
+    fn no_open(&self, id: &ActionId) -> DecisionRefused {
+        match self.log.closing_of(&id.0) {
+            Some(words) => DecisionRefused::Closed(words),
+            None => DecisionRefused::NotOpen,
+        }
     }
 
     /// Marks the open questions as shown. The timeout of those not shown before starts
@@ -264,12 +272,17 @@ impl Session {
             "itemId": action.item_id(),
         });
         let particulars = match why {
-            Resolution::Decided(_, Decision::Submit(answers), note) => {
-                json!({ "decision": "accept", "answers": answers, "denyMessage": note })
-            }
-            Resolution::Decided(_, decision, note) => {
-                json!({ "decision": decision.name(), "denyMessage": note })
-            }
+            Resolution::Decided(by, Decision::Submit(answers), note) => json!({
+                "decision": "accept",
+                "decidedBy": by.name(),
+                "answers": answers,
+                "denyMessage": note,
+            }),
+            Resolution::Decided(by, decision, note) => json!({
+                "decision": decision.name(),
+                "decidedBy": by.name(),
+                "denyMessage": note,
+            }),
             Resolution::TimedOut => json!({
                 "decision": "decline",
                 "timeout": true,

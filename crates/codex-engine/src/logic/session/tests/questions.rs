@@ -65,9 +65,9 @@ fn approval_result_carries_the_answer_and_the_note() {
     world.apply(Event::TimePasses);
     let expected = [
         json!({"requestId": "req_1", "kind": "command", "itemId": "", "decision": "decline",
-            "denyMessage": "too risky"}),
+            "decidedBy": "client", "denyMessage": "too risky"}),
         json!({"requestId": "req_2", "kind": "user_input", "itemId": "step", "decision": "accept",
-            "answers": {"q": {"answers": ["yes"]}}}),
+            "decidedBy": "client", "answers": {"q": {"answers": ["yes"]}}}),
         json!({"requestId": "req_3", "kind": "command", "itemId": "", "decision": "decline",
             "timeout": true, "message": "nobody answered in time, so it was declined"}),
     ];

@@ -39,7 +39,8 @@ fn question_times_out_and_is_declined() {
         None,
         world.now,
     );
-    assert_eq!(late, Err(DecisionRefused::NotOpen));
+    let closed = "decline: nobody answered in time, so it was declined";
+    assert_eq!(late, Err(DecisionRefused::Closed(closed.to_owned())));
 }
 
 #[test]
