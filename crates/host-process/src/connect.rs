@@ -18,7 +18,7 @@ use crate::endpoint::HostEndpoint;
 use crate::line;
 use crate::logic::handshake::{
     ANSWER_LIMIT, Answer, HostStatus, LINE_LIMIT, Request, ServeRequest, SessionAnswer,
-    SessionRequest, SessionSummary,
+    SessionRequest, SessionSummary, WatchRequest,
 };
 
 /// How long a host may take to start. It takes about 10 ms.
@@ -238,6 +238,55 @@ async fn ask_to_act(
     }
 }
 
+/// A connection on which a host tells what happens.
+#[derive(Debug)]
+pub struct Watch {
+    stream: BufReader<UnixStream>,
+}
+
+/// Has the host of an endpoint tell what happens; `None` if there is no host.
+///
+/// # Errors
+///
+/// [`ConnectError`].
+pub async fn watch(
+    endpoint: &HostEndpoint,
+    request: WatchRequest,
+) -> Result<Option<Watch>, ConnectError> {
+    let Some(mut stream) = connect_running(endpoint).await? else {
+        return Ok(None);
+    };
+    let request = Request::Watch(request);
+    let asked = timeout(ANSWER_TIMEOUT, send(endpoint, &mut stream, &request));
+    match asked.await {
+        Ok(Ok(Some(()))) => Ok(Some(Watch {
+            stream: BufReader::new(stream),
+        })),
+        // It has left just now.
+        Ok(Ok(None)) => Ok(None),
+        Ok(Err(error)) => Err(ConnectError::Connect(error)),
+        Err(_) => Err(ConnectError::Silent {
+            log: endpoint.log(),
+        }),
+    }
+}
+
+impl Watch {
+    /// The next answer, whenever it comes; `None` at the end. It is lost if this is dropped while it
+    /// arrives.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::Refused`], and [`ConnectError::Connect`] if the connection fails.
+    pub async fn next(&mut self) -> Result<Option<Answer>, ConnectError> {
+        match line::read(&mut self.stream, ANSWER_LIMIT).await {
+            Ok(Some(Answer::Refused { why })) => Err(ConnectError::Refused(why)),
+            Ok(answer) => Ok(answer),
+            Err(error) => Err(ConnectError::Connect(error)),
+        }
+    }
+}
+
 /// Tells the host of an endpoint to end, and waits until it has; `false` if there is none.
 ///
 /// # Errors
@@ -295,17 +344,29 @@ async fn ask(
     stream: &mut UnixStream,
     request: &Request,
 ) -> io::Result<Option<Answer>> {
+    let Some(()) = send(endpoint, stream, request).await? else {
+        return Ok(None);
+    };
+    match request {
+        // What follows the answer belongs to others.
+        Request::Serve(_) => line::read(stream, ANSWER_LIMIT).await,
+        _ => line::read(&mut BufReader::new(stream), ANSWER_LIMIT).await,
+    }
+}
+
+/// Sends a request; `None` if the host has closed the connection.
+async fn send(
+    endpoint: &HostEndpoint,
+    stream: &mut UnixStream,
+    request: &Request,
+) -> io::Result<Option<()>> {
     let challenge: Option<Challenge> = line::read(stream, LINE_LIMIT).await?;
     let Some(Challenge { file }) = challenge else {
         return Ok(None);
     };
     endpoint.prove(&file)?;
     line::write(stream, request).await?;
-    match request {
-        // What follows the answer belongs to others.
-        Request::Serve(_) => line::read(stream, ANSWER_LIMIT).await,
-        _ => line::read(&mut BufReader::new(stream), ANSWER_LIMIT).await,
-    }
+    Ok(Some(()))
 }
 
 /// Whether this process cannot write beside the socket.

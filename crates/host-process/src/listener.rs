@@ -3,14 +3,16 @@
 use std::cell::Cell;
 use std::io;
 use std::mem::ManuallyDrop;
+use std::pin::pin;
 use std::process;
 use std::rc::Rc;
 use std::time::Duration;
 
+use futures::{Stream, StreamExt};
 use serde_json::Value;
 use supervise::private_socket::check_peer;
 use supervise::proof::{Challenge, ProofName};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -20,11 +22,14 @@ use crate::endpoint::HostLock;
 use crate::line;
 use crate::logic::handshake::{
     Answer, HostStatus, LINE_LIMIT, Request, ServeRequest, SessionAnswer, SessionRequest,
-    SessionSummary,
+    SessionSummary, WatchRequest,
 };
 
 /// How long a client may take to say what it wants.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a watcher may take to read an answer. Nothing waits for it meanwhile.
+const TELL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The pause after a failure to accept a client, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -115,6 +120,9 @@ pub trait HostService: 'static {
 
     /// Does something with a task.
     fn act_on_task(&self, request: Value) -> impl Future<Output = Value>;
+
+    /// What a watcher is told, until there is nothing more to tell.
+    fn watch(&self, request: WatchRequest) -> impl Stream<Item = Answer>;
 }
 
 /// Takes clients until `closing` is cancelled or nobody has been served for `idle`, and then
@@ -243,6 +251,8 @@ impl<S: HostService> Host<S> {
                 let answer = self.service.act_on_task(wanted).await;
                 line::write(&mut stream, &Answer::Task(answer)).await
             }
+            // It does not count as a client: a page that is left open would keep the host for ever.
+            Ok(Some(Request::Watch(wanted))) => self.tell(wanted, stream).await,
             Ok(Some(Request::Stop)) => {
                 self.closing.cancel();
                 line::write(&mut stream, &Answer::Stopping).await?;
@@ -257,8 +267,25 @@ impl<S: HostService> Host<S> {
         }
     }
 
+    /// Tells a watcher what happens, until it has gone, takes too long to read, or the host closes.
+    async fn tell(&self, wanted: WatchRequest, stream: UnixStream) -> io::Result<()> {
+        let (reader, mut writer) = stream.into_split();
+        let telling = async {
+            let mut answers = pin!(self.service.watch(wanted));
+            while let Some(answer) = answers.next().await {
+                let told = timeout(TELL_TIMEOUT, line::write(&mut writer, &answer)).await;
+                told.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+            }
+            Ok(())
+        };
+        tokio::select! {
+            told = telling => told,
+            () = self.until_gone(reader) => Ok(()),
+        }
+    }
+
     /// Completes when the client has gone, or the host closes.
-    async fn until_gone(&self, mut stream: UnixStream) {
+    async fn until_gone(&self, mut stream: impl AsyncRead + Unpin) {
         let mut byte = [0];
         tokio::select! {
             _ = stream.read(&mut byte) => {}
@@ -322,6 +349,10 @@ mod tests {
         async fn act_on_task(&self, request: Value) -> Value {
             request
         }
+
+        fn watch(&self, _: WatchRequest) -> impl Stream<Item = Answer> {
+            futures::stream::iter([Answer::Sessions(Vec::new()), Answer::Stopping])
+        }
     }
 
     /// A service with one session, which can be opened in Codex's program.
@@ -355,6 +386,10 @@ mod tests {
 
         async fn act_on_task(&self, request: Value) -> Value {
             request
+        }
+
+        fn watch(&self, _: WatchRequest) -> impl Stream<Item = Answer> {
+            futures::stream::empty()
         }
     }
 
@@ -413,6 +448,34 @@ mod tests {
         }
         line::write(&mut stream, &Request::Status).await.unwrap();
         line::read(&mut stream, LINE_LIMIT).await.unwrap().unwrap()
+    }
+
+    #[tokio::test]
+    async fn watcher_gets_each_answer_and_is_no_client() {
+        let state = tempfile::tempdir().unwrap();
+        let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
+        let missing = connect::watch(&endpoint, WatchRequest::Sessions).await;
+        assert!(missing.unwrap().is_none());
+        let lock = Rc::new(endpoint.take().unwrap().unwrap());
+        let listener = lock.listen().unwrap();
+        let (long, closing) = (Duration::from_secs(600), CancellationToken::new());
+        let host = run(lock, listener, long, closing.clone(), NoService);
+        let client = async {
+            let watch = connect::watch(&endpoint, WatchRequest::Sessions).await;
+            let mut watch = watch.unwrap().unwrap();
+            assert_eq!(
+                connect::status(&endpoint).await.unwrap().unwrap().clients,
+                0
+            );
+            let mut answers = Vec::new();
+            while let Some(answer) = watch.next().await.unwrap() {
+                answers.push(answer);
+            }
+            assert_eq!(answers, [Answer::Sessions(Vec::new()), Answer::Stopping]);
+            closing.cancel();
+        };
+        let both = async { tokio::join!(host, client) };
+        LocalSet::new().run_until(both).await.0.unwrap();
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 //! at it and to end it.
 
 mod tasks;
+mod watch;
 
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
@@ -9,18 +10,20 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use codex_engine::command::SessionInfo;
 use codex_engine::{AdoptionError, AppServers};
 use common::duration;
 use common::output;
+use futures::Stream;
 use futures::future::join_all;
 use host_process::connect::{self, ConnectError, READY, TAKEN};
 use host_process::endpoint::HostEndpoint;
 use host_process::listener::{self, Client, HostService};
 use host_process::logic::handshake::{
-    Answer, HostStatus, ServeRequest, SessionAnswer, SessionRequest, SessionSummary,
+    Answer, HostStatus, ServeRequest, SessionAnswer, SessionRequest, SessionSummary, StepSummary,
+    WatchRequest,
 };
 use mcp_server::SessionTasks;
 use serde_json::{Value, json};
@@ -265,6 +268,10 @@ impl HostService for Service {
     async fn act_on_task(&self, request: Value) -> Value {
         tasks::answer_of(&self.tasks, request).await
     }
+
+    fn watch(&self, request: WatchRequest) -> impl Stream<Item = Answer> {
+        watch::answers(Rc::clone(&self.app_servers), request)
+    }
 }
 
 fn summary(info: SessionInfo) -> SessionSummary {
@@ -273,9 +280,15 @@ fn summary(info: SessionInfo) -> SessionSummary {
         thread,
         settings,
         view,
+        questions,
         ..
     } = info;
-    let step = view.progress.to_string();
+    let questions = questions.into_iter().map(|id| id.0).collect();
+    let began = SystemTime::now().checked_sub(view.progress.took);
+    let step = StepSummary {
+        words: view.progress.words,
+        since: began.unwrap_or(view.created),
+    };
     let tokens = view.facts.usage.map(|usage| usage.total.total_tokens);
     SessionSummary {
         session: session.to_string(),
@@ -284,6 +297,7 @@ fn summary(info: SessionInfo) -> SessionSummary {
         created: view.created,
         step: view.state.is_at_work().then_some(step),
         tokens: tokens.and_then(|tokens| u64::try_from(tokens).ok()),
+        questions,
         directory: settings.thread.cwd,
     }
 }

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::SystemTime;
 
+use codex_engine::logic::progress::timed;
 use common::timestamp::timestamp;
 use host_process::connect::{self, ConnectError};
 use host_process::logic::handshake::SessionSummary;
@@ -98,7 +99,10 @@ fn of_session(session: SessionSummary) -> Work {
         },
         created_at: session.created,
         task: None,
-        doing: session.step,
+        doing: session.step.map(|step| {
+            let took = SystemTime::now().duration_since(step.since);
+            timed(&step.words, took.unwrap_or_default())
+        }),
         tokens: session.tokens,
         directory: directory.map(Into::into),
         thread_id: Some(session.thread),

@@ -35,6 +35,8 @@ pub enum Request {
     Session(SessionRequest),
     /// To do something with a task, in a form that the program knows.
     Task(Value),
+    /// To be told what happens, in one answer after the other, until the connection is closed.
+    Watch(WatchRequest),
     /// That the host ends.
     Stop,
 }
@@ -61,6 +63,21 @@ pub struct SessionRequest {
     pub session: String,
     /// What to do.
     pub act: SessionAct,
+}
+
+/// What a watcher is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum WatchRequest {
+    /// All sessions, whenever one of them has changed: [`Answer::Sessions`].
+    Sessions,
+    /// The events of a session as they come: [`SessionAnswer::News`].
+    Session {
+        /// The ID of the session, or a prefix of it.
+        session: String,
+        /// The number of the first event.
+        from: u64,
+    },
 }
 
 /// An act on a session.
@@ -124,6 +141,28 @@ pub enum SessionAnswer {
         next: u64,
         /// Whether a turn runs.
         is_running: bool,
+    },
+    /// What a watcher has not been told yet.
+    News {
+        /// The news, oldest first.
+        news: Vec<SessionNews>,
+        /// The number of the next event.
+        next: u64,
+    },
+}
+
+/// What a watcher of a session is told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum SessionNews {
+    /// An event, whose data have its number.
+    Event(SessionEvent),
+    /// More of the text of an event.
+    More {
+        /// The number of the event.
+        id: u64,
+        /// The text to append.
+        text: String,
     },
 }
 
@@ -216,11 +255,23 @@ pub struct SessionSummary {
     /// When it began.
     pub created: SystemTime,
     /// The current step of its turn, if one runs.
-    pub step: Option<String>,
+    pub step: Option<StepSummary>,
     /// The tokens of its thread, if Codex has reported them.
     pub tokens: Option<u64>,
+    /// The IDs of its open questions.
+    pub questions: Vec<String>,
     /// Its working directory, if it is known.
     pub directory: Option<PathBuf>,
+}
+
+/// The current step of a turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StepSummary {
+    /// A description: one line without hidden characters.
+    pub words: String,
+    /// When it began.
+    pub since: SystemTime,
 }
 
 #[cfg(test)]

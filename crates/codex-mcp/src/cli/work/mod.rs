@@ -28,7 +28,7 @@ use super::serve::HostEndpointError;
 use super::stored::complain;
 use session::HostedSession;
 
-pub(super) use session::answer_of;
+pub(super) use session::{answer_of, told};
 
 /// The longest text that is sent to a session, in bytes. A request to a host has room for it, even
 /// if each byte is escaped.

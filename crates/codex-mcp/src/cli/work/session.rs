@@ -240,15 +240,19 @@ fn events(session: &SessionHandle, from: u64) -> SessionAnswer {
     // This is read first: if no turn runs, all events of the last one are there.
     let is_running = session.has_turn();
     let page = session.events(from, PAGE);
-    let shown = |event: &Event| SessionEvent {
+    SessionAnswer::Events {
+        events: page.events.iter().map(told).collect(),
+        next: page.next,
+        is_running,
+    }
+}
+
+/// An event, as a host tells it.
+pub(in crate::cli) fn told(event: &Event) -> SessionEvent {
+    SessionEvent {
         at: event.at,
         words: event.words(),
         data: event.shown(ResponseMode::Full),
-    };
-    SessionAnswer::Events {
-        events: page.events.iter().map(shown).collect(),
-        next: page.next,
-        is_running,
     }
 }
 
