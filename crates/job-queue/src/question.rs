@@ -47,6 +47,15 @@ pub struct StoredQuestion {
     pub details: Option<Map<String, Value>>,
 }
 
+/// An open question with its ID, as hosts tell those of their sessions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NamedQuestion {
+    /// Its ID.
+    pub id: String,
+    /// The question.
+    pub question: StoredQuestion,
+}
+
 /// An open question for the store.
 pub(super) fn new_question(open: &OpenQuestion, bound: Option<&Bound>) -> NewQuestion {
     NewQuestion {

@@ -94,12 +94,16 @@ pub enum SessionAct {
         decision: Value,
         /// The reason, for the session's log.
         reason: Option<String>,
+        /// Where the person has decided.
+        door: Door,
     },
     /// Add a text to its turn.
     Steer {
         /// The text.
         text: String,
     },
+    /// Interrupt its turn.
+    Interrupt,
     /// Cancel it.
     Cancel,
     /// Tell how Codex's own program is opened on it.
@@ -109,6 +113,16 @@ pub enum SessionAct {
         /// The number of the first one.
         from: u64,
     },
+}
+
+/// Where a person has answered a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Door {
+    /// At a terminal.
+    Terminal,
+    /// In the web page.
+    Page,
 }
 
 /// What a host says about a session.

@@ -72,7 +72,7 @@ impl EventLog {
             }
             news.push(FollowedEvent::New(event.clone()));
         }
-        let oldest = self.events.iter().rev().take(GROWTH_REACH).last();
+        let oldest = self.events.iter().rev().take(GROWTH_REACH).next_back();
         let oldest = oldest.map_or(self.next, |event| event.id);
         cursor.growing.retain(|(id, _)| *id >= oldest);
         news

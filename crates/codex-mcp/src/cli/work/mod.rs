@@ -13,7 +13,7 @@ use agent_team::ClaimError;
 use codex_engine::logic::action::Decision;
 use common::output;
 use host_process::connect::ConnectError;
-use host_process::logic::handshake::SessionAct;
+use host_process::logic::handshake::{Door, SessionAct};
 use job_queue::logic::JobPrefix;
 use job_queue::service::{InstructError, Jobs, Response};
 use settings::{ConfigError, Flags};
@@ -311,6 +311,7 @@ impl Target {
                 question: question.clone(),
                 decision: serde_json::json!(decision),
                 reason,
+                door: Door::Terminal,
             })
             .await?;
         let text = session.question_text(&question);

@@ -10,11 +10,10 @@ use common::text::one_line;
 use host_process::connect;
 use host_process::endpoint::HostEndpoint;
 use host_process::logic::handshake::{
-    AttachAnswer, SessionAct, SessionAnswer, SessionEvent, SessionRequest,
+    AttachAnswer, Door, SessionAct, SessionAnswer, SessionEvent, SessionRequest,
 };
-use job_queue::question::StoredQuestion;
+use job_queue::question::{NamedQuestion, StoredQuestion};
 use job_queue::service::{Response, decision_for};
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
@@ -42,14 +41,7 @@ const WHY: &str = "it was cancelled at a terminal";
 pub(super) struct HostedSession {
     endpoint: HostEndpoint,
     id: String,
-    questions: Vec<HostedQuestion>,
-}
-
-/// An open question of a session.
-#[derive(Debug, Serialize, Deserialize)]
-struct HostedQuestion {
-    id: String,
-    question: StoredQuestion,
+    questions: Vec<NamedQuestion>,
 }
 
 impl HostedSession {
@@ -151,11 +143,11 @@ impl HostedSession {
         named: Option<&str>,
         response: Response,
     ) -> Result<(String, Decision), Failure> {
-        let is_meant = |one: &&HostedQuestion| named.is_none_or(|name| one.id.starts_with(name));
-        let meant: Vec<&HostedQuestion> = self.questions.iter().filter(is_meant).collect();
+        let is_meant = |one: &&NamedQuestion| named.is_none_or(|name| one.id.starts_with(name));
+        let meant: Vec<&NamedQuestion> = self.questions.iter().filter(is_meant).collect();
         match meant.as_slice() {
             [] => Err(Failure::NotAsked(self.short().to_owned())),
-            [HostedQuestion { id, question }] => {
+            [NamedQuestion { id, question }] => {
                 Ok((id.clone(), decision_for(id, question, response)?))
             }
             several => Err(Failure::SeveralQuestions {
@@ -179,6 +171,10 @@ pub(in crate::cli) async fn answer_of(
     match request.act {
         SessionAct::Look => look(&session),
         SessionAct::Events { from } => events(&session, from),
+        SessionAct::Interrupt => {
+            session.interrupt(session.view().turn);
+            SessionAnswer::Done
+        }
         SessionAct::Cancel => {
             session.cancel(WHY);
             SessionAnswer::Done
@@ -192,10 +188,14 @@ pub(in crate::cli) async fn answer_of(
             question,
             decision,
             reason,
+            door,
         } => match serde_json::from_value::<Decision>(decision) {
             Ok(decision) => {
                 let question = ActionId(question);
-                let by = DecidedBy::Terminal;
+                let by = match door {
+                    Door::Terminal => DecidedBy::Terminal,
+                    Door::Page => DecidedBy::Page,
+                };
                 confirmed(session.respond(by, &question, &decision, reason.as_deref()))
             }
             Err(error) => refused(error),
@@ -206,7 +206,7 @@ pub(in crate::cli) async fn answer_of(
 fn look(session: &SessionHandle) -> SessionAnswer {
     let is_bounded = session.sandbox_bound().is_some();
     let shown = |open: &OpenQuestion| {
-        json!(HostedQuestion {
+        json!(NamedQuestion {
             id: open.id.0.clone(),
             question: StoredQuestion::new(open, is_bounded),
         })
