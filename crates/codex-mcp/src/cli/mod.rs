@@ -45,6 +45,7 @@ mod trust;
 mod user_files;
 mod values;
 mod watchdog;
+mod web;
 mod work;
 mod work_list;
 mod worker;
@@ -140,6 +141,11 @@ enum Verb {
     Cancel(work::CancelArgs),
     /// Open Codex's own interactive program on a session.
     Attach(work::AttachArgs),
+    /// Serve a page to watch and decide from, and MCP over HTTP.
+    ///
+    /// The page shows what needs you, what runs and what has ended, and answers what Codex asks, on
+    /// this machine or on a phone. MCP clients that speak HTTP get all tools at /mcp.
+    Web(web::Args),
     /// List the threads that Codex has worked on here, or forget old ones.
     ///
     /// A thread is a conversation with Codex. Each server records its threads under its
@@ -257,6 +263,7 @@ pub fn run() -> ExitCode {
         Verb::Steer(args) => work::steer(&args),
         Verb::Cancel(args) => work::cancel(&args),
         Verb::Attach(args) => work::attach(&args),
+        Verb::Web(args) => web::run(&args),
         Verb::Threads(args) => threads::run(&args),
         Verb::Summary(args) => summary::run(&args),
         Verb::Worker(args) => worker::run(&args),

@@ -14,6 +14,7 @@ use job_queue::store::{JobFilter, JobList, JobStore, JobSummary, StoreError};
 use job_queue::{activity, job_json};
 use serde::{Serialize, Serializer};
 use settings::Config;
+use settings::store_location::Location;
 
 use super::serve::{self, HostEndpointError};
 
@@ -112,7 +113,12 @@ fn of_session(session: SessionSummary) -> Work {
 /// Whether there is a store of jobs. One that does not exist yet is not created to find no jobs
 /// in it.
 pub(super) fn has_store(config: &Config) -> bool {
-    config.jobs.store.value.path().is_none_or(Path::exists)
+    has_store_at(&config.jobs.store.value)
+}
+
+/// The same of a location.
+pub(super) fn has_store_at(store: &Location) -> bool {
+    store.path().is_none_or(Path::exists)
 }
 
 /// The jobs and runs that wait or run, as `list` lists them.

@@ -27,7 +27,7 @@ use super::stdio::{Preflight, StdioError};
 use super::times::duration_within;
 
 pub(super) use client::{ClientEnd, ClientSetup, Shared, backend, defaults, serve as serve_client};
-pub(super) use relayed::{HostEndpointError, all_endpoints, endpoint, state};
+pub(super) use relayed::{HostEndpointError, all_endpoints, connect_as, endpoint, state};
 
 /// The settings that only a variable can change.
 const VARIABLES: &str = "\

@@ -84,16 +84,38 @@ fn host_args() -> [OsString; 2] {
     ["host", "run"].map(OsString::from)
 }
 
-/// Connects to the host, which is started if there is none.
-pub(super) async fn connect(config: &Config, stdio: &Stdio) -> Result<Link, HostEndpointError> {
-    let text = |text: OsString| text.into_string().map_err(|_| HostEndpointError::NotText);
-    let args = env::args_os().skip(1).map(text);
-    let request = ServeRequest {
-        args: args.collect::<Result<_, _>>()?,
-        directory: text(config.directory.clone().into_os_string())?.into(),
+/// Connects to the host as a client with this command line in this directory, without a program
+/// between the two.
+pub(in crate::cli) async fn connect_as(
+    args: Vec<String>,
+    directory: PathBuf,
+) -> Result<UnixStream, HostEndpointError> {
+    let request = request(args, directory, &Stdio::default())?;
+    Ok(connect::serve(&endpoint()?, &host_args(), &request).await?)
+}
+
+fn request(
+    args: Vec<String>,
+    directory: PathBuf,
+    stdio: &Stdio,
+) -> Result<ServeRequest, HostEndpointError> {
+    Ok(ServeRequest {
+        args,
+        directory: text(directory.into_os_string())?.into(),
         stdio: json!(stdio),
         client: Uuid::new_v4().to_string(),
-    };
+    })
+}
+
+fn text(text: OsString) -> Result<String, HostEndpointError> {
+    text.into_string().map_err(|_| HostEndpointError::NotText)
+}
+
+/// Connects to the host, which is started if there is none.
+pub(super) async fn connect(config: &Config, stdio: &Stdio) -> Result<Link, HostEndpointError> {
+    let args = env::args_os().skip(1).map(text);
+    let args = args.collect::<Result<_, _>>()?;
+    let request = request(args, config.directory.clone(), stdio)?;
     let endpoint = endpoint()?;
     let stream = connect::serve(&endpoint, &host_args(), &request).await?;
     Ok(Link {

@@ -42,6 +42,7 @@ mod team;
 mod thread_tools;
 mod tool_groups;
 mod typescript;
+mod web;
 mod work;
 
 use std::path::Path;

@@ -1,0 +1,392 @@
+//! `codex-mcp web`: the page, the JSON interface and MCP over HTTP; its links and tokens.
+
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use agent_team::ClaimError;
+use common::duration::ago;
+use common::output;
+use common::timestamp::timestamp;
+use qrcode::QrCode;
+use qrcode::render::unicode::Dense1x2;
+use safe_files::state_file::{self, FileError};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use settings::{Config, ConfigError, Flags};
+use tokio::net::TcpListener;
+use web::logic::access::{Credential, Kind, NewCredential, Scope, Secret, TokenName};
+use web::logic::authority::{Authorities, Authority};
+use web::{Connect, Connections, CredentialStore, JobBoard, StoreError};
+
+use super::exit::COULD_NOT;
+use super::serve::{self, HostEndpointError};
+use super::shutdown::{self, Shutdown};
+use super::stored::complain;
+use super::table::{self, Cell};
+use super::{jobs, log, runtime, work_list};
+
+/// Where the endpoint listens unless it is told otherwise.
+const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8377);
+
+/// The file with the address of the endpoint that runs, in the state directory.
+const RUNNING: &str = "web/running.json";
+
+/// The longest such file, in bytes.
+const LONGEST: u64 = 4096;
+
+/// The most that is shown of the name of a token, in characters.
+const NAME: usize = 64;
+
+const MEANING: &str = "\
+The page shows what needs a person, what runs and what has ended: sessions of all clients that a \
+host process serves, jobs and runs. It answers Codex's questions, steers, and starts sessions. \
+MCP clients connect to ADDRESS/mcp, and programs read ADDRESS/api/work.
+
+Without --listen, only this machine reaches it. Everybody needs a credential: a browser opens the \
+link that is printed, which can be used once within 10 minutes; a program sends \
+`Authorization: Bearer TOKEN`. There is no TLS: for other machines, put a proxy with TLS in front, \
+and name it with --allow-host, or use a tunnel such as `ssh -L 8377:localhost:8377`.
+
+Exit codes: 0 done; 3 it cannot be done, which stderr explains; 130 after Ctrl-C.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = MEANING, args_conflicts_with_subcommands = true)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct ServeArgs {
+    /// The address and port at which to listen. Port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = ADDRESS)]
+    listen: SocketAddr,
+
+    /// A further name under which browsers and clients address the endpoint, such as that of a
+    /// proxy: HOST or HOST:PORT. Can be given several times.
+    #[arg(long, value_name = "HOST")]
+    allow_host: Vec<Authority>,
+
+    /// Print no link. `codex-mcp web link` prints one later.
+    #[arg(long)]
+    no_link: bool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Print a one-time link to the endpoint that runs.
+    Link(LinkArgs),
+    /// Make a token for a program, and print it: it is shown only once.
+    Token(TokenArgs),
+    /// List the tokens, and the browsers that are signed in.
+    Tokens(TokensArgs),
+    /// Take tokens back, or sign browsers out.
+    Revoke(RevokeArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct LinkArgs {
+    /// The browser may see everything, but change nothing.
+    #[arg(long)]
+    look: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct TokenArgs {
+    /// What the token is for, such as "phone": it is listed under this name.
+    #[arg(value_name = "NAME")]
+    name: TokenName,
+
+    /// The program may see everything, but change nothing, and not use MCP.
+    #[arg(long)]
+    look: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct TokensArgs {
+    /// Print JSON: a list of objects.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct RevokeArgs {
+    /// The IDs, from `codex-mcp web tokens`.
+    #[arg(value_name = "ID", required_unless_present = "all")]
+    ids: Vec<String>,
+
+    /// All of them, and all links.
+    #[arg(long)]
+    all: bool,
+}
+
+/// Why something is not done.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Home(#[from] ClaimError),
+    #[error(transparent)]
+    Host(#[from] HostEndpointError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("cannot listen at {address}: {error}; --listen ADDRESS:PORT chooses another one")]
+    Listen {
+        address: SocketAddr,
+        error: io::Error,
+    },
+    #[error("the endpoint does not run; `codex-mcp web` starts it")]
+    NotRunning,
+    #[error("there is no credential {0:?}; `codex-mcp web tokens` lists them")]
+    NoCredential(String),
+    #[error("cannot start the runtime: {0}")]
+    Runtime(io::Error),
+    #[error("cannot write to stdout: {0}")]
+    Write(#[from] io::Error),
+}
+
+/// The endpoint that runs.
+#[derive(Debug, Serialize, Deserialize)]
+struct Running {
+    address: SocketAddr,
+}
+
+pub(super) fn run(args: &Args) -> ExitCode {
+    let done = match &args.verb {
+        None => serve(&args.serve),
+        Some(Verb::Link(args)) => link(args),
+        Some(Verb::Token(args)) => token(args),
+        Some(Verb::Tokens(args)) => tokens(args),
+        Some(Verb::Revoke(args)) => revoke(args),
+    };
+    match done {
+        Ok(code) => code,
+        // The reader has closed the pipe.
+        Err(Failure::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            complain("error", &error.to_string());
+            ExitCode::from(COULD_NOT)
+        }
+    }
+}
+
+fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
+    log::start();
+    let config = settings::load(Flags::default())?;
+    for warning in &config.warnings {
+        complain("warning", &warning.to_string());
+    }
+    if !config.jobs.state.is_absolute() {
+        return Err(ClaimError::NoHome.into());
+    }
+    runtime::block_on(serve_until_shutdown(args, config)).map_err(Failure::Runtime)?
+}
+
+async fn serve_until_shutdown(args: &ServeArgs, config: Config) -> Result<ExitCode, Failure> {
+    let shutdown = Shutdown::on_signals(shutdown::TOOL_LIMIT);
+    let state = serve::state()?;
+    let listener = listen(args.listen).await?;
+    let address = listener.local_addr()?;
+    if !address.ip().is_loopback() {
+        complain(
+            "warning",
+            &format!(
+                "{address} can be reached by other machines, and what they send and get is not \
+                 encrypted: use a proxy with TLS, or a tunnel"
+            ),
+        );
+    }
+    let running = state.join(RUNNING);
+    note_running(&running, address)?;
+    if !args.no_link {
+        show_link(&state, address, Scope::Decide)?;
+    }
+    let authorities = Authorities::new(address, args.allow_host.clone());
+    let connections = Connections {
+        classic: connector(&config, &["serve"]),
+        sessions: connector(&config, &["serve", "--api", "sessions"]),
+    };
+    let board = JobBoard::new(jobs::service(&config), store_check(&config));
+    let closing = shutdown.closing.clone();
+    web::serve(listener, (state, authorities), board, connections, closing).await;
+    state_file::remove(&running)?;
+    Ok(shutdown.exit_code())
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
+    let listening = web::listen(address).await;
+    listening.map_err(|error| Failure::Listen { address, error })
+}
+
+/// Connects as a client with this command line, in the directory of this process.
+fn connector(config: &Config, args: &[&str]) -> Arc<Connect> {
+    let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
+    let directory = config.directory.clone();
+    Arc::new(move || {
+        let connecting = serve::connect_as(args.clone(), directory.clone());
+        Box::pin(async move { connecting.await.map_err(|error| error.to_string()) })
+    })
+}
+
+fn store_check(config: &Config) -> Box<dyn Fn() -> bool + Send + Sync> {
+    let store = config.jobs.store.value.clone();
+    Box::new(move || work_list::has_store_at(&store))
+}
+
+fn note_running(path: &Path, address: SocketAddr) -> Result<(), Failure> {
+    if let Some(directory) = path.parent() {
+        state_file::make_directory(directory)?;
+    }
+    let running = json!(Running { address }).to_string();
+    state_file::replace(path, running.as_bytes())?;
+    Ok(())
+}
+
+/// Where the endpoint listens, if it runs.
+fn running(state: &Path) -> Result<SocketAddr, Failure> {
+    let path = state.join(RUNNING);
+    let file = state_file::open(&path)?.ok_or(Failure::NotRunning)?;
+    let bytes = state_file::read(&file, &path, LONGEST)?;
+    let running: Running = serde_json::from_slice(&bytes).map_err(|_| Failure::NotRunning)?;
+    Ok(running.address)
+}
+
+fn link(args: &LinkArgs) -> Result<ExitCode, Failure> {
+    let state = serve::state()?;
+    let address = running(&state)?;
+    show_link(&state, address, scope(args.look))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn scope(look: bool) -> Scope {
+    match look {
+        true => Scope::Look,
+        false => Scope::Decide,
+    }
+}
+
+/// Makes a one-time link, and prints it; at a terminal also as a QR code, if other machines reach it.
+fn show_link(state: &Path, address: SocketAddr, scope: Scope) -> Result<(), Failure> {
+    let new = NewCredential {
+        kind: Kind::Link,
+        name: name("a link"),
+        scope,
+    };
+    let (_, code) = CredentialStore::new(state).add(new)?;
+    let link = link_to(address, &code);
+    let mut out = output::stdout();
+    if output::stdout_is_terminal() && !address.ip().is_loopback() {
+        // A link is short enough for a code.
+        if let Ok(code) = QrCode::new(&link) {
+            let code = code.render::<Dense1x2>().quiet_zone(true).build();
+            writeln!(out, "{code}")?;
+        }
+    }
+    writeln!(out, "{link}")?;
+    out.flush()?;
+    complain("hint", "the link can be used once, within 10 minutes");
+    Ok(())
+}
+
+fn link_to(address: SocketAddr, code: &Secret) -> String {
+    format!("http://{address}/login?code={}", code.reveal())
+}
+
+fn token(args: &TokenArgs) -> Result<ExitCode, Failure> {
+    let new = NewCredential {
+        kind: Kind::Token,
+        name: args.name.clone(),
+        scope: scope(args.look),
+    };
+    let (id, token) = CredentialStore::new(&serve::state()?).add(new)?;
+    let mut out = output::stdout();
+    writeln!(out, "{}", token.reveal())?;
+    out.flush()?;
+    complain(
+        "hint",
+        &format!("it is not shown again; `codex-mcp web revoke {id}` takes it back"),
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tokens(args: &TokensArgs) -> Result<ExitCode, Failure> {
+    let credentials = CredentialStore::new(&serve::state()?).read()?;
+    let now = SystemTime::now();
+    let listed: Vec<&Credential> = credentials.listed(now).collect();
+    match args.json {
+        true => output::json(&listed.iter().map(|one| as_json(one)).collect::<Vec<_>>())?,
+        false if listed.is_empty() => output::answer("there is no token, and no browser")?,
+        false => {
+            let mut out = output::stdout();
+            table::write(HEADINGS, listed.iter().map(|one| cells(one, now)), &mut out)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+const HEADINGS: [&str; 5] = ["ID", "KIND", "MAY", "AGE", "NAME"];
+
+fn cells(one: &Credential, now: SystemTime) -> [Cell; 5] {
+    let age = now.duration_since(one.created).unwrap_or_default();
+    [
+        Cell::plain(one.id.as_str()),
+        Cell::plain(one.kind.as_ref()),
+        Cell::plain(one.scope.as_ref()),
+        Cell::plain(ago(age)),
+        Cell::foreign(&one.name.to_string(), NAME),
+    ]
+}
+
+fn as_json(one: &Credential) -> Value {
+    json!({
+        "id": one.id,
+        "kind": one.kind,
+        "may": one.scope,
+        "name": one.name,
+        "created_at": timestamp(one.created),
+        "expires_at": one.expires.map(timestamp),
+    })
+}
+
+fn revoke(args: &RevokeArgs) -> Result<ExitCode, Failure> {
+    let store = CredentialStore::new(&serve::state()?);
+    if args.all {
+        let count = store.change(|all| all.revoke_all(SystemTime::now()))?;
+        output::answer(&format!("{count} revoked"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for id in &args.ids {
+        if !store.change(|all| all.revoke(id))? {
+            return Err(Failure::NoCredential(id.clone()));
+        }
+        output::answer(&format!("{id}: revoked"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn name(text: &str) -> TokenName {
+    // It is one, as its test shows.
+    text.parse().unwrap_or_else(|_| unreachable!())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_have_a_name() {
+        assert_eq!(name("a link").to_string(), "a link");
+    }
+}

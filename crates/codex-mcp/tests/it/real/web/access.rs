@@ -1,0 +1,248 @@
+//! Who gets in, and who does not. Each attack has a control that shows what it would do.
+
+use std::time::Duration;
+
+use scripted_model::{Reply, Script};
+use testkit::process::{cpu_time, pss_kib};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::WebFixture;
+use super::http::Request;
+
+async fn web() -> WebFixture {
+    let script = Script::new().otherwise([Reply::say("done")]);
+    WebFixture::new(testkit::codex::newest(), script).await
+}
+
+async fn status(request: &Request) -> u16 {
+    request.send().await.status
+}
+
+#[tokio::test]
+async fn only_those_who_are_known_get_in() {
+    let web = web().await;
+    let token = web.run(&["token", "a program"]).await;
+    let list = || web.request("GET", "/api/work");
+    // The controls: a token, and a cookie.
+    assert_eq!(status(&list().bearer(&token)).await, 200);
+    assert_eq!(status(&list().header("cookie", &web.cookie)).await, 200);
+
+    for path in [
+        "/",
+        "/events",
+        "/api/work",
+        "/sessions/x",
+        "/jobs/x",
+        "/mcp",
+    ] {
+        let response = web.request("GET", path).send().await;
+        assert_eq!(response.status, 401, "{path}: {response:?}");
+        assert_eq!(response.header("www-authenticate"), Some("Bearer"));
+    }
+    // A token that is wrong beside a cookie that is right.
+    let stale = list().bearer("stale").header("cookie", &web.cookie);
+    assert_eq!(status(&stale).await, 401);
+    let other = list().header("authorization", &format!("Basic {token}"));
+    assert_eq!(status(&other).await, 401);
+    // Neither counts as the other.
+    let (_, secret) = web.cookie.split_once('=').unwrap();
+    assert_eq!(status(&list().bearer(secret)).await, 401);
+    let as_cookie = format!("codex_mcp={token}");
+    assert_eq!(status(&list().header("cookie", &as_cookie)).await, 401);
+
+    let id = web.run(&["tokens", "--json"]).await;
+    let id: serde_json::Value = serde_json::from_str(&id).unwrap();
+    let listed = id.as_array().unwrap();
+    let id = listed.iter().find(|one| one["kind"] == "token").unwrap();
+    web.run(&["revoke", id["id"].as_str().unwrap()]).await;
+    assert_eq!(status(&list().bearer(&token)).await, 401);
+    web.run(&["revoke", "--all"]).await;
+    assert_eq!(status(&list().header("cookie", &web.cookie)).await, 401);
+    let state = web
+        .stage
+        .home
+        .state_home()
+        .join("codex-mcp/web/credentials.json");
+    let kept = std::fs::read_to_string(state).unwrap();
+    assert!(!kept.contains(&token) && !kept.contains(secret));
+    web.finish().await;
+}
+
+#[tokio::test]
+async fn wrong_secrets_are_followed_by_a_pause_for_those_alone() {
+    let web = web().await;
+    let link = web.run(&["link"]).await;
+    let wrong = web.request("GET", "/api/work").bearer("wrong");
+    for _ in 0..5 {
+        assert_eq!(status(&wrong).await, 401);
+    }
+    let paused = wrong.send().await;
+    assert_eq!(paused.status, 429, "{paused:?}");
+    let seconds: u64 = paused.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=60).contains(&seconds), "{seconds}");
+    let code = web.request("POST", "/login").form(&[("code", "wrong")]);
+    assert_eq!(status(&code).await, 429);
+    // Nobody locks out those who have a right one.
+    assert_eq!(status(&web.browser("GET", "/api/work")).await, 200);
+    web.sign_in(&link).await;
+    web.finish().await;
+}
+
+#[tokio::test]
+async fn link_is_used_once_and_not_by_a_look_at_it() {
+    let web = web().await;
+    let link = web.run(&["link"]).await;
+    let (_, path) = link.split_once(&web.address.to_string()).unwrap();
+    // Programs that look at links do not use them up.
+    for _ in 0..2 {
+        let page = web.request("GET", path).send().await;
+        assert_eq!(page.status, 200);
+        assert_eq!(page.header("set-cookie"), None);
+    }
+    web.sign_in(&link).await;
+    let (_, code) = path.split_once('=').unwrap();
+    let again = web.request("POST", "/login").form(&[("code", code)]);
+    assert_eq!(status(&again).await, 401);
+    web.finish().await;
+}
+
+#[tokio::test]
+async fn who_may_look_changes_nothing() {
+    let web = web().await;
+    let token = web.run(&["token", "--look", "a display"]).await;
+    let directory = web.stage.home.work();
+    let fields = [("prompt", "p"), ("directory", directory.to_str().unwrap())];
+    let start = web.request("POST", "/sessions").form(&fields);
+    assert_eq!(
+        status(&web.request("GET", "/api/work").bearer(&token)).await,
+        200
+    );
+    for (method, path) in [
+        ("POST", "/sessions"),
+        ("POST", "/sessions/x/answer"),
+        ("POST", "/jobs/x/cancel"),
+        ("POST", "/mcp"),
+        ("GET", "/mcp"),
+        ("DELETE", "/mcp"),
+    ] {
+        let refused = web.request(method, path).bearer(&token).send().await;
+        assert_eq!(refused.status, 403, "{method} {path}: {refused:?}");
+    }
+    assert_eq!(status(&start.clone().bearer(&token)).await, 403);
+    assert!(super::work(&web).await.is_empty());
+    // The control: one that may decide.
+    let token = web.run(&["token", "a program"]).await;
+    assert_eq!(status(&start.bearer(&token)).await, 200);
+    web.finish().await;
+}
+
+#[tokio::test]
+async fn pages_of_others_get_nothing_and_do_nothing() {
+    let web = web().await;
+    let port = web.address.port();
+    let with_cookie = |method| {
+        web.request(method, "/api/work")
+            .header("cookie", &web.cookie)
+    };
+    // DNS rebinding: the name of somebody else points here.
+    for host in [
+        format!("attacker.example:{port}"),
+        "attacker.example".to_owned(),
+    ] {
+        assert_eq!(
+            status(&with_cookie("GET").header("host", &host)).await,
+            421,
+            "{host}"
+        );
+        for path in ["/login?code=x", "/assets/page.js", "/mcp"] {
+            let rebound = web.request("GET", path).header("host", &host);
+            assert_eq!(status(&rebound).await, 421, "{host} {path}");
+        }
+    }
+    for origin in ["http://attacker.example", "null", "http://127.0.0.1:1"] {
+        assert_eq!(
+            status(&with_cookie("GET").header("origin", origin)).await,
+            403,
+            "{origin}"
+        );
+    }
+    let directory = web.stage.home.work();
+    let fields = [("prompt", "p"), ("directory", directory.to_str().unwrap())];
+    let start = web
+        .request("POST", "/sessions")
+        .header("cookie", &web.cookie)
+        .form(&fields);
+    for site in ["cross-site", "same-site"] {
+        let forged = start.clone().header("sec-fetch-site", site);
+        assert_eq!(status(&forged).await, 403, "{site}");
+    }
+    assert!(super::work(&web).await.is_empty());
+    // The control: the page itself.
+    let own = web.browser("POST", "/sessions").form(&fields);
+    assert_eq!(status(&own).await, 200);
+    let page = web.browser("GET", "/").send().await;
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(
+        policy.contains("default-src 'none'") && !policy.contains("unsafe"),
+        "{policy}"
+    );
+    for (name, value) in [
+        ("x-content-type-options", "nosniff"),
+        ("x-frame-options", "DENY"),
+        ("referrer-policy", "no-referrer"),
+        ("cache-control", "no-store"),
+    ] {
+        assert_eq!(page.header(name), Some(value));
+    }
+    for inline in ["<script>", "style=", "onclick", "javascript:"] {
+        assert!(!page.body.contains(inline), "{inline}");
+    }
+    web.finish().await;
+}
+
+/// The memory of the server may not exceed this, in KiB.
+const MOST_MEMORY: u64 = 100 * 1024;
+
+#[tokio::test]
+async fn crowd_and_huge_requests_neither_fill_the_memory_nor_stop_it() {
+    let web = web().await;
+    let pid = web.server.id().unwrap();
+    // A body of 1 GB, said to be, and one that just goes on.
+    for path in ["/sessions", "/mcp"] {
+        let huge = web.browser("POST", path).json(&serde_json::json!({}));
+        let huge = huge.header("content-length", "1000000000");
+        let huge = huge.header("accept", "application/json, text/event-stream");
+        let refused = huge.send().await;
+        assert!((400..500).contains(&refused.status), "{path}: {refused:?}");
+    }
+    let long = web.request("GET", &format!("/{}", "x".repeat(200_000)));
+    assert!((400..500).contains(&status(&long).await));
+
+    let mut crowd = Vec::new();
+    for _ in 0..1000 {
+        let Ok(Ok(stream)) = timeout(Duration::from_secs(5), TcpStream::connect(web.address)).await
+        else {
+            break;
+        };
+        crowd.push(stream);
+    }
+    assert!(crowd.len() >= 256, "{}", crowd.len());
+    for stream in &mut crowd {
+        let _ = stream.write_all(b"GET / HTTP/1.1\r\n").await;
+    }
+    assert!(pss_kib(pid).unwrap() < MOST_MEMORY);
+    // When they have been silent for a while, others are served again.
+    let mut rest = Vec::new();
+    let first = crowd.first_mut().unwrap();
+    timeout(Duration::from_secs(60), first.read_to_end(&mut rest))
+        .await
+        .unwrap()
+        .unwrap();
+    drop(crowd);
+    assert_eq!(status(&web.browser("GET", "/api/work")).await, 200);
+    assert!(pss_kib(pid).unwrap() < MOST_MEMORY);
+    assert!(cpu_time(pid).unwrap() < Duration::from_secs(30));
+    web.finish().await;
+}

@@ -1,0 +1,154 @@
+//! `codex-mcp web`, with the real Codex behind it.
+
+mod access;
+mod http;
+mod mcp;
+mod story;
+
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use scripted_model::Script;
+use serde_json::{Value, json};
+use testkit::process::signal;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use super::CodexFixture;
+use super::sessions::Poller;
+use http::{Request, Response};
+
+/// The limit for the start and the end of the server.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+/// The endpoint, a client with a host, and a browser that is signed in.
+struct WebFixture {
+    stage: CodexFixture,
+    client: Poller,
+    server: Child,
+    address: SocketAddr,
+    /// The cookie of the browser.
+    cookie: String,
+}
+
+impl WebFixture {
+    async fn new(release: &str, script: Script) -> Self {
+        let stage = CodexFixture::new(release, script).await;
+        let client = Poller::new(&stage, &["--host"]).await;
+        let (server, address, link) = start(&stage, &[]).await;
+        let mut fixture = Self {
+            stage,
+            client,
+            server,
+            address,
+            cookie: String::new(),
+        };
+        fixture.cookie = fixture.sign_in(&link).await;
+        fixture
+    }
+
+    fn request(&self, method: &str, path: &str) -> Request {
+        Request::new(self.address, method, path)
+    }
+
+    /// A request of the browser.
+    fn browser(&self, method: &str, path: &str) -> Request {
+        let origin = format!("http://{}", self.address);
+        self.request(method, path)
+            .header("cookie", &self.cookie)
+            .header("origin", &origin)
+            .header("sec-fetch-site", "same-origin")
+    }
+
+    async fn get(&self, path: &str) -> String {
+        let response = self
+            .browser("GET", path)
+            .header("accept", "text/html")
+            .send()
+            .await;
+        assert_eq!(response.status, 200, "{path}: {response:?}");
+        response.body
+    }
+
+    async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Response {
+        self.browser("POST", path).form(fields).send().await
+    }
+
+    /// Uses a one-time link, and returns the cookie.
+    async fn sign_in(&self, link: &str) -> String {
+        let (_, code) = link.split_once("/login?code=").unwrap();
+        let response = self
+            .request("POST", "/login")
+            .form(&[("code", code)])
+            .send()
+            .await;
+        assert_eq!(response.status, 303, "{response:?}");
+        let cookie = response.header("set-cookie").unwrap();
+        for attribute in ["HttpOnly", "SameSite=Strict", "Path=/"] {
+            assert!(cookie.contains(attribute), "{cookie}");
+        }
+        cookie.split(';').next().unwrap().to_owned()
+    }
+
+    /// Runs a verb of `codex-mcp web`; returns its stdout.
+    async fn run(&self, args: &[&str]) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        let command = command.arg("web").args(args).env_clear();
+        let output = command.envs(self.stage.home.env()).output().await.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout)
+            .unwrap()
+            .trim_end()
+            .to_owned()
+    }
+
+    async fn finish(mut self) {
+        let pid = self.server.id().unwrap();
+        signal(pid, Signal::SIGTERM);
+        let ended = timeout(TIME_LIMIT, self.server.wait()).await.unwrap();
+        assert!(ended.unwrap().success());
+        assert!(self.client.client.finish().await.success());
+        self.stage.stop_hosts().await;
+        assert_eq!(self.stage.home.processes(), []);
+    }
+}
+
+/// Starts the endpoint at a free port; returns its address and the link that it prints.
+async fn start(stage: &CodexFixture, args: &[&str]) -> (Child, SocketAddr, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+    let mut server = command
+        .args(["web", "--listen", "127.0.0.1:0"])
+        .args(args)
+        .env_clear()
+        .envs(stage.home.env())
+        .env(
+            "CODEX_MCP_CODEX_BIN",
+            testkit::codex::native_binary(&stage.release),
+        )
+        .current_dir(stage.home.work())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    let line = timeout(TIME_LIMIT, lines.next_line()).await.unwrap();
+    let link = line.unwrap().unwrap();
+    let address = link.strip_prefix("http://").unwrap();
+    let (address, _) = address.split_once('/').unwrap();
+    (server, address.parse().unwrap(), link)
+}
+
+/// The work that the JSON interface lists.
+async fn work(web: &WebFixture) -> Vec<Value> {
+    let listed = web.browser("GET", "/api/work").send().await.json();
+    listed["work"].as_array().unwrap().clone()
+}
+
+/// Starts a session that needs no approval unless it asks for one.
+async fn start_session(web: &mut WebFixture, prompt: &str) -> String {
+    web.client.start(prompt, json!({})).await
+}

@@ -1,0 +1,190 @@
+//! What a person does on the page.
+
+use scripted_model::{Gate, Reply, Script, Shell};
+
+use super::{WebFixture, start_session, work};
+use crate::jobs::wait_for;
+use crate::on_each_release;
+
+on_each_release!(question_is_answered_on_the_page);
+
+const HOSTILE: &str = "<img src=x onerror=alert(1)>\u{202e}";
+
+/// The value of the button with this label.
+fn decision(page: &str, label: &str) -> String {
+    let (before, _) = page
+        .split_once(label)
+        .unwrap_or_else(|| panic!("no {label:?} in {page}"));
+    let (_, value) = before.rsplit_once("name=\"decision\" value=\"").unwrap();
+    let (value, _) = value
+        .split_once('"')
+        .map(|(value, _)| (value, ()))
+        .unwrap_or((value, ()));
+    value.replace("&quot;", "\"")
+}
+
+fn between<'a>(page: &'a str, begin: &str, end: &str) -> &'a str {
+    let (_, rest) = page
+        .split_once(begin)
+        .unwrap_or_else(|| panic!("no {begin:?} in {page}"));
+    rest.split_once(end).unwrap().0
+}
+
+async fn question_is_answered_on_the_page(release: &str) {
+    let touch = Reply::shell(Shell::escalated("touch made.txt", "it is needed"));
+    let script = Script::new().otherwise([touch, Reply::say(format!("Done {HOSTILE} now."))]);
+    let mut web = WebFixture::new(release, script).await;
+    let mut list = web.browser("GET", "/events").events().await;
+    let session = start_session(&mut web, &format!("make it {HOSTILE}")).await;
+    let path = format!("/sessions/{session}");
+
+    // The list learns that the session needs a person.
+    let asking = list
+        .until(|event| {
+            event.data["html"]
+                .as_str()
+                .unwrap()
+                .contains("touch made.txt")
+        })
+        .await;
+    let html = asking.data["html"].as_str().unwrap();
+    assert!(
+        html.contains("Allow once") && html.contains(&path),
+        "{html}"
+    );
+
+    let page = web.get(&path).await;
+    assert!(page.contains("touch made.txt"), "{page}");
+    let question = between(&page, "name=\"question\" value=\"", "\"").to_owned();
+    let accept = decision(&page, ">Allow once");
+    let address = between(&page, "data-events=\"", "\"").to_owned();
+    let mut news = web.browser("GET", &address).events().await;
+
+    let fields = [
+        ("question", question.as_str()),
+        ("decision", accept.as_str()),
+    ];
+    assert!(!web.stage.file("made.txt").exists());
+    let answered = web.post(&format!("{path}/answer"), &fields).await;
+    assert_eq!(answered.status, 200, "{answered:?}");
+    let closed = news
+        .until(|event| {
+            event.data["html"]
+                .as_str()
+                .is_some_and(|html| html.contains(", page"))
+        })
+        .await;
+    assert!(closed.data["put"].as_str().unwrap().starts_with("step-"));
+    let done = news
+        .until(|event| {
+            event.data["html"]
+                .as_str()
+                .is_some_and(|html| html.contains("Done"))
+        })
+        .await;
+    let html = done.data["html"].as_str().unwrap();
+    assert!(
+        html.contains("&lt;img") && html.contains("\\u{202e}"),
+        "{html}"
+    );
+    news.until(|event| {
+        event.data["html"]
+            .as_str()
+            .is_some_and(|html| html.contains("completed"))
+    })
+    .await;
+    assert!(web.stage.file("made.txt").exists());
+
+    // Whoever comes second learns who has decided.
+    let late = web.post(&format!("{path}/answer"), &fields).await;
+    assert_eq!(late.status, 409, "{late:?}");
+    assert!(late.body.contains("accept (page)"), "{late:?}");
+
+    // A browser that connects again gets what it has missed.
+    let id = done.id.unwrap();
+    let again = web.browser("GET", &address).header("last-event-id", &id);
+    let mut again = again.events().await;
+    let missed = again.until(|event| event.id.is_some()).await;
+    assert!(missed.id.unwrap().parse::<u64>().unwrap() > id.parse::<u64>().unwrap());
+    let stranger = web.browser("GET", &format!("{path}/events?after=1"));
+    let reload = stranger.events().await.next().await.unwrap();
+    assert_eq!(reload.kind, "reload");
+
+    let page = web.get(&path).await;
+    assert!(
+        !page.contains("<img") && !page.contains('\u{202e}'),
+        "{page}"
+    );
+    web.finish().await;
+}
+
+#[tokio::test]
+async fn session_is_started_steered_and_ended_on_the_page() {
+    let gate = Gate::new();
+    let waits = Reply::say("late").behind(&gate);
+    let script = Script::new()
+        .on("first", [waits])
+        .otherwise([Reply::say("later")]);
+    let web = WebFixture::new(testkit::codex::newest(), script).await;
+    let directory = web.stage.home.work();
+    let directory = directory.to_str().unwrap();
+    let missing = web
+        .post("/sessions", &[("prompt", " "), ("directory", directory)])
+        .await;
+    assert_eq!(missing.status, 400, "{missing:?}");
+    let fields = [
+        ("prompt", "first"),
+        ("directory", directory),
+        ("sandbox", "read-only"),
+    ];
+    let started = web.post("/sessions", &fields).await;
+    assert_eq!(started.status, 200, "{started:?}");
+    let path = started.json()["address"].as_str().unwrap().to_owned();
+    gate.reached(1).await;
+    wait_for("the session on the page", async || {
+        let all = work(&web).await;
+        all.iter()
+            .any(|one| path.ends_with(one["id"].as_str().unwrap()))
+            .then_some(())
+    })
+    .await;
+    let steered = web
+        .post(&format!("{path}/prompt"), &[("text", "in German")])
+        .await;
+    assert_eq!(steered.status, 200, "{steered:?}");
+    gate.release();
+    let state = async |words: &str| {
+        wait_for(words, async || {
+            let shown = web
+                .browser("GET", &format!("/api{path}"))
+                .send()
+                .await
+                .json();
+            (shown["work"]["state"] == words).then_some(shown)
+        })
+        .await
+    };
+    let shown = state("idle").await;
+    let texts = shown["steps"].to_string();
+    assert!(texts.contains("late"), "{texts}");
+    let last = web.stage.model.requests().pop().unwrap();
+    assert!(last.user_messages().contains(&"in German"));
+
+    let replied = web
+        .post(&format!("{path}/prompt"), &[("text", "second")])
+        .await;
+    assert_eq!(replied.status, 200, "{replied:?}");
+    wait_for("the second turn", async || {
+        let page = web.get(&path).await;
+        page.contains("later").then_some(())
+    })
+    .await;
+    state("idle").await;
+    let forked = web.post(&format!("{path}/fork"), &[]).await;
+    assert_eq!(forked.status, 200, "{forked:?}");
+    assert_ne!(forked.json()["address"], path.as_str());
+    let ended = web.post(&format!("{path}/cancel"), &[]).await;
+    assert_eq!(ended.status, 200, "{ended:?}");
+    state("cancelled").await;
+    web.finish().await;
+}

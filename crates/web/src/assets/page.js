@@ -1,0 +1,122 @@
+// Keeps the page up to date, and sends its forms without leaving it. Everything works without this
+// script too; the page then has to be loaded again.
+"use strict";
+
+const status = document.getElementById("status");
+
+function say(text, isError) {
+  status.textContent = text;
+  status.classList.toggle("error", Boolean(isError));
+}
+
+// Replaces an element by HTML of the server, and keeps what the user is at.
+function replace(element, html) {
+  const template = document.createElement("template");
+  template.innerHTML = html;
+  const next = template.content.firstElementChild;
+  if (!next || next.outerHTML === element.outerHTML) return;
+  for (const field of element.querySelectorAll("input[name]:not([type=hidden]), textarea[name]")) {
+    const same = next.querySelector(`[name="${CSS.escape(field.name)}"]`);
+    if (same && field.value) same.value = field.value;
+  }
+  const active = element.contains(document.activeElement) ? document.activeElement : null;
+  const opened = [...element.querySelectorAll("details")].map((one) => one.open);
+  element.replaceWith(next);
+  [...next.querySelectorAll("details")].forEach((one, at) => { one.open = opened[at] || one.open; });
+  if (!active) return;
+  const same = active.name ? `[name="${CSS.escape(active.name)}"][value="${CSS.escape(active.value)}"], [name="${CSS.escape(active.name)}"]` : null;
+  const focus = active.id ? document.getElementById(active.id) : same && next.querySelector(same);
+  if (focus) focus.focus();
+}
+
+function isAtEnd() {
+  return window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 80;
+}
+
+function take(message) {
+  const follows = isAtEnd();
+  if (message.part) {
+    const part = document.getElementById(message.part);
+    if (part) replace(part, message.html);
+  } else if (message.put) {
+    const step = document.getElementById(message.put);
+    if (step) {
+      replace(step, message.html);
+    } else {
+      document.getElementById("steps").insertAdjacentHTML("beforeend", message.html);
+    }
+  } else if (message.append) {
+    const text = document.getElementById(message.append);
+    if (text) text.append(message.text);
+  }
+  if (follows && document.getElementById("steps")) {
+    window.scrollTo(0, document.documentElement.scrollHeight);
+  }
+}
+
+function listen() {
+  const address = document.body.dataset.events;
+  if (!address) return;
+  const events = new EventSource(address);
+  events.onmessage = (event) => take(JSON.parse(event.data));
+  events.addEventListener("reload", () => { events.close(); location.reload(); });
+  events.onopen = () => say("");
+  events.onerror = () => {
+    if (events.readyState === EventSource.CLOSED) {
+      say("The connection was refused: load the page again.", true);
+    } else {
+      say("The connection is lost. Trying again …", true);
+    }
+  };
+}
+
+async function send(form, submitter) {
+  const data = new URLSearchParams(new FormData(form, submitter));
+  const buttons = [...form.querySelectorAll("button")];
+  buttons.forEach((button) => { button.disabled = true; });
+  try {
+    const response = await fetch(form.getAttribute("action"), {
+      method: "POST",
+      body: data,
+      headers: { Accept: "application/json" },
+    });
+    const answer = await response.json().catch(() => ({}));
+    if (!response.ok) {
+      say(answer.error || `The server answers with ${response.status}.`, true);
+      return;
+    }
+    say(answer.done || "");
+    if (answer.address) location.assign(answer.address);
+    else form.reset();
+  } catch (error) {
+    say("The server cannot be reached: nothing was sent.", true);
+  } finally {
+    buttons.forEach((button) => { button.disabled = false; });
+  }
+}
+
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (!form.hasAttribute("data-live")) return;
+  event.preventDefault();
+  send(form, event.submitter);
+});
+
+function short(seconds) {
+  const two = (number) => String(number).padStart(2, "0");
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${two(seconds % 60)} s`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${two(Math.floor((seconds % 3600) / 60))} min`;
+  return `${Math.floor(seconds / 86400)} d`;
+}
+
+function tick() {
+  for (const clock of document.querySelectorAll("time[data-since]")) {
+    const seconds = Math.max(0, Math.floor((Date.now() - Number(clock.dataset.since)) / 1000));
+    const text = short(seconds);
+    if (clock.textContent !== text) clock.textContent = text;
+  }
+}
+
+listen();
+setInterval(tick, 1000);

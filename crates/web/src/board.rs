@@ -1,0 +1,101 @@
+//! The list of all work. However many watch it, it is put together once.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use crate::hosts::Hosts;
+use crate::jobs::JobBoard;
+use crate::logic::access::Scope;
+use crate::page::home;
+use crate::work::Work;
+
+/// How often the store of jobs is looked at.
+const LOOK_AFTER: Duration = Duration::from_secs(1);
+
+/// The pause after a change, in which further changes gather.
+const GATHER: Duration = Duration::from_millis(50);
+
+/// The list as the script of the page takes it: JSON on one line.
+#[derive(Debug, Default)]
+pub(crate) struct Listed {
+    work: Vec<Work>,
+    look: Arc<str>,
+    decide: Arc<str>,
+}
+
+impl Listed {
+    fn new(work: Vec<Work>) -> Self {
+        let now = SystemTime::now();
+        let message = |scope| {
+            let html = home::list(scope, &work, now).into_string();
+            json!({ "part": home::WORK, "html": html })
+                .to_string()
+                .into()
+        };
+        Self {
+            look: message(Scope::Look),
+            decide: message(Scope::Decide),
+            work,
+        }
+    }
+
+    pub(crate) fn message(&self, scope: Scope) -> Arc<str> {
+        Arc::clone(match scope {
+            Scope::Look => &self.look,
+            Scope::Decide => &self.decide,
+        })
+    }
+}
+
+/// The list, and those who watch it.
+pub(crate) struct Board {
+    hosts: Arc<Hosts>,
+    jobs: Arc<JobBoard>,
+    listed: watch::Sender<Arc<Listed>>,
+}
+
+impl Board {
+    pub(crate) fn new(hosts: Arc<Hosts>, jobs: Arc<JobBoard>) -> Self {
+        Self {
+            hosts,
+            jobs,
+            listed: watch::Sender::default(),
+        }
+    }
+
+    /// All work now: what needs a person first, and then the newest.
+    pub(crate) async fn work(&self) -> Vec<Work> {
+        let sessions = self.hosts.sessions();
+        let mut work: Vec<Work> = sessions.iter().map(|one| Work::of_session(one)).collect();
+        match self.jobs.list().await {
+            Ok(jobs) => work.extend(jobs),
+            Err(error) => tracing::warn!("the jobs cannot be listed: {error}"),
+        }
+        work.sort_by_key(|one| std::cmp::Reverse(one.created));
+        work
+    }
+
+    pub(crate) fn watch(&self) -> watch::Receiver<Arc<Listed>> {
+        self.listed.subscribe()
+    }
+
+    /// Keeps the list up to date while somebody watches it, for ever.
+    pub(crate) async fn follow(self: Arc<Self>) {
+        let mut changes = self.hosts.changes();
+        loop {
+            if self.listed.receiver_count() > 0 {
+                let work = self.work().await;
+                if work != self.listed.borrow().work {
+                    self.listed.send_replace(Arc::new(Listed::new(work)));
+                }
+            }
+            // The sender lives as long as the hosts, which this has.
+            let _ = timeout(LOOK_AFTER, changes.changed()).await;
+            sleep(GATHER).await;
+        }
+    }
+}

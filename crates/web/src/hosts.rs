@@ -1,0 +1,191 @@
+//! The sessions of all hosts, as the hosts tell them.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::sync::lock;
+use host_process::connect::{self, ConnectError};
+use host_process::endpoint::HostEndpoint;
+use host_process::logic::handshake::{
+    Answer, SessionAct, SessionAnswer, SessionRequest, SessionSummary, WatchRequest,
+};
+use job_queue::question::NamedQuestion;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+/// How often new hosts are looked for.
+const LOOK_AFTER: Duration = Duration::from_secs(1);
+
+/// A session of a host.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct LiveSession {
+    /// The host that has it.
+    pub(crate) endpoint: HostEndpoint,
+    /// What the host says about it.
+    pub(crate) summary: SessionSummary,
+    /// Its open questions.
+    pub(crate) questions: Vec<NamedQuestion>,
+}
+
+/// Why something cannot be done with a session.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ActError {
+    #[error("there is no such session; it may have ended with its host process")]
+    Unknown,
+    #[error("{0}")]
+    Refused(String),
+    #[error(transparent)]
+    Host(#[from] ConnectError),
+    #[error("unexpected answer from the host process")]
+    Odd,
+}
+
+/// The hosts of the user.
+#[derive(Debug)]
+pub(crate) struct Hosts {
+    state: PathBuf,
+    /// The sessions, by the key of their host.
+    sessions: Mutex<BTreeMap<String, Vec<Arc<LiveSession>>>>,
+    revision: watch::Sender<u64>,
+}
+
+impl Hosts {
+    pub(crate) fn new(state: PathBuf) -> Self {
+        Self {
+            state,
+            sessions: Mutex::default(),
+            revision: watch::Sender::new(0),
+        }
+    }
+
+    /// All sessions.
+    pub(crate) fn sessions(&self) -> Vec<Arc<LiveSession>> {
+        lock(&self.sessions).values().flatten().cloned().collect()
+    }
+
+    /// The session with this ID.
+    pub(crate) fn session(&self, id: &str) -> Option<Arc<LiveSession>> {
+        let all = lock(&self.sessions);
+        let found = all.values().flatten().find(|one| one.summary.session == id);
+        found.cloned()
+    }
+
+    /// Changes when a session has changed.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.revision.subscribe()
+    }
+
+    /// Follows all hosts, also those that are started later, for ever.
+    pub(crate) async fn follow(self: Arc<Self>) {
+        let followed: Arc<Mutex<HashSet<String>>> = Arc::default();
+        loop {
+            match HostEndpoint::all(&self.state) {
+                Ok(endpoints) => {
+                    for endpoint in endpoints {
+                        let key = endpoint.key().to_owned();
+                        if lock(&followed).insert(key.clone()) {
+                            let (hosts, followed) = (Arc::clone(&self), Arc::clone(&followed));
+                            tokio::spawn(async move {
+                                if let Err(error) = hosts.follow_one(&endpoint).await {
+                                    tracing::warn!("a host process cannot be watched: {error}");
+                                }
+                                hosts.set(&key, Vec::new());
+                                lock(&followed).remove(&key);
+                            });
+                        }
+                    }
+                }
+                Err(error) => tracing::warn!("cannot look for host processes: {error}"),
+            }
+            sleep(LOOK_AFTER).await;
+        }
+    }
+
+    /// Follows a host until it has gone.
+    async fn follow_one(&self, endpoint: &HostEndpoint) -> Result<(), ConnectError> {
+        let Some(mut told) = connect::watch(endpoint, WatchRequest::Sessions).await? else {
+            return Ok(());
+        };
+        while let Some(Answer::Sessions(sessions)) = told.next().await? {
+            let mut live = Vec::new();
+            for summary in sessions {
+                let questions = self.questions(endpoint, &summary).await;
+                live.push(Arc::new(LiveSession {
+                    endpoint: endpoint.clone(),
+                    summary,
+                    questions,
+                }));
+            }
+            self.set(endpoint.key(), live);
+        }
+        Ok(())
+    }
+
+    /// The open questions of a session: those that are known, or else the host is asked.
+    async fn questions(
+        &self,
+        endpoint: &HostEndpoint,
+        summary: &SessionSummary,
+    ) -> Vec<NamedQuestion> {
+        if summary.questions.is_empty() {
+            return Vec::new();
+        }
+        if let Some(known) = self.session(&summary.session)
+            && known
+                .questions
+                .iter()
+                .map(|one| &one.id)
+                .eq(&summary.questions)
+        {
+            return known.questions.clone();
+        }
+        match ask(endpoint, &summary.session, SessionAct::Look).await {
+            Ok(SessionAnswer::Found { questions, .. }) => {
+                let read = |question| serde_json::from_value(question).ok();
+                questions.into_iter().filter_map(read).collect()
+            }
+            Ok(_) | Err(ActError::Unknown) => Vec::new(),
+            Err(error) => {
+                tracing::warn!("the questions of a session cannot be read: {error}");
+                Vec::new()
+            }
+        }
+    }
+
+    fn set(&self, key: &str, sessions: Vec<Arc<LiveSession>>) {
+        let before = match sessions.is_empty() {
+            true => lock(&self.sessions).remove(key),
+            false => lock(&self.sessions).insert(key.to_owned(), sessions.clone()),
+        };
+        if before.unwrap_or_default() != sessions {
+            self.revision.send_modify(|revision| *revision += 1);
+        }
+    }
+
+    /// Has the host of a session do something that it only confirms.
+    pub(crate) async fn act(&self, id: &str, act: SessionAct) -> Result<(), ActError> {
+        let session = self.session(id).ok_or(ActError::Unknown)?;
+        match ask(&session.endpoint, id, act).await? {
+            SessionAnswer::Done => Ok(()),
+            _ => Err(ActError::Odd),
+        }
+    }
+}
+
+async fn ask(
+    endpoint: &HostEndpoint,
+    session: &str,
+    act: SessionAct,
+) -> Result<SessionAnswer, ActError> {
+    let request = SessionRequest {
+        session: session.to_owned(),
+        act,
+    };
+    match connect::act(endpoint, &request).await? {
+        SessionAnswer::Unknown => Err(ActError::Unknown),
+        SessionAnswer::Refused { why } => Err(ActError::Refused(why)),
+        answer => Ok(answer),
+    }
+}

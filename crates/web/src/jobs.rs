@@ -1,0 +1,143 @@
+//! Jobs and runs, as the page shows them.
+
+use std::time::SystemTime;
+
+use host_process::logic::handshake::StepSummary;
+use job_queue::activity;
+use job_queue::logic::{JobId, JobPrefix, JobState};
+use job_queue::question::StoredQuestion;
+use job_queue::service::{JobView, Jobs, JobsError};
+use job_queue::store::{JobFilter, JobSummary, Origin, Question, StoreError, StoredEvent, Watch};
+use serde_json::Value;
+
+use crate::work::Work;
+
+/// The most jobs that are listed in each state that has not ended.
+const MOST_UNFINISHED: u32 = 200;
+
+/// The most jobs that are listed of all, the newest first.
+const MOST: u32 = 50;
+
+/// A job with what the page shows of it.
+pub(crate) struct ShownJob {
+    pub(crate) view: JobView,
+    pub(crate) work: Work,
+    /// The latest verdict on the criteria of a run.
+    pub(crate) criteria: Value,
+}
+
+/// The jobs of the configured store.
+pub struct JobBoard {
+    jobs: Jobs,
+    has_store: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl JobBoard {
+    /// The jobs of a service. A store that does not exist, as `has_store` tells, is not created to
+    /// find no jobs in it.
+    #[must_use]
+    pub fn new(jobs: Jobs, has_store: Box<dyn Fn() -> bool + Send + Sync>) -> Self {
+        Self { jobs, has_store }
+    }
+
+    /// The jobs and runs that wait or run, and the latest others.
+    pub(crate) async fn list(&self) -> Result<Vec<Work>, StoreError> {
+        if !(self.has_store)() {
+            return Ok(Vec::new());
+        }
+        let mut work = Vec::new();
+        for state in [JobState::Running, JobState::Queued] {
+            let filter = JobFilter {
+                status: Some(state),
+                ..JobFilter::default()
+            };
+            for job in self.jobs.list(&filter, MOST_UNFINISHED).await?.jobs {
+                work.push(self.unfinished(&job).await?);
+            }
+        }
+        let all = self.jobs.list(&JobFilter::default(), MOST).await?.jobs;
+        let ended = all.iter().filter(|job| job.state.has_ended());
+        work.extend(ended.map(|job| Work::of_job(job, Vec::new(), None)));
+        Ok(work)
+    }
+
+    async fn unfinished(&self, job: &JobSummary) -> Result<Work, StoreError> {
+        if job.state != JobState::Running {
+            return Ok(Work::of_job(job, Vec::new(), None));
+        }
+        let questions = answerable(&self.jobs.questions(&job.id).await?);
+        Ok(Work::of_job(job, questions, self.step(&job.id).await?))
+    }
+
+    async fn step(&self, job: &JobId) -> Result<Option<StepSummary>, StoreError> {
+        Ok(step_of(&self.jobs.tail(job, activity::TAIL).await?))
+    }
+
+    /// A job, and what the page shows of it; `None` if there is none.
+    pub(crate) async fn job(&self, id: &str) -> Result<Option<ShownJob>, JobsError> {
+        let Some(id) = self.find(id).await? else {
+            return Ok(None);
+        };
+        let view = self.jobs.view(&id, None).await?;
+        let events = self.jobs.tail(&id, activity::TAIL).await?;
+        let is_running = view.job.summary.state == JobState::Running;
+        let step = step_of(&events).filter(|_| is_running);
+        let work = Work::of_job(&view.job.summary, answerable(&view.questions), step);
+        Ok(Some(ShownJob {
+            criteria: criteria(&events),
+            view,
+            work,
+        }))
+    }
+
+    /// The job with this ID.
+    pub(crate) async fn find(&self, id: &str) -> Result<Option<JobId>, JobsError> {
+        let Ok(prefix) = id.parse::<JobPrefix>() else {
+            return Ok(None);
+        };
+        if !(self.has_store)() {
+            return Ok(None);
+        }
+        match self.jobs.find(&prefix).await {
+            Ok(id) => Ok(Some(id)),
+            Err(JobsError::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Learns when some job changes.
+    pub(crate) async fn changes(&self) -> Result<Watch, StoreError> {
+        Ok(self.jobs.store().await?.watch())
+    }
+
+    /// The service, for what is done with a job.
+    pub(crate) fn service(&self) -> &Jobs {
+        &self.jobs
+    }
+}
+
+fn step_of(events: &[StoredEvent]) -> Option<StepSummary> {
+    let now = SystemTime::now();
+    activity::current_step(events, now).map(|step| StepSummary {
+        words: step.words,
+        since: now.checked_sub(step.took).unwrap_or(now),
+    })
+}
+
+/// The latest verdict on the criteria of a run.
+fn criteria(events: &[StoredEvent]) -> Value {
+    let verdict = events.iter().rev().find_map(|event| {
+        let mut data: Value = serde_json::from_str(&event.data).ok()?;
+        data.get_mut("criteria").map(Value::take)
+    });
+    verdict.unwrap_or_default()
+}
+
+/// The questions that can be answered on this machine.
+fn answerable(questions: &[Question]) -> Vec<(String, StoredQuestion)> {
+    let ours = questions
+        .iter()
+        .filter(|one| one.origin == Origin::ThisMachine);
+    ours.filter_map(|one| Some((one.id.clone(), StoredQuestion::of(one)?)))
+        .collect()
+}

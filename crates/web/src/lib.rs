@@ -1,0 +1,52 @@
+//! The HTTP endpoint: MCP at `/mcp`, a JSON interface below `/api`, and the page for people.
+//!
+//! It is a process of its own, and a client of the hosts like every other front: whatever somebody
+//! does to it over the network, no host has to bear it.
+//!
+//! ```text
+//!  browser ──page, events──┐                       ┌─ hosts: sessions, watched once
+//!  program ──/api──────────┼─► server ─► auth ─► routes ─► feed: conversations, written once
+//!  client  ──/mcp──────────┘  (bounds) (who)       ├─ jobs: the store
+//!                                                  └─ mcp: a client of the host for each session
+//! ```
+//!
+//! - [`logic`] decides without I/O: credentials, names under which the endpoint is addressed, wrong
+//!   tries, and a conversation put together from events.
+//! - `page` writes HTML. Texts of others are escaped by maud, and their hidden characters are made
+//!   visible.
+//! - Each stream is bounded: a browser that reads too slowly misses messages, learns that, and loads
+//!   the page again.
+
+#![cfg_attr(
+    test,
+    expect(
+        clippy::unwrap_used,
+        clippy::disallowed_methods,
+        reason = "a failed test panics"
+    )
+)]
+
+mod app;
+mod auth;
+mod board;
+mod feed;
+mod hosts;
+mod jobs;
+mod link;
+pub mod logic;
+mod mcp;
+mod page;
+mod refusal;
+mod routes;
+mod server;
+mod store;
+mod streams;
+mod tools;
+mod work;
+
+pub use app::Connections;
+pub use jobs::JobBoard;
+pub use link::Connect;
+pub use routes::serve;
+pub use server::listen;
+pub use store::{CredentialStore, StoreError};

@@ -1,0 +1,206 @@
+//! A connection to a host as an MCP client has one: JSON-RPC, a message on each line.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use common::sync::lock;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// Connects to a host that serves this client, and starts it if needed.
+pub type Connect = dyn Fn() -> BoxFuture<'static, Result<UnixStream, String>> + Send + Sync;
+
+/// The longest message of a host, in bytes (64 MiB, as of Codex).
+const LONGEST: usize = 64 << 20;
+
+/// The error of JSON-RPC for a call that failed inside of a server.
+const INTERNAL_ERROR: i64 = -32603;
+
+/// What a host sends by itself: a request, which has an ID, or a notification.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    pub(crate) id: Option<Value>,
+    pub(crate) message: Value,
+}
+
+/// The error of a call, as JSON-RPC has it.
+#[derive(Debug)]
+pub(crate) struct CallError(pub(crate) Value);
+
+impl CallError {
+    pub(crate) fn internal(why: impl std::fmt::Display) -> Self {
+        Self(json!({ "code": INTERNAL_ERROR, "message": why.to_string() }))
+    }
+}
+
+type Pending = Arc<Mutex<Waiting>>;
+
+/// The calls that wait for an answer.
+#[derive(Debug, Default)]
+struct Waiting {
+    calls: HashMap<u64, oneshot::Sender<Result<Value, CallError>>>,
+    has_ended: bool,
+}
+
+/// A connection to a host. It is closed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct HostLink {
+    outgoing: mpsc::Sender<Value>,
+    pending: Pending,
+    next: AtomicU64,
+    /// What the host sends by itself.
+    pub(crate) incoming: tokio::sync::Mutex<mpsc::Receiver<Incoming>>,
+    _closing: DropGuard,
+}
+
+impl HostLink {
+    pub(crate) async fn open(connect: &Connect) -> Result<Self, String> {
+        let (reader, writer) = connect().await?.into_split();
+        let (outgoing, to_write) = mpsc::channel(64);
+        let (told, incoming) = mpsc::channel(1024);
+        let (pending, closing) = (Pending::default(), CancellationToken::new());
+        let (waiting, ended) = (Arc::clone(&pending), closing.clone());
+        tokio::spawn(async move {
+            let (reading, writing) = (read(reader, &waiting, told), write(writer, to_write));
+            let done = tokio::select! {
+                done = reading => done,
+                done = writing => done,
+                () = ended.cancelled() => Ok(()),
+            };
+            if let Err(error) = done {
+                tracing::debug!("the connection to a host process has failed: {error}");
+            }
+            // Those who wait learn it by the end of their channels.
+            let mut waiting = lock(&waiting);
+            waiting.has_ended = true;
+            waiting.calls.clear();
+        });
+        Ok(Self {
+            outgoing,
+            pending,
+            next: AtomicU64::new(1),
+            incoming: tokio::sync::Mutex::new(incoming),
+            _closing: closing.drop_guard(),
+        })
+    }
+
+    /// Sends a message. Nothing happens if the connection is lost; calls that wait fail.
+    pub(crate) async fn send(&self, message: Value) {
+        if self.outgoing.send(message).await.is_err() {
+            tracing::debug!("a message for a host process is lost with its connection");
+        }
+    }
+
+    /// Begins a call, and returns its ID and the receiver of its result.
+    pub(crate) async fn begin(&self, method: &str, params: Option<Value>) -> Call {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, result) = oneshot::channel();
+        {
+            let mut pending = lock(&self.pending);
+            if !pending.has_ended {
+                pending.calls.insert(id, sender);
+            }
+        }
+        let params = params.unwrap_or_else(|| json!({}));
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        self.send(message).await;
+        Call { id, result }
+    }
+
+    /// Makes a call, and waits for its result.
+    pub(crate) async fn call(&self, method: &str, params: Value) -> Result<Value, CallError> {
+        self.begin(method, Some(params)).await.wait().await
+    }
+}
+
+/// A call that waits for its result.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) id: u64,
+    result: oneshot::Receiver<Result<Value, CallError>>,
+}
+
+impl Call {
+    pub(crate) async fn wait(&mut self) -> Result<Value, CallError> {
+        let lost = || CallError::internal("the host process ended before it answered");
+        (&mut self.result).await.unwrap_or_else(|_| Err(lost()))
+    }
+}
+
+async fn write(mut writer: OwnedWriteHalf, mut to_write: mpsc::Receiver<Value>) -> io::Result<()> {
+    while let Some(message) = to_write.recv().await {
+        let mut line = message.to_string();
+        line.push('\n');
+        writer.write_all(line.as_bytes()).await?;
+    }
+    Ok(())
+}
+
+async fn read(
+    reader: OwnedReadHalf,
+    pending: &Pending,
+    told: mpsc::Sender<Incoming>,
+) -> io::Result<()> {
+    let mut reader = BufReader::new(reader);
+    let mut line = Vec::new();
+    while read_line(&mut reader, &mut line).await? {
+        let Ok(mut message) = serde_json::from_slice::<Value>(&line) else {
+            continue;
+        };
+        line.clear();
+        if message.get("method").is_some() {
+            let id = message.get("id").cloned();
+            // Whoever does not read for long has gone, or will miss what it does not read.
+            if told.try_send(Incoming { id, message }).is_err() {
+                tracing::warn!("a message of a host process is dropped: nobody reads it");
+            }
+            continue;
+        }
+        let waiting = message.get("id").and_then(Value::as_u64);
+        let waiting = waiting.and_then(|id| lock(pending).calls.remove(&id));
+        if let Some(waiting) = waiting {
+            let result = match message.get_mut("error") {
+                Some(error) => Err(CallError(error.take())),
+                None => Ok(taken(&mut message, "result")),
+            };
+            // The caller may have gone.
+            let _ = waiting.send(result);
+        }
+    }
+    Ok(())
+}
+
+/// Takes a member of an object.
+pub(crate) fn taken(object: &mut Value, member: &str) -> Value {
+    object.get_mut(member).map(Value::take).unwrap_or_default()
+}
+
+/// Reads a line; `false` at the end.
+async fn read_line(reader: &mut BufReader<OwnedReadHalf>, line: &mut Vec<u8>) -> io::Result<bool> {
+    line.clear();
+    loop {
+        let buffer = reader.fill_buf().await?;
+        if buffer.is_empty() {
+            return Ok(false);
+        }
+        let end = buffer.iter().position(|byte| *byte == b'\n');
+        let taken = end.map_or(buffer.len(), |end| end + 1);
+        line.extend(buffer.iter().take(taken));
+        reader.consume(taken);
+        if end.is_some() {
+            return Ok(true);
+        }
+        if line.len() > LONGEST {
+            return Err(io::Error::other(
+                "a message of the host process is too long",
+            ));
+        }
+    }
+}

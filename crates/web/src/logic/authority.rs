@@ -1,0 +1,204 @@
+//! The names under which the endpoint may be addressed.
+//!
+//! A page of somebody else's can make a browser send requests to this endpoint. It has an origin of
+//! its own, which the browser names; and if its name is made to point here (DNS rebinding), it is
+//! that name which the request addresses. So both have to be ours.
+
+use core::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+/// A host and a port, as requests address them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Authority {
+    /// The name in lower case, or the address without brackets.
+    host: String,
+    port: Option<u16>,
+}
+
+/// A text that is no [`Authority`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a host name, or a host name and a port: HOST or HOST:PORT")]
+pub struct BadAuthority;
+
+impl FromStr for Authority {
+    type Err = BadAuthority;
+
+    fn from_str(text: &str) -> Result<Self, BadAuthority> {
+        let (host, port) = match text.strip_prefix('[') {
+            Some(rest) => rest.split_once(']').ok_or(BadAuthority)?,
+            None => match text.find(':') {
+                Some(colon) => text.split_at(colon),
+                None => (text, ""),
+            },
+        };
+        let port = match port.strip_prefix(':') {
+            Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => {
+                Some(port.parse().map_err(|_| BadAuthority)?)
+            }
+            None if port.is_empty() => None,
+            _ => return Err(BadAuthority),
+        };
+        let is_named = !host.is_empty() && host.len() <= 253;
+        let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
+        match is_named && host.bytes().all(is_host) {
+            true => Ok(Self {
+                host: host.to_ascii_lowercase(),
+                port,
+            }),
+            false => Err(BadAuthority),
+        }
+    }
+}
+
+/// The authorities of the endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Authorities {
+    address: SocketAddr,
+    names: Vec<Authority>,
+}
+
+/// Why a request is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum WrongAuthority {
+    /// It addresses somebody else.
+    #[error(
+        "this server is not addressed by that name; `codex-mcp web --allow-host NAME` allows one"
+    )]
+    Host,
+    /// A page of somebody else has made it.
+    #[error("the request comes from a page of another origin")]
+    Origin,
+}
+
+impl Authorities {
+    /// Those of an endpoint that listens at `address` and is also known by `names`.
+    #[must_use]
+    pub fn new(address: SocketAddr, names: Vec<Authority>) -> Self {
+        Self { address, names }
+    }
+
+    /// Checks the `Host` and the `Origin` of a request.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongAuthority`].
+    pub fn check(&self, host: Option<&str>, origin: Option<&str>) -> Result<(), WrongAuthority> {
+        if !host.is_some_and(|host| self.is_ours(host, 80)) {
+            return Err(WrongAuthority::Host);
+        }
+        match origin {
+            None => Ok(()),
+            Some(origin) if self.is_our_origin(origin, host) => Ok(()),
+            Some(_) => Err(WrongAuthority::Origin),
+        }
+    }
+
+    /// Whether an origin is the one that the request addresses. A proxy may speak TLS for us.
+    fn is_our_origin(&self, origin: &str, host: Option<&str>) -> bool {
+        let (authority, port) = match origin.split_once("://") {
+            Some(("http", authority)) => (authority, 80),
+            Some(("https", authority)) => (authority, 443),
+            _ => return false,
+        };
+        let addressed = host.and_then(|host| host.parse::<Authority>().ok());
+        let same_host = |one: &Authority| addressed.as_ref().is_some_and(|it| it.host == one.host);
+        authority.parse().is_ok_and(|one| same_host(&one)) && self.is_ours(authority, port)
+    }
+
+    fn is_ours(&self, text: &str, default_port: u16) -> bool {
+        let Ok(authority) = text.parse::<Authority>() else {
+            return false;
+        };
+        let is_named = |name: &Authority| {
+            name.host == authority.host && (name.port.is_none() || name.port == authority.port)
+        };
+        if self.names.iter().any(is_named) {
+            return true;
+        }
+        let port = authority.port.unwrap_or(default_port);
+        port == self.address.port() && self.is_our_address(&authority.host)
+    }
+
+    /// Whether a host is an address at which we listen. Only a page that we have sent can have an
+    /// address of ours as its origin.
+    fn is_our_address(&self, host: &str) -> bool {
+        let ours = self.address.ip();
+        match host.parse::<IpAddr>() {
+            Ok(address) if ours.is_unspecified() => !address.is_unspecified(),
+            Ok(address) => address == ours || address.is_loopback() && ours.is_loopback(),
+            Err(_) => host == "localhost" && (ours.is_loopback() || ours.is_unspecified()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(listens: &str, host: &str, origin: Option<&str>) -> Result<(), WrongAuthority> {
+        let names = vec!["codex.example".parse().unwrap()];
+        Authorities::new(listens.parse().unwrap(), names).check(Some(host), origin)
+    }
+
+    const LOOPBACK: &str = "127.0.0.1:8080";
+
+    #[test]
+    fn host_is_ours() {
+        for (listens, host) in [
+            (LOOPBACK, "127.0.0.1:8080"),
+            (LOOPBACK, "LocalHost:8080"),
+            (LOOPBACK, "[::1]:8080"),
+            (LOOPBACK, "codex.example"),
+            (LOOPBACK, "Codex.Example:443"),
+            ("127.0.0.1:80", "localhost"),
+            ("0.0.0.0:8080", "192.0.2.7:8080"),
+            ("192.0.2.7:8080", "192.0.2.7:8080"),
+        ] {
+            assert_eq!(check(listens, host, None), Ok(()), "{listens} {host}");
+        }
+        for (listens, host) in [
+            (LOOPBACK, "attacker.example:8080"),
+            (LOOPBACK, "127.0.0.1:8081"),
+            (LOOPBACK, "127.0.0.1"),
+            (LOOPBACK, "localhost.attacker.example:8080"),
+            (LOOPBACK, "192.0.2.7:8080"),
+            (LOOPBACK, "127.0.0.1:8080@attacker.example"),
+            (LOOPBACK, "127.0.0.1:+8080"),
+            (LOOPBACK, ""),
+            (LOOPBACK, "[::1"),
+            ("0.0.0.0:8080", "attacker.example:8080"),
+            ("0.0.0.0:8080", "0.0.0.0:8080"),
+            ("192.0.2.7:8080", "192.0.2.8:8080"),
+        ] {
+            assert_eq!(
+                check(listens, host, None),
+                Err(WrongAuthority::Host),
+                "{listens} {host}"
+            );
+        }
+        let nobody = Authorities::new(LOOPBACK.parse().unwrap(), Vec::new());
+        assert_eq!(nobody.check(None, None), Err(WrongAuthority::Host));
+    }
+
+    #[test]
+    fn origin_is_the_one_that_is_addressed() {
+        let host = "localhost:8080";
+        assert_eq!(check(LOOPBACK, host, Some("http://localhost:8080")), Ok(()));
+        let named = check(LOOPBACK, "codex.example", Some("https://codex.example"));
+        assert_eq!(named, Ok(()));
+        for origin in [
+            "null",
+            "http://127.0.0.1:8080",
+            "http://localhost:8081",
+            "http://localhost",
+            "http://attacker.example",
+            "https://attacker.example:8080",
+            "http://localhost:8080.attacker.example",
+            "file://localhost:8080",
+            "https://codex.example",
+        ] {
+            let checked = check(LOOPBACK, host, Some(origin));
+            assert_eq!(checked, Err(WrongAuthority::Origin), "{origin}");
+        }
+    }
+}

@@ -1,0 +1,659 @@
+//! A session as the page shows it: the events of its log, put together to steps.
+//!
+//! ```text
+//!   item/started   ─┐
+//!   …/outputDelta   ├─► one step, put again when it changes, lengthened when it grows
+//!   item/completed ─┘
+//! ```
+
+use std::collections::VecDeque;
+use std::time::SystemTime;
+
+use host_process::logic::handshake::{SessionEvent, SessionNews};
+use serde::Serialize;
+use serde_json::Value;
+
+/// The most steps that are kept. For one more, the oldest is dropped.
+const MOST_STEPS: usize = 2000;
+
+/// The most text that is kept of all steps, in bytes (8 MiB).
+const MOST_TEXT: usize = 8 << 20;
+
+/// The most that is shown of one text, in bytes (256 KiB).
+const LONGEST_TEXT: usize = 256 * 1024;
+
+/// How many of the latest texts may grow. A host tells more of the texts of its last 8 events.
+const GROWING: usize = 32;
+
+/// A step of a conversation, or what somebody has said.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Step {
+    /// The number of its first event, which no other step has.
+    pub number: u64,
+    /// When it began.
+    pub at: SystemTime,
+    /// Codex's ID of it, where it has one.
+    #[serde(skip)]
+    item: Option<String>,
+    /// What it is.
+    pub kind: StepKind,
+}
+
+/// What a step is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "type")]
+pub enum StepKind {
+    /// A prompt, or a text that was added to a turn.
+    Prompt {
+        /// The text.
+        text: String,
+    },
+    /// A message of Codex.
+    Message {
+        /// The text.
+        text: String,
+    },
+    /// What Codex has thought.
+    Thought {
+        /// The text.
+        text: String,
+    },
+    /// A command.
+    Command {
+        /// The command line.
+        command: String,
+        /// What it has written.
+        text: String,
+        /// Codex's word for its state, such as `inProgress`.
+        status: String,
+        /// How it has ended.
+        exit_code: Option<i64>,
+    },
+    /// A change of files.
+    Files {
+        /// The files.
+        files: Vec<ChangedFile>,
+        /// Codex's word for its state.
+        status: String,
+    },
+    /// Anything else that Codex does.
+    Other {
+        /// A line about it.
+        title: String,
+        /// Text that it writes.
+        text: String,
+    },
+    /// A question of Codex.
+    Question {
+        /// Its ID.
+        id: String,
+        /// Its kind, and the command if it is about one.
+        title: String,
+        /// How it was closed, and by whom.
+        closed: Option<String>,
+    },
+    /// The end of a turn.
+    End {
+        /// A line about it.
+        words: String,
+        /// Whether it failed.
+        failed: bool,
+    },
+    /// Events that the log no longer had.
+    Gap {
+        /// How many.
+        count: u64,
+    },
+}
+
+/// A file that Codex changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ChangedFile {
+    /// Its path.
+    pub path: String,
+    /// `add`, `delete` or `update`.
+    pub kind: String,
+    /// The unified diff, or the contents of a new file.
+    pub diff: String,
+}
+
+/// A step of Codex's plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PlanStep {
+    /// The task.
+    pub step: String,
+    /// `pending`, `inProgress` or `completed`.
+    pub status: String,
+}
+
+/// What has changed, for those who have seen what was before.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// A step is new, or another one than before.
+    Put(u64),
+    /// A step has got more text.
+    Append {
+        /// The number of the step.
+        number: u64,
+        /// The text.
+        text: String,
+    },
+    /// The plan is another one.
+    Plan,
+    /// The diff of the turn is another one.
+    Diff,
+    /// Codex has counted tokens.
+    Tokens,
+}
+
+/// A conversation.
+#[derive(Debug, Default)]
+pub struct Conversation {
+    steps: VecDeque<Step>,
+    /// The bytes of all texts.
+    size: usize,
+    /// The number of the next event.
+    next: Option<u64>,
+    /// The latest events that may grow, with the numbers of their steps.
+    growing: VecDeque<(u64, u64)>,
+    plan: Vec<PlanStep>,
+    diff: String,
+    tokens: Option<Value>,
+}
+
+impl Conversation {
+    /// The steps, oldest first.
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.steps.iter()
+    }
+
+    /// The step with this number.
+    #[must_use]
+    pub fn step(&self, number: u64) -> Option<&Step> {
+        let position = self.steps.binary_search_by_key(&number, |step| step.number);
+        self.steps.get(position.ok()?)
+    }
+
+    /// The number of the next event.
+    #[must_use]
+    pub fn next(&self) -> u64 {
+        self.next.unwrap_or_default()
+    }
+
+    /// Codex's plan.
+    #[must_use]
+    pub fn plan(&self) -> &[PlanStep] {
+        &self.plan
+    }
+
+    /// All changes of files by the last turn that has changed some, as a unified diff.
+    #[must_use]
+    pub fn diff(&self) -> &str {
+        &self.diff
+    }
+
+    /// Codex's count of tokens, as the app-server has it.
+    #[must_use]
+    pub fn tokens(&self) -> Option<&Value> {
+        self.tokens.as_ref()
+    }
+
+    /// Takes what a host has told.
+    pub fn take(&mut self, news: SessionNews) -> Vec<Change> {
+        let changes = match news {
+            SessionNews::Event(event) => self.event(&event),
+            SessionNews::More { id, text } => self.more(id, &text).into_iter().collect(),
+        };
+        while self.steps.len() > MOST_STEPS || self.size > MOST_TEXT {
+            let Some(oldest) = self.steps.pop_front() else {
+                break;
+            };
+            self.size -= oldest.kind.size();
+        }
+        changes
+    }
+
+    fn event(&mut self, event: &SessionEvent) -> Vec<Change> {
+        let shown = &event.data;
+        let Some(number) = shown["id"].as_u64() else {
+            return Vec::new();
+        };
+        let mut changes = Vec::new();
+        let missing = number - self.next.unwrap_or(number).min(number);
+        if missing > 0 {
+            let kind = StepKind::Gap { count: missing };
+            changes.push(self.push(number - missing, event.at, None, kind));
+        }
+        self.next = Some(number + 1);
+        let data = &shown["data"];
+        let change = match shown["type"].as_str() {
+            Some("approval_request") => self.asked(number, event.at, data),
+            Some("approval_result") => self.answered(data),
+            Some("result" | "error") => Some(self.ended(number, event, data)),
+            _ => self.notified(number, event, data),
+        };
+        changes.extend(change);
+        changes
+    }
+
+    fn notified(&mut self, number: u64, event: &SessionEvent, data: &Value) -> Option<Change> {
+        match data["method"].as_str().unwrap_or_default() {
+            "item/started" | "item/completed" => self.item(number, event, data),
+            "turn/plan/updated" => {
+                self.plan = plan(data);
+                Some(Change::Plan)
+            }
+            "turn/diff/updated" => {
+                self.diff = bounded(text(data, "diff"));
+                Some(Change::Diff)
+            }
+            "thread/tokenUsage/updated" => {
+                self.tokens = Some(data["tokenUsage"].clone());
+                Some(Change::Tokens)
+            }
+            "codex-mcp/stalled" | "codex-mcp/reconnect" | "warning" => {
+                let title = text(data, "message").to_owned();
+                let kind = StepKind::Other {
+                    title,
+                    text: String::new(),
+                };
+                Some(self.push(number, event.at, None, kind))
+            }
+            method => {
+                let delta = data["delta"].as_str()?;
+                self.delta(number, event.at, (method, text(data, "itemId")), delta)
+            }
+        }
+    }
+
+    fn item(&mut self, number: u64, event: &SessionEvent, data: &Value) -> Option<Change> {
+        let item = &data["item"];
+        let id = text(item, "id");
+        let earlier = self
+            .of_item(id)
+            .and_then(|position| self.steps.get(position));
+        let earlier = earlier.map(|step| step.kind.clone());
+        let kind = kind_of(item, text(data, "title"), earlier.as_ref())?;
+        Some(self.put(number, event.at, id, kind))
+    }
+
+    /// A piece of text of an item.
+    fn delta(
+        &mut self,
+        number: u64,
+        at: SystemTime,
+        (method, item): (&str, &str),
+        piece: &str,
+    ) -> Option<Change> {
+        if let Some(position) = self.of_item(item) {
+            self.note_growing(number, position);
+            return self.append(position, piece);
+        }
+        let text = bounded(piece);
+        let kind = match method {
+            "item/agentMessage/delta" => StepKind::Message { text },
+            "item/reasoning/textDelta" | "item/reasoning/summaryTextDelta" => {
+                StepKind::Thought { text }
+            }
+            _ => StepKind::Other {
+                title: String::new(),
+                text,
+            },
+        };
+        let change = self.push(number, at, Some(item), kind);
+        self.note_growing(number, self.steps.len() - 1);
+        Some(change)
+    }
+
+    fn note_growing(&mut self, event: u64, position: usize) {
+        let Some(step) = self.steps.get(position) else {
+            return;
+        };
+        self.growing.push_back((event, step.number));
+        if self.growing.len() > GROWING {
+            self.growing.pop_front();
+        }
+    }
+
+    /// More of the text of an event.
+    fn more(&mut self, event: u64, piece: &str) -> Option<Change> {
+        let (_, step) = self.growing.iter().find(|(one, _)| *one == event)?;
+        let position = self
+            .steps
+            .binary_search_by_key(step, |step| step.number)
+            .ok()?;
+        self.append(position, piece)
+    }
+
+    fn append(&mut self, position: usize, piece: &str) -> Option<Change> {
+        let step = self.steps.get_mut(position)?;
+        let text = step.kind.text_mut()?;
+        let piece = beginning(piece, LONGEST_TEXT.saturating_sub(text.len()));
+        text.push_str(piece);
+        self.size += piece.len();
+        Some(Change::Append {
+            number: step.number,
+            text: piece.to_owned(),
+        })
+    }
+
+    fn asked(&mut self, number: u64, at: SystemTime, data: &Value) -> Option<Change> {
+        let title = match data["command"].as_str() {
+            Some(command) => format!("{}: {command}", text(data, "kind")),
+            None => text(data, "kind").to_owned(),
+        };
+        let kind = StepKind::Question {
+            id: text(data, "requestId").to_owned(),
+            title,
+            closed: None,
+        };
+        Some(self.push(number, at, None, kind))
+    }
+
+    fn answered(&mut self, data: &Value) -> Option<Change> {
+        let asked = text(data, "requestId");
+        let is_it =
+            |step: &&mut Step| matches!(&step.kind, StepKind::Question { id, .. } if id == asked);
+        let step = self.steps.iter_mut().rev().find(is_it)?;
+        if let StepKind::Question { closed, .. } = &mut step.kind {
+            *closed = Some(closing(data));
+        }
+        Some(Change::Put(step.number))
+    }
+
+    fn ended(&mut self, number: u64, event: &SessionEvent, data: &Value) -> Change {
+        let shown = &event.data;
+        let failed = shown["type"] == "error" || data["status"] == "failed";
+        let words = event.words.clone().unwrap_or_default();
+        self.push(number, event.at, None, StepKind::End { words, failed })
+    }
+
+    /// Puts the step of an item in its place, or at the end.
+    fn put(&mut self, number: u64, at: SystemTime, item: &str, kind: StepKind) -> Change {
+        match self
+            .of_item(item)
+            .and_then(|position| self.steps.get_mut(position))
+        {
+            Some(step) => {
+                self.size = self.size - step.kind.size() + kind.size();
+                step.kind = kind;
+                Change::Put(step.number)
+            }
+            None => self.push(number, at, Some(item), kind),
+        }
+    }
+
+    fn push(&mut self, number: u64, at: SystemTime, item: Option<&str>, kind: StepKind) -> Change {
+        self.size += kind.size();
+        self.steps.push_back(Step {
+            number,
+            at,
+            item: item.map(str::to_owned),
+            kind,
+        });
+        Change::Put(number)
+    }
+
+    fn of_item(&self, item: &str) -> Option<usize> {
+        let is_it = |step: &Step| step.item.as_deref() == Some(item);
+        self.steps.iter().rposition(is_it)
+    }
+}
+
+impl StepKind {
+    /// The bytes of its texts.
+    fn size(&self) -> usize {
+        match self {
+            Self::Prompt { text } | Self::Message { text } | Self::Thought { text } => text.len(),
+            Self::Command { command, text, .. } => command.len() + text.len(),
+            Self::Files { files, .. } => {
+                let sizes = files.iter().map(|file| file.path.len() + file.diff.len());
+                sizes.sum()
+            }
+            Self::Other { title, text } => title.len() + text.len(),
+            Self::Question { title, .. } => title.len(),
+            Self::End { words, .. } => words.len(),
+            Self::Gap { .. } => 0,
+        }
+    }
+
+    /// The text that may grow.
+    fn text_mut(&mut self) -> Option<&mut String> {
+        match self {
+            Self::Message { text }
+            | Self::Thought { text }
+            | Self::Command { text, .. }
+            | Self::Other { text, .. } => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The text that has come in pieces.
+    fn text(&self) -> &str {
+        match self {
+            Self::Message { text }
+            | Self::Thought { text }
+            | Self::Command { text, .. }
+            | Self::Other { text, .. } => text,
+            _ => "",
+        }
+    }
+}
+
+/// The step of an item of Codex, which began as `earlier`.
+fn kind_of(item: &Value, title: &str, earlier: Option<&StepKind>) -> Option<StepKind> {
+    let had = earlier.map_or("", StepKind::text);
+    let text_or_had = |text: &str| match text.is_empty() {
+        true => had.to_owned(),
+        false => bounded(text),
+    };
+    Some(match text(item, "type") {
+        "userMessage" => StepKind::Prompt {
+            text: bounded(&joined(&item["content"])),
+        },
+        "agentMessage" => StepKind::Message {
+            text: text_or_had(text(item, "text")),
+        },
+        "reasoning" => {
+            let thought = [&item["summary"], &item["content"]].map(joined);
+            let thought = thought.into_iter().find(|text| !text.is_empty());
+            StepKind::Thought {
+                text: text_or_had(&thought.unwrap_or_default()),
+            }
+        }
+        "commandExecution" => StepKind::Command {
+            command: bounded(text(item, "command")),
+            text: text_or_had(text(item, "aggregatedOutput")),
+            status: text(item, "status").to_owned(),
+            exit_code: item["exitCode"].as_i64(),
+        },
+        "fileChange" => StepKind::Files {
+            files: files(&item["changes"]),
+            status: text(item, "status").to_owned(),
+        },
+        _ if title.is_empty() => return None,
+        _ => StepKind::Other {
+            title: bounded(title),
+            text: text_or_had(text(item, "text")),
+        },
+    })
+}
+
+fn files(changes: &Value) -> Vec<ChangedFile> {
+    let all = changes.as_array().into_iter().flatten();
+    let one = |change: &Value| {
+        // Older releases have the kind as a text.
+        let kind = &change["kind"];
+        let kind = kind["type"].as_str().or(kind.as_str());
+        ChangedFile {
+            path: bounded(text(change, "path")),
+            kind: kind.unwrap_or("update").to_owned(),
+            diff: bounded(text(change, "diff")),
+        }
+    };
+    all.map(one).collect()
+}
+
+fn plan(data: &Value) -> Vec<PlanStep> {
+    let all = data["plan"].as_array().into_iter().flatten();
+    let one = |step: &Value| PlanStep {
+        step: bounded(text(step, "step")),
+        status: text(step, "status").to_owned(),
+    };
+    all.map(one).collect()
+}
+
+/// How a question was closed.
+fn closing(data: &Value) -> String {
+    let decision = text(data, "decision");
+    let why = data["message"].as_str().or(data["denyMessage"].as_str());
+    match (data["decidedBy"].as_str(), why) {
+        (Some(by), Some(why)) => format!("{decision}, {by}: {why}"),
+        (Some(by), None) => format!("{decision}, {by}"),
+        (None, Some(why)) => why.to_owned(),
+        (None, None) => decision.to_owned(),
+    }
+}
+
+/// The texts of a list of texts, or of objects with a text.
+fn joined(parts: &Value) -> String {
+    let all = parts.as_array().into_iter().flatten();
+    let texts = all.filter_map(|part| part.as_str().or_else(|| part["text"].as_str()));
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+fn text<'a>(data: &'a Value, key: &str) -> &'a str {
+    data[key].as_str().unwrap_or_default()
+}
+
+fn bounded(text: &str) -> String {
+    beginning(text, LONGEST_TEXT).to_owned()
+}
+
+fn beginning(text: &str, limit: usize) -> &str {
+    text.get(..text.floor_char_boundary(limit)).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn event(id: u64, kind: &str, data: Value) -> SessionNews {
+        SessionNews::Event(SessionEvent {
+            at: SystemTime::UNIX_EPOCH,
+            words: Some("words".to_owned()),
+            data: json!({ "id": id, "type": kind, "data": data }),
+        })
+    }
+
+    fn item(id: u64, method: &str, item: Value) -> SessionNews {
+        event(
+            id,
+            "progress",
+            json!({ "method": method, "item": item, "title": "a step" }),
+        )
+    }
+
+    fn delta(id: u64, item: &str, text: &str) -> SessionNews {
+        let method = "item/commandExecution/outputDelta";
+        event(
+            id,
+            "output",
+            json!({ "method": method, "itemId": item, "delta": text }),
+        )
+    }
+
+    fn kinds(conversation: &Conversation) -> Vec<&StepKind> {
+        conversation.steps().map(|step| &step.kind).collect()
+    }
+
+    fn command(text: &str, status: &str, exit_code: Option<i64>) -> StepKind {
+        StepKind::Command {
+            command: "ls".to_owned(),
+            text: text.to_owned(),
+            status: status.to_owned(),
+            exit_code,
+        }
+    }
+
+    #[test]
+    fn events_of_an_item_are_one_step() {
+        let mut one = Conversation::default();
+        let started = json!({ "type": "commandExecution", "id": "c", "command": "ls", "status": "inProgress" });
+        assert_eq!(one.take(item(0, "item/started", started)), [Change::Put(0)]);
+        let grown = one.take(delta(1, "c", "a\n"));
+        assert_eq!(
+            grown,
+            [Change::Append {
+                number: 0,
+                text: "a\n".to_owned()
+            }]
+        );
+        let more = SessionNews::More {
+            id: 1,
+            text: "b\n".to_owned(),
+        };
+        assert_eq!(
+            one.take(more),
+            [Change::Append {
+                number: 0,
+                text: "b\n".to_owned()
+            }]
+        );
+        assert_eq!(kinds(&one), [&command("a\nb\n", "inProgress", None)]);
+        let ended = json!({ "type": "commandExecution", "id": "c", "command": "ls",
+            "status": "completed", "exitCode": 0 });
+        assert_eq!(one.take(item(2, "item/completed", ended)), [Change::Put(0)]);
+        assert_eq!(kinds(&one), [&command("a\nb\n", "completed", Some(0))]);
+        assert_eq!(one.next(), 3);
+    }
+
+    #[test]
+    fn missing_events_are_a_gap() {
+        let mut one = Conversation::default();
+        let message = |id: &str| json!({ "type": "agentMessage", "id": id, "text": "m" });
+        one.take(item(5, "item/completed", message("a")));
+        let changes = one.take(item(9, "item/completed", message("b")));
+        assert_eq!(changes, [Change::Put(6), Change::Put(9)]);
+        assert_eq!(one.step(6).unwrap().kind, StepKind::Gap { count: 3 });
+    }
+
+    #[test]
+    fn closed_question_says_who_decided() {
+        let mut one = Conversation::default();
+        let asked = json!({ "requestId": "q", "kind": "command", "command": "ls" });
+        one.take(event(0, "approval_request", asked));
+        let answered = json!({ "requestId": "q", "decision": "accept", "decidedBy": "terminal" });
+        assert_eq!(
+            one.take(event(1, "approval_result", answered)),
+            [Change::Put(0)]
+        );
+        let closed = StepKind::Question {
+            id: "q".to_owned(),
+            title: "command: ls".to_owned(),
+            closed: Some("accept, terminal".to_owned()),
+        };
+        assert_eq!(kinds(&one), [&closed]);
+    }
+
+    #[test]
+    fn texts_and_steps_are_bounded() {
+        let mut one = Conversation::default();
+        let large = "ä".repeat(LONGEST_TEXT);
+        for id in 0..3000 {
+            let text = if id < 100 { large.as_str() } else { "m" };
+            let message = json!({ "type": "agentMessage", "id": id.to_string(), "text": text });
+            one.take(item(id, "item/completed", message));
+            assert!(one.size <= MOST_TEXT);
+        }
+        assert_eq!(one.steps().count(), MOST_STEPS);
+        let size: usize = one.steps().map(|step| step.kind.size()).sum();
+        assert_eq!(one.size, size);
+        let more = one.take(delta(3000, "2999", &large));
+        assert!(
+            matches!(more.as_slice(), [Change::Append { text, .. }] if text.len() < LONGEST_TEXT)
+        );
+    }
+}

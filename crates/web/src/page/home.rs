@@ -1,0 +1,110 @@
+//! All work: what needs a person, what runs, and what has ended.
+
+use std::time::SystemTime;
+
+use maud::{Markup, html};
+
+use super::layout::{self, clock, foreign_line};
+use super::question;
+use crate::logic::access::Scope;
+use crate::work::{Group, Work};
+
+/// The part that is sent again when the work has changed.
+pub(crate) const WORK: &str = "work";
+
+/// The page.
+pub(crate) fn page(scope: Scope, work: &[Work], now: SystemTime) -> Markup {
+    let body = html! {
+        h1.hidden { "Work" }
+        (list(scope, work, now))
+        (start(scope))
+    };
+    layout::page("Work", Some("/events"), &body)
+}
+
+/// The lists of the page.
+pub(crate) fn list(scope: Scope, work: &[Work], now: SystemTime) -> Markup {
+    let of = |group: Group| work.iter().filter(move |one| one.group() == group);
+    html! {
+        div id=(WORK) {
+            section aria-labelledby="asking" {
+                h2 #asking { "Needs you" }
+                @for one in of(Group::Asking) { (asking(scope, one, now)) }
+                @if of(Group::Asking).next().is_none() { p.hint { "Nothing waits for an answer." } }
+            }
+            section aria-labelledby="running" {
+                h2 #running { "Under way" }
+                (rows(of(Group::Running), now))
+                @if of(Group::Running).next().is_none() { p.hint { "Nothing runs." } }
+            }
+            section aria-labelledby="ended" {
+                h2 #ended { "Idle and ended" }
+                (rows(of(Group::Ended), now))
+                @if of(Group::Ended).next().is_none() { p.hint { "Nothing yet." } }
+            }
+        }
+    }
+}
+
+fn asking(scope: Scope, work: &Work, now: SystemTime) -> Markup {
+    html! {
+        article.asking {
+            (heading(work, now))
+            @for (id, question) in &work.questions {
+                (question::card(scope, &work.address(), id, question))
+            }
+        }
+    }
+}
+
+fn rows<'a>(work: impl Iterator<Item = &'a Work>, now: SystemTime) -> Markup {
+    html! {
+        ul.work {
+            @for one in work { li { (heading(one, now)) } }
+        }
+    }
+}
+
+fn heading(work: &Work, now: SystemTime) -> Markup {
+    html! {
+        a.title href=(work.address()) {
+            span.kind { (work.kind.as_ref()) }
+            " "
+            span.name { (foreign_line(work.title())) }
+        }
+        p.facts {
+            span class={ "state " (work.state_class()) } { (foreign_line(&work.state)) }
+            @if let Some(step) = &work.step {
+                " · " span.step { (foreign_line(&step.words)) } " "
+                (clock(step.since, now))
+            } @else if let Some(note) = &work.note {
+                " · " span.step { (foreign_line(note)) }
+            }
+            " · begun " (clock(work.created, now)) " ago"
+            @if let Some(tokens) = work.tokens { " · " (tokens) " tokens" }
+            " · " span.directory { (foreign_line(&work.directory)) }
+        }
+    }
+}
+
+fn start(scope: Scope) -> Markup {
+    html! {
+        @if scope == Scope::Decide {
+            section aria-labelledby="start" {
+                h2 #start { "Start" }
+                form.start method="post" action="/sessions" data-live {
+                    label { "Prompt" textarea name="prompt" rows="3" required {} }
+                    label { "Directory on the machine" input name="directory" required; }
+                    label {
+                        "Sandbox"
+                        select name="sandbox" {
+                            option value="read-only" { "read only" }
+                            option value="workspace-write" selected { "may write in the directory" }
+                        }
+                    }
+                    button.primary { "Start a session" }
+                }
+            }
+        }
+    }
+}

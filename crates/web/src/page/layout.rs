@@ -1,0 +1,84 @@
+//! What all pages have in common.
+
+use std::time::{Duration, SystemTime};
+
+use common::text::{visible, visible_line};
+use common::timestamp::timestamp;
+use maud::{DOCTYPE, Markup, html};
+
+use crate::logic::access::Scope;
+
+/// The address of the page's script; its contents never change while a program runs.
+pub(crate) const SCRIPT: &str = "/assets/page.js";
+
+/// The address of the style sheet.
+pub(crate) const STYLE: &str = "/assets/page.css";
+
+/// A whole page.
+pub(crate) fn page(title: &str, events: Option<&str>, body: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (visible_line(title)) " · codex-mcp" }
+                link rel="icon" href="data:,";
+                link rel="stylesheet" href=(STYLE);
+                script src=(SCRIPT) defer {}
+            }
+            body data-events=[events] {
+                a.skip href="#main" { "Skip to the contents" }
+                header {
+                    nav aria-label="Main" { a.home href="/" { "codex-mcp" } }
+                    // The script says here that the connection is lost, and what has failed.
+                    p #status role="status" {}
+                }
+                main #main tabindex="-1" { (body) }
+            }
+        }
+    }
+}
+
+/// A text of somebody else, on several lines; hidden characters are made visible.
+pub(crate) fn foreign(text: &str) -> Markup {
+    html! { (visible(text)) }
+}
+
+/// The same on one line.
+pub(crate) fn foreign_line(text: &str) -> Markup {
+    html! { (visible_line(text)) }
+}
+
+/// A clock that the script keeps going: how long ago something was.
+pub(crate) fn clock(since: SystemTime, now: SystemTime) -> Markup {
+    let millis = since.duration_since(SystemTime::UNIX_EPOCH);
+    let millis = millis.unwrap_or_default().as_millis();
+    let took = now.duration_since(since).unwrap_or_default();
+    html! {
+        time datetime=(timestamp(since)) data-since=(millis) { (short(took)) }
+    }
+}
+
+/// A duration, as the script writes it too.
+fn short(took: Duration) -> String {
+    let seconds = took.as_secs();
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{} h {:02} min", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// A form with one button, for those who may decide.
+pub(crate) fn button(scope: Scope, action: &str, label: &str, class: &str) -> Markup {
+    html! {
+        @if scope == Scope::Decide {
+            form.inline method="post" action=(action) data-live {
+                button class=(class) { (label) }
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Signing in, and the pages of errors.
+
+use maud::{Markup, html};
+
+use super::layout;
+
+/// The page for a browser that is not signed in. With the code of a link, it offers to use that:
+/// programs that only fetch a link do not use it up.
+pub(crate) fn sign_in(code: Option<&str>, refused: Option<&str>) -> Markup {
+    let body = html! {
+        h1 { "Sign in" }
+        @if let Some(why) = refused {
+            p.error role="alert" { (why) }
+        }
+        @if let Some(code) = code {
+            form #sign-in method="post" action="/login" {
+                input type="hidden" name="code" value=(code);
+                p { "This link can be used once. It keeps this browser signed in for 30 days." }
+                button.primary { "Sign in" }
+            }
+        } @else {
+            p { "This browser is not signed in. On the machine where codex-mcp runs, type" }
+            pre { "codex-mcp web link" }
+            p { "and open the link that it prints." }
+        }
+    };
+    layout::page("Sign in", None, &body)
+}
+
+/// A page that says why something was not done.
+pub(crate) fn refused(title: &str, why: &str) -> Markup {
+    let body = html! {
+        h1 { (title) }
+        p.error role="alert" { (layout::foreign(why)) }
+        p { a href="/" { "Back to the work" } }
+    };
+    layout::page(title, None, &body)
+}

@@ -1,0 +1,8 @@
+//! The page, a file for each part. Everything here is a function of what is shown.
+
+pub(crate) mod home;
+pub(crate) mod job;
+pub(crate) mod layout;
+pub(crate) mod login;
+pub(crate) mod question;
+pub(crate) mod session;

@@ -1,0 +1,127 @@
+//! An open question of Codex, with exactly the decisions that it offers.
+
+use codex_engine::logic::action::Decision;
+use common::text::visible_line;
+use job_queue::question::StoredQuestion;
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::layout::foreign;
+use crate::logic::access::Scope;
+
+/// A question of the work at `address`.
+pub(crate) fn card(scope: Scope, address: &str, id: &str, question: &StoredQuestion) -> Markup {
+    html! {
+        section.question aria-label="Question of Codex" {
+            pre.asked { (foreign(&question.text)) }
+            @if scope == Scope::Decide {
+                form method="post" action={ (address) "/answer" } data-live {
+                    input type="hidden" name="question" value=(id);
+                    @for field in &question.fields { (answer_field(field)) }
+                    @if !question.fields.is_empty() {
+                        button.primary name="decision" value="submit" { "Send the answers" }
+                    }
+                    @for decision in &question.decisions {
+                        button class=(class(decision)) name="decision" value=(in_json(decision)) {
+                            (label(decision))
+                        }
+                    }
+                }
+            } @else {
+                p.hint { "This browser may look, but not decide." }
+            }
+        }
+    }
+}
+
+fn answer_field(field: &str) -> Markup {
+    html! {
+        label {
+            (visible_line(field))
+            input name={ "answer." (field) } autocomplete="off";
+        }
+    }
+}
+
+fn in_json(decision: &Decision) -> String {
+    serde_json::to_string(decision).unwrap_or_default()
+}
+
+fn class(decision: &Decision) -> &'static str {
+    match decision {
+        Decision::Accept => "primary",
+        Decision::Decline | Decision::Cancel => "danger",
+        _ => "",
+    }
+}
+
+/// What a decision does, for its button.
+fn label(decision: &Decision) -> String {
+    match decision {
+        Decision::Accept => "Allow once".to_owned(),
+        Decision::AcceptForSession => "Allow in this thread".to_owned(),
+        Decision::AcceptWithExecpolicyAmendment(words) => {
+            let words = words.join(" ");
+            format!(
+                "Always allow commands that begin with: {}",
+                visible_line(&words)
+            )
+        }
+        Decision::ApplyNetworkPolicyAmendment(rule) => network_rule(rule),
+        Decision::Decline => "Decline".to_owned(),
+        Decision::Cancel => "Decline and end the turn".to_owned(),
+        Decision::Submit(_) => "Send the answers".to_owned(),
+    }
+}
+
+fn network_rule(rule: &serde_json::Map<String, Value>) -> String {
+    let text = |key: &str| rule.get(key).and_then(Value::as_str).unwrap_or("?");
+    let (action, host) = (text("action"), text("host"));
+    format!(
+        "Rule for the network: {} {}",
+        visible_line(action),
+        visible_line(host)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use codex_engine::logic::action::ActionKind;
+
+    use super::*;
+
+    fn question() -> StoredQuestion {
+        StoredQuestion {
+            kind: ActionKind::Command,
+            text: "Run <script>alert(1)</script>\u{202e}?".to_owned(),
+            decisions: vec![
+                Decision::Accept,
+                Decision::AcceptWithExecpolicyAmendment(vec!["<b>".to_owned()]),
+                Decision::Decline,
+            ],
+            fields: vec!["\"><img src=x>".to_owned()],
+            expires_at: String::new(),
+            details: None,
+        }
+    }
+
+    #[test]
+    fn markup_and_hidden_characters_stay_text() {
+        let html = card(Scope::Decide, "/sessions/s", "q\"", &question()).into_string();
+        for forbidden in ["<script", "<b>", "<img", "\u{202e}", "q\"\""] {
+            assert!(!html.contains(forbidden), "{forbidden}: {html}");
+        }
+        assert!(html.contains("\\u{202e}"), "{html}");
+    }
+
+    #[test]
+    fn who_may_only_look_gets_no_buttons() {
+        let html = card(Scope::Look, "/sessions/s", "q", &question()).into_string();
+        assert!(
+            !html.contains("<button") && !html.contains("<form"),
+            "{html}"
+        );
+        let html = card(Scope::Decide, "/sessions/s", "q", &question()).into_string();
+        assert_eq!(html.matches("<button").count(), 4, "{html}");
+    }
+}

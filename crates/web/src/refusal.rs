@@ -1,0 +1,137 @@
+//! Why a request is refused: the one table of statuses and words.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
+use job_queue::service::JobsError;
+use job_queue::store::StoreError;
+use serde_json::json;
+
+use crate::hosts::ActError;
+use crate::logic::authority::WrongAuthority;
+use crate::page::login;
+
+/// Why a request is refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error(transparent)]
+    Authority(#[from] WrongAuthority),
+    #[error("the request comes from a page of another site")]
+    CrossSite,
+    #[error("sign in: `codex-mcp web link` prints a link, `codex-mcp web token NAME` a token")]
+    NotSignedIn,
+    #[error("only `Authorization: Bearer TOKEN` is understood")]
+    NotBearer,
+    #[error("the token, link or cookie is not valid: it was revoked, used, or is too old")]
+    WrongSecret,
+    #[error("too many wrong tries; wait {} s", .0.as_secs() + 1)]
+    TooManyTries(Duration),
+    #[error("this credential may look, but not decide")]
+    MayOnlyLook,
+    #[error("there is no {0}")]
+    Missing(&'static str),
+    #[error("{0}")]
+    Wrong(String),
+    #[error("{0}")]
+    Conflict(String),
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl Refusal {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Authority(WrongAuthority::Host) => StatusCode::MISDIRECTED_REQUEST,
+            Self::Authority(WrongAuthority::Origin) | Self::CrossSite | Self::MayOnlyLook => {
+                StatusCode::FORBIDDEN
+            }
+            Self::NotSignedIn | Self::NotBearer | Self::WrongSecret => StatusCode::UNAUTHORIZED,
+            Self::TooManyTries(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Missing(_) => StatusCode::NOT_FOUND,
+            Self::Wrong(_) => StatusCode::BAD_REQUEST,
+            Self::Conflict(_) => StatusCode::CONFLICT,
+            Self::Failed(_) => StatusCode::BAD_GATEWAY,
+        }
+    }
+
+    fn title(&self) -> &'static str {
+        match self {
+            Self::Missing(_) => "Not found",
+            Self::Conflict(_) | Self::Wrong(_) => "Not done",
+            Self::Failed(_) => "Failed",
+            _ => "Refused",
+        }
+    }
+
+    /// The response for this client: a page for a browser that opens one, JSON for all others.
+    pub(crate) fn for_request(self, headers: &HeaderMap) -> Response {
+        let accept = headers.get(header::ACCEPT);
+        let accept = accept
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
+        if !accept.contains("text/html") {
+            return self.into_response();
+        }
+        let words = self.to_string();
+        let page = match self {
+            Self::NotSignedIn => login::sign_in(None, None),
+            Self::WrongSecret | Self::TooManyTries(_) => login::sign_in(None, Some(&words)),
+            _ => login::refused(self.title(), &words),
+        };
+        let page = Html(page.into_string());
+        self.with_headers((self.status(), page).into_response())
+    }
+
+    fn with_headers(&self, mut response: Response) -> Response {
+        match self {
+            Self::NotSignedIn | Self::NotBearer | Self::WrongSecret => {
+                let scheme = HeaderValue::from_static("Bearer");
+                response
+                    .headers_mut()
+                    .insert(header::WWW_AUTHENTICATE, scheme);
+            }
+            Self::TooManyTries(wait) => {
+                let seconds = HeaderValue::from(wait.as_secs() + 1);
+                response.headers_mut().insert(header::RETRY_AFTER, seconds);
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let error = Json(json!({ "error": self.to_string() }));
+        let response = (self.status(), error).into_response();
+        self.with_headers(response)
+    }
+}
+
+impl From<ActError> for Refusal {
+    fn from(error: ActError) -> Self {
+        match error {
+            ActError::Unknown => Self::Missing("such session; it may have ended with its host"),
+            ActError::Refused(why) => Self::Conflict(why),
+            ActError::Host(_) | ActError::Odd => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<JobsError> for Refusal {
+    fn from(error: JobsError) -> Self {
+        match error {
+            JobsError::NotFound(_) => Self::Missing("such job"),
+            JobsError::Store(_) | JobsError::Audit(_) => Self::Failed(error.to_string()),
+            error => Self::Conflict(error.to_string()),
+        }
+    }
+}

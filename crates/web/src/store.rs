@@ -1,0 +1,144 @@
+//! The file of the credentials, which the server and `codex-mcp web token` share.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use safe_files::state_file::{self, FileError};
+
+use crate::logic::access::{CredentialId, Credentials, NewCredential, Secret};
+
+/// The file, in the directory of the endpoint.
+const FILE: &str = "credentials.json";
+
+/// The lock of the file.
+const LOCK: &str = "credentials.lock";
+
+/// The longest file, in bytes: 300 credentials take about 150 kB.
+const LONGEST: u64 = 1 << 20;
+
+/// Why the credentials cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The file cannot be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// It is damaged.
+    #[error("{} cannot be read: {error}; remove it, and make new links and tokens", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: serde_json::Error,
+    },
+    /// The system has no random numbers.
+    #[error("the system gives no random numbers: {0}")]
+    Random(getrandom::Error),
+}
+
+/// The file of the credentials.
+#[derive(Debug, Clone)]
+pub struct CredentialStore {
+    directory: PathBuf,
+}
+
+impl CredentialStore {
+    /// The store in the state directory.
+    #[must_use]
+    pub fn new(state: &Path) -> Self {
+        Self {
+            directory: state.join("web"),
+        }
+    }
+
+    /// All credentials.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub fn read(&self) -> Result<Credentials, StoreError> {
+        let path = self.directory.join(FILE);
+        let Some(file) = state_file::open(&path)? else {
+            return Ok(Credentials::default());
+        };
+        let bytes = state_file::read(&file, &path, LONGEST)?;
+        serde_json::from_slice(&bytes).map_err(|error| StoreError::Damaged { path, error })
+    }
+
+    /// Changes the credentials, unless nothing differs afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub fn change<T>(&self, change: impl FnOnce(&mut Credentials) -> T) -> Result<T, StoreError> {
+        state_file::make_directory(&self.directory)?;
+        let _lock = state_file::lock(&self.directory.join(LOCK))?;
+        let before = self.read()?;
+        let mut credentials = before.clone();
+        let result = change(&mut credentials);
+        if credentials != before {
+            let path = self.directory.join(FILE);
+            let bytes = serde_json::to_vec(&credentials);
+            let bytes = bytes.map_err(|error| StoreError::Damaged {
+                path: path.clone(),
+                error,
+            })?;
+            state_file::replace(&path, &bytes)?;
+        }
+        Ok(result)
+    }
+
+    /// Makes a credential.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub fn add(&self, new: NewCredential) -> Result<(CredentialId, Secret), StoreError> {
+        let mut random = [0; 32];
+        getrandom::fill(&mut random).map_err(StoreError::Random)?;
+        let secret = Secret::of(random);
+        let now = SystemTime::now();
+        let id = self.change(|all| all.add(new, &secret, now))?;
+        Ok((id, secret))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logic::access::{Kind, Scope};
+
+    fn token() -> NewCredential {
+        NewCredential {
+            kind: Kind::Token,
+            name: "a test".parse().unwrap(),
+            scope: Scope::Decide,
+        }
+    }
+
+    #[test]
+    fn credentials_are_kept_without_their_secrets() {
+        let state = tempfile::tempdir().unwrap();
+        let store = CredentialStore::new(state.path());
+        assert_eq!(store.read().unwrap(), Credentials::default());
+        let (id, secret) = store.add(token()).unwrap();
+        let kept = store.read().unwrap();
+        let found = kept.find(Kind::Token, secret.reveal(), SystemTime::now());
+        assert_eq!(found.map(|one| &one.id), Some(&id));
+        let file = std::fs::read_to_string(state.path().join("web").join(FILE)).unwrap();
+        assert!(!file.contains(secret.reveal()));
+        assert!(store.change(|all| all.revoke(id.as_str())).unwrap());
+        assert_eq!(store.read().unwrap().listed(SystemTime::now()).count(), 0);
+    }
+
+    #[test]
+    fn damaged_file_is_named_and_kept() {
+        let state = tempfile::tempdir().unwrap();
+        let store = CredentialStore::new(state.path());
+        store.add(token()).unwrap();
+        let path = state.path().join("web").join(FILE);
+        std::fs::write(&path, "{").unwrap();
+        let error = store.add(token()).unwrap_err().to_string();
+        assert!(error.contains("credentials.json"), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "{");
+    }
+}

@@ -1,0 +1,40 @@
+//! Calls of the tools, for what only they can do: starting, continuing and forking threads.
+
+use serde_json::{Value, json};
+
+use crate::link::{CallError, Connect, HostLink, taken};
+use crate::refusal::Refusal;
+
+/// Calls a tool of the host, and returns its structured result.
+pub(crate) async fn call(
+    connect: &Connect,
+    tool: &str,
+    arguments: Value,
+) -> Result<Value, Refusal> {
+    let link = HostLink::open(connect).await.map_err(Refusal::Failed)?;
+    let params = json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": { "name": "codex-mcp web", "version": env!("CARGO_PKG_VERSION") },
+    });
+    link.call("initialize", params).await.map_err(failed)?;
+    let begun = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    link.send(begun).await;
+    let params = json!({ "name": tool, "arguments": arguments });
+    let mut result = link.call("tools/call", params).await.map_err(failed)?;
+    let answered = &result;
+    if answered["isError"] == true {
+        let text = answered
+            .pointer("/content/0/text")
+            .and_then(Value::as_str)
+            .unwrap_or("the call failed");
+        return Err(Refusal::Conflict(text.to_owned()));
+    }
+    Ok(taken(&mut result, "structuredContent"))
+}
+
+fn failed(CallError(error): CallError) -> Refusal {
+    let error = &error;
+    let message = error["message"].as_str().unwrap_or("the call failed");
+    Refusal::Failed(message.to_owned())
+}

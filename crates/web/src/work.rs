@@ -1,0 +1,147 @@
+//! Work as the page lists it: sessions, jobs and runs alike.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use host_process::logic::handshake::StepSummary;
+use job_queue::job_json;
+use job_queue::logic::JobState;
+use job_queue::question::StoredQuestion;
+use job_queue::run::spec::TOOL as RUN_TOOL;
+use job_queue::store::JobSummary;
+use serde::Serialize;
+use strum::AsRefStr;
+
+use crate::hosts::LiveSession;
+
+/// The state of work that waits for an answer.
+const ASKING: &str = "asking";
+
+/// How much of an ID names work, in characters.
+const SHORT_ID: usize = 13;
+
+/// The kind of work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, AsRefStr)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum Kind {
+    Session,
+    Job,
+    Run,
+}
+
+/// Where the page lists some work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Group {
+    Asking,
+    Running,
+    Ended,
+}
+
+/// Some work.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Work {
+    pub(crate) id: String,
+    pub(crate) kind: Kind,
+    pub(crate) state: String,
+    /// The current step, if some runs.
+    pub(crate) step: Option<StepSummary>,
+    /// What a job waits for, or why it has failed.
+    pub(crate) note: Option<String>,
+    /// The name of a job.
+    pub(crate) task: Option<String>,
+    pub(crate) created: SystemTime,
+    pub(crate) tokens: Option<u64>,
+    pub(crate) directory: String,
+    /// The open questions, by their IDs.
+    pub(crate) questions: Vec<(String, StoredQuestion)>,
+}
+
+impl Work {
+    pub(crate) fn of_session(session: &LiveSession) -> Self {
+        let summary = &session.summary;
+        let named = session.questions.iter();
+        let directory = summary.directory.as_deref().map(Path::to_string_lossy);
+        Self {
+            id: summary.session.clone(),
+            kind: Kind::Session,
+            state: match summary.state.as_str() {
+                "waiting_approval" => ASKING.to_owned(),
+                state => state.to_owned(),
+            },
+            step: summary.step.clone(),
+            note: None,
+            task: None,
+            created: summary.created,
+            tokens: summary.tokens,
+            directory: directory.unwrap_or_default().into_owned(),
+            questions: named
+                .map(|one| (one.id.clone(), one.question.clone()))
+                .collect(),
+        }
+    }
+
+    /// A job with its open questions and current step.
+    pub(crate) fn of_job(
+        job: &JobSummary,
+        questions: Vec<(String, StoredQuestion)>,
+        step: Option<StepSummary>,
+    ) -> Self {
+        let waits = job_json::waiting(job).map(|wait| wait.to_string());
+        Self {
+            id: job.id.as_str().to_owned(),
+            kind: match job.tool_name == RUN_TOOL {
+                true => Kind::Run,
+                false => Kind::Job,
+            },
+            state: match questions.is_empty() {
+                true => job.state.as_str().to_owned(),
+                false => ASKING.to_owned(),
+            },
+            step,
+            note: job
+                .error
+                .clone()
+                .or(waits.filter(|_| job.state == JobState::Queued)),
+            task: Some(job.task_name.clone()),
+            created: job.created_at,
+            tokens: None,
+            directory: job.cwd.clone(),
+            questions,
+        }
+    }
+
+    /// Its address on the page, without markup: an ID has none.
+    pub(crate) fn address(&self) -> String {
+        match self.kind {
+            Kind::Session => format!("/sessions/{}", self.id),
+            Kind::Job | Kind::Run => format!("/jobs/{}", self.id),
+        }
+    }
+
+    pub(crate) fn title(&self) -> &str {
+        match &self.task {
+            Some(task) if !task.is_empty() => task,
+            _ => self.id.get(..SHORT_ID).unwrap_or(&self.id),
+        }
+    }
+
+    pub(crate) fn group(&self) -> Group {
+        match self.state.as_str() {
+            _ if !self.questions.is_empty() => Group::Asking,
+            ASKING => Group::Asking,
+            "running" | "queued" => Group::Running,
+            _ => Group::Ended,
+        }
+    }
+
+    /// The state as a class of the style sheet.
+    pub(crate) fn state_class(&self) -> &'static str {
+        match self.state.as_str() {
+            ASKING => "asking",
+            "running" | "queued" => "running",
+            "failed" | "error" => "failed",
+            _ => "idle",
+        }
+    }
+}
