@@ -39,7 +39,7 @@ impl Program {
 /// `ps` of procps shows the tests which processes are left over. The servers that
 /// PostgreSQL and ngircd start by themselves are of no use to them: they start theirs. The packages
 /// of a release are stripped, installed and downloaded by the tools of their users, whose shells and
-/// `man` read our completions and pages.
+/// `man` read our completions and pages. Chromium shows our page.
 const PACKAGES: &[Package] = &[
     Package {
         name: "git",
@@ -76,6 +76,14 @@ const PACKAGES: &[Package] = &[
     Package {
         name: "wget",
         program: Program::OnPath("wget"),
+    },
+    Package {
+        name: "chromium",
+        program: Program::OnPath("chromium"),
+    },
+    Package {
+        name: "chromium-driver",
+        program: Program::OnPath("chromedriver"),
     },
     Package {
         name: "fish",

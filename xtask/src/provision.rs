@@ -10,7 +10,7 @@ use crate::claude_code::ClaudeCode;
 use crate::codex::Codex;
 use crate::installs::{Installs, Package, ProvideOutcome};
 use crate::node::Node;
-use crate::typescript::TypeScript;
+use crate::node_module::NodeModule;
 use crate::verdaccio::Verdaccio;
 use crate::workspace::Workspace;
 use crate::{debian, installs, releases};
@@ -20,6 +20,15 @@ const RELEASES: &str = "crates/testkit/codex-releases.txt";
 
 /// The version of the TypeScript library of MCP, relative to the workspace.
 const TYPESCRIPT: &str = "crates/testkit/typescript-version.txt";
+
+/// The version of axe-core, relative to the workspace.
+const AXE_CORE: &str = "crates/testkit/axe-core-version.txt";
+
+/// The version of the conformance suite of MCP, relative to the workspace.
+const CONFORMANCE: &str = "crates/testkit/conformance-version.txt";
+
+/// The version of the inspector of MCP, relative to the workspace.
+const INSPECTOR: &str = "crates/testkit/inspector-version.txt";
 
 /// The version of Claude Code, relative to the workspace.
 const CLAUDE_CODE: &str = "crates/testkit/claude-code-version.txt";
@@ -35,7 +44,7 @@ const ATM: &str = "crates/testkit/atm-versions.txt";
 
 /// Installs missing system packages, then each listed Codex release into
 /// `codex/VERSION` of the target directory, the TypeScript library of MCP into
-/// `typescript/VERSION`, Claude Code into `claude-code/VERSION`, verdaccio into `verdaccio/VERSION`,
+/// `typescript/VERSION`, axe-core, the conformance suite and the inspector of MCP beside it, Claude Code into `claude-code/VERSION`, verdaccio into `verdaccio/VERSION`,
 /// a newer Node into `node/VERSION` and each listed version of atm into `atm/VERSION`. Running it
 /// again costs almost nothing.
 ///
@@ -48,8 +57,14 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
     for version in versions {
         provide(&installs, &Codex { version })?;
     }
-    let version = only(workspace, TYPESCRIPT)?;
-    provide_in(workspace, "typescript", &TypeScript { version })?;
+    let typescript = NodeModule::typescript(only(workspace, TYPESCRIPT)?);
+    provide_in(workspace, "typescript", &typescript)?;
+    let axe_core = NodeModule::axe_core(only(workspace, AXE_CORE)?);
+    provide_in(workspace, "axe-core", &axe_core)?;
+    let conformance = NodeModule::conformance(only(workspace, CONFORMANCE)?);
+    provide_in(workspace, "conformance", &conformance)?;
+    let inspector = NodeModule::inspector(only(workspace, INSPECTOR)?);
+    provide_in(workspace, "inspector", &inspector)?;
     let version = only(workspace, CLAUDE_CODE)?;
     provide_in(workspace, "claude-code", &ClaudeCode { version })?;
     let version = only(workspace, VERDACCIO)?;

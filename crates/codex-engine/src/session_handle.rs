@@ -288,6 +288,13 @@ impl SessionHandle {
             .look(|machine, _| machine.log().follow(cursor, most))
     }
 
+    /// The number of the first event that its log has ever had. The log of a session that another host
+    /// had before begins anew.
+    #[must_use]
+    pub fn first_event(&self) -> u64 {
+        self.entry.look(|machine, _| machine.log().first_id())
+    }
+
     /// Changes with every write to the event log, and with every change of the session.
     #[must_use]
     pub fn watch_news(&self) -> watch::Receiver<u64> {

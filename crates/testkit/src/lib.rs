@@ -36,9 +36,11 @@
 
 pub mod app_server;
 pub mod atm;
+pub mod chromium;
 pub mod claude_code;
 pub mod client;
 pub mod codex;
+pub mod conformance;
 pub mod docs;
 pub mod fake;
 mod home;

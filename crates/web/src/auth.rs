@@ -2,40 +2,51 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
+use axum::body::Body;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use common::sync::lock;
+use futures::StreamExt;
+use safe_files::off_runtime;
+use tokio::time::sleep;
 
-use crate::logic::access::{BROWSER_LIFE, Credentials, Kind, NewCredential, Scope, TokenName};
+use crate::logic::access::{BROWSER_LIFE, CredentialId, Credentials, Kind, Scope, TokenName};
 use crate::logic::authority::Authorities;
 use crate::logic::throttle::{Throttle, Wait};
 use crate::refusal::Refusal;
-use crate::store::{CredentialStore, StoreError};
+use crate::store::{CredentialStore, FileMark, StoreError};
 
 /// The name of the cookie.
 const COOKIE: &str = "codex_mcp";
+
+/// How often it is looked whether the credential of an open stream is still valid.
+const LOOK_AFTER: Duration = Duration::from_secs(2);
 
 /// Decides on requests.
 #[derive(Debug)]
 pub(crate) struct Doorkeeper {
     store: CredentialStore,
+    /// The credentials, and the mark of the file from which they were read.
+    known: Mutex<Option<(FileMark, Arc<Credentials>)>>,
     authorities: Authorities,
     throttle: Mutex<Throttle>,
 }
 
 /// Somebody who was let in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Caller {
     pub(crate) scope: Scope,
+    /// The credential.
+    id: CredentialId,
 }
 
 impl Caller {
     /// Lets only those go on who may change something.
-    pub(crate) fn must_decide(self) -> Result<(), Refusal> {
+    pub(crate) fn must_decide(&self) -> Result<(), Refusal> {
         match self.scope {
             Scope::Decide => Ok(()),
             Scope::Look => Err(Refusal::MayOnlyLook),
@@ -47,6 +58,7 @@ impl Doorkeeper {
     pub(crate) fn new(store: CredentialStore, authorities: Authorities) -> Self {
         Self {
             store,
+            known: Mutex::default(),
             authorities,
             throttle: Mutex::default(),
         }
@@ -74,10 +86,40 @@ impl Doorkeeper {
             (None, Some(cookie)) => (Kind::Browser, cookie),
             (None, None) => return Err(Refusal::NotSignedIn),
         };
-        let credentials = self.store.read()?;
-        match credentials.find(kind, secret, SystemTime::now()) {
-            Some(found) => Ok(Caller { scope: found.scope }),
+        match self.credentials()?.find(kind, secret, SystemTime::now()) {
+            Some(found) => Ok(Caller {
+                scope: found.scope,
+                id: found.id.clone(),
+            }),
             None => Err(self.wrong(from)),
+        }
+    }
+
+    /// The credentials, which are read again when their file has changed: a look at it costs some
+    /// microseconds.
+    fn credentials(&self) -> Result<Arc<Credentials>, StoreError> {
+        let mark = self.store.mark()?;
+        let mut known = lock(&self.known);
+        if let Some((at, credentials)) = &*known
+            && *at == mark
+        {
+            return Ok(Arc::clone(credentials));
+        }
+        let credentials = Arc::new(self.store.read()?);
+        *known = Some((mark, Arc::clone(&credentials)));
+        Ok(credentials)
+    }
+
+    /// Completes when a credential is no longer valid.
+    async fn until_revoked(&self, id: &CredentialId) {
+        loop {
+            sleep(LOOK_AFTER).await;
+            match self.credentials() {
+                Ok(all) if all.has(id, SystemTime::now()) => {}
+                Ok(_) => return,
+                // Whoever has come in stays until something is known.
+                Err(error) => tracing::warn!("{error}"),
+            }
         }
     }
 
@@ -90,22 +132,17 @@ impl Doorkeeper {
     }
 
     /// Takes the code of a one-time link, and returns the cookie of the browser.
-    pub(crate) fn sign_in(&self, from: IpAddr, code: &str) -> Result<String, Refusal> {
-        let taken = |all: &mut Credentials| all.take_link(code, SystemTime::now());
-        // A wrong code changes nothing, so nothing is written for it.
-        let is_known = self.store.read()?;
-        if is_known.find(Kind::Link, code, SystemTime::now()).is_none() {
+    pub(crate) async fn sign_in(&self, from: IpAddr, code: String) -> Result<String, Refusal> {
+        // A wrong code changes nothing, so nothing is locked for it.
+        let now = SystemTime::now();
+        if self.credentials()?.find(Kind::Link, &code, now).is_none() {
             return Err(self.wrong(from));
         }
-        let Some(scope) = self.store.change(taken)? else {
-            return Err(self.wrong(from));
-        };
-        let browser = NewCredential {
-            kind: Kind::Browser,
-            name: browser_name(),
-            scope,
-        };
-        let (_, secret) = self.store.add(browser)?;
+        let store = self.store.clone();
+        let signing_in = off_runtime::run(move || store.sign_in(&code, browser_name()));
+        let signed_in = signing_in.await;
+        let signed_in = signed_in.map_err(|error| Refusal::Failed(error.to_string()))??;
+        let secret = signed_in.ok_or_else(|| self.wrong(from))?;
         let life = BROWSER_LIFE.as_secs();
         let secret = secret.reveal();
         Ok(format!(
@@ -171,11 +208,22 @@ pub(crate) async fn check_caller(
         Ok(caller)
     }) {
         Ok(caller) => {
+            let id = caller.id.clone();
             request.extensions_mut().insert(caller);
-            next.run(request).await
+            until_revoked(next.run(request).await, door, id)
         }
         Err(refusal) => refusal.for_request(request.headers()),
     }
+}
+
+/// Has a stream end when the credential of its reader is revoked.
+fn until_revoked(response: Response, door: Arc<Doorkeeper>, id: CredentialId) -> Response {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    if kind.is_none_or(|kind| !kind.as_bytes().starts_with(b"text/event-stream")) {
+        return response;
+    }
+    let revoked = Box::pin(async move { door.until_revoked(&id).await });
+    response.map(|body| Body::from_stream(body.into_data_stream().take_until(revoked)))
 }
 
 impl std::convert::From<StoreError> for Refusal {

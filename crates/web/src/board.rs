@@ -11,7 +11,7 @@ use crate::hosts::Hosts;
 use crate::jobs::JobBoard;
 use crate::logic::access::Scope;
 use crate::page::home;
-use crate::work::Work;
+use crate::work::{AllWork, Work};
 
 /// How often the store of jobs is looked at.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
@@ -22,13 +22,13 @@ const GATHER: Duration = Duration::from_millis(50);
 /// The list as the script of the page takes it: JSON on one line.
 #[derive(Debug, Default)]
 pub(crate) struct Listed {
-    work: Vec<Work>,
+    work: AllWork,
     look: Arc<str>,
     decide: Arc<str>,
 }
 
 impl Listed {
-    fn new(work: Vec<Work>) -> Self {
+    fn new(work: AllWork) -> Self {
         let now = SystemTime::now();
         let message = |scope| {
             let html = home::list(scope, &work, now).into_string();
@@ -67,16 +67,24 @@ impl Board {
         }
     }
 
-    /// All work now: what needs a person first, and then the newest.
-    pub(crate) async fn work(&self) -> Vec<Work> {
+    /// All work now, the newest first, or what of it can be listed.
+    pub(crate) async fn work(&self) -> AllWork {
         let sessions = self.hosts.sessions();
         let mut work: Vec<Work> = sessions.iter().map(|one| Work::of_session(one)).collect();
-        match self.jobs.list().await {
-            Ok(jobs) => work.extend(jobs),
-            Err(error) => tracing::warn!("the jobs cannot be listed: {error}"),
-        }
+        let failure = match self.jobs.list().await {
+            Ok(jobs) => {
+                work.extend(jobs);
+                None
+            }
+            Err(error) => Some(format!("the jobs cannot be listed: {error}")),
+        };
         work.sort_by_key(|one| std::cmp::Reverse(one.created));
-        work
+        AllWork { work, failure }
+    }
+
+    /// The list now.
+    pub(crate) async fn list(&self) -> Listed {
+        Listed::new(self.work().await)
     }
 
     pub(crate) fn watch(&self) -> watch::Receiver<Arc<Listed>> {
@@ -87,6 +95,7 @@ impl Board {
     pub(crate) async fn follow(self: Arc<Self>) {
         let mut changes = self.hosts.changes();
         loop {
+            changes.mark_unchanged();
             if self.listed.receiver_count() > 0 {
                 let work = self.work().await;
                 if work != self.listed.borrow().work {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use common::sync::lock;
-use host_process::connect;
+use host_process::connect::{self, Watch};
 use host_process::logic::handshake::{Answer, SessionAnswer, WatchRequest};
 use serde_json::json;
 use tokio::sync::{broadcast, watch};
@@ -98,10 +98,11 @@ impl Feed {
     }
 
     fn take(&self, answer: SessionAnswer) {
-        let SessionAnswer::News { news, .. } = answer else {
+        let SessionAnswer::News { news, first, .. } = answer else {
             return;
         };
         let mut state = lock(&self.state);
+        state.conversation.begin(first);
         for one in news {
             for change in state.conversation.take(one) {
                 if let Some(data) = data(&state.conversation, &change) {
@@ -202,29 +203,43 @@ impl Feeds {
     }
 
     /// Follows a session, from one host to the next, until it has been without one for long.
-    async fn follow(&self, session: &str, feed: &Feed) {
+    async fn follow(&self, id: &str, feed: &Feed) {
         let mut lost = Instant::now();
         while lost.elapsed() < LOST_TIMEOUT {
-            if let Some(live) = self.hosts.session(session) {
+            if let Some(live) = self.hosts.session(id) {
                 let from = feed.look(|conversation, _| conversation.next());
-                let session = session.to_owned();
+                let session = id.to_owned();
                 let request = WatchRequest::Session { session, from };
                 match connect::watch(&live.endpoint, request).await {
-                    Ok(Some(mut told)) => {
-                        while let Ok(Some(Answer::Session(answer))) = told.next().await {
-                            if answer == SessionAnswer::Unknown {
-                                break;
-                            }
-                            feed.take(answer);
-                            feed.is_ready.send_replace(true);
-                            lost = Instant::now();
-                        }
+                    Ok(Some(told)) => {
+                        self.take_all(id, feed, told).await;
+                        lost = Instant::now();
                     }
                     Ok(None) => {}
                     Err(error) => tracing::warn!("a session cannot be watched: {error}"),
                 }
             }
             sleep(PAUSE).await;
+        }
+    }
+
+    /// Takes what a host tells, until it ends, or has the session no longer.
+    async fn take_all(&self, session: &str, feed: &Feed, mut told: Watch) {
+        let taking = async {
+            loop {
+                match told.next().await {
+                    Ok(Some(Answer::Session(answer @ SessionAnswer::News { .. }))) => {
+                        feed.take(answer);
+                        feed.is_ready.send_replace(true);
+                    }
+                    Ok(_) => return,
+                    Err(error) => return tracing::warn!("a session cannot be watched: {error}"),
+                }
+            }
+        };
+        tokio::select! {
+            () = taking => {}
+            () = self.hosts.until_gone(session) => {}
         }
     }
 }

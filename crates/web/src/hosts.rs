@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use common::sync::lock;
 use host_process::connect::{self, ConnectError};
@@ -13,10 +13,16 @@ use host_process::logic::handshake::{
 };
 use job_queue::question::NamedQuestion;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// How often new hosts are looked for.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
+
+/// How long a session that has just begun is waited for. It takes about 0.1 s.
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// By how much two beginnings of a step of the same words may differ to be the same.
+const SAME_STEP: Duration = Duration::from_millis(200);
 
 /// A session of a host.
 #[derive(Debug, Clone, PartialEq)]
@@ -111,10 +117,10 @@ impl Hosts {
         while let Some(Answer::Sessions(sessions)) = told.next().await? {
             let mut live = Vec::new();
             for summary in sessions {
-                let questions = self.questions(endpoint, &summary).await;
+                let questions = self.questions(endpoint, &summary).await?;
                 live.push(Arc::new(LiveSession {
                     endpoint: endpoint.clone(),
-                    summary,
+                    summary: self.with_known_step(summary),
                     questions,
                 }));
             }
@@ -128,9 +134,9 @@ impl Hosts {
         &self,
         endpoint: &HostEndpoint,
         summary: &SessionSummary,
-    ) -> Vec<NamedQuestion> {
+    ) -> Result<Vec<NamedQuestion>, ConnectError> {
         if summary.questions.is_empty() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         if let Some(known) = self.session(&summary.session)
             && known
@@ -139,19 +145,47 @@ impl Hosts {
                 .map(|one| &one.id)
                 .eq(&summary.questions)
         {
-            return known.questions.clone();
+            return Ok(known.questions.clone());
         }
         match ask(endpoint, &summary.session, SessionAct::Look).await {
             Ok(SessionAnswer::Found { questions, .. }) => {
                 let read = |question| serde_json::from_value(question).ok();
-                questions.into_iter().filter_map(read).collect()
+                Ok(questions.into_iter().filter_map(read).collect())
             }
-            Ok(_) | Err(ActError::Unknown) => Vec::new(),
-            Err(error) => {
-                tracing::warn!("the questions of a session cannot be read: {error}");
-                Vec::new()
-            }
+            // It has ended meanwhile.
+            Ok(_) | Err(ActError::Unknown | ActError::Refused(_) | ActError::Odd) => Ok(Vec::new()),
+            Err(ActError::Host(error)) => Err(error),
         }
+    }
+
+    /// The summary with the beginning of its step as it is known: a host works that out anew each
+    /// time, with a difference of microseconds.
+    fn with_known_step(&self, mut summary: SessionSummary) -> SessionSummary {
+        let known = self.session(&summary.session);
+        let known = known.as_ref().and_then(|known| known.summary.step.as_ref());
+        if let (Some(known), Some(step)) = (known, &mut summary.step)
+            && known.words == step.words
+            && is_about(known.since, step.since)
+        {
+            step.since = known.since;
+        }
+        summary
+    }
+
+    /// Completes when no host has a session, or none has it any longer.
+    pub(crate) async fn until_gone(&self, id: &str) {
+        let mut changes = self.changes();
+        // Fails only without the sender, which this has.
+        while self.session(id).is_some() && changes.changed().await.is_ok() {}
+    }
+
+    /// Waits until a host has a session that has just begun, for some seconds.
+    pub(crate) async fn until_there(&self, id: &str) {
+        let mut changes = self.changes();
+        let waiting =
+            async { while self.session(id).is_none() && changes.changed().await.is_ok() {} };
+        // A page that is opened too early says that there is no such session.
+        let _ = timeout(BEGIN_TIMEOUT, waiting).await;
     }
 
     fn set(&self, key: &str, sessions: Vec<Arc<LiveSession>>) {
@@ -172,6 +206,13 @@ impl Hosts {
             _ => Err(ActError::Odd),
         }
     }
+}
+
+fn is_about(one: SystemTime, other: SystemTime) -> bool {
+    let apart = one
+        .duration_since(other)
+        .or_else(|_| other.duration_since(one));
+    apart.is_ok_and(|apart| apart < SAME_STEP)
 }
 
 async fn ask(

@@ -18,6 +18,9 @@ const MOST_UNFINISHED: u32 = 200;
 /// The most jobs that are listed of all, the newest first.
 const MOST: u32 = 50;
 
+/// Within how many of the last events of a run its latest verdict is looked for.
+const VERDICT_WITHIN: u32 = 2000;
+
 /// A job with what the page shows of it.
 pub(crate) struct ShownJob {
     pub(crate) view: JobView,
@@ -79,7 +82,11 @@ impl JobBoard {
             return Ok(None);
         };
         let view = self.jobs.view(&id, None).await?;
-        let events = self.jobs.tail(&id, activity::TAIL).await?;
+        let most = match view.job.request.run {
+            Some(_) => VERDICT_WITHIN,
+            None => activity::TAIL,
+        };
+        let events = self.jobs.tail(&id, most).await?;
         let is_running = view.job.summary.state == JobState::Running;
         let step = step_of(&events).filter(|_| is_running);
         let work = Work::of_job(&view.job.summary, answerable(&view.questions), step);

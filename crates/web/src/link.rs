@@ -55,13 +55,14 @@ pub(crate) struct HostLink {
     outgoing: mpsc::Sender<Value>,
     pending: Pending,
     next: AtomicU64,
-    /// What the host sends by itself.
-    pub(crate) incoming: tokio::sync::Mutex<mpsc::Receiver<Incoming>>,
     _closing: DropGuard,
 }
 
 impl HostLink {
-    pub(crate) async fn open(connect: &Connect) -> Result<Self, String> {
+    /// Opens a connection, and returns what the host sends by itself.
+    pub(crate) async fn open(
+        connect: &Connect,
+    ) -> Result<(Self, mpsc::Receiver<Incoming>), String> {
         let (reader, writer) = connect().await?.into_split();
         let (outgoing, to_write) = mpsc::channel(64);
         let (told, incoming) = mpsc::channel(1024);
@@ -82,13 +83,13 @@ impl HostLink {
             waiting.has_ended = true;
             waiting.calls.clear();
         });
-        Ok(Self {
+        let link = Self {
             outgoing,
             pending,
             next: AtomicU64::new(1),
-            incoming: tokio::sync::Mutex::new(incoming),
             _closing: closing.drop_guard(),
-        })
+        };
+        Ok((link, incoming))
     }
 
     /// Sends a message. Nothing happens if the connection is lost; calls that wait fail.
@@ -111,7 +112,16 @@ impl HostLink {
         let params = params.unwrap_or_else(|| json!({}));
         let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         self.send(message).await;
-        Call { id, result }
+        Call {
+            id,
+            result,
+            pending: Arc::clone(&self.pending),
+        }
+    }
+
+    /// Whether the host has gone.
+    pub(crate) fn has_ended(&self) -> bool {
+        lock(&self.pending).has_ended
     }
 
     /// Makes a call, and waits for its result.
@@ -125,6 +135,13 @@ impl HostLink {
 pub(crate) struct Call {
     pub(crate) id: u64,
     result: oneshot::Receiver<Result<Value, CallError>>,
+    pending: Pending,
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        lock(&self.pending).calls.remove(&self.id);
+    }
 }
 
 impl Call {

@@ -1,30 +1,36 @@
 //! MCP over HTTP: each HTTP session, or each request of MCP 2026-07-28, is a client of the host.
 //!
-//! rmcp does what belongs to HTTP. What a client asks is passed on to the host as it is, and so is
-//! what the host tells and asks meanwhile.
+//! rmcp does what belongs to HTTP. What a client asks is passed on to the host, and so is what the host
+//! tells and asks meanwhile.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
-use futures::StreamExt;
-use futures::stream::FuturesUnordered;
+use common::sync::lock;
+use rmcp::model::GetExtensions as _;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
     CompleteRequestParams, CompleteResult, CreateTaskResult, DiscoverResult,
     GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult,
     InitializeRequestParams, InitializeResult, InputRequiredResult, ListPromptsResult,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerConfig,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, RequestId, ServerConfig,
     ServerNotification, ServerRequest, SubscribeRequestParams, SubscriptionFilter,
     UnsubscribeRequestParams, UpdateTaskParams,
 };
-use rmcp::service::{NotificationContext, Peer, RequestContext, ServiceError, SubscriptionContext};
+use rmcp::service::{
+    NotificationContext, OriginatingRequestId, Peer, RequestContext, ServiceError,
+    SubscriptionContext, SubscriptionSink,
+};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, mpsc};
 
 use crate::link::{CallError, Connect, HostLink, Incoming, taken};
+
+/// The notification that ends the introduction of a client.
+const INITIALIZED: &str = "notifications/initialized";
 
 /// The notification by which a host confirms a subscription. rmcp confirms it here.
 const CONFIRMED: &str = "notifications/subscriptions/acknowledged";
@@ -33,12 +39,25 @@ const CONFIRMED: &str = "notifications/subscriptions/acknowledged";
 pub(crate) struct Forwarder {
     connect: Arc<Connect>,
     about: ServerConfig,
-    link: OnceCell<HostLink>,
+    client: Mutex<Option<Arc<HostClient>>>,
+    /// How the client has introduced itself, for the next host.
+    introduction: OnceLock<Value>,
 }
+
+/// A connection to a host, and what is needed to pass on what the host says by itself.
+struct HostClient {
+    link: HostLink,
+    calls: Calls,
+    sink: std::sync::Mutex<Option<SubscriptionSink>>,
+}
+
+/// The requests of the client that are under way, the oldest first. A question of the host goes to the
+/// stream of the latest.
+type Calls = std::sync::Mutex<Vec<RequestId>>;
 
 /// What the server of a host says about itself, to a client that can do nothing special.
 pub(crate) async fn about(connect: &Connect) -> Result<ServerConfig, String> {
-    let link = HostLink::open(connect).await?;
+    let (link, _) = HostLink::open(connect).await?;
     let params = json!({
         "protocolVersion": "2025-11-25",
         "capabilities": {},
@@ -54,55 +73,112 @@ impl Forwarder {
         Self {
             connect,
             about,
-            link: OnceCell::new(),
+            client: Mutex::default(),
+            introduction: OnceLock::new(),
         }
     }
 
-    async fn link(&self) -> Result<&HostLink, ErrorData> {
-        let opened = self.link.get_or_try_init(|| HostLink::open(&*self.connect));
-        opened
-            .await
-            .map_err(|error| ErrorData::internal_error(error, None))
+    /// The connection to the host. When that host has gone, another one is told what the first one was.
+    async fn client(&self, peer: &Peer<RoleServer>) -> Result<Arc<HostClient>, ErrorData> {
+        let internal = |error| ErrorData::internal_error(error, None);
+        let mut client = self.client.lock().await;
+        if let Some(client) = client.as_ref().filter(|client| !client.link.has_ended()) {
+            return Ok(Arc::clone(client));
+        }
+        let (link, told) = HostLink::open(&*self.connect).await.map_err(internal)?;
+        if let Some(introduction) = self.introduction.get() {
+            let introduced = link.call("initialize", introduction.clone()).await;
+            introduced.map_err(error_data)?;
+            link.send(notification(INITIALIZED)).await;
+        }
+        let opened = Arc::new(HostClient {
+            link,
+            calls: Calls::default(),
+            sink: std::sync::Mutex::default(),
+        });
+        tokio::spawn(pass_on(Arc::downgrade(&opened), told, peer.clone()));
+        *client = Some(Arc::clone(&opened));
+        Ok(opened)
     }
 
-    /// Passes a request on, and passes on what the host says meanwhile, until there is a result.
+    /// Passes a request on, and waits for the result.
     async fn forward<T: DeserializeOwned>(
         &self,
         method: &str,
         params: impl Serialize,
         context: &RequestContext<RoleServer>,
     ) -> Result<T, ErrorData> {
-        let link = self.link().await?;
-        let mut call = link.begin(method, Some(with_meta(params, context)?)).await;
-        let mut asked = FuturesUnordered::new();
-        let result = loop {
-            let next = async { link.incoming.lock().await.recv().await };
-            tokio::select! {
-                biased;
-                Some(told) = next => match told.id {
-                    Some(id) => asked.push(ask(link, &context.peer, id, told.message)),
-                    None => tell(&context.peer, told.message).await,
-                },
-                Some(()) = asked.next() => {}
-                result = call.wait() => break result,
-                () = context.ct.cancelled() => {
-                    let params = json!({ "requestId": call.id });
-                    let method = "notifications/cancelled";
-                    let cancelled = json!({ "jsonrpc": "2.0", "method": method, "params": params });
-                    link.send(cancelled).await;
-                    break call.wait().await;
+        let client = self.client(&context.peer).await?;
+        let params = with_meta(params, context)?;
+        let _underway = Underway::begin(&client, &context.id);
+        let mut call = client.link.begin(method, Some(params)).await;
+        let result = tokio::select! {
+            result = call.wait() => result.map_err(error_data)?,
+            () = context.ct.cancelled() => {
+                let mut cancelled = notification("notifications/cancelled");
+                if let Some(members) = cancelled.as_object_mut() {
+                    members.insert("params".to_owned(), json!({ "requestId": call.id }));
                 }
+                client.link.send(cancelled).await;
+                // The host sends no answer, and the client awaits none.
+                return Err(ErrorData::internal_error("the request was cancelled", None));
             }
         };
-        let result = result.map_err(error_data)?;
         serde_json::from_value(result)
             .map_err(|error| ErrorData::internal_error(error.to_string(), None))
     }
 
-    async fn notify(&self, method: &str) {
-        if let Ok(link) = self.link().await {
-            link.send(json!({ "jsonrpc": "2.0", "method": method }))
-                .await;
+    async fn notify(&self, method: &str, context: &NotificationContext<RoleServer>) {
+        match self.client(&context.peer).await {
+            Ok(client) => client.link.send(notification(method)).await,
+            Err(error) => tracing::warn!("a notification is lost: {error}"),
+        }
+    }
+}
+
+/// A request that is under way, until this is dropped.
+struct Underway<'a> {
+    client: &'a HostClient,
+    id: RequestId,
+}
+
+impl<'a> Underway<'a> {
+    fn begin(client: &'a HostClient, id: &RequestId) -> Self {
+        lock(&client.calls).push(id.clone());
+        Self {
+            client,
+            id: id.clone(),
+        }
+    }
+}
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        lock(&self.client.calls).retain(|id| *id != self.id);
+    }
+}
+
+fn notification(method: &str) -> Value {
+    json!({ "jsonrpc": "2.0", "method": method })
+}
+
+/// Passes on what a host says by itself, until the host or the client has gone. A question waits for
+/// its answer on a task of its own.
+async fn pass_on(
+    client: Weak<HostClient>,
+    mut told: mpsc::Receiver<Incoming>,
+    peer: Peer<RoleServer>,
+) {
+    while let Some(Incoming { id, message }) = told.recv().await {
+        let Some(client) = client.upgrade() else {
+            return;
+        };
+        match id {
+            Some(id) => {
+                let peer = peer.clone();
+                tokio::spawn(async move { ask(&client, &peer, id, message).await });
+            }
+            None => tell(&client, &peer, message).await,
         }
     }
 }
@@ -130,9 +206,16 @@ fn error_data(CallError(error): CallError) -> ErrorData {
 }
 
 /// Puts a question of the host to the client, and passes on the answer.
-async fn ask(link: &HostLink, peer: &Peer<RoleServer>, id: Value, message: Value) {
+async fn ask(client: &HostClient, peer: &Peer<RoleServer>, id: Value, message: Value) {
     let answered = match serde_json::from_value::<ServerRequest>(request_of(message)) {
-        Ok(request) => peer.send_request(request).await,
+        Ok(mut request) => {
+            // Without a request under way, it goes to the stream that the client holds open.
+            if let Some(latest) = lock(&client.calls).last() {
+                let origin = OriginatingRequestId(latest.clone());
+                request.extensions_mut().insert(origin);
+            }
+            peer.send_request(request).await
+        }
         Err(error) => Err(ServiceError::McpError(ErrorData::internal_error(
             error.to_string(),
             None,
@@ -146,14 +229,29 @@ async fn ask(link: &HostLink, peer: &Peer<RoleServer>, id: Value, message: Value
             json!({ "jsonrpc": "2.0", "id": id, "error": error })
         }
     };
-    link.send(answer).await;
+    client.link.send(answer).await;
 }
 
-async fn tell(peer: &Peer<RoleServer>, message: Value) {
-    let Ok(notification) = serde_json::from_value::<ServerNotification>(request_of(message)) else {
+/// Passes a notification on: to the subscription of a client of 2026-07-28, or else to the client.
+async fn tell(client: &HostClient, peer: &Peer<RoleServer>, message: Value) {
+    if is_confirmation(&message) {
         return;
+    }
+    let Ok(notification) = serde_json::from_value::<ServerNotification>(request_of(message)) else {
+        return tracing::warn!("a notification of the host process is not understood");
     };
-    if let Err(error) = peer.send_notification(notification).await {
+    let sink = lock(&client.sink).clone();
+    let told = match sink {
+        Some(sink) => sink
+            .send(notification)
+            .await
+            .map_err(|error| error.to_string()),
+        None => peer
+            .send_notification(notification)
+            .await
+            .map_err(|error| error.to_string()),
+    };
+    if let Err(error) = told {
         tracing::debug!("a client cannot be notified: {error}");
     }
 }
@@ -199,15 +297,19 @@ impl ServerHandler for Forwarder {
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
         context.peer.set_peer_info(request.clone());
-        self.forward("initialize", request, &context).await
+        let result = self.forward("initialize", &request, &context).await?;
+        // It is set once: a client introduces itself once.
+        let _ = self.introduction.set(json!(request));
+        Ok(result)
     }
 
-    async fn on_initialized(&self, _: NotificationContext<RoleServer>) {
-        self.notify("notifications/initialized").await;
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        self.notify(INITIALIZED, &context).await;
     }
 
-    async fn on_roots_list_changed(&self, _: NotificationContext<RoleServer>) {
-        self.notify("notifications/roots/list_changed").await;
+    async fn on_roots_list_changed(&self, context: NotificationContext<RoleServer>) {
+        self.notify("notifications/roots/list_changed", &context)
+            .await;
     }
 
     async fn discover(
@@ -314,27 +416,18 @@ impl ServerHandler for Forwarder {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let link = self.link().await?;
+        let request = context.request_context();
+        let client = self.client(&request.peer).await?;
+        *lock(&client.sink) = Some(context.sink().clone());
         let params = json!({ "notifications": context.accepted() });
-        let params = with_meta(params, context.request_context())?;
-        let mut call = link.begin("subscriptions/listen", Some(params)).await;
-        loop {
-            let next = async { link.incoming.lock().await.recv().await };
-            tokio::select! {
-                told = next => match told {
-                    Some(Incoming { id: None, message }) if !is_confirmation(&message) => {
-                        let notification = serde_json::from_value(request_of(message));
-                        let Ok(notification) = notification else { continue };
-                        if context.sink().send(notification).await.is_err() {
-                            return Ok(());
-                        }
-                    }
-                    Some(_) => {}
-                    None => return Ok(()),
-                },
-                result = call.wait() => return result.map(drop).map_err(error_data),
-                () = context.cancelled() => return Ok(()),
-            }
+        let params = with_meta(params, request)?;
+        let mut call = client
+            .link
+            .begin("subscriptions/listen", Some(params))
+            .await;
+        tokio::select! {
+            result = call.wait() => result.map(drop).map_err(error_data),
+            () = context.cancelled() => Ok(()),
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Form, Path, Query, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{any, get, post};
@@ -38,6 +38,7 @@ use crate::page::layout::{SCRIPT, STYLE};
 use crate::page::{home, job, login, session};
 use crate::refusal::Refusal;
 use crate::store::CredentialStore;
+use crate::work::AllWork;
 use crate::{server, streams, tools};
 
 /// The longest form, in bytes.
@@ -45,6 +46,9 @@ const LONGEST_FORM: usize = 256 * 1024;
 
 /// The longest message of an MCP client, in bytes (4 MiB).
 const LONGEST_MESSAGE: usize = 4 << 20;
+
+/// How long a session of MCP may be silent: as long as a question may be open.
+const SESSION_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How long a client may be silent while it sends a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -137,7 +141,8 @@ async fn guard(request: Request, next: Next) -> Response {
         (header::CONTENT_SECURITY_POLICY, CONTENT_POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::X_FRAME_OPTIONS, "DENY"),
-        (header::REFERRER_POLICY, "no-referrer"),
+        // With `no-referrer`, browsers would name no origin for our own forms.
+        (header::REFERRER_POLICY, "same-origin"),
         (
             HeaderName::from_static("cross-origin-resource-policy"),
             "same-origin",
@@ -174,10 +179,7 @@ async fn sign_in(
     headers: HeaderMap,
     Form(Code { code }): Form<Code>,
 ) -> Response {
-    match app
-        .door
-        .sign_in(from.ip(), code.as_deref().unwrap_or_default())
-    {
+    match app.door.sign_in(from.ip(), code.unwrap_or_default()).await {
         Ok(cookie) => ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response(),
         Err(refusal) => refusal.for_request(&headers),
     }
@@ -226,8 +228,12 @@ async fn job_page(
     }
 }
 
-async fn work_list(State(app): State<Arc<App>>) -> Json<Value> {
-    Json(json!({ "work": app.board.work().await }))
+async fn work_list(State(app): State<Arc<App>>) -> Result<Json<Value>, Refusal> {
+    let AllWork { work, failure } = app.board.work().await;
+    match failure {
+        Some(failure) => Err(Refusal::Failed(failure)),
+        None => Ok(Json(json!({ "work": work }))),
+    }
 }
 
 async fn conversation(
@@ -310,6 +316,14 @@ fn answer_of(fields: &Fields) -> Result<Answer, Refusal> {
     Ok(Answer::Decision(decision))
 }
 
+/// The decision of a response that [`answer_of`] has made.
+fn decision_of(response: Answer) -> Option<Decision> {
+    match response {
+        Answer::Decision(decision) => Some(decision),
+        Answer::Rule | Answer::Words(_) | Answer::Text(_) => None,
+    }
+}
+
 async fn answer_session(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
@@ -323,9 +337,10 @@ async fn answer_session(
         let open = live.questions.iter().find(|one| one.id == question);
         let decision = match open {
             Some(open) => decision_for(&question, &open.question, response)
+                .map(Some)
                 .map_err(|error| Refusal::Wrong(error.to_string()))?,
-            // The host says how it was closed, and by whom.
-            None => Decision::Decline,
+            // The host knows more: that it is open, or how it was closed, and by whom.
+            None => decision_of(response),
         };
         let act = SessionAct::Answer {
             question,
@@ -387,7 +402,8 @@ async fn cancel_session(
 async fn fork(State(app): State<Arc<App>>, Path(id): Path<String>, headers: HeaderMap) -> Response {
     let arguments = json!({ "action": "fork", "sessionId": id });
     let forked = tools::call(&*app.connections.sessions, "codex_session", arguments).await;
-    respond(forked.and_then(|forked| begun(&forked)), &headers)
+    let begun = async { begun(&app, &forked?).await };
+    respond(begun.await, &headers)
 }
 
 async fn start(
@@ -396,23 +412,23 @@ async fn start(
     Form(fields): Form<Fields>,
 ) -> Response {
     let done = async {
-        let sandbox = fields.get("sandbox").map_or("read-only", String::as_str);
         let arguments = json!({
             "prompt": field(&fields, "prompt")?,
             "cwd": field(&fields, "directory")?,
-            "sandbox": sandbox,
-            "approvalPolicy": "on-request",
+            "sandbox": field(&fields, "sandbox")?,
+            "approvalPolicy": field(&fields, "approvals")?,
         });
         let started = tools::call(&*app.connections.sessions, "codex", arguments).await?;
-        begun(&started)
+        begun(&app, &started).await
     };
     respond(done.await, &headers)
 }
 
-/// The page of a session that has just begun.
-fn begun(answer: &Value) -> Result<Done, Refusal> {
+/// The page of a session that has just begun, when there is one.
+async fn begun(app: &App, answer: &Value) -> Result<Done, Refusal> {
     let id = answer["sessionId"].as_str();
     let id = id.ok_or_else(|| Refusal::Failed("the host has named no session".to_owned()))?;
+    app.hosts.until_there(id).await;
     Ok(Done {
         words: "Begun.",
         address: format!("/sessions/{id}"),
@@ -493,10 +509,7 @@ async fn mcp_request(
             Ok(response) => response.into_response(),
             Err(never) => match never {},
         },
-        Err(why) => {
-            let refusal = Refusal::Failed(why);
-            (StatusCode::BAD_GATEWAY, refusal).into_response()
-        }
+        Err(why) => Refusal::Failed(why).into_response(),
     }
 }
 
@@ -512,5 +525,7 @@ async fn mcp_service(
         .disable_allowed_origins()
         .with_max_request_body_bytes(LONGEST_MESSAGE)
         .with_cancellation_token(app.closing.child_token());
-    Ok(StreamableHttpService::new(new, Arc::default(), config))
+    let mut sessions = LocalSessionManager::default();
+    sessions.session_config.keep_alive = Some(SESSION_LIFE);
+    Ok(StreamableHttpService::new(new, Arc::new(sessions), config))
 }

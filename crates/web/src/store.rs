@@ -1,11 +1,14 @@
 //! The file of the credentials, which the server and `codex-mcp web token` share.
 
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use safe_files::state_file::{self, FileError};
 
-use crate::logic::access::{CredentialId, Credentials, NewCredential, Secret};
+use crate::logic::access::{CredentialId, Credentials, Kind, NewCredential, Secret, TokenName};
 
 /// The file, in the directory of the endpoint.
 const FILE: &str = "credentials.json";
@@ -33,6 +36,16 @@ pub enum StoreError {
     /// The system has no random numbers.
     #[error("the system gives no random numbers: {0}")]
     Random(getrandom::Error),
+}
+
+/// What differs between two states of the file; it is replaced as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileMark(Option<(u64, i64, i64)>);
+
+fn random_secret() -> Result<Secret, StoreError> {
+    let mut random = [0; 32];
+    getrandom::fill(&mut random).map_err(StoreError::Random)?;
+    Ok(Secret::of(random))
 }
 
 /// The file of the credentials.
@@ -87,16 +100,62 @@ impl CredentialStore {
         Ok(result)
     }
 
+    /// The host name of the page on this machine.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub fn host(&self) -> Result<String, StoreError> {
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).map_err(StoreError::Random)?;
+        self.change(|all| all.host(random))
+    }
+
+    /// Takes a one-time link, and returns the secret of a browser in its place; `None` if there is no
+    /// such link.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub fn sign_in(&self, code: &str, name: TokenName) -> Result<Option<Secret>, StoreError> {
+        let (secret, now) = (random_secret()?, SystemTime::now());
+        self.change(|all| {
+            let scope = all.take_link(code, now)?;
+            let browser = NewCredential {
+                kind: Kind::Browser,
+                name,
+                scope,
+            };
+            all.add(browser, &secret, now);
+            Some(secret)
+        })
+    }
+
+    /// What changes with the file.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub fn mark(&self) -> Result<FileMark, StoreError> {
+        let path = self.directory.join(FILE);
+        match fs::symlink_metadata(&path) {
+            Ok(about) => Ok(FileMark(Some((
+                about.ino(),
+                about.mtime(),
+                about.mtime_nsec(),
+            )))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(FileMark(None)),
+            Err(error) => Err(state_file::about(&path)(error).into()),
+        }
+    }
+
     /// Makes a credential.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
     pub fn add(&self, new: NewCredential) -> Result<(CredentialId, Secret), StoreError> {
-        let mut random = [0; 32];
-        getrandom::fill(&mut random).map_err(StoreError::Random)?;
-        let secret = Secret::of(random);
-        let now = SystemTime::now();
+        let (secret, now) = (random_secret()?, SystemTime::now());
         let id = self.change(|all| all.add(new, &secret, now))?;
         Ok((id, secret))
     }
@@ -105,7 +164,7 @@ impl CredentialStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::logic::access::{Kind, Scope};
+    use crate::logic::access::Scope;
 
     fn token() -> NewCredential {
         NewCredential {

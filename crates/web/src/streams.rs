@@ -8,6 +8,7 @@ use axum::Extension;
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
+use futures::future::ready;
 use futures::{Stream, StreamExt, stream};
 use serde::Deserialize;
 use serde_json::json;
@@ -33,6 +34,11 @@ fn reload() -> Event {
     Event::default().event("reload").data("{}")
 }
 
+/// The event after which nothing more comes.
+fn gone() -> Event {
+    Event::default().event("gone").data("{}")
+}
+
 fn sse(
     events: impl Stream<Item = Event> + Send + 'static,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
@@ -46,15 +52,15 @@ pub(crate) async fn work(
     Extension(caller): Extension<Caller>,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let listed = app.board.watch();
-    sse(stream::unfold(listed, move |mut listed| async move {
-        loop {
-            listed.changed().await.ok()?;
-            let message = listed.borrow_and_update().message(caller.scope);
-            if !message.is_empty() {
-                return Some((Event::default().data(message), listed));
-            }
-        }
-    }))
+    let now = app.board.list().await.message(caller.scope);
+    let now = stream::iter([Event::default().data(now)]);
+    let changes = stream::unfold(listed, move |mut listed| async move {
+        // The sender lives as long as the server.
+        listed.changed().await.ok()?;
+        let message = listed.borrow_and_update().message(caller.scope);
+        Some((Event::default().data(message), listed))
+    });
+    sse(now.chain(changes))
 }
 
 #[derive(Debug, Deserialize)]
@@ -83,18 +89,27 @@ pub(crate) async fn of_session(
     let Some(missed) = missed else {
         return Ok(sse(stream::iter([reload()]).left_stream()));
     };
-    // The feed lives as long as somebody follows it.
-    let news = stream::unfold(Some((messages, feed)), |state| async move {
-        let (mut messages, feed) = state?;
+    // The feed ends with the session, so this must not hold it.
+    drop(feed);
+    let news = stream::unfold(Some(messages), |messages| async move {
+        let mut messages = messages?;
         match messages.recv().await {
-            Ok(message) => Some((event(&message), Some((messages, feed)))),
+            Ok(message) => Some((event(&message), Some(messages))),
             Err(RecvError::Lagged(_)) => Some((reload(), None)),
-            Err(RecvError::Closed) => None,
+            Err(RecvError::Closed) => Some((gone(), None)),
         }
     });
     let missed: Vec<Event> = missed.iter().map(event).collect();
-    let news = stream::iter(missed).chain(news);
-    Ok(sse(stream::select(news, states).right_stream()))
+    let news = stream::iter(missed)
+        .chain(news)
+        .map(Some)
+        .chain(stream::iter([None]));
+    let both = stream::select(news, states.map(Some));
+    // With the end of the news, the whole stream ends.
+    let both = both
+        .take_while(|event| ready(event.is_some()))
+        .filter_map(ready);
+    Ok(sse(both.right_stream()))
 }
 
 fn event(message: &Message) -> Event {

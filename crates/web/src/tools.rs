@@ -11,7 +11,8 @@ pub(crate) async fn call(
     tool: &str,
     arguments: Value,
 ) -> Result<Value, Refusal> {
-    let link = HostLink::open(connect).await.map_err(Refusal::Failed)?;
+    // What the host tells by itself is of no use here.
+    let (link, _) = HostLink::open(connect).await.map_err(Refusal::Failed)?;
     let params = json!({
         "protocolVersion": "2025-11-25",
         "capabilities": {},

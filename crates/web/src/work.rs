@@ -145,3 +145,11 @@ impl Work {
         }
     }
 }
+
+/// All work.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(crate) struct AllWork {
+    pub(crate) work: Vec<Work>,
+    /// Why some of it is not there.
+    pub(crate) failure: Option<String>,
+}

@@ -1,5 +1,6 @@
 //! `codex-mcp web`: the page, the JSON interface and MCP over HTTP; its links and tokens.
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use settings::{Config, ConfigError, Flags};
 use tokio::net::TcpListener;
-use web::logic::access::{Credential, Kind, NewCredential, Scope, Secret, TokenName};
+use web::logic::access::{Credential, Kind, NewCredential, Scope, TokenName};
 use web::logic::authority::{Authorities, Authority};
 use web::{Connect, Connections, CredentialStore, JobBoard, StoreError};
 
@@ -34,6 +35,9 @@ const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCAL
 
 /// The file with the address of the endpoint that runs, in the state directory.
 const RUNNING: &str = "web/running.json";
+
+/// The file that the endpoint holds locked.
+const LOCK: &str = "web/running.lock";
 
 /// The longest such file, in bytes.
 const LONGEST: u64 = 4096;
@@ -147,6 +151,8 @@ enum Failure {
     },
     #[error("the endpoint does not run; `codex-mcp web` starts it")]
     NotRunning,
+    #[error("the endpoint runs already, at {}; `codex-mcp web link` prints a link", .0.address)]
+    Running(Running),
     #[error("there is no credential {0:?}; `codex-mcp web tokens` lists them")]
     NoCredential(String),
     #[error("cannot start the runtime: {0}")]
@@ -159,6 +165,8 @@ enum Failure {
 #[derive(Debug, Serialize, Deserialize)]
 struct Running {
     address: SocketAddr,
+    /// The first further name under which it is addressed.
+    host: Option<String>,
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
@@ -209,9 +217,17 @@ async fn serve_until_shutdown(args: &ServeArgs, config: Config) -> Result<ExitCo
         );
     }
     let running = state.join(RUNNING);
-    note_running(&running, address)?;
+    if let Some(directory) = running.parent() {
+        state_file::make_directory(directory)?;
+    }
+    let lock = endpoint_lock(&state)?;
+    if lock.try_lock().is_err() {
+        return Err(Failure::Running(self::running(&state)?));
+    }
+    let host = args.allow_host.first().map(ToString::to_string);
+    note_running(&running, &Running { address, host })?;
     if !args.no_link {
-        show_link(&state, address, Scope::Decide)?;
+        show_link(&state, &self::running(&state)?, Scope::Decide)?;
     }
     let authorities = Authorities::new(address, args.allow_host.clone());
     let connections = Connections {
@@ -245,28 +261,33 @@ fn store_check(config: &Config) -> Box<dyn Fn() -> bool + Send + Sync> {
     Box::new(move || work_list::has_store_at(&store))
 }
 
-fn note_running(path: &Path, address: SocketAddr) -> Result<(), Failure> {
-    if let Some(directory) = path.parent() {
-        state_file::make_directory(directory)?;
-    }
-    let running = json!(Running { address }).to_string();
-    state_file::replace(path, running.as_bytes())?;
+fn note_running(path: &Path, running: &Running) -> Result<(), Failure> {
+    state_file::replace(path, json!(running).to_string().as_bytes())?;
     Ok(())
 }
 
+/// The file that the endpoint holds locked while it runs.
+fn endpoint_lock(state: &Path) -> Result<File, Failure> {
+    let path = state.join(LOCK);
+    let opened = state_file::open_to_lock(&path).map_err(state_file::about(&path));
+    Ok(opened?)
+}
+
 /// Where the endpoint listens, if it runs.
-fn running(state: &Path) -> Result<SocketAddr, Failure> {
+fn running(state: &Path) -> Result<Running, Failure> {
     let path = state.join(RUNNING);
     let file = state_file::open(&path)?.ok_or(Failure::NotRunning)?;
     let bytes = state_file::read(&file, &path, LONGEST)?;
-    let running: Running = serde_json::from_slice(&bytes).map_err(|_| Failure::NotRunning)?;
-    Ok(running.address)
+    serde_json::from_slice(&bytes).map_err(|_| Failure::NotRunning)
 }
 
 fn link(args: &LinkArgs) -> Result<ExitCode, Failure> {
     let state = serve::state()?;
-    let address = running(&state)?;
-    show_link(&state, address, scope(args.look))?;
+    let running = running(&state)?;
+    if endpoint_lock(&state)?.try_lock().is_ok() {
+        return Err(Failure::NotRunning);
+    }
+    show_link(&state, &running, scope(args.look))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -278,14 +299,27 @@ fn scope(look: bool) -> Scope {
 }
 
 /// Makes a one-time link, and prints it; at a terminal also as a QR code, if other machines reach it.
-fn show_link(state: &Path, address: SocketAddr, scope: Scope) -> Result<(), Failure> {
+fn show_link(state: &Path, running: &Running, scope: Scope) -> Result<(), Failure> {
+    let Running { address, host } = running;
     let new = NewCredential {
         kind: Kind::Link,
         name: name("a link"),
         scope,
     };
-    let (_, code) = CredentialStore::new(state).add(new)?;
-    let link = link_to(address, &code);
+    let store = CredentialStore::new(state);
+    let (_, code) = store.add(new)?;
+    let host = match host {
+        _ if address.ip().is_loopback() => format!("{}:{}", store.host()?, address.port()),
+        Some(host) => host.clone(),
+        None if address.ip().is_unspecified() => {
+            let note =
+                "the link is for this machine; on others, replace `localhost` by an address of it";
+            complain("hint", note);
+            format!("localhost:{}", address.port())
+        }
+        None => address.to_string(),
+    };
+    let link = format!("http://{host}/login?code={}", code.reveal());
     let mut out = output::stdout();
     if output::stdout_is_terminal() && !address.ip().is_loopback() {
         // A link is short enough for a code.
@@ -298,10 +332,6 @@ fn show_link(state: &Path, address: SocketAddr, scope: Scope) -> Result<(), Fail
     out.flush()?;
     complain("hint", "the link can be used once, within 10 minutes");
     Ok(())
-}
-
-fn link_to(address: SocketAddr, code: &Secret) -> String {
-    format!("http://{address}/login?code={}", code.reveal())
 }
 
 fn token(args: &TokenArgs) -> Result<ExitCode, Failure> {

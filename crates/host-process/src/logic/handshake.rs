@@ -160,6 +160,9 @@ pub enum SessionAnswer {
     News {
         /// The news, oldest first.
         news: Vec<SessionNews>,
+        /// The number of the first event that the log has ever had: a host that takes a session over
+        /// begins its log anew.
+        first: u64,
         /// The number of the next event.
         next: u64,
     },

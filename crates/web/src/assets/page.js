@@ -9,24 +9,36 @@ function say(text, isError) {
   status.classList.toggle("error", Boolean(isError));
 }
 
-// Replaces an element by HTML of the server, and keeps what the user is at.
+// Replaces an element by HTML of the server, and keeps what the user is at: the focus, texts that
+// are being written, and what is unfolded. What can have the focus has an ID that stays the same.
 function replace(element, html) {
   const template = document.createElement("template");
   template.innerHTML = html;
   const next = template.content.firstElementChild;
   if (!next || next.outerHTML === element.outerHTML) return;
-  for (const field of element.querySelectorAll("input[name]:not([type=hidden]), textarea[name]")) {
-    const same = next.querySelector(`[name="${CSS.escape(field.name)}"]`);
+  for (const field of element.querySelectorAll("input[id], textarea[id]")) {
+    const same = next.querySelector(`#${CSS.escape(field.id)}`);
     if (same && field.value) same.value = field.value;
   }
-  const active = element.contains(document.activeElement) ? document.activeElement : null;
-  const opened = [...element.querySelectorAll("details")].map((one) => one.open);
+  const active = element.contains(document.activeElement) ? document.activeElement.id : "";
+  const unfolded = [...element.querySelectorAll("details")].map((one) => one.open);
+  [...next.querySelectorAll("details")].forEach((one, at) => { one.open = Boolean(unfolded[at]); });
   element.replaceWith(next);
-  [...next.querySelectorAll("details")].forEach((one, at) => { one.open = opened[at] || one.open; });
-  if (!active) return;
-  const same = active.name ? `[name="${CSS.escape(active.name)}"][value="${CSS.escape(active.value)}"], [name="${CSS.escape(active.name)}"]` : null;
-  const focus = active.id ? document.getElementById(active.id) : same && next.querySelector(same);
-  if (focus) focus.focus();
+  const focus = active && document.getElementById(active);
+  if (focus) focus.focus({ preventScroll: true });
+  tick();
+}
+
+// Says how many questions are open, in the title and to those who do not see the page.
+let asked = 0;
+const title = document.title;
+
+function count() {
+  const now = document.querySelectorAll(".question").length;
+  if (now === asked) return;
+  document.title = now ? `(${now}) ${title}` : title;
+  if (now > asked) say(now === 1 ? "Codex asks a question." : `Codex asks ${now} questions.`);
+  asked = now;
 }
 
 function isAtEnd() {
@@ -54,19 +66,34 @@ function take(message) {
   }
 }
 
+// How long to wait after a refusal before the page is loaded again, in milliseconds.
+const PAUSE = 5000;
+
+// The browser tries again by itself after a lost connection, but not after a refusal, as there is one
+// while the server or its host is replaced.
 function listen() {
   const address = document.body.dataset.events;
   if (!address) return;
   const events = new EventSource(address);
-  events.onmessage = (event) => take(JSON.parse(event.data));
+  let isLost = false;
+  events.onmessage = (event) => {
+    take(JSON.parse(event.data));
+    count();
+  };
   events.addEventListener("reload", () => { events.close(); location.reload(); });
-  events.onopen = () => say("");
+  events.addEventListener("gone", () => {
+    events.close();
+    say("The session has ended with its host process.", true);
+  });
+  events.onopen = () => {
+    if (isLost) say("");
+    isLost = false;
+  };
   events.onerror = () => {
-    if (events.readyState === EventSource.CLOSED) {
-      say("The connection was refused: load the page again.", true);
-    } else {
-      say("The connection is lost. Trying again …", true);
-    }
+    isLost = true;
+    say("The connection is lost. Trying again …", true);
+    if (events.readyState !== EventSource.CLOSED) return;
+    setTimeout(() => location.reload(), PAUSE);
   };
 }
 
@@ -119,4 +146,5 @@ function tick() {
 }
 
 listen();
+count();
 setInterval(tick, 1000);

@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use common::text::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use strum::{AsRefStr, EnumString, VariantNames};
@@ -184,6 +185,10 @@ impl Credential {
 #[serde(deny_unknown_fields)]
 pub struct Credentials {
     list: Vec<Credential>,
+    /// The host name of the page on this machine. A browser sends the cookies of a host to all of
+    /// its ports, so under `localhost` every other server of this machine would get ours.
+    #[serde(default)]
+    host: Option<String>,
 }
 
 /// A credential to be made.
@@ -198,6 +203,13 @@ pub struct NewCredential {
 }
 
 impl Credentials {
+    /// The host name of the page on this machine, which is made of these random bytes if there is none
+    /// yet: a name below `localhost` that nobody else has or knows.
+    pub fn host(&mut self, random: [u8; 8]) -> String {
+        let name = || format!("codex-mcp-{}.localhost", hex(&random));
+        self.host.get_or_insert_with(name).clone()
+    }
+
     /// Those that are valid, without links, oldest first.
     pub fn listed(&self, now: SystemTime) -> impl Iterator<Item = &Credential> {
         let all = self.list.iter();
@@ -240,6 +252,14 @@ impl Credentials {
         all.find(|one| one.kind == kind && one.hash == hash && one.is_live(now))
     }
 
+    /// Whether the credential with this ID is valid.
+    #[must_use]
+    pub fn has(&self, id: &CredentialId, now: SystemTime) -> bool {
+        self.list
+            .iter()
+            .any(|one| one.id == *id && one.is_live(now))
+    }
+
     /// Takes a link, which cannot be used again, and returns what it allows.
     pub fn take_link(&mut self, secret: &str, now: SystemTime) -> Option<Scope> {
         let scope = self.find(Kind::Link, secret, now)?.scope;
@@ -269,10 +289,8 @@ fn hash(secret: &str) -> [u8; 32] {
 
 /// An ID from the hash of the hash, which tells nothing about either.
 fn id_of(hash: &[u8; 32]) -> String {
-    let mut id = String::new();
-    for byte in Sha256::digest(hash).iter().take(ID_DIGITS / 2) {
-        id.push_str(&format!("{byte:02x}"));
-    }
+    let mut id = hex(&Sha256::digest(hash));
+    id.truncate(ID_DIGITS);
     id
 }
 
@@ -325,6 +343,16 @@ mod tests {
         assert!(!kept.contains(secret.reveal()));
         assert!(!format!("{secret:?}").contains(secret.reveal()));
         assert_eq!(serde_json::from_str::<Credentials>(&kept).unwrap(), all);
+    }
+
+    #[test]
+    fn host_of_the_page_stays_the_same() {
+        let mut all = Credentials::default();
+        let host = all.host([0xa; 8]);
+        assert_eq!(host, "codex-mcp-0a0a0a0a0a0a0a0a.localhost");
+        assert_eq!(all.host([1; 8]), host);
+        all.revoke_all(NOW);
+        assert_eq!(all.host([1; 8]), host);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! that name which the request addresses. So both have to be ours.
 
 use core::net::{IpAddr, SocketAddr};
+use std::fmt;
 use std::str::FromStr;
 
 /// A host and a port, as requests address them.
@@ -13,6 +14,17 @@ pub struct Authority {
     /// The name in lower case, or the address without brackets.
     host: String,
     port: Option<u16>,
+}
+
+impl fmt::Display for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.host.contains(':'), self.port) {
+            (true, Some(port)) => write!(f, "[{}]:{port}", self.host),
+            (true, None) => write!(f, "[{}]", self.host),
+            (false, Some(port)) => write!(f, "{}:{port}", self.host),
+            (false, None) => f.write_str(&self.host),
+        }
+    }
 }
 
 /// A text that is no [`Authority`].
@@ -126,7 +138,11 @@ impl Authorities {
         match host.parse::<IpAddr>() {
             Ok(address) if ours.is_unspecified() => !address.is_unspecified(),
             Ok(address) => address == ours || address.is_loopback() && ours.is_loopback(),
-            Err(_) => host == "localhost" && (ours.is_loopback() || ours.is_unspecified()),
+            // Nobody can have a name below `localhost` point elsewhere (RFC 6761, section 6.3).
+            Err(_) => {
+                let is_local = host == "localhost" || host.ends_with(".localhost");
+                is_local && (ours.is_loopback() || ours.is_unspecified())
+            }
         }
     }
 }
@@ -147,6 +163,7 @@ mod tests {
         for (listens, host) in [
             (LOOPBACK, "127.0.0.1:8080"),
             (LOOPBACK, "LocalHost:8080"),
+            (LOOPBACK, "codex-mcp-0a1b.localhost:8080"),
             (LOOPBACK, "[::1]:8080"),
             (LOOPBACK, "codex.example"),
             (LOOPBACK, "Codex.Example:443"),
@@ -161,6 +178,8 @@ mod tests {
             (LOOPBACK, "127.0.0.1:8081"),
             (LOOPBACK, "127.0.0.1"),
             (LOOPBACK, "localhost.attacker.example:8080"),
+            (LOOPBACK, "notlocalhost:8080"),
+            ("192.0.2.7:8080", "codex-mcp.localhost:8080"),
             (LOOPBACK, "192.0.2.7:8080"),
             (LOOPBACK, "127.0.0.1:8080@attacker.example"),
             (LOOPBACK, "127.0.0.1:+8080"),

@@ -198,6 +198,12 @@ impl Conversation {
         self.tokens.as_ref()
     }
 
+    /// Notes the number of the first event that the host's log has ever had. What was before is not
+    /// missing.
+    pub fn begin(&mut self, first: u64) {
+        self.next = self.next.map(|next| next.max(first));
+    }
+
     /// Takes what a host has told.
     pub fn take(&mut self, news: SessionNews) -> Vec<Change> {
         let changes = match news {
@@ -329,6 +335,9 @@ impl Conversation {
         let step = self.steps.get_mut(position)?;
         let text = step.kind.text_mut()?;
         let piece = beginning(piece, LONGEST_TEXT.saturating_sub(text.len()));
+        if piece.is_empty() {
+            return None;
+        }
         text.push_str(piece);
         self.size += piece.len();
         Some(Change::Append {
@@ -618,6 +627,19 @@ mod tests {
         let changes = one.take(item(9, "item/completed", message("b")));
         assert_eq!(changes, [Change::Put(6), Change::Put(9)]);
         assert_eq!(one.step(6).unwrap().kind, StepKind::Gap { count: 3 });
+    }
+
+    #[test]
+    fn log_of_the_next_host_is_no_gap() {
+        let mut one = Conversation::default();
+        let message = |id: &str| json!({ "type": "agentMessage", "id": id, "text": "m" });
+        one.take(item(5, "item/completed", message("a")));
+        one.begin(1_000_000);
+        let changes = one.take(item(1_000_002, "item/completed", message("b")));
+        assert_eq!(changes, [Change::Put(1_000_000), Change::Put(1_000_002)]);
+        one.begin(0);
+        let changes = one.take(item(1_000_003, "item/completed", message("c")));
+        assert_eq!(changes, [Change::Put(1_000_003)]);
     }
 
     #[test]

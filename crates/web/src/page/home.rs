@@ -7,13 +7,13 @@ use maud::{Markup, html};
 use super::layout::{self, clock, foreign_line};
 use super::question;
 use crate::logic::access::Scope;
-use crate::work::{Group, Work};
+use crate::work::{AllWork, Group, Work};
 
 /// The part that is sent again when the work has changed.
 pub(crate) const WORK: &str = "work";
 
 /// The page.
-pub(crate) fn page(scope: Scope, work: &[Work], now: SystemTime) -> Markup {
+pub(crate) fn page(scope: Scope, work: &AllWork, now: SystemTime) -> Markup {
     let body = html! {
         h1.hidden { "Work" }
         (list(scope, work, now))
@@ -23,10 +23,13 @@ pub(crate) fn page(scope: Scope, work: &[Work], now: SystemTime) -> Markup {
 }
 
 /// The lists of the page.
-pub(crate) fn list(scope: Scope, work: &[Work], now: SystemTime) -> Markup {
-    let of = |group: Group| work.iter().filter(move |one| one.group() == group);
+pub(crate) fn list(scope: Scope, all: &AllWork, now: SystemTime) -> Markup {
+    let of = |group: Group| all.work.iter().filter(move |one| one.group() == group);
     html! {
         div id=(WORK) {
+            @if let Some(failure) = &all.failure {
+                p.error role="alert" { (layout::foreign(failure)) }
+            }
             section aria-labelledby="asking" {
                 h2 #asking { "Needs you" }
                 @for one in of(Group::Asking) { (asking(scope, one, now)) }
@@ -67,7 +70,7 @@ fn rows<'a>(work: impl Iterator<Item = &'a Work>, now: SystemTime) -> Markup {
 
 fn heading(work: &Work, now: SystemTime) -> Markup {
     html! {
-        a.title href=(work.address()) {
+        a.title id={ "work-" (work.id) } href=(work.address()) {
             span.kind { (work.kind.as_ref()) }
             " "
             span.name { (foreign_line(work.title())) }
@@ -95,6 +98,14 @@ fn start(scope: Scope) -> Markup {
                 form.start method="post" action="/sessions" data-live {
                     label { "Prompt" textarea name="prompt" rows="3" required {} }
                     label { "Directory on the machine" input name="directory" required; }
+                    label {
+                        "When Codex asks"
+                        select name="approvals" {
+                            option value="untrusted" { "before all but harmless commands" }
+                            option value="on-request" selected { "when it needs to" }
+                            option value="never" { "never: what it may not do fails" }
+                        }
+                    }
                     label {
                         "Sandbox"
                         select name="sandbox" {

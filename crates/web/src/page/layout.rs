@@ -77,7 +77,7 @@ pub(crate) fn button(scope: Scope, action: &str, label: &str, class: &str) -> Ma
     html! {
         @if scope == Scope::Decide {
             form.inline method="post" action=(action) data-live {
-                button class=(class) { (label) }
+                button id=(action) class=(class) { (label) }
             }
         }
     }

@@ -13,16 +13,21 @@ use crate::logic::access::Scope;
 pub(crate) fn card(scope: Scope, address: &str, id: &str, question: &StoredQuestion) -> Markup {
     html! {
         section.question aria-label="Question of Codex" {
-            pre.asked { (foreign(&question.text)) }
+            pre.asked id={ (id) "-text" } { (foreign(&question.text)) }
             @if scope == Scope::Decide {
                 form method="post" action={ (address) "/answer" } data-live {
                     input type="hidden" name="question" value=(id);
-                    @for field in &question.fields { (answer_field(field)) }
-                    @if !question.fields.is_empty() {
-                        button.primary name="decision" value="submit" { "Send the answers" }
+                    @for (number, field) in question.fields.iter().enumerate() {
+                        (answer_field(&format!("{id}-field-{number}"), field))
                     }
-                    @for decision in &question.decisions {
-                        button class=(class(decision)) name="decision" value=(in_json(decision)) {
+                    @if !question.fields.is_empty() {
+                        button.primary id={ (id) "-submit" } name="decision" value="submit" {
+                            "Send the answers"
+                        }
+                    }
+                    @for (number, decision) in question.decisions.iter().enumerate() {
+                        button id={ (id) "-" (number) } class=(class(decision)) name="decision"
+                            value=(in_json(decision)) aria-describedby={ (id) "-text" } {
                             (label(decision))
                         }
                     }
@@ -34,11 +39,11 @@ pub(crate) fn card(scope: Scope, address: &str, id: &str, question: &StoredQuest
     }
 }
 
-fn answer_field(field: &str) -> Markup {
+fn answer_field(id: &str, field: &str) -> Markup {
     html! {
         label {
             (visible_line(field))
-            input name={ "answer." (field) } autocomplete="off";
+            input id=(id) name={ "answer." (field) } autocomplete="off";
         }
     }
 }

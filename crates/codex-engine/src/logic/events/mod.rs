@@ -66,6 +66,8 @@ pub enum Rank {
 #[derive(Debug, Default)]
 pub struct EventLog {
     events: VecDeque<Event>,
+    /// The number of the first event that it has ever had.
+    first: u64,
     next: u64,
     /// Events below this number were shown to a reader, and never change.
     read_to: u64,
@@ -98,9 +100,16 @@ impl EventLog {
     #[must_use]
     pub fn starting_at(next: u64) -> Self {
         Self {
+            first: next,
             next,
             ..Self::default()
         }
+    }
+
+    /// The number of the first event that it has ever had.
+    #[must_use]
+    pub fn first_id(&self) -> u64 {
+        self.first
     }
 
     /// The number that the next event gets.

@@ -79,8 +79,8 @@ fn events(session: SessionHandle, from: u64) -> impl Stream<Item = Answer> {
             // The first answer comes at once, so that a watcher knows that it has all there is.
             if !news.is_empty() || !has_begun {
                 let news = news.into_iter().map(news_of).collect();
-                let next = cursor.next();
-                let answer = Answer::Session(SessionAnswer::News { news, next });
+                let (first, next) = (session.first_event(), cursor.next());
+                let answer = Answer::Session(SessionAnswer::News { news, first, next });
                 return Some((answer, (session, cursor, true)));
             }
             // Fails only without the session, which this has.

@@ -171,10 +171,11 @@ pub(in crate::cli) async fn answer_of(
     match request.act {
         SessionAct::Look => look(&session),
         SessionAct::Events { from } => events(&session, from),
-        SessionAct::Interrupt => {
+        SessionAct::Interrupt if session.has_turn() => {
             session.interrupt(session.view().turn);
             SessionAnswer::Done
         }
+        SessionAct::Interrupt => refused("no turn runs"),
         SessionAct::Cancel => {
             session.cancel(WHY);
             SessionAnswer::Done

@@ -1,11 +1,13 @@
 //! `codex-mcp web`, with the real Codex behind it.
 
 mod access;
+mod browser;
+mod conformance;
 mod http;
 mod mcp;
 mod story;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -95,8 +97,25 @@ impl WebFixture {
 
     /// Runs a verb of `codex-mcp web`; returns its stdout.
     async fn run(&self, args: &[&str]) -> String {
+        self.output(&[&["web"], args].concat()).await
+    }
+
+    /// Runs our program; returns whether it succeeds.
+    async fn shell(&self, args: &[&str]) -> bool {
         let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
-        let command = command.arg("web").args(args).env_clear();
+        let command = command.args(args).env_clear().envs(self.stage.home.env());
+        command.output().await.unwrap().status.success()
+    }
+
+    /// Whether the page knows a session.
+    async fn hosts_session(&self, session: &str) -> bool {
+        work(self).await.iter().any(|one| one["id"] == session)
+    }
+
+    /// Runs our program, which must succeed; returns its stdout.
+    async fn output(&self, args: &[&str]) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        let command = command.args(args).env_clear();
         let output = command.envs(self.stage.home.env()).output().await.unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout)
@@ -137,9 +156,10 @@ async fn start(stage: &CodexFixture, args: &[&str]) -> (Child, SocketAddr, Strin
     let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
     let line = timeout(TIME_LIMIT, lines.next_line()).await.unwrap();
     let link = line.unwrap().unwrap();
-    let address = link.strip_prefix("http://").unwrap();
-    let (address, _) = address.split_once('/').unwrap();
-    (server, address.parse().unwrap(), link)
+    let host = link.strip_prefix("http://codex-mcp-").unwrap();
+    let (_, port) = host.split_once(".localhost:").unwrap();
+    let port = port.split_once('/').unwrap().0.parse().unwrap();
+    (server, (Ipv4Addr::LOCALHOST, port).into(), link)
 }
 
 /// The work that the JSON interface lists.

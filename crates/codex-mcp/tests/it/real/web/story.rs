@@ -136,6 +136,7 @@ async fn session_is_started_steered_and_ended_on_the_page() {
         ("prompt", "first"),
         ("directory", directory),
         ("sandbox", "read-only"),
+        ("approvals", "on-request"),
     ];
     let started = web.post("/sessions", &fields).await;
     assert_eq!(started.status, 200, "{started:?}");
