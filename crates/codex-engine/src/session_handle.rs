@@ -21,7 +21,7 @@ use super::turns;
 use super::workspace;
 use crate::logic::action::{ActionId, DecidedBy, Decision};
 use crate::logic::events::{Event, FollowCursor, FollowedEvent};
-use crate::logic::session::State;
+use crate::logic::session::{SentPrompt, State};
 
 /// A session, for a person at a terminal, for a task, or for the client of another engine. The
 /// bound of the client that has opened the session holds here too, and that client's observer keeps
@@ -286,6 +286,22 @@ impl SessionHandle {
     pub fn follow(&self, cursor: &mut FollowCursor, most: usize) -> Vec<FollowedEvent> {
         self.entry
             .look(|machine, _| machine.log().follow(cursor, most))
+    }
+
+    /// Its latest prompts, from number `from` on.
+    #[must_use]
+    pub fn prompts(&self, from: u64) -> Vec<SentPrompt> {
+        self.entry.look(|machine, _| machine.prompts(from))
+    }
+
+    /// All changes of files by the running turn, or else the last one, as a unified diff; `None` if
+    /// that is `known`.
+    #[must_use]
+    pub fn changed_diff(&self, known: &str) -> Option<String> {
+        self.entry.look(|machine, _| {
+            let diff = machine.diff();
+            (diff != known).then(|| diff.to_owned())
+        })
     }
 
     /// The number of the first event that its log has ever had. The log of a session that another host

@@ -174,6 +174,17 @@ pub enum SessionAnswer {
 pub enum SessionNews {
     /// An event, whose data have its number.
     Event(SessionEvent),
+    /// A prompt, or a text that was added to a turn.
+    Prompt {
+        /// The number of the first event after it.
+        before: u64,
+        /// When Codex took it.
+        at: SystemTime,
+        /// The text.
+        text: String,
+    },
+    /// All changes of files by the running turn, or else the last one, as a unified diff.
+    Diff(String),
     /// More of the text of an event.
     More {
         /// The number of the event.

@@ -13,6 +13,10 @@ use host_process::logic::handshake::{SessionEvent, SessionNews};
 use serde::Serialize;
 use serde_json::Value;
 
+/// How many places there are for each event: the last one for a step that the event begins, and those
+/// before it for prompts that came before the event.
+const STRIDE: u64 = 1024;
+
 /// The most steps that are kept. For one more, the oldest is dropped.
 const MOST_STEPS: usize = 2000;
 
@@ -28,7 +32,7 @@ const GROWING: usize = 32;
 /// A step of a conversation, or what somebody has said.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Step {
-    /// The number of its first event, which no other step has.
+    /// Its place: later steps have higher ones.
     pub number: u64,
     /// When it began.
     pub at: SystemTime,
@@ -156,6 +160,8 @@ pub struct Conversation {
     next: Option<u64>,
     /// The latest events that may grow, with the numbers of their steps.
     growing: VecDeque<(u64, u64)>,
+    /// The place of the latest prompt.
+    prompted: Option<u64>,
     plan: Vec<PlanStep>,
     diff: String,
     tokens: Option<Value>,
@@ -209,6 +215,13 @@ impl Conversation {
         let changes = match news {
             SessionNews::Event(event) => self.event(&event),
             SessionNews::More { id, text } => self.more(id, &text).into_iter().collect(),
+            SessionNews::Prompt { before, at, text } => {
+                self.prompt(before, at, &text).into_iter().collect()
+            }
+            SessionNews::Diff(diff) => {
+                self.diff = bounded(&diff);
+                vec![Change::Diff]
+            }
         };
         while self.steps.len() > MOST_STEPS || self.size > MOST_TEXT {
             let Some(oldest) = self.steps.pop_front() else {
@@ -217,6 +230,30 @@ impl Conversation {
             self.size -= oldest.kind.size();
         }
         changes
+    }
+
+    /// A prompt. A host tells all prompts again to a watcher that connects again.
+    fn prompt(&mut self, before: u64, at: SystemTime, text: &str) -> Option<Change> {
+        let place = before * STRIDE;
+        if self.prompted.is_some_and(|latest| latest >= place + STRIDE) {
+            return None;
+        }
+        let text = bounded(text);
+        let is_here = |step: &&Step| (place..place + STRIDE).contains(&step.number);
+        let here = self.steps.iter().rev().filter(is_here);
+        let is_same =
+            |step: &Step| matches!(&step.kind, StepKind::Prompt { text: known } if *known == text);
+        let mut place = place;
+        for step in here {
+            if is_same(step) {
+                return None;
+            }
+            if matches!(step.kind, StepKind::Prompt { .. }) {
+                place = place.max(step.number + 1);
+            }
+        }
+        self.prompted = Some(place);
+        Some(self.push(place, at, None, StepKind::Prompt { text }))
     }
 
     fn event(&mut self, event: &SessionEvent) -> Vec<Change> {
@@ -228,30 +265,32 @@ impl Conversation {
         let missing = number - self.next.unwrap_or(number).min(number);
         if missing > 0 {
             let kind = StepKind::Gap { count: missing };
-            changes.push(self.push(number - missing, event.at, None, kind));
+            changes.push(self.push(place(number - missing), event.at, None, kind));
         }
         self.next = Some(number + 1);
+        let (event_number, number) = (number, place(number));
         let data = &shown["data"];
         let change = match shown["type"].as_str() {
             Some("approval_request") => self.asked(number, event.at, data),
             Some("approval_result") => self.answered(data),
             Some("result" | "error") => Some(self.ended(number, event, data)),
-            _ => self.notified(number, event, data),
+            _ => self.notified((event_number, number), event, data),
         };
         changes.extend(change);
         changes
     }
 
-    fn notified(&mut self, number: u64, event: &SessionEvent, data: &Value) -> Option<Change> {
+    fn notified(
+        &mut self,
+        (event_number, number): (u64, u64),
+        event: &SessionEvent,
+        data: &Value,
+    ) -> Option<Change> {
         match data["method"].as_str().unwrap_or_default() {
             "item/started" | "item/completed" => self.item(number, event, data),
             "turn/plan/updated" => {
                 self.plan = plan(data);
                 Some(Change::Plan)
-            }
-            "turn/diff/updated" => {
-                self.diff = bounded(text(data, "diff"));
-                Some(Change::Diff)
             }
             "thread/tokenUsage/updated" => {
                 self.tokens = Some(data["tokenUsage"].clone());
@@ -267,7 +306,8 @@ impl Conversation {
             }
             method => {
                 let delta = data["delta"].as_str()?;
-                self.delta(number, event.at, (method, text(data, "itemId")), delta)
+                let of = (method, text(data, "itemId"));
+                self.delta((event_number, number), event.at, of, delta)
             }
         }
     }
@@ -286,13 +326,13 @@ impl Conversation {
     /// A piece of text of an item.
     fn delta(
         &mut self,
-        number: u64,
+        (event, number): (u64, u64),
         at: SystemTime,
         (method, item): (&str, &str),
         piece: &str,
     ) -> Option<Change> {
         if let Some(position) = self.of_item(item) {
-            self.note_growing(number, position);
+            self.note_growing(event, position);
             return self.append(position, piece);
         }
         let text = bounded(piece);
@@ -307,7 +347,7 @@ impl Conversation {
             },
         };
         let change = self.push(number, at, Some(item), kind);
-        self.note_growing(number, self.steps.len() - 1);
+        self.note_growing(event, self.steps.len() - 1);
         Some(change)
     }
 
@@ -407,6 +447,11 @@ impl Conversation {
         let is_it = |step: &Step| step.item.as_deref() == Some(item);
         self.steps.iter().rposition(is_it)
     }
+}
+
+/// The place of the step that an event begins.
+fn place(event: u64) -> u64 {
+    event * STRIDE + STRIDE - 1
 }
 
 impl StepKind {
@@ -591,12 +636,15 @@ mod tests {
     fn events_of_an_item_are_one_step() {
         let mut one = Conversation::default();
         let started = json!({ "type": "commandExecution", "id": "c", "command": "ls", "status": "inProgress" });
-        assert_eq!(one.take(item(0, "item/started", started)), [Change::Put(0)]);
+        assert_eq!(
+            one.take(item(0, "item/started", started)),
+            [Change::Put(place(0))]
+        );
         let grown = one.take(delta(1, "c", "a\n"));
         assert_eq!(
             grown,
             [Change::Append {
-                number: 0,
+                number: place(0),
                 text: "a\n".to_owned()
             }]
         );
@@ -607,14 +655,17 @@ mod tests {
         assert_eq!(
             one.take(more),
             [Change::Append {
-                number: 0,
+                number: place(0),
                 text: "b\n".to_owned()
             }]
         );
         assert_eq!(kinds(&one), [&command("a\nb\n", "inProgress", None)]);
         let ended = json!({ "type": "commandExecution", "id": "c", "command": "ls",
             "status": "completed", "exitCode": 0 });
-        assert_eq!(one.take(item(2, "item/completed", ended)), [Change::Put(0)]);
+        assert_eq!(
+            one.take(item(2, "item/completed", ended)),
+            [Change::Put(place(0))]
+        );
         assert_eq!(kinds(&one), [&command("a\nb\n", "completed", Some(0))]);
         assert_eq!(one.next(), 3);
     }
@@ -625,8 +676,8 @@ mod tests {
         let message = |id: &str| json!({ "type": "agentMessage", "id": id, "text": "m" });
         one.take(item(5, "item/completed", message("a")));
         let changes = one.take(item(9, "item/completed", message("b")));
-        assert_eq!(changes, [Change::Put(6), Change::Put(9)]);
-        assert_eq!(one.step(6).unwrap().kind, StepKind::Gap { count: 3 });
+        assert_eq!(changes, [Change::Put(place(6)), Change::Put(place(9))]);
+        assert_eq!(one.step(place(6)).unwrap().kind, StepKind::Gap { count: 3 });
     }
 
     #[test]
@@ -636,10 +687,34 @@ mod tests {
         one.take(item(5, "item/completed", message("a")));
         one.begin(1_000_000);
         let changes = one.take(item(1_000_002, "item/completed", message("b")));
-        assert_eq!(changes, [Change::Put(1_000_000), Change::Put(1_000_002)]);
+        assert_eq!(
+            changes,
+            [Change::Put(place(1_000_000)), Change::Put(place(1_000_002))]
+        );
         one.begin(0);
         let changes = one.take(item(1_000_003, "item/completed", message("c")));
-        assert_eq!(changes, [Change::Put(1_000_003)]);
+        assert_eq!(changes, [Change::Put(place(1_000_003))]);
+    }
+
+    #[test]
+    fn prompt_comes_before_its_events_and_once() {
+        let mut one = Conversation::default();
+        let prompt = |before, text: &str| SessionNews::Prompt {
+            before,
+            at: SystemTime::UNIX_EPOCH,
+            text: text.to_owned(),
+        };
+        let message = json!({ "type": "agentMessage", "id": "a", "text": "m" });
+        assert_eq!(one.take(prompt(0, "do it")), [Change::Put(0)]);
+        one.take(item(0, "item/completed", message.clone()));
+        assert_eq!(one.take(prompt(1, "more")).len(), 1);
+        assert_eq!(one.take(prompt(1, "and more")).len(), 1);
+        one.take(item(1, "item/completed", message));
+        for (before, text) in [(0, "do it"), (1, "more"), (1, "and more")] {
+            assert_eq!(one.take(prompt(before, text)), [], "{text}");
+        }
+        let places: Vec<u64> = one.steps().map(|step| step.number).collect();
+        assert!(places.is_sorted_by(|one, next| one < next), "{places:?}");
     }
 
     #[test]
@@ -650,7 +725,7 @@ mod tests {
         let answered = json!({ "requestId": "q", "decision": "accept", "decidedBy": "terminal" });
         assert_eq!(
             one.take(event(1, "approval_result", answered)),
-            [Change::Put(0)]
+            [Change::Put(place(0))]
         );
         let closed = StepKind::Question {
             id: "q".to_owned(),

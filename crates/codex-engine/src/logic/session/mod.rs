@@ -25,6 +25,7 @@
 mod alert;
 mod endings;
 mod notifications;
+mod prompts;
 mod questions;
 mod record;
 mod steps;
@@ -43,9 +44,11 @@ use serde_json::Value;
 use crate::logic::action::{Action, ActionId, WrongDecision};
 use crate::logic::events::{EventData, EventLog, EventType, Poll, PollContent};
 use crate::logic::progress::{Activity, CurrentStep};
+use prompts::Prompts;
 use turn::{Phase, RunningTurn};
 
 pub use alert::Alert;
+pub use prompts::SentPrompt;
 pub use questions::{CloseReason, ClosedQuestion, IncomingQuestion};
 pub use record::{Expected, ListedTurn, SessionRecord};
 pub use steps::Steps;
@@ -193,6 +196,7 @@ pub struct Session {
     thread: String,
     timeouts: Timeouts,
     log: EventLog,
+    prompts: Prompts,
     turn: Option<RunningTurn>,
     /// The exit of Codex, if the session has not recovered from it.
     lost: Option<CodexLoss>,
@@ -229,6 +233,7 @@ impl Session {
             thread: thread.to_owned(),
             timeouts,
             log: EventLog::default(),
+            prompts: Prompts::default(),
             turn: None,
             lost: None,
             cancelled: None,
@@ -246,6 +251,22 @@ impl Session {
             active: now,
             last_heard: now.instant,
             stalled: None,
+        }
+    }
+
+    /// The latest prompts, from number `from` on.
+    #[must_use]
+    pub fn prompts(&self, from: u64) -> Vec<SentPrompt> {
+        self.prompts.from(from)
+    }
+
+    /// All changes of files by the running turn, or else the last one, as a unified diff.
+    #[must_use]
+    pub fn diff(&self) -> &str {
+        match (&self.turn, &self.outcome) {
+            (Some(turn), _) => &turn.facts.diff,
+            (None, Some((_, outcome))) => &outcome.facts.diff,
+            (None, None) => "",
         }
     }
 

@@ -38,8 +38,11 @@ impl Session {
                 let raw_turn = raw_turn_of(params.get());
                 return self.ended(TurnEnd { turn, raw_turn }, now);
             }
-            Notification::ItemStarted(Item::UserMessage)
-            | Notification::ItemCompleted(Item::UserMessage) => {}
+            Notification::ItemStarted(Item::UserMessage) => {}
+            Notification::ItemCompleted(Item::UserMessage) => {
+                let before = self.log.next_id();
+                self.prompts.note(before, now.wall, params.get());
+            }
             Notification::ItemStarted(item) => self.item_started(item, (method, params), now),
             Notification::ItemCompleted(item) => self.item_completed(item, (method, params), now),
             Notification::Raw(item) => {

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use codex_engine::logic::events::{FollowCursor, FollowedEvent};
+use codex_engine::logic::session::SentPrompt;
 use codex_engine::{AppServers, SessionHandle};
 use futures::Stream;
 use futures::future::Either;
@@ -65,28 +66,80 @@ fn sessions(app_servers: Rc<AppServers>) -> impl Stream<Item = Answer> {
     })
 }
 
-/// The events of a session from number `from` on, as they come.
+/// A watcher of a session.
+struct SessionWatcher {
+    session: SessionHandle,
+    cursor: FollowCursor,
+    /// The number of the next prompt.
+    next_prompt: u64,
+    /// The diff that was told.
+    diff: String,
+}
+
+impl SessionWatcher {
+    /// What was not told yet. A prompt comes before the first event after it.
+    fn news(&mut self) -> Vec<SessionNews> {
+        let mut prompts = self
+            .session
+            .prompts(self.next_prompt)
+            .into_iter()
+            .peekable();
+        let mut news = Vec::new();
+        for one in self.session.follow(&mut self.cursor, PAGE) {
+            if let FollowedEvent::New(event) = &one {
+                while let Some(prompt) = prompts.next_if(|prompt| prompt.before <= event.id) {
+                    self.next_prompt = prompt.number + 1;
+                    news.push(prompt_news(prompt));
+                }
+            }
+            news.push(news_of(one));
+        }
+        let next = self.cursor.next();
+        while let Some(prompt) = prompts.next_if(|prompt| prompt.before <= next) {
+            self.next_prompt = prompt.number + 1;
+            news.push(prompt_news(prompt));
+        }
+        if let Some(diff) = self.session.changed_diff(&self.diff) {
+            self.diff.clone_from(&diff);
+            news.push(SessionNews::Diff(diff));
+        }
+        news
+    }
+}
+
+/// The events of a session from number `from` on, with its prompts and its diff, as they come.
 fn events(session: SessionHandle, from: u64) -> impl Stream<Item = Answer> {
-    let state = (session, FollowCursor::before(from), false);
-    stream::unfold(state, |(session, mut cursor, has_begun)| async move {
-        let mut changes = session.watch_news();
+    let watcher = SessionWatcher {
+        session,
+        cursor: FollowCursor::before(from),
+        next_prompt: 0,
+        diff: String::new(),
+    };
+    stream::unfold((watcher, false), |(mut watcher, has_begun)| async move {
+        let mut changes = watcher.session.watch_news();
         if has_begun {
             sleep(GATHER).await;
         }
         loop {
             changes.mark_unchanged();
-            let news = session.follow(&mut cursor, PAGE);
+            let news = watcher.news();
             // The first answer comes at once, so that a watcher knows that it has all there is.
             if !news.is_empty() || !has_begun {
-                let news = news.into_iter().map(news_of).collect();
-                let (first, next) = (session.first_event(), cursor.next());
+                let (first, next) = (watcher.session.first_event(), watcher.cursor.next());
                 let answer = Answer::Session(SessionAnswer::News { news, first, next });
-                return Some((answer, (session, cursor, true)));
+                return Some((answer, (watcher, true)));
             }
             // Fails only without the session, which this has.
             changes.changed().await.ok()?;
         }
     })
+}
+
+fn prompt_news(prompt: SentPrompt) -> SessionNews {
+    let SentPrompt {
+        before, at, text, ..
+    } = prompt;
+    SessionNews::Prompt { before, at, text }
 }
 
 fn news_of(news: FollowedEvent) -> SessionNews {

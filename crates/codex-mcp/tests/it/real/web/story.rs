@@ -167,7 +167,9 @@ async fn session_is_started_steered_and_ended_on_the_page() {
     };
     let shown = state("idle").await;
     let texts = shown["steps"].to_string();
-    assert!(texts.contains("late"), "{texts}");
+    for words in ["first", "in German", "late"] {
+        assert!(texts.contains(words), "{words}: {texts}");
+    }
     let last = web.stage.model.requests().pop().unwrap();
     assert!(last.user_messages().contains(&"in German"));
 
@@ -187,5 +189,24 @@ async fn session_is_started_steered_and_ended_on_the_page() {
     let ended = web.post(&format!("{path}/cancel"), &[]).await;
     assert_eq!(ended.status, 200, "{ended:?}");
     state("cancelled").await;
+    web.finish().await;
+}
+
+#[tokio::test]
+async fn changed_files_are_shown_as_a_diff() {
+    let patch = "*** Begin Patch\n*** Add File: made.txt\n+<b>new</b>\n*** End Patch\n";
+    let script = Script::new().otherwise([Reply::patch(patch), Reply::say("done")]);
+    let mut web = WebFixture::new(testkit::codex::newest(), script).await;
+    let write = serde_json::json!({ "sandbox": "workspace-write" });
+    let session = web.client.start("make it", write).await;
+    web.client.until_idle(&session).await;
+    let page = wait_for("the diff on the page", async || {
+        let response = web.browser("GET", &format!("/sessions/{session}"));
+        let page = response.header("accept", "text/html").send().await.body;
+        page.contains("Changes of the turn").then_some(page)
+    })
+    .await;
+    assert!(page.contains("added\">+&lt;b&gt;new&lt;/b&gt;"), "{page}");
+    assert!(page.contains("make it"), "{page}");
     web.finish().await;
 }
