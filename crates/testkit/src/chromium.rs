@@ -194,6 +194,14 @@ impl Browser {
         self.send("POST", "/execute/sync", body).await
     }
 
+    /// Runs a script on the page; returns its result.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub async fn run(&self, script: &str, arguments: Value) -> Value {
+        self.execute(script, arguments).await.unwrap()
+    }
+
     /// Opens a page: an address, or a path on the same server.
     ///
     /// # Panics

@@ -44,6 +44,7 @@ pub mod conformance;
 pub mod docs;
 pub mod fake;
 mod home;
+pub mod http;
 mod launch;
 pub mod messages_api;
 pub mod ngircd;

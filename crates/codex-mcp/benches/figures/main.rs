@@ -26,6 +26,7 @@ mod looks;
 mod mail;
 mod memory;
 mod model;
+mod page;
 mod pictures;
 mod proxy;
 mod sessions;
@@ -98,6 +99,8 @@ enum Figure {
     Pictures,
     /// Jobs on the real Codex: one to its end, and the memory of eight at once
     Called,
+    /// The page: 200 sessions, events in a browser, a crowd that watches, and memory
+    Page,
     /// Jobs in a store: claimed, listed, their events, and in the hands of a worker
     Jobs,
 }
@@ -121,6 +124,7 @@ impl Figure {
             Self::Eyes => 10,
             Self::Pictures => 20,
             Self::Called => 3,
+            Self::Page => 20,
             Self::Jobs => 3,
         }
     }
@@ -144,6 +148,7 @@ impl Figure {
             Self::Eyes => eyes::measure(rounds),
             Self::Pictures => block_on(pictures::measure(rounds)),
             Self::Called => block_on(called::measure(rounds)),
+            Self::Page => block_on(page::measure(rounds)),
             Self::Jobs => jobs::measure(rounds),
         }
     }

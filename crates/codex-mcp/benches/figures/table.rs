@@ -15,6 +15,8 @@ pub(crate) enum Unit {
     /// Bytes too few for mebibytes.
     FewBytes,
     PerSecond,
+    /// A part of one.
+    Ratio,
 }
 
 impl Unit {
@@ -41,6 +43,7 @@ impl Unit {
             Self::Bytes => (1024.0 * 1024.0, 1, "MiB"),
             Self::FewBytes => (1.0, 0, "B"),
             Self::PerSecond => (1e3, 0, "k/s"),
+            Self::Ratio => (0.01, 1, "%"),
         }
     }
 
@@ -49,6 +52,7 @@ impl Unit {
             Self::Seconds => "seconds",
             Self::Bytes | Self::FewBytes => "bytes",
             Self::PerSecond => "per second",
+            Self::Ratio => "of one",
         }
     }
 }

@@ -39,6 +39,12 @@ impl Poller {
         started["sessionId"].as_str().unwrap().to_owned()
     }
 
+    /// Begins the next turn of a session.
+    pub(crate) async fn reply(&mut self, session: &str) {
+        let arguments = json!({"sessionId": session, "prompt": PROMPT});
+        self.call("codex_reply", arguments).await;
+    }
+
     /// Looks into a session.
     pub(crate) async fn poll(&mut self, session: &str, more: Value) -> Value {
         let mut arguments = json!({"action": "poll", "sessionId": session});

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::WebFixture;
-use super::http::Request;
+use testkit::http::Request;
 
 async fn web() -> WebFixture {
     let script = Script::new().otherwise([Reply::say("done")]);

@@ -4,8 +4,8 @@ use scripted_model::{Reply, Script, Shell};
 use serde_json::{Value, json};
 
 use super::WebFixture;
-use super::http::{Events, Request};
 use crate::on_each_release;
+use testkit::http::{Events, Request};
 
 on_each_release!(client_of_http_calls_codex_and_is_asked);
 

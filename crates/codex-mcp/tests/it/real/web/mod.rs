@@ -3,7 +3,6 @@
 mod access;
 mod browser;
 mod conformance;
-mod http;
 mod mcp;
 mod story;
 
@@ -21,7 +20,7 @@ use tokio::time::timeout;
 
 use super::CodexFixture;
 use super::sessions::Poller;
-use http::{Request, Response};
+use testkit::http::{Request, Response};
 
 /// The limit for the start and the end of the server.
 const TIME_LIMIT: Duration = Duration::from_secs(60);

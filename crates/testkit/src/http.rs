@@ -1,4 +1,4 @@
-//! A client that sends exactly what a test says: also what no browser and no library would send.
+//! A client of HTTP that sends exactly what a test says: also what no browser and no library would send.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,27 +13,36 @@ const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// A response.
 #[derive(Debug)]
-pub(super) struct Response {
-    pub(super) status: u16,
+pub struct Response {
+    /// Its status.
+    pub status: u16,
     headers: Vec<(String, String)>,
-    pub(super) body: String,
+    /// Its body.
+    pub body: String,
 }
 
 impl Response {
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    /// The value of a header, by its name in lower case.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
         let mut all = self.headers.iter();
         let found = all.find(|(one, _)| one == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    pub(super) fn json(&self) -> Value {
+    /// Its body as JSON.
+    ///
+    /// # Panics
+    /// When it is none.
+    #[must_use]
+    pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
 }
 
 /// A request to be sent.
 #[derive(Debug, Clone)]
-pub(super) struct Request {
+pub struct Request {
     to: SocketAddr,
     method: String,
     path: String,
@@ -42,7 +51,9 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub(super) fn new(to: SocketAddr, method: &str, path: &str) -> Self {
+    /// A request without a body.
+    #[must_use]
+    pub fn new(to: SocketAddr, method: &str, path: &str) -> Self {
         Self {
             to,
             method: method.to_owned(),
@@ -53,17 +64,22 @@ impl Request {
     }
 
     /// Sets a header, in place of one of the same name.
-    pub(super) fn header(mut self, name: &str, value: &str) -> Self {
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.retain(|(one, _)| one != name);
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    pub(super) fn bearer(self, token: &str) -> Self {
+    /// Adds a token.
+    #[must_use]
+    pub fn bearer(self, token: &str) -> Self {
         self.header("authorization", &format!("Bearer {token}"))
     }
 
-    pub(super) fn form(self, fields: &[(&str, &str)]) -> Self {
+    /// Gives it a form as its body.
+    #[must_use]
+    pub fn form(self, fields: &[(&str, &str)]) -> Self {
         let fields = fields.iter();
         let pairs = fields.map(|(name, value)| format!("{}={}", encoded(name), encoded(value)));
         let body = pairs.collect::<Vec<_>>().join("&");
@@ -71,7 +87,9 @@ impl Request {
         Self { body, ..self }.header("content-type", kind)
     }
 
-    pub(super) fn json(self, body: &Value) -> Self {
+    /// Gives it JSON as its body.
+    #[must_use]
+    pub fn json(self, body: &Value) -> Self {
         let body = body.to_string();
         Self { body, ..self }.header("content-type", "application/json")
     }
@@ -100,7 +118,10 @@ impl Request {
     }
 
     /// Sends the request, and reads the whole response.
-    pub(super) async fn send(&self) -> Response {
+    ///
+    /// # Panics
+    /// When there is no response in time.
+    pub async fn send(&self) -> Response {
         let sending = async {
             let mut stream = self.begin().await;
             let (status, headers) = head(&mut stream).await;
@@ -121,7 +142,10 @@ impl Request {
     }
 
     /// Sends the request, whose response is a stream of events.
-    pub(super) async fn events(&self) -> Events {
+    ///
+    /// # Panics
+    /// When there is no response in time, or another one.
+    pub async fn events(&self) -> Events {
         let mut stream = self.begin().await;
         let (status, _) = timeout(TIME_LIMIT, head(&mut stream)).await.unwrap();
         assert_eq!(status, 200, "{self:?}");
@@ -179,22 +203,28 @@ async fn chunk(stream: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> bool {
 }
 
 /// A stream of server-sent events.
-pub(super) struct Events {
+pub struct Events {
     stream: BufReader<TcpStream>,
     text: Vec<u8>,
 }
 
 /// A server-sent event.
 #[derive(Debug)]
-pub(super) struct Event {
-    pub(super) id: Option<String>,
-    pub(super) kind: String,
-    pub(super) data: Value,
+pub struct Event {
+    /// Its ID.
+    pub id: Option<String>,
+    /// Its kind; `message` if it names none.
+    pub kind: String,
+    /// Its data.
+    pub data: Value,
 }
 
 impl Events {
     /// The next event; `None` at the end.
-    pub(super) async fn next(&mut self) -> Option<Event> {
+    ///
+    /// # Panics
+    /// When none comes in time.
+    pub async fn next(&mut self) -> Option<Event> {
         let reading = async {
             loop {
                 let end = self.text.windows(2).position(|two| two == b"\n\n");
@@ -216,7 +246,10 @@ impl Events {
     }
 
     /// The next event for which `is_it` holds.
-    pub(super) async fn until(&mut self, is_it: impl Fn(&Event) -> bool) -> Event {
+    ///
+    /// # Panics
+    /// When none comes in time, or the stream ends.
+    pub async fn until(&mut self, is_it: impl Fn(&Event) -> bool) -> Event {
         loop {
             let event = self
                 .next()
