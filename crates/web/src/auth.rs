@@ -15,7 +15,7 @@ use safe_files::off_runtime;
 use tokio::time::sleep;
 
 use crate::logic::access::{BROWSER_LIFE, CredentialId, Credentials, Kind, Scope, TokenName};
-use crate::logic::authority::Authorities;
+use crate::logic::authority::{Authorities, WrongAuthority};
 use crate::logic::throttle::{Throttle, Wait};
 use crate::refusal::Refusal;
 use crate::store::{CredentialStore, FileMark, StoreError};
@@ -66,6 +66,10 @@ impl Doorkeeper {
 
     /// Checks where a request comes from, which needs no credential.
     fn check_origin(&self, method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
+        // Of two hosts, a proxy before us may have looked at the other one.
+        if headers.get_all(header::HOST).iter().count() > 1 {
+            return Err(WrongAuthority::Host.into());
+        }
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
         self.authorities
             .check(text(header::HOST), text(header::ORIGIN))?;

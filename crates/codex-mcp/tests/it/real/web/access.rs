@@ -171,6 +171,9 @@ async fn pages_of_others_get_nothing_and_do_nothing() {
             assert_eq!(status(&rebound).await, 421, "{host} {path}");
         }
     }
+    // One name for a proxy, and another one for us.
+    let two = format!("{}\r\nhost: attacker.example", web.address);
+    assert_eq!(status(&with_cookie("GET").header("host", &two)).await, 421);
     for origin in ["http://attacker.example", "null", "http://127.0.0.1:1"] {
         assert_eq!(
             status(&with_cookie("GET").header("origin", origin)).await,
