@@ -6,14 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use common::sync::lock;
-use host_process::connect::{self, Watch};
-use host_process::logic::handshake::{Answer, SessionAnswer, WatchRequest};
+use host_process::logic::handshake::SessionAnswer;
 use serde_json::json;
 use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, sleep, timeout};
+use work_board::logic::conversation::{Change, Conversation};
+use work_board::{ActError, WorkBoard};
 
-use crate::hosts::{ActError, Hosts};
-use crate::logic::conversation::{Change, Conversation};
 use crate::page::session as page;
 
 /// How many of the latest messages are kept, for browsers whose connection was lost.
@@ -31,11 +30,8 @@ const LINGER: Duration = Duration::from_secs(30);
 /// How long a host may take to tell the first events.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The pause before a host that was lost is looked for again.
+/// How often it is looked whether somebody still watches.
 const PAUSE: Duration = Duration::from_millis(500);
-
-/// How long a session may be without a host: a host that was killed is followed by another one.
-const LOST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A message for the page.
 #[derive(Debug, Clone)]
@@ -158,16 +154,15 @@ fn data(conversation: &Conversation, change: &Change) -> Option<String> {
 }
 
 /// All conversations that are followed.
-#[derive(Debug)]
 pub(crate) struct Feeds {
-    hosts: Arc<Hosts>,
+    board: Arc<WorkBoard>,
     feeds: Mutex<HashMap<String, Arc<Feed>>>,
 }
 
 impl Feeds {
-    pub(crate) fn new(hosts: Arc<Hosts>) -> Self {
+    pub(crate) fn new(board: Arc<WorkBoard>) -> Self {
         Self {
-            hosts,
+            board,
             feeds: Mutex::default(),
         }
     }
@@ -188,59 +183,23 @@ impl Feeds {
         if let Some(feed) = feeds.get(session) {
             return Ok(Arc::clone(feed));
         }
-        self.hosts.session(session).ok_or(ActError::Unknown)?;
+        self.board.session(session).ok_or(ActError::Unknown)?;
         let feed = Arc::new(Feed::new());
         feeds.insert(session.to_owned(), Arc::clone(&feed));
         let (feeds, id, followed) = (Arc::clone(self), session.to_owned(), Arc::clone(&feed));
         tokio::spawn(async move {
+            let next = || followed.look(|conversation, _| conversation.next());
+            let take = |answer| {
+                followed.take(answer);
+                followed.is_ready.send_replace(true);
+            };
             tokio::select! {
-                () = feeds.follow(&id, &followed) => {}
+                () = feeds.board.follow_session(&id, next, take) => {}
                 () = unwatched(&followed) => {}
             }
             lock(&feeds.feeds).remove(&id);
         });
         Ok(feed)
-    }
-
-    /// Follows a session, from one host to the next, until it has been without one for long.
-    async fn follow(&self, id: &str, feed: &Feed) {
-        let mut lost = Instant::now();
-        while lost.elapsed() < LOST_TIMEOUT {
-            if let Some(live) = self.hosts.session(id) {
-                let from = feed.look(|conversation, _| conversation.next());
-                let session = id.to_owned();
-                let request = WatchRequest::Session { session, from };
-                match connect::watch(&live.endpoint, request).await {
-                    Ok(Some(told)) => {
-                        self.take_all(id, feed, told).await;
-                        lost = Instant::now();
-                    }
-                    Ok(None) => {}
-                    Err(error) => tracing::warn!("a session cannot be watched: {error}"),
-                }
-            }
-            sleep(PAUSE).await;
-        }
-    }
-
-    /// Takes what a host tells, until it ends, or has the session no longer.
-    async fn take_all(&self, session: &str, feed: &Feed, mut told: Watch) {
-        let taking = async {
-            loop {
-                match told.next().await {
-                    Ok(Some(Answer::Session(answer @ SessionAnswer::News { .. }))) => {
-                        feed.take(answer);
-                        feed.is_ready.send_replace(true);
-                    }
-                    Ok(_) => return,
-                    Err(error) => return tracing::warn!("a session cannot be watched: {error}"),
-                }
-            }
-        };
-        tokio::select! {
-            () = taking => {}
-            () = self.hosts.until_gone(session) => {}
-        }
     }
 }
 

@@ -6,12 +6,13 @@
 //! ```text
 //!  browser ──page, events──┐                       ┌─ hosts: sessions, watched once
 //!  program ──/api──────────┼─► server ─► auth ─► routes ─► feed: conversations, written once
-//!  client  ──/mcp──────────┘  (bounds) (who)       ├─ jobs: the store
+//!  client  ──/mcp──────────┘  (bounds) (who)       ├─ work-board: sessions, jobs
 //!                                                  └─ mcp: a client of the host for each session
 //! ```
 //!
-//! - [`logic`] decides without I/O: credentials, names under which the endpoint is addressed, wrong
-//!   tries, and a conversation put together from events.
+//! - [`logic`] decides without I/O: credentials, names under which the endpoint is addressed, and
+//!   wrong tries.
+//! - What there is to show, and what is done with it, is the crate `work-board`.
 //! - `page` writes HTML. Texts of others are escaped by maud, and their hidden characters are made
 //!   visible.
 //! - Each stream is bounded: a browser that reads too slowly misses messages, learns that, and loads
@@ -26,27 +27,25 @@
     )
 )]
 
+mod acts;
+mod api;
 mod app;
 mod auth;
-mod board;
 mod feed;
-mod hosts;
-mod jobs;
-mod link;
+mod forms;
+mod forwarder;
+mod job_acts;
+mod lists;
 pub mod logic;
 mod mcp;
 mod page;
+mod pages;
 mod refusal;
 mod routes;
 mod server;
 mod store;
 mod streams;
-mod tools;
-mod work;
 
-pub use app::Connections;
-pub use jobs::JobBoard;
-pub use link::Connect;
 pub use routes::serve;
 pub use server::listen;
 pub use store::{CredentialStore, StoreError};

@@ -9,9 +9,16 @@ use job_queue::service::JobsError;
 use job_queue::store::StoreError;
 use serde_json::json;
 
-use crate::hosts::ActError;
 use crate::logic::authority::WrongAuthority;
 use crate::page::login;
+use work_board::ActError;
+
+/// The session is not known, or no longer.
+pub(crate) const NO_SESSION: Refusal =
+    Refusal::Missing("such session; it may have ended with its host");
+
+/// There is no such job.
+pub(crate) const NO_JOB: Refusal = Refusal::Missing("such job");
 
 /// Why a request is refused.
 #[derive(Debug, thiserror::Error)]
@@ -113,9 +120,12 @@ impl IntoResponse for Refusal {
 impl From<ActError> for Refusal {
     fn from(error: ActError) -> Self {
         match error {
-            ActError::Unknown => Self::Missing("such session; it may have ended with its host"),
+            ActError::Unknown => NO_SESSION,
+            ActError::Wrong(why) => Self::Wrong(why),
             ActError::Refused(why) => Self::Conflict(why),
-            ActError::Host(_) | ActError::Odd => Self::Failed(error.to_string()),
+            ActError::Host(_) | ActError::Failed(_) | ActError::Odd => {
+                Self::Failed(error.to_string())
+            }
         }
     }
 }
@@ -129,7 +139,7 @@ impl From<StoreError> for Refusal {
 impl From<JobsError> for Refusal {
     fn from(error: JobsError) -> Self {
         match error {
-            JobsError::NotFound(_) => Self::Missing("such job"),
+            JobsError::NotFound(_) => NO_JOB,
             JobsError::Store(_) | JobsError::Audit(_) => Self::Failed(error.to_string()),
             error => Self::Conflict(error.to_string()),
         }

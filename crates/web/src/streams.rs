@@ -21,7 +21,7 @@ use crate::feed::Message;
 use crate::logic::access::Scope;
 use crate::page::{job, session};
 use crate::refusal::Refusal;
-use crate::work::Work;
+use work_board::Work;
 
 /// How often a stream says that it is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -51,8 +51,8 @@ pub(crate) async fn work(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    let listed = app.board.watch();
-    let now = app.board.list().await.message(caller.scope);
+    let listed = app.lists.watch();
+    let now = app.lists.list().await.message(caller.scope);
     let now = stream::iter([Event::default().data(now)]);
     let changes = stream::unfold(listed, move |mut listed| async move {
         // The sender lives as long as the server.
@@ -119,12 +119,12 @@ fn event(message: &Message) -> Event {
 
 /// The state of a session and its questions, now and whenever they change.
 fn states(app: Arc<App>, id: String, scope: Scope) -> impl Stream<Item = Event> + Send {
-    let changes = app.hosts.changes();
+    let changes = app.board.hosts.changes();
     let state = (app, id, changes, None::<Work>);
     stream::unfold(state, move |(app, id, mut changes, told)| async move {
         loop {
             changes.mark_unchanged();
-            let now = app.session_work(&id);
+            let now = app.board.session(&id);
             if now != told
                 && let Some(work) = &now
             {
@@ -143,13 +143,13 @@ pub(crate) async fn of_job(
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
-    let job = app.jobs.find(&id).await?;
+    let job = app.board.jobs.find(&id).await?;
     let id = job.ok_or(Refusal::Missing("such job"))?.as_str().to_owned();
-    let changes = app.jobs.changes().await?;
+    let changes = app.board.jobs.changes().await?;
     let state = (app, id, changes, String::new());
     let parts = stream::unfold(state, move |(app, id, mut changes, told)| async move {
         loop {
-            let shown = app.jobs.job(&id).await.ok().flatten()?;
+            let shown = app.board.jobs.job(&id).await.ok().flatten()?;
             let html = job::part(caller.scope, &shown, SystemTime::UNIX_EPOCH).into_string();
             if html != told {
                 let data = json!({ "part": job::JOB, "html": html }).to_string();

@@ -21,7 +21,8 @@ use settings::{Config, ConfigError, Flags};
 use tokio::net::TcpListener;
 use web::logic::access::{Credential, Kind, NewCredential, Scope, TokenName};
 use web::logic::authority::{Authorities, Authority};
-use web::{Connect, Connections, CredentialStore, JobBoard, StoreError};
+use web::{CredentialStore, StoreError};
+use work_board::{Connect, Connections, JobBoard, WorkBoard};
 
 use super::exit::COULD_NOT;
 use super::serve::{self, HostEndpointError};
@@ -234,9 +235,10 @@ async fn serve_until_shutdown(args: &ServeArgs, config: Config) -> Result<ExitCo
         classic: connector(&config, &["serve"]),
         sessions: connector(&config, &["serve", "--api", "sessions"]),
     };
-    let board = JobBoard::new(jobs::service(&config), store_check(&config));
+    let jobs = JobBoard::new(jobs::service(&config), store_check(&config));
+    let board = WorkBoard::new(state.clone(), jobs, connections);
     let closing = shutdown.closing.clone();
-    web::serve(listener, (state, authorities), board, connections, closing).await;
+    web::serve(listener, (state, authorities), board, closing).await;
     state_file::remove(&running)?;
     Ok(shutdown.exit_code())
 }

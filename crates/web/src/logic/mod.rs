@@ -1,6 +1,5 @@
-//! What is decided without I/O: who may do what, and what a conversation looks like.
+//! What is decided without I/O: who may do what.
 
 pub mod access;
 pub mod authority;
-pub mod conversation;
 pub mod throttle;

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::layout::{self, clock, foreign_line};
 use super::question;
 use crate::logic::access::Scope;
-use crate::work::{AllWork, Group, Work};
+use work_board::{AllWork, Group, Work};
 
 /// The part that is sent again when the work has changed.
 pub(crate) const WORK: &str = "work";

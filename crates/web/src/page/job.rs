@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::layout::{self, button, clock, foreign, foreign_line};
 use super::question;
-use crate::jobs::ShownJob;
+use work_board::ShownJob;
+
 use crate::logic::access::Scope;
 
 /// The part that is sent again when the job has changed.

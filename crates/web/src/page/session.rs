@@ -9,8 +9,8 @@ use maud::{Markup, html};
 use super::layout::{self, button, clock, foreign, foreign_line};
 use super::question;
 use crate::logic::access::Scope;
-use crate::logic::conversation::{ChangedFile, Conversation, PlanStep, Step, StepKind};
-use crate::work::Work;
+use work_board::Work;
+use work_board::logic::conversation::{ChangedFile, Conversation, PlanStep, Step, StepKind};
 
 /// The part with the plan.
 pub(crate) const PLAN: &str = "plan";

@@ -24,41 +24,55 @@ const SHORT_ID: usize = 13;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, AsRefStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// A session of a host.
     Session,
+    /// A durable job.
     Job,
+    /// A job that ends when its criteria are met.
     Run,
 }
 
 /// Where the page lists some work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Group {
+pub enum Group {
+    /// It needs a person.
     Asking,
+    /// It runs or is queued.
     Running,
+    /// It is idle or has ended.
     Ended,
 }
 
 /// Some work.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Work {
-    pub(crate) id: String,
-    pub(crate) kind: Kind,
-    pub(crate) state: String,
+pub struct Work {
+    /// Its ID.
+    pub id: String,
+    /// Its kind.
+    pub kind: Kind,
+    /// Its state, such as `asking`, `running`, `idle` or `completed`.
+    pub state: String,
     /// The current step, if some runs.
-    pub(crate) step: Option<StepSummary>,
+    pub step: Option<StepSummary>,
     /// What a job waits for, or why it has failed.
-    pub(crate) note: Option<String>,
+    pub note: Option<String>,
     /// The name of a job.
-    pub(crate) task: Option<String>,
-    pub(crate) created: SystemTime,
-    pub(crate) tokens: Option<u64>,
-    pub(crate) directory: String,
+    pub task: Option<String>,
+    /// When it was begun.
+    pub created: SystemTime,
+    /// The tokens that it has used, if they are known.
+    pub tokens: Option<u64>,
+    /// Where it works.
+    pub directory: String,
     /// The open questions, by their IDs.
-    pub(crate) questions: Vec<(String, StoredQuestion)>,
+    pub questions: Vec<(String, StoredQuestion)>,
 }
 
 impl Work {
-    pub(crate) fn of_session(session: &LiveSession) -> Self {
+    /// A session as work.
+    #[must_use]
+    pub fn of_session(session: &LiveSession) -> Self {
         let summary = &session.summary;
         let named = session.questions.iter();
         let directory = summary.directory.as_deref().map(Path::to_string_lossy);
@@ -82,7 +96,8 @@ impl Work {
     }
 
     /// A job with its open questions and current step.
-    pub(crate) fn of_job(
+    #[must_use]
+    pub fn of_job(
         job: &JobSummary,
         questions: Vec<(String, StoredQuestion)>,
         step: Option<StepSummary>,
@@ -112,21 +127,26 @@ impl Work {
     }
 
     /// Its address on the page, without markup: an ID has none.
-    pub(crate) fn address(&self) -> String {
+    #[must_use]
+    pub fn address(&self) -> String {
         match self.kind {
             Kind::Session => format!("/sessions/{}", self.id),
             Kind::Job | Kind::Run => format!("/jobs/{}", self.id),
         }
     }
 
-    pub(crate) fn title(&self) -> &str {
+    /// Its name, or the beginning of its ID.
+    #[must_use]
+    pub fn title(&self) -> &str {
         match &self.task {
             Some(task) if !task.is_empty() => task,
             _ => self.id.get(..SHORT_ID).unwrap_or(&self.id),
         }
     }
 
-    pub(crate) fn group(&self) -> Group {
+    /// Where it is listed.
+    #[must_use]
+    pub fn group(&self) -> Group {
         match self.state.as_str() {
             _ if !self.questions.is_empty() => Group::Asking,
             ASKING => Group::Asking,
@@ -136,7 +156,8 @@ impl Work {
     }
 
     /// The state as a class of the style sheet.
-    pub(crate) fn state_class(&self) -> &'static str {
+    #[must_use]
+    pub fn state_class(&self) -> &'static str {
         match self.state.as_str() {
             ASKING => "asking",
             "running" | "queued" => "running",
@@ -148,8 +169,9 @@ impl Work {
 
 /// All work.
 #[derive(Debug, Default, Clone, PartialEq)]
-pub(crate) struct AllWork {
-    pub(crate) work: Vec<Work>,
+pub struct AllWork {
+    /// What could be listed.
+    pub work: Vec<Work>,
     /// Why some of it is not there.
-    pub(crate) failure: Option<String>,
+    pub failure: Option<String>,
 }

@@ -2,21 +2,21 @@
 
 use serde_json::{Value, json};
 
+use crate::hosts::ActError;
 use crate::link::{CallError, Connect, HostLink, taken};
-use crate::refusal::Refusal;
 
 /// Calls a tool of the host, and returns its structured result.
 pub(crate) async fn call(
     connect: &Connect,
     tool: &str,
     arguments: Value,
-) -> Result<Value, Refusal> {
+) -> Result<Value, ActError> {
     // What the host tells by itself is of no use here.
-    let (link, _) = HostLink::open(connect).await.map_err(Refusal::Failed)?;
+    let (link, _) = HostLink::open(connect).await.map_err(ActError::Failed)?;
     let params = json!({
         "protocolVersion": "2025-11-25",
         "capabilities": {},
-        "clientInfo": { "name": "codex-mcp web", "version": env!("CARGO_PKG_VERSION") },
+        "clientInfo": { "name": "codex-mcp", "version": env!("CARGO_PKG_VERSION") },
     });
     link.call("initialize", params).await.map_err(failed)?;
     let begun = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
@@ -29,13 +29,13 @@ pub(crate) async fn call(
             .pointer("/content/0/text")
             .and_then(Value::as_str)
             .unwrap_or("the call failed");
-        return Err(Refusal::Conflict(text.to_owned()));
+        return Err(ActError::Refused(text.to_owned()));
     }
     Ok(taken(&mut result, "structuredContent"))
 }
 
-fn failed(CallError(error): CallError) -> Refusal {
+fn failed(CallError(error): CallError) -> ActError {
     let error = &error;
     let message = error["message"].as_str().unwrap_or("the call failed");
-    Refusal::Failed(message.to_owned())
+    ActError::Failed(message.to_owned())
 }

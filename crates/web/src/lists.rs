@@ -6,12 +6,10 @@ use std::time::{Duration, SystemTime};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
+use work_board::{AllWork, WorkBoard};
 
-use crate::hosts::Hosts;
-use crate::jobs::JobBoard;
 use crate::logic::access::Scope;
 use crate::page::home;
-use crate::work::{AllWork, Work};
 
 /// How often the store of jobs is looked at.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
@@ -52,39 +50,22 @@ impl Listed {
 }
 
 /// The list, and those who watch it.
-pub(crate) struct Board {
-    hosts: Arc<Hosts>,
-    jobs: Arc<JobBoard>,
+pub(crate) struct Lists {
+    board: Arc<WorkBoard>,
     listed: watch::Sender<Arc<Listed>>,
 }
 
-impl Board {
-    pub(crate) fn new(hosts: Arc<Hosts>, jobs: Arc<JobBoard>) -> Self {
+impl Lists {
+    pub(crate) fn new(board: Arc<WorkBoard>) -> Self {
         Self {
-            hosts,
-            jobs,
+            board,
             listed: watch::Sender::default(),
         }
     }
 
-    /// All work now, the newest first, or what of it can be listed.
-    pub(crate) async fn work(&self) -> AllWork {
-        let sessions = self.hosts.sessions();
-        let mut work: Vec<Work> = sessions.iter().map(|one| Work::of_session(one)).collect();
-        let failure = match self.jobs.list().await {
-            Ok(jobs) => {
-                work.extend(jobs);
-                None
-            }
-            Err(error) => Some(format!("the jobs cannot be listed: {error}")),
-        };
-        work.sort_by_key(|one| std::cmp::Reverse(one.created));
-        AllWork { work, failure }
-    }
-
     /// The list now.
     pub(crate) async fn list(&self) -> Listed {
-        Listed::new(self.work().await)
+        Listed::new(self.board.work().await)
     }
 
     pub(crate) fn watch(&self) -> watch::Receiver<Arc<Listed>> {
@@ -93,11 +74,11 @@ impl Board {
 
     /// Keeps the list up to date while somebody watches it, for ever.
     pub(crate) async fn follow(self: Arc<Self>) {
-        let mut changes = self.hosts.changes();
+        let mut changes = self.board.hosts.changes();
         loop {
             changes.mark_unchanged();
             if self.listed.receiver_count() > 0 {
-                let work = self.work().await;
+                let work = self.board.work().await;
                 if work != self.listed.borrow().work {
                     self.listed.send_replace(Arc::new(Listed::new(work)));
                 }

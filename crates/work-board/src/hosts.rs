@@ -26,31 +26,41 @@ const SAME_STEP: Duration = Duration::from_millis(200);
 
 /// A session of a host.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct LiveSession {
+pub struct LiveSession {
     /// The host that has it.
-    pub(crate) endpoint: HostEndpoint,
+    pub endpoint: HostEndpoint,
     /// What the host says about it.
-    pub(crate) summary: SessionSummary,
+    pub summary: SessionSummary,
     /// Its open questions.
-    pub(crate) questions: Vec<NamedQuestion>,
+    pub questions: Vec<NamedQuestion>,
 }
 
 /// Why something cannot be done with a session.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ActError {
+pub enum ActError {
+    /// No host has the session.
     #[error("there is no such session; it may have ended with its host process")]
     Unknown,
+    /// What was asked for makes no sense.
+    #[error("{0}")]
+    Wrong(String),
+    /// It cannot be done now.
     #[error("{0}")]
     Refused(String),
+    /// The host cannot be reached.
     #[error(transparent)]
     Host(#[from] ConnectError),
+    /// A call of a tool failed.
+    #[error("{0}")]
+    Failed(String),
+    /// The host's answer has no known form.
     #[error("unexpected answer from the host process")]
     Odd,
 }
 
 /// The hosts of the user.
 #[derive(Debug)]
-pub(crate) struct Hosts {
+pub struct Hosts {
     state: PathBuf,
     /// The sessions, by the key of their host.
     sessions: Mutex<BTreeMap<String, Vec<Arc<LiveSession>>>>,
@@ -58,7 +68,9 @@ pub(crate) struct Hosts {
 }
 
 impl Hosts {
-    pub(crate) fn new(state: PathBuf) -> Self {
+    /// The hosts in a state directory. [`Hosts::follow`] has to run beside it.
+    #[must_use]
+    pub fn new(state: PathBuf) -> Self {
         Self {
             state,
             sessions: Mutex::default(),
@@ -67,24 +79,24 @@ impl Hosts {
     }
 
     /// All sessions.
-    pub(crate) fn sessions(&self) -> Vec<Arc<LiveSession>> {
+    pub fn sessions(&self) -> Vec<Arc<LiveSession>> {
         lock(&self.sessions).values().flatten().cloned().collect()
     }
 
     /// The session with this ID.
-    pub(crate) fn session(&self, id: &str) -> Option<Arc<LiveSession>> {
+    pub fn session(&self, id: &str) -> Option<Arc<LiveSession>> {
         let all = lock(&self.sessions);
         let found = all.values().flatten().find(|one| one.summary.session == id);
         found.cloned()
     }
 
     /// Changes when a session has changed.
-    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+    pub fn changes(&self) -> watch::Receiver<u64> {
         self.revision.subscribe()
     }
 
     /// Follows all hosts, also those that are started later, for ever.
-    pub(crate) async fn follow(self: Arc<Self>) {
+    pub async fn follow(self: Arc<Self>) {
         let followed: Arc<Mutex<HashSet<String>>> = Arc::default();
         loop {
             match HostEndpoint::all(&self.state) {
@@ -152,9 +164,9 @@ impl Hosts {
                 let read = |question| serde_json::from_value(question).ok();
                 Ok(questions.into_iter().filter_map(read).collect())
             }
-            // It has ended meanwhile.
-            Ok(_) | Err(ActError::Unknown | ActError::Refused(_) | ActError::Odd) => Ok(Vec::new()),
             Err(ActError::Host(error)) => Err(error),
+            // It has ended meanwhile.
+            Ok(_) | Err(_) => Ok(Vec::new()),
         }
     }
 
@@ -173,14 +185,14 @@ impl Hosts {
     }
 
     /// Completes when no host has a session, or none has it any longer.
-    pub(crate) async fn until_gone(&self, id: &str) {
+    pub async fn until_gone(&self, id: &str) {
         let mut changes = self.changes();
         // Fails only without the sender, which this has.
         while self.session(id).is_some() && changes.changed().await.is_ok() {}
     }
 
     /// Waits until a host has a session that has just begun, for some seconds.
-    pub(crate) async fn until_there(&self, id: &str) {
+    pub async fn until_there(&self, id: &str) {
         let mut changes = self.changes();
         let waiting =
             async { while self.session(id).is_none() && changes.changed().await.is_ok() {} };
@@ -199,7 +211,7 @@ impl Hosts {
     }
 
     /// Has the host of a session do something that it only confirms.
-    pub(crate) async fn act(&self, id: &str, act: SessionAct) -> Result<(), ActError> {
+    pub async fn act(&self, id: &str, act: SessionAct) -> Result<(), ActError> {
         let session = self.session(id).ok_or(ActError::Unknown)?;
         match ask(&session.endpoint, id, act).await? {
             SessionAnswer::Done => Ok(()),

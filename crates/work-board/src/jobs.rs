@@ -22,11 +22,13 @@ const MOST: u32 = 50;
 const VERDICT_WITHIN: u32 = 2000;
 
 /// A job with what the page shows of it.
-pub(crate) struct ShownJob {
-    pub(crate) view: JobView,
-    pub(crate) work: Work,
+pub struct ShownJob {
+    /// The job with its open questions.
+    pub view: JobView,
+    /// The same, as it is listed.
+    pub work: Work,
     /// The latest verdict on the criteria of a run.
-    pub(crate) criteria: Value,
+    pub criteria: Value,
 }
 
 /// The jobs of the configured store.
@@ -44,7 +46,7 @@ impl JobBoard {
     }
 
     /// The jobs and runs that wait or run, and the latest others.
-    pub(crate) async fn list(&self) -> Result<Vec<Work>, StoreError> {
+    pub async fn list(&self) -> Result<Vec<Work>, StoreError> {
         if !(self.has_store)() {
             return Ok(Vec::new());
         }
@@ -77,7 +79,7 @@ impl JobBoard {
     }
 
     /// A job, and what the page shows of it; `None` if there is none.
-    pub(crate) async fn job(&self, id: &str) -> Result<Option<ShownJob>, JobsError> {
+    pub async fn job(&self, id: &str) -> Result<Option<ShownJob>, JobsError> {
         let Some(id) = self.find(id).await? else {
             return Ok(None);
         };
@@ -98,7 +100,7 @@ impl JobBoard {
     }
 
     /// The job with this ID.
-    pub(crate) async fn find(&self, id: &str) -> Result<Option<JobId>, JobsError> {
+    pub async fn find(&self, id: &str) -> Result<Option<JobId>, JobsError> {
         let Ok(prefix) = id.parse::<JobPrefix>() else {
             return Ok(None);
         };
@@ -113,12 +115,12 @@ impl JobBoard {
     }
 
     /// Learns when some job changes.
-    pub(crate) async fn changes(&self) -> Result<Watch, StoreError> {
+    pub async fn changes(&self) -> Result<Watch, StoreError> {
         Ok(self.jobs.store().await?.watch())
     }
 
     /// The service, for what is done with a job.
-    pub(crate) fn service(&self) -> &Jobs {
+    pub fn service(&self) -> &Jobs {
         &self.jobs
     }
 }

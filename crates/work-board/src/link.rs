@@ -25,17 +25,20 @@ const INTERNAL_ERROR: i64 = -32603;
 
 /// What a host sends by itself: a request, which has an ID, or a notification.
 #[derive(Debug)]
-pub(crate) struct Incoming {
-    pub(crate) id: Option<Value>,
-    pub(crate) message: Value,
+pub struct Incoming {
+    /// The ID of a request.
+    pub id: Option<Value>,
+    /// The whole message.
+    pub message: Value,
 }
 
 /// The error of a call, as JSON-RPC has it.
 #[derive(Debug)]
-pub(crate) struct CallError(pub(crate) Value);
+pub struct CallError(pub Value);
 
 impl CallError {
-    pub(crate) fn internal(why: impl std::fmt::Display) -> Self {
+    /// A failure inside of this process.
+    pub fn internal(why: impl std::fmt::Display) -> Self {
         Self(json!({ "code": INTERNAL_ERROR, "message": why.to_string() }))
     }
 }
@@ -51,7 +54,7 @@ struct Waiting {
 
 /// A connection to a host. It is closed when this is dropped.
 #[derive(Debug)]
-pub(crate) struct HostLink {
+pub struct HostLink {
     outgoing: mpsc::Sender<Value>,
     pending: Pending,
     next: AtomicU64,
@@ -60,9 +63,7 @@ pub(crate) struct HostLink {
 
 impl HostLink {
     /// Opens a connection, and returns what the host sends by itself.
-    pub(crate) async fn open(
-        connect: &Connect,
-    ) -> Result<(Self, mpsc::Receiver<Incoming>), String> {
+    pub async fn open(connect: &Connect) -> Result<(Self, mpsc::Receiver<Incoming>), String> {
         let (reader, writer) = connect().await?.into_split();
         let (outgoing, to_write) = mpsc::channel(64);
         let (told, incoming) = mpsc::channel(1024);
@@ -93,14 +94,14 @@ impl HostLink {
     }
 
     /// Sends a message. Nothing happens if the connection is lost; calls that wait fail.
-    pub(crate) async fn send(&self, message: Value) {
+    pub async fn send(&self, message: Value) {
         if self.outgoing.send(message).await.is_err() {
             tracing::debug!("a message for a host process is lost with its connection");
         }
     }
 
     /// Begins a call, and returns its ID and the receiver of its result.
-    pub(crate) async fn begin(&self, method: &str, params: Option<Value>) -> Call {
+    pub async fn begin(&self, method: &str, params: Option<Value>) -> Call {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, result) = oneshot::channel();
         {
@@ -120,20 +121,21 @@ impl HostLink {
     }
 
     /// Whether the host has gone.
-    pub(crate) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         lock(&self.pending).has_ended
     }
 
     /// Makes a call, and waits for its result.
-    pub(crate) async fn call(&self, method: &str, params: Value) -> Result<Value, CallError> {
+    pub async fn call(&self, method: &str, params: Value) -> Result<Value, CallError> {
         self.begin(method, Some(params)).await.wait().await
     }
 }
 
 /// A call that waits for its result.
 #[derive(Debug)]
-pub(crate) struct Call {
-    pub(crate) id: u64,
+pub struct Call {
+    /// The ID of the request.
+    pub id: u64,
     result: oneshot::Receiver<Result<Value, CallError>>,
     pending: Pending,
 }
@@ -145,7 +147,12 @@ impl Drop for Call {
 }
 
 impl Call {
-    pub(crate) async fn wait(&mut self) -> Result<Value, CallError> {
+    /// Waits for the result.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`] of the host, or that it has gone.
+    pub async fn wait(&mut self) -> Result<Value, CallError> {
         let lost = || CallError::internal("the host process ended before it answered");
         (&mut self.result).await.unwrap_or_else(|_| Err(lost()))
     }
@@ -195,7 +202,7 @@ async fn read(
 }
 
 /// Takes a member of an object.
-pub(crate) fn taken(object: &mut Value, member: &str) -> Value {
+pub fn taken(object: &mut Value, member: &str) -> Value {
     object.get_mut(member).map(Value::take).unwrap_or_default()
 }
 

@@ -1,0 +1,108 @@
+//! What is done with sessions.
+
+use std::sync::Arc;
+
+use axum::extract::{Form, Path, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use host_process::logic::handshake::{Door, SessionAct};
+use work_board::{NewSession, Prompted};
+
+use crate::app::App;
+use crate::forms::{Done, Fields, answer_of, field, respond};
+
+pub(crate) async fn answer(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    Form(fields): Form<Fields>,
+) -> Response {
+    let done = async {
+        let question = field(&fields, "question")?;
+        let response = answer_of(&fields)?;
+        app.board
+            .answer(&id, question, response, Door::Page)
+            .await?;
+        Ok(Done::on(format!("/sessions/{id}"), "Answered."))
+    };
+    respond(done.await, &headers)
+}
+
+pub(crate) async fn prompt(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    Form(fields): Form<Fields>,
+) -> Response {
+    let done = async {
+        let text = field(&fields, "text")?.to_owned();
+        let words = match app.board.prompt(&id, text).await? {
+            Prompted::Steered => "Added to the turn.",
+            Prompted::Sent => "Sent.",
+        };
+        Ok(Done::on(format!("/sessions/{id}"), words))
+    };
+    respond(done.await, &headers)
+}
+
+pub(crate) async fn interrupt(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    let words = "The turn is being interrupted.";
+    act(&app, &id, SessionAct::Interrupt, words, &headers).await
+}
+
+pub(crate) async fn cancel(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    let words = "The session has ended.";
+    act(&app, &id, SessionAct::Cancel, words, &headers).await
+}
+
+async fn act(
+    app: &App,
+    id: &str,
+    act: SessionAct,
+    words: &'static str,
+    headers: &HeaderMap,
+) -> Response {
+    let done = app.board.hosts.act(id, act).await;
+    let done = done.map(|()| Done::on(format!("/sessions/{id}"), words));
+    respond(done.map_err(Into::into), headers)
+}
+
+pub(crate) async fn fork(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    let forked = app.board.fork(&id).await;
+    respond(forked.map(begun).map_err(Into::into), &headers)
+}
+
+pub(crate) async fn start(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    Form(fields): Form<Fields>,
+) -> Response {
+    let done = async {
+        let text = |name| field(&fields, name).map(str::to_owned);
+        let new = NewSession {
+            prompt: text("prompt")?,
+            directory: text("directory")?,
+            sandbox: text("sandbox")?,
+            approvals: text("approvals")?,
+        };
+        Ok(begun(app.board.start(new).await?))
+    };
+    respond(done.await, &headers)
+}
+
+/// The page of a session that has just begun.
+fn begun(id: String) -> Done {
+    Done::elsewhere(format!("/sessions/{id}"), "Begun.")
+}

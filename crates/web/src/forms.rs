@@ -1,0 +1,83 @@
+//! Forms, and what is answered when something was done.
+
+use std::collections::HashMap;
+
+use axum::Json;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use codex_engine::logic::action::Decision;
+use job_queue::service::Response as Answer;
+use serde_json::{Map, json};
+
+use crate::refusal::Refusal;
+
+/// What was done: JSON for the script and for programs, the page again for a form without script.
+pub(crate) struct Done {
+    words: &'static str,
+    /// The page on which to go on.
+    address: String,
+    /// Whether the script has to go there.
+    is_elsewhere: bool,
+}
+
+impl Done {
+    pub(crate) fn on(address: String, words: &'static str) -> Self {
+        Self {
+            words,
+            address,
+            is_elsewhere: false,
+        }
+    }
+
+    /// A page to which the script has to go, too.
+    pub(crate) fn elsewhere(address: String, words: &'static str) -> Self {
+        Self {
+            words,
+            address,
+            is_elsewhere: true,
+        }
+    }
+
+    fn for_request(self, headers: &HeaderMap) -> Response {
+        let accept = headers
+            .get(header::ACCEPT)
+            .and_then(|value| value.to_str().ok());
+        if accept.is_some_and(|accept| accept.contains("text/html")) {
+            return Redirect::to(&self.address).into_response();
+        }
+        let address = self.is_elsewhere.then_some(self.address);
+        Json(json!({ "done": self.words, "address": address })).into_response()
+    }
+}
+
+pub(crate) fn respond(done: Result<Done, Refusal>, headers: &HeaderMap) -> Response {
+    match done {
+        Ok(done) => done.for_request(headers),
+        Err(refusal) => refusal.for_request(headers),
+    }
+}
+
+/// The fields of a form. Those of an answer are named `answer.FIELD`.
+pub(crate) type Fields = HashMap<String, String>;
+
+pub(crate) fn field<'a>(fields: &'a Fields, name: &'static str) -> Result<&'a str, Refusal> {
+    let value = fields.get(name).map(String::as_str).unwrap_or_default();
+    match value.trim().is_empty() {
+        true => Err(Refusal::Wrong(format!("the field {name:?} is missing"))),
+        false => Ok(value),
+    }
+}
+
+/// The response that a form makes: a decision in Codex's form, or the answers to a question.
+pub(crate) fn answer_of(fields: &Fields) -> Result<Answer, Refusal> {
+    let decision = field(fields, "decision")?;
+    if decision == "submit" {
+        let named = fields.iter();
+        let named = named.filter_map(|(name, text)| Some((name.strip_prefix("answer.")?, text)));
+        let answers = named.map(|(name, text)| (name.to_owned(), text.as_str().into()));
+        return Ok(Answer::Decision(Decision::Submit(Map::from_iter(answers))));
+    }
+    let decision = serde_json::from_str(decision);
+    let decision = decision.map_err(|error| Refusal::Wrong(format!("not a decision: {error}")))?;
+    Ok(Answer::Decision(decision))
+}

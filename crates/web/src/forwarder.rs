@@ -1,0 +1,467 @@
+//! MCP over HTTP: each HTTP session, or each request of MCP 2026-07-28, is a client of the host.
+//!
+//! rmcp does what belongs to HTTP. What a client asks is passed on to the host, and so is what the host
+//! tells and asks meanwhile.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use common::sync::lock;
+use rmcp::model::GetExtensions as _;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
+    CompleteRequestParams, CompleteResult, CreateTaskResult, DiscoverResult,
+    GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult,
+    InitializeRequestParams, InitializeResult, InputRequiredResult, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, RequestId, ServerConfig,
+    ServerNotification, ServerRequest, SubscribeRequestParams, SubscriptionFilter,
+    UnsubscribeRequestParams, UpdateTaskParams,
+};
+use rmcp::service::{
+    NotificationContext, OriginatingRequestId, Peer, RequestContext, ServiceError,
+    SubscriptionContext, SubscriptionSink,
+};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::{Mutex, mpsc};
+
+use work_board::{CallError, Connect, HostLink, Incoming, taken};
+
+/// The notification that ends the introduction of a client.
+const INITIALIZED: &str = "notifications/initialized";
+
+/// The notification by which a host confirms a subscription. rmcp confirms it here.
+const CONFIRMED: &str = "notifications/subscriptions/acknowledged";
+
+/// A client of the host for one HTTP session or request.
+pub(crate) struct Forwarder {
+    connect: Arc<Connect>,
+    about: ServerConfig,
+    client: Mutex<Option<Arc<HostClient>>>,
+    /// How the client has introduced itself, for the next host.
+    introduction: OnceLock<Value>,
+}
+
+/// A connection to a host, and what is needed to pass on what the host says by itself.
+struct HostClient {
+    link: HostLink,
+    calls: Calls,
+    sink: std::sync::Mutex<Option<SubscriptionSink>>,
+}
+
+/// The requests of the client that are under way, the oldest first. A question of the host goes to the
+/// stream of the latest.
+type Calls = std::sync::Mutex<Vec<RequestId>>;
+
+/// What the server of a host says about itself, to a client that can do nothing special.
+pub(crate) async fn about(connect: &Connect) -> Result<ServerConfig, String> {
+    let (link, _) = HostLink::open(connect).await?;
+    let params = json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": { "name": "codex-mcp web", "version": env!("CARGO_PKG_VERSION") },
+    });
+    let result = link.call("initialize", params).await;
+    let result = result.map_err(|CallError(error)| error.to_string())?;
+    serde_json::from_value(result).map_err(|error| error.to_string())
+}
+
+impl Forwarder {
+    pub(crate) fn new(connect: Arc<Connect>, about: ServerConfig) -> Self {
+        Self {
+            connect,
+            about,
+            client: Mutex::default(),
+            introduction: OnceLock::new(),
+        }
+    }
+
+    /// The connection to the host. When that host has gone, another one is told what the first one was.
+    async fn client(&self, peer: &Peer<RoleServer>) -> Result<Arc<HostClient>, ErrorData> {
+        let internal = |error| ErrorData::internal_error(error, None);
+        let mut client = self.client.lock().await;
+        if let Some(client) = client.as_ref().filter(|client| !client.link.has_ended()) {
+            return Ok(Arc::clone(client));
+        }
+        let (link, told) = HostLink::open(&*self.connect).await.map_err(internal)?;
+        if let Some(introduction) = self.introduction.get() {
+            let introduced = link.call("initialize", introduction.clone()).await;
+            introduced.map_err(error_data)?;
+            link.send(notification(INITIALIZED)).await;
+        }
+        let opened = Arc::new(HostClient {
+            link,
+            calls: Calls::default(),
+            sink: std::sync::Mutex::default(),
+        });
+        tokio::spawn(pass_on(Arc::downgrade(&opened), told, peer.clone()));
+        *client = Some(Arc::clone(&opened));
+        Ok(opened)
+    }
+
+    /// Passes a request on, and waits for the result.
+    async fn forward<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: impl Serialize,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<T, ErrorData> {
+        let client = self.client(&context.peer).await?;
+        let params = with_meta(params, context)?;
+        let _underway = Underway::begin(&client, &context.id);
+        let mut call = client.link.begin(method, Some(params)).await;
+        let result = tokio::select! {
+            result = call.wait() => result.map_err(error_data)?,
+            () = context.ct.cancelled() => {
+                let mut cancelled = notification("notifications/cancelled");
+                if let Some(members) = cancelled.as_object_mut() {
+                    members.insert("params".to_owned(), json!({ "requestId": call.id }));
+                }
+                client.link.send(cancelled).await;
+                // The host sends no answer, and the client awaits none.
+                return Err(ErrorData::internal_error("the request was cancelled", None));
+            }
+        };
+        serde_json::from_value(result)
+            .map_err(|error| ErrorData::internal_error(error.to_string(), None))
+    }
+
+    async fn notify(&self, method: &str, context: &NotificationContext<RoleServer>) {
+        match self.client(&context.peer).await {
+            Ok(client) => client.link.send(notification(method)).await,
+            Err(error) => tracing::warn!("a notification is lost: {error}"),
+        }
+    }
+}
+
+/// A request that is under way, until this is dropped.
+struct Underway<'a> {
+    client: &'a HostClient,
+    id: RequestId,
+}
+
+impl<'a> Underway<'a> {
+    fn begin(client: &'a HostClient, id: &RequestId) -> Self {
+        lock(&client.calls).push(id.clone());
+        Self {
+            client,
+            id: id.clone(),
+        }
+    }
+}
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        lock(&self.client.calls).retain(|id| *id != self.id);
+    }
+}
+
+fn notification(method: &str) -> Value {
+    json!({ "jsonrpc": "2.0", "method": method })
+}
+
+/// Passes on what a host says by itself, until the host or the client has gone. A question waits for
+/// its answer on a task of its own.
+async fn pass_on(
+    client: Weak<HostClient>,
+    mut told: mpsc::Receiver<Incoming>,
+    peer: Peer<RoleServer>,
+) {
+    while let Some(Incoming { id, message }) = told.recv().await {
+        let Some(client) = client.upgrade() else {
+            return;
+        };
+        match id {
+            Some(id) => {
+                let peer = peer.clone();
+                tokio::spawn(async move { ask(&client, &peer, id, message).await });
+            }
+            None => tell(&client, &peer, message).await,
+        }
+    }
+}
+
+/// The parameters of a request with its `_meta`, which rmcp keeps beside them.
+fn with_meta(
+    params: impl Serialize,
+    context: &RequestContext<RoleServer>,
+) -> Result<Value, ErrorData> {
+    let internal = |error: serde_json::Error| ErrorData::internal_error(error.to_string(), None);
+    let mut params = serde_json::to_value(params).map_err(internal)?;
+    if params.is_null() {
+        params = json!({});
+    }
+    let meta = serde_json::to_value(&context.meta).map_err(internal)?;
+    if let (Some(params), false) = (params.as_object_mut(), meta == json!({})) {
+        params.insert("_meta".to_owned(), meta);
+    }
+    Ok(params)
+}
+
+fn error_data(CallError(error): CallError) -> ErrorData {
+    serde_json::from_value(error)
+        .unwrap_or_else(|error| ErrorData::internal_error(error.to_string(), None))
+}
+
+/// Puts a question of the host to the client, and passes on the answer.
+async fn ask(client: &HostClient, peer: &Peer<RoleServer>, id: Value, message: Value) {
+    let answered = match serde_json::from_value::<ServerRequest>(request_of(message)) {
+        Ok(mut request) => {
+            // Without a request under way, it goes to the stream that the client holds open.
+            if let Some(latest) = lock(&client.calls).last() {
+                let origin = OriginatingRequestId(latest.clone());
+                request.extensions_mut().insert(origin);
+            }
+            peer.send_request(request).await
+        }
+        Err(error) => Err(ServiceError::McpError(ErrorData::internal_error(
+            error.to_string(),
+            None,
+        ))),
+    };
+    let answer = match answered {
+        Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
+        Err(ServiceError::McpError(error)) => json!({ "jsonrpc": "2.0", "id": id, "error": error }),
+        Err(error) => {
+            let CallError(error) = CallError::internal(error);
+            json!({ "jsonrpc": "2.0", "id": id, "error": error })
+        }
+    };
+    client.link.send(answer).await;
+}
+
+/// Passes a notification on: to the subscription of a client of 2026-07-28, or else to the client.
+async fn tell(client: &HostClient, peer: &Peer<RoleServer>, message: Value) {
+    if is_confirmation(&message) {
+        return;
+    }
+    let Ok(notification) = serde_json::from_value::<ServerNotification>(request_of(message)) else {
+        return tracing::warn!("a notification of the host process is not understood");
+    };
+    let sink = lock(&client.sink).clone();
+    let told = match sink {
+        Some(sink) => sink
+            .send(notification)
+            .await
+            .map_err(|error| error.to_string()),
+        None => peer
+            .send_notification(notification)
+            .await
+            .map_err(|error| error.to_string()),
+    };
+    if let Err(error) = told {
+        tracing::debug!("a client cannot be notified: {error}");
+    }
+}
+
+/// The method and the parameters of a message.
+fn request_of(mut message: Value) -> Value {
+    let method = taken(&mut message, "method");
+    match message.get_mut("params") {
+        Some(params) => json!({ "method": method, "params": params.take() }),
+        None => json!({ "method": method }),
+    }
+}
+
+/// Reads a result that may be one of several, told apart by its `resultType`.
+fn one_of<T>(
+    result: Value,
+    complete: impl FnOnce(Value) -> serde_json::Result<T>,
+    input: impl FnOnce(InputRequiredResult) -> T,
+) -> Result<T, ErrorData> {
+    let read = match is_of_type(&result, "input_required") {
+        true => serde_json::from_value(result).map(input),
+        false => complete(result),
+    };
+    read.map_err(|error| ErrorData::internal_error(error.to_string(), None))
+}
+
+fn is_of_type(result: &Value, kind: &str) -> bool {
+    result["resultType"] == kind
+}
+
+fn is_confirmation(message: &Value) -> bool {
+    message["method"] == CONFIRMED
+}
+
+impl ServerHandler for Forwarder {
+    fn get_info(&self) -> ServerConfig {
+        self.about.clone()
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        context.peer.set_peer_info(request.clone());
+        let result = self.forward("initialize", &request, &context).await?;
+        // It is set once: a client introduces itself once.
+        let _ = self.introduction.set(json!(request));
+        Ok(result)
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        self.notify(INITIALIZED, &context).await;
+    }
+
+    async fn on_roots_list_changed(&self, context: NotificationContext<RoleServer>) {
+        self.notify("notifications/roots/list_changed", &context)
+            .await;
+    }
+
+    async fn discover(
+        &self,
+        context: RequestContext<RoleServer>,
+    ) -> Result<DiscoverResult, ErrorData> {
+        self.forward("server/discover", json!({}), &context).await
+    }
+
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        self.forward("tools/list", request, &context).await
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let result: Value = self.forward("tools/call", request, &context).await?;
+        let complete = |result: Value| match is_of_type(&result, "task") {
+            true => serde_json::from_value::<CreateTaskResult>(result).map(Into::into),
+            false => serde_json::from_value::<CallToolResult>(result).map(Into::into),
+        };
+        one_of(result, complete, CallToolResponse::InputRequired)
+    }
+
+    async fn list_prompts(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        self.forward("prompts/list", request, &context).await
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let result: Value = self.forward("prompts/get", request, &context).await?;
+        let complete = |result| serde_json::from_value::<GetPromptResult>(result).map(Into::into);
+        one_of(result, complete, GetPromptResponse::InputRequired)
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        self.forward("resources/list", request, &context).await
+    }
+
+    async fn list_resource_templates(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        self.forward("resources/templates/list", request, &context)
+            .await
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let result: Value = self.forward("resources/read", request, &context).await?;
+        let complete =
+            |result| serde_json::from_value::<ReadResourceResult>(result).map(Into::into);
+        one_of(result, complete, ReadResourceResponse::InputRequired)
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let _: Value = self
+            .forward("resources/subscribe", request, &context)
+            .await?;
+        Ok(())
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let _: Value = self
+            .forward("resources/unsubscribe", request, &context)
+            .await?;
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        Some(requested.clone())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let request = context.request_context();
+        let client = self.client(&request.peer).await?;
+        *lock(&client.sink) = Some(context.sink().clone());
+        let params = json!({ "notifications": context.accepted() });
+        let params = with_meta(params, request)?;
+        let mut call = client
+            .link
+            .begin("subscriptions/listen", Some(params))
+            .await;
+        tokio::select! {
+            result = call.wait() => result.map(drop).map_err(error_data),
+            () = context.cancelled() => Ok(()),
+        }
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        self.forward("completion/complete", request, &context).await
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        self.forward("tasks/get", request, &context).await
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let _: Value = self.forward("tasks/update", request, &context).await?;
+        Ok(())
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let _: Value = self.forward("tasks/cancel", request, &context).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! The pages, and signing in.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use axum::Extension;
+use axum::extract::{ConnectInfo, Form, Path, Query, State};
+use axum::http::{HeaderMap, header};
+use axum::response::{Html, IntoResponse, Redirect, Response};
+use serde::Deserialize;
+
+use crate::app::App;
+use crate::auth::Caller;
+use crate::page;
+use crate::refusal::{NO_JOB, NO_SESSION, Refusal};
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Code {
+    code: Option<String>,
+}
+
+pub(crate) async fn sign_in_form(Query(Code { code }): Query<Code>) -> Html<String> {
+    Html(page::login::sign_in(code.as_deref(), None).into_string())
+}
+
+pub(crate) async fn sign_in(
+    State(app): State<Arc<App>>,
+    ConnectInfo(from): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    Form(Code { code }): Form<Code>,
+) -> Response {
+    match app.door.sign_in(from.ip(), code.unwrap_or_default()).await {
+        Ok(cookie) => ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response(),
+        Err(refusal) => refusal.for_request(&headers),
+    }
+}
+
+pub(crate) async fn work(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+) -> Html<String> {
+    let work = app.board.work().await;
+    Html(page::home::page(caller.scope, &work, SystemTime::now()).into_string())
+}
+
+pub(crate) async fn session(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    let shown = async {
+        let work = app.board.session(&id).ok_or(NO_SESSION)?;
+        let feed = app.feeds.feed(&id).await?;
+        let now = SystemTime::now();
+        let html = feed.look(|conversation, latest| {
+            page::session::page(caller.scope, &work, conversation, latest, now)
+        });
+        Ok(Html(html.into_string()))
+    };
+    shown
+        .await
+        .map_err(|refusal: Refusal| refusal.for_request(&headers))
+        .into_response()
+}
+
+pub(crate) async fn job(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    let shown = app.board.jobs.job(&id).await.map_err(Refusal::from);
+    match shown.and_then(|shown| shown.ok_or(NO_JOB)) {
+        Ok(shown) => Html(page::job::page(caller.scope, &shown, SystemTime::now()).into_string())
+            .into_response(),
+        Err(refusal) => refusal.for_request(&headers),
+    }
+}

@@ -1,0 +1,231 @@
+//! The lists, and what somebody does from them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use codex_engine::logic::action::Decision;
+use host_process::connect::{self, Watch};
+use host_process::logic::handshake::{Answer, Door, SessionAct, SessionAnswer, WatchRequest};
+use job_queue::service::{Response, decision_for};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::hosts::{ActError, Hosts};
+use crate::jobs::JobBoard;
+use crate::link::Connect;
+use crate::tools;
+use crate::work::{AllWork, Work};
+
+/// The pause before a host that was lost is looked for again.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// How long a session may be without a host: a host that was killed is followed by another one.
+const LOST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The ways to a host.
+pub struct Connections {
+    /// As a client of the classic tools.
+    pub classic: Arc<Connect>,
+    /// As a client of the session tools.
+    pub sessions: Arc<Connect>,
+}
+
+/// A session to be started.
+#[derive(Debug, Clone)]
+pub struct NewSession {
+    /// The first prompt.
+    pub prompt: String,
+    /// The directory in which Codex works.
+    pub directory: String,
+    /// Codex's name of a sandbox.
+    pub sandbox: String,
+    /// Codex's name of a policy for approvals.
+    pub approvals: String,
+}
+
+/// What has become of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prompted {
+    /// It was added to the turn that runs.
+    Steered,
+    /// It has begun a turn.
+    Sent,
+}
+
+/// All work, and the ways to act on it.
+pub struct WorkBoard {
+    /// The sessions.
+    pub hosts: Arc<Hosts>,
+    /// The jobs and runs.
+    pub jobs: JobBoard,
+    /// The ways to a host.
+    pub connections: Connections,
+}
+
+impl WorkBoard {
+    /// A board of the hosts in a state directory. [`Hosts::follow`] has to run beside it.
+    #[must_use]
+    pub fn new(state: PathBuf, jobs: JobBoard, connections: Connections) -> Self {
+        Self {
+            hosts: Arc::new(Hosts::new(state)),
+            jobs,
+            connections,
+        }
+    }
+
+    /// All work now, the newest first, or what of it can be listed.
+    pub async fn work(&self) -> AllWork {
+        let sessions = self.hosts.sessions();
+        let mut work: Vec<Work> = sessions.iter().map(|one| Work::of_session(one)).collect();
+        let failure = match self.jobs.list().await {
+            Ok(jobs) => {
+                work.extend(jobs);
+                None
+            }
+            Err(error) => Some(format!("the jobs cannot be listed: {error}")),
+        };
+        work.sort_by_key(|one| std::cmp::Reverse(one.created));
+        AllWork { work, failure }
+    }
+
+    /// The session as work, if a host has it.
+    #[must_use]
+    pub fn session(&self, id: &str) -> Option<Work> {
+        self.hosts.session(id).map(|live| Work::of_session(&live))
+    }
+
+    /// Follows a session, from one host to the next, until it has been without one for a minute.
+    /// `next` tells the number of the first event that is not known yet.
+    pub async fn follow_session(
+        &self,
+        id: &str,
+        next: impl Fn() -> u64,
+        mut take: impl FnMut(SessionAnswer),
+    ) {
+        let mut lost = Instant::now();
+        while lost.elapsed() < LOST_TIMEOUT {
+            if let Some(live) = self.hosts.session(id) {
+                let session = id.to_owned();
+                let request = WatchRequest::Session {
+                    session,
+                    from: next(),
+                };
+                match connect::watch(&live.endpoint, request).await {
+                    Ok(Some(told)) => {
+                        self.take_all(id, told, &mut take).await;
+                        lost = Instant::now();
+                    }
+                    Ok(None) => {}
+                    Err(error) => tracing::warn!("a session cannot be watched: {error}"),
+                }
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Takes what a host tells, until it ends, or has the session no longer.
+    async fn take_all(&self, id: &str, mut told: Watch, take: &mut impl FnMut(SessionAnswer)) {
+        let taking = async {
+            loop {
+                match told.next().await {
+                    Ok(Some(Answer::Session(answer @ SessionAnswer::News { .. }))) => take(answer),
+                    Ok(_) => return,
+                    Err(error) => return tracing::warn!("a session cannot be watched: {error}"),
+                }
+            }
+        };
+        tokio::select! {
+            () = taking => {}
+            () = self.hosts.until_gone(id) => {}
+        }
+    }
+
+    /// Answers a question of a session.
+    ///
+    /// # Errors
+    ///
+    /// [`ActError`], such as that somebody else was first, with the decision and where it was made.
+    pub async fn answer(
+        &self,
+        id: &str,
+        question: &str,
+        response: Response,
+        door: Door,
+    ) -> Result<(), ActError> {
+        let live = self.hosts.session(id).ok_or(ActError::Unknown)?;
+        let open = live.questions.iter().find(|one| one.id == question);
+        let decision = match open {
+            Some(open) => decision_for(question, &open.question, response)
+                .map(Some)
+                .map_err(|error| ActError::Wrong(error.to_string()))?,
+            // The host knows more: that it is open, or how it was closed, and by whom.
+            None => decision_of(response),
+        };
+        let act = SessionAct::Answer {
+            question: question.to_owned(),
+            decision: json!(decision),
+            reason: None,
+            door,
+        };
+        self.hosts.act(id, act).await
+    }
+
+    /// Adds a message to the turn that runs, or begins the next turn with it.
+    ///
+    /// # Errors
+    ///
+    /// [`ActError`].
+    pub async fn prompt(&self, id: &str, text: String) -> Result<Prompted, ActError> {
+        let work = self.session(id).ok_or(ActError::Unknown)?;
+        if work.step.is_some() {
+            self.hosts.act(id, SessionAct::Steer { text }).await?;
+            return Ok(Prompted::Steered);
+        }
+        let arguments = json!({ "sessionId": id, "prompt": text });
+        tools::call(&*self.connections.sessions, "codex_reply", arguments).await?;
+        Ok(Prompted::Sent)
+    }
+
+    /// Forks a session, and returns the ID of the new one.
+    ///
+    /// # Errors
+    ///
+    /// [`ActError`].
+    pub async fn fork(&self, id: &str) -> Result<String, ActError> {
+        let arguments = json!({ "action": "fork", "sessionId": id });
+        let forked = tools::call(&*self.connections.sessions, "codex_session", arguments).await?;
+        self.begun(&forked).await
+    }
+
+    /// Starts a session, and returns its ID.
+    ///
+    /// # Errors
+    ///
+    /// [`ActError`].
+    pub async fn start(&self, new: NewSession) -> Result<String, ActError> {
+        let arguments = json!({
+            "prompt": new.prompt,
+            "cwd": new.directory,
+            "sandbox": new.sandbox,
+            "approvalPolicy": new.approvals,
+        });
+        let started = tools::call(&*self.connections.sessions, "codex", arguments).await?;
+        self.begun(&started).await
+    }
+
+    /// The ID of a session that has just begun, when a host has it.
+    async fn begun(&self, answer: &Value) -> Result<String, ActError> {
+        let id = answer["sessionId"].as_str().ok_or(ActError::Odd)?;
+        self.hosts.until_there(id).await;
+        Ok(id.to_owned())
+    }
+}
+
+/// The decision of a response that names one.
+fn decision_of(response: Response) -> Option<Decision> {
+    match response {
+        Response::Decision(decision) => Some(decision),
+        Response::Rule | Response::Words(_) | Response::Text(_) => None,
+    }
+}

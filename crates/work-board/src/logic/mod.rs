@@ -1,0 +1,3 @@
+//! What is decided without I/O: what a conversation looks like.
+
+pub mod conversation;
