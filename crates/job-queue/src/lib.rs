@@ -44,6 +44,7 @@ pub mod activity;
 pub mod call;
 pub mod call_settings;
 pub mod directive;
+pub mod event_line;
 mod files;
 pub mod job_json;
 pub mod logic;

@@ -1,6 +1,7 @@
 //! The whole configuration, gathered from flags, variables and files.
 
 use std::env;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -47,6 +48,8 @@ pub struct Config {
     pub summaries: Setting<bool>,
     /// Whether clients are served by the host process that they share.
     pub host: Setting<bool>,
+    /// Where the host process serves HTTP, if it does.
+    pub http: Option<Setting<SocketAddr>>,
     /// How the registry of threads is written (`registry_journal`).
     pub registry_mode: Setting<Mode>,
     /// The settings of pictures that Codex requests.
@@ -138,6 +141,7 @@ impl Lookup<'_> {
                 file.section.summaries
             })?,
             host: self.switch(HOST, flags.host, true, &files, |file| file.section.host)?,
+            http: self.http(&files, &mut warnings),
             role,
             eyes,
             alerts: self.alerts(&bounds.allow_commands, &files, &mut warnings)?,

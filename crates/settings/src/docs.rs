@@ -151,6 +151,10 @@ fn meaning(key: &str) -> &'static str {
         "team_tools" => "Whether Codex's threads get the tools for the team's mail.",
         "summaries" => "Whether threads are asked for a summary when the server ends.",
         "host" => "Whether `serve` works in the background process that all clients share.",
+        "http" => {
+            "The address at which the host process serves the page and MCP over HTTP, such as \
+             `127.0.0.1:8377`: [codex-mcp web](web.md) as long as a host runs."
+        }
         "registry_journal" => {
             "`true`: the registry of threads is written line by line, for very many threads."
         }

@@ -1,6 +1,7 @@
 //! Parses a file with settings: `.atm.toml` in a repository, or the user's own.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use agent_team::logic::{AgentName, RoleName, TeamName};
@@ -66,6 +67,7 @@ pub(super) struct Section {
     pub(super) summaries: Option<bool>,
     pub(super) registry_journal: Option<bool>,
     pub(super) host: Option<bool>,
+    pub(super) http: Option<SocketAddr>,
     pub(super) request_image: Option<bool>,
     pub(super) max_image_bytes: Option<u64>,
     pub(super) store: Option<Location>,
@@ -94,7 +96,7 @@ pub(super) struct Preset {
 }
 
 /// The keys of [`Section`].
-pub(super) const SECTION_KEYS: [&str; 21] = [
+pub(super) const SECTION_KEYS: [&str; 22] = [
     "codex_bin",
     "request_timeout_secs",
     "identity",
@@ -104,6 +106,7 @@ pub(super) const SECTION_KEYS: [&str; 21] = [
     "summaries",
     "registry_journal",
     "host",
+    "http",
     "request_image",
     "max_image_bytes",
     "store",

@@ -36,8 +36,9 @@ const LONGEST: u64 = 64 * 1024;
 const UNKNOWN_TOLD: usize = 5;
 
 /// Keys that no repository sets, whether or not the user trusts it.
-pub(super) const NEVER: [&str; 10] = [
+pub(super) const NEVER: [&str; 11] = [
     "codex_bin",
+    "http",
     "store",
     "worker_concurrency",
     "worker_idle_secs",
@@ -216,6 +217,7 @@ fn narrowed_section(
         summaries,
         registry_journal,
         host,
+        http,
         request_image,
         max_image_bytes,
         store,
@@ -245,6 +247,7 @@ fn narrowed_section(
         ("summaries", summaries == Some(true)),
         ("registry_journal", registry_journal.is_some()),
         ("host", host.is_some()),
+        ("http", http.is_some()),
         ("request_image", request_image == Some(true)),
         ("max_image_bytes", max_image_bytes.is_some()),
         ("store", store.is_some()),

@@ -1,5 +1,6 @@
 //! The settings of the server itself: its Codex, its name and team, its time limit.
 
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use common::duration::SetDuration;
 use crate::error::ConfigError;
 use crate::file::{File, Scope};
 use crate::key::{CODEX_BIN, IDENTITY, TEAM, TIMEOUT};
-use crate::lookup::{Lookup, in_section, in_section_or_core, within};
+use crate::lookup::{Lookup, in_section, in_section_or_core, of_user, within};
 use crate::source::{Setting, Source, Warning};
 
 /// The default of `request_timeout_secs` (FR-14: 300 s).
@@ -104,5 +105,22 @@ impl Lookup<'_> {
         let ours = |file: &File| file.section.team.clone();
         let of_core = |file: &File| file.core.default_team.clone();
         Ok(in_section_or_core(files, ours, of_core))
+    }
+
+    /// Where the host process serves HTTP. A repository may not open a door to the machine.
+    pub(super) fn http(
+        &self,
+        files: &[File],
+        warnings: &mut Vec<Warning>,
+    ) -> Option<Setting<SocketAddr>> {
+        let is_set = |file: &&File| file.scope == Scope::Repository && file.section.http.is_some();
+        warnings.extend(files.iter().filter(is_set).map(|file| Warning {
+            message: format!(
+                "http in {} is left out: a repository may not open a door to this machine",
+                file.path.display()
+            ),
+            hint: self.user_file_hint(),
+        }));
+        of_user(files, |file| file.section.http)
     }
 }

@@ -64,6 +64,7 @@ fn all(config: &Config) -> Vec<ShownSetting> {
         shown("summaries", Some(&config.summaries)),
         shown("registry_journal", Some(&journal)),
         shown("host", Some(&config.host)),
+        shown("http", config.http.as_ref()),
         shown("store", Some(&store)),
         shown("worker_concurrency", Some(&jobs.concurrency)),
         shown("worker_idle_secs", Some(&idle)),

@@ -17,7 +17,7 @@ pub struct Response {
     /// Its status.
     pub status: u16,
     headers: Vec<(String, String)>,
-    /// Its body.
+    /// Its body. What is no text in it is replaced.
     pub body: String,
 }
 
@@ -134,7 +134,7 @@ impl Request {
             Response {
                 status,
                 headers,
-                body: String::from_utf8(body).unwrap(),
+                body: String::from_utf8_lossy(&body).into_owned(),
             }
         };
         let sent = timeout(TIME_LIMIT, sending).await;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use agent_team::logic::BadName;
 use axum::extract::{Form, Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -10,6 +11,7 @@ use work_board::{NewSession, Prompted};
 
 use crate::app::App;
 use crate::forms::{Done, Fields, answer_of, field, respond};
+use crate::refusal::Refusal;
 
 pub(crate) async fn answer(
     State(app): State<Arc<App>>,
@@ -98,6 +100,34 @@ pub(crate) async fn start(
             approvals: text("approvals")?,
         };
         Ok(begun(app.board.start(new).await?))
+    };
+    respond(done.await, &headers)
+}
+
+pub(crate) async fn resume(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    Form(fields): Form<Fields>,
+) -> Response {
+    let done = async {
+        let thread = field(&fields, "thread")?;
+        let directory = field(&fields, "directory").ok();
+        Ok(begun(app.board.resume(thread, directory).await?))
+    };
+    respond(done.await, &headers)
+}
+
+pub(crate) async fn send_mail(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    Form(fields): Form<Fields>,
+) -> Response {
+    let done = async {
+        let to = field(&fields, "to")?.parse();
+        let to = to.map_err(|error: BadName| Refusal::Wrong(error.to_string()))?;
+        let text = field(&fields, "text")?.to_owned();
+        app.board.mail.send(to, text).await?;
+        Ok(Done::elsewhere("/mail".to_owned(), "Sent."))
     };
     respond(done.await, &headers)
 }

@@ -1,14 +1,28 @@
 //! JSON for programs.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::Json;
 use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use axum::response::IntoResponse;
+use axum::response::sse::Event;
+use common::timestamp::timestamp;
+use futures::stream;
+use host_process::logic::handshake::{SessionAnswer, SessionNews};
+use job_queue::job_json;
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 use work_board::AllWork;
 
 use crate::app::App;
-use crate::refusal::{NO_SESSION, Refusal};
+use crate::refusal::{NO_JOB, NO_SESSION, Refusal};
+use crate::streams;
+
+/// How many events a program may be behind. One that is further behind has to ask again.
+const BEHIND: usize = 1000;
 
 pub(crate) async fn work(State(app): State<Arc<App>>) -> Result<Json<Value>, Refusal> {
     let AllWork { work, failure } = app.board.work().await;
@@ -34,4 +48,89 @@ pub(crate) async fn session(
             "tokens": conversation.tokens(),
         })
     })))
+}
+
+/// The events of a session, also those that will follow. A program that connects again gets those
+/// after its `Last-Event-ID`.
+pub(crate) async fn session_events(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<impl IntoResponse, Refusal> {
+    app.board.session(&id).ok_or(NO_SESSION)?;
+    let last = headers
+        .get("last-event-id")
+        .and_then(|last| last.to_str().ok());
+    let last: Option<u64> = last.and_then(|last| last.parse().ok());
+    let (sender, receiver) = mpsc::channel(BEHIND);
+    tokio::spawn(async move {
+        // Both closures use it.
+        let next = AtomicU64::new(last.map_or(0, |last| last.saturating_add(1)));
+        let known = || next.load(Ordering::Relaxed);
+        let behind = CancellationToken::new();
+        let take = |answer| {
+            for (number, event) in events(answer) {
+                if let Some(number) = number {
+                    next.store(number + 1, Ordering::Relaxed);
+                }
+                if sender.try_send(event).is_err() {
+                    behind.cancel();
+                }
+            }
+        };
+        tokio::select! {
+            () = app.board.follow_session(&id, known, take) => {}
+            () = behind.cancelled() => {}
+            () = sender.closed() => {}
+        }
+    });
+    let events = stream::unfold(receiver, |mut receiver: mpsc::Receiver<Event>| async move {
+        Some((receiver.recv().await?, receiver))
+    });
+    Ok(streams::sse(events))
+}
+
+/// What a host tells, as events with their numbers, where they have some.
+fn events(answer: SessionAnswer) -> Vec<(Option<u64>, Event)> {
+    let SessionAnswer::News { news, .. } = answer else {
+        return Vec::new();
+    };
+    let event = |news| {
+        let (number, data) = match news {
+            SessionNews::Event(event) => (event.data.get("id").and_then(Value::as_u64), event.data),
+            SessionNews::Prompt { at, text, .. } => {
+                let at = timestamp(at);
+                (None, json!({ "type": "prompt", "at": at, "text": text }))
+            }
+            SessionNews::Diff(diff) => (None, json!({ "type": "diff", "diff": diff })),
+            SessionNews::More { id, text } => {
+                (None, json!({ "type": "more", "id": id, "text": text }))
+            }
+        };
+        let event = Event::default().data(data.to_string());
+        let event = match number {
+            Some(number) => event.id(number.to_string()),
+            None => event,
+        };
+        (number, event)
+    };
+    news.into_iter().map(event).collect()
+}
+
+pub(crate) async fn job(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, Refusal> {
+    let shown = app.board.jobs.job(&id).await?.ok_or(NO_JOB)?;
+    let job = job_json::record(&shown.view.job, &shown.view.questions);
+    Ok(Json(json!({ "job": job, "criteria": shown.criteria })))
+}
+
+pub(crate) async fn threads(State(app): State<Arc<App>>) -> Result<Json<Value>, Refusal> {
+    let threads = app.board.threads().await.map_err(Refusal::Failed)?;
+    Ok(Json(json!({ "threads": threads })))
+}
+
+pub(crate) async fn mail(State(app): State<Arc<App>>) -> Result<Json<Value>, Refusal> {
+    Ok(Json(json!(app.board.mail.read().await?)))
 }

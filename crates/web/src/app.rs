@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rmcp::transport::StreamableHttpService;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 use tokio_util::sync::CancellationToken;
 use work_board::WorkBoard;
 
@@ -21,5 +21,7 @@ pub(crate) struct App {
     pub(crate) lists: Arc<Lists>,
     /// What the tools' server says about itself, when it was asked.
     pub(crate) mcp: OnceCell<StreamableHttpService<Forwarder, LocalSessionManager>>,
+    /// Of which each conductor takes one.
+    pub(crate) conductors: Arc<Semaphore>,
     pub(crate) closing: CancellationToken,
 }

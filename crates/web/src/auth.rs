@@ -115,11 +115,11 @@ impl Doorkeeper {
     }
 
     /// Completes when a credential is no longer valid.
-    async fn until_revoked(&self, id: &CredentialId) {
+    pub(crate) async fn until_revoked(&self, caller: &Caller) {
         loop {
             sleep(LOOK_AFTER).await;
             match self.credentials() {
-                Ok(all) if all.has(id, SystemTime::now()) => {}
+                Ok(all) if all.has(&caller.id, SystemTime::now()) => {}
                 Ok(_) => return,
                 // Whoever has come in stays until something is known.
                 Err(error) => tracing::warn!("{error}"),
@@ -153,6 +153,22 @@ impl Doorkeeper {
             "{COOKIE}={secret}; Path=/; HttpOnly; SameSite=Strict; Max-Age={life}"
         ))
     }
+
+    /// Takes back the credential of a browser, which may be one that only looks.
+    pub(crate) async fn sign_out(&self, from: IpAddr, headers: &HeaderMap) -> Result<(), Refusal> {
+        let caller = self.caller(from, headers)?;
+        let store = self.store.clone();
+        let id = caller.id;
+        let signing_out = off_runtime::run(move || store.change(|all| all.revoke(id.as_str())));
+        let signed_out = signing_out.await;
+        signed_out.map_err(|error| Refusal::Failed(error.to_string()))??;
+        Ok(())
+    }
+}
+
+/// A cookie that removes the one of a browser.
+pub(crate) fn no_cookie() -> String {
+    format!("{COOKIE}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0")
 }
 
 fn browser_name() -> TokenName {
@@ -212,21 +228,20 @@ pub(crate) async fn check_caller(
         Ok(caller)
     }) {
         Ok(caller) => {
-            let id = caller.id.clone();
-            request.extensions_mut().insert(caller);
-            until_revoked(next.run(request).await, door, id)
+            request.extensions_mut().insert(caller.clone());
+            until_revoked(next.run(request).await, door, caller)
         }
         Err(refusal) => refusal.for_request(request.headers()),
     }
 }
 
 /// Has a stream end when the credential of its reader is revoked.
-fn until_revoked(response: Response, door: Arc<Doorkeeper>, id: CredentialId) -> Response {
+fn until_revoked(response: Response, door: Arc<Doorkeeper>, caller: Caller) -> Response {
     let kind = response.headers().get(header::CONTENT_TYPE);
     if kind.is_none_or(|kind| !kind.as_bytes().starts_with(b"text/event-stream")) {
         return response;
     }
-    let revoked = Box::pin(async move { door.until_revoked(&id).await });
+    let revoked = Box::pin(async move { door.until_revoked(&caller).await });
     response.map(|body| Body::from_stream(body.into_data_stream().take_until(revoked)))
 }
 

@@ -45,6 +45,8 @@ pub(crate) struct Message {
 /// A conversation that is followed.
 #[derive(Debug)]
 pub(crate) struct Feed {
+    /// The address of the session on the page.
+    address: String,
     state: Mutex<State>,
     sender: broadcast::Sender<Message>,
     is_ready: watch::Sender<bool>,
@@ -60,10 +62,11 @@ struct State {
 }
 
 impl Feed {
-    fn new() -> Self {
+    fn new(session: &str) -> Self {
         let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let began = began.unwrap_or_default().as_micros();
         Self {
+            address: format!("/sessions/{session}"),
             state: Mutex::new(State {
                 latest: u64::try_from(began).unwrap_or_default(),
                 ..State::default()
@@ -101,7 +104,7 @@ impl Feed {
         state.conversation.begin(first);
         for one in news {
             for change in state.conversation.take(one) {
-                if let Some(data) = data(&state.conversation, &change) {
+                if let Some(data) = data(&self.address, &state.conversation, &change) {
                     let message = state.keep(data);
                     // Nobody may be there.
                     let _ = self.sender.send(message);
@@ -131,10 +134,10 @@ impl State {
 }
 
 /// A change, as the script of the page takes it.
-fn data(conversation: &Conversation, change: &Change) -> Option<String> {
+fn data(address: &str, conversation: &Conversation, change: &Change) -> Option<String> {
     let data = match change {
         Change::Put(number) => {
-            let html = page::step(conversation.step(*number)?).into_string();
+            let html = page::step(address, conversation.step(*number)?).into_string();
             json!({ "put": page::step_id(*number), "html": html })
         }
         Change::Append { number, text } => {
@@ -184,7 +187,7 @@ impl Feeds {
             return Ok(Arc::clone(feed));
         }
         self.board.session(session).ok_or(ActError::Unknown)?;
-        let feed = Arc::new(Feed::new());
+        let feed = Arc::new(Feed::new(session));
         feeds.insert(session.to_owned(), Arc::clone(&feed));
         let (feeds, id, followed) = (Arc::clone(self), session.to_owned(), Arc::clone(&feed));
         tokio::spawn(async move {
@@ -220,7 +223,7 @@ mod tests {
 
     #[test]
     fn browser_gets_what_it_has_missed_or_learns_that_it_is_gone() {
-        let feed = Feed::new();
+        let feed = Feed::new("s");
         let begin = feed.look(|_, latest| latest);
         for number in 0..3000_u32 {
             lock(&feed.state).keep(number.to_string());

@@ -6,6 +6,8 @@ use axum::extract::{Form, Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use job_queue::logic::JobId;
+use serde_json::{Map, Value, json};
+use work_board::NewRun;
 
 use crate::app::App;
 use crate::forms::{Done, Fields, answer_of, field, respond};
@@ -58,4 +60,88 @@ pub(crate) async fn cancel(
         Ok(Done::on(format!("/jobs/{id}"), "Cancelled."))
     };
     respond(done.await, &headers)
+}
+
+pub(crate) async fn retry(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    let done = async {
+        let job = id.parse().map_err(|_| NO_JOB)?;
+        Ok(submitted(app.board.retry(job).await?.as_str()))
+    };
+    respond(done.await, &headers)
+}
+
+pub(crate) async fn start_run(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    Form(fields): Form<Fields>,
+) -> Response {
+    let done = async {
+        let text = |name| field(&fields, name).map(str::to_owned);
+        let new = NewRun {
+            task: text("task")?,
+            directory: text("directory")?,
+            sandbox: text("sandbox")?,
+            criteria: criteria(&fields)?,
+        };
+        Ok(submitted(&app.board.start_run(new).await?))
+    };
+    respond(done.await, &headers)
+}
+
+/// The criteria of a form, as the tool `codex_run` takes them.
+fn criteria(fields: &Fields) -> Result<Map<String, Value>, Refusal> {
+    let mut criteria = Map::new();
+    if let Ok(files) = field(fields, "files") {
+        let globs = files.lines().map(str::trim);
+        let globs: Vec<&str> = globs.filter(|line| !line.is_empty()).collect();
+        criteria.insert("files".to_owned(), json!(globs));
+    }
+    if let Ok(commits) = field(fields, "commits") {
+        let count: u32 = commits.trim().parse().map_err(|_| {
+            Refusal::Wrong(format!("the number of commits is no number: {commits:?}"))
+        })?;
+        criteria.insert("commits".to_owned(), json!(count));
+    }
+    if let Ok(command) = field(fields, "command") {
+        criteria.insert("command".to_owned(), json!(command));
+    }
+    for name in ["clean", "pushed", "pr", "review"] {
+        if fields.contains_key(name) {
+            criteria.insert(name.to_owned(), json!(true));
+        }
+    }
+    Ok(criteria)
+}
+
+/// The page of a job that was just submitted.
+fn submitted(id: &str) -> Done {
+    Done::elsewhere(format!("/jobs/{id}"), "Submitted.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn form_becomes_criteria() {
+        let form = |pairs: &[(&str, &str)]| {
+            let pairs = pairs.iter();
+            let pairs = pairs.map(|&(name, value)| (name.to_owned(), value.to_owned()));
+            criteria(&pairs.collect())
+        };
+        let found = form(&[
+            ("files", "src/*.rs\n\n docs/** "),
+            ("commits", "2"),
+            ("command", " "),
+            ("clean", "on"),
+        ]);
+        let expected = json!({ "files": ["src/*.rs", "docs/**"], "commits": 2, "clean": true });
+        assert_eq!(json!(found.unwrap()), expected);
+        assert_eq!(form(&[]).unwrap(), Map::new());
+        assert!(form(&[("commits", "-1")]).is_err());
+    }
 }

@@ -11,8 +11,9 @@ use axum::response::{Html, IntoResponse, Redirect, Response};
 use serde::Deserialize;
 
 use crate::app::App;
-use crate::auth::Caller;
+use crate::auth::{self, Caller};
 use crate::page;
+use crate::page::threads::ListedThread;
 use crate::refusal::{NO_JOB, NO_SESSION, Refusal};
 
 #[derive(Debug, Deserialize)]
@@ -77,4 +78,55 @@ pub(crate) async fn job(
             .into_response(),
         Err(refusal) => refusal.for_request(&headers),
     }
+}
+
+/// Signs a browser out. Its cookie is removed even if it is no longer valid.
+pub(crate) async fn sign_out(
+    State(app): State<Arc<App>>,
+    ConnectInfo(from): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+) -> Response {
+    match app.door.sign_out(from.ip(), &headers).await {
+        Ok(()) | Err(Refusal::WrongSecret | Refusal::NotSignedIn) => {
+            let cookie = [(header::SET_COOKIE, auth::no_cookie())];
+            (cookie, Redirect::to("/login")).into_response()
+        }
+        Err(refusal) => refusal.for_request(&headers),
+    }
+}
+
+pub(crate) async fn threads(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+) -> Response {
+    let records = match app.board.threads().await {
+        Ok(records) => records,
+        Err(why) => return Refusal::Failed(why).for_request(&headers),
+    };
+    let sessions = app.board.hosts.sessions();
+    let listed = records.into_iter().map(|record| {
+        let mut sessions = sessions.iter();
+        let live = sessions.find(|live| live.summary.thread == record.thread);
+        ListedThread {
+            session: live.map(|live| live.summary.session.clone()),
+            record,
+        }
+    });
+    let listed: Vec<ListedThread> = listed.collect();
+    let html = page::threads::page(caller.scope, &listed, SystemTime::now());
+    Html(html.into_string()).into_response()
+}
+
+pub(crate) async fn mail(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+) -> Html<String> {
+    let mail = app
+        .board
+        .mail
+        .read()
+        .await
+        .map_err(|error| error.to_string());
+    Html(page::mail::page(caller.scope, &mail, app.board.mail.sender()).into_string())
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::logic::authority::WrongAuthority;
 use crate::page::login;
-use work_board::ActError;
+use work_board::{ActError, MailBoardError};
 
 /// The session is not known, or no longer.
 pub(crate) const NO_SESSION: Refusal =
@@ -133,6 +133,15 @@ impl From<ActError> for Refusal {
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         Self::Failed(error.to_string())
+    }
+}
+
+impl From<MailBoardError> for Refusal {
+    fn from(error: MailBoardError) -> Self {
+        match error {
+            MailBoardError::NoTeam | MailBoardError::Send(_) => Self::Conflict(error.to_string()),
+            _ => Self::Failed(error.to_string()),
+        }
     }
 }
 

@@ -1,20 +1,23 @@
 //! Which address does what.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
+use futures::{StreamExt, stream};
 use tokio::net::TcpListener;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tower_http::limit::RequestBodyLimitLayer;
-use tower_http::timeout::RequestBodyTimeoutLayer;
 use work_board::WorkBoard;
 
 use crate::app::App;
@@ -25,13 +28,16 @@ use crate::logic::authority::Authorities;
 use crate::page::layout::{SCRIPT, STYLE};
 use crate::refusal::Refusal;
 use crate::store::CredentialStore;
-use crate::{acts, api, job_acts, mcp, pages, server, streams};
+use crate::{acts, api, conductor, job_acts, mcp, pages, pictures, server, streams};
 
 /// The longest form, in bytes.
 const LONGEST_FORM: usize = 256 * 1024;
 
-/// How long a client may be silent while it sends a body.
-const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client may take to send a body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The most conductors at a time.
+const CONDUCTORS: usize = 32;
 
 /// Only our own script and style sheet, no frame, and nothing from anywhere else.
 const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
@@ -54,6 +60,7 @@ pub async fn serve(
         board,
         lists: Arc::clone(&lists),
         mcp: OnceCell::new(),
+        conductors: Arc::new(Semaphore::new(CONDUCTORS)),
         closing: closing.clone(),
     });
     tokio::spawn(closing.clone().run_until_cancelled_owned(hosts.follow()));
@@ -77,9 +84,19 @@ fn routes(app: Arc<App>) -> Router {
         .route("/jobs/{id}/events", get(streams::of_job))
         .route("/jobs/{id}/answer", post(job_acts::answer))
         .route("/jobs/{id}/steer", post(job_acts::steer))
+        .route("/sessions/{id}/pictures/{step}", get(pictures::of_step))
         .route("/jobs/{id}/cancel", post(job_acts::cancel))
+        .route("/jobs/{id}/retry", post(job_acts::retry))
+        .route("/runs", post(job_acts::start_run))
+        .route("/threads", get(pages::threads).post(acts::resume))
+        .route("/mail", get(pages::mail).post(acts::send_mail))
         .route("/api/work", get(api::work))
         .route("/api/sessions/{id}", get(api::session))
+        .route("/api/sessions/{id}/events", get(api::session_events))
+        .route("/api/jobs/{id}", get(api::job))
+        .route("/api/threads", get(api::threads))
+        .route("/api/mail", get(api::mail))
+        .route("/api/conductor", any(conductor::connect))
         .route("/mcp", any(mcp::respond))
         .layer(middleware::from_fn_with_state(
             Arc::clone(&app.door),
@@ -87,6 +104,7 @@ fn routes(app: Arc<App>) -> Router {
         ));
     Router::new()
         .route("/login", get(pages::sign_in_form).post(pages::sign_in))
+        .route("/logout", post(pages::sign_out))
         .route(
             SCRIPT,
             get(|| asset("text/javascript", include_str!("assets/page.js"))),
@@ -106,8 +124,23 @@ fn routes(app: Arc<App>) -> Router {
         ))
         .layer(middleware::from_fn(guard))
         .layer(RequestBodyLimitLayer::new(mcp::LONGEST_MESSAGE))
-        .layer(RequestBodyTimeoutLayer::new(BODY_TIMEOUT))
+        .layer(middleware::map_request(in_time))
         .with_state(app)
+}
+
+/// Has the body of a request fail if it is not there in time, however slowly it comes.
+async fn in_time(request: Request) -> Request {
+    let until = Instant::now() + BODY_TIMEOUT;
+    request.map(|body| {
+        let parts = body.into_data_stream();
+        Body::from_stream(stream::unfold(Some(parts), move |parts| async move {
+            let mut parts = parts?;
+            match timeout_at(until, parts.next()).await {
+                Ok(part) => Some((part?.map_err(io::Error::other), Some(parts))),
+                Err(_) => Some((Err(io::ErrorKind::TimedOut.into()), None)),
+            }
+        }))
+    })
 }
 
 /// Adds what tells a browser to trust nothing but this page.

@@ -70,6 +70,7 @@ async fn connection(
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_LIMIT)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
+        .with_upgrades()
         .await;
     if let Err(error) = served {
         tracing::debug!("a connection has ended: {error}");

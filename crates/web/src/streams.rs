@@ -39,7 +39,7 @@ fn gone() -> Event {
     Event::default().event("gone").data("{}")
 }
 
-fn sse(
+pub(crate) fn sse(
     events: impl Stream<Item = Event> + Send + 'static,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);

@@ -5,15 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use codex_engine::logic::action::Decision;
+use common::json::merged;
 use host_process::connect::{self, Watch};
 use host_process::logic::handshake::{Answer, Door, SessionAct, SessionAnswer, WatchRequest};
+use job_queue::logic::{JobId, JobPrefix};
+use job_queue::run::spec::TOOL as RUN_TOOL;
 use job_queue::service::{Response, decision_for};
-use serde_json::{Value, json};
+use safe_files::off_runtime;
+use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::hosts::{ActError, Hosts};
 use crate::jobs::JobBoard;
 use crate::link::Connect;
+use crate::mail::MailBoard;
+use crate::program::{Program, ThreadRecord};
 use crate::tools;
 use crate::work::{AllWork, Work};
 
@@ -44,6 +50,19 @@ pub struct NewSession {
     pub approvals: String,
 }
 
+/// A run to be started.
+#[derive(Debug, Clone)]
+pub struct NewRun {
+    /// What is to be done.
+    pub task: String,
+    /// The directory in which Codex works.
+    pub directory: String,
+    /// Codex's name of a sandbox.
+    pub sandbox: String,
+    /// What has to hold at the end, as the tool `codex_run` takes it.
+    pub criteria: Map<String, Value>,
+}
+
 /// What has become of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prompted {
@@ -59,18 +78,29 @@ pub struct WorkBoard {
     pub hosts: Arc<Hosts>,
     /// The jobs and runs.
     pub jobs: JobBoard,
+    /// The mail of the team.
+    pub mail: MailBoard,
     /// The ways to a host.
     pub connections: Connections,
+    program: Arc<dyn Program>,
 }
 
 impl WorkBoard {
     /// A board of the hosts in a state directory. [`Hosts::follow`] has to run beside it.
     #[must_use]
-    pub fn new(state: PathBuf, jobs: JobBoard, connections: Connections) -> Self {
+    pub fn new(
+        state: PathBuf,
+        jobs: JobBoard,
+        mail: MailBoard,
+        connections: Connections,
+        program: Arc<dyn Program>,
+    ) -> Self {
         Self {
             hosts: Arc::new(Hosts::new(state)),
             jobs,
+            mail,
             connections,
+            program,
         }
     }
 
@@ -212,6 +242,68 @@ impl WorkBoard {
         });
         let started = tools::call(&*self.connections.sessions, "codex", arguments).await?;
         self.begun(&started).await
+    }
+
+    /// The recorded threads, those that were used last first.
+    ///
+    /// # Errors
+    ///
+    /// Why they cannot be read, for a person.
+    pub async fn threads(&self) -> Result<Vec<ThreadRecord>, String> {
+        let program = Arc::clone(&self.program);
+        let read = off_runtime::run(move || program.threads()).await;
+        read.map_err(|error| error.to_string())?
+    }
+
+    /// Opens a thread that no host has, and returns the ID of its session.
+    ///
+    /// # Errors
+    ///
+    /// [`ActError`].
+    pub async fn resume(&self, thread: &str, directory: Option<&str>) -> Result<String, ActError> {
+        let mut arguments = json!({ "action": "resume", "threadId": thread });
+        if let Some(directory) = directory {
+            arguments = merged(arguments, json!({ "cwd": directory }));
+        }
+        let resumed = tools::call(&*self.connections.sessions, "codex_session", arguments).await?;
+        self.begun(&resumed).await
+    }
+
+    /// Starts a run, and returns the ID of its job.
+    ///
+    /// # Errors
+    ///
+    /// [`ActError`].
+    pub async fn start_run(&self, new: NewRun) -> Result<String, ActError> {
+        let arguments = json!({
+            "task": new.task,
+            "repo": new.directory,
+            "sandbox": new.sandbox,
+            "exit_criteria": new.criteria,
+        });
+        self.submit_run(arguments).await
+    }
+
+    /// Starts a run with the arguments of the tool `codex_run`, and returns the ID of its job.
+    ///
+    /// # Errors
+    ///
+    /// [`ActError`].
+    pub async fn submit_run(&self, arguments: Value) -> Result<String, ActError> {
+        let arguments = merged(arguments, json!({ "wait_ms": 0 }));
+        let started = tools::call(&*self.connections.classic, RUN_TOOL, arguments).await?;
+        let id = started.get("job_id").and_then(Value::as_str);
+        let id = id.ok_or(ActError::Odd)?;
+        Ok(id.to_owned())
+    }
+
+    /// Submits a job that has ended once more, and returns the ID of the new one.
+    ///
+    /// # Errors
+    ///
+    /// [`ActError::Refused`] with the reason.
+    pub async fn retry(&self, job: JobPrefix) -> Result<JobId, ActError> {
+        self.program.retry(job).await.map_err(ActError::Refused)
     }
 
     /// The ID of a session that has just begun, when a host has it.

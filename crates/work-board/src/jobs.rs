@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use host_process::logic::handshake::StepSummary;
 use job_queue::activity;
+use job_queue::event_line;
 use job_queue::logic::{JobId, JobPrefix, JobState};
 use job_queue::question::StoredQuestion;
 use job_queue::service::{JobView, Jobs, JobsError};
@@ -18,6 +19,9 @@ const MOST_UNFINISHED: u32 = 200;
 /// The most jobs that are listed of all, the newest first.
 const MOST: u32 = 50;
 
+/// How many of the last events are shown.
+const LOG_WITHIN: u32 = 300;
+
 /// Within how many of the last events of a run its latest verdict is looked for.
 const VERDICT_WITHIN: u32 = 2000;
 
@@ -29,6 +33,19 @@ pub struct ShownJob {
     pub work: Work,
     /// The latest verdict on the criteria of a run.
     pub criteria: Value,
+    /// What has happened last, each in a line, oldest first.
+    pub log: Vec<LogLine>,
+}
+
+/// An event of a job, for people.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogLine {
+    /// Its number in the log of the job.
+    pub sequence: u32,
+    /// When it happened.
+    pub at: SystemTime,
+    /// What has happened, without hidden characters.
+    pub words: String,
 }
 
 /// The jobs of the configured store.
@@ -86,7 +103,7 @@ impl JobBoard {
         let view = self.jobs.view(&id, None).await?;
         let most = match view.job.request.run {
             Some(_) => VERDICT_WITHIN,
-            None => activity::TAIL,
+            None => LOG_WITHIN.max(activity::TAIL),
         };
         let events = self.jobs.tail(&id, most).await?;
         let is_running = view.job.summary.state == JobState::Running;
@@ -94,6 +111,7 @@ impl JobBoard {
         let work = Work::of_job(&view.job.summary, answerable(&view.questions), step);
         Ok(Some(ShownJob {
             criteria: criteria(&events),
+            log: log(&events),
             view,
             work,
         }))
@@ -131,6 +149,20 @@ fn step_of(events: &[StoredEvent]) -> Option<StepSummary> {
         words: step.words,
         since: now.checked_sub(step.took).unwrap_or(now),
     })
+}
+
+fn log(events: &[StoredEvent]) -> Vec<LogLine> {
+    let line = |event: &StoredEvent| {
+        Some(LogLine {
+            sequence: event.sequence,
+            at: event.at,
+            words: event_line::line(event)?,
+        })
+    };
+    let mut log: Vec<LogLine> = events.iter().rev().filter_map(line).collect();
+    log.truncate(LOG_WITHIN as usize);
+    log.reverse();
+    log
 }
 
 /// The latest verdict on the criteria of a run.

@@ -9,18 +9,26 @@
 //!
 //! - [`Hosts`] watches all hosts; [`JobBoard`] reads the configured store.
 //! - [`logic::conversation`] puts a conversation together from the events of a session.
+//! - [`MailBoard`] shows the mail of the team.
+//! - [`Program`] is what only the program can do, which has the configuration.
 //! - [`HostLink`] is a connection to a host as an MCP client has one.
+
+#![cfg_attr(test, expect(clippy::unwrap_used, reason = "a failed test panics"))]
 
 mod board;
 mod hosts;
 mod jobs;
 mod link;
 pub mod logic;
+mod mail;
+mod program;
 mod tools;
 mod work;
 
-pub use board::{Connections, NewSession, Prompted, WorkBoard};
+pub use board::{Connections, NewRun, NewSession, Prompted, WorkBoard};
 pub use hosts::{ActError, Hosts, LiveSession};
-pub use jobs::{JobBoard, ShownJob};
+pub use jobs::{JobBoard, LogLine, ShownJob};
 pub use link::{Call, CallError, Connect, HostLink, Incoming, taken};
+pub use mail::{MailBoard, MailBoardError, MemberMail, TeamMail};
+pub use program::{Program, ThreadRecord};
 pub use work::{AllWork, Group, Kind, Work};

@@ -1,11 +1,13 @@
 //! `codex-mcp host`: the background process that serves several clients, and the verbs to look
 //! at it and to end it.
 
+mod http;
 mod tasks;
 mod watch;
 
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -27,6 +29,7 @@ use host_process::logic::handshake::{
 };
 use mcp_server::SessionTasks;
 use serde_json::{Value, json};
+use settings::Flags;
 use supervise::adoptable;
 use tokio::net::UnixStream;
 use tokio::task::LocalSet;
@@ -166,6 +169,13 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
             // The end was asked for, so nothing continues if this process has to be killed.
             owned.be_last_owner();
         });
+        if let Some(address) = http_address() {
+            let state = serve::state()?;
+            let told = closing.clone();
+            tokio::task::spawn_local(async move {
+                told.run_until_cancelled(http::keep(address, &state)).await;
+            });
+        }
         let listening = lock.listen().map_err(Failure::Directory)?;
         announce(READY).map_err(Failure::Write)?;
         listener::run(lock, listening, idle, closing, service)
@@ -179,6 +189,18 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
     };
     let all = LocalSet::new();
     runtime::block_on(all.run_until(serving)).map_err(Failure::Runtime)?
+}
+
+/// Where the host serves HTTP, as the user has set it.
+fn http_address() -> Option<SocketAddr> {
+    match settings::load(Flags::default()) {
+        Ok(config) => config.http.map(|http| http.value),
+        // Each client is told so.
+        Err(error) => {
+            tracing::warn!("the HTTP endpoint is not started: {error}");
+            None
+        }
+    }
 }
 
 /// Takes over the app-servers of a host that was killed, all at once. One that cannot be taken over

@@ -47,6 +47,7 @@ mod values;
 mod watchdog;
 mod web;
 mod work;
+mod work_board;
 mod work_list;
 mod worker;
 

@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use agent_team::ClaimError;
@@ -22,14 +21,13 @@ use tokio::net::TcpListener;
 use web::logic::access::{Credential, Kind, NewCredential, Scope, TokenName};
 use web::logic::authority::{Authorities, Authority};
 use web::{CredentialStore, StoreError};
-use work_board::{Connect, Connections, JobBoard, WorkBoard};
 
 use super::exit::COULD_NOT;
 use super::serve::{self, HostEndpointError};
 use super::shutdown::{self, Shutdown};
 use super::stored::complain;
 use super::table::{self, Cell};
-use super::{jobs, log, runtime, work_list};
+use super::{log, runtime, work_board};
 
 /// Where the endpoint listens unless it is told otherwise.
 const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8377);
@@ -231,12 +229,7 @@ async fn serve_until_shutdown(args: &ServeArgs, config: Config) -> Result<ExitCo
         show_link(&state, &self::running(&state)?, Scope::Decide)?;
     }
     let authorities = Authorities::new(address, args.allow_host.clone());
-    let connections = Connections {
-        classic: connector(&config, &["serve"]),
-        sessions: connector(&config, &["serve", "--api", "sessions"]),
-    };
-    let jobs = JobBoard::new(jobs::service(&config), store_check(&config));
-    let board = WorkBoard::new(state.clone(), jobs, connections);
+    let board = work_board::of(&config, &state);
     let closing = shutdown.closing.clone();
     web::serve(listener, (state, authorities), board, closing).await;
     state_file::remove(&running)?;
@@ -246,21 +239,6 @@ async fn serve_until_shutdown(args: &ServeArgs, config: Config) -> Result<ExitCo
 async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
     let listening = web::listen(address).await;
     listening.map_err(|error| Failure::Listen { address, error })
-}
-
-/// Connects as a client with this command line, in the directory of this process.
-fn connector(config: &Config, args: &[&str]) -> Arc<Connect> {
-    let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
-    let directory = config.directory.clone();
-    Arc::new(move || {
-        let connecting = serve::connect_as(args.clone(), directory.clone());
-        Box::pin(async move { connecting.await.map_err(|error| error.to_string()) })
-    })
-}
-
-fn store_check(config: &Config) -> Box<dyn Fn() -> bool + Send + Sync> {
-    let store = config.jobs.store.value.clone();
-    Box::new(move || work_list::has_store_at(&store))
 }
 
 fn note_running(path: &Path, running: &Running) -> Result<(), Failure> {
@@ -283,10 +261,20 @@ fn running(state: &Path) -> Result<Running, Failure> {
     serde_json::from_slice(&bytes).map_err(|_| Failure::NotRunning)
 }
 
+/// Whether an endpoint runs.
+pub(super) fn is_running(state: &Path) -> Result<bool, FileError> {
+    let path = state.join(LOCK);
+    if let Some(directory) = path.parent() {
+        state_file::make_directory(directory)?;
+    }
+    let lock = state_file::open_to_lock(&path).map_err(state_file::about(&path))?;
+    Ok(lock.try_lock().is_err())
+}
+
 fn link(args: &LinkArgs) -> Result<ExitCode, Failure> {
     let state = serve::state()?;
     let running = running(&state)?;
-    if endpoint_lock(&state)?.try_lock().is_ok() {
+    if !is_running(&state)? {
         return Err(Failure::NotRunning);
     }
     show_link(&state, &running, scope(args.look))?;

@@ -115,6 +115,41 @@ fn start(scope: Scope) -> Markup {
                     }
                     button.primary { "Start a session" }
                 }
+                (start_run())
+            }
+        }
+    }
+}
+
+/// The form that starts a run. It is folded, as it is long.
+fn start_run() -> Markup {
+    html! {
+        details {
+            summary { "Start a run: Codex works, turn after turn, until all criteria are met" }
+            form.start method="post" action="/runs" data-live {
+                label { "Task" textarea name="task" rows="3" required {} }
+                label { "Directory of the repository on the machine" input name="directory" required; }
+                label {
+                    "New or changed files, a pattern on each line, such as src/**/*.rs"
+                    textarea name="files" rows="2" {}
+                }
+                label { "Number of new commits" input name="commits" type="number" min="1"; }
+                label {
+                    "A command that must exit with 0. It runs as you, outside of the sandbox."
+                    input name="command";
+                }
+                label.check { input type="checkbox" name="clean"; " Nothing is left uncommitted" }
+                label.check { input type="checkbox" name="pushed"; " All commits are pushed" }
+                label.check { input type="checkbox" name="pr"; " There is a pull request" }
+                label.check { input type="checkbox" name="review"; " A review by Codex finds nothing" }
+                label {
+                    "Sandbox"
+                    select name="sandbox" {
+                        option value="workspace-write" selected { "may write in the directory" }
+                        option value="read-only" { "read only" }
+                    }
+                }
+                button.primary { "Start a run" }
             }
         }
     }

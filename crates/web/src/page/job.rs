@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::layout::{self, button, clock, foreign, foreign_line};
 use super::question;
-use work_board::ShownJob;
+use work_board::{Kind, LogLine, ShownJob};
 
 use crate::logic::access::Scope;
 
@@ -21,7 +21,7 @@ pub(crate) fn page(scope: Scope, shown: &ShownJob, now: SystemTime) -> Markup {
     let body = html! {
         h1 { (foreign_line(work.title())) }
         (part(scope, shown, now))
-        @if scope == Scope::Decide && work.step.is_some() {
+        @if scope == Scope::Decide && work.kind == Kind::Job && work.step.is_some() {
             form.send method="post" action={ (work.address()) "/steer" } data-live {
                 label {
                     "Message: it is added to the turn that runs"
@@ -55,8 +55,12 @@ pub(crate) fn part(scope: Scope, shown: &ShownJob, now: SystemTime) -> Markup {
             @for (id, question) in &work.questions {
                 (question::card(scope, &address, id, question))
             }
-            @if !view.job.summary.state.has_ended() {
-                p.acts { (button(scope, &format!("{address}/cancel"), "Cancel the job", "danger")) }
+            p.acts {
+                @if view.job.summary.state.has_ended() {
+                    (button(scope, &format!("{address}/retry"), "Submit it again", ""))
+                } @else {
+                    (button(scope, &format!("{address}/cancel"), "Cancel the job", "danger"))
+                }
             }
             @for (key, title) in TEXTS {
                 @if let Some(text) = record[key].as_str() {
@@ -65,6 +69,7 @@ pub(crate) fn part(scope: Scope, shown: &ShownJob, now: SystemTime) -> Markup {
                 }
             }
             (criteria(&shown.criteria))
+            (log(&shown.log))
             (list("Problems", &record["problems"]))
             (list("Warnings", &record["warnings"]))
         }
@@ -102,6 +107,16 @@ fn criterion(one: &Value) -> Markup {
         li class=(class) {
             span.sign { (sign) } " " code { (foreign_line(text("criterion"))) }
             @if let Some(found) = found { p.facts { (foreign_line(found)) } }
+        }
+    }
+}
+
+/// What has happened last.
+fn log(lines: &[LogLine]) -> Markup {
+    html! {
+        @if !lines.is_empty() {
+            h2 { "What happened" }
+            ol.log { @for line in lines { li { (foreign_line(&line.words)) } } }
         }
     }
 }

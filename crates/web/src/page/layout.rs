@@ -14,8 +14,22 @@ pub(crate) const SCRIPT: &str = "/assets/page.js";
 /// The address of the style sheet.
 pub(crate) const STYLE: &str = "/assets/page.css";
 
-/// A whole page.
+/// A page for somebody who is signed in. From `events` it gets what changes.
 pub(crate) fn page(title: &str, events: Option<&str>, body: &Markup) -> Markup {
+    let links = html! {
+        " " a href="/threads" { "Threads" }
+        " " a href="/mail" { "Mail" }
+        form.inline method="post" action="/logout" { button.plain { "Sign out" } }
+    };
+    whole(title, events, &links, body)
+}
+
+/// A page for everybody.
+pub(crate) fn open_page(title: &str, body: &Markup) -> Markup {
+    whole(title, None, &html! {}, body)
+}
+
+fn whole(title: &str, events: Option<&str>, links: &Markup, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -31,7 +45,10 @@ pub(crate) fn page(title: &str, events: Option<&str>, body: &Markup) -> Markup {
             body data-events=[events] {
                 a.skip href="#main" { "Skip to the contents" }
                 header {
-                    nav aria-label="Main" { a.home href="/" { "codex-mcp" } }
+                    nav aria-label="Main" {
+                        a.home href="/" { "codex-mcp" }
+                        (links)
+                    }
                     // The script says here that the connection is lost, and what has failed.
                     p #status role="status" {}
                 }

@@ -24,7 +24,7 @@ pub(crate) fn sign_in(code: Option<&str>, refused: Option<&str>) -> Markup {
             p { "and open the link that it prints." }
         }
     };
-    layout::page("Sign in", None, &body)
+    layout::open_page("Sign in", &body)
 }
 
 /// A page that says why something was not done.
@@ -34,5 +34,5 @@ pub(crate) fn refused(title: &str, why: &str) -> Markup {
         p.error role="alert" { (layout::foreign(why)) }
         p { a href="/" { "Back to the work" } }
     };
-    layout::page(title, None, &body)
+    layout::open_page(title, &body)
 }

@@ -4,5 +4,7 @@ pub(crate) mod home;
 pub(crate) mod job;
 pub(crate) mod layout;
 pub(crate) mod login;
+pub(crate) mod mail;
 pub(crate) mod question;
 pub(crate) mod session;
+pub(crate) mod threads;

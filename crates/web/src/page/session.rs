@@ -58,7 +58,7 @@ pub(crate) fn page(
         div.columns {
             section.conversation aria-labelledby="conversation" {
                 h2 #conversation { "Conversation" }
-                ol #steps.steps { @for one in conversation.steps() { (step(one)) } }
+                ol #steps.steps { @for one in conversation.steps() { (step(&address, one)) } }
             }
             div.side {
                 (plan(conversation))
@@ -106,8 +106,8 @@ pub(crate) fn state(scope: Scope, work: &Work, now: SystemTime) -> Markup {
     }
 }
 
-/// A step of the conversation.
-pub(crate) fn step(step: &Step) -> Markup {
+/// A step of the conversation of the session at `address`.
+pub(crate) fn step(address: &str, step: &Step) -> Markup {
     let text = text_id(step.number);
     html! {
         li id=(step_id(step.number)) class={ "step " (class(&step.kind)) } {
@@ -141,6 +141,12 @@ pub(crate) fn step(step: &Step) -> Markup {
                     p.facts { (foreign_line(status)) }
                     @for file in files { (changed(file)) }
                 }
+                StepKind::Picture { path, is_shown } => {
+                    h3 { "Picture " code { (foreign_line(path)) } }
+                    @if *is_shown {
+                        img src={ (address) "/pictures/" (step.number) } alt=(foreign_line(path)) loading="lazy";
+                    }
+                }
                 StepKind::Other { title, text: words } => {
                     h3 { (foreign_line(title)) }
                     pre.output id=(text) tabindex="0" { (foreign(words)) }
@@ -163,6 +169,7 @@ fn class(kind: &StepKind) -> &'static str {
         StepKind::Thought { .. } => "thought",
         StepKind::Command { .. } => "command",
         StepKind::Files { .. } => "files",
+        StepKind::Picture { .. } => "picture",
         StepKind::Other { .. } => "other",
         StepKind::Question { .. } => "asked",
         StepKind::End { failed: true, .. } => "end failed",
@@ -296,7 +303,7 @@ mod tests {
         }
         assert_eq!(conversation.steps().count(), 6);
         for one in conversation.steps() {
-            let html = step(one).into_string();
+            let html = step("/sessions/s", one).into_string();
             for forbidden in ["<img", "\u{1b}", "\u{202e}"] {
                 assert!(!html.contains(forbidden), "{html}");
             }

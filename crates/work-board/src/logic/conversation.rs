@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::time::SystemTime;
 
 use host_process::logic::handshake::{SessionEvent, SessionNews};
+use image_request::logic::contract::TOOL as REQUEST_IMAGE;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -79,6 +80,13 @@ pub enum StepKind {
         files: Vec<ChangedFile>,
         /// Codex's word for its state.
         status: String,
+    },
+    /// A picture that Codex looks at.
+    Picture {
+        /// Its path, as Codex names it.
+        path: String,
+        /// Whether Codex has got it.
+        is_shown: bool,
     },
     /// Anything else that Codex does.
     Other {
@@ -465,7 +473,7 @@ impl StepKind {
                 sizes.sum()
             }
             Self::Other { title, text } => title.len() + text.len(),
-            Self::Question { title, .. } => title.len(),
+            Self::Picture { path: text, .. } | Self::Question { title: text, .. } => text.len(),
             Self::End { words, .. } => words.len(),
             Self::Gap { .. } => 0,
         }
@@ -525,11 +533,31 @@ fn kind_of(item: &Value, title: &str, earlier: Option<&StepKind>) -> Option<Step
             files: files(&item["changes"]),
             status: text(item, "status").to_owned(),
         },
+        _ if let Some(picture) = picture(item) => picture,
         _ if title.is_empty() => return None,
         _ => StepKind::Other {
             title: bounded(title),
             text: text_or_had(text(item, "text")),
         },
+    })
+}
+
+/// The picture of an item: one that Codex has asked for by our tool, or reads itself.
+fn picture(item: &Value) -> Option<StepKind> {
+    let (path, is_shown) = match text(item, "type") {
+        "imageView" => (item["path"].as_str()?, true),
+        "dynamicToolCall" | "mcpToolCall" if text(item, "tool") == REQUEST_IMAGE => {
+            let path = item.pointer("/arguments/path")?.as_str()?;
+            let is_error = item.pointer("/result/isError");
+            let has_failed =
+                item["success"] == false || is_error.is_some_and(|is_error| *is_error == true);
+            (path, text(item, "status") == "completed" && !has_failed)
+        }
+        _ => return None,
+    };
+    Some(StepKind::Picture {
+        path: bounded(path),
+        is_shown,
     })
 }
 

@@ -5,17 +5,16 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use common::output;
-use job_queue::job_json;
 use job_queue::logic::{JobId, JobPrefix, JobState};
 use job_queue::service::Jobs;
 use job_queue::store::{JobSummary, StoredEvent};
+use job_queue::{event_line, job_json};
 use serde_json::Value;
 
 use super::failure::Failure;
 use super::find::{self, short};
 use super::wait::{OutputForm, ended_in_words};
 use super::watcher::JobWatcher;
-use super::words;
 use crate::cli::exit::INTERRUPTED;
 use crate::cli::progress::ProgressLine;
 use crate::cli::runtime::unless_interrupted;
@@ -167,7 +166,7 @@ impl LogReader<'_> {
         if self.form == OutputForm::Json {
             return Ok(output::json_line(&typed(event))?);
         }
-        let Some(words) = words::line(event) else {
+        let Some(words) = event_line::line(event) else {
             return Ok(());
         };
         let first = *self.first.get_or_insert(event.at);

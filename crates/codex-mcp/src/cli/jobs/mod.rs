@@ -14,7 +14,6 @@ mod steer;
 mod submit;
 mod wait;
 mod watcher;
-mod words;
 
 use std::process::ExitCode;
 
@@ -34,6 +33,7 @@ use failure::{Failure, exit};
 
 pub(super) use cancel::cancel;
 pub(super) use logs::{LogForm, logs};
+pub(super) use resume::retry;
 pub(super) use steer::steer;
 
 /// Examples and exit codes.

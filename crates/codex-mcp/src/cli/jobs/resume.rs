@@ -8,7 +8,7 @@ use codex_config::profile::ProfileName;
 use codex_engine::tool_timeout::LimitOrigin;
 use codex_protocol::codex::ThreadId;
 use job_queue::call_settings::{Approval, CallSettings};
-use job_queue::logic::JobPrefix;
+use job_queue::logic::{JobId, JobPrefix};
 use job_queue::machine;
 use job_queue::run::spec::{RunJobSpec, StoredRun};
 use job_queue::service::Jobs;
@@ -93,31 +93,54 @@ impl Args {
 
 impl RetryArgs {
     pub(super) async fn act(&self, config: Config) -> Result<ExitCode, Failure> {
-        let jobs = super::service(&config);
-        let job = find::job(&jobs, &self.job).await?;
-        if job.origin == Origin::Unproven {
-            return Err(not_ours(&job, "tried again"));
+        let job = find::job(&super::service(&config), &self.job).await?;
+        match Again::of(&job, config)? {
+            Again::Job(jobs, spec) => self.submit_options.submit_job(&jobs, spec).await,
+            Again::Run(jobs, spec) => self.submit_options.submit_run(&jobs, spec).await,
         }
-        has_ended(&job, "tried again")?;
-        is_whole(&job)?;
+    }
+}
+
+/// A job or run that is to be submitted again, and where.
+enum Again {
+    Job(Jobs, JobSpec),
+    Run(Jobs, RunJobSpec),
+}
+
+impl Again {
+    fn of(job: &Job, config: Config) -> Result<Self, Failure> {
+        if job.origin == Origin::Unproven {
+            return Err(not_ours(job, "tried again"));
+        }
+        has_ended(job, "tried again")?;
+        is_whole(job)?;
+        let task_name = Some(job.request.task_name.clone());
         if let Some(kept) = StoredRun::of(&job.request) {
             let kept = kept.map_err(|error| unreadable("run", &error))?;
-            let jobs = jobs_like(&job, config);
             let spec = RunJobSpec {
                 run: kept.spec,
                 client: None,
-                task_name: Some(job.request.task_name.clone()),
+                task_name,
                 retry: job.request.retry,
             };
-            return self.submit_options.submit_run(&jobs, spec).await;
+            return Ok(Self::Run(jobs_like(job, config), spec));
         }
         let spec = JobSpec {
-            task_name: Some(job.request.task_name.clone()),
-            ..spec(&job, &config)?
+            task_name,
+            ..spec(job, &config)?
         };
-        let jobs = jobs_like(&job, config);
-        self.submit_options.submit_job(&jobs, spec).await
+        Ok(Self::Job(jobs_like(job, config), spec))
     }
+}
+
+/// Submits a job once more, and returns the ID of the new one.
+pub(in crate::cli) async fn retry(config: Config, job: &JobPrefix) -> Result<JobId, Failure> {
+    let job = find::job(&super::service(&config), job).await?;
+    let submitted = match Again::of(&job, config)? {
+        Again::Job(jobs, spec) => jobs.submit(spec).await?,
+        Again::Run(jobs, spec) => jobs.submit_run(spec).await?,
+    };
+    Ok(submitted.job)
 }
 
 /// A job that another user wrote into a shared store is not resumed unless this machine runs the

@@ -7,17 +7,17 @@ use std::time::{Duration, SystemTime};
 use common::text::visible_line;
 use common::{duration, output};
 use job_queue::activity::{JobActivity, TAIL};
-use job_queue::job_json;
 use job_queue::logic::{JobId, JobPrefix, JobState, Wait};
 use job_queue::service::Jobs;
 use job_queue::store::{Job, JobSummary};
 use job_queue::worker::ASKED;
+use job_queue::{event_line, job_json};
 use tokio::time::{Instant, sleep_until};
 
 use super::failure::Failure;
 use super::find::{self, short};
 use super::watcher::JobWatcher;
-use super::{with_thread_id, words};
+use super::with_thread_id;
 use crate::cli::exit::{self, COULD_NOT, INTERRUPTED, TIMED_OUT};
 use crate::cli::progress::{ProgressLine, Screen};
 use crate::cli::runtime::unless_interrupted;
@@ -271,7 +271,7 @@ impl<'a> WaitedJob<'a> {
         for event in &events {
             self.activity.take(event);
             if event.kind == ASKED
-                && let Some(asks) = words::line(event)
+                && let Some(asks) = event_line::line(event)
             {
                 let id = short(self.id);
                 progress.say(&format!("{id} {asks}; `codex-mcp jobs show {id}` shows it"));
@@ -279,7 +279,7 @@ impl<'a> WaitedJob<'a> {
         }
         let others = events.iter().rev().filter(|event| event.kind != ASKED);
         if progress.screen() == Screen::Plain
-            && let Some(did) = others.filter_map(words::line).next()
+            && let Some(did) = others.filter_map(event_line::line).next()
         {
             progress.say(&format!("{} {did}", short(self.id)));
         }

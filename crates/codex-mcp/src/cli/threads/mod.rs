@@ -91,7 +91,9 @@ pub(super) fn run(args: &Args) -> ExitCode {
 
 fn list(args: &Args) -> Result<ExitCode, Failure> {
     let storage = stored::storage()?;
-    let mut found = find(args, &storage)?;
+    // Only registries are pruned here.
+    let mut found = find(&storage, !args.prune)?;
+    found.entries.retain(|entry| args.selects(entry));
     let now = SystemTime::now();
     if args.prune {
         let before = now.checked_sub(args.older_than.unwrap_or(OLD));
@@ -110,8 +112,12 @@ fn list(args: &Args) -> Result<ExitCode, Failure> {
     Ok(found.code)
 }
 
-/// The selected threads, newest first.
-fn find(args: &Args, storage: &StorageSettings) -> Result<FoundThreads, Failure> {
+/// All recorded threads, newest first.
+pub(super) fn recorded(storage: &StorageSettings) -> Result<Vec<Entry>, Failure> {
+    Ok(find(storage, true)?.entries)
+}
+
+fn find(storage: &StorageSettings, with_jobs: bool) -> Result<FoundThreads, Failure> {
     let mut found = FoundThreads {
         entries: Vec::new(),
         code: ExitCode::SUCCESS,
@@ -133,15 +139,13 @@ fn find(args: &Args, storage: &StorageSettings) -> Result<FoundThreads, Failure>
             Err(error) => return Err(error.into()),
         }
     }
-    // Only registries are pruned here.
-    if !args.prune {
+    if with_jobs {
         let known = found.entries.iter().map(|entry| entry.thread_id.clone());
         let known: BTreeSet<ThreadName> = known.collect();
         let job_threads = job_threads::job_threads(storage).into_iter();
         let job_threads = job_threads.filter(|entry| !known.contains(&entry.thread_id));
         found.entries.extend(job_threads);
     }
-    found.entries.retain(|entry| args.selects(entry));
     found
         .entries
         .sort_by_key(|entry| Reverse(entry.last_active));

@@ -55,7 +55,7 @@ fn look_at(path: &str) -> String {
 
 impl CodexFixture {
     /// Writes a picture to the work directory that differs from all others.
-    fn picture(&self, name: &str) -> Vec<u8> {
+    pub(super) fn picture(&self, name: &str) -> Vec<u8> {
         let bytes = png(name);
         let path = self.file(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

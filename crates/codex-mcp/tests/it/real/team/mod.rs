@@ -28,7 +28,7 @@ fn identity_directory(stage: &CodexFixture, identity: &str) -> PathBuf {
 }
 
 /// Creates the team `builders` with these members, as Claude Code does.
-fn make_team(stage: &CodexFixture, members: &[&str]) {
+pub(super) fn make_team(stage: &CodexFixture, members: &[&str]) {
     let directory = team_directory(stage);
     fs::create_dir_all(directory.join("inboxes")).unwrap();
     let members: Vec<Value> = members
@@ -68,14 +68,14 @@ fn inbox_file(stage: &CodexFixture, agent: &str) -> PathBuf {
     team_directory(stage).join(format!("inboxes/{agent}.json"))
 }
 
-fn inbox(stage: &CodexFixture, agent: &str) -> Vec<Value> {
+pub(super) fn inbox(stage: &CodexFixture, agent: &str) -> Vec<Value> {
     match fs::read_to_string(inbox_file(stage, agent)) {
         Ok(text) => serde_json::from_str(&text).unwrap(),
         Err(_) => Vec::new(),
     }
 }
 
-fn put_mail(stage: &CodexFixture, agent: &str, messages: &[Value]) {
+pub(super) fn put_mail(stage: &CodexFixture, agent: &str, messages: &[Value]) {
     fs::write(inbox_file(stage, agent), json!(messages).to_string()).unwrap();
 }
 

@@ -1,14 +1,19 @@
 //! Who gets in, and who does not. Each attack has a control that shows what it would do.
 
+use std::fs;
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use scripted_model::{Reply, Script};
-use testkit::process::{cpu_time, pss_kib};
+use testkit::process::{cpu_time, pss_kib, signal};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::WebFixture;
+use crate::jobs::wait_for;
+use crate::real::CodexFixture;
 use testkit::http::Request;
 
 async fn web() -> WebFixture {
@@ -263,4 +268,69 @@ async fn crowd_and_huge_requests_neither_fill_the_memory_nor_stop_it() {
     assert!(pss_kib(pid).unwrap() < MOST_MEMORY);
     assert!(cpu_time(pid).unwrap() < Duration::from_secs(30));
     web.finish().await;
+}
+
+#[tokio::test]
+async fn browser_signs_out() {
+    let web = web().await;
+    let list = || web.browser("GET", "/api/work");
+    assert_eq!(status(&list()).await, 200);
+    // The page of another site cannot sign anybody out.
+    let foreign = web.browser("POST", "/logout");
+    let foreign = foreign.header("origin", "http://evil.example");
+    assert_eq!(status(&foreign).await, 403);
+    assert_eq!(status(&list()).await, 200);
+    let out = web.browser("POST", "/logout").send().await;
+    assert_eq!(out.status, 303, "{out:?}");
+    assert!(out.header("set-cookie").unwrap().contains("Max-Age=0"));
+    assert_eq!(status(&list()).await, 401);
+    assert_eq!(status(&web.browser("POST", "/logout")).await, 303);
+    web.finish().await;
+}
+
+#[tokio::test]
+async fn host_serves_http_as_long_as_it_runs_if_the_user_says_so() {
+    let script = Script::new().otherwise([Reply::say("done")]);
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
+    let running = stage.home.state_home().join("codex-mcp/web/running.json");
+    // The control: a repository cannot have it, also if the user trusts it.
+    let setting = "[plugins.codex-mcp]\nhttp = \"127.0.0.1:0\"\n";
+    fs::write(stage.home.work().join(".atm.toml"), setting).unwrap();
+    let client = stage.client(&["--host"]).await;
+    assert!(client.finish().await.success());
+    stage.stop_hosts().await;
+    assert!(!running.exists());
+
+    fs::remove_file(stage.home.work().join(".atm.toml")).unwrap();
+    let config = stage.home.atm_home().join(".config/atm/config.toml");
+    fs::create_dir_all(config.parent().unwrap()).unwrap();
+    fs::write(config, setting).unwrap();
+    let client = stage.client(&["--host"]).await;
+    let address = async |not: Option<SocketAddr>| {
+        wait_for("the endpoint", async || {
+            let text = fs::read_to_string(&running).ok()?;
+            let told: serde_json::Value = serde_json::from_str(&text).ok()?;
+            let address: SocketAddr = told["address"].as_str()?.parse().ok()?;
+            let is_there = TcpStream::connect(address).await.is_ok();
+            (is_there && Some(address) != not).then_some(address)
+        })
+        .await
+    };
+    let first = address(None).await;
+    let page = Request::new(first, "GET", "/login").send().await;
+    assert_eq!(page.status, 200, "{page:?}");
+    // It is started again when it is killed, and ends with the host.
+    let endpoint = || {
+        let processes = stage.home.processes();
+        let mut all = processes.into_iter();
+        all.find(|one| one.command.contains("--no-link") && !one.command.contains("guard"))
+    };
+    signal(endpoint().unwrap().pid, Signal::SIGKILL);
+    address(Some(first)).await;
+    assert!(client.finish().await.success());
+    stage.stop_hosts().await;
+    wait_for("all processes are gone", async || {
+        stage.home.processes().is_empty().then_some(())
+    })
+    .await;
 }

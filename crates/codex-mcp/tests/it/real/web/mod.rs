@@ -2,9 +2,12 @@
 
 mod access;
 mod browser;
+mod conductor;
 mod conformance;
+mod jobs;
 mod mcp;
 mod story;
+mod team;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Stdio;
@@ -20,6 +23,7 @@ use tokio::time::timeout;
 
 use super::CodexFixture;
 use super::sessions::Poller;
+use crate::jobs::wait_for;
 use testkit::http::{Request, Response};
 
 /// The limit for the start and the end of the server.
@@ -39,7 +43,7 @@ impl WebFixture {
     async fn new(release: &str, script: Script) -> Self {
         let stage = CodexFixture::new(release, script).await;
         let client = Poller::new(&stage, &["--host"]).await;
-        let (server, address, link) = start(&stage, &[]).await;
+        let (server, address, link) = start(&stage, &[], &[]).await;
         let mut fixture = Self {
             stage,
             client,
@@ -114,8 +118,14 @@ impl WebFixture {
     /// Runs our program, which must succeed; returns its stdout.
     async fn output(&self, args: &[&str]) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
-        let command = command.args(args).env_clear();
-        let output = command.envs(self.stage.home.env()).output().await.unwrap();
+        let command = command.args(args).env_clear().envs(self.stage.home.env());
+        let codex = testkit::codex::native_binary(&self.stage.release);
+        let command = command.env("CODEX_MCP_CODEX_BIN", codex);
+        let output = command
+            .current_dir(self.stage.home.work())
+            .output()
+            .await
+            .unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout)
             .unwrap()
@@ -123,19 +133,44 @@ impl WebFixture {
             .to_owned()
     }
 
-    async fn finish(mut self) {
+    /// Starts the endpoint anew with these variables. The browser stays signed in.
+    async fn restart_with(&mut self, env: &[(&str, &str)]) {
+        self.stop().await;
+        (self.server, self.address, _) = start(&self.stage, &[], env).await;
+    }
+
+    async fn stop(&mut self) {
         let pid = self.server.id().unwrap();
         signal(pid, Signal::SIGTERM);
         let ended = timeout(TIME_LIMIT, self.server.wait()).await.unwrap();
         assert!(ended.unwrap().success());
+    }
+
+    async fn finish(mut self) {
+        self.stop().await;
         assert!(self.client.client.finish().await.success());
         self.stage.stop_hosts().await;
-        assert_eq!(self.stage.home.processes(), []);
+        let processes = self.stage.home.processes();
+        // A worker waits for further jobs for a while.
+        for worker in processes
+            .iter()
+            .filter(|one| one.command.contains(" worker "))
+        {
+            signal(worker.pid, Signal::SIGTERM);
+        }
+        wait_for("all processes are gone", async || {
+            self.stage.home.processes().is_empty().then_some(())
+        })
+        .await;
     }
 }
 
 /// Starts the endpoint at a free port; returns its address and the link that it prints.
-async fn start(stage: &CodexFixture, args: &[&str]) -> (Child, SocketAddr, String) {
+async fn start(
+    stage: &CodexFixture,
+    args: &[&str],
+    env: &[(&str, &str)],
+) -> (Child, SocketAddr, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
     let mut server = command
         .args(["web", "--listen", "127.0.0.1:0"])
@@ -146,6 +181,7 @@ async fn start(stage: &CodexFixture, args: &[&str]) -> (Child, SocketAddr, Strin
             "CODEX_MCP_CODEX_BIN",
             testkit::codex::native_binary(&stage.release),
         )
+        .envs(env.iter().copied())
         .current_dir(stage.home.work())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -11,7 +11,7 @@ on_each_release!(question_is_answered_on_the_page);
 const HOSTILE: &str = "<img src=x onerror=alert(1)>\u{202e}";
 
 /// The value of the button with this label.
-fn decision(page: &str, label: &str) -> String {
+pub(super) fn decision(page: &str, label: &str) -> String {
     let (before, _) = page
         .split_once(label)
         .unwrap_or_else(|| panic!("no {label:?} in {page}"));
@@ -23,7 +23,7 @@ fn decision(page: &str, label: &str) -> String {
     value.replace("&quot;", "\"")
 }
 
-fn between<'a>(page: &'a str, begin: &str, end: &str) -> &'a str {
+pub(super) fn between<'a>(page: &'a str, begin: &str, end: &str) -> &'a str {
     let (_, rest) = page
         .split_once(begin)
         .unwrap_or_else(|| panic!("no {begin:?} in {page}"));

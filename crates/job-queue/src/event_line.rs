@@ -3,16 +3,17 @@
 use codex_engine::logic::progress::without_shell;
 use codex_engine::logic::work::event::{EditKind, EditedFile, Todo, WorkEvent, WorkItem};
 use codex_protocol::codex::StepStatus;
-use job_queue::store::StoredEvent;
+use common::text::one_line;
 use serde_json::Value;
 
-use crate::cli::table::shortened;
+use crate::store::StoredEvent;
 
-/// The longest line, in characters.
+/// The longest line, in bytes.
 const LONGEST: usize = 500;
 
 /// The line for an event; `None` if people need not see it.
-pub(super) fn line(event: &StoredEvent) -> Option<String> {
+#[must_use]
+pub fn line(event: &StoredEvent) -> Option<String> {
     let words = match serde_json::from_str::<WorkEvent>(&event.data) {
         Ok(known) => known_event(known)?,
         // An event of our own.
@@ -23,7 +24,7 @@ pub(super) fn line(event: &StoredEvent) -> Option<String> {
             kind => run_event(&event.data).unwrap_or_else(|| format!("[{kind}]")),
         },
     };
-    Some(one_line(&words))
+    Some(one_line(&words, LONGEST))
 }
 
 /// Events of a run are stored with their text.
@@ -39,11 +40,6 @@ fn dropped(data: &str) -> u64 {
         .get("dropped")
         .and_then(Value::as_u64)
         .unwrap_or_default()
-}
-
-fn one_line(text: &str) -> String {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    shortened(&words.join(" "), LONGEST)
 }
 
 fn known_event(event: WorkEvent) -> Option<String> {
@@ -236,7 +232,7 @@ mod tests {
             "completed",
             &json!({"type": "agent_message", "text": "ß ".repeat(9999)}),
         );
-        assert_eq!(long.unwrap().chars().count(), LONGEST);
+        assert!(long.unwrap().len() <= LONGEST);
     }
 
     #[test]

@@ -1,0 +1,65 @@
+//! The HTTP endpoint beside the host, for those who have set `http`.
+//!
+//! It is `codex-mcp web` in a process of its own. Of several hosts, the first has it; when that host
+//! ends, another one starts it again.
+
+use std::convert::Infallible;
+use std::env;
+use std::ffi::OsString;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use common::text::one_line;
+use supervise::exit::Exit;
+use supervise::spawn::{Lookup, Program, STORE_SECRETS, own_executable, spawn};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::time::sleep;
+
+use crate::cli::web;
+
+/// How often it is looked whether the endpoint runs.
+const LOOK_AFTER: Duration = Duration::from_secs(5);
+
+/// How much of a line of the endpoint is logged, in bytes.
+const LOGGED: usize = 1000;
+
+/// Keeps the endpoint running. It ends when this is dropped.
+pub(super) async fn keep(address: SocketAddr, state: &Path) -> Infallible {
+    loop {
+        match web::is_running(state) {
+            Ok(true) => {}
+            Ok(false) => match serve(address).await {
+                Ok(exit) => tracing::warn!("the HTTP endpoint {exit}"),
+                Err(error) => tracing::warn!("the HTTP endpoint cannot be started: {error}"),
+            },
+            Err(error) => tracing::warn!("cannot look for the HTTP endpoint: {error}"),
+        }
+        sleep(LOOK_AFTER).await;
+    }
+}
+
+/// Serves until the endpoint ends. What it complains about goes into our log.
+async fn serve(address: SocketAddr) -> io::Result<Exit> {
+    let address = address.to_string();
+    let secrets = STORE_SECRETS.iter().filter_map(|name| {
+        let value = env::var_os(name)?;
+        Some((OsString::from(name), value))
+    });
+    let program = Program {
+        env: secrets.collect(),
+        // A client finds the host by the environment, which has to be the host's.
+        lookup: Lookup::AsTheUser,
+        ..Program::new(
+            &own_executable()?,
+            ["web", "--no-link", "--listen", &address],
+        )
+    };
+    let (mut process, streams) = spawn(&program)?;
+    let mut lines = BufReader::new(streams.stderr).lines();
+    while let Some(line) = lines.next_line().await? {
+        tracing::warn!("the HTTP endpoint says: {}", one_line(&line, LOGGED));
+    }
+    process.wait().await
+}

@@ -1,0 +1,134 @@
+//! Jobs and runs on the page.
+
+use scripted_model::{Gate, Patch, Reply, Script, Shell};
+use serde_json::Value;
+
+use super::WebFixture;
+use super::story::{between, decision};
+use crate::jobs::wait_for;
+
+impl WebFixture {
+    /// Submits a job at a shell; returns its address on the page.
+    async fn submit(&self, args: &[&str], prompt: &str) -> String {
+        let args = [&["jobs", "submit"], args, &[prompt]].concat();
+        format!("/jobs/{}", self.output(&args).await)
+    }
+
+    /// The job at an address, when it is in this state.
+    async fn job_in(&self, address: &str, state: &str) -> Value {
+        wait_for(state, async || {
+            let path = format!("/api{address}");
+            let shown = self.browser("GET", &path).send().await.json();
+            (shown["job"]["status"] == state).then_some(shown)
+        })
+        .await
+    }
+
+    /// The page at an address, when it has these words.
+    async fn page_with(&self, address: &str, words: &str) -> String {
+        wait_for(words, async || {
+            let page = self.get(address).await;
+            page.contains(words).then_some(page)
+        })
+        .await
+    }
+}
+
+#[tokio::test]
+async fn job_is_approved_on_the_page_and_submitted_again() {
+    let touch = || Reply::shell(Shell::escalated("touch made.txt", "it is needed"));
+    let script = Script::new().otherwise([touch(), Reply::say("First.")]);
+    let web = WebFixture::new(testkit::codex::newest(), script).await;
+    let address = web.submit(&["--approval", "ask"], "make <b>it</b>").await;
+    let mut news = web
+        .browser("GET", &format!("{address}/events"))
+        .events()
+        .await;
+    let page = web.page_with(&address, "touch made.txt").await;
+    let question = between(&page, "name=\"question\" value=\"", "\"").to_owned();
+    let accept = decision(&page, ">Allow once");
+    let fields = [("question", &*question), ("decision", &*accept)];
+    let answered = web.post(&format!("{address}/answer"), &fields).await;
+    assert_eq!(answered.status, 200, "{answered:?}");
+    let done = news
+        .until(|event| event.data["html"].to_string().contains("First."))
+        .await;
+    let html = done.data["html"].as_str().unwrap();
+    // Its log, and its prompt as text.
+    assert!(html.contains("exit code 0: touch made.txt"), "{html}");
+    assert!(html.contains("make &lt;b&gt;it&lt;/b&gt;"), "{html}");
+    web.job_in(&address, "completed").await;
+    assert!(web.stage.file("made.txt").exists());
+    let late = web.post(&format!("{address}/answer"), &fields).await;
+    assert_eq!(late.status, 409, "{late:?}");
+
+    let again = web.post(&format!("{address}/retry"), &[]).await;
+    assert_eq!(again.status, 200, "{again:?}");
+    let second = again.json()["address"].as_str().unwrap().to_owned();
+    assert_ne!(second, address);
+    let shown = web.job_in(&second, "running").await;
+    assert_eq!(shown["job"]["prompt"], "make <b>it</b>");
+    web.page_with(&second, "Allow once").await;
+    let cancelled = web.post(&format!("{second}/cancel"), &[]).await;
+    assert_eq!(cancelled.status, 200, "{cancelled:?}");
+    web.job_in(&second, "cancelled").await;
+    web.finish().await;
+}
+
+#[tokio::test]
+async fn job_is_steered_on_the_page() {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("late").behind(&gate)]);
+    let web = WebFixture::new(testkit::codex::newest(), script).await;
+    let address = web.submit(&[], "work").await;
+    gate.reached(1).await;
+    web.page_with(&address, "added to the turn that runs").await;
+    let steer = format!("{address}/steer");
+    let steered = web.post(&steer, &[("text", "in German")]).await;
+    assert_eq!(steered.status, 200, "{steered:?}");
+    let running = web.post(&format!("{address}/retry"), &[]).await;
+    assert_eq!(running.status, 409, "{running:?}");
+    gate.release();
+    web.job_in(&address, "completed").await;
+    let last = web.stage.model.requests().pop().unwrap();
+    assert!(last.user_messages().contains(&"in German"));
+    let ended = web.post(&steer, &[("text", "more")]).await;
+    assert_eq!(ended.status, 409, "{ended:?}");
+    for path in ["/jobs/00000000-0000-4000-8000-000000000000", "/jobs/%2e%2e"] {
+        let none = web.browser("GET", path).send().await;
+        assert_eq!(none.status, 404, "{path}: {none:?}");
+    }
+    web.finish().await;
+}
+
+#[tokio::test]
+async fn run_is_started_on_the_page_and_its_criteria_are_a_check_list() {
+    let patch = Patch::new().add("made.txt", "here");
+    let script = Script::new().otherwise([Reply::patch(patch), Reply::say("It is there.")]);
+    let web = WebFixture::new(testkit::codex::newest(), script).await;
+    let directory = web.stage.home.work();
+    let directory = directory.to_str().unwrap();
+    let fields = [
+        ("task", "Write made.txt"),
+        ("directory", directory),
+        ("sandbox", "workspace-write"),
+        ("files", "made.txt\n"),
+        ("commits", ""),
+        ("command", "test -s made.txt"),
+    ];
+    let wrong = [("task", "t"), ("directory", "/no/such"), ("sandbox", "x")];
+    let refused = web.post("/runs", &wrong).await;
+    assert_eq!(refused.status, 409, "{refused:?}");
+    let started = web.post("/runs", &fields).await;
+    assert_eq!(started.status, 200, "{started:?}");
+    let address = started.json()["address"].as_str().unwrap().to_owned();
+    let shown = web.job_in(&address, "completed").await;
+    assert_eq!(shown["job"]["result"]["ok"], true, "{shown:#}");
+    let page = web.get(&address).await;
+    let list = between(&page, "class=\"criteria\"", "</ul>");
+    for met in ["files=made.txt", "command=test -s made.txt"] {
+        let item = format!(">met</span> <code>{met}<");
+        assert!(list.contains(&item), "{list}");
+    }
+    web.finish().await;
+}

@@ -1,0 +1,277 @@
+//! Runs for a conductor: a program that starts runs over a WebSocket, and gets their events and
+//! results as they come.
+//!
+//! A connection holds no state of a run: a conductor that has lost it connects again, and watches the
+//! job from the last event that it has got.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::Response;
+use common::timestamp::timestamp;
+use futures::{SinkExt, StreamExt};
+use hyper::upgrade::{self, OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use job_queue::logic::JobId;
+use job_queue::store::{JobStore, StoredEvent};
+use job_queue::{event_line, job_json};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::{interval, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::server::create_response;
+use tokio_tungstenite::tungstenite::protocol::{Message, Role, WebSocketConfig};
+
+use crate::app::App;
+use crate::auth::Caller;
+use crate::mcp::LONGEST_MESSAGE;
+use crate::refusal::{NO_JOB, Refusal};
+
+/// The most jobs that a connection watches.
+const MOST_WATCHED: usize = 100;
+
+/// How many events are read at once.
+const PAGE: u32 = 200;
+
+/// How many messages may wait for the conductor. While they do, no further events are read.
+const QUEUE: usize = 64;
+
+/// How often a job is looked at that no change was told of.
+const LOOK_AFTER: Duration = Duration::from_secs(1);
+
+/// How often the conductor is asked whether it is still there.
+const PING: Duration = Duration::from_secs(15);
+
+/// How long a message may take to be sent.
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A message of a conductor. `id` is its own name for the request; each answer has it.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+enum Command {
+    /// Start a run, with the arguments of the tool `codex_run`, and watch it.
+    Run {
+        id: Value,
+        arguments: Map<String, Value>,
+    },
+    /// Watch a job from the event after this one.
+    Watch {
+        id: Value,
+        job_id: String,
+        #[serde(default)]
+        after: u32,
+    },
+    /// Cancel a job.
+    Cancel { id: Value, job_id: String },
+}
+
+/// Begins a conversation with a conductor, who has to be one that may decide.
+pub(crate) async fn connect(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    mut request: Request,
+) -> Result<Response<Body>, Refusal> {
+    caller.must_decide()?;
+    let free = Arc::clone(&app.conductors).try_acquire_owned();
+    let permit = free.map_err(|_| Refusal::Conflict("there are too many conductors".to_owned()))?;
+    let upgrade = upgrade::on(&mut request);
+    let response = create_response(&request.map(drop));
+    let response = response.map_err(|error| Refusal::Wrong(error.to_string()))?;
+    tokio::spawn(serve(app, caller, upgrade, permit));
+    Ok(response.map(|()| Body::empty()))
+}
+
+async fn serve(app: Arc<App>, caller: Caller, upgrade: OnUpgrade, _permit: OwnedSemaphorePermit) {
+    let upgraded = match upgrade.await {
+        Ok(upgraded) => TokioIo::new(upgraded),
+        Err(error) => return tracing::debug!("a conductor has gone: {error}"),
+    };
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(LONGEST_MESSAGE))
+        .max_frame_size(Some(LONGEST_MESSAGE));
+    let socket = WebSocketStream::from_raw_socket(upgraded, Role::Server, Some(config)).await;
+    let door = Arc::clone(&app.door);
+    let closing = app.closing.clone();
+    tokio::select! {
+        () = converse(app, socket) => {}
+        () = door.until_revoked(&caller) => {}
+        () = closing.cancelled() => {}
+    }
+}
+
+async fn converse(app: Arc<App>, mut socket: WebSocketStream<TokioIo<Upgraded>>) {
+    let (sender, mut answers) = mpsc::channel::<Value>(QUEUE);
+    let mut watching = JoinSet::new();
+    let mut ping = interval(PING);
+    loop {
+        let message = tokio::select! {
+            received = socket.next() => match received {
+                Some(Ok(Message::Text(text))) => {
+                    while watching.try_join_next().is_some() {}
+                    match command(&text, watching.len()) {
+                        Ok(command) => {
+                            watching.spawn(follow(Arc::clone(&app), command, sender.clone()));
+                            continue;
+                        }
+                        Err(error) => error_of(&Value::Null, &error),
+                    }
+                }
+                // Pings are answered by the library.
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
+                Some(Ok(Message::Binary(_))) => error_of(&Value::Null, "messages are text"),
+                Some(Ok(Message::Close(_) | Message::Frame(_)) | Err(_)) | None => return,
+            },
+            // The sender is here.
+            Some(answer) = answers.recv() => Message::text(answer.to_string()),
+            _ = ping.tick() => Message::Ping(Vec::new().into()),
+        };
+        match timeout(SEND_TIMEOUT, socket.send(message)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) | Err(_) => return,
+        }
+    }
+}
+
+fn command(text: &str, watched: usize) -> Result<Command, String> {
+    if watched >= MOST_WATCHED {
+        return Err(format!("{watched} jobs are watched, which is the most"));
+    }
+    serde_json::from_str(text).map_err(|error| format!("not a message of a conductor: {error}"))
+}
+
+fn error_of(id: &Value, error: &str) -> Message {
+    Message::text(failed(id, error).to_string())
+}
+
+fn failed(id: &Value, error: &str) -> Value {
+    json!({ "type": "error", "id": id, "error": error })
+}
+
+/// Does what a conductor says, and tells what comes of it.
+async fn follow(app: Arc<App>, command: Command, answers: mpsc::Sender<Value>) {
+    let (Command::Run { id, .. } | Command::Watch { id, .. } | Command::Cancel { id, .. }) =
+        &command;
+    let id = id.clone();
+    let Err(error) = obey(&app, command, &answers).await else {
+        return;
+    };
+    // The conductor may have gone.
+    let _ = answers.send(failed(&id, &error.to_string())).await;
+}
+
+async fn obey(app: &App, command: Command, answers: &mpsc::Sender<Value>) -> Result<(), Refusal> {
+    let jobs = &app.board.jobs;
+    let (id, job, after) = match command {
+        Command::Cancel { id, job_id } => {
+            let job = jobs.find(&job_id).await?.ok_or(NO_JOB)?;
+            let outcome = jobs.service().cancel(&job).await?;
+            let status = outcome.new_status().as_str();
+            let told = json!({ "type": "cancelled", "id": id, "job_id": job, "status": status });
+            let _ = answers.send(told).await;
+            return Ok(());
+        }
+        Command::Run { id, arguments } => {
+            let job = app.board.submit_run(arguments.into()).await?;
+            let told = json!({ "type": "started", "id": id, "job_id": job });
+            // The run goes on without its conductor, who can watch it later.
+            let _ = answers.send(told).await;
+            (id, job, 0)
+        }
+        Command::Watch { id, job_id, after } => (id, job_id, after),
+    };
+    let job = jobs.find(&job).await?.ok_or(NO_JOB)?;
+    watch(app, (&id, &job, after), answers).await
+}
+
+/// Tells the events of a job after number `after`, and its result when it has ended.
+async fn watch(
+    app: &App,
+    (id, job, after): (&Value, &JobId, u32),
+    answers: &mpsc::Sender<Value>,
+) -> Result<(), Refusal> {
+    let jobs = app.board.jobs.service();
+    let store = jobs.store().await?;
+    let mut changes = store.watch();
+    let mut read = after;
+    loop {
+        // The state is read first: if it says that the job has ended, all its events are stored.
+        let summary = store.summary(job).await?.ok_or(NO_JOB)?;
+        read = tell_events(store, (id, job, read), answers).await?;
+        if answers.is_closed() {
+            return Ok(());
+        }
+        if summary.state.has_ended() {
+            let view = jobs.view(job, None).await?;
+            let record = job_json::record(&view.job, &view.questions);
+            let told = json!({ "type": "result", "id": id, "job_id": job, "job": record });
+            let _ = answers.send(told).await;
+            return Ok(());
+        }
+        if let Some(error) = jobs.ensure_worker().await {
+            tracing::warn!("{error}");
+        }
+        let _ = timeout(LOOK_AFTER, changes.changed()).await;
+    }
+}
+
+/// Tells all stored events after number `read`, and returns the number of the last one.
+async fn tell_events(
+    store: &JobStore,
+    (id, job, mut read): (&Value, &JobId, u32),
+    answers: &mpsc::Sender<Value>,
+) -> Result<u32, Refusal> {
+    loop {
+        let events = store.events(job, read, PAGE).await?;
+        let Some(last) = events.last() else {
+            return Ok(read);
+        };
+        read = last.sequence;
+        for one in &events {
+            if answers.send(event(id, job, one)).await.is_err() {
+                return Ok(read);
+            }
+        }
+    }
+}
+
+fn event(id: &Value, job: &JobId, event: &StoredEvent) -> Value {
+    // Events of Codex are JSON; nothing is lost of one that is not.
+    let data = serde_json::from_str(&event.data);
+    let data: Value = data.unwrap_or_else(|_| event.data.as_str().into());
+    json!({
+        "type": "event",
+        "id": id,
+        "job_id": job,
+        "sequence": event.sequence,
+        "at": timestamp(event.at),
+        "kind": event.kind,
+        "words": event_line::line(event),
+        "data": data,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_is_checked() {
+        let run = r#"{ "type": "run", "id": 1, "arguments": { "task": "t" } }"#;
+        assert!(matches!(command(run, 0), Ok(Command::Run { .. })));
+        let watch = r#"{ "type": "watch", "id": "w", "job_id": "j" }"#;
+        assert!(matches!(
+            command(watch, 0),
+            Ok(Command::Watch { after: 0, .. })
+        ));
+        for wrong in ["", "{}", "[]", r#"{ "type": "stop", "id": 1 }"#] {
+            let error = command(wrong, 0).unwrap_err();
+            assert!(error.starts_with("not a message"), "{error}");
+        }
+        assert!(command(run, MOST_WATCHED).is_err());
+    }
+}

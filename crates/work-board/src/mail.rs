@@ -1,0 +1,126 @@
+//! The mail of the team, as a person sees it: what is unread, and for whom.
+
+use std::path::PathBuf;
+
+use agent_team::logic::inbox::{Envelope, ReadLimits};
+use agent_team::logic::{Address, AgentName, TeamName};
+use agent_team::mail::{Letter, MailError, MailStore};
+use agent_team::{MailClient, MailClientError, Member};
+use safe_files::off_runtime;
+use safe_files::state_file::FileError;
+use serde::Serialize;
+use tokio::sync::OnceCell;
+
+/// What is read of each member's unread mail.
+const LIMITS: ReadLimits = ReadLimits {
+    max_messages: 50,
+    max_length: 10_000,
+};
+
+/// The mail of a team.
+#[derive(Debug, Clone, Serialize)]
+pub struct TeamMail {
+    /// The team.
+    pub team: TeamName,
+    /// Its members, in the order of its roster.
+    pub members: Vec<MemberMail>,
+}
+
+/// The mail of a member.
+#[derive(Debug, Clone, Serialize)]
+pub struct MemberMail {
+    /// The member.
+    pub member: AgentName,
+    /// Its oldest unread messages.
+    pub unread: Vec<Envelope>,
+    /// How many more there are.
+    pub remaining: usize,
+}
+
+/// Why mail cannot be read or sent.
+#[derive(Debug, thiserror::Error)]
+pub enum MailBoardError {
+    /// There is no team.
+    #[error("no team is configured; `team = \"NAME\"` in the configuration names it")]
+    NoTeam,
+    /// The team or its mail cannot be read.
+    #[error(transparent)]
+    Read(#[from] MailError),
+    /// The message was not sent.
+    #[error(transparent)]
+    Send(#[from] MailClientError),
+    /// The records of the sender cannot be opened.
+    #[error(transparent)]
+    Records(#[from] FileError),
+    /// The task that reads was ended.
+    #[error("the mail was not read: {0}")]
+    Ended(String),
+}
+
+/// The mail of the configured team.
+pub struct MailBoard {
+    member: Member,
+    atm_home: PathBuf,
+    client: OnceCell<Option<MailClient>>,
+}
+
+impl MailBoard {
+    /// The mail of a member's team below the home directory of the agents. What a person sends is
+    /// sent in the name of this member.
+    #[must_use]
+    pub fn new(member: Member, atm_home: PathBuf) -> Self {
+        Self {
+            member,
+            atm_home,
+            client: OnceCell::new(),
+        }
+    }
+
+    /// In whose name messages are sent.
+    #[must_use]
+    pub fn sender(&self) -> &AgentName {
+        &self.member.identity
+    }
+
+    /// The unread mail of all members. It stays unread.
+    ///
+    /// # Errors
+    ///
+    /// [`MailBoardError`].
+    pub async fn read(&self) -> Result<TeamMail, MailBoardError> {
+        let team = self.member.team.clone().ok_or(MailBoardError::NoTeam)?;
+        let store = MailStore::new(&self.atm_home);
+        let read = move || {
+            let members = store.members(&team)?.into_iter();
+            let members = members.map(|member| {
+                let unread = store.unread(&member, &team, LIMITS)?;
+                Ok(MemberMail {
+                    unread: unread.messages,
+                    remaining: unread.remaining,
+                    member,
+                })
+            });
+            let members = members.collect::<Result<Vec<_>, MailError>>()?;
+            Ok(TeamMail { team, members })
+        };
+        let read = off_runtime::run(read).await;
+        read.map_err(|error| MailBoardError::Ended(error.to_string()))?
+    }
+
+    /// Sends a message to a member.
+    ///
+    /// # Errors
+    ///
+    /// [`MailBoardError`]; then nothing was sent.
+    pub async fn send(&self, to: Address, text: String) -> Result<(), MailBoardError> {
+        let open = || async { MailClient::of(&self.member, &self.atm_home) };
+        let client = self.client.get_or_try_init(open).await?;
+        let client = client.as_ref().ok_or(MailBoardError::NoTeam)?;
+        let letter = Letter {
+            text,
+            summary: None,
+        };
+        client.send(to, letter).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,36 @@
+//! What only the program knows: its records of threads, and how a job is submitted again.
+
+use std::time::SystemTime;
+
+use futures::future::BoxFuture;
+use job_queue::logic::{JobId, JobPrefix};
+use serde::Serialize;
+
+/// A thread that was recorded.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ThreadRecord {
+    /// Its ID.
+    pub thread: String,
+    /// `active` while a server or a job has it, else `ended` or `interrupted`.
+    pub status: String,
+    /// When it was used last.
+    pub last_active: SystemTime,
+    /// Where it works.
+    pub directory: Option<String>,
+    /// The beginning of its first prompt.
+    pub prompt: Option<String>,
+}
+
+/// What the program knows and does.
+pub trait Program: Send + Sync {
+    /// All recorded threads, those that were used last first. Blocks for some milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// Why they cannot be read, for a person.
+    fn threads(&self) -> Result<Vec<ThreadRecord>, String>;
+
+    /// Submits a job or run that has ended once more, and returns the ID of the new one, or why
+    /// that is impossible.
+    fn retry(&self, job: JobPrefix) -> BoxFuture<'static, Result<JobId, String>>;
+}
