@@ -107,8 +107,8 @@ impl Engine {
         Self { warn, ..self }
     }
 
-    /// Sets the receiver of alerts: one for each open question and each stalled turn. The
-    /// engine waits for it, so it must not take long.
+    /// Sets the receiver of alerts: one for each open question, each stalled turn and each end
+    /// of a turn. The engine waits for it, so it must not take long.
     #[must_use]
     pub fn with_alerts(mut self, on_alert: impl Fn(SessionAlert) + Send + Sync + 'static) -> Self {
         self.owner.on_alert = Arc::new(on_alert);

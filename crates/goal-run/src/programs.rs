@@ -43,6 +43,14 @@ pub(crate) fn missing(
     (!is_there).then_some(program)
 }
 
+/// Whether a program of this name is on the PATH of a process that is started in `directory`.
+pub(crate) fn is_on_path(name: &str, directory: &Path) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let paths = SearchPaths::of_process(Some(directory), |name| env::var_os(name));
+    let protected = paths.without_writable(&path);
+    find_program(name, &protected.unwrap_or(path)).is_some()
+}
+
 fn is_bare(program: &Path) -> bool {
     !program.as_os_str().as_encoded_bytes().contains(&b'/')
 }

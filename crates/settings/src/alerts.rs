@@ -1,8 +1,9 @@
-//! The settings of alerts: who is notified that a session needs a person, and after which
-//! silence. Only the user can set them, as a notifier can name a program.
+//! The settings of alerts: who is notified of sessions, of what, and after which silence. Only the
+//! user can set them, as a notifier can name a program.
 
 use std::time::Duration;
 
+use codex_engine::logic::session::AlertKind;
 use goal_run::logic::notifier::Notifier;
 use goal_run::spec::MOST_NOTIFIERS;
 
@@ -15,11 +16,16 @@ use crate::source::{Setting, Source, Warning};
 /// The default of `stall_timeout_secs`.
 const DEFAULT_STALL: Duration = Duration::from_secs(300);
 
+/// The default of `notify_on`: what may need a person.
+const DEFAULT_ALERTS: [AlertKind; 2] = [AlertKind::Asks, AlertKind::Stalls];
+
 /// The settings of alerts.
 #[derive(Debug)]
 pub struct AlertSettings {
-    /// Who is notified that a session waits for an answer, or has stalled.
+    /// Who is notified of sessions.
     pub notify: Option<Setting<Vec<Notifier>>>,
+    /// Of what they are notified.
+    pub notify_on: Setting<Vec<AlertKind>>,
     /// After which silence a turn or job counts as stalled.
     pub stall_timeout: Setting<Duration>,
 }
@@ -41,7 +47,7 @@ impl Lookup<'_> {
         warnings: &mut Vec<Warning>,
     ) -> Result<AlertSettings, ConfigError> {
         warn_about_repository(files, &self.user_file_hint(), warnings);
-        let mut notify = of_user(files, |file| file.section.notify.clone());
+        let mut notify = notifiers(files)?;
         if let Some(Setting { value, source }) = &mut notify {
             if value.len() > MOST_NOTIFIERS {
                 return Err(ConfigError::Invalid {
@@ -52,20 +58,42 @@ impl Lookup<'_> {
             }
             if !allow_commands.value {
                 let left_out = value.extract_if(.., |to| matches!(to, Notifier::Command(_)));
-                warnings.extend(left_out.map(|to| Warning {
-                    message: format!(
-                        "notify ({source}): {to} is left out, as allow_commands ({}) forbids \
+                warnings.extend(left_out.map(|to| {
+                    Warning {
+                        message: format!(
+                            "notify ({source}): {to} is left out, as allow_commands ({}) forbids \
                          programs",
-                        allow_commands.source
-                    ),
-                    hint: "Name an agent (mail:) or a channel (irc:) instead.".to_owned(),
+                            allow_commands.source
+                        ),
+                        hint:
+                            "Name an agent (mail:), a channel (irc:), desktop, webhook: or ntfy: \
+                           instead."
+                                .to_owned(),
+                    }
                 }));
             }
         }
         Ok(AlertSettings {
             notify,
+            notify_on: of_user(files, |file| file.section.notify_on.clone())
+                .unwrap_or_else(|| Setting::new(DEFAULT_ALERTS.to_vec(), Source::Default)),
             stall_timeout: stall_timeout(files)?,
         })
+    }
+}
+
+fn notifiers(files: &[File]) -> Result<Option<Setting<Vec<Notifier>>>, ConfigError> {
+    let Some(Setting { value, source }) = of_user(files, |file| file.section.notify.clone()) else {
+        return Ok(None);
+    };
+    let parsed: Result<_, _> = value.iter().map(|text| text.parse::<Notifier>()).collect();
+    match parsed {
+        Ok(notifiers) => Ok(Some(Setting::new(notifiers, source))),
+        Err(error) => Err(ConfigError::Invalid {
+            key: "notify",
+            from: source,
+            why: error.to_string(),
+        }),
     }
 }
 
@@ -82,6 +110,7 @@ fn warn_about_repository(files: &[File], hint: &str, warnings: &mut Vec<Warning>
         let section = &file.section;
         let set = [
             ("notify", section.notify.is_some()),
+            ("notify_on", section.notify_on.is_some()),
             ("stall_timeout_secs", section.stall_timeout_secs.is_some()),
         ];
         for (key, _) in set.into_iter().filter(|(_, is_set)| *is_set) {

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use agent_team::logic::{AgentName, RoleName, TeamName};
+use codex_engine::logic::session::AlertKind;
 use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
 use common::duration::SetDuration;
 use common::nearest::nearest;
 use common::text::one_line;
-use goal_run::logic::notifier::Notifier;
 use safe_files::untrusted_file::{self, Links};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -77,7 +77,10 @@ pub(super) struct Section {
     pub(super) allow_commands: Option<bool>,
     pub(super) allow_dirs: Option<Vec<PathBuf>>,
     pub(super) jobs_of_others: Option<OthersJobs>,
-    pub(super) notify: Option<Vec<Notifier>>,
+    /// Parsed when it is looked up: a message about the file would show the line, and with it the
+    /// secret address of a webhook.
+    pub(super) notify: Option<Vec<String>>,
+    pub(super) notify_on: Option<Vec<AlertKind>>,
     pub(super) stall_timeout_secs: Option<SetDuration>,
     pub(super) roles: BTreeMap<RoleName, Preset>,
 }
@@ -96,7 +99,7 @@ pub(super) struct Preset {
 }
 
 /// The keys of [`Section`].
-pub(super) const SECTION_KEYS: [&str; 22] = [
+pub(super) const SECTION_KEYS: [&str; 23] = [
     "codex_bin",
     "request_timeout_secs",
     "identity",
@@ -117,6 +120,7 @@ pub(super) const SECTION_KEYS: [&str; 22] = [
     "allow_dirs",
     "jobs_of_others",
     "notify",
+    "notify_on",
     "stall_timeout_secs",
     "roles",
 ];

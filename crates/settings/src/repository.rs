@@ -36,7 +36,7 @@ const LONGEST: u64 = 64 * 1024;
 const UNKNOWN_TOLD: usize = 5;
 
 /// Keys that no repository sets, whether or not the user trusts it.
-pub(super) const NEVER: [&str; 11] = [
+pub(super) const NEVER: [&str; 12] = [
     "codex_bin",
     "http",
     "store",
@@ -47,6 +47,7 @@ pub(super) const NEVER: [&str; 11] = [
     "allow_dirs",
     "jobs_of_others",
     "notify",
+    "notify_on",
     "stall_timeout_secs",
 ];
 
@@ -228,6 +229,7 @@ fn narrowed_section(
         allow_dirs,
         jobs_of_others,
         notify,
+        notify_on,
         stall_timeout_secs,
         roles,
     } = section;
@@ -258,6 +260,7 @@ fn narrowed_section(
         ("allow_dirs", allow_dirs.is_some()),
         ("jobs_of_others", jobs_of_others.is_some()),
         ("notify", notify.is_some()),
+        ("notify_on", notify_on.is_some()),
         ("stall_timeout_secs", stall_timeout_secs.is_some()),
         ("roles", !roles.is_empty()),
     ];

@@ -43,6 +43,10 @@ fn all(config: &Config) -> Vec<ShownSetting> {
     let idle = Setting::new(jobs.idle.value.as_secs(), jobs.idle.source.clone());
     let stall = &config.alerts.stall_timeout;
     let stall = Setting::new(stall.value.as_secs(), stall.source.clone());
+    let notify = config.alerts.notify.as_ref().map(|notify| {
+        let notifiers = notify.value.iter().map(ToString::to_string);
+        Setting::new(notifiers.collect::<Vec<_>>(), notify.source.clone())
+    });
     vec![
         shown("identity", Some(&config.identity)),
         shown("team", config.team.as_ref()),
@@ -72,7 +76,8 @@ fn all(config: &Config) -> Vec<ShownSetting> {
         shown("allow_commands", Some(&config.bounds.allow_commands)),
         shown("allow_dirs", config.bounds.allow_dirs.as_ref()),
         shown("jobs_of_others", Some(&jobs.others)),
-        shown("notify", config.alerts.notify.as_ref()),
+        shown("notify", notify.as_ref()),
+        shown("notify_on", Some(&config.alerts.notify_on)),
         shown("stall_timeout_secs", Some(&stall)),
     ]
 }

@@ -12,7 +12,7 @@ const PREFIX: &str = "CODEX_MCP_";
 
 /// The rest of the names of the variables that are read, or that mark our processes and commands of
 /// Codex.
-pub(super) const KNOWN: [&str; 24] = [
+pub(super) const KNOWN: [&str; 25] = [
     "ALLOW_COMMANDS",
     "ALLOW_DIRS",
     "APPROVAL_POLICY",
@@ -25,6 +25,7 @@ pub(super) const KNOWN: [&str; 24] = [
     "MAX_IMAGE_BYTES",
     "MAX_SANDBOX",
     "MODEL",
+    "NTFY_TOKEN",
     "REASONING_EFFORT",
     "REQUEST_IMAGE",
     "REQUEST_TIMEOUT_SECS",

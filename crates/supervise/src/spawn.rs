@@ -51,6 +51,9 @@ pub const STORE_SECRETS: [&str; 8] = [
     "PGSYSCONFDIR",
 ];
 
+/// The access token for ntfy, which only workers and hosts get.
+pub const NTFY_TOKEN: &str = "CODEX_MCP_NTFY_TOKEN";
+
 /// Variables that an MCP client sets for the processes of one of its sessions. No program started
 /// here gets them: a host serves several clients, and with some of them a command of Codex could
 /// talk to the client. Source: the environment of an MCP server of Claude Code 2.1.330, and of one
@@ -217,7 +220,7 @@ pub(crate) fn guarded(
 fn set_up(command: &mut Command, program: &Program) {
     command.envs(program.env.iter().map(|(name, value)| (name, value)));
     let withheld = STORE_SECRETS.iter().chain(&CLIENT_VARIABLES);
-    let withheld = withheld.chain([&STARTER]);
+    let withheld = withheld.chain([&STARTER, &NTFY_TOKEN]);
     for name in withheld.chain(program.without) {
         if !program.env.iter().any(|(set, _)| set == name) {
             command.env_remove(name);

@@ -1,4 +1,4 @@
-//! Alerts: notifications that a session or a run needs a person.
+//! Alerts: notifications that a session or a run needs a person, or has ended.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use settings::{Config, Setting};
 use super::services::Identity;
 
 /// Adds alerts to the engine: the notifiers of the configuration are told of each session that
-/// waits for an answer or has stalled. A notifier that cannot work becomes a warning a moment
+/// waits for an answer, has stalled or has ended a turn, as far as `notify_on` says. A notifier that cannot work becomes a warning a moment
 /// later.
 pub(super) fn with_session_alerts(
     engine: Engine,
@@ -41,6 +41,7 @@ pub(super) fn with_session_alerts(
             warnings.push(format!("notify ({source}): cannot notify {to}: {why}"));
         }
     });
+    let kinds = config.alerts.notify_on.value.clone();
     let alerts = Alerts::start(value.clone(), notifiers(config, identity, directory));
     engine.with_alerts(move |alerted| {
         let SessionAlert {
@@ -48,6 +49,9 @@ pub(super) fn with_session_alerts(
             thread,
             alert,
         } = alerted;
+        if !kinds.contains(&alert.kind()) {
+            return;
+        }
         let names = json!({ "session_id": session, "thread_id": thread });
         alerts.give(Notice::of(&format!("session {session}"), &names, &alert));
     })

@@ -15,12 +15,14 @@
 //! - [`prompts`]: the texts for Codex.
 //! - [`review`]: the review of the changes.
 //! - [`outcome`]: the answer of a run, and the line for notifiers.
-//! - [`notifier`]: the receivers of notifications; with [`irc`], the protocol of a channel.
+//! - [`notifier`]: the receivers of notifications; with [`irc`], the protocol of a channel,
+//!   [`web_address`], the servers of webhooks, and [`headline`], the title of a notification.
 
 pub mod artifacts;
 pub mod criteria;
 pub mod findings;
 pub mod glob;
+pub mod headline;
 pub mod irc;
 pub mod machine;
 pub mod names;
@@ -30,3 +32,4 @@ pub mod promises;
 pub mod prompts;
 pub mod review;
 pub mod snapshot;
+pub mod web_address;

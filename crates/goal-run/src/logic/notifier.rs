@@ -4,10 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use agent_team::logic::{Address, BadName};
+use common::secrets::mask;
 use serde::{Deserialize, Serialize};
 
 use super::irc::address::{BadIrcAddress, IrcAddress};
 use super::names::{BadCommand, CommandLine};
+use super::web_address::{BadWebAddress, WebAddress};
 
 /// How much of a refused text is shown, in characters.
 const SHOWN: usize = 100;
@@ -17,7 +19,7 @@ const SHOWN: usize = 100;
 pub enum BadNotifier {
     /// The text begins with none of the known schemes.
     #[error(
-        "{0:?} is not a notifier; write mail:AGENT@TEAM, irc://HOST:PORT/CHANNEL or command:PROGRAM ARGUMENTS"
+        "{0:?} is not a notifier; write mail:AGENT@TEAM, irc://HOST:PORT/CHANNEL, desktop, webhook:https://HOST/PATH, ntfy:TOPIC or command:PROGRAM ARGUMENTS"
     )]
     Way(String),
     /// The connection would have to be encrypted.
@@ -31,6 +33,12 @@ pub enum BadNotifier {
     /// The IRC address is invalid.
     #[error(transparent)]
     Irc(#[from] BadIrcAddress),
+    /// The address of the webhook is invalid.
+    #[error("after webhook: comes an address: {0}")]
+    Webhook(BadWebAddress),
+    /// The topic is invalid.
+    #[error("after ntfy: comes a topic: {0}")]
+    Ntfy(BadWebAddress),
     /// The command is invalid.
     #[error("after command: comes a program with its arguments: {0}")]
     Command(BadCommand),
@@ -50,7 +58,8 @@ impl From<BadCommand> for BadNotifier {
     }
 }
 
-/// A receiver of notifications.
+/// A receiver of notifications. It is stored whole; `Display` and `Debug` hide the path of a web
+/// address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Notifier {
@@ -58,17 +67,36 @@ pub enum Notifier {
     Mail(Address),
     /// An IRC channel. The text goes over the network unencrypted.
     Irc(IrcAddress),
+    /// The desktop of the user.
+    Desktop,
+    /// A web server, which gets a JSON object.
+    Webhook(WebAddress),
+    /// A topic of ntfy.
+    Ntfy(WebAddress),
     /// A program, which gets the line as one more argument.
     Command(CommandLine),
 }
 
 impl Notifier {
-    /// Whether the notifier runs a program.
+    /// The notifier in a refusal, if clients may not name it under `allow_commands = false`: it
+    /// runs any program, or sends to any server.
     #[must_use]
-    pub fn runs_program(&self) -> bool {
+    pub fn bounded_name(&self) -> Option<&'static str> {
         match self {
-            Self::Command(_) => true,
-            Self::Mail(_) | Self::Irc(_) => false,
+            Self::Command(_) => Some("the notifier command:"),
+            Self::Webhook(_) => Some("the notifier webhook:"),
+            Self::Ntfy(_) => Some("the notifier ntfy:"),
+            Self::Mail(_) | Self::Irc(_) | Self::Desktop => None,
+        }
+    }
+
+    /// The notifier as it was written, with the whole address.
+    #[must_use]
+    pub fn secret(&self) -> String {
+        match self {
+            Self::Webhook(address) => format!("webhook:{}", address.secret()),
+            Self::Ntfy(address) => format!("ntfy:{}", address.secret()),
+            other => other.to_string(),
         }
     }
 }
@@ -77,18 +105,39 @@ impl FromStr for Notifier {
     type Err = BadNotifier;
 
     fn from_str(text: &str) -> Result<Self, BadNotifier> {
-        let shown = || text.chars().take(SHOWN).collect();
+        let shown = || shown(text);
         match text.split_once(':') {
             Some(("mail", address)) => {
                 let address = address.parse().map_err(BadNotifier::Mail)?;
                 Ok(Self::Mail(address))
             }
             Some(("irc", _)) => Ok(Self::Irc(text.parse()?)),
+            Some(("webhook", address)) => {
+                let address = WebAddress::of_webhook(address).map_err(BadNotifier::Webhook)?;
+                Ok(Self::Webhook(address))
+            }
+            Some(("ntfy", topic)) => {
+                let address = WebAddress::of_topic(topic).map_err(BadNotifier::Ntfy)?;
+                Ok(Self::Ntfy(address))
+            }
+            None if text == "desktop" => Ok(Self::Desktop),
             Some(("command", command)) => Ok(Self::Command(command.parse()?)),
             Some(("ircs", _)) => Err(BadNotifier::Encrypted(shown())),
             _ => Err(BadNotifier::Way(shown())),
         }
     }
+}
+
+/// The beginning of a refused text. The path of a web address would be a secret.
+fn shown(text: &str) -> String {
+    let is_web = text.contains("http://") || text.contains("https://");
+    let host_end = text.find("://").filter(|_| is_web).map(|at| at + 3);
+    let path = host_end.and_then(|host| text.get(host..)?.find(['/', '?']).map(|at| host + at));
+    let (begin, end) = match path.and_then(|path| text.get(..path)) {
+        Some(server) => (server, "/…"),
+        None => (text, ""),
+    };
+    mask(begin).chars().take(SHOWN).collect::<String>() + end
 }
 
 impl TryFrom<String> for Notifier {
@@ -101,7 +150,7 @@ impl TryFrom<String> for Notifier {
 
 impl From<Notifier> for String {
     fn from(notifier: Notifier) -> Self {
-        notifier.to_string()
+        notifier.secret()
     }
 }
 
@@ -110,6 +159,9 @@ impl fmt::Display for Notifier {
         match self {
             Self::Mail(address) => write!(f, "mail:{address}"),
             Self::Irc(address) => address.fmt(f),
+            Self::Desktop => f.write_str("desktop"),
+            Self::Webhook(address) => write!(f, "webhook:{address}"),
+            Self::Ntfy(address) => write!(f, "ntfy:{address}"),
             Self::Command(command) => write!(f, "command:{command}"),
         }
     }
@@ -152,9 +204,36 @@ mod tests {
             ("irc://h/'$(x)\"", "irc://h:6667/#'$(x)\""),
             ("command:say 'a b' $(c)", "command:say 'a b' $(c)"),
             ("command:/bin/true", "command:/bin/true"),
+            ("desktop", "desktop"),
         ] {
             assert_eq!(shown(text), expected);
         }
+    }
+
+    #[test]
+    fn path_of_web_address_is_stored_and_not_displayed() {
+        for (text, stored, shown) in [
+            (
+                "webhook:https://hooks.example/T0/s3cret?a=b",
+                "webhook:https://hooks.example/T0/s3cret?a=b",
+                "webhook:https://hooks.example/…",
+            ),
+            (
+                "ntfy:s3cret",
+                "ntfy:https://ntfy.sh/s3cret",
+                "ntfy:https://ntfy.sh/…",
+            ),
+        ] {
+            let notifier: Notifier = text.parse().unwrap();
+            let json = serde_json::to_value(&notifier).unwrap();
+            assert_eq!(json, stored);
+            assert_eq!(serde_json::from_value::<Notifier>(json).unwrap(), notifier);
+            assert_eq!(notifier.to_string(), shown);
+            assert!(!format!("{notifier:?}").contains("s3cret"));
+        }
+        let refused = "https://hooks.example/T0/s3cret".parse::<Notifier>();
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("hooks.example/…"), "{refused}");
     }
 
     #[test]
@@ -232,6 +311,19 @@ mod tests {
             &long,
             &long_host,
             "ircs://h/x",
+            "desktop:",
+            "desktop:x",
+            "Desktop",
+            "webhook:",
+            "webhook:http://hooks.example/T0",
+            "webhook:https://me:pw@hooks.example/T0",
+            "webhook:hooks.example/T0",
+            "https://hooks.example/T0",
+            "https://hooks.example?T0",
+            "slack:https://hooks.example/T0",
+            "ntfy:",
+            "ntfy:a b",
+            "ntfy:http://ntfy.example/T0",
             "command:",
             "command:'a",
             "command:-x",

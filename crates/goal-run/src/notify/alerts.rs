@@ -1,4 +1,5 @@
-//! Notifications during the work: Codex waits for an answer, or has sent no event for long.
+//! Notifications of sessions and turns: Codex waits for an answer, has sent no event for long, or
+//! has ended a turn.
 //!
 //! Notices wait in a bounded queue for a task that delivers one after the other, so that the
 //! sender never waits for a notifier.
@@ -58,6 +59,14 @@ impl Notice {
                     format!("no event from Codex for {seconds} s{step}"),
                     json!({ "event": "stalled", "silent_secs": seconds, "doing": doing }),
                 )
+            }
+            Alert::Ended { status, summary } => {
+                let words = match summary.is_empty() {
+                    true => status.clone(),
+                    false => format!("{status}: {summary}"),
+                };
+                let members = json!({ "event": "ended", "status": status, "summary": summary });
+                ("ENDED", words, members)
             }
         };
         let line = one_line(&format!("{what} :: {subject}: {words}"), NOTICE_LIMIT);
@@ -147,5 +156,16 @@ mod tests {
         assert!(line.starts_with(begins), "{line}");
         assert!(line.len() <= NOTICE_LIMIT, "{line}");
         assert_eq!(result["silent_secs"], 300);
+
+        let ended = Alert::Ended {
+            status: "completed".to_owned(),
+            summary: "Fixed.".to_owned(),
+        };
+        let Notice { line, result } = Notice::of("session sess_1", &names, &ended);
+        assert_eq!(line, "ENDED :: session sess_1: completed: Fixed.");
+        let expected = json!({
+            "event": "ended", "session_id": "sess_1", "status": "completed", "summary": "Fixed.",
+        });
+        assert_eq!(result, expected);
     }
 }

@@ -6,8 +6,12 @@ use agent_team::logic::{Address, TeamName};
 use agent_team::mail::{MailError, MailStore};
 use supervise::spawn;
 
+use super::desktop;
+use super::tls::{self, NoCertificates};
+use super::web::{self, BadToken};
 use crate::logic::names::CommandLine;
 use crate::logic::notifier::Notifier;
+use crate::logic::web_address::WebAddress;
 use crate::{Caller, programs};
 
 /// Why a notifier can't work.
@@ -29,6 +33,19 @@ pub enum UnusableReason {
     /// Its program does not exist.
     #[error("there is no program {}; install it, or write its path", .0.display())]
     Program(PathBuf),
+    /// The program of the desktop is missing.
+    #[error(
+        "there is no program {}; install {}",
+        desktop::PROGRAM,
+        desktop::PACKAGE
+    )]
+    NoDesktop,
+    /// No server can prove who it is.
+    #[error(transparent)]
+    Certificates(#[from] NoCertificates),
+    /// The token for ntfy is invalid.
+    #[error(transparent)]
+    Token(#[from] BadToken),
     /// Mail needs a home directory.
     #[error("neither ATM_HOME nor HOME is set to an absolute path")]
     NoHome,
@@ -52,8 +69,8 @@ pub struct NotifierCheck {
 }
 
 impl NotifierCheck {
-    /// Checks each notifier. Blocks for some milliseconds. IRC channels are not checked, as
-    /// others in the channel would notice.
+    /// Checks each notifier. Blocks for some milliseconds. No server is asked: others in an IRC
+    /// channel would notice, and a name may take seconds to resolve.
     ///
     /// # Errors
     ///
@@ -64,6 +81,11 @@ impl NotifierCheck {
                 Notifier::Mail(address) => self.check_mail(address),
                 Notifier::Command(command) => check_command(command, &self.directory),
                 Notifier::Irc(_) => Ok(()),
+                Notifier::Desktop => self.check_desktop(),
+                Notifier::Webhook(address) => check_web(address),
+                Notifier::Ntfy(address) => web::check_token()
+                    .map_err(UnusableReason::from)
+                    .and_then(|()| check_web(address)),
             };
             checked.map_err(|why| UnusableNotifier {
                 notifier: Box::new(notifier.clone()),
@@ -74,6 +96,13 @@ impl NotifierCheck {
         Ok(())
     }
 
+    fn check_desktop(&self) -> Result<(), UnusableReason> {
+        match programs::is_on_path(desktop::PROGRAM, &self.directory) {
+            true => Ok(()),
+            false => Err(UnusableReason::NoDesktop),
+        }
+    }
+
     fn check_mail(&self, address: &Address) -> Result<(), UnusableReason> {
         if !self.atm_home.is_absolute() {
             return Err(UnusableReason::NoHome);
@@ -82,6 +111,13 @@ impl NotifierCheck {
         let team = team.ok_or(UnusableReason::NoTeam)?;
         Ok(MailStore::new(&self.atm_home).check(&address.agent, team)?)
     }
+}
+
+fn check_web(address: &WebAddress) -> Result<(), UnusableReason> {
+    if address.is_encrypted() {
+        tls::trusted_certificates()?;
+    }
+    Ok(())
 }
 
 fn check_command(command: &CommandLine, directory: &Path) -> Result<(), UnusableReason> {
@@ -118,6 +154,8 @@ mod tests {
             "mail:lead@builders",
             "command:true",
             "irc://nowhere.invalid/x",
+            "webhook:http://127.0.0.1:1/x",
+            "ntfy:http://127.0.0.1:1/x",
         ] {
             assert_eq!(check(usable), Ok(()), "{usable}");
         }

@@ -67,13 +67,24 @@ pub(super) async fn send(
     let words = command.words();
     let program = words.first().cloned().unwrap_or_default();
     let arguments = words.iter().skip(1).map(String::as_str);
+    let started = Program::new(Path::new(&program), arguments.chain([notification.line]));
+    deliver(started, notification.result, context).await
+}
+
+/// Runs a program in the surroundings of the notifiers, with the result on its stdin.
+pub(super) async fn deliver(
+    program: Program,
+    result: &Value,
+    context: &NotifierContext,
+) -> Result<(), CommandError> {
     let started = Program {
         env: context.env.clone(),
         cwd: Some(context.directory.clone()),
-        ..Program::new(Path::new(&program), arguments.chain([notification.line]))
+        ..program
     };
+    let program = started.path.display().to_string();
     let after = context.timeouts.command;
-    let ended = run(&started, notification.result, after).await;
+    let ended = run(&started, result, after).await;
     let (exit, stderr) = match ended {
         Ok(ended) => ended,
         Err(error) => return Err(CommandError::Start { program, error }),

@@ -4,15 +4,14 @@
 //! [`Speaker`] decides the protocol; this module moves bytes.
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use codex_protocol::lines::{Frame, LineDecoder};
-use supervise::io_thread::IoThread;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
+use super::connect::{Reach, connect};
 use crate::logic::irc::address::IrcAddress;
 use crate::logic::irc::{IrcError, ReadEnd, Speaker};
 
@@ -23,12 +22,6 @@ const LONGEST_LINE: usize = 8191 + 512;
 /// How much is read in all, in bytes: a long message of the day, and the names in a channel
 /// of many thousands.
 const LONGEST_TALK: usize = 1024 * 1024;
-
-/// How many addresses of a host are tried.
-const ADDRESSES: usize = 4;
-
-/// How long a connection to each address may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a line was not sent to a channel.
 #[derive(Debug, thiserror::Error)]
@@ -62,7 +55,7 @@ pub(super) async fn send(
 ) -> Result<(), IrcFailure> {
     let until = Instant::now() + limit;
     let (host, port) = (address.host.to_string(), address.port);
-    let connected = timeout_at(until, connect(address)).await;
+    let connected = timeout_at(until, connect(address.host.as_str(), port, Reach::Anywhere)).await;
     let connected = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
     let mut stream = match connected {
         Ok(stream) => stream,
@@ -74,29 +67,6 @@ pub(super) async fn send(
         .unwrap_or(Ok(ReadEnd::TimedOut))
         .and_then(|read_end| speaker.end(read_end));
     said.map_err(|error| IrcFailure::NotSent { host, port, error })
-}
-
-async fn connect(address: &IrcAddress) -> io::Result<TcpStream> {
-    let mut last = io::Error::other("its name has no address");
-    for found in resolve(address).await? {
-        last = match timeout(CONNECT_TIMEOUT, TcpStream::connect(found)).await {
-            Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => error,
-            Err(_) => io::ErrorKind::TimedOut.into(),
-        };
-    }
-    Err(last)
-}
-
-/// The system's resolver blocks.
-async fn resolve(address: &IrcAddress) -> io::Result<Vec<SocketAddr>> {
-    let (host, port) = (address.host.as_str().to_owned(), address.port);
-    let look = move || {
-        let found = (host.as_str(), port).to_socket_addrs()?;
-        Ok(found.take(ADDRESSES).collect())
-    };
-    let asked = IoThread::start()?.run(look).await;
-    asked.map_err(io::Error::other)?
 }
 
 /// Talks to the server until nothing more is to be read.

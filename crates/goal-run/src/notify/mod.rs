@@ -1,5 +1,6 @@
 //! Notifications of the end of a run, and of a session, a run or a job that needs a person
-//! (`alerts`): to an agent by mail, to an IRC channel, or to a program.
+//! (`alerts`): to an agent by mail, to an IRC channel, to the desktop, to a web server, or to a
+//! program. Credentials are masked in all that is sent.
 //!
 //! A failed delivery is reported to the caller and is no failure of the run. All deliveries
 //! run at the same time, each within its own limit of [`Timeouts`].
@@ -7,14 +8,19 @@
 mod alerts;
 mod check;
 mod command;
+mod connect;
+mod desktop;
 mod irc;
 mod mail;
+mod tls;
+mod web;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use agent_team::{MailClient, Member};
+use common::secrets::mask;
 use futures::future::join_all;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
@@ -27,6 +33,8 @@ pub use check::{NotifierCheck, UnusableNotifier, UnusableReason};
 pub use command::CommandError;
 pub use irc::IrcFailure;
 pub use mail::LetterError;
+pub use tls::NoCertificates;
+pub use web::WebError;
 
 /// A notification.
 #[derive(Debug, Clone, Copy)]
@@ -63,8 +71,11 @@ pub struct Timeouts {
     /// For an IRC channel. An ngircd with its default settings takes 3 s, and 2 s more for
     /// each nickname in use; servers that look up clients take longer.
     pub irc: Duration,
-    /// For a command. Ending one that takes longer may take a second more.
+    /// For a command, and for the program of the desktop. Ending one that takes longer may take a
+    /// second more.
     pub command: Duration,
+    /// For a web server.
+    pub web: Duration,
 }
 
 impl Default for Timeouts {
@@ -73,6 +84,7 @@ impl Default for Timeouts {
             mail: Duration::from_secs(10),
             irc: Duration::from_secs(30),
             command: Duration::from_secs(10),
+            web: Duration::from_secs(10),
         }
     }
 }
@@ -86,9 +98,12 @@ pub enum NotifyError {
     /// By IRC.
     #[error(transparent)]
     Irc(#[from] IrcFailure),
-    /// By a command.
+    /// By a command, or on the desktop.
     #[error(transparent)]
     Command(#[from] CommandError),
+    /// By a web server.
+    #[error(transparent)]
+    Web(#[from] WebError),
 }
 
 /// The result of one delivery. As JSON: `{to, error?}`.
@@ -105,7 +120,7 @@ impl Serialize for Delivery {
         let error = self.result.as_ref().err().map(ToString::to_string);
         let fields = 1 + usize::from(error.is_some());
         let mut object = serializer.serialize_struct("Told", fields)?;
-        object.serialize_field("to", &self.to)?;
+        object.serialize_field("to", &self.to.to_string())?;
         match error {
             Some(error) => object.serialize_field("error", &error)?,
             None => object.skip_field("error")?,
@@ -121,6 +136,12 @@ pub async fn notify_all(
     notification: Notification<'_>,
     context: &NotifierContext,
 ) -> Vec<Delivery> {
+    let line = mask(notification.line);
+    let result = masked(notification.result);
+    let notification = Notification {
+        line: &line,
+        result: &result,
+    };
     let each = notifiers.iter().map(|notifier| async move {
         Delivery {
             to: notifier.clone(),
@@ -140,7 +161,25 @@ async fn send(
         Notifier::Irc(address) => {
             irc::send(address, notification.line, context.timeouts.irc).await?;
         }
+        Notifier::Desktop => desktop::send(notification.line, context).await?,
+        Notifier::Webhook(address) => web::send_json(address, notification, context).await?,
+        Notifier::Ntfy(address) => web::publish(address, notification.line, context).await?,
         Notifier::Command(command) => command::send(command, notification, context).await?,
     }
     Ok(())
+}
+
+/// The value, with credentials masked in its texts.
+fn masked(value: &Value) -> Value {
+    match value {
+        Value::String(text) => mask(text).into(),
+        Value::Array(items) => items.iter().map(masked).collect(),
+        Value::Object(members) => {
+            let members = members
+                .iter()
+                .map(|(key, value)| (key.clone(), masked(value)));
+            members.collect()
+        }
+        other => other.clone(),
+    }
 }

@@ -90,6 +90,7 @@ impl<'a> JobNotifier<'a> {
                     mail: CANCELLED_TIMEOUT,
                     irc: CANCELLED_TIMEOUT,
                     command: CANCELLED_TIMEOUT,
+                    web: CANCELLED_TIMEOUT,
                 };
                 Some(self.send_to_all(&news.await, timeouts).await)
             }

@@ -46,8 +46,8 @@ impl Bounds {
             if criteria.iter().any(is_command) {
                 return Err(refused("the criterion command"));
             }
-            if notify.iter().any(|to| matches!(to, Notifier::Command(_))) {
-                return Err(refused("the notifier command:"));
+            if let Some(name) = notify.iter().find_map(Notifier::bounded_name) {
+                return Err(refused(name));
             }
         }
         let most = self

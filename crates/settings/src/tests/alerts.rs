@@ -1,12 +1,15 @@
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::World;
 use crate::flags::Flags;
 use crate::source::Source;
 
 #[test]
 fn repository_does_not_choose_who_is_notified() {
-    let text = "[plugins.codex-mcp]\nnotify = [\"command:evil\"]\nstall_timeout_secs = 1\n";
+    let text = "[plugins.codex-mcp]\nnotify = [\"command:evil\"]\nnotify_on = [\"ends\"]\n\
+                stall_timeout_secs = 1\n";
     let config = World::new()
         .repository(text)
         .load(Flags::default())
@@ -17,7 +20,9 @@ fn repository_does_not_choose_who_is_notified() {
         .warnings
         .iter()
         .map(|warning| warning.message.split(' ').next().unwrap());
-    assert_eq!(told.collect::<Vec<_>>(), ["notify", "stall_timeout_secs"]);
+    let keys = ["notify", "notify_on", "stall_timeout_secs"];
+    assert_eq!(told.collect::<Vec<_>>(), keys);
+    assert_eq!(config.alerts.notify_on.source, Source::Default);
 }
 
 #[test]
@@ -46,10 +51,42 @@ fn bound_on_commands_removes_command_notifiers() {
 fn invalid_settings_of_alerts_are_refused() {
     for (line, why) in [
         ("notify = [\"sms:1\"]", "is not a notifier"),
+        (
+            "notify = [\"webhook:http://hooks.example/s3cret\"]",
+            "http:// is for a server on this machine",
+        ),
+        (
+            "notify_on = [\"starts\"]",
+            "expected one of `asks`, `stalls`, `ends`",
+        ),
         ("stall_timeout_secs = 0", "it must be between 1s and 1day"),
     ] {
         let world = World::new().user(&format!("[plugins.codex-mcp]\n{line}\n"));
         let error = world.load(Flags::default()).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
+        assert!(!error.contains("s3cret"), "{error}");
     }
+}
+
+#[test]
+fn address_of_webhook_is_kept_and_not_shown() {
+    let text = "[plugins.codex-mcp]\nnotify = [\"webhook:https://hooks.example/s3cret\"]\n\
+                notify_on = [\"ends\"]\n";
+    let flags = Flags {
+        allow_commands: Some(false),
+        ..Flags::default()
+    };
+    let config = World::new().user(text).load(flags).unwrap();
+    let notifiers = config.alerts.notifiers();
+    assert_eq!(
+        notifiers[0].secret(),
+        "webhook:https://hooks.example/s3cret"
+    );
+    let shown = crate::show::as_json(&config);
+    assert_eq!(
+        shown["notify"]["value"],
+        json!(["webhook:https://hooks.example/…"])
+    );
+    assert_eq!(shown["notify_on"]["value"], json!(["ends"]));
+    assert_eq!(config.warnings, []);
 }

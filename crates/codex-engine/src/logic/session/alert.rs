@@ -1,13 +1,29 @@
-//! Alerts about a running turn that may need a person's attention.
+//! Alerts about a turn that may need a person's attention, or has ended.
 
 use std::time::{Duration, SystemTime};
 
 use codex_protocol::codex::Ask;
+use common::secrets::excerpt;
 use serde::{Deserialize, Serialize};
 
-use super::Session;
+use super::{Session, TurnEnding, TurnOutcome};
 use crate::logic::action::{Action, ActionId};
 use crate::logic::{approval_text, describe};
+
+/// How much of a message or an error is in an alert, in characters.
+const SUMMARY: usize = 200;
+
+/// The kinds of alerts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AlertKind {
+    /// Codex waits for an answer.
+    Asks,
+    /// A turn has stalled.
+    Stalls,
+    /// A turn has ended.
+    Ends,
+}
 
 /// An event that may need a person's attention.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,9 +46,41 @@ pub enum Alert {
         /// The current step of the turn.
         doing: String,
     },
+    /// The turn has ended.
+    Ended {
+        /// `completed`, `interrupted` or `failed`.
+        status: String,
+        /// The first line of the last message, or the error. Credentials are masked.
+        summary: String,
+    },
 }
 
 impl Alert {
+    /// The kind of the alert.
+    #[must_use]
+    pub fn kind(&self) -> AlertKind {
+        match self {
+            Self::Question { .. } => AlertKind::Asks,
+            Self::Stalled { .. } => AlertKind::Stalls,
+            Self::Ended { .. } => AlertKind::Ends,
+        }
+    }
+
+    fn of_end(outcome: &TurnOutcome) -> Self {
+        let (status, text) = match &outcome.ending {
+            TurnEnding::Completed => ("completed", &outcome.text),
+            TurnEnding::Interrupted => ("interrupted", &outcome.text),
+            TurnEnding::Failed(error) => ("failed", &error.message),
+            TurnEnding::Lost(how) => ("failed", how),
+        };
+        let mut lines = text.lines().map(str::trim);
+        let line = lines.find(|line| !line.is_empty()).unwrap_or_default();
+        Self::Ended {
+            status: status.to_owned(),
+            summary: excerpt(line, SUMMARY),
+        }
+    }
+
     /// The alert of an open question.
     #[must_use]
     pub fn of_question(id: &ActionId, ask: &Ask, expires: SystemTime) -> Self {
@@ -46,8 +94,8 @@ impl Alert {
 }
 
 impl Session {
-    /// Takes the alerts since the last call: one for each question, and one for each
-    /// silence.
+    /// Takes the alerts since the last call: one for each question, one for each silence, and
+    /// one for each end of a turn.
     pub fn take_alerts(&mut self) -> Vec<Alert> {
         std::mem::take(&mut self.alerts)
     }
@@ -60,5 +108,9 @@ impl Session {
     pub(super) fn alert_of_stall(&mut self, silent: Duration) {
         let doing = self.activity.words().to_owned();
         self.alerts.push(Alert::Stalled { silent, doing });
+    }
+
+    pub(super) fn alert_of_end(&mut self, outcome: &TurnOutcome) {
+        self.alerts.push(Alert::of_end(outcome));
     }
 }

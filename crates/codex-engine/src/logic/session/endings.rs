@@ -230,6 +230,7 @@ impl Session {
         self.asked_before.clear();
         let outcome = Arc::new(turn.outcome(ending, raw_turn, now.wall));
         self.outcome = Some((self.turns, Arc::clone(&outcome)));
+        self.alert_of_end(&outcome);
         if self.cancelled.is_none() {
             let data = merged(outcome.event_data(), json!({ "threadId": self.thread }));
             self.write(now, EventType::Result, data);

@@ -47,7 +47,7 @@ use crate::logic::progress::{Activity, CurrentStep};
 use prompts::Prompts;
 use turn::{Phase, RunningTurn};
 
-pub use alert::Alert;
+pub use alert::{Alert, AlertKind};
 pub use prompts::SentPrompt;
 pub use questions::{CloseReason, ClosedQuestion, IncomingQuestion};
 pub use record::{Expected, ListedTurn, SessionRecord};

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use codex_config::profile;
 use codex_engine::command::SessionAlert;
-use codex_engine::logic::session::{self, Alert};
+use codex_engine::logic::session::{self, AlertKind};
 use codex_engine::{Engine, Launch, Options};
 use codex_protocol::codex::SandboxMode;
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
@@ -278,8 +278,14 @@ fn with_alerts(engine: Engine, config: &Config, identity: &Identity, spec: &RunS
     let alerts = Alerts::start(spec.notify.clone(), notifiers);
     let asks = spec.approve == Approve::Ask;
     engine.with_alerts(move |SessionAlert { thread, alert, .. }| {
-        // Without a person, questions are answered at once.
-        if asks || matches!(alert, Alert::Stalled { .. }) {
+        // Without a person, questions are answered at once. The end of the run is reported, not
+        // that of each turn.
+        let is_reported = match alert.kind() {
+            AlertKind::Asks => asks,
+            AlertKind::Stalls => true,
+            AlertKind::Ends => false,
+        };
+        if is_reported {
             let names = json!({ "thread_id": thread });
             alerts.give(Notice::of(&format!("thread {thread}"), &names, &alert));
         }

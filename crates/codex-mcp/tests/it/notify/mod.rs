@@ -45,6 +45,7 @@ fn teller(atm_home: PathBuf, directory: &Path) -> NotifierContext {
             mail: LONG,
             irc: LONG,
             command: LONG,
+            web: LONG,
         },
     }
 }

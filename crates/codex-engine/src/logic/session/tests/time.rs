@@ -390,7 +390,7 @@ proptest! {
         let alerted: Vec<u64> = alerts
             .map(|alert| match alert {
                 Alert::Stalled { silent, .. } => silent.as_secs() * 1000,
-                Alert::Question { .. } => 0,
+                Alert::Question { .. } | Alert::Ended { .. } => 0,
             })
             .collect();
         prop_assert_eq!(&alerted, &expected);
