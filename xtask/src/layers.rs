@@ -53,6 +53,7 @@ const OUTSIDE: &[&str] = &[
     "reqwest",
     "rmcp",
     "rusqlite",
+    "rustls-native-certs",
     "rustix",
     "smol",
     "socket2",
@@ -60,6 +61,7 @@ const OUTSIDE: &[&str] = &[
     "tempfile",
     "time",
     "tokio",
+    "tokio-rustls",
     "ureq",
 ];
 

@@ -14,15 +14,19 @@ use crate::workspace::Workspace;
 const DIRECTORIES: [&str; 1] = ["crates/codex-protocol/src"];
 
 /// Crates that do I/O or wait.
-const OUTSIDE: [&str; 8] = [
+const OUTSIDE: [&str; 12] = [
+    "hyper",
+    "hyper_util",
     "nix",
     "rmcp",
     "rustix",
+    "rustls_native_certs",
     "safe_files",
     "sqlx",
     "supervise",
     "tempfile",
     "tokio",
+    "tokio_rustls",
 ];
 
 /// Crates of ours of which the pure parts are used alone, and these parts.

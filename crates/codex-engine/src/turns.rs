@@ -74,6 +74,9 @@ impl Engine {
         if let Some(approval) = prompt.approval_timeout {
             entry.change(|machine, _| machine.keep_questions_open(approval));
         }
+        if prompt.purpose == Purpose::ShutdownSummary {
+            entry.change(|machine, _| machine.omit_end_alert());
+        }
         tokio::spawn(hub::run_timer(
             Arc::clone(entry),
             number,

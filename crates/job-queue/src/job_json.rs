@@ -3,7 +3,9 @@
 
 use std::time::{Duration, SystemTime};
 
+use common::secrets::MASK;
 use common::timestamp::timestamp;
+use goal_run::logic::notifier::Notifier;
 use serde_json::{Value, json};
 
 use super::question;
@@ -61,7 +63,7 @@ pub fn record(job: &Job, questions: &[Question]) -> Value {
         "sandbox_in_force": in_force,
         "timeout_ms": request.timeout_ms,
         "tool_timeout_ms": request.tool_timeout_ms,
-        "settings": request.settings,
+        "settings": request.settings.as_ref().map(shown_settings),
         "expose_stream": request.expose_stream,
         "resume_session_id": request.resume_session_id,
         "continue_latest": request.continue_latest,
@@ -85,6 +87,21 @@ pub fn record(job: &Job, questions: &[Question]) -> Value {
         }
     }
     record
+}
+
+/// The settings of a call, with its notifiers as they are displayed: without secret paths.
+fn shown_settings(settings: &Value) -> Value {
+    let mut settings = settings.clone();
+    let notify = settings.get_mut("notify").and_then(Value::as_array_mut);
+    for notifier in notify.into_iter().flatten() {
+        let parsed = notifier.as_str().map(str::parse::<Notifier>);
+        // A newer program may know more of them.
+        *notifier = match parsed {
+            Some(Ok(parsed)) => parsed.to_string().into(),
+            _ => MASK.into(),
+        };
+    }
+    settings
 }
 
 /// The report of a job; an empty one if there is none or it cannot be parsed.
@@ -193,6 +210,17 @@ mod tests {
             "owner_role": null, "is_ours": true, "prompt_masked": false,
         });
         assert_eq!(record(&job(), &[]), expected);
+    }
+
+    #[test]
+    fn address_of_webhook_is_not_shown() {
+        let mut job = job();
+        let notify = json!(["mail:lead", "webhook:https://h/s3cret", "pager:s3cret"]);
+        job.request.settings = Some(json!({ "notify": notify, "network": true }));
+        let shown = json!({
+            "notify": ["mail:lead", "webhook:https://h/…", "[masked]"], "network": true,
+        });
+        assert_eq!(record(&job, &[])["settings"], shown);
     }
 
     #[test]

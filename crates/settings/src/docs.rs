@@ -171,7 +171,8 @@ fn meaning(key: &str) -> &'static str {
         "worker_idle_secs" => "How long a worker that was started on demand stays without work.",
         "max_sandbox" => "The widest sandbox that clients may ask for. Unset: any.",
         "allow_commands" => {
-            "Whether clients may name programs: criteria (`command`) and notifiers (`command:`)."
+            "Whether clients may name programs and servers: criteria (`command`) and notifiers \
+             (`command:`, `webhook:`, `ntfy:`)."
         }
         "allow_dirs" => {
             "The directories in which clients may have work done. The variable has them with \
@@ -182,9 +183,13 @@ fn meaning(key: &str) -> &'static str {
              or `run`."
         }
         "notify" => {
-            "Whom `serve` tells that a session waits for an answer or has stalled: a list such as \
-             `[\"mail:lead@builders\", \"command:notify-send\"]`. `allow_commands = false` \
-             disables its programs, `--backend mcp-server` all of it."
+            "Whom `serve` tells of sessions: a list such as `[\"desktop\", \"ntfy:TOPIC\"]`. \
+             `allow_commands = false` disables its programs (`command:`), `--backend mcp-server` \
+             all of it."
+        }
+        "notify_on" => {
+            "What they are told: `asks` (a session waits for an answer), `stalls` and `ends` (a \
+             turn has ended)."
         }
         "stall_timeout_secs" => {
             "After how much silence a turn or a job counts as stalled, while no question is open."
@@ -211,10 +216,11 @@ fn meaning(key: &str) -> &'static str {
 fn every_variable_of_a_setting_is_in_the_table() {
     let table = settings();
     for name in crate::variables::KNOWN {
-        // The filter of the log, the framing, our marks of processes and a secret for Codex are not.
+        // The filter of the log, the framing, our marks of processes and secrets are not.
         if ![
             "ATTACH_TOKEN",
             "LOG",
+            "NTFY_TOKEN",
             "STARTER",
             "STDIO_MODE",
             "TREE",

@@ -85,7 +85,7 @@ pub(super) struct Settings {
     #[arg(long, value_parser = one_of::<SandboxMode>())]
     max_sandbox: Option<SandboxMode>,
 
-    /// Refuse criteria and notifiers that name programs (`allow_commands = false`).
+    /// Refuse criteria and notifiers that name programs or servers (`allow_commands = false`).
     #[arg(long)]
     no_commands: bool,
 

@@ -2,8 +2,8 @@
 //!
 //! Whoever knows the path of such an address can use it, so it is displayed without.
 
+use core::net::IpAddr;
 use std::fmt;
-use std::net::IpAddr;
 
 use super::irc::address::Host;
 

@@ -228,9 +228,12 @@ impl Session {
     ) {
         // A later question may have the number of one of this turn.
         self.asked_before.clear();
+        let is_announced = !turn.is_unannounced;
         let outcome = Arc::new(turn.outcome(ending, raw_turn, now.wall));
         self.outcome = Some((self.turns, Arc::clone(&outcome)));
-        self.alert_of_end(&outcome);
+        if is_announced {
+            self.alert_of_end(&outcome);
+        }
         if self.cancelled.is_none() {
             let data = merged(outcome.event_data(), json!({ "threadId": self.thread }));
             self.write(now, EventType::Result, data);

@@ -394,6 +394,13 @@ impl Session {
         }
     }
 
+    /// Raises no alert at the end of the running turn.
+    pub fn omit_end_alert(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.is_unannounced = true;
+        }
+    }
+
     /// How long a question of the running turn stays open.
     fn approval_timeout(&self) -> Duration {
         let of_turn = self.turn.as_ref().and_then(|turn| turn.approval_timeout);

@@ -188,6 +188,8 @@ pub(super) struct RunningTurn {
     pub(super) interrupt_wanted: bool,
     /// How long its questions stay open, if not as long as the session says.
     pub(super) approval_timeout: Option<Duration>,
+    /// Whether its end is no alert, as nobody has asked for the turn.
+    pub(super) is_unannounced: bool,
     /// An end that arrived before it was known whether it belongs to this turn.
     pub(super) early_end: Option<TurnEnd>,
     /// A final error, if it is the last report about the turn's work.
@@ -222,6 +224,7 @@ impl RunningTurn {
             approval_timeout: None,
             answered: None,
             is_foreign: false,
+            is_unannounced: false,
             early_end: None,
             final_error: None,
             facts: Facts::default(),

@@ -133,8 +133,9 @@ pub(super) struct Args {
     approval_timeout: Option<Duration>,
 
     /// Notify somebody when the job ends, asks or stalls: mail:AGENT@TEAM,
-    /// irc://HOST:PORT/CHANNEL or command:PROGRAM ARGUMENTS, which gets the line as its last
-    /// argument and the result on stdin; can be given several times.
+    /// irc://HOST:PORT/CHANNEL, desktop, webhook:https://HOST/PATH, ntfy:TOPIC or command:PROGRAM
+    /// ARGUMENTS, which gets the line as its last argument and the result on stdin; can be given
+    /// several times.
     #[arg(long, value_name = "WHOM")]
     notify: Vec<Notifier>,
 

@@ -138,9 +138,9 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_enum)]
     pub(super) approve: Option<Approve>,
 
-    /// Notify somebody when it ends: mail:AGENT@TEAM, irc://HOST:PORT/CHANNEL or command:PROGRAM
-    /// ARGUMENTS, which gets the line as its last argument and the result on stdin; can be given
-    /// several times.
+    /// Notify somebody when it ends: mail:AGENT@TEAM, irc://HOST:PORT/CHANNEL, desktop,
+    /// webhook:https://HOST/PATH, ntfy:TOPIC or command:PROGRAM ARGUMENTS, which gets the line as
+    /// its last argument and the result on stdin; can be given several times.
     #[arg(long, value_name = "WHOM")]
     pub(super) notify: Vec<Notifier>,
 

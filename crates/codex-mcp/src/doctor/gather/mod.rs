@@ -2,6 +2,7 @@
 
 mod codex;
 mod home;
+mod notifiers;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -62,7 +63,8 @@ async fn setup(
     limit: Duration,
 ) -> Result<CodexSetup, ConfigError> {
     let mut config = config?;
-    let warnings = std::mem::take(&mut config.warnings);
+    let mut warnings = std::mem::take(&mut config.warnings);
+    warnings.extend(notifiers::check(&config).await);
     let repository = repository(&config.codex_home);
     let home = home::look(config.codex_home.clone());
     let program = codex::look(config, limit).await;

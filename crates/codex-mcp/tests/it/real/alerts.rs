@@ -1,14 +1,16 @@
-//! Alerts: Codex waits for an answer, or is silent.
+//! Alerts: Codex waits for an answer, is silent, or has ended a turn.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
+use testkit::McpClient;
 
 use super::sessions::Poller;
-use super::{CodexFixture, on_each_release, structured};
+use super::{CodexFixture, VERSION, on_each_release, structured};
 use crate::jobs::wait_for;
+use crate::notify::fake_web::{Answer, CERTIFICATE, WebServer};
 use crate::terminal::Terminal;
 
 on_each_release!(
@@ -264,4 +266,34 @@ async fn asking_run_is_reported() {
     assert_eq!(alerts.len(), 2, "{alerts:#?}");
     assert!(alerts[1].line.starts_with("DONE #1"), "{alerts:#?}");
     assert_eq!(stage.home.processes(), []);
+}
+
+/// The certificate of the server is that of a company, whose file the user names.
+#[tokio::test]
+async fn ended_turn_is_reported_to_webhook() {
+    let credential = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+    let answer = format!("\nThe token is {credential}.\nNothing more.");
+    let script = Script::new().otherwise([Reply::say(&answer)]);
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
+    let server = WebServer::with_tls(Answer::ok()).await;
+    let webhook = format!("webhook:{}", server.url("https", "s3cret"));
+    for (kinds, count) in [("", 0), ("notify_on = [\"ends\"]", 1)] {
+        stage.configure(&format!("notify = [\"{webhook}\"]\n{kinds}"));
+        let launch = stage.launch(&[]).env("SSL_CERT_FILE", CERTIFICATE);
+        let mut client = McpClient::start(&launch);
+        client.initialize(VERSION, json!({})).await;
+        let call = json!({ "prompt": "x", "sandbox": "read-only" });
+        let result = client.call_tool("codex", call).await;
+        assert_eq!(structured(&result)["status"], "completed", "{result:#}");
+        let requests = server.wait_for_requests(count).await;
+        assert_eq!(requests.len(), count);
+        stage.finish(client).await;
+    }
+    let told = server.requests()[0].json();
+    assert_eq!(told["event"], "ended", "{told:#}");
+    assert_eq!(told["status"], "completed");
+    assert_eq!(told["summary"], "The token is [masked].");
+    let session = told["session_id"].as_str().unwrap();
+    let line = format!("ENDED :: session {session}: completed: The token is [masked].");
+    assert_eq!(told["text"], line);
 }
