@@ -373,6 +373,19 @@ async fn unusable_settings_are_reported() {
 }
 
 #[tokio::test]
+async fn notifier_that_cannot_work_is_reported() {
+    let home = Home::new(LOCAL);
+    let directory = home.atm_home().join(".config/atm");
+    fs::create_dir_all(&directory).unwrap();
+    let settings =
+        "[plugins.codex-mcp]\nnotify = [\"command:true\", \"command:no-such-program\"]\n";
+    fs::write(directory.join("config.toml"), settings).unwrap();
+    let report = Doctor::real(&home, codex::newest()).report(&[]);
+    let words = "cannot notify command:no-such-program: there is no program no-such-program";
+    report.assert_says("settings", "warning", words);
+}
+
+#[tokio::test]
 async fn text_is_plain_in_a_pipe_and_closed_pipe_is_no_error() {
     let home = Home::new(LOCAL);
     let doctor = Doctor::real(&home, codex::newest());

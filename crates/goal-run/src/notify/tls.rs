@@ -9,7 +9,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore};
+use tokio_rustls::rustls::{CertificateError, ClientConfig, Error, RootCertStore};
 
 /// The system has no certificates of authorities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -38,9 +38,21 @@ pub(super) async fn encrypt(stream: TcpStream, host: &str) -> io::Result<TlsStre
     let trusted = trusted.map_err(io::Error::other)?;
     let config = config(trusted.map_err(io::Error::other)?).map_err(io::Error::other)?;
     let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-    TlsConnector::from(Arc::new(config))
-        .connect(name, stream)
-        .await
+    let connector = TlsConnector::from(Arc::new(config));
+    connector.connect(name, stream).await.map_err(explained)
+}
+
+/// The most frequent errors in words that say what to do.
+fn explained(error: io::Error) -> io::Error {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+    match cause {
+        Some(Error::InvalidMessage(_)) => io::Error::other("the server does not speak TLS there"),
+        Some(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => io::Error::other(
+            "its certificate is from nobody whom the system trusts; add that of the authority to \
+             the system's, or name a file with it in SSL_CERT_FILE",
+        ),
+        _ => error,
+    }
 }
 
 fn config(trusted: RootCertStore) -> Result<ClientConfig, Error> {

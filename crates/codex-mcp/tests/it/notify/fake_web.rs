@@ -138,6 +138,7 @@ async fn converse(
     kept: &Mutex<Vec<WebRequest>>,
 ) {
     let Some(request) = read(&mut stream).await else {
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
         return;
     };
     kept.lock().unwrap().push(request);
@@ -157,14 +158,18 @@ async fn converse(
     }
 }
 
-/// Reads a request; `None` if the peer breaks off.
+/// The first byte of a TLS connection. Source: RFC 8446, 5.1.
+const HANDSHAKE: u8 = 22;
+
+/// Reads a request; `None` if the peer breaks off or speaks TLS.
 async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Option<WebRequest> {
     let mut bytes = Vec::new();
     loop {
         if let Some(request) = parsed(&bytes) {
             return Some(request);
         }
-        if stream.read_buf(&mut bytes).await.ok()? == 0 {
+        let count = stream.read_buf(&mut bytes).await.ok()?;
+        if count == 0 || bytes.first() == Some(&HANDSHAKE) {
             return None;
         }
     }
