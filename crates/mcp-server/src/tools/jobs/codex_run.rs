@@ -89,7 +89,7 @@ pub(super) fn describe() -> Tool {
         "effort": { "type": "string" },
         "profile": { "type": "string" },
         "approve": one_of::<Approval>(),
-        "notify": about(texts(), "mail:AGENT@TEAM, irc://HOST:PORT/CHANNEL, desktop, webhook:URL, ntfy:TOPIC, command:PROGRAM"),
+        "notify": about(texts(), "mail:AGENT, irc://…, desktop, webhook:URL, ntfy:TOPIC, command:PROGRAM"),
         "task_name": { "type": "string" },
         "retry": { "type": "integer" },
         "wait_ms": { "type": "integer", "default": milliseconds(WAIT) },
