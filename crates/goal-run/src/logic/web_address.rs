@@ -11,7 +11,7 @@ use super::irc::address::Host;
 const LONGEST: usize = 2048;
 
 /// The public server of ntfy.
-const NTFY: &str = "https://ntfy.sh/";
+pub const NTFY: &str = "ntfy.sh";
 
 /// The longest name of a topic. Source: `topicRegex` of ntfy's server, 2.6.2.
 const LONGEST_TOPIC: usize = 64;
@@ -108,9 +108,8 @@ impl WebAddress {
     pub fn of_topic(text: &str) -> Result<Self, BadWebAddress> {
         let address = match text.contains("://") {
             true => Self::of_webhook(text)?,
-            false => {
-                Self::of_webhook(&format!("{NTFY}{text}")).map_err(|_| BadWebAddress::Topic)?
-            }
+            false => Self::of_webhook(&format!("https://{NTFY}/{text}"))
+                .map_err(|_| BadWebAddress::Topic)?,
         };
         let topic = address.path.strip_prefix('/').unwrap_or_default();
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');

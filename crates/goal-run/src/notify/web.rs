@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use super::connect::{Reach, connect};
 use super::{Notification, NotifierContext, tls};
 use crate::logic::headline::Headline;
-use crate::logic::web_address::WebAddress;
+use crate::logic::web_address::{NTFY, WebAddress};
 
 /// How we name ourselves.
 const AGENT: &str = concat!("codex-mcp/", env!("CARGO_PKG_VERSION"));
@@ -118,7 +118,9 @@ pub enum WebError {
 
 /// The token for ntfy cannot be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the variable {NTFY_TOKEN} has characters that no token has")]
+#[error(
+    "the variable {NTFY_TOKEN} has characters that no token has; write TOKEN for {NTFY}, and HOST=TOKEN for another server"
+)]
 pub struct BadToken;
 
 /// Sends the object that commands get, and the line as its member `text`.
@@ -156,7 +158,7 @@ pub(super) async fn publish(
         .header(HeaderName::from_static("title"), title)
         .header(HeaderName::from_static("priority"), priority)
         .header(HeaderName::from_static("tags"), tag);
-    if let Some(token) = token(context)? {
+    if let Some(token) = token(address, context)? {
         request = request.header(AUTHORIZATION, token);
     }
     deliver(address, request, line.to_owned(), context).await
@@ -164,22 +166,26 @@ pub(super) async fn publish(
 
 /// Checks that the token for ntfy, if there is one, can be sent.
 pub(super) fn check_token() -> Result<(), BadToken> {
-    match env::var(NTFY_TOKEN) {
-        Ok(token) => authorization(&token).map(drop),
-        Err(env::VarError::NotPresent) => Ok(()),
-        Err(env::VarError::NotUnicode(_)) => Err(BadToken),
+    match env::var_os(NTFY_TOKEN) {
+        Some(set) => authorization(set.to_str().ok_or(BadToken)?).map(drop),
+        None => Ok(()),
     }
 }
 
-fn token(context: &NotifierContext) -> Result<Option<HeaderValue>, BadToken> {
-    let mut set = context.env.iter().rev();
-    let token = match set.find(|(name, _)| name == NTFY_TOKEN) {
-        Some((_, token)) => Some(token.clone()),
-        None => env::var_os(NTFY_TOKEN),
+/// The token for this server. No other server gets it: clients may name any.
+fn token(address: &WebAddress, context: &NotifierContext) -> Result<Option<HeaderValue>, BadToken> {
+    let mut of_context = context.env.iter().rev();
+    let of_context = of_context.find(|(name, _)| name == NTFY_TOKEN);
+    let set = match of_context {
+        Some((_, set)) => set.clone(),
+        None => env::var_os(NTFY_TOKEN).unwrap_or_default(),
     };
-    let token = token.filter(|token| !token.is_empty());
-    let authorization = |token: std::ffi::OsString| authorization(token.to_str().ok_or(BadToken)?);
-    token.map(authorization).transpose()
+    let set = set.to_str().ok_or(BadToken)?;
+    let (server, token) = set.split_once('=').unwrap_or((NTFY, set));
+    match server == address.authority() && !token.is_empty() {
+        true => authorization(token).map(Some),
+        false => Ok(None),
+    }
 }
 
 fn authorization(token: &str) -> Result<HeaderValue, BadToken> {

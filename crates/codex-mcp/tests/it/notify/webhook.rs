@@ -29,6 +29,13 @@ fn impatient(limit: Duration) -> NotifierContext {
     teller
 }
 
+fn with_token(token: &str) -> NotifierContext {
+    NotifierContext {
+        env: vec![("CODEX_MCP_NTFY_TOKEN".into(), token.into())],
+        ..teller_without_mail()
+    }
+}
+
 async fn failure(notifier: &str, teller: &NotifierContext) -> String {
     let error = tell(notifier, teller).await.unwrap_err();
     for secret in ["s3cret", "k3y-0f"] {
@@ -40,8 +47,7 @@ async fn failure(notifier: &str, teller: &NotifierContext) -> String {
 #[tokio::test]
 async fn webhook_gets_the_object_with_the_line() {
     let server = WebServer::start(Answer::ok()).await;
-    let mut teller = teller_without_mail();
-    teller.env = vec![("CODEX_MCP_NTFY_TOKEN".into(), "tk_0".into())];
+    let teller = with_token("tk_0");
     let line = "DONE #7 :: it's \"a\" & <b> é";
     tell_text(&webhook(&server), line, &teller).await.unwrap();
     let [request] = &server.requests()[..] else {
@@ -63,8 +69,8 @@ async fn webhook_gets_the_object_with_the_line() {
 #[tokio::test]
 async fn topic_gets_the_line_with_title_priority_and_token() {
     let server = WebServer::start(Answer::ok()).await;
-    let mut teller = teller_without_mail();
-    teller.env = vec![("CODEX_MCP_NTFY_TOKEN".into(), "tk_0".into())];
+    let host = format!("127.0.0.1:{}", server.port());
+    let teller = with_token(&format!("{host}=tk_0"));
     let asks = "APPROVAL :: session 1: waiting for approval to run é";
     tell_text(&ntfy(&server), asks, &teller).await.unwrap();
     tell(&ntfy(&server), &teller_without_mail()).await.unwrap();
@@ -81,9 +87,21 @@ async fn topic_gets_the_line_with_title_priority_and_token() {
     assert_eq!(done.headers["priority"], "default");
     assert!(!done.headers.contains_key("authorization"));
 
-    teller.env = vec![("CODEX_MCP_NTFY_TOKEN".into(), "s3cret\r\nx: y".into())];
+    let teller = with_token(&format!("{host}=s3cret\r\nx: y"));
     let error = failure(&ntfy(&server), &teller).await;
     assert!(error.contains("CODEX_MCP_NTFY_TOKEN"), "{error}");
+}
+
+/// A client can name any server.
+#[tokio::test]
+async fn token_is_for_its_server_alone() {
+    let server = WebServer::start(Answer::ok()).await;
+    for token in ["tk_0", "ntfy.example=tk_0", "127.0.0.1=tk_0", "=tk_0", ""] {
+        tell(&ntfy(&server), &with_token(token)).await.unwrap();
+    }
+    let requests = server.requests();
+    assert_eq!(requests.len(), 5);
+    assert!(!format!("{requests:?}").contains("tk_0"), "{requests:?}");
 }
 
 #[tokio::test]
