@@ -519,3 +519,27 @@ fn cursor_beyond_the_end_is_refused_and_skips_nothing() {
     let shown = world.session.poll(&poll(None), world.now).unwrap();
     assert_eq!(shown.events.len(), 1);
 }
+
+#[test]
+fn end_of_a_turn_is_one_alert() {
+    for (event, expected) in [
+        (Event::Completed, "completed"),
+        (Event::InterruptedByCodex, "interrupted"),
+        (Event::Failed, "failed"),
+        (Event::Lost, "failed"),
+    ] {
+        let mut world = World::running();
+        world.apply(event);
+        let alerts = world.session.take_alerts();
+        let [Alert::Ended { status, .. }] = &alerts[..] else {
+            panic!("{alerts:?}");
+        };
+        assert_eq!(status, expected);
+        world.apply(event);
+        assert_eq!(world.session.take_alerts(), []);
+    }
+    let mut world = World::running();
+    world.session.omit_end_alert();
+    world.apply(Event::Completed);
+    assert_eq!(world.session.take_alerts(), []);
+}
