@@ -200,9 +200,13 @@ fn colours(choice: ColorChoice) -> Colours {
 /// Standard output, for texts.
 #[must_use]
 pub fn stdout() -> Output<Stdout> {
-    let raw = raw_stdout();
-    let colours = colours(AutoStream::choice(&raw));
-    Output::new(raw, colours)
+    Output::new(raw_stdout(), stdout_colours())
+}
+
+/// Whether styles are written to standard output.
+#[must_use]
+pub fn stdout_colours() -> Colours {
+    colours(AutoStream::choice(&raw_stdout()))
 }
 
 /// Standard error, for texts.

@@ -41,6 +41,7 @@ mod table;
 mod team_tools;
 mod threads;
 mod times;
+mod top;
 mod trust;
 mod user_files;
 mod values;
@@ -142,6 +143,11 @@ enum Verb {
     Cancel(work::CancelArgs),
     /// Open Codex's own interactive program on a session.
     Attach(work::AttachArgs),
+    /// Watch all work in this terminal, and answer what Codex asks.
+    ///
+    /// Shows which agent needs an answer, what each is doing, and what has ended, for all MCP
+    /// clients of this user. `?` lists the keys.
+    Top(top::Args),
     /// Serve a page to watch and decide from, and MCP over HTTP.
     ///
     /// The page shows what needs you, what runs and what has ended, and answers what Codex asks, on
@@ -264,6 +270,7 @@ pub fn run() -> ExitCode {
         Verb::Steer(args) => work::steer(&args),
         Verb::Cancel(args) => work::cancel(&args),
         Verb::Attach(args) => work::attach(&args),
+        Verb::Top(args) => top::run(&args),
         Verb::Web(args) => web::run(&args),
         Verb::Threads(args) => threads::run(&args),
         Verb::Summary(args) => summary::run(&args),

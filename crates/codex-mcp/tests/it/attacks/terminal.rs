@@ -40,7 +40,7 @@ const SESSION: &str = "01a200a4-af16-7971-bdb2-fa12438e61e4";
 const LONG_LEASE: Duration = Duration::from_secs(600);
 
 /// Verbs that print no text for a person, each with the reason.
-const NO_TEXT: [(&str, &str); 8] = [
+const NO_TEXT: [(&str, &str); 9] = [
     (
         "serve",
         "stdout is the MCP protocol; the log is looked at with `worker`",
@@ -53,6 +53,10 @@ const NO_TEXT: [(&str, &str); 8] = [
     (
         "host status",
         "prints what a host says of itself: numbers and a version",
+    ),
+    (
+        "top",
+        "draws on a terminal until somebody quits; `real::top` looks at what it draws",
     ),
     ("host stop", "prints a number"),
     ("host restart", "prints a number"),

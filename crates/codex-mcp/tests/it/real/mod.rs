@@ -41,6 +41,7 @@ mod tasks;
 mod team;
 mod thread_tools;
 mod tool_groups;
+mod top;
 mod typescript;
 mod web;
 mod work;

@@ -1,0 +1,91 @@
+//! What is done with work, and how it ended.
+
+use host_process::logic::handshake::{Door, SessionAct};
+use job_queue::logic::JobId;
+use job_queue::service::{JobsError, Response};
+use work_board::{ActError, Prompted, WorkBoard};
+
+use crate::logic::mode::{Effect, Target};
+
+/// What has been done.
+#[derive(Debug)]
+pub(crate) enum Done {
+    Said(&'static str),
+    Forked(String),
+}
+
+/// Why something was not done.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotDone {
+    #[error(transparent)]
+    Session(#[from] ActError),
+    #[error(transparent)]
+    Job(#[from] JobsError),
+    #[error("there is no such job; it may have been pruned")]
+    NoJob,
+}
+
+/// Does it. What concerns the terminal alone does nothing here.
+pub(crate) async fn act(board: &WorkBoard, effect: Effect) -> Result<Option<Done>, NotDone> {
+    let done = match effect {
+        Effect::Quit | Effect::Suspend | Effect::Follow(_) | Effect::Unfollow => return Ok(None),
+        Effect::Answer {
+            target,
+            question,
+            decision,
+        } => {
+            let response = Response::Decision(decision);
+            answer(board, &target, &question, response).await?
+        }
+        Effect::Send { target, text } => send(board, &target, text).await?,
+        Effect::Interrupt(target) => {
+            board.hosts.act(&target.id, SessionAct::Interrupt).await?;
+            Done::Said("The turn is being interrupted.")
+        }
+        Effect::Cancel(target) => cancel(board, &target).await?,
+        Effect::Fork(target) => Done::Forked(board.fork(&target.id).await?),
+    };
+    Ok(Some(done))
+}
+
+async fn job(board: &WorkBoard, target: &Target) -> Result<JobId, NotDone> {
+    board.jobs.find(&target.id).await?.ok_or(NotDone::NoJob)
+}
+
+async fn answer(
+    board: &WorkBoard,
+    target: &Target,
+    question: &str,
+    response: Response,
+) -> Result<Done, NotDone> {
+    if target.is_session() {
+        let door = Door::Terminal;
+        board.answer(&target.id, question, response, door).await?;
+    } else {
+        let (id, jobs) = (job(board, target).await?, board.jobs.service());
+        jobs.respond(&id, Some(question), response, None).await?;
+    }
+    Ok(Done::Said("Answered."))
+}
+
+async fn send(board: &WorkBoard, target: &Target, text: String) -> Result<Done, NotDone> {
+    if target.is_session() {
+        return Ok(match board.prompt(&target.id, text).await? {
+            Prompted::Steered => Done::Said("Added to the turn."),
+            Prompted::Sent => Done::Said("Sent."),
+        });
+    }
+    let id = job(board, target).await?;
+    board.jobs.service().steer(&id, text).await?;
+    Ok(Done::Said("Added to the turn."))
+}
+
+async fn cancel(board: &WorkBoard, target: &Target) -> Result<Done, NotDone> {
+    if target.is_session() {
+        board.hosts.act(&target.id, SessionAct::Cancel).await?;
+        return Ok(Done::Said("The session has ended."));
+    }
+    let id = job(board, target).await?;
+    board.jobs.service().cancel(&id).await?;
+    Ok(Done::Said("Cancelled."))
+}

@@ -1,0 +1,29 @@
+//! All work of the user in a terminal: what needs a person, what runs, and what has ended.
+//!
+//! ```text
+//!  keys ──────────► logic::app ──effects──► acts ──► WorkBoard
+//!  work, news ────►     │                                │
+//!      ▲              view ──► ratatui ──► terminal      │
+//!      └─────────────────── results ─────────────────────┘
+//! ```
+//!
+//! - [`run`] takes the terminal, and gives it back as it was.
+//! - `logic` decides what a key does; `view` draws; `acts` does it.
+
+#![cfg_attr(
+    test,
+    expect(
+        clippy::unwrap_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        reason = "a failed test panics"
+    )
+)]
+
+mod acts;
+mod logic;
+mod shell;
+mod terminal;
+mod view;
+
+pub use shell::{ViewError, run};

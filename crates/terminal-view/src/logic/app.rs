@@ -1,0 +1,328 @@
+//! The machine: what is shown, and what a key does.
+
+use std::time::SystemTime;
+
+use codex_engine::logic::action::Decision;
+use crossterm::event::{Event, KeyCode as Key, KeyEventKind, KeyModifiers};
+use serde_json::Map;
+use work_board::{AllWork, Kind};
+
+use super::choices::{self, Choice};
+use super::list::WorkList;
+use super::mode::{Effect, Mode, Notice, Purpose, Target};
+use super::opened::{Content, Opened};
+
+/// How far a page moves the selection of the list.
+const PAGE: usize = 10;
+
+/// All that is shown.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) list: WorkList,
+    pub(crate) opened: Option<Opened>,
+    pub(crate) mode: Mode,
+    pub(crate) notice: Option<Notice>,
+    pub(crate) now: SystemTime,
+}
+
+impl App {
+    pub(crate) fn new(now: SystemTime) -> Self {
+        Self {
+            list: WorkList::default(),
+            opened: None,
+            mode: Mode::Browse,
+            notice: None,
+            now,
+        }
+    }
+
+    /// Takes the list of all work.
+    pub(crate) fn set_work(&mut self, work: AllWork) {
+        if !self.list.set(work) {
+            return;
+        }
+        if let Some(opened) = &mut self.opened {
+            let work = self.list.find(&opened.target.id);
+            opened.set_work(work);
+        }
+        self.drop_closed_question();
+    }
+
+    /// Takes what is known of some work, if it is the open one.
+    pub(crate) fn set_content(&mut self, of: &Target, content: Content) {
+        if let Some(opened) = &mut self.opened
+            && opened.target == *of
+        {
+            opened.set_content(content);
+        }
+    }
+
+    pub(crate) fn notify(&mut self, text: impl Into<String>, is_failure: bool) {
+        let text = text.into();
+        self.notice = Some(Notice { text, is_failure });
+    }
+
+    /// Opens some work.
+    pub(crate) fn open(&mut self, target: Target) -> Effect {
+        let work = self.list.find(&target.id).cloned();
+        self.opened = Some(Opened::new(target.clone(), work));
+        self.mode = Mode::Browse;
+        Effect::Follow(target)
+    }
+
+    /// Opens a fork, unless somebody has begun something else meanwhile.
+    pub(crate) fn forked(&mut self, id: String) -> Option<Effect> {
+        if self.opened.is_none() || self.mode != Mode::Browse {
+            self.notify(format!("Forked: {id}"), false);
+            return None;
+        }
+        let kind = Kind::Session;
+        let effect = self.open(Target { id, kind });
+        self.notify("Forked: this is the new session.", false);
+        Some(effect)
+    }
+
+    /// An answer that has not been confirmed is not for the next question.
+    fn drop_closed_question(&mut self) {
+        let asked = match &self.mode {
+            Mode::Confirm {
+                effect: Effect::Answer { question, .. },
+                ..
+            }
+            | Mode::Type {
+                purpose: Purpose::Field { question, .. },
+                ..
+            } => question,
+            _ => return,
+        };
+        let work = self.opened.as_ref().and_then(|opened| opened.work.as_ref());
+        let is_open = work.is_some_and(|work| work.questions.iter().any(|(id, _)| id == asked));
+        if !is_open {
+            self.mode = Mode::Browse;
+            self.notify("The question was closed meanwhile.", true);
+        }
+    }
+
+    /// What an event of the terminal does.
+    pub(crate) fn take(&mut self, event: Event) -> Option<Effect> {
+        let key = match event {
+            Event::Paste(text) => {
+                self.paste(&text);
+                return None;
+            }
+            Event::Key(key) if key.kind != KeyEventKind::Release => key,
+            _ => return None,
+        };
+        let modifiers = key.modifiers - KeyModifiers::SHIFT;
+        match (modifiers == KeyModifiers::CONTROL, key.code) {
+            (true, Key::Char('c')) => Some(Effect::Quit),
+            (true, Key::Char('z')) => Some(Effect::Suspend),
+            _ if modifiers.is_empty() => self.press(key.code),
+            _ => None,
+        }
+    }
+
+    /// A text from the clipboard is never a key.
+    pub(crate) fn paste(&mut self, pasted: &str) {
+        match &mut self.mode {
+            Mode::Type { purpose, text } => {
+                // Terminals send the key Enter for the end of a line.
+                text.push_str(&pasted.replace("\r\n", "\n").replace('\r', "\n"));
+                if *purpose == Purpose::Filter {
+                    self.list.filter.clone_from(text);
+                }
+            }
+            mode => {
+                *mode = Mode::Browse;
+                self.notify("Press s to write a message, and paste then.", true);
+            }
+        }
+    }
+
+    /// What a key does.
+    pub(crate) fn press(&mut self, key: Key) -> Option<Effect> {
+        match std::mem::replace(&mut self.mode, Mode::Browse) {
+            Mode::Help => None,
+            Mode::Type { purpose, text } => self.press_typing(key, purpose, text),
+            Mode::Confirm { effect, .. } if key == Key::Enter => Some(effect),
+            Mode::Confirm { .. } => {
+                self.notify("Nothing was done.", false);
+                None
+            }
+            Mode::Browse => {
+                self.notice = None;
+                match self.opened.is_some() {
+                    true => self.press_opened(key),
+                    false => self.press_list(key),
+                }
+            }
+        }
+    }
+
+    fn press_list(&mut self, key: Key) -> Option<Effect> {
+        match key {
+            Key::Char('q') => return Some(Effect::Quit),
+            Key::Esc if self.list.filter.is_empty() => return Some(Effect::Quit),
+            Key::Esc => self.list.filter.clear(),
+            Key::Char('?') => self.mode = Mode::Help,
+            Key::Char('/') => self.type_text(Purpose::Filter),
+            Key::Char('j') | Key::Down => self.list.select(|at| at + 1),
+            Key::Char('k') | Key::Up => self.list.select(|at| at.saturating_sub(1)),
+            Key::PageDown => self.list.select(|at| at + PAGE),
+            Key::PageUp => self.list.select(|at| at.saturating_sub(PAGE)),
+            Key::Char('g') | Key::Home => self.list.select(|_| 0),
+            Key::Char('G') | Key::End => self.list.select(|_| usize::MAX),
+            Key::Enter => {
+                let (id, kind) = self
+                    .list
+                    .selected()
+                    .map(|work| (work.id.clone(), work.kind))?;
+                self.list.select(|at| at);
+                return Some(self.open(Target { id, kind }));
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn press_opened(&mut self, key: Key) -> Option<Effect> {
+        let opened = self.opened.as_mut()?;
+        let target = opened.target.clone();
+        let page = opened.page.saturating_sub(1).max(1);
+        match key {
+            Key::Char('q') | Key::Esc => {
+                self.opened = None;
+                return Some(Effect::Unfollow);
+            }
+            Key::Char('?') => self.mode = Mode::Help,
+            Key::Char('j') | Key::Down => opened.below = opened.below.saturating_sub(1),
+            Key::Char('k') | Key::Up => opened.below = opened.below.saturating_add(1),
+            Key::PageDown | Key::Char(' ') => opened.below = opened.below.saturating_sub(page),
+            Key::PageUp => opened.below = opened.below.saturating_add(page),
+            Key::Char('g') | Key::Home => opened.below = usize::MAX,
+            Key::Char('G') | Key::End => opened.below = 0,
+            Key::Char('d') if target.is_session() => opened.show_diff(!opened.shows_diff),
+            Key::Char('s') => self.type_text(Purpose::Message),
+            Key::Char('i') if target.is_session() => return Some(Effect::Interrupt(target)),
+            Key::Char('f') if target.is_session() => return Some(Effect::Fork(target)),
+            Key::Char('x') => self.confirm_end(target),
+            Key::Char(digit) if digit.is_ascii_digit() => self.choose(digit),
+            _ => {}
+        }
+        None
+    }
+
+    fn type_text(&mut self, purpose: Purpose) {
+        let text = match purpose {
+            Purpose::Filter => self.list.filter.clone(),
+            _ => String::new(),
+        };
+        self.mode = Mode::Type { purpose, text };
+    }
+
+    fn confirm_end(&mut self, target: Target) {
+        let words = match target.kind {
+            Kind::Session => "end the session",
+            Kind::Job => "cancel the job",
+            Kind::Run => "cancel the run",
+        };
+        self.confirm(words, Effect::Cancel(target));
+    }
+
+    fn confirm(&mut self, words: &str, effect: Effect) {
+        let words = format!("Enter: {words}. Any other key: do nothing.");
+        self.mode = Mode::Confirm { words, effect };
+    }
+
+    /// Takes a choice of the open question, which has to be confirmed.
+    fn choose(&mut self, digit: char) {
+        let Some(opened) = &mut self.opened else {
+            return;
+        };
+        let Some(question) = opened.question() else {
+            return self.notify("Nothing is asked here.", true);
+        };
+        let question_id = question.id.to_owned();
+        let all = choices::choices(question);
+        let number = digit
+            .to_digit(10)
+            .and_then(|number| usize::try_from(number).ok());
+        let choice = number.and_then(|number| all.get(number.checked_sub(1)?));
+        let Some(choice) = choice.cloned() else {
+            return self.notify(format!("There is no choice {digit}."), true);
+        };
+        // What is decided is to be seen.
+        opened.show_diff(false);
+        let target = opened.target.clone();
+        match &choice {
+            Choice::Type(fields) => self.type_text(Purpose::Field {
+                question: question_id,
+                fields: fields.clone(),
+                answers: Map::new(),
+            }),
+            Choice::Decide(decision) => {
+                let effect = Effect::Answer {
+                    target,
+                    question: question_id,
+                    decision: decision.clone(),
+                };
+                self.confirm(&choices::label(&choice), effect);
+            }
+        }
+    }
+
+    fn press_typing(&mut self, key: Key, purpose: Purpose, mut text: String) -> Option<Effect> {
+        match key {
+            Key::Enter => return self.typed(purpose, text),
+            Key::Esc => {
+                if purpose == Purpose::Filter {
+                    self.list.filter.clear();
+                }
+                return None;
+            }
+            Key::Char(character) => text.push(character),
+            Key::Backspace => drop(text.pop()),
+            _ => {}
+        }
+        if purpose == Purpose::Filter {
+            self.list.filter.clone_from(&text);
+        }
+        self.mode = Mode::Type { purpose, text };
+        None
+    }
+
+    fn typed(&mut self, purpose: Purpose, text: String) -> Option<Effect> {
+        match purpose {
+            Purpose::Filter => None,
+            Purpose::Message if text.trim().is_empty() => None,
+            Purpose::Message => {
+                let target = self.opened.as_ref()?.target.clone();
+                Some(Effect::Send { target, text })
+            }
+            Purpose::Field {
+                question,
+                fields,
+                mut answers,
+            } => {
+                let target = self.opened.as_ref()?.target.clone();
+                let field = fields.get(answers.len())?;
+                answers.insert(field.clone(), text.into());
+                if answers.len() < fields.len() {
+                    self.type_text(Purpose::Field {
+                        question,
+                        fields,
+                        answers,
+                    });
+                    return None;
+                }
+                let effect = Effect::Answer {
+                    target,
+                    question,
+                    decision: Decision::Submit(answers),
+                };
+                self.confirm("send the answers", effect);
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! What the view shows and what a key does, without I/O.
+
+pub(crate) mod app;
+pub(crate) mod choices;
+pub(crate) mod job;
+pub(crate) mod list;
+pub(crate) mod mode;
+pub(crate) mod opened;
+pub(crate) mod rows;
+#[cfg(test)]
+mod tests;
+pub(crate) mod transcript;

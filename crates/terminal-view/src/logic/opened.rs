@@ -1,0 +1,154 @@
+//! The work that is open: what is shown of it, and where it is scrolled to.
+
+use std::sync::{Arc, Mutex};
+
+use common::sync::lock;
+use serde_json::Value;
+use work_board::Work;
+use work_board::logic::conversation::Conversation;
+
+use super::choices::Asked;
+use super::mode::Target;
+use super::rows::{self, Row};
+use super::{choices, transcript};
+
+/// The state of a session that no host has any longer.
+const GONE: &str = "gone";
+
+/// What is known of the work.
+#[derive(Debug, Clone)]
+pub(crate) enum Content {
+    /// Nothing yet.
+    Unknown,
+    Conversation(Arc<Mutex<Conversation>>),
+    /// A job as rows.
+    Job(Vec<Row>),
+    /// It is not there.
+    Missing(String),
+}
+
+/// The work that is open.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) target: Target,
+    /// As it was last listed.
+    pub(crate) work: Option<Work>,
+    content: Content,
+    /// Whether the rows are older than the content.
+    is_stale: bool,
+    pub(crate) shows_diff: bool,
+    /// All rows that can be scrolled to.
+    pub(crate) rows: Vec<Row>,
+    /// How many rows are below the last one that is shown: 0 follows the end.
+    pub(crate) below: usize,
+    /// How many rows there are on the screen.
+    pub(crate) page: usize,
+}
+
+impl Opened {
+    pub(crate) fn new(target: Target, work: Option<Work>) -> Self {
+        let is_session = target.is_session();
+        let mut opened = Self {
+            target,
+            work,
+            content: Content::Unknown,
+            is_stale: true,
+            shows_diff: false,
+            rows: Vec::new(),
+            below: 0,
+            page: 1,
+        };
+        // A job is read from its beginning, unless it asks something.
+        if !is_session && opened.question().is_none() {
+            opened.below = usize::MAX;
+        }
+        opened
+    }
+
+    pub(crate) fn set_work(&mut self, work: Option<&Work>) {
+        // Work that has gone from the list is shown as it was.
+        if let Some(work) = work {
+            self.work = Some(work.clone());
+        } else if let Some(work) = &mut self.work {
+            if self.target.is_session() {
+                work.state = GONE.to_owned();
+            }
+            work.step = None;
+            work.questions.clear();
+        }
+        self.is_stale = true;
+    }
+
+    pub(crate) fn set_content(&mut self, content: Content) {
+        self.content = content;
+        self.is_stale = true;
+    }
+
+    /// The question that is shown: the first one that is open.
+    pub(crate) fn question(&self) -> Option<Asked<'_>> {
+        let (id, question) = self.work.as_ref()?.questions.first()?;
+        Some(Asked {
+            id,
+            text: &question.text,
+            decisions: &question.decisions,
+            fields: &question.fields,
+        })
+    }
+
+    /// The tokens that Codex has counted.
+    pub(crate) fn tokens(&self) -> Option<u64> {
+        let counted = match &self.content {
+            Content::Conversation(conversation) => lock(conversation)
+                .tokens()
+                .and_then(|tokens| tokens.pointer("/total/totalTokens"))
+                .and_then(Value::as_u64),
+            _ => None,
+        };
+        counted.or(self.work.as_ref()?.tokens)
+    }
+
+    /// Makes the rows again if needed. Who has scrolled back keeps seeing the same ones.
+    pub(crate) fn refresh(&mut self) {
+        if !std::mem::take(&mut self.is_stale) {
+            return;
+        }
+        let before = self.rows.len();
+        self.rows = self.all_rows();
+        if self.below > 0 && !self.shows_diff {
+            let more = self.rows.len().saturating_sub(before);
+            self.below = self.below.saturating_add(more);
+        }
+    }
+
+    fn all_rows(&self) -> Vec<Row> {
+        let mut all = match &self.content {
+            Content::Conversation(conversation) if self.shows_diff => {
+                return rows::diff(lock(conversation).diff());
+            }
+            Content::Conversation(conversation) => transcript::rows(&lock(conversation)),
+            Content::Job(rows) => rows.clone(),
+            Content::Missing(why) => {
+                let mut rows = Vec::new();
+                rows::push(&mut rows, rows::BAD, "", why);
+                rows
+            }
+            Content::Unknown => Vec::new(),
+        };
+        if let Some(question) = self.question() {
+            let open = self.work.as_ref().map_or(1, |work| work.questions.len());
+            rows::gap(&mut all);
+            all.extend(choices::rows(question, open));
+        }
+        all
+    }
+
+    /// Shows the diff of the turn from its beginning, or the end of the conversation.
+    pub(crate) fn show_diff(&mut self, shows_diff: bool) {
+        self.shows_diff = shows_diff;
+        self.is_stale = true;
+        self.below = match shows_diff {
+            true => usize::MAX,
+            false => 0,
+        };
+    }
+}

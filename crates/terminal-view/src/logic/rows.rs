@@ -1,0 +1,95 @@
+//! Rows of text, each in the style of its meaning.
+
+use std::time::{Duration, SystemTime};
+
+use common::text::visible;
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Line;
+
+/// The most characters of a row. A longer line becomes several rows, so that it can be scrolled.
+const LONGEST: usize = 240;
+
+pub(crate) const PLAIN: Style = Style::new();
+/// Of less interest: output, thoughts, facts.
+pub(crate) const DIM: Style = Style::new().add_modifier(Modifier::DIM);
+pub(crate) const TITLE: Style = Style::new().add_modifier(Modifier::BOLD);
+/// Commands and prompts.
+pub(crate) const INPUT: Style = TITLE.fg(Color::Cyan);
+/// Needs a person.
+pub(crate) const ASKING: Style = TITLE.fg(Color::Yellow);
+/// Success, and added lines of a diff.
+pub(crate) const GOOD: Style = Style::new().fg(Color::Green);
+/// Failures, and removed lines of a diff.
+pub(crate) const BAD: Style = Style::new().fg(Color::Red);
+/// Where a part of a diff begins.
+pub(crate) const PLACE: Style = Style::new().fg(Color::Cyan);
+
+/// A row. Its text has no control characters.
+pub(crate) type Row = Line<'static>;
+
+/// Adds a text of somebody else, with `mark` before its first line and spaces before the others.
+pub(crate) fn push(rows: &mut Vec<Row>, style: Style, mark: &str, text: &str) {
+    let visible = visible(text.trim_end_matches('\n'));
+    for (number, line) in visible.split('\n').enumerate() {
+        let before = match number {
+            0 => mark.to_owned(),
+            _ => " ".repeat(mark.len()),
+        };
+        push_line(
+            rows,
+            style,
+            &format!("{before}{}", line.replace('\t', "    ")),
+        );
+    }
+}
+
+fn push_line(rows: &mut Vec<Row>, style: Style, line: &str) {
+    let mut rest = line;
+    loop {
+        let cut = rest.char_indices().nth(LONGEST);
+        let (text, after) = rest.split_at(cut.map_or(rest.len(), |(cut, _)| cut));
+        rows.push(Line::styled(text.to_owned(), style));
+        if after.is_empty() {
+            return;
+        }
+        rest = after;
+    }
+}
+
+/// Adds an empty row, unless there is one.
+pub(crate) fn gap(rows: &mut Vec<Row>) {
+    if rows.last().is_some_and(|last| last.width() > 0) {
+        push_line(rows, PLAIN, "");
+    }
+}
+
+/// A unified diff.
+pub(crate) fn diff(diff: &str) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for line in diff.lines() {
+        let style = match line.as_bytes() {
+            [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] | [b'd', ..] => TITLE,
+            [b'+', ..] => GOOD,
+            [b'-', ..] => BAD,
+            [b'@', ..] => PLACE,
+            _ => PLAIN,
+        };
+        push(&mut rows, style, "", line);
+    }
+    if rows.is_empty() {
+        push(&mut rows, DIM, "", "No turn has changed files yet.");
+    }
+    rows
+}
+
+/// How long something has been going on.
+pub(crate) fn clock(since: SystemTime, now: SystemTime) -> String {
+    let took: Duration = now.duration_since(since).unwrap_or_default();
+    let seconds = took.as_secs();
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{} h {:02} min", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}

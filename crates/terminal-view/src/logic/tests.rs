@@ -1,0 +1,222 @@
+//! What keys do.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use codex_engine::logic::action::Decision;
+use crossterm::event::KeyCode as Key;
+use serde_json::json;
+use work_board::{AllWork, Kind, Work};
+
+use super::app::App;
+use super::job;
+use super::mode::{Effect, Mode, Target};
+use super::rows::{BAD, GOOD, PLACE, PLAIN, TITLE, clock, diff, push};
+
+/// A session with an open question of this ID, or with none.
+fn work(id: &str, state: &str, question: Option<&str>, fields: &[&str]) -> Work {
+    let mut work = Work {
+        id: id.to_owned(),
+        kind: Kind::Session,
+        state: state.to_owned(),
+        step: None,
+        note: None,
+        task: None,
+        created: UNIX_EPOCH,
+        tokens: None,
+        directory: "/home/me".to_owned(),
+        questions: Vec::new(),
+    };
+    if let Some(question) = question {
+        let accept = Some(Decision::Accept).filter(|_| fields.is_empty());
+        let decisions: Vec<_> = accept.into_iter().chain([Decision::Decline]).collect();
+        let stored = json!({ "kind": "command", "text": "Run touch made.txt?",
+            "decisions": decisions, "fields": fields, "expires_at": "" });
+        let stored = serde_json::from_value(stored).unwrap();
+        work.questions.push((question.to_owned(), stored));
+    }
+    work
+}
+
+fn idle(id: &str) -> Work {
+    work(id, "idle", None, &[])
+}
+
+fn asking(fields: &[&str]) -> Work {
+    work("asks", "asking", Some("q1"), fields)
+}
+
+fn app(work: Vec<Work>) -> App {
+    let mut app = App::new(UNIX_EPOCH);
+    app.set_work(AllWork {
+        work,
+        failure: None,
+    });
+    app
+}
+
+fn press(app: &mut App, keys: &str) -> Option<Effect> {
+    let key = |key| match key {
+        '\n' => Key::Enter,
+        '\u{1b}' => Key::Esc,
+        key => Key::Char(key),
+    };
+    keys.chars().map(key).fold(None, |_, key| app.press(key))
+}
+
+#[test]
+fn choice_is_made_by_number_and_confirmed_by_enter() {
+    let mut app = app(vec![asking(&[])]);
+    press(&mut app, "\n");
+    assert_eq!(press(&mut app, "1"), None);
+    for other in ["y", "1", " ", "\u{1b}", "2"] {
+        assert_eq!(press(&mut app, other), None, "{other:?}");
+        assert_eq!(app.mode, Mode::Browse, "{other:?}");
+        assert_eq!(press(&mut app, "\n"), None);
+        press(&mut app, "2");
+    }
+    let answer = Effect::Answer {
+        target: Target {
+            id: "asks".to_owned(),
+            kind: Kind::Session,
+        },
+        question: "q1".to_owned(),
+        decision: Decision::Decline,
+    };
+    assert_eq!(press(&mut app, "\n"), Some(answer));
+    assert_eq!(press(&mut app, "3\n0\n"), None);
+}
+
+#[test]
+fn confirmation_is_not_for_the_next_question() {
+    let mut app = app(vec![asking(&[])]);
+    press(&mut app, "\n1");
+    let next = work("asks", "asking", Some("q2"), &[]);
+    app.set_work(AllWork {
+        work: vec![next],
+        failure: None,
+    });
+    assert_eq!(press(&mut app, "\n"), None);
+    assert_eq!(app.mode, Mode::Browse);
+}
+
+#[test]
+fn fields_are_typed_one_after_the_other() {
+    let mut app = app(vec![asking(&["name", "colour"])]);
+    press(&mut app, "\n1me\n");
+    app.paste("bl");
+    press(&mut app, "ux");
+    app.press(Key::Backspace);
+    assert_eq!(press(&mut app, "e\n"), None);
+    let Some(Effect::Answer { decision, .. }) = press(&mut app, "\n") else {
+        panic!("no answer");
+    };
+    let words = json!({ "name": "me", "colour": "blue" });
+    let words = words.as_object().unwrap().clone();
+    assert_eq!(decision, Decision::Submit(words));
+}
+
+#[test]
+fn pasted_text_is_no_key() {
+    let mut app = app(vec![asking(&[])]);
+    app.paste("q\n1\n");
+    press(&mut app, "\n");
+    app.paste("1\n");
+    assert_eq!(app.mode, Mode::Browse);
+    press(&mut app, "1");
+    app.paste("\n");
+    assert_eq!(app.mode, Mode::Browse);
+    press(&mut app, "s");
+    app.paste("one\rtwo\r\n");
+    let Some(Effect::Send { text, .. }) = press(&mut app, "\n") else {
+        panic!("no message");
+    };
+    assert_eq!(text, "one\ntwo\n");
+}
+
+#[test]
+fn selection_follows_its_work() {
+    let two = vec![idle("a"), idle("b")];
+    let mut app = app(two.clone());
+    press(&mut app, "j");
+    assert_eq!(app.list.selected().unwrap().id, "b");
+    let all = AllWork {
+        work: [two, vec![asking(&[])]].concat(),
+        failure: None,
+    };
+    app.set_work(all);
+    assert_eq!(app.list.shown().first().unwrap().id, "asks");
+    assert_eq!(app.list.selected().unwrap().id, "b");
+    press(&mut app, "/ASK\n");
+    assert_eq!(app.list.selected().unwrap().id, "asks");
+    press(&mut app, "\u{1b}");
+    assert_eq!(app.list.shown().len(), 3);
+    assert_eq!(press(&mut app, "\u{1b}"), Some(Effect::Quit));
+}
+
+#[test]
+fn messages_interrupts_and_ends_are_for_the_open_work() {
+    let mut app = app(vec![work("a", "running", None, &[])]);
+    let target = Target {
+        id: "a".to_owned(),
+        kind: Kind::Session,
+    };
+    assert_eq!(press(&mut app, "s"), None);
+    let follow = press(&mut app, "\n");
+    assert_eq!(follow, Some(Effect::Follow(target.clone())));
+    assert_eq!(press(&mut app, "s  \n"), None);
+    let text = "in German".to_owned();
+    let send = Effect::Send {
+        target: target.clone(),
+        text,
+    };
+    assert_eq!(press(&mut app, "sin German\n"), Some(send));
+    let interrupt = press(&mut app, "i");
+    assert_eq!(interrupt, Some(Effect::Interrupt(target.clone())));
+    assert_eq!(press(&mut app, "xi"), None);
+    assert_eq!(press(&mut app, "x\n"), Some(Effect::Cancel(target)));
+    assert_eq!(press(&mut app, "q"), Some(Effect::Unfollow));
+}
+
+#[test]
+fn rows_have_no_control_characters() {
+    let mut rows = Vec::new();
+    let text = format!("a\tb\u{1b}[2J\r\u{202e}\n{}", "x".repeat(1000));
+    push(&mut rows, PLAIN, "> ", &text);
+    assert_eq!(rows[0].to_string(), "> a    b\\u{1b}[2J\\u{d}\\u{202e}");
+    assert!(
+        rows.iter()
+            .all(|row| row.to_string().chars().count() <= 240)
+    );
+    let hidden = |one: char| common::text::is_hidden(one);
+    assert!(!rows.iter().any(|row| row.to_string().contains(hidden)));
+    assert_eq!(rows.len(), 6);
+}
+
+#[test]
+fn diff_and_criteria_have_styles() {
+    let styles: Vec<_> = diff("--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n z")
+        .iter()
+        .map(|row| row.style)
+        .collect();
+    let expected = [TITLE, TITLE, PLACE, BAD, GOOD, PLAIN];
+    assert_eq!(styles, expected);
+    let record = json!({ "prompt": "do it", "response": "done", "warnings": ["old"] });
+    let criteria = json!([
+        { "criterion": "clean", "state": "satisfied", "found": "no changes" },
+        { "criterion": "commit", "state": "not_yet", "missing": "a commit" },
+    ]);
+    let rows = job::rows(&record, &criteria);
+    let text: Vec<String> = rows.iter().map(ToString::to_string).collect();
+    insta::assert_snapshot!(text.join("\n"));
+}
+
+#[test]
+fn clocks_have_two_units() {
+    let at = |seconds| clock(UNIX_EPOCH, UNIX_EPOCH + Duration::from_secs(seconds));
+    let all = [at(59), at(61), at(3660), at(90_000)];
+    assert_eq!(all, ["59 s", "1 min 01 s", "1 h 01 min", "1 d"]);
+    assert_eq!(
+        clock(UNIX_EPOCH + Duration::from_secs(1), SystemTime::UNIX_EPOCH),
+        "0 s"
+    );
+}

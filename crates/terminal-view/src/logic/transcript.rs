@@ -1,0 +1,87 @@
+//! A conversation as rows.
+
+use common::text::visible_line;
+use work_board::logic::conversation::{Conversation, PlanStep, Step, StepKind};
+
+use super::rows::{ASKING, BAD, DIM, GOOD, INPUT, PLAIN, Row, TITLE, gap, push};
+
+/// The steps of a conversation, and Codex's plan below them.
+pub(crate) fn rows(conversation: &Conversation) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for step in conversation.steps() {
+        gap(&mut rows);
+        push_step(&mut rows, step);
+    }
+    if !conversation.plan().is_empty() {
+        gap(&mut rows);
+        push(&mut rows, TITLE, "", "Plan");
+        for step in conversation.plan() {
+            push_plan_step(&mut rows, step);
+        }
+    }
+    rows
+}
+
+fn push_step(rows: &mut Vec<Row>, step: &Step) {
+    match &step.kind {
+        StepKind::Prompt { text } => push(rows, INPUT, "> ", text),
+        StepKind::Message { text } => push(rows, PLAIN, "", text),
+        StepKind::Thought { text } => push(rows, DIM, "~ ", text),
+        StepKind::Command {
+            command,
+            text,
+            status,
+            exit_code,
+        } => {
+            push(rows, INPUT, "$ ", command);
+            push_output(rows, text);
+            match exit_code {
+                Some(0) => push(rows, GOOD, "  ", "exit code 0"),
+                Some(code) => push(rows, BAD, "  ", &format!("exit code {code}")),
+                None => push(rows, DIM, "  ", status),
+            }
+        }
+        StepKind::Files { files, status } => {
+            push(rows, TITLE, "", &format!("Changes of files: {status}"));
+            for file in files {
+                let line = format!("{} {}", file.kind, visible_line(&file.path));
+                push(rows, PLAIN, "  ", &line);
+            }
+        }
+        StepKind::Picture { path, .. } => {
+            push(rows, TITLE, "", &format!("Picture {}", visible_line(path)));
+        }
+        StepKind::Other { title, text } => {
+            push(rows, TITLE, "", &visible_line(title));
+            push_output(rows, text);
+        }
+        StepKind::Question { title, closed, .. } => {
+            let closed = closed.as_deref().unwrap_or("open");
+            push(rows, ASKING, "? ", &visible_line(title));
+            push(rows, DIM, "  ", closed);
+        }
+        StepKind::End { words, failed } => match failed {
+            true => push(rows, BAD, "= ", words),
+            false => push(rows, DIM, "= ", words),
+        },
+        StepKind::Gap { count } => {
+            let words = format!("{count} earlier events are no longer known");
+            push(rows, DIM, "", &words);
+        }
+    }
+}
+
+fn push_output(rows: &mut Vec<Row>, text: &str) {
+    if !text.is_empty() {
+        push(rows, DIM, "  ", text);
+    }
+}
+
+fn push_plan_step(rows: &mut Vec<Row>, step: &PlanStep) {
+    let (sign, style) = match step.status.as_str() {
+        "completed" => ("[x] ", DIM),
+        "inProgress" => ("[>] ", PLAIN),
+        _ => ("[ ] ", PLAIN),
+    };
+    push(rows, style, sign, &visible_line(&step.step));
+}

@@ -1,0 +1,95 @@
+//! The lines below: what was done, what a key would do, or the text that is typed.
+
+use common::text::visible_line;
+use ratatui::Frame;
+use ratatui::layout::{Position, Rect};
+use ratatui::style::Style;
+use ratatui::text::Span;
+use ratatui::widgets::{Paragraph, Wrap};
+
+use crate::logic::app::App;
+use crate::logic::mode::{Mode, Purpose};
+use crate::logic::rows::{ASKING, BAD, DIM, GOOD, TITLE};
+
+pub(super) fn paragraph(app: &App, width: u16) -> Paragraph<'static> {
+    let (text, style) = match (&app.mode, &app.notice) {
+        (Mode::Type { purpose, text }, _) => {
+            (ending(&typed(purpose, text), width).to_owned(), TITLE)
+        }
+        (Mode::Confirm { words, .. }, _) => (words.clone(), ASKING),
+        (Mode::Help, _) => ("Any key: back.".to_owned(), DIM),
+        (Mode::Browse, Some(notice)) => {
+            let style = match notice.is_failure {
+                true => BAD,
+                false => GOOD,
+            };
+            (visible_line(&notice.text).into_owned(), style)
+        }
+        (Mode::Browse, None) => hint(app),
+    };
+    let paragraph = Paragraph::new(text).style(style);
+    paragraph.wrap(Wrap { trim: false })
+}
+
+fn typed(purpose: &Purpose, text: &str) -> String {
+    let text = visible_line(text);
+    match purpose {
+        Purpose::Filter => format!("Filter: {text}"),
+        Purpose::Message => format!("Message (Enter sends, Esc drops it): {text}"),
+        Purpose::Field {
+            fields, answers, ..
+        } => {
+            let field = fields.get(answers.len()).map_or("", String::as_str);
+            format!(
+                "{} (Enter goes on, Esc drops it): {text}",
+                visible_line(field)
+            )
+        }
+    }
+}
+
+fn hint(app: &App) -> (String, Style) {
+    if let Some(failure) = app.list.failure() {
+        return (visible_line(failure).into_owned(), BAD);
+    }
+    let words = match &app.opened {
+        None => "Enter open  j/k move  / filter  ? help  q quit",
+        Some(opened) if opened.question().is_some() => {
+            return ("1-9 choose an answer  ? help  q back".to_owned(), ASKING);
+        }
+        Some(opened) if opened.target.is_session() => {
+            "s message  i interrupt  d diff  f fork  x end  ? help  q back"
+        }
+        Some(_) => "s message  x cancel  ? help  q back",
+    };
+    (words.to_owned(), DIM)
+}
+
+/// The end of a text, as much as leaves room for the cursor.
+fn ending(text: &str, width: u16) -> &str {
+    let mut room = usize::from(width).saturating_sub(1);
+    let mut begin = text.len();
+    for (at, character) in text.char_indices().rev() {
+        let wide = Span::raw(character.to_string()).width();
+        if wide > room {
+            break;
+        }
+        room -= wide;
+        begin = at;
+    }
+    text.get(begin..).unwrap_or_default()
+}
+
+/// Puts the cursor behind the text that is typed.
+pub(super) fn put_cursor(frame: &mut Frame<'_>, app: &App, area: Rect) {
+    let Mode::Type { purpose, text } = &app.mode else {
+        return;
+    };
+    let typed = typed(purpose, text);
+    let width = Span::raw(ending(&typed, area.width)).width();
+    let x = area.x + u16::try_from(width).unwrap_or_default();
+    let at = Position { x, y: area.y };
+    if area.contains(at) {
+        frame.set_cursor_position(at);
+    }
+}

@@ -1,0 +1,105 @@
+//! The list of all work.
+
+use std::time::SystemTime;
+
+use common::text::{one_line, visible_line};
+use ratatui::Frame;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{List, ListItem, ListState, Paragraph};
+use work_board::{Group, Work};
+
+use super::{Parts, REVERSED};
+use crate::logic::app::App;
+use crate::logic::rows::{ASKING, BAD, DIM, GOOD, TITLE, clock};
+
+/// The most that is shown of a question in the list, in bytes.
+const STEP: usize = 200;
+
+pub(super) fn draw(frame: &mut Frame<'_>, [header, body]: Parts, app: &App) {
+    let title = Paragraph::new(title(app)).style(REVERSED);
+    frame.render_widget(title, header);
+    let shown = app.list.shown();
+    if shown.is_empty() {
+        let words = match app.list.filter.is_empty() {
+            true => {
+                "No session, job or run yet. Sessions of MCP clients appear here by themselves."
+            }
+            false => "Nothing fits the filter. Esc removes it.",
+        };
+        let hint = Paragraph::new(words).style(DIM);
+        return frame.render_widget(hint.wrap(ratatui::widgets::Wrap::default()), body);
+    }
+    let (mut items, mut selected, mut group) = (Vec::new(), None, None);
+    for (position, work) in shown.iter().enumerate() {
+        if group != Some(work.group()) {
+            group = Some(work.group());
+            items.push(ListItem::new(heading(work.group())));
+        }
+        if position == app.list.position() {
+            selected = Some(items.len());
+        }
+        items.push(ListItem::new(line(work, app.now)));
+    }
+    let list = List::new(items)
+        .highlight_symbol("> ")
+        .highlight_style(REVERSED);
+    let mut state = ListState::default().with_selected(selected);
+    frame.render_stateful_widget(list, body, &mut state);
+}
+
+fn title(app: &App) -> String {
+    let asking = match app.list.asking() {
+        0 => "nothing needs you".to_owned(),
+        1 => "1 needs you".to_owned(),
+        many => format!("{many} need you"),
+    };
+    match app.list.filter.as_str() {
+        "" => format!(" codex-mcp · {asking}"),
+        filter => format!(" codex-mcp · {asking} · filter: {}", visible_line(filter)),
+    }
+}
+
+fn heading(group: Group) -> Line<'static> {
+    match group {
+        Group::Asking => Line::styled("Needs you", ASKING),
+        Group::Running => Line::styled("Under way", TITLE),
+        Group::Ended => Line::styled("Idle and ended", TITLE),
+    }
+}
+
+fn line<'a>(work: &'a Work, now: SystemTime) -> Line<'a> {
+    let mut spans = vec![
+        Span::styled(format!("{:<8}", work.kind.as_ref()), DIM),
+        Span::raw(visible_line(work.title())),
+        Span::raw("  "),
+        Span::styled(visible_line(&work.state), style(work)),
+    ];
+    spans.push(Span::raw(format!("  {}", about(work, now))));
+    let directory = format!("  {}", visible_line(&work.directory));
+    spans.push(Span::styled(directory, DIM));
+    Line::from(spans)
+}
+
+/// What it asks or does, and for how long.
+pub(super) fn about(work: &Work, now: SystemTime) -> String {
+    match (work.questions.first(), &work.step, &work.note) {
+        (Some((_, asked)), ..) => one_line(&asked.text, STEP),
+        (None, Some(step), _) => {
+            let took = clock(step.since, now);
+            format!("{} {took}", visible_line(&step.words))
+        }
+        (None, None, Some(note)) => visible_line(note).into_owned(),
+        (None, None, None) => format!("begun {} ago", clock(work.created, now)),
+    }
+}
+
+/// The colour of a state.
+fn style(work: &Work) -> Style {
+    match (work.group(), work.state_class()) {
+        (Group::Asking, _) => ASKING,
+        (_, "running") => GOOD,
+        (_, "failed") => BAD,
+        _ => DIM,
+    }
+}
