@@ -31,6 +31,7 @@ mod portable;
 mod provision;
 mod purity;
 mod releases;
+mod screenshots;
 mod source;
 mod test;
 mod tool;
@@ -74,6 +75,8 @@ enum Verb {
     Dist(dist::Options),
     /// Draw the picture of the demo in docs/
     Picture(picture::Options),
+    /// Take the pictures of the page in docs/
+    Screenshots,
 }
 
 fn main() -> ExitCode {
@@ -99,5 +102,6 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Verb::Docs => docs::write(&workspace),
         Verb::Dist(options) => dist::run(&workspace, options),
         Verb::Picture(options) => picture::run(&workspace, options),
+        Verb::Screenshots => screenshots::run(&workspace),
     }
 }

@@ -69,7 +69,7 @@ pub(crate) async fn session_events(
         let known = || next.load(Ordering::Relaxed);
         let behind = CancellationToken::new();
         let take = |answer| {
-            for (number, event) in events(answer) {
+            for (number, event) in events(answer, last) {
                 if let Some(number) = number {
                     next.store(number + 1, Ordering::Relaxed);
                 }
@@ -90,10 +90,15 @@ pub(crate) async fn session_events(
     Ok(streams::sse(events))
 }
 
-/// What a host tells, as events with their numbers, where they have some.
-fn events(answer: SessionAnswer) -> Vec<(Option<u64>, Event)> {
+/// What a host tells, as events with their numbers, where they have some. A host tells all prompts,
+/// also those before the last event that the program has got.
+fn events(answer: SessionAnswer, last: Option<u64>) -> Vec<(Option<u64>, Event)> {
     let SessionAnswer::News { news, .. } = answer else {
         return Vec::new();
+    };
+    let is_known = |news: &SessionNews| match news {
+        SessionNews::Prompt { before, .. } => last.is_some_and(|last| *before <= last),
+        _ => false,
     };
     let event = |news| {
         let (number, data) = match news {
@@ -114,7 +119,8 @@ fn events(answer: SessionAnswer) -> Vec<(Option<u64>, Event)> {
         };
         (number, event)
     };
-    news.into_iter().map(event).collect()
+    let news = news.into_iter().filter(|one| !is_known(one));
+    news.map(event).collect()
 }
 
 pub(crate) async fn job(

@@ -57,7 +57,7 @@ type Calls = std::sync::Mutex<Vec<RequestId>>;
 
 /// What the server of a host says about itself, to a client that can do nothing special.
 pub(crate) async fn about(connect: &Connect) -> Result<ServerConfig, String> {
-    let (link, _) = HostLink::open(connect).await?;
+    let (link, _) = HostLink::open(connect, None).await?;
     let params = json!({
         "protocolVersion": "2025-11-25",
         "capabilities": {},
@@ -85,7 +85,9 @@ impl Forwarder {
         if let Some(client) = client.as_ref().filter(|client| !client.link.has_ended()) {
             return Ok(Arc::clone(client));
         }
-        let (link, told) = HostLink::open(&*self.connect).await.map_err(internal)?;
+        let (link, told) = HostLink::open(&*self.connect, None)
+            .await
+            .map_err(internal)?;
         if let Some(introduction) = self.introduction.get() {
             let introduced = link.call("initialize", introduction.clone()).await;
             introduced.map_err(error_data)?;

@@ -207,13 +207,14 @@ impl WorkBoard {
     ///
     /// [`ActError`].
     pub async fn prompt(&self, id: &str, text: String) -> Result<Prompted, ActError> {
-        let work = self.session(id).ok_or(ActError::Unknown)?;
-        if work.step.is_some() {
+        let live = self.hosts.session(id).ok_or(ActError::Unknown)?;
+        if live.summary.step.is_some() {
             self.hosts.act(id, SessionAct::Steer { text }).await?;
             return Ok(Prompted::Steered);
         }
         let arguments = json!({ "sessionId": id, "prompt": text });
-        tools::call(&*self.connections.sessions, "codex_reply", arguments).await?;
+        let host = Some(live.endpoint.clone());
+        tools::call(&*self.connections.sessions, host, "codex_reply", arguments).await?;
         Ok(Prompted::Sent)
     }
 
@@ -223,8 +224,11 @@ impl WorkBoard {
     ///
     /// [`ActError`].
     pub async fn fork(&self, id: &str) -> Result<String, ActError> {
+        let live = self.hosts.session(id).ok_or(ActError::Unknown)?;
         let arguments = json!({ "action": "fork", "sessionId": id });
-        let forked = tools::call(&*self.connections.sessions, "codex_session", arguments).await?;
+        let host = Some(live.endpoint.clone());
+        let connect = &*self.connections.sessions;
+        let forked = tools::call(connect, host, "codex_session", arguments).await?;
         self.begun(&forked).await
     }
 
@@ -240,7 +244,8 @@ impl WorkBoard {
             "sandbox": new.sandbox,
             "approvalPolicy": new.approvals,
         });
-        let started = tools::call(&*self.connections.sessions, "codex", arguments).await?;
+        let connect = &*self.connections.sessions;
+        let started = tools::call(connect, None, "codex", arguments).await?;
         self.begun(&started).await
     }
 
@@ -265,7 +270,8 @@ impl WorkBoard {
         if let Some(directory) = directory {
             arguments = merged(arguments, json!({ "cwd": directory }));
         }
-        let resumed = tools::call(&*self.connections.sessions, "codex_session", arguments).await?;
+        let connect = &*self.connections.sessions;
+        let resumed = tools::call(connect, None, "codex_session", arguments).await?;
         self.begun(&resumed).await
     }
 
@@ -291,7 +297,8 @@ impl WorkBoard {
     /// [`ActError`].
     pub async fn submit_run(&self, arguments: Value) -> Result<String, ActError> {
         let arguments = merged(arguments, json!({ "wait_ms": 0 }));
-        let started = tools::call(&*self.connections.classic, RUN_TOOL, arguments).await?;
+        let connect = &*self.connections.classic;
+        let started = tools::call(connect, None, RUN_TOOL, arguments).await?;
         let id = started.get("job_id").and_then(Value::as_str);
         let id = id.ok_or(ActError::Odd)?;
         Ok(id.to_owned())

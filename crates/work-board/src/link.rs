@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use common::sync::lock;
 use futures::future::BoxFuture;
+use host_process::endpoint::HostEndpoint;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
@@ -14,8 +15,9 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Connects to a host that serves this client, and starts it if needed.
-pub type Connect = dyn Fn() -> BoxFuture<'static, Result<UnixStream, String>> + Send + Sync;
+/// Connects to this host, or else to the usual one, which is started if needed.
+pub type Connect =
+    dyn Fn(Option<HostEndpoint>) -> BoxFuture<'static, Result<UnixStream, String>> + Send + Sync;
 
 /// The longest message of a host, in bytes (64 MiB, as of Codex).
 const LONGEST: usize = 64 << 20;
@@ -63,8 +65,11 @@ pub struct HostLink {
 
 impl HostLink {
     /// Opens a connection, and returns what the host sends by itself.
-    pub async fn open(connect: &Connect) -> Result<(Self, mpsc::Receiver<Incoming>), String> {
-        let (reader, writer) = connect().await?.into_split();
+    pub async fn open(
+        connect: &Connect,
+        host: Option<HostEndpoint>,
+    ) -> Result<(Self, mpsc::Receiver<Incoming>), String> {
+        let (reader, writer) = connect(host).await?.into_split();
         let (outgoing, to_write) = mpsc::channel(64);
         let (told, incoming) = mpsc::channel(1024);
         let (pending, closing) = (Pending::default(), CancellationToken::new());

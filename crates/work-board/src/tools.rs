@@ -1,18 +1,22 @@
 //! Calls of the tools, for what only they can do: starting, continuing and forking threads.
 
+use host_process::endpoint::HostEndpoint;
 use serde_json::{Value, json};
 
 use crate::hosts::ActError;
 use crate::link::{CallError, Connect, HostLink, taken};
 
-/// Calls a tool of the host, and returns its structured result.
+/// Calls a tool of this host, or else of the usual one, and returns its structured result.
 pub(crate) async fn call(
     connect: &Connect,
+    host: Option<HostEndpoint>,
     tool: &str,
     arguments: Value,
 ) -> Result<Value, ActError> {
     // What the host tells by itself is of no use here.
-    let (link, _) = HostLink::open(connect).await.map_err(ActError::Failed)?;
+    let (link, _) = HostLink::open(connect, host)
+        .await
+        .map_err(ActError::Failed)?;
     let params = json!({
         "protocolVersion": "2025-11-25",
         "capabilities": {},

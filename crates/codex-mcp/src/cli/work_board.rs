@@ -15,9 +15,10 @@ use super::{jobs, serve, threads, work_list};
 
 /// The board of this user. `state` is the state directory.
 pub(super) fn of(config: &Config, state: &Path) -> WorkBoard {
+    // What somebody begins here continues when the connection ends, so nothing is summed up then.
     let connections = Connections {
-        classic: connector(config, &["serve"]),
-        sessions: connector(config, &["serve", "--api", "sessions"]),
+        classic: connector(config, &["serve", "--no-summaries"]),
+        sessions: connector(config, &["serve", "--no-summaries", "--api", "sessions"]),
     };
     let member = Member {
         identity: config.identity.value.clone(),
@@ -38,8 +39,8 @@ pub(super) fn of(config: &Config, state: &Path) -> WorkBoard {
 fn connector(config: &Config, args: &[&str]) -> Arc<Connect> {
     let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
     let directory = config.directory.clone();
-    Arc::new(move || {
-        let connecting = serve::connect_as(args.clone(), directory.clone());
+    Arc::new(move |host| {
+        let connecting = serve::connect_as(args.clone(), directory.clone(), host);
         Box::pin(async move { connecting.await.map_err(|error| error.to_string()) })
     })
 }

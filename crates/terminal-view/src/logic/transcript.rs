@@ -1,7 +1,7 @@
 //! A conversation as rows.
 
 use common::text::visible_line;
-use work_board::logic::conversation::{Conversation, PlanStep, Step, StepKind};
+use work_board::logic::conversation::{Conversation, PlanStep, Step, StepKind, gap_words};
 
 use super::rows::{ASKING, BAD, DIM, GOOD, INPUT, PLAIN, Row, TITLE, gap, push};
 
@@ -65,8 +65,7 @@ fn push_step(rows: &mut Vec<Row>, step: &Step) {
             false => push(rows, DIM, "= ", words),
         },
         StepKind::Gap { count } => {
-            let words = format!("{count} earlier events are no longer known");
-            push(rows, DIM, "", &words);
+            push(rows, DIM, "", &gap_words(*count));
         }
     }
 }

@@ -10,7 +10,9 @@ use super::layout::{self, button, clock, foreign, foreign_line};
 use super::question;
 use crate::logic::access::Scope;
 use work_board::Work;
-use work_board::logic::conversation::{ChangedFile, Conversation, PlanStep, Step, StepKind};
+use work_board::logic::conversation::{
+    ChangedFile, Conversation, PlanStep, Step, StepKind, gap_words,
+};
 
 /// The part with the plan.
 pub(crate) const PLAN: &str = "plan";
@@ -156,7 +158,7 @@ pub(crate) fn step(address: &str, step: &Step) -> Markup {
                     p.facts { (foreign_line(closed.as_deref().unwrap_or("open"))) }
                 }
                 StepKind::End { words, .. } => p.facts { (foreign_line(words)) },
-                StepKind::Gap { count } => p.facts { (count) " earlier events are no longer known" },
+                StepKind::Gap { count } => p.facts { (gap_words(*count)) },
             }
         }
     }

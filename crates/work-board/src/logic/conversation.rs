@@ -585,6 +585,15 @@ fn plan(data: &Value) -> Vec<PlanStep> {
     all.map(one).collect()
 }
 
+/// The words for events that are no longer known.
+#[must_use]
+pub fn gap_words(count: u64) -> String {
+    match count {
+        1 => "1 earlier event is no longer known".to_owned(),
+        _ => format!("{count} earlier events are no longer known"),
+    }
+}
+
 /// How a question was closed.
 fn closing(data: &Value) -> String {
     let decision = text(data, "decision");

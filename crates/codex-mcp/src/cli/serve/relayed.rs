@@ -84,14 +84,16 @@ fn host_args() -> [OsString; 2] {
     ["host", "run"].map(OsString::from)
 }
 
-/// Connects to the host as a client with this command line in this directory, without a program
-/// between the two.
+/// Connects to a host, by default ours, as a client with this command line in this directory,
+/// without a program between the two.
 pub(in crate::cli) async fn connect_as(
     args: Vec<String>,
     directory: PathBuf,
+    host: Option<HostEndpoint>,
 ) -> Result<UnixStream, HostEndpointError> {
     let request = request(args, directory, &Stdio::default())?;
-    Ok(connect::serve(&endpoint()?, &host_args(), &request).await?)
+    let endpoint = host.map_or_else(endpoint, Ok)?;
+    Ok(connect::serve(&endpoint, &host_args(), &request).await?)
 }
 
 fn request(

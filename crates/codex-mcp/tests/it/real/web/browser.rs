@@ -10,8 +10,8 @@ use super::{WebFixture, start_session};
 use crate::jobs::wait_for;
 
 /// The size of a window of a desk, and that of a phone, in pixels.
-const DESK: (u32, u32) = (1280, 900);
-const PHONE: (u32, u32) = (390, 844);
+pub(super) const DESK: (u32, u32) = (1280, 900);
+pub(super) const PHONE: (u32, u32) = (390, 844);
 
 fn asking() -> Script {
     let touch = Reply::shell(Shell::escalated("touch made.txt", "it is needed"));
@@ -19,7 +19,7 @@ fn asking() -> Script {
 }
 
 /// Opens a browser by a one-time link.
-async fn sign_in(web: &WebFixture, browser: &Browser) {
+pub(super) async fn sign_in(web: &WebFixture, browser: &Browser) {
     let link = web.run(&["link"]).await;
     browser.open(&link).await;
     browser

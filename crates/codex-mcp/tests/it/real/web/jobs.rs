@@ -44,7 +44,7 @@ async fn job_is_approved_on_the_page_and_submitted_again() {
         .browser("GET", &format!("{address}/events"))
         .events()
         .await;
-    let page = web.page_with(&address, "touch made.txt").await;
+    let page = web.page_with(&address, ">Allow once").await;
     let question = between(&page, "name=\"question\" value=\"", "\"").to_owned();
     let accept = decision(&page, ">Allow once");
     let fields = [("question", &*question), ("decision", &*accept)];

@@ -189,6 +189,13 @@ async fn session_is_started_steered_and_ended_on_the_page() {
     let ended = web.post(&format!("{path}/cancel"), &[]).await;
     assert_eq!(ended.status, 200, "{ended:?}");
     state("cancelled").await;
+    // The connections by which the page began all that have ended, and nothing was summed up.
+    let requests = web.stage.model.requests();
+    let said = requests.iter().flat_map(|one| one.user_messages());
+    let asked: Vec<&str> = said
+        .filter(|said| said.contains("The session ends now"))
+        .collect();
+    assert!(asked.is_empty(), "{asked:?}");
     web.finish().await;
 }
 
