@@ -40,7 +40,7 @@ use super::tree_mark::{TREE, TreeMark};
 /// Variables that hold a password, or name a file that does, for the store of jobs. Of
 /// all programs started here, only workers and hosts get them. Source: libpq's environment
 /// variables, PostgreSQL 18.
-pub const STORE_SECRETS: [&str; 8] = [
+const STORE_SECRETS: [&str; 8] = [
     "CODEX_MCP_STORE",
     "PGPASSWORD",
     "PGPASSFILE",
@@ -53,6 +53,15 @@ pub const STORE_SECRETS: [&str; 8] = [
 
 /// The access token for ntfy, which only workers and hosts get.
 pub const NTFY_TOKEN: &str = "CODEX_MCP_NTFY_TOKEN";
+
+/// The variables with secrets that only workers and hosts get, as far as this process has them: for
+/// a program of ours under a guard that starts workers and hosts, too.
+#[must_use]
+pub fn own_secrets() -> Vec<(OsString, OsString)> {
+    let names = STORE_SECRETS.iter().chain([&NTFY_TOKEN]);
+    let set = names.filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?)));
+    set.collect()
+}
 
 /// Variables that an MCP client sets for the processes of one of its sessions. No program started
 /// here gets them: a host serves several clients, and with some of them a command of Codex could

@@ -191,11 +191,11 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
     runtime::block_on(all.run_until(serving)).map_err(Failure::Runtime)?
 }
 
-/// Where the host serves HTTP, as the user has set it.
+/// The HTTP address in the user's settings (`http`).
 fn http_address() -> Option<SocketAddr> {
     match settings::load(Flags::default()) {
         Ok(config) => config.http.map(|http| http.value),
-        // Each client is told so.
+        // Each client reports the error to its user.
         Err(error) => {
             tracing::warn!("the HTTP endpoint is not started: {error}");
             None

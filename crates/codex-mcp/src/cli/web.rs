@@ -216,9 +216,6 @@ async fn serve_until_shutdown(args: &ServeArgs, config: Config) -> Result<ExitCo
         );
     }
     let running = state.join(RUNNING);
-    if let Some(directory) = running.parent() {
-        state_file::make_directory(directory)?;
-    }
     let lock = endpoint_lock(&state)?;
     if lock.try_lock().is_err() {
         return Err(Failure::Running(self::running(&state)?));
@@ -247,10 +244,12 @@ fn note_running(path: &Path, running: &Running) -> Result<(), Failure> {
 }
 
 /// The file that the endpoint holds locked while it runs.
-fn endpoint_lock(state: &Path) -> Result<File, Failure> {
+fn endpoint_lock(state: &Path) -> Result<File, FileError> {
     let path = state.join(LOCK);
-    let opened = state_file::open_to_lock(&path).map_err(state_file::about(&path));
-    Ok(opened?)
+    if let Some(directory) = path.parent() {
+        state_file::make_directory(directory)?;
+    }
+    state_file::open_to_lock(&path).map_err(state_file::about(&path))
 }
 
 /// Where the endpoint listens, if it runs.
@@ -261,14 +260,9 @@ fn running(state: &Path) -> Result<Running, Failure> {
     serde_json::from_slice(&bytes).map_err(|_| Failure::NotRunning)
 }
 
-/// Whether an endpoint runs.
+/// Whether `codex-mcp web` serves this user, here or in another process.
 pub(super) fn is_running(state: &Path) -> Result<bool, FileError> {
-    let path = state.join(LOCK);
-    if let Some(directory) = path.parent() {
-        state_file::make_directory(directory)?;
-    }
-    let lock = state_file::open_to_lock(&path).map_err(state_file::about(&path))?;
-    Ok(lock.try_lock().is_err())
+    Ok(endpoint_lock(state)?.try_lock().is_err())
 }
 
 fn link(args: &LinkArgs) -> Result<ExitCode, Failure> {

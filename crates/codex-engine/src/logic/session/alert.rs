@@ -10,7 +10,7 @@ use super::{Session, TurnEnding, TurnOutcome};
 use crate::logic::action::{Action, ActionId};
 use crate::logic::{approval_text, describe};
 
-/// How much of a message or an error is in an alert, in characters.
+/// The longest summary of an ended turn, in characters.
 const SUMMARY: usize = 200;
 
 /// The kinds of alerts.

@@ -188,7 +188,7 @@ pub(super) struct RunningTurn {
     pub(super) interrupt_wanted: bool,
     /// How long its questions stay open, if not as long as the session says.
     pub(super) approval_timeout: Option<Duration>,
-    /// Whether its end is no alert, as nobody has asked for the turn.
+    /// Whether to raise no alert when it ends: a turn that no client has requested.
     pub(super) is_unannounced: bool,
     /// An end that arrived before it was known whether it belongs to this turn.
     pub(super) early_end: Option<TurnEnd>,

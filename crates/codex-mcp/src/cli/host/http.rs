@@ -4,8 +4,6 @@
 //! ends, another one starts it again.
 
 use std::convert::Infallible;
-use std::env;
-use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -13,16 +11,16 @@ use std::time::Duration;
 
 use common::text::one_line;
 use supervise::exit::Exit;
-use supervise::spawn::{Lookup, Program, STORE_SECRETS, own_executable, spawn};
+use supervise::spawn::{Lookup, Program, own_executable, own_secrets, spawn};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::sleep;
 
 use crate::cli::web;
 
-/// How often it is looked whether the endpoint runs.
+/// The interval between two checks whether the endpoint runs.
 const LOOK_AFTER: Duration = Duration::from_secs(5);
 
-/// How much of a line of the endpoint is logged, in bytes.
+/// The longest log line of the endpoint, in bytes.
 const LOGGED: usize = 1000;
 
 /// Keeps the endpoint running. It ends when this is dropped.
@@ -43,13 +41,9 @@ pub(super) async fn keep(address: SocketAddr, state: &Path) -> Infallible {
 /// Serves until the endpoint ends. What it complains about goes into our log.
 async fn serve(address: SocketAddr) -> io::Result<Exit> {
     let address = address.to_string();
-    let secrets = STORE_SECRETS.iter().filter_map(|name| {
-        let value = env::var_os(name)?;
-        Some((OsString::from(name), value))
-    });
     let program = Program {
-        env: secrets.collect(),
         // A client finds the host by the environment, which has to be the host's.
+        env: own_secrets(),
         lookup: Lookup::AsTheUser,
         ..Program::new(
             &own_executable()?,

@@ -233,7 +233,7 @@ async fn server_without_trusted_certificate_gets_nothing() {
     assert_eq!(plain.requests().len(), 0);
 }
 
-/// What is shown of a delivery and stored with a job.
+/// The JSON of a delivery, as it is shown and stored with a job.
 #[tokio::test]
 async fn delivery_is_shown_without_the_address() {
     let server = WebServer::start(Answer::ok()).await;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use scripted_model::{Reply, Script};
+use testkit::McpClient;
 use testkit::process::{cpu_time, pss_kib, signal};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -13,7 +14,7 @@ use tokio::time::timeout;
 
 use super::WebFixture;
 use crate::jobs::wait_for;
-use crate::real::CodexFixture;
+use crate::real::{CodexFixture, VERSION};
 use testkit::http::Request;
 
 async fn web() -> WebFixture {
@@ -293,19 +294,23 @@ async fn host_serves_http_as_long_as_it_runs_if_the_user_says_so() {
     let script = Script::new().otherwise([Reply::say("done")]);
     let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let running = stage.home.state_home().join("codex-mcp/web/running.json");
-    // The control: a repository cannot have it, also if the user trusts it.
+    // The setting of a repository does not count.
     let setting = "[plugins.codex-mcp]\nhttp = \"127.0.0.1:0\"\n";
     fs::write(stage.home.work().join(".atm.toml"), setting).unwrap();
     let client = stage.client(&["--host"]).await;
     assert!(client.finish().await.success());
     stage.stop_hosts().await;
-    assert!(!running.exists());
+    // An endpoint leaves its lock there.
+    assert!(!running.parent().unwrap().exists());
 
     fs::remove_file(stage.home.work().join(".atm.toml")).unwrap();
     let config = stage.home.atm_home().join(".config/atm/config.toml");
     fs::create_dir_all(config.parent().unwrap()).unwrap();
     fs::write(config, setting).unwrap();
-    let client = stage.client(&["--host"]).await;
+    let token = ("CODEX_MCP_NTFY_TOKEN", "t");
+    let launch = stage.launch(&["--host"]).env(token.0, token.1);
+    let mut client = McpClient::start(&launch);
+    client.initialize(VERSION, serde_json::json!({})).await;
     let address = async |not: Option<SocketAddr>| {
         wait_for("the endpoint", async || {
             let text = fs::read_to_string(&running).ok()?;
@@ -325,7 +330,12 @@ async fn host_serves_http_as_long_as_it_runs_if_the_user_says_so() {
         let mut all = processes.into_iter();
         all.find(|one| one.command.contains("--no-link") && !one.command.contains("guard"))
     };
-    signal(endpoint().unwrap().pid, Signal::SIGKILL);
+    let pid = endpoint().unwrap().pid;
+    // It has the whole environment of the host, by which it finds that host.
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap();
+    let environment = String::from_utf8_lossy(&environment);
+    assert!(environment.contains(&format!("{}={}\0", token.0, token.1)));
+    signal(pid, Signal::SIGKILL);
     address(Some(first)).await;
     assert!(client.finish().await.success());
     stage.stop_hosts().await;
