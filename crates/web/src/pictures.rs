@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use image_request::ImageRoot;
 use image_request::logic::picture::SizeLimit;
 use safe_files::off_runtime;
-use work_board::logic::conversation::StepKind;
+use work_board::logic::step::StepKind;
 
 use crate::app::App;
 use crate::refusal::{NO_SESSION, Refusal};

@@ -1,8 +1,7 @@
 //! An open question, and the choices that it offers under numbers.
 
 use codex_engine::logic::action::Decision;
-use common::text::visible_line;
-use serde_json::Value;
+use work_board::decision_label;
 
 use super::rows::{ASKING, PLAIN, Row, gap, push};
 
@@ -51,24 +50,8 @@ pub(crate) fn rows(question: Asked<'_>, open: usize) -> Vec<Row> {
 
 /// What a choice does, on one line.
 pub(crate) fn label(choice: &Choice) -> String {
-    let decision = match choice {
-        Choice::Type(_) => return "Type the answers".to_owned(),
-        Choice::Decide(decision) => decision,
-    };
-    match decision {
-        Decision::Accept => "Allow once".to_owned(),
-        Decision::AcceptForSession => "Allow in this thread".to_owned(),
-        Decision::AcceptWithExecpolicyAmendment(words) => format!(
-            "Always allow commands that begin with: {}",
-            visible_line(&words.join(" "))
-        ),
-        Decision::ApplyNetworkPolicyAmendment(rule) => {
-            let text = |key: &str| rule.get(key).and_then(Value::as_str).unwrap_or("?");
-            let rule = format!("{} {}", text("action"), text("host"));
-            format!("Rule for the network: {}", visible_line(&rule))
-        }
-        Decision::Decline => "Decline".to_owned(),
-        Decision::Cancel => "Decline and end the turn".to_owned(),
-        Decision::Submit(_) => "Send the answers".to_owned(),
+    match choice {
+        Choice::Type(_) => "Type the answers".to_owned(),
+        Choice::Decide(decision) => decision_label(decision),
     }
 }

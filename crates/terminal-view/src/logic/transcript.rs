@@ -1,7 +1,8 @@
 //! A conversation as rows.
 
 use common::text::visible_line;
-use work_board::logic::conversation::{Conversation, PlanStep, Step, StepKind, gap_words};
+use work_board::logic::conversation::Conversation;
+use work_board::logic::step::{PlanStep, Step, StepKind, gap_words};
 
 use super::rows::{ASKING, BAD, DIM, GOOD, INPUT, PLAIN, Row, TITLE, gap, push};
 

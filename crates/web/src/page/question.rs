@@ -4,7 +4,7 @@ use codex_engine::logic::action::Decision;
 use common::text::visible_line;
 use job_queue::question::StoredQuestion;
 use maud::{Markup, html};
-use serde_json::Value;
+use work_board::decision_label;
 
 use super::layout::foreign;
 use crate::logic::access::Scope;
@@ -28,7 +28,7 @@ pub(crate) fn card(scope: Scope, address: &str, id: &str, question: &StoredQuest
                     @for (number, decision) in question.decisions.iter().enumerate() {
                         button id={ (id) "-" (number) } class=(class(decision)) name="decision"
                             value=(in_json(decision)) aria-describedby={ (id) "-text" } {
-                            (label(decision))
+                            (decision_label(decision))
                         }
                     }
                 }
@@ -58,35 +58,6 @@ fn class(decision: &Decision) -> &'static str {
         Decision::Decline | Decision::Cancel => "danger",
         _ => "",
     }
-}
-
-/// What a decision does, for its button.
-fn label(decision: &Decision) -> String {
-    match decision {
-        Decision::Accept => "Allow once".to_owned(),
-        Decision::AcceptForSession => "Allow in this thread".to_owned(),
-        Decision::AcceptWithExecpolicyAmendment(words) => {
-            let words = words.join(" ");
-            format!(
-                "Always allow commands that begin with: {}",
-                visible_line(&words)
-            )
-        }
-        Decision::ApplyNetworkPolicyAmendment(rule) => network_rule(rule),
-        Decision::Decline => "Decline".to_owned(),
-        Decision::Cancel => "Decline and end the turn".to_owned(),
-        Decision::Submit(_) => "Send the answers".to_owned(),
-    }
-}
-
-fn network_rule(rule: &serde_json::Map<String, Value>) -> String {
-    let text = |key: &str| rule.get(key).and_then(Value::as_str).unwrap_or("?");
-    let (action, host) = (text("action"), text("host"));
-    format!(
-        "Rule for the network: {} {}",
-        visible_line(action),
-        visible_line(host)
-    )
 }
 
 #[cfg(test)]

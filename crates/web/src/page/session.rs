@@ -10,9 +10,8 @@ use super::layout::{self, button, clock, foreign, foreign_line};
 use super::question;
 use crate::logic::access::Scope;
 use work_board::Work;
-use work_board::logic::conversation::{
-    ChangedFile, Conversation, PlanStep, Step, StepKind, gap_words,
-};
+use work_board::logic::conversation::Conversation;
+use work_board::logic::step::{ChangedFile, PlanStep, Step, StepKind, gap_words};
 
 /// The part with the plan.
 pub(crate) const PLAN: &str = "plan";

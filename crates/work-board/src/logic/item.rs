@@ -1,0 +1,123 @@
+//! Codex's JSON of an item, a plan or an answer, as a step of a conversation.
+
+use image_request::logic::contract::TOOL as REQUEST_IMAGE;
+use serde_json::Value;
+
+use super::step::{ChangedFile, PlanStep, StepKind};
+
+/// The most that is shown of one text, in bytes (256 KiB).
+pub(super) const LONGEST_TEXT: usize = 256 * 1024;
+
+/// The step of an item of Codex, which began as `earlier`.
+pub(super) fn kind_of(item: &Value, title: &str, earlier: Option<&StepKind>) -> Option<StepKind> {
+    let had = earlier.map_or("", StepKind::text);
+    let text_or_had = |text: &str| match text.is_empty() {
+        true => had.to_owned(),
+        false => bounded(text),
+    };
+    Some(match text(item, "type") {
+        "userMessage" => StepKind::Prompt {
+            text: bounded(&joined(&item["content"])),
+        },
+        "agentMessage" => StepKind::Message {
+            text: text_or_had(text(item, "text")),
+        },
+        "reasoning" => {
+            let thought = [&item["summary"], &item["content"]].map(joined);
+            let thought = thought.into_iter().find(|text| !text.is_empty());
+            StepKind::Thought {
+                text: text_or_had(&thought.unwrap_or_default()),
+            }
+        }
+        "commandExecution" => StepKind::Command {
+            command: bounded(text(item, "command")),
+            text: text_or_had(text(item, "aggregatedOutput")),
+            status: text(item, "status").to_owned(),
+            exit_code: item["exitCode"].as_i64(),
+        },
+        "fileChange" => StepKind::Files {
+            files: files(&item["changes"]),
+            status: text(item, "status").to_owned(),
+        },
+        _ if let Some(picture) = picture(item) => picture,
+        _ if title.is_empty() => return None,
+        _ => StepKind::Other {
+            title: bounded(title),
+            text: text_or_had(text(item, "text")),
+        },
+    })
+}
+
+/// The picture of an item: one that Codex has asked for by our tool, or reads itself.
+fn picture(item: &Value) -> Option<StepKind> {
+    let (path, is_shown) = match text(item, "type") {
+        "imageView" => (item["path"].as_str()?, true),
+        "dynamicToolCall" | "mcpToolCall" if text(item, "tool") == REQUEST_IMAGE => {
+            let path = item.pointer("/arguments/path")?.as_str()?;
+            let is_error = item.pointer("/result/isError");
+            let has_failed =
+                item["success"] == false || is_error.is_some_and(|is_error| *is_error == true);
+            (path, text(item, "status") == "completed" && !has_failed)
+        }
+        _ => return None,
+    };
+    Some(StepKind::Picture {
+        path: bounded(path),
+        is_shown,
+    })
+}
+
+fn files(changes: &Value) -> Vec<ChangedFile> {
+    let all = changes.as_array().into_iter().flatten();
+    let one = |change: &Value| {
+        // Older releases have the kind as a text.
+        let kind = &change["kind"];
+        let kind = kind["type"].as_str().or(kind.as_str());
+        ChangedFile {
+            path: bounded(text(change, "path")),
+            kind: kind.unwrap_or("update").to_owned(),
+            diff: bounded(text(change, "diff")),
+        }
+    };
+    all.map(one).collect()
+}
+
+pub(super) fn plan(data: &Value) -> Vec<PlanStep> {
+    let all = data["plan"].as_array().into_iter().flatten();
+    let one = |step: &Value| PlanStep {
+        step: bounded(text(step, "step")),
+        status: text(step, "status").to_owned(),
+    };
+    all.map(one).collect()
+}
+
+/// How a question was closed.
+pub(super) fn closing(data: &Value) -> String {
+    let decision = text(data, "decision");
+    let why = data["message"].as_str().or(data["denyMessage"].as_str());
+    match (data["decidedBy"].as_str(), why) {
+        (Some(by), Some(why)) => format!("{decision}, {by}: {why}"),
+        (Some(by), None) => format!("{decision}, {by}"),
+        (None, Some(why)) => why.to_owned(),
+        (None, None) => decision.to_owned(),
+    }
+}
+
+/// The texts of a list of texts, or of objects with a text.
+fn joined(parts: &Value) -> String {
+    let all = parts.as_array().into_iter().flatten();
+    let texts = all.filter_map(|part| part.as_str().or_else(|| part["text"].as_str()));
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+pub(super) fn text<'a>(data: &'a Value, key: &str) -> &'a str {
+    data[key].as_str().unwrap_or_default()
+}
+
+pub(super) fn bounded(text: &str) -> String {
+    beginning(text, LONGEST_TEXT).to_owned()
+}
+
+pub(super) fn beginning(text: &str, limit: usize) -> &str {
+    text.get(..text.floor_char_boundary(limit)).unwrap_or(text)
+}
