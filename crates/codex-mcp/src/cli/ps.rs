@@ -14,14 +14,14 @@ use host_process::connect::ConnectError;
 use job_queue::service::Jobs;
 use job_queue::store::{JobFilter, StoreError};
 use serde_json::json;
-use settings::{Config, Flags};
+use settings::Config;
 use tokio::time::sleep;
 
 use super::exit::INTERRUPTED;
 use super::jobs;
 use super::runtime::{self, unless_interrupted};
 use super::serve::HostEndpointError;
-use super::stored::complain;
+use super::stored::{complain, configuration};
 use super::table::{self, Cell, Cut, shown_directory};
 use super::work_list::{self, ASKING, Work, unfinished_jobs};
 
@@ -88,13 +88,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
 }
 
 fn list(args: &Args) -> Result<ExitCode, Failure> {
-    let config = settings::load(Flags::default())?;
-    for warning in &config.warnings {
-        complain("warning", &warning.to_string());
-    }
-    if !config.jobs.state.is_absolute() {
-        return Err(ClaimError::NoHome.into());
-    }
+    let config = configuration::<Failure>()?;
     let jobs = OnceCell::new();
     runtime::block_on(async {
         if !args.watch {

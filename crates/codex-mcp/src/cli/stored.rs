@@ -10,7 +10,7 @@ use agent_team::registry::{Mode, RegistryError};
 use common::output::{self, Verbosity};
 use job_queue::thread_ids::ThreadPrefixError;
 use safe_files::state_file::FileError;
-use settings::{Flags, JobSettings};
+use settings::{Config, ConfigError, Flags, JobSettings};
 
 /// Why the records cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +39,25 @@ pub(super) struct StorageSettings {
     /// Where jobs are kept, and who submits those that name nobody; `None` where the
     /// settings cannot be used.
     pub(super) jobs: Option<(JobSettings, AgentName)>,
+}
+
+/// Loads the settings, and prints their warnings.
+///
+/// # Errors
+///
+/// If they are invalid, or no home directory is known.
+pub(super) fn configuration<E>() -> Result<Config, E>
+where
+    E: From<ConfigError> + From<ClaimError>,
+{
+    let config = settings::load(Flags::default())?;
+    for warning in &config.warnings {
+        complain("warning", &warning.to_string());
+    }
+    match config.jobs.state.is_absolute() {
+        true => Ok(config),
+        false => Err(ClaimError::NoHome.into()),
+    }
 }
 
 /// Loads the storage settings. Errors in the settings are printed as warnings, and the defaults

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use agent_team::ClaimError;
 use common::output::{self, Colours};
-use settings::{ConfigError, Flags};
+use settings::ConfigError;
 use terminal_view::ViewError;
 
 use super::exit::COULD_NOT;
 use super::serve::{self, HostEndpointError};
 use super::shutdown::{self, Shutdown};
-use super::stored::complain;
+use super::stored::{complain, configuration};
 use super::{log, runtime, work_board};
 
 const MEANING: &str = "\
@@ -61,13 +61,7 @@ fn show() -> Result<ExitCode, Failure> {
     if !output::stderr_is_terminal() {
         log::start_quietly();
     }
-    let config = settings::load(Flags::default())?;
-    for warning in &config.warnings {
-        complain("warning", &warning.to_string());
-    }
-    if !config.jobs.state.is_absolute() {
-        return Err(ClaimError::NoHome.into());
-    }
+    let config = configuration::<Failure>()?;
     let board = Arc::new(work_board::of(&config, &serve::state()?));
     let has_colours = output::stdout_colours() == Colours::On;
     let showing = async {

@@ -16,7 +16,7 @@ use qrcode::render::unicode::Dense1x2;
 use safe_files::state_file::{self, FileError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use settings::{Config, ConfigError, Flags};
+use settings::{Config, ConfigError};
 use tokio::net::TcpListener;
 use web::logic::access::{Credential, Kind, NewCredential, Scope, TokenName};
 use web::logic::authority::{Authorities, Authority};
@@ -25,7 +25,7 @@ use web::{CredentialStore, StoreError};
 use super::exit::COULD_NOT;
 use super::serve::{self, HostEndpointError};
 use super::shutdown::{self, Shutdown};
-use super::stored::complain;
+use super::stored::{complain, configuration};
 use super::table::{self, Cell};
 use super::{log, runtime, work_board};
 
@@ -191,13 +191,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
 
 fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
     log::start();
-    let config = settings::load(Flags::default())?;
-    for warning in &config.warnings {
-        complain("warning", &warning.to_string());
-    }
-    if !config.jobs.state.is_absolute() {
-        return Err(ClaimError::NoHome.into());
-    }
+    let config = configuration::<Failure>()?;
     runtime::block_on(serve_until_shutdown(args, config)).map_err(Failure::Runtime)?
 }
 

@@ -16,7 +16,7 @@ use host_process::connect::ConnectError;
 use host_process::logic::handshake::{Door, SessionAct};
 use job_queue::logic::JobPrefix;
 use job_queue::service::{InstructError, Jobs, Response};
-use settings::{ConfigError, Flags};
+use settings::ConfigError;
 
 use super::exit::{COULD_NOT, worst};
 use super::jobs::answer::{ApprovalArgs, RefusalArgs};
@@ -25,7 +25,7 @@ use super::jobs::{self, LogForm};
 use super::prompt::{self, PromptError};
 use super::runtime;
 use super::serve::HostEndpointError;
-use super::stored::complain;
+use super::stored::{complain, configuration};
 use session::HostedSession;
 
 pub(super) use session::{answer_of, told};
@@ -342,14 +342,7 @@ fn act(acting: impl Future<Output = Result<ExitCode, Failure>>) -> ExitCode {
 
 /// The job service of the configured store.
 fn service() -> Result<Jobs, Failure> {
-    let config = settings::load(Flags::default())?;
-    for warning in &config.warnings {
-        complain("warning", &warning.to_string());
-    }
-    match config.jobs.state.is_absolute() {
-        true => Ok(jobs::service(&config)),
-        false => Err(ClaimError::NoHome.into()),
-    }
+    Ok(jobs::service(&configuration::<Failure>()?))
 }
 
 #[cfg(test)]

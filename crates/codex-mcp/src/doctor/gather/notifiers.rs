@@ -20,13 +20,20 @@ pub(super) async fn check(config: &Config) -> Vec<Warning> {
             .filter_map(|one| lookup.check(std::slice::from_ref(one)).err());
         errors.collect::<Vec<_>>()
     });
-    let errors = checked.await.unwrap_or_default();
-    let warning = |error: goal_run::notify::UnusableNotifier| Warning {
-        message: format!(
-            "notify ({source}): cannot notify {}: {}",
-            error.notifier, error.why
-        ),
-        hint: "Correct it, or remove it from `notify`.".to_owned(),
+    let warning = |message: String, hint: &str| Warning {
+        message: format!("notify ({source}): {message}"),
+        hint: hint.to_owned(),
     };
-    errors.into_iter().map(warning).collect()
+    let errors = match checked.await {
+        Ok(errors) => errors,
+        Err(error) => {
+            let message = format!("the notifiers cannot be checked: {error}");
+            return vec![warning(message, "Run `codex-mcp doctor` again.")];
+        }
+    };
+    let warnings = errors.into_iter().map(|error| {
+        let message = format!("cannot notify {}: {}", error.notifier, error.why);
+        warning(message, "Correct it, or remove it from `notify`.")
+    });
+    warnings.collect()
 }

@@ -44,7 +44,7 @@ impl WebFixture {
     async fn new(release: &str, script: Script) -> Self {
         let stage = CodexFixture::new(release, script).await;
         let client = Poller::new(&stage, &["--host"]).await;
-        let (server, address, link) = start(&stage, &[], &[]).await;
+        let (server, address, link) = start(&stage, &[]).await;
         let mut fixture = Self {
             stage,
             client,
@@ -137,7 +137,7 @@ impl WebFixture {
     /// Starts the endpoint anew with these variables. The browser stays signed in.
     async fn restart_with(&mut self, env: &[(&str, &str)]) {
         self.stop().await;
-        (self.server, self.address, _) = start(&self.stage, &[], env).await;
+        (self.server, self.address, _) = start(&self.stage, env).await;
     }
 
     async fn stop(&mut self) {
@@ -167,15 +167,10 @@ impl WebFixture {
 }
 
 /// Starts the endpoint at a free port; returns its address and the link that it prints.
-async fn start(
-    stage: &CodexFixture,
-    args: &[&str],
-    env: &[(&str, &str)],
-) -> (Child, SocketAddr, String) {
+async fn start(stage: &CodexFixture, env: &[(&str, &str)]) -> (Child, SocketAddr, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
     let mut server = command
         .args(["web", "--listen", "127.0.0.1:0"])
-        .args(args)
         .env_clear()
         .envs(stage.home.env())
         .env(

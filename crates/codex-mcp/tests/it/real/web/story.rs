@@ -16,10 +16,7 @@ pub(super) fn decision(page: &str, label: &str) -> String {
         .split_once(label)
         .unwrap_or_else(|| panic!("no {label:?} in {page}"));
     let (_, value) = before.rsplit_once("name=\"decision\" value=\"").unwrap();
-    let (value, _) = value
-        .split_once('"')
-        .map(|(value, _)| (value, ()))
-        .unwrap_or((value, ()));
+    let (value, _) = value.split_once('"').unwrap();
     value.replace("&quot;", "\"")
 }
 
