@@ -35,6 +35,9 @@ pub struct MemberMail {
     pub unread: Vec<Envelope>,
     /// How many more there are.
     pub remaining: usize,
+    /// Why its mail cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// Why mail cannot be read or sent.
@@ -92,15 +95,8 @@ impl MailBoard {
         let store = MailStore::new(&self.atm_home);
         let read = move || {
             let members = store.members(&team)?.into_iter();
-            let members = members.map(|member| {
-                let unread = store.unread(&member, &team, LIMITS)?;
-                Ok(MemberMail {
-                    unread: unread.messages,
-                    remaining: unread.remaining,
-                    member,
-                })
-            });
-            let members = members.collect::<Result<Vec<_>, MailError>>()?;
+            let members = members.map(|member| of_member(&store, &team, member));
+            let members = members.collect();
             Ok(TeamMail { team, members })
         };
         let read = off_runtime::run(read).await;
@@ -122,5 +118,19 @@ impl MailBoard {
         };
         client.send(to, letter).await?;
         Ok(())
+    }
+}
+
+/// One mailbox that cannot be read does not hide those of others.
+fn of_member(store: &MailStore, team: &TeamName, member: AgentName) -> MemberMail {
+    let (unread, remaining, error) = match store.unread(&member, team, LIMITS) {
+        Ok(unread) => (unread.messages, unread.remaining, None),
+        Err(error) => (Vec::new(), 0, Some(error.to_string())),
+    };
+    MemberMail {
+        member,
+        unread,
+        remaining,
+        error,
     }
 }

@@ -29,7 +29,11 @@ fn member(mail: &MemberMail) -> Markup {
         section aria-label={ "Mail of " (mail.member) } {
             h2 { (mail.member) }
             @for one in &mail.unread { (message(one)) }
-            @if mail.unread.is_empty() { p.hint { "Nothing is unread." } }
+            @if let Some(why) = &mail.error {
+                p.error { (foreign(why)) }
+            } @else if mail.unread.is_empty() {
+                p.hint { "Nothing is unread." }
+            }
             @if mail.remaining > 0 { p.hint { (mail.remaining) " more" } }
         }
     }

@@ -64,7 +64,7 @@ fn members(stage: &CodexFixture) -> Vec<Value> {
     config["members"].as_array().unwrap().clone()
 }
 
-fn inbox_file(stage: &CodexFixture, agent: &str) -> PathBuf {
+pub(super) fn inbox_file(stage: &CodexFixture, agent: &str) -> PathBuf {
     team_directory(stage).join(format!("inboxes/{agent}.json"))
 }
 

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::story::between;
 use super::{WebFixture, start_session, work};
 use crate::jobs::wait_for;
-use crate::real::team::{inbox, make_team, put_mail};
+use crate::real::team::{inbox, inbox_file, make_team, put_mail};
 
 const HOSTILE: &str = "<img src=x onerror=alert(1)>\u{202e}";
 
@@ -67,13 +67,17 @@ async fn mail_is_shown_unread_and_sent() {
     let page = web.get("/mail").await;
     assert!(page.contains("no team is configured"), "{page}");
 
-    make_team(&web.stage, &["lead", "codex"]);
+    make_team(&web.stage, &["lead", "codex", "broken"]);
     let message = json!({ "from": HOSTILE, "text": format!("Look {HOSTILE}"), "read": false,
         "timestamp": "2026-11-26T10:00:00.000Z" });
     put_mail(&web.stage, "lead", std::slice::from_ref(&message));
+    // A mailbox that cannot be read hides no other one.
+    fs::write(inbox_file(&web.stage, "broken"), "{").unwrap();
     web.restart_with(&[("ATM_TEAM", "builders")]).await;
     let page = web.get("/mail").await;
     assert!(page.contains("Look &lt;img"), "{page}");
+    let broken = between(&page, "Mail of broken", "</section>");
+    assert!(broken.contains("class=\"error\""), "{broken}");
     assert!(
         !page.contains("<img") && !page.contains('\u{202e}'),
         "{page}"
