@@ -70,11 +70,12 @@ pub(crate) async fn session_events(
         let behind = CancellationToken::new();
         let take = |answer| {
             for (number, event) in events(answer, last) {
+                // What comes after a lost event would hide that it is lost.
+                if behind.is_cancelled() || sender.try_send(event).is_err() {
+                    return behind.cancel();
+                }
                 if let Some(number) = number {
                     next.store(number + 1, Ordering::Relaxed);
-                }
-                if sender.try_send(event).is_err() {
-                    behind.cancel();
                 }
             }
         };

@@ -154,11 +154,16 @@ impl Doorkeeper {
         ))
     }
 
-    /// Takes back the credential of a browser, which may be one that only looks.
-    pub(crate) async fn sign_out(&self, from: IpAddr, headers: &HeaderMap) -> Result<(), Refusal> {
-        let caller = self.caller(from, headers)?;
-        let store = self.store.clone();
-        let id = caller.id;
+    /// Revokes the cookie of a browser, if it has one that is valid.
+    pub(crate) async fn sign_out(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        let Some(secret) = cookie(headers) else {
+            return Ok(());
+        };
+        let credentials = self.credentials()?;
+        let Some(found) = credentials.find(Kind::Browser, secret, SystemTime::now()) else {
+            return Ok(());
+        };
+        let (store, id) = (self.store.clone(), found.id.clone());
         let signing_out = off_runtime::run(move || store.change(|all| all.revoke(id.as_str())));
         let signed_out = signing_out.await;
         signed_out.map_err(|error| Refusal::Failed(error.to_string()))??;

@@ -11,6 +11,7 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
+use common::text::one_line;
 use common::timestamp::timestamp;
 use futures::{SinkExt, StreamExt};
 use hyper::upgrade::{self, OnUpgrade, Upgraded};
@@ -18,7 +19,7 @@ use hyper_util::rt::TokioIo;
 use job_queue::logic::JobId;
 use job_queue::store::{JobStore, StoredEvent};
 use job_queue::{event_line, job_json};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinSet;
@@ -35,6 +36,15 @@ use crate::refusal::{NO_JOB, Refusal};
 /// The most jobs that a connection watches.
 const MOST_WATCHED: usize = 100;
 
+/// The most requests of a connection that are under way, with those that cancel.
+const MOST_REQUESTS: usize = 2 * MOST_WATCHED;
+
+/// The longest ID of a request, in bytes.
+const LONGEST_ID: usize = 256;
+
+/// How much of a message that makes no sense is shown, in bytes.
+const SHOWN: usize = 300;
+
 /// How many events are read at once.
 const PAGE: u32 = 200;
 
@@ -50,24 +60,49 @@ const PING: Duration = Duration::from_secs(15);
 /// How long a message may take to be sent.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A message of a conductor. `id` is its own name for the request; each answer has it.
+/// The conductor's own name for a request, which each answer has: a number, or a short text.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Value", into = "Value")]
+struct RequestId(Value);
+
+impl TryFrom<Value> for RequestId {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        match &value {
+            Value::Number(_) => Ok(Self(value)),
+            Value::String(text) if text.len() <= LONGEST_ID => Ok(Self(value)),
+            _ => Err(format!(
+                "an id is a number, or a text of at most {LONGEST_ID} bytes"
+            )),
+        }
+    }
+}
+
+impl From<RequestId> for Value {
+    fn from(RequestId(value): RequestId) -> Self {
+        value
+    }
+}
+
+/// A message of a conductor.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 enum Command {
     /// Start a run, with the arguments of the tool `codex_run`, and watch it.
     Run {
-        id: Value,
+        id: RequestId,
         arguments: Map<String, Value>,
     },
     /// Watch a job from the event after this one.
     Watch {
-        id: Value,
+        id: RequestId,
         job_id: String,
         #[serde(default)]
         after: u32,
     },
     /// Cancel a job.
-    Cancel { id: Value, job_id: String },
+    Cancel { id: RequestId, job_id: String },
 }
 
 /// Begins a conversation with a conductor, who has to be one that may decide.
@@ -118,12 +153,12 @@ async fn converse(app: Arc<App>, mut socket: WebSocketStream<TokioIo<Upgraded>>)
                             watching.spawn(follow(Arc::clone(&app), command, sender.clone()));
                             continue;
                         }
-                        Err(error) => error_of(&Value::Null, &error),
+                        Err((id, error)) => error_of(&id, &error),
                     }
                 }
                 // Pings are answered by the library.
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
-                Some(Ok(Message::Binary(_))) => error_of(&Value::Null, "messages are text"),
+                Some(Ok(Message::Binary(_))) => error_of(&RequestId::default(), "messages are text"),
                 Some(Ok(Message::Close(_) | Message::Frame(_)) | Err(_)) | None => return,
             },
             // The sender is here.
@@ -137,18 +172,35 @@ async fn converse(app: Arc<App>, mut socket: WebSocketStream<TokioIo<Upgraded>>)
     }
 }
 
-fn command(text: &str, watched: usize) -> Result<Command, String> {
-    if watched >= MOST_WATCHED {
-        return Err(format!("{watched} jobs are watched, which is the most"));
+/// A command, or the ID of the request, if it has one, and what is wrong with it.
+fn command(text: &str, requests: usize) -> Result<Command, (RequestId, String)> {
+    let wrong = |error: serde_json::Error| {
+        let words = format!("not a message of a conductor: {error}");
+        one_line(&words, SHOWN)
+    };
+    let message: Value =
+        serde_json::from_str(text).map_err(|error| (RequestId::default(), wrong(error)))?;
+    let id = message.get("id").cloned().unwrap_or_default();
+    let id = RequestId::try_from(id).unwrap_or_default();
+    let command = serde_json::from_value(message).map_err(|error| (id.clone(), wrong(error)))?;
+    let most = match command {
+        Command::Cancel { .. } => MOST_REQUESTS,
+        Command::Run { .. } | Command::Watch { .. } => MOST_WATCHED,
+    };
+    match requests < most {
+        true => Ok(command),
+        false => Err((
+            id,
+            format!("{requests} requests are under way, which is the most"),
+        )),
     }
-    serde_json::from_str(text).map_err(|error| format!("not a message of a conductor: {error}"))
 }
 
-fn error_of(id: &Value, error: &str) -> Message {
+fn error_of(id: &RequestId, error: &str) -> Message {
     Message::text(failed(id, error).to_string())
 }
 
-fn failed(id: &Value, error: &str) -> Value {
+fn failed(id: &RequestId, error: &str) -> Value {
     json!({ "type": "error", "id": id, "error": error })
 }
 
@@ -191,7 +243,7 @@ async fn obey(app: &App, command: Command, answers: &mpsc::Sender<Value>) -> Res
 /// Tells the events of a job after number `after`, and its result when it has ended.
 async fn watch(
     app: &App,
-    (id, job, after): (&Value, &JobId, u32),
+    (id, job, after): (&RequestId, &JobId, u32),
     answers: &mpsc::Sender<Value>,
 ) -> Result<(), Refusal> {
     let jobs = app.board.jobs.service();
@@ -222,7 +274,7 @@ async fn watch(
 /// Tells all stored events after number `read`, and returns the number of the last one.
 async fn tell_events(
     store: &JobStore,
-    (id, job, mut read): (&Value, &JobId, u32),
+    (id, job, mut read): (&RequestId, &JobId, u32),
     answers: &mpsc::Sender<Value>,
 ) -> Result<u32, Refusal> {
     loop {
@@ -239,7 +291,7 @@ async fn tell_events(
     }
 }
 
-fn event(id: &Value, job: &JobId, event: &StoredEvent) -> Value {
+fn event(id: &RequestId, job: &JobId, event: &StoredEvent) -> Value {
     // Events of Codex are JSON; nothing is lost of one that is not.
     let data = serde_json::from_str(&event.data);
     let data: Value = data.unwrap_or_else(|_| event.data.as_str().into());
@@ -268,10 +320,22 @@ mod tests {
             command(watch, 0),
             Ok(Command::Watch { after: 0, .. })
         ));
-        for wrong in ["", "{}", "[]", r#"{ "type": "stop", "id": 1 }"#] {
-            let error = command(wrong, 0).unwrap_err();
+        for wrong in ["", "{}", "[]", r#"{ "type": "stop", "id": [] }"#] {
+            let (id, error) = command(wrong, 0).unwrap_err();
+            assert_eq!(id, RequestId::default());
             assert!(error.starts_with("not a message"), "{error}");
         }
+        let (id, _) = command(r#"{ "type": "stop", "id": 7 }"#, 0).unwrap_err();
+        assert_eq!(id, RequestId(7.into()));
         assert!(command(run, MOST_WATCHED).is_err());
+        // Those who watch as many as they can still cancel.
+        let cancel = r#"{ "type": "cancel", "id": 1, "job_id": "j" }"#;
+        assert!(command(cancel, MOST_WATCHED).is_ok());
+        assert!(command(cancel, MOST_REQUESTS).is_err());
+        let long = format!(
+            r#"{{ "type": "run", "id": "{}", "arguments": {{}} }}"#,
+            "x".repeat(257)
+        );
+        assert!(command(&long, 0).is_err());
     }
 }

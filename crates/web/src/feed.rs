@@ -91,7 +91,8 @@ impl Feed {
             .kept
             .front()
             .map_or(state.latest + 1, |first| first.number);
-        let is_known = (first..=state.latest + 1).contains(&(after + 1));
+        let next = after.checked_add(1);
+        let is_known = next.is_some_and(|next| (first..=state.latest + 1).contains(&next));
         let missed = state.kept.iter().filter(|one| one.number > after);
         (is_known.then(|| missed.cloned().collect()), receiver)
     }
@@ -238,6 +239,7 @@ mod tests {
         assert_eq!(numbers(begin), None);
         assert_eq!(numbers(end + 1), None);
         assert_eq!(numbers(0), None);
+        assert_eq!(numbers(u64::MAX), None);
         let kept = u64::try_from(KEPT).unwrap();
         assert_eq!(numbers(end - kept).unwrap().len(), KEPT);
     }

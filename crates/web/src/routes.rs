@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::Body;
+use axum::body::{self, Body};
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
+use axum::{Json, Router};
 use futures::{StreamExt, stream};
+use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::{Instant, timeout_at};
@@ -35,6 +36,9 @@ const LONGEST_FORM: usize = 256 * 1024;
 
 /// How long a client may take to send a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How much of a reason for a refusal is read, in bytes.
+const LONGEST_REASON: usize = 4096;
 
 /// The most conductors at a time.
 const CONDUCTORS: usize = 32;
@@ -123,6 +127,7 @@ fn routes(app: Arc<App>) -> Router {
             auth::check_origin,
         ))
         .layer(middleware::from_fn(guard))
+        .layer(middleware::map_response(refused_in_json))
         .layer(RequestBodyLimitLayer::new(mcp::LONGEST_MESSAGE))
         .layer(middleware::map_request(in_time))
         .with_state(app)
@@ -141,6 +146,24 @@ async fn in_time(request: Request) -> Request {
             }
         }))
     })
+}
+
+/// What axum and its layers refuse by themselves, such as a form that is too long, in the form of all
+/// errors. Those of MCP are rmcp's.
+async fn refused_in_json(response: Response) -> Response {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    let is_ours = kind.is_some_and(|kind| !kind.as_bytes().starts_with(b"text/plain"));
+    let status = response.status();
+    if is_ours || !status.is_client_error() {
+        return response;
+    }
+    let words = body::to_bytes(response.into_body(), LONGEST_REASON).await;
+    let words = words.unwrap_or_default();
+    let words = match words.is_empty() {
+        true => status.canonical_reason().unwrap_or("refused").into(),
+        false => String::from_utf8_lossy(&words),
+    };
+    (status, Json(json!({ "error": words }))).into_response()
 }
 
 /// Adds what tells a browser to trust nothing but this page.

@@ -281,6 +281,11 @@ async fn browser_signs_out() {
     let foreign = foreign.header("origin", "http://evil.example");
     assert_eq!(status(&foreign).await, 403);
     assert_eq!(status(&list()).await, 200);
+    // It is for browsers, and leaves the token of a program.
+    let token = web.run(&["token", "--look", "a display"]).await;
+    let with_token = |method, path| web.request(method, path).bearer(&token);
+    assert_eq!(status(&with_token("POST", "/logout")).await, 303);
+    assert_eq!(status(&with_token("GET", "/api/work")).await, 200);
     let out = web.browser("POST", "/logout").send().await;
     assert_eq!(out.status, 303, "{out:?}");
     assert!(out.header("set-cookie").unwrap().contains("Max-Age=0"));
@@ -343,4 +348,27 @@ async fn host_serves_http_as_long_as_it_runs_if_the_user_says_so() {
         stage.home.processes().is_empty().then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn each_refusal_is_an_error_in_json() {
+    let web = web().await;
+    let long = "x".repeat(300 * 1024);
+    let text = web.browser("POST", "/sessions");
+    for (request, expected) in [
+        (web.browser("DELETE", "/api/work"), 405),
+        (text.header("content-type", "text/plain"), 415),
+        (
+            web.browser("POST", "/sessions").form(&[("prompt", &long)]),
+            413,
+        ),
+        (web.browser("GET", "/sessions/x/events?after=-1"), 400),
+        (web.browser("GET", "/sessions/%ff"), 400),
+        (web.browser("GET", "/sessions/x/pictures/-1"), 400),
+    ] {
+        let refused = request.send().await;
+        assert_eq!(refused.status, expected, "{request:?}: {refused:?}");
+        assert!(refused.json()["error"].is_string(), "{refused:?}");
+    }
+    web.finish().await;
 }
