@@ -92,27 +92,33 @@ async fn question_is_answered_on_the_page(release: &str) {
     .await;
     assert!(web.stage.file("made.txt").exists());
 
-    // Whoever comes second learns who has decided.
-    let late = web.post(&format!("{path}/answer"), &fields).await;
-    assert_eq!(late.status, 409, "{late:?}");
-    assert!(late.body.contains("accept (page)"), "{late:?}");
-
-    // A browser that connects again gets what it has missed.
-    let id = done.id.unwrap();
-    let again = web.browser("GET", &address).header("last-event-id", &id);
-    let mut again = again.events().await;
-    let missed = again.until(|event| event.id.is_some()).await;
-    assert!(missed.id.unwrap().parse::<u64>().unwrap() > id.parse::<u64>().unwrap());
-    let stranger = web.browser("GET", &format!("{path}/events?after=1"));
-    let reload = stranger.events().await.next().await.unwrap();
-    assert_eq!(reload.kind, "reload");
-
+    second_answer_is_refused(&web, &path, &fields).await;
+    browser_catches_up(&web, &path, &address, &done.id.unwrap()).await;
     let page = web.get(&path).await;
     assert!(
         !page.contains("<img") && !page.contains('\u{202e}'),
         "{page}"
     );
     web.finish().await;
+}
+
+/// Whoever comes second learns who has decided.
+async fn second_answer_is_refused(web: &WebFixture, path: &str, fields: &[(&str, &str)]) {
+    let late = web.post(&format!("{path}/answer"), fields).await;
+    assert_eq!(late.status, 409, "{late:?}");
+    assert!(late.body.contains("accept (page)"), "{late:?}");
+}
+
+/// A browser that connects again gets what it has missed, and one that has missed too much is told
+/// to load the page again.
+async fn browser_catches_up(web: &WebFixture, path: &str, address: &str, id: &str) {
+    let again = web.browser("GET", address).header("last-event-id", id);
+    let mut again = again.events().await;
+    let missed = again.until(|event| event.id.is_some()).await;
+    assert!(missed.id.unwrap().parse::<u64>().unwrap() > id.parse::<u64>().unwrap());
+    let stranger = web.browser("GET", &format!("{path}/events?after=1"));
+    let reload = stranger.events().await.next().await.unwrap();
+    assert_eq!(reload.kind, "reload");
 }
 
 #[tokio::test]
