@@ -9,7 +9,7 @@ use super::{TeamFixture, text};
 const WRITERS: usize = 8;
 
 /// Messages of each of our processes.
-const EACH: usize = 500;
+const EACH: usize = 150;
 
 /// Messages of each atm: each takes a process start, and a second and a half more if the lock is
 /// busy.
