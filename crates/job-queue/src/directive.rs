@@ -1,6 +1,6 @@
 //! Directives to the worker of a running job.
 
-use codex_engine::logic::action::Decision;
+use codex_engine::logic::action::{DecidedBy, Decision};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -26,6 +26,9 @@ pub struct Answer {
     /// The reason, for the log of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Where it was decided. Directives of earlier programs do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<DecidedBy>,
 }
 
 impl Directive {

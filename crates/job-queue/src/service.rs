@@ -28,7 +28,7 @@ use super::worker::start::{StartError, Starter};
 use crate::logic::{CancelResponse, JobId, JobPrefix, JobState};
 use crate::thread_ids::{ThreadPrefix, ThreadPrefixError};
 
-pub use instructions::{InstructError, Response, decision_for};
+pub use instructions::{InstructError, NewAnswer, Response, decision_for};
 
 /// How often a caller that waits for a job checks that there is a worker.
 const LOOK_AFTER: Duration = Duration::from_secs(5);

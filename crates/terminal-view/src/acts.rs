@@ -1,8 +1,9 @@
 //! What is done with work, and how it ended.
 
+use codex_engine::logic::action::DecidedBy;
 use host_process::logic::handshake::{Door, SessionAct};
-use job_queue::logic::JobId;
-use job_queue::service::{JobsError, Response};
+use job_queue::logic::{JobId, JobState};
+use job_queue::service::{JobsError, NewAnswer, Response};
 use work_board::{ActError, Prompted, WorkBoard};
 
 use crate::logic::mode::{Effect, Target};
@@ -23,6 +24,8 @@ pub(crate) enum NotDone {
     Job(#[from] JobsError),
     #[error("there is no such job; it may have been pruned")]
     NoJob,
+    #[error("{0}")]
+    NotCancelled(String),
 }
 
 /// Does it. What concerns the terminal alone does nothing here.
@@ -63,7 +66,8 @@ async fn answer(
         board.answer(&target.id, question, response, door).await?;
     } else {
         let (id, jobs) = (job(board, target).await?, board.jobs.service());
-        jobs.respond(&id, Some(question), response, None).await?;
+        let given = NewAnswer::new(response, DecidedBy::Terminal);
+        jobs.respond(&id, Some(question), given).await?;
     }
     Ok(Done::Said("Answered."))
 }
@@ -86,6 +90,9 @@ async fn cancel(board: &WorkBoard, target: &Target) -> Result<Done, NotDone> {
         return Ok(Done::Said("The session has ended."));
     }
     let id = job(board, target).await?;
-    board.jobs.service().cancel(&id).await?;
-    Ok(Done::Said("Cancelled."))
+    let outcome = board.jobs.service().cancel(&id).await?;
+    match outcome.new_status() {
+        JobState::Cancelled => Ok(Done::Said("Cancelled.")),
+        _ => Err(NotDone::NotCancelled(outcome.message())),
+    }
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use axum::extract::{Form, Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use job_queue::logic::JobId;
+use codex_engine::logic::action::DecidedBy;
+use job_queue::logic::{JobId, JobState};
+use job_queue::service::NewAnswer;
 use serde_json::{Map, Value, json};
 use work_board::NewRun;
 
@@ -28,7 +30,8 @@ pub(crate) async fn answer(
         let question = field(&fields, "question")?;
         let response = answer_of(&fields)?;
         let jobs = app.board.jobs.service();
-        jobs.respond(&job, Some(question), response, None).await?;
+        let given = NewAnswer::new(response, DecidedBy::Page);
+        jobs.respond(&job, Some(question), given).await?;
         Ok(Done::on(format!("/jobs/{id}"), "Answered."))
     };
     respond(done.await, &headers)
@@ -56,8 +59,11 @@ pub(crate) async fn cancel(
 ) -> Response {
     let done = async {
         let job = find(&app, &id).await?;
-        app.board.jobs.service().cancel(&job).await?;
-        Ok(Done::on(format!("/jobs/{id}"), "Cancelled."))
+        let outcome = app.board.jobs.service().cancel(&job).await?;
+        match outcome.new_status() {
+            JobState::Cancelled => Ok(Done::on(format!("/jobs/{id}"), "Cancelled.")),
+            _ => Err(Refusal::Conflict(outcome.message())),
+        }
     };
     respond(done.await, &headers)
 }

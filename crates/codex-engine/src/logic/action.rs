@@ -12,6 +12,7 @@ use codex_protocol::codex::{Ask, CommandApproval, LegacyRefusal, McpElicitation,
 use codex_protocol::rpc::RequestId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use strum::IntoStaticStr;
 
 /// The ID of an open question, unique within a session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -83,7 +84,9 @@ impl From<&Ask> for ActionKind {
 }
 
 /// Who decided a question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum DecidedBy {
     /// The client, by a call of a tool.
     Client,
@@ -103,14 +106,7 @@ impl DecidedBy {
     /// Its name in the audit.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::Elicitation => "elicitation",
-            Self::Terminal => "terminal",
-            Self::Page => "page",
-            Self::Settings => "settings",
-            Self::Nobody => "nobody",
-        }
+        self.into()
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use agent_team::audit::{AuditOutcome, Event};
-use codex_engine::logic::action::Decision;
+use codex_engine::logic::action::{DecidedBy, Decision};
 use common::text::one_line;
 use serde_json::{Map, Value};
 use settings::bounds::OutOfBounds;
@@ -53,8 +53,13 @@ pub enum InstructError {
     #[error("the job has several open questions: name one of {}", .0.join(", "))]
     Several(Vec<String>),
     /// The question has been answered already.
-    #[error("question {0} was answered already; an answer is used once")]
-    Answered(String),
+    #[error("question {question} was answered already{}; an answer is used once", and_how(.first.as_ref()))]
+    Answered {
+        /// The ID of the question.
+        question: String,
+        /// The answer, if it is known.
+        first: Option<Answer>,
+    },
     /// The question's signature is not valid, so that Codex may not have asked it.
     #[error(
         "question {0} is not signed with the key of this machine, and cannot be answered here: \
@@ -123,6 +128,29 @@ pub enum Response {
     Text(String),
 }
 
+/// What a user says to a question.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewAnswer {
+    /// The response.
+    pub response: Response,
+    /// The reason, for the log of the job.
+    pub reason: Option<String>,
+    /// Where it is decided.
+    pub by: DecidedBy,
+}
+
+impl NewAnswer {
+    /// An answer without a reason.
+    #[must_use]
+    pub fn new(response: Response, by: DecidedBy) -> Self {
+        Self {
+            response,
+            reason: None,
+            by,
+        }
+    }
+}
+
 impl Jobs {
     /// The open questions of a job.
     ///
@@ -144,8 +172,11 @@ impl Jobs {
         &self,
         id: &JobId,
         question: Option<&str>,
-        response: Response,
-        reason: Option<String>,
+        NewAnswer {
+            response,
+            reason,
+            by,
+        }: NewAnswer,
     ) -> Result<String, JobsError> {
         let job = self.running(id).await?;
         let (question, stored) = self.find_question(id, question).await?;
@@ -159,6 +190,7 @@ impl Jobs {
             question: question.id.clone(),
             decision,
             reason,
+            by: Some(by),
         };
         let instructed = self.instruct_worker(id, &Directive::Answer(answer)).await;
         let outcome = outcome_of(&instructed);
@@ -242,7 +274,15 @@ impl Jobs {
                 return Err(InstructError::NotRunning(state).into());
             }
             InstructOutcome::NoQuestion => return Err(InstructError::NoQuestion(question()).into()),
-            InstructOutcome::Answered => return Err(InstructError::Answered(question()).into()),
+            InstructOutcome::Answered(data) => {
+                let first = data.and_then(|data| serde_json::from_str(&data).ok());
+                let first = match first {
+                    Some(Directive::Answer(answer)) => Some(answer),
+                    Some(Directive::Steer(_)) | None => None,
+                };
+                let question = question();
+                return Err(InstructError::Answered { question, first }.into());
+            }
         }
         let until = Instant::now() + TIMEOUT;
         let mut watch = store.watch();
@@ -290,6 +330,15 @@ impl Jobs {
             record.summary = Some(question);
             record.decision = Some(decision);
         })
+    }
+}
+
+/// How a question was answered, in words that follow others.
+fn and_how(first: Option<&Answer>) -> String {
+    match first.map(|first| (first.decision.name(), first.by)) {
+        Some((decision, Some(by))) => format!(": {decision} ({})", by.name()),
+        Some((decision, None)) => format!(": {decision}"),
+        None => String::new(),
     }
 }
 

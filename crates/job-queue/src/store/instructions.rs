@@ -66,14 +66,10 @@ impl JobStore {
         }
         if let Some(question) = &new.question {
             let of_question = vec![seq.clone(), attempt.into(), question.into()];
-            let answered = "SELECT id FROM codex_instructions WHERE job = $1 AND attempt = $2 \
+            let answered = "SELECT data FROM codex_instructions WHERE job = $1 AND attempt = $2 \
                             AND question = $3 AND (outcome IS NULL OR outcome = 'done')";
-            if connection
-                .row(answered, of_question.clone())
-                .await?
-                .is_some()
-            {
-                return Ok(InstructOutcome::Answered);
+            if let Some(row) = connection.row(answered, of_question.clone()).await? {
+                return Ok(InstructOutcome::Answered(row.text("data")?));
             }
             let open = "SELECT id FROM codex_questions \
                         WHERE job = $1 AND attempt = $2 AND id = $3";
@@ -94,7 +90,7 @@ impl JobStore {
             (&new.data).into(),
         ];
         Ok(match connection.run(sql, values).await? {
-            0 => InstructOutcome::Answered,
+            0 => InstructOutcome::Answered(None),
             _ => InstructOutcome::Given,
         })
     }

@@ -364,7 +364,7 @@ pub struct Instruction {
 }
 
 /// The outcome of giving an instruction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InstructOutcome {
     /// The instruction waits for the worker.
     Given,
@@ -372,8 +372,8 @@ pub enum InstructOutcome {
     NotRunning(JobState),
     /// The job has no such open question.
     NoQuestion,
-    /// The question already has an answer.
-    Answered,
+    /// The question already has an answer, whose data these are, if they are known.
+    Answered(Option<String>),
 }
 
 /// The progress of an instruction.

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 
 use codex_engine::command::OpenQuestion;
-use codex_engine::logic::action::ActionId;
+use codex_engine::logic::action::{ActionId, DecidedBy};
 use codex_engine::logic::session::Alert;
 use common::text::one_line;
 use serde_json::json;
@@ -210,5 +210,23 @@ fn in_words(answer: &Answer) -> serde_json::Value {
         format!(" ({})", one_line(reason, WORDS))
     });
     let id = ActionId(answer.question.clone());
-    json!({ "words": format!("answered: {name}{because}"), "request_id": id, "decision": name })
+    let by = answer.by.map(DecidedBy::name);
+    let place = answer.by.map_or("", place);
+    json!({
+        "words": format!("answered{place}: {name}{because}"),
+        "request_id": id,
+        "decision": name,
+        "decided_by": by,
+    })
+}
+
+/// Where somebody decided, for the log.
+fn place(by: DecidedBy) -> &'static str {
+    match by {
+        DecidedBy::Page => " on the page",
+        DecidedBy::Terminal => " at a terminal",
+        DecidedBy::Elicitation => " in the client's dialog",
+        DecidedBy::Client => " by a tool",
+        DecidedBy::Settings | DecidedBy::Nobody => "",
+    }
 }

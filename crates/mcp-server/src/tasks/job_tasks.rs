@@ -4,13 +4,13 @@
 
 use std::time::SystemTime;
 
-use codex_engine::logic::action::Decision;
+use codex_engine::logic::action::{DecidedBy, Decision};
 use common::timestamp::timestamp;
 use job_queue::activity;
 use job_queue::job_json;
 use job_queue::logic::{JobId, JobState};
 use job_queue::question::StoredQuestion;
-use job_queue::service::{InstructError, JobView, Jobs, JobsError, Response};
+use job_queue::service::{InstructError, JobView, Jobs, JobsError, NewAnswer, Response};
 use job_queue::store::{Job, Origin, Question};
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -66,11 +66,12 @@ impl Server {
             let Some(response) = response(question, &answer) else {
                 continue;
             };
-            match jobs.respond(&job, Some(&key), response, None).await {
+            let given = NewAnswer::new(response, DecidedBy::Elicitation);
+            match jobs.respond(&job, Some(&key), given).await {
                 Ok(_) => {}
                 Err(JobsError::Instruct(
                     InstructError::NoQuestion(_)
-                    | InstructError::Answered(_)
+                    | InstructError::Answered { .. }
                     | InstructError::NotRunning(_)
                     | InstructError::Ended,
                 )) => tracing::debug!("the answer to {key} comes too late"),

@@ -3,10 +3,10 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use codex_engine::logic::action::Decision;
+use codex_engine::logic::action::{DecidedBy, Decision};
 use common::output;
 use job_queue::logic::JobPrefix;
-use job_queue::service::{Jobs, Response};
+use job_queue::service::{Jobs, NewAnswer, Response};
 use serde_json::{Map, Value};
 
 use super::failure::Failure;
@@ -154,7 +154,12 @@ pub(in crate::cli) async fn answer(
         Response::Decision(Decision::Decline | Decision::Cancel) => "declined",
         _ => "approved",
     };
-    let question = jobs.respond(&id, question, response, reason).await?;
+    let given = NewAnswer {
+        response,
+        reason,
+        by: DecidedBy::Terminal,
+    };
+    let question = jobs.respond(&id, question, given).await?;
     writeln!(output::stdout(), "{}: {question} {done}", short(&id))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -71,6 +71,7 @@ async fn answered(
                 question,
                 decision,
                 reason: None,
+                by: None,
             });
             let given = PendingDirective {
                 directive,

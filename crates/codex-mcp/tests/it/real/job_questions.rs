@@ -152,7 +152,11 @@ async fn question_is_shown_everywhere_and_answered_once(release: &str) {
     let late = asking.run_refused(&["approve", id.as_str()]).await;
     assert!(late.contains("the job is completed"), "{late}");
     let events = asking.events(&id).await;
-    for words in ["asks: waiting for approval to run", "answered: accept"] {
+    let answered = match successes {
+        [true, _] => "answered at a terminal: accept",
+        [false, _] => "answered by a tool: accept",
+    };
+    for words in ["asks: waiting for approval to run", answered] {
         assert!(events.contains(words), "{words:?} is missing: {events}");
     }
     assert!(client.finish().await.success());
@@ -230,7 +234,7 @@ async fn file_change_is_asked_about_and_its_diff_is_kept(release: &str) {
     assert!(page.contains("Diff of Codex's patches\n"), "{page}");
     let log = asking.stage.jobs(&["logs", id.as_str()]).await;
     assert!(
-        log.contains("answered: decline (not\\u{1b}[2J yet)"),
+        log.contains("answered at a terminal: decline (not\\u{1b}[2J yet)"),
         "{log}"
     );
     asking.finish().await;

@@ -1,7 +1,7 @@
 //! `call_respond`: answers a question of Codex in a job, or steers its turn.
 
-use codex_engine::logic::action::Decision;
-use job_queue::service::{Jobs, Response};
+use codex_engine::logic::action::{DecidedBy, Decision};
+use job_queue::service::{Jobs, NewAnswer, Response};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -52,7 +52,8 @@ pub(super) async fn call(jobs: &Jobs, given: JsonObject) -> Result<CallToolResul
         }
         ResponseAction::Respond(response) => {
             let request = given.request_id.as_deref();
-            let question = jobs.respond(&id, request, response, None).await?;
+            let given = NewAnswer::new(response, DecidedBy::Client);
+            let question = jobs.respond(&id, request, given).await?;
             let message = "Answered; follow the job with call_status";
             json!({ "job_id": id, "request_id": question, "message": message })
         }
