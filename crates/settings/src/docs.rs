@@ -172,7 +172,7 @@ fn meaning(key: &str) -> &'static str {
         "max_sandbox" => "The widest sandbox that clients may ask for. Unset: any.",
         "allow_commands" => {
             "Whether clients may name programs and servers: criteria (`command`) and notifiers \
-             (`command:`, `webhook:`, `ntfy:`)."
+             (`command:`, `webhook:`, `ntfy:`, `irc:`)."
         }
         "allow_dirs" => {
             "The directories in which clients may have work done. The variable has them with \

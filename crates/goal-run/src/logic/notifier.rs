@@ -86,7 +86,8 @@ impl Notifier {
             Self::Command(_) => Some("the notifier command:"),
             Self::Webhook(_) => Some("the notifier webhook:"),
             Self::Ntfy(_) => Some("the notifier ntfy:"),
-            Self::Mail(_) | Self::Irc(_) | Self::Desktop => None,
+            Self::Irc(_) => Some("the notifier irc:"),
+            Self::Mail(_) | Self::Desktop => None,
         }
     }
 
