@@ -69,7 +69,12 @@ pub(super) struct Args {
 #[derive(Debug, clap::Args)]
 struct ServeArgs {
     /// The address and port at which to listen. Port 0 takes a free one.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = ADDRESS)]
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        default_value_t = ADDRESS,
+        value_parser = listen_address
+    )]
     listen: SocketAddr,
 
     /// A further name under which browsers and clients address the endpoint, such as that of a
@@ -77,7 +82,7 @@ struct ServeArgs {
     #[arg(long, value_name = "HOST")]
     allow_host: Vec<Authority>,
 
-    /// Print no link. `codex-mcp web link` prints one later.
+    /// Print the address instead of a link. `codex-mcp web link` prints one later.
     #[arg(long)]
     no_link: bool,
 }
@@ -148,7 +153,10 @@ enum Failure {
         address: SocketAddr,
         error: io::Error,
     },
-    #[error("the endpoint does not run; `codex-mcp web` starts it")]
+    #[error(
+        "the endpoint does not run; `codex-mcp web` starts it, or, with `http` in the \
+         configuration, a host process"
+    )]
     NotRunning,
     #[error("the endpoint runs already, at {}; `codex-mcp web link` prints a link", .0.address)]
     Running(Running),
@@ -166,6 +174,33 @@ struct Running {
     address: SocketAddr,
     /// The first further name under which it is addressed.
     host: Option<String>,
+}
+
+impl Running {
+    /// The host and port by which a browser addresses it.
+    fn authority(&self, state: &Path) -> Result<String, Failure> {
+        let (address, port) = (self.address, self.address.port());
+        Ok(match &self.host {
+            _ if address.ip().is_loopback() => {
+                format!("{}:{port}", CredentialStore::new(state).host()?)
+            }
+            Some(host) => host.clone(),
+            None if address.ip().is_unspecified() => format!("localhost:{port}"),
+            None => address.to_string(),
+        })
+    }
+}
+
+/// An address at which to listen. Names other than `localhost` could have several.
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix("localhost:");
+    if let Some(port) = port.and_then(|port| port.parse().ok()) {
+        return Ok((Ipv4Addr::LOCALHOST, port).into());
+    }
+    text.parse().map_err(|_| {
+        "write the address of this machine and a port, such as 127.0.0.1:8377 or [::1]:8377"
+            .to_owned()
+    })
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
@@ -198,6 +233,10 @@ fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
 async fn serve_until_shutdown(args: &ServeArgs, config: Config) -> Result<ExitCode, Failure> {
     let shutdown = Shutdown::on_signals(shutdown::TOOL_LIMIT);
     let state = serve::state()?;
+    let lock = endpoint_lock(&state)?;
+    if lock.try_lock().is_err() {
+        return Err(Failure::Running(running(&state)?));
+    }
     let listener = listen(args.listen).await?;
     let address = listener.local_addr()?;
     if !address.ip().is_loopback() {
@@ -209,21 +248,19 @@ async fn serve_until_shutdown(args: &ServeArgs, config: Config) -> Result<ExitCo
             ),
         );
     }
-    let running = state.join(RUNNING);
-    let lock = endpoint_lock(&state)?;
-    if lock.try_lock().is_err() {
-        return Err(Failure::Running(self::running(&state)?));
-    }
+    let path = state.join(RUNNING);
     let host = args.allow_host.first().map(ToString::to_string);
-    note_running(&running, &Running { address, host })?;
-    if !args.no_link {
-        show_link(&state, &self::running(&state)?, Scope::Decide)?;
+    let running = Running { address, host };
+    note_running(&path, &running)?;
+    match args.no_link {
+        true => output::answer(&format!("http://{}/", running.authority(&state)?))?,
+        false => show_link(&state, &running, Scope::Decide)?,
     }
     let authorities = Authorities::new(address, args.allow_host.clone());
     let board = work_board::of(&config, &state);
     let closing = shutdown.closing.clone();
     web::serve(listener, (state, authorities), board, closing).await;
-    state_file::remove(&running)?;
+    state_file::remove(&path)?;
     Ok(shutdown.exit_code())
 }
 
@@ -278,7 +315,7 @@ fn scope(look: bool) -> Scope {
 
 /// Makes a one-time link, and prints it; at a terminal also as a QR code, if other machines reach it.
 fn show_link(state: &Path, running: &Running, scope: Scope) -> Result<(), Failure> {
-    let Running { address, host } = running;
+    let address = running.address;
     let new = NewCredential {
         kind: Kind::Link,
         name: name("a link"),
@@ -286,17 +323,12 @@ fn show_link(state: &Path, running: &Running, scope: Scope) -> Result<(), Failur
     };
     let store = CredentialStore::new(state);
     let (_, code) = store.add(new)?;
-    let host = match host {
-        _ if address.ip().is_loopback() => format!("{}:{}", store.host()?, address.port()),
-        Some(host) => host.clone(),
-        None if address.ip().is_unspecified() => {
-            let note =
-                "the link is for this machine; on others, replace `localhost` by an address of it";
-            complain("hint", note);
-            format!("localhost:{}", address.port())
-        }
-        None => address.to_string(),
-    };
+    if address.ip().is_unspecified() && running.host.is_none() {
+        let note =
+            "the link is for this machine; on others, replace `localhost` by an address of it";
+        complain("hint", note);
+    }
+    let host = running.authority(state)?;
     let link = format!("http://{host}/login?code={}", code.reveal());
     let mut out = output::stdout();
     if output::stdout_is_terminal() && !address.ip().is_loopback() {
@@ -392,6 +424,16 @@ fn name(text: &str) -> TokenName {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn address_to_listen_at_is_one_of_this_machine() {
+        let local: SocketAddr = "127.0.0.1:1".parse().unwrap();
+        assert_eq!(listen_address("localhost:1"), Ok(local));
+        assert_eq!(listen_address("127.0.0.1:1"), Ok(local));
+        for wrong in ["localhost", "localhost:x", "example.org:80", "8377"] {
+            assert!(listen_address(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn links_have_a_name() {
