@@ -37,13 +37,46 @@ pub(crate) async fn of_step(
 }
 
 fn read(directory: &FilePath, path: &str) -> Option<(&'static str, Vec<u8>)> {
-    let root = ImageRoot::around(directory, SizeLimit::default()).ok()?;
-    // Codex names pictures that it reads itself by their whole path.
-    let path = match FilePath::new(path).strip_prefix(root.top()) {
-        Ok(below) => below.to_str()?,
-        Err(_) => path,
-    };
-    let path = root.path(path).ok()?;
+    let mut root = ImageRoot::around(directory, SizeLimit::default()).ok()?;
+    let mut path = path.to_owned();
+    // Codex names pictures that it reads itself by their whole path. Below the session's directory
+    // there could be another one of the same name.
+    if FilePath::new(&path).is_absolute() {
+        let top = root.top().to_owned();
+        let below = FilePath::new(&path).strip_prefix(&top).ok()?;
+        path = below.to_str()?.to_owned();
+        root = ImageRoot::around(&top, SizeLimit::default()).ok()?;
+    }
+    let path = root.path(&path).ok()?;
     let bytes = root.read(&path).ok()?;
     Some((path.kind().media_type(), bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn picture(name: &str) -> Vec<u8> {
+        [b"\x89PNG\r\n\x1a\n", name.as_bytes()].concat()
+    }
+
+    #[test]
+    fn whole_path_is_that_of_the_picture_alone() {
+        let made = tempfile::tempdir().unwrap();
+        let top = made.path().canonicalize().unwrap();
+        let session = top.join("sub");
+        fs::create_dir_all(top.join(".git/refs")).unwrap();
+        fs::create_dir(top.join(".git/objects")).unwrap();
+        fs::write(top.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+        fs::create_dir(&session).unwrap();
+        fs::write(top.join("one.png"), picture("top")).unwrap();
+        fs::write(session.join("one.png"), picture("sub")).unwrap();
+        let shown = |path: &str| read(&session, path).map(|(_, bytes)| bytes);
+        let whole = top.join("one.png").display().to_string();
+        assert_eq!(shown(&whole), Some(picture("top")));
+        assert_eq!(shown("./one.png"), Some(picture("sub")));
+        assert_eq!(shown("/one.png"), None);
+    }
 }
