@@ -6,6 +6,14 @@ use serde_json::{Value, json};
 use crate::hosts::ActError;
 use crate::link::{CallError, Connect, HostLink, taken};
 
+/// The codes of errors by which a tool says that its arguments are wrong.
+const WRONG: [&str; 4] = [
+    "INVALID_ARGUMENT",
+    "OUT_OF_BOUNDS",
+    "THREAD_NOT_FOUND",
+    "COULD_NOT_RUN",
+];
+
 /// Calls a tool of this host, or else of the usual one, and returns its structured result.
 pub(crate) async fn call(
     connect: &Connect,
@@ -33,7 +41,12 @@ pub(crate) async fn call(
             .pointer("/content/0/text")
             .and_then(Value::as_str)
             .unwrap_or("the call failed");
-        return Err(ActError::Refused(text.to_owned()));
+        let text = text.to_owned();
+        let code = answered.pointer("/structuredContent/error/code");
+        return Err(match code.and_then(Value::as_str) {
+            Some(code) if WRONG.contains(&code) => ActError::Wrong(text),
+            _ => ActError::Refused(text),
+        });
     }
     Ok(taken(&mut result, "structuredContent"))
 }
