@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinSet;
-use tokio::time::{interval, timeout};
+use tokio::time::{Instant, interval, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::server::create_response;
 use tokio_tungstenite::tungstenite::protocol::{Message, Role, WebSocketConfig};
@@ -56,6 +56,9 @@ const LOOK_AFTER: Duration = Duration::from_secs(1);
 
 /// How often the conductor is asked whether it is still there.
 const PING: Duration = Duration::from_secs(15);
+
+/// How long a conductor may be silent. Its library answers each ping.
+const SILENCE: Duration = Duration::from_secs(60);
 
 /// How long a message may take to be sent.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
@@ -143,10 +146,12 @@ async fn converse(app: Arc<App>, mut socket: WebSocketStream<TokioIo<Upgraded>>)
     let (sender, mut answers) = mpsc::channel::<Value>(QUEUE);
     let mut watching = JoinSet::new();
     let mut ping = interval(PING);
+    let mut heard = Instant::now();
     loop {
         let message = tokio::select! {
             received = socket.next() => match received {
                 Some(Ok(Message::Text(text))) => {
+                    heard = Instant::now();
                     while watching.try_join_next().is_some() {}
                     match command(&text, watching.len()) {
                         Ok(command) => {
@@ -157,13 +162,19 @@ async fn converse(app: Arc<App>, mut socket: WebSocketStream<TokioIo<Upgraded>>)
                     }
                 }
                 // Pings are answered by the library.
-                Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {
+                    heard = Instant::now();
+                    continue;
+                }
                 Some(Ok(Message::Binary(_))) => error_of(&RequestId::default(), "messages are text"),
                 Some(Ok(Message::Close(_) | Message::Frame(_)) | Err(_)) | None => return,
             },
             // The sender is here.
             Some(answer) = answers.recv() => Message::text(answer.to_string()),
-            _ = ping.tick() => Message::Ping(Vec::new().into()),
+            _ = ping.tick() => match heard.elapsed() > SILENCE {
+                true => return tracing::debug!("a conductor has answered no ping for a minute"),
+                false => Message::Ping(Vec::new().into()),
+            },
         };
         match timeout(SEND_TIMEOUT, socket.send(message)).await {
             Ok(Ok(())) => {}
