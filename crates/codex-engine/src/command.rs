@@ -527,6 +527,8 @@ pub struct SessionInfo {
     pub effective: EffectiveSettings,
     /// The session's state.
     pub view: session::SessionView,
+    /// The beginning of its first prompt, in one line without hidden characters.
+    pub title: Option<String>,
     /// The IDs of its open questions.
     pub questions: Vec<ActionId>,
     /// The recommended time until the next poll; `None` if nothing will change by itself.

@@ -69,7 +69,7 @@ pub(crate) async fn session_events(
         let known = || next.load(Ordering::Relaxed);
         let behind = CancellationToken::new();
         let take = |answer| {
-            for (number, event) in events(answer, last) {
+            for (number, event) in events(answer, last, known()) {
                 // What comes after a lost event would hide that it is lost.
                 if behind.is_cancelled() || sender.try_send(event).is_err() {
                     return behind.cancel();
@@ -92,38 +92,53 @@ pub(crate) async fn session_events(
 }
 
 /// What a host tells, as events with their numbers, where they have some. A host tells all prompts,
-/// also those before the last event that the program has got.
-fn events(answer: SessionAnswer, last: Option<u64>) -> Vec<(Option<u64>, Event)> {
-    let SessionAnswer::News { news, .. } = answer else {
+/// also those before the last event that the program has got. Its log has room for the latest events
+/// only: a gap is told in place of those before number `next` that it has no longer.
+fn events(answer: SessionAnswer, last: Option<u64>, next: u64) -> Vec<(Option<u64>, Event)> {
+    let SessionAnswer::News { news, first, .. } = answer else {
         return Vec::new();
     };
-    let is_known = |news: &SessionNews| match news {
-        SessionNews::Prompt { before, .. } => last.is_some_and(|last| *before <= last),
-        _ => false,
-    };
-    let event = |news| {
-        let (number, data) = match news {
-            SessionNews::Event(event) => (event.data.get("id").and_then(Value::as_u64), event.data),
-            SessionNews::Prompt { at, text, .. } => {
-                let at = timestamp(at);
-                (None, json!({ "type": "prompt", "at": at, "text": text }))
+    let mut next = next.max(first);
+    let mut told = Vec::new();
+    for one in news.into_iter().filter(|one| !is_known(one, last)) {
+        let (number, data) = parts(one);
+        if let Some(number) = number {
+            if let Some(count @ 1..) = number.checked_sub(next) {
+                let gap = json!({ "type": "gap", "from": next, "count": count });
+                told.push((None, Event::default().data(gap.to_string())));
             }
-            SessionNews::Diff(diff) => (None, json!({ "type": "diff", "diff": diff })),
-            SessionNews::More { id, text } => {
-                (None, json!({ "type": "more", "id": id, "text": text }))
-            }
-        };
+            next = number + 1;
+        }
         let event = Event::default().data(data.to_string());
         let event = match number {
             Some(number) => event.id(number.to_string()),
             None => event,
         };
-        (number, event)
-    };
-    let news = news.into_iter().filter(|one| !is_known(one));
-    news.map(event).collect()
+        told.push((number, event));
+    }
+    told
 }
 
+/// Whether it is a prompt before the last event that the program has got.
+fn is_known(news: &SessionNews, last: Option<u64>) -> bool {
+    match news {
+        SessionNews::Prompt { before, .. } => last.is_some_and(|last| *before <= last),
+        _ => false,
+    }
+}
+
+/// The number, if it has one, and the data of an event.
+fn parts(news: SessionNews) -> (Option<u64>, Value) {
+    match news {
+        SessionNews::Event(event) => (event.data.get("id").and_then(Value::as_u64), event.data),
+        SessionNews::Prompt { at, text, .. } => {
+            let at = timestamp(at);
+            (None, json!({ "type": "prompt", "at": at, "text": text }))
+        }
+        SessionNews::Diff(diff) => (None, json!({ "type": "diff", "diff": diff })),
+        SessionNews::More { id, text } => (None, json!({ "type": "more", "id": id, "text": text })),
+    }
+}
 pub(crate) async fn job(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
@@ -140,4 +155,38 @@ pub(crate) async fn threads(State(app): State<Arc<App>>) -> Result<Json<Value>, 
 
 pub(crate) async fn mail(State(app): State<Arc<App>>) -> Result<Json<Value>, Refusal> {
     Ok(Json(json!(app.board.mail.read().await?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use host_process::logic::handshake::SessionEvent;
+
+    use super::*;
+
+    fn told(numbers: &[u64], first: u64, next: u64) -> Vec<Option<u64>> {
+        let event = |number: &u64| {
+            SessionNews::Event(SessionEvent {
+                at: SystemTime::UNIX_EPOCH,
+                words: None,
+                data: json!({ "id": number }),
+            })
+        };
+        let answer = SessionAnswer::News {
+            news: numbers.iter().map(event).collect(),
+            first,
+            next: 0,
+        };
+        let told = events(answer, next.checked_sub(1), next);
+        told.into_iter().map(|(number, _)| number).collect()
+    }
+
+    #[test]
+    fn gap_is_told_where_events_are_gone() {
+        assert_eq!(told(&[0, 1], 0, 0), [Some(0), Some(1)]);
+        assert_eq!(told(&[7, 9], 0, 5), [None, Some(7), None, Some(9)]);
+        // A host that has taken a session over begins its log anew.
+        assert_eq!(told(&[40], 40, 5), [Some(40)]);
+    }
 }

@@ -6,7 +6,7 @@ use host_process::logic::handshake::StepSummary;
 use job_queue::activity;
 use job_queue::event_line;
 use job_queue::logic::{JobId, JobPrefix, JobState};
-use job_queue::question::StoredQuestion;
+use job_queue::question::{NamedQuestion, StoredQuestion};
 use job_queue::service::{JobView, Jobs, JobsError};
 use job_queue::store::{JobFilter, JobSummary, Origin, Question, StoreError, StoredEvent, Watch};
 use serde_json::Value;
@@ -175,10 +175,15 @@ fn criteria(events: &[StoredEvent]) -> Value {
 }
 
 /// The questions that can be answered on this machine.
-fn answerable(questions: &[Question]) -> Vec<(String, StoredQuestion)> {
+fn answerable(questions: &[Question]) -> Vec<NamedQuestion> {
     let ours = questions
         .iter()
         .filter(|one| one.origin == Origin::ThisMachine);
-    ours.filter_map(|one| Some((one.id.clone(), StoredQuestion::of(one)?)))
-        .collect()
+    let named = |one: &Question| {
+        Some(NamedQuestion {
+            id: one.id.clone(),
+            question: StoredQuestion::of(one)?,
+        })
+    };
+    ours.filter_map(named).collect()
 }

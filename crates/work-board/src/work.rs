@@ -3,13 +3,15 @@
 use std::path::Path;
 use std::time::SystemTime;
 
+use common::timestamp::timestamp;
 use host_process::logic::handshake::StepSummary;
 use job_queue::job_json;
 use job_queue::logic::JobState;
-use job_queue::question::StoredQuestion;
+use job_queue::question::NamedQuestion;
 use job_queue::run::spec::TOOL as RUN_TOOL;
 use job_queue::store::JobSummary;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use serde_json::json;
 use strum::AsRefStr;
 
 use crate::hosts::LiveSession;
@@ -54,19 +56,21 @@ pub struct Work {
     /// Its state, such as `asking`, `running`, `idle` or `completed`.
     pub state: String,
     /// The current step, if some runs.
+    #[serde(serialize_with = "step")]
     pub step: Option<StepSummary>,
     /// What a job waits for, or why it has failed.
     pub note: Option<String>,
-    /// The name of a job.
+    /// The name of a job, or the beginning of the first prompt of a session.
     pub task: Option<String>,
     /// When it was begun.
+    #[serde(rename = "created_at", serialize_with = "time")]
     pub created: SystemTime,
     /// The tokens that it has used, if they are known.
     pub tokens: Option<u64>,
     /// Where it works.
     pub directory: String,
-    /// The open questions, by their IDs.
-    pub questions: Vec<(String, StoredQuestion)>,
+    /// The open questions.
+    pub questions: Vec<NamedQuestion>,
 }
 
 impl Work {
@@ -74,7 +78,6 @@ impl Work {
     #[must_use]
     pub fn of_session(session: &LiveSession) -> Self {
         let summary = &session.summary;
-        let named = session.questions.iter();
         let directory = summary.directory.as_deref().map(Path::to_string_lossy);
         Self {
             id: summary.session.clone(),
@@ -85,13 +88,11 @@ impl Work {
             },
             step: summary.step.clone(),
             note: None,
-            task: None,
+            task: summary.title.clone(),
             created: summary.created,
             tokens: summary.tokens,
             directory: directory.unwrap_or_default().into_owned(),
-            questions: named
-                .map(|one| (one.id.clone(), one.question.clone()))
-                .collect(),
+            questions: session.questions.clone(),
         }
     }
 
@@ -99,7 +100,7 @@ impl Work {
     #[must_use]
     pub fn of_job(
         job: &JobSummary,
-        questions: Vec<(String, StoredQuestion)>,
+        questions: Vec<NamedQuestion>,
         step: Option<StepSummary>,
     ) -> Self {
         let waits = job_json::waiting(job).map(|wait| wait.to_string());
@@ -165,6 +166,17 @@ impl Work {
             _ => "idle",
         }
     }
+}
+
+/// A time as programs read it.
+fn time<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
+    timestamp(*time).serialize(serializer)
+}
+
+fn step<S: Serializer>(step: &Option<StepSummary>, serializer: S) -> Result<S::Ok, S::Error> {
+    let step = step.as_ref();
+    step.map(|step| json!({ "words": step.words, "since": timestamp(step.since) }))
+        .serialize(serializer)
 }
 
 /// All work.

@@ -411,6 +411,7 @@ impl Entry {
             settings: inner.settings.with(&inner.pending),
             effective: inner.effective.with(&inner.pending),
             view: inner.machine.view(now().instant),
+            title: inner.machine.title().map(str::to_owned),
             questions: open_ids(&inner.machine),
             poll_interval: inner.poll_interval(),
         }

@@ -302,6 +302,7 @@ fn summary(info: SessionInfo) -> SessionSummary {
         thread,
         settings,
         view,
+        title,
         questions,
         ..
     } = info;
@@ -315,6 +316,7 @@ fn summary(info: SessionInfo) -> SessionSummary {
     SessionSummary {
         session: session.to_string(),
         thread: thread.to_string(),
+        title,
         state: view.state.as_ref().to_owned(),
         created: view.created,
         step: view.state.is_at_work().then_some(step),

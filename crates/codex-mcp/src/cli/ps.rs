@@ -39,8 +39,8 @@ Sessions are those of clients that a host process serves. A client that is serve
 its sessions with the tool codex_session. Jobs and runs are those of the store that wait or run; \
 `codex-mcp jobs list` lists those that have ended, and `codex-mcp threads` all threads. \
 `codex-mcp logs`, `approve`, `decline`, `steer` and `cancel` take the id of any work. An id is \
-shortened at a terminal. `asking` means that Codex waits for an answer; DOING is the name of a job \
-that has not begun.";
+shortened at a terminal. `asking` means that Codex waits for an answer. Of work that does \
+nothing, DOING is the name of the job, or the first prompt of the session.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = MEANING)]

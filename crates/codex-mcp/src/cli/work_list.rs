@@ -46,7 +46,7 @@ pub(super) struct Work {
     pub(super) state: String,
     #[serde(serialize_with = "as_timestamp")]
     pub(super) created_at: SystemTime,
-    /// The name that its caller gave.
+    /// The name of a job, or the beginning of the first prompt of a session.
     pub(super) task: Option<String>,
     /// What it does, or waits for.
     pub(super) doing: Option<String>,
@@ -99,7 +99,7 @@ fn of_session(session: SessionSummary) -> Work {
             _ => session.state,
         },
         created_at: session.created,
-        task: None,
+        task: session.title,
         doing: session.step.map(|step| {
             let took = SystemTime::now().duration_since(step.since);
             timed(&step.words, took.unwrap_or_default())

@@ -61,9 +61,9 @@ impl Notice {
                 )
             }
             Alert::Ended { status, summary } => {
-                let words = match summary.is_empty() {
-                    true => status.clone(),
-                    false => format!("{status}: {summary}"),
+                let words = match (status.as_ref(), summary.is_empty()) {
+                    (status, true) => status.to_owned(),
+                    (status, false) => format!("{status}: {summary}"),
                 };
                 let members = json!({ "event": "ended", "status": status, "summary": summary });
                 ("ENDED", words, members)
@@ -119,6 +119,7 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     use codex_engine::logic::action::ActionId;
+    use codex_engine::logic::session::EndStatus;
 
     use super::*;
 
@@ -158,7 +159,7 @@ mod tests {
         assert_eq!(result["silent_secs"], 300);
 
         let ended = Alert::Ended {
-            status: "completed".to_owned(),
+            status: EndStatus::Completed,
             summary: "Fixed.".to_owned(),
         };
         let Notice { line, result } = Notice::of("session sess_1", &names, &ended);

@@ -278,6 +278,8 @@ pub struct SessionSummary {
     pub session: String,
     /// The ID of its thread.
     pub thread: String,
+    /// The beginning of its first prompt, in one line without hidden characters.
+    pub title: Option<String>,
     /// Its state, as `codex_session` has it.
     pub state: String,
     /// When it began.

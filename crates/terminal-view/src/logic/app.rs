@@ -96,7 +96,7 @@ impl App {
             _ => return,
         };
         let work = self.opened.as_ref().and_then(|opened| opened.work.as_ref());
-        let is_open = work.is_some_and(|work| work.questions.iter().any(|(id, _)| id == asked));
+        let is_open = work.is_some_and(|work| work.questions.iter().any(|one| one.id == *asked));
         if !is_open {
             self.mode = Mode::Browse;
             self.notify("The question was closed meanwhile.", true);

@@ -74,7 +74,7 @@ impl WorkList {
 /// Whether some text of the work, as it is shown, has the filter, which is in lower case.
 fn fits(work: &Work, filter: &str) -> bool {
     let step = work.step.as_ref().map(|step| step.words.as_str());
-    let asked = work.questions.iter().map(|(_, asked)| asked.text.as_str());
+    let asked = work.questions.iter().map(|one| one.question.text.as_str());
     let texts = [work.title(), &work.id, &work.state, &work.directory];
     let more = step.into_iter().chain(work.note.as_deref()).chain(asked);
     let mut all = texts.into_iter().chain([work.kind.as_ref()]).chain(more);

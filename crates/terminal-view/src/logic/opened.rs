@@ -86,9 +86,10 @@ impl Opened {
 
     /// The question that is shown: the first one that is open.
     pub(crate) fn question(&self) -> Option<Asked<'_>> {
-        let (id, question) = self.work.as_ref()?.questions.first()?;
+        let asked = self.work.as_ref()?.questions.first()?;
+        let question = &asked.question;
         Some(Asked {
-            id,
+            id: &asked.id,
             text: &question.text,
             decisions: &question.decisions,
             fields: &question.fields,

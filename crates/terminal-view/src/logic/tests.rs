@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use codex_engine::logic::action::Decision;
 use crossterm::event::KeyCode as Key;
+use job_queue::question::NamedQuestion;
 use serde_json::json;
 use work_board::{AllWork, Kind, Work};
 
@@ -32,7 +33,10 @@ fn work(id: &str, state: &str, question: Option<&str>, fields: &[&str]) -> Work 
         let stored = json!({ "kind": "command", "text": "Run touch made.txt?",
             "decisions": decisions, "fields": fields, "expires_at": "" });
         let stored = serde_json::from_value(stored).unwrap();
-        work.questions.push((question.to_owned(), stored));
+        work.questions.push(NamedQuestion {
+            id: question.to_owned(),
+            question: stored,
+        });
     }
     work
 }

@@ -84,7 +84,7 @@ fn line<'a>(work: &'a Work, now: SystemTime) -> Line<'a> {
 /// What it asks or does, and for how long.
 pub(super) fn about(work: &Work, now: SystemTime) -> String {
     match (work.questions.first(), &work.step, &work.note) {
-        (Some((_, asked)), ..) => one_line(&asked.text, STEP),
+        (Some(asked), ..) => one_line(&asked.question.text, STEP),
         (None, Some(step), _) => {
             let took = clock(step.since, now);
             format!("{} {took}", visible_line(&step.words))

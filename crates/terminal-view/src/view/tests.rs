@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use codex_engine::logic::action::{ActionKind, Decision};
 use crossterm::event::KeyCode as Key;
 use host_process::logic::handshake::{SessionEvent, SessionNews, StepSummary};
-use job_queue::question::StoredQuestion;
+use job_queue::question::{NamedQuestion, StoredQuestion};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
@@ -49,7 +49,10 @@ fn asking() -> Work {
         details: None,
     };
     Work {
-        questions: vec![("q".to_owned(), question)],
+        questions: vec![NamedQuestion {
+            id: "q".to_owned(),
+            question,
+        }],
         ..work("sess_asking", Kind::Session, "asking")
     }
 }

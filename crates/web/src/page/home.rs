@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use job_queue::question::NamedQuestion;
 use maud::{Markup, html};
 
 use super::layout::{self, clock, foreign_line};
@@ -53,7 +54,7 @@ fn asking(scope: Scope, work: &Work, now: SystemTime) -> Markup {
     html! {
         article.asking {
             (heading(work, now))
-            @for (id, question) in &work.questions {
+            @for NamedQuestion { id, question } in &work.questions {
                 (question::card(scope, &work.address(), id, question))
             }
         }

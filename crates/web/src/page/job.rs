@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use job_queue::job_json;
+use job_queue::question::NamedQuestion;
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -52,7 +53,7 @@ pub(crate) fn part(scope: Scope, shown: &ShownJob, now: SystemTime) -> Markup {
                 " · " span.directory { (foreign_line(&work.directory)) }
                 " · " code { (work.id) }
             }
-            @for (id, question) in &work.questions {
+            @for NamedQuestion { id, question } in &work.questions {
                 (question::card(scope, &address, id, question))
             }
             p.acts {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::SystemTime;
 
 use common::text::visible;
+use job_queue::question::NamedQuestion;
 use maud::{Markup, html};
 
 use super::layout::{self, button, clock, foreign, foreign_line};
@@ -93,7 +94,7 @@ pub(crate) fn state(scope: Scope, work: &Work, now: SystemTime) -> Markup {
                 " · " span.directory { (foreign_line(&work.directory)) }
                 " · " code { (work.id) }
             }
-            @for (id, question) in &work.questions {
+            @for NamedQuestion { id, question } in &work.questions {
                 (question::card(scope, &address, id, question))
             }
             p.acts {

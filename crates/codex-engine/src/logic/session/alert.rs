@@ -48,11 +48,24 @@ pub enum Alert {
     },
     /// The turn has ended.
     Ended {
-        /// `completed`, `interrupted` or `failed`.
-        status: String,
+        /// How.
+        status: EndStatus,
         /// The first line of the last message, or the error. Credentials are masked.
         summary: String,
     },
+}
+
+/// How a turn has ended, in short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum EndStatus {
+    /// By itself.
+    Completed,
+    /// It was interrupted.
+    Interrupted,
+    /// By an error, or with its Codex.
+    Failed,
 }
 
 impl Alert {
@@ -68,15 +81,15 @@ impl Alert {
 
     fn of_end(outcome: &TurnOutcome) -> Self {
         let (status, text) = match &outcome.ending {
-            TurnEnding::Completed => ("completed", &outcome.text),
-            TurnEnding::Interrupted => ("interrupted", &outcome.text),
-            TurnEnding::Failed(error) => ("failed", &error.message),
-            TurnEnding::Lost(how) => ("failed", how),
+            TurnEnding::Completed => (EndStatus::Completed, &outcome.text),
+            TurnEnding::Interrupted => (EndStatus::Interrupted, &outcome.text),
+            TurnEnding::Failed(error) => (EndStatus::Failed, &error.message),
+            TurnEnding::Lost(how) => (EndStatus::Failed, how),
         };
         let mut lines = text.lines().map(str::trim);
         let line = lines.find(|line| !line.is_empty()).unwrap_or_default();
         Self::Ended {
-            status: status.to_owned(),
+            status,
             summary: excerpt(line, SUMMARY),
         }
     }

@@ -47,7 +47,7 @@ use crate::logic::progress::{Activity, CurrentStep};
 use prompts::Prompts;
 use turn::{Phase, RunningTurn};
 
-pub use alert::{Alert, AlertKind};
+pub use alert::{Alert, AlertKind, EndStatus};
 pub use prompts::SentPrompt;
 pub use questions::{CloseReason, ClosedQuestion, IncomingQuestion};
 pub use record::{Expected, ListedTurn, SessionRecord};
@@ -252,6 +252,12 @@ impl Session {
             last_heard: now.instant,
             stalled: None,
         }
+    }
+
+    /// The beginning of its first prompt, in one line without hidden characters.
+    #[must_use]
+    pub fn title(&self) -> Option<&str> {
+        self.prompts.title()
     }
 
     /// The latest prompts, from number `from` on.

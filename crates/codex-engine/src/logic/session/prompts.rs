@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::SystemTime;
 
-use common::text::BoundedText;
+use common::text::{BoundedText, one_line};
 use serde_json::Value;
 
 /// The most prompts that are kept. For one more, the oldest is forgotten.
@@ -11,6 +11,9 @@ const MOST: usize = 100;
 
 /// How much is kept of a prompt, in bytes.
 const LONGEST: usize = 16 * 1024;
+
+/// How much of the first prompt names a session, in bytes.
+const TITLE: usize = 80;
 
 /// A prompt, or a text that was added to a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +33,8 @@ pub struct SentPrompt {
 pub(super) struct Prompts {
     list: VecDeque<SentPrompt>,
     next: u64,
+    /// The beginning of the first prompt.
+    title: Option<String>,
 }
 
 impl Prompts {
@@ -43,6 +48,9 @@ impl Prompts {
                 text.push(words, LONGEST);
             }
         }
+        if self.title.is_none() && !text.is_empty() {
+            self.title = Some(one_line(text.as_str(), TITLE));
+        }
         self.list.push_back(SentPrompt {
             number: self.next,
             before,
@@ -53,6 +61,11 @@ impl Prompts {
         if self.list.len() > MOST {
             self.list.pop_front();
         }
+    }
+
+    /// The beginning of the first prompt, in one line without hidden characters.
+    pub(super) fn title(&self) -> Option<&str> {
+        self.title.as_deref()
     }
 
     /// The prompts from number `from` on.
@@ -83,5 +96,6 @@ mod tests {
         assert_eq!((last.number, last.before, &*last.text), (249, 747, "249"));
         assert_eq!(prompts.from(249), std::slice::from_ref(last));
         assert_eq!(prompts.from(250), []);
+        assert_eq!(prompts.title(), Some("0"));
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use codex_engine::command::OpenQuestion;
 use codex_engine::logic::action::{ActionId, DecidedBy, Decision};
 use codex_engine::logic::events::{Event, ResponseMode};
+use codex_engine::logic::session::State;
 use codex_engine::{AppServers, Attachment, SessionHandle};
 use common::text::one_line;
 use host_process::connect;
@@ -176,6 +177,9 @@ pub(in crate::cli) async fn answer_of(
             SessionAnswer::Done
         }
         SessionAct::Interrupt => refused("no turn runs"),
+        SessionAct::Cancel if session.view().state == State::Cancelled => {
+            refused("the session was cancelled before")
+        }
         SessionAct::Cancel => {
             session.cancel(WHY);
             SessionAnswer::Done

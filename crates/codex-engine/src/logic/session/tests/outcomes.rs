@@ -534,7 +534,7 @@ fn end_of_a_turn_is_one_alert() {
         let [Alert::Ended { status, .. }] = &alerts[..] else {
             panic!("{alerts:?}");
         };
-        assert_eq!(status, expected);
+        assert_eq!(status.as_ref(), expected);
         world.apply(event);
         assert_eq!(world.session.take_alerts(), []);
     }

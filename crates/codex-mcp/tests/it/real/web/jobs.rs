@@ -58,9 +58,14 @@ async fn job_is_approved_on_the_page_and_submitted_again() {
     assert!(html.contains("exit code 0: touch made.txt"), "{html}");
     assert!(html.contains("make &lt;b&gt;it&lt;/b&gt;"), "{html}");
     web.job_in(&address, "completed").await;
+    let page = web.get(&address).await;
+    assert!(page.contains("answered on the page: accept"), "{page}");
     assert!(web.stage.file("made.txt").exists());
     let late = web.post(&format!("{address}/answer"), &fields).await;
     assert_eq!(late.status, 409, "{late:?}");
+
+    let cancelled = web.post(&format!("{address}/cancel"), &[]).await;
+    assert_eq!(cancelled.status, 409, "{cancelled:?}");
 
     let again = web.post(&format!("{address}/retry"), &[]).await;
     assert_eq!(again.status, 200, "{again:?}");
@@ -118,7 +123,7 @@ async fn run_is_started_on_the_page_and_its_criteria_are_a_check_list() {
     ];
     let wrong = [("task", "t"), ("directory", "/no/such"), ("sandbox", "x")];
     let refused = web.post("/runs", &wrong).await;
-    assert_eq!(refused.status, 409, "{refused:?}");
+    assert_eq!(refused.status, 400, "{refused:?}");
     let started = web.post("/runs", &fields).await;
     assert_eq!(started.status, 200, "{started:?}");
     let address = started.json()["address"].as_str().unwrap().to_owned();
