@@ -37,7 +37,7 @@ impl Program {
 }
 
 /// `ps` of procps shows the tests which processes are left over. The servers that
-/// PostgreSQL and ngircd start by themselves are of no use to them: they start theirs. The packages
+/// PostgreSQL, pgbouncer and ngircd start by themselves are of no use to them: they start theirs. The packages
 /// of a release are stripped, installed and downloaded by the tools of their users, whose shells and
 /// `man` read our completions and pages. Chromium shows our page.
 const PACKAGES: &[Package] = &[
@@ -52,6 +52,14 @@ const PACKAGES: &[Package] = &[
     Package {
         name: "postgresql",
         program: Program::Postgres("initdb"),
+    },
+    Package {
+        name: "pgbouncer",
+        program: Program::Server("pgbouncer"),
+    },
+    Package {
+        name: "openssl",
+        program: Program::OnPath("openssl"),
     },
     Package {
         name: "tmux",

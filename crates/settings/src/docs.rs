@@ -164,8 +164,8 @@ fn meaning(key: &str) -> &'static str {
         }
         "max_image_bytes" => "The largest picture that Codex is shown, from 1 to 100000000 bytes.",
         "store" => {
-            "Where jobs are kept: a file, or `postgres://USER:PASSWORD@HOST/DATABASE` (with \
-             `?sslmode=disable` for a server on another machine)."
+            "Where jobs are kept: a file, or `postgres://USER:PASSWORD@HOST/DATABASE`, [by \
+             TLS](jobs.md#postgresql) to another machine."
         }
         "worker_concurrency" => "How many jobs a worker runs at once.",
         "worker_idle_secs" => "How long a worker that was started on demand stays without work.",

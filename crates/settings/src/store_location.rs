@@ -1,13 +1,18 @@
 //! The location of a job store.
 
+mod tls;
+
+use std::env::var;
 use std::ffi::OsString;
 use std::fmt;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
-use sqlx::postgres::{PgConnectOptions, PgSslMode};
+use sqlx::postgres::PgConnectOptions;
+
+use tls::UrlTls;
+pub use tls::{TlsFiles, TrustedRoots};
 
 /// The location of a job store.
 #[derive(Clone)]
@@ -24,13 +29,20 @@ pub struct PostgresUrl {
     text: String,
     shown: String,
     options: Box<PgConnectOptions>,
+    tls_files: TlsFiles,
 }
 
 impl PostgresUrl {
-    /// The options with which sqlx connects.
+    /// The options with which sqlx connects, but for the TLS files.
     #[must_use]
     pub fn options(&self) -> &PgConnectOptions {
         &self.options
+    }
+
+    /// The TLS files.
+    #[must_use]
+    pub fn tls_files(&self) -> &TlsFiles {
+        &self.tls_files
     }
 }
 
@@ -50,26 +62,33 @@ pub enum BadLocation {
          other characters than letters and digits in a name or password are written as %XX"
     )]
     Url(String),
-    /// TLS is required, which this program does not support.
+    /// Several hosts are named, of which sqlx would connect to none.
     #[error(
-        "{url} is to be reached with TLS (sslmode={mode} in the URL or in PGSSLMODE), and this \
-         program has none: reach the server through a tunnel, such as ssh -L, and leave sslmode \
-         out or say sslmode=disable"
+        "{url} names several hosts, and this program connects to one: name one that follows the \
+         primary, such as a DNS name, a virtual address, or pgbouncer or HAProxy before the servers"
     )]
-    Tls {
+    SeveralHosts {
         /// The URL without its password.
         url: String,
-        /// The required mode.
-        mode: &'static str,
     },
-    /// The connection would leave this machine in plain text.
+    /// A TLS file has a relative path: a worker runs in another directory.
     #[error(
-        "{url} is not on this machine, and would be reached in plain text: anybody on the way \
-         could read the jobs and change them. Reach the server through a tunnel (ssh -L \
-         5432:localhost:5432 HOST, then postgres://USER@localhost/DATABASE); if the network is \
-         trusted, write sslmode=disable into the URL"
+        "{url} has {parameter}={path}: write an absolute path, as workers run in any directory"
     )]
-    PlainText {
+    RelativeFile {
+        /// The URL without its password.
+        url: String,
+        /// The parameter of the URL.
+        parameter: &'static str,
+        /// The path.
+        path: String,
+    },
+    /// Every certificate of a public CA would be accepted.
+    #[error(
+        "{url} has sslmode=verify-ca without a CA of its own, so that a certificate of any public \
+         CA would do, whatever its name: add sslrootcert=FILE, or write sslmode=verify-full"
+    )]
+    AnyCertificate {
         /// The URL without its password.
         url: String,
     },
@@ -106,55 +125,29 @@ impl FromStr for PostgresUrl {
     fn from_str(text: &str) -> Result<Self, BadLocation> {
         let shown = without_secrets(text);
         let Ok(options) = text.parse::<PgConnectOptions>() else {
-            return Err(BadLocation::Url(shown));
+            return Err(match names_several_hosts(&shown) {
+                true => BadLocation::SeveralHosts { url: shown },
+                false => BadLocation::Url(shown),
+            });
         };
-        if let Some(mode) = insists_on_tls(&options) {
-            return Err(BadLocation::Tls { url: shown, mode });
+        if options.get_host().contains(',') {
+            return Err(BadLocation::SeveralHosts { url: shown });
         }
-        if !stays_on_this_machine(&options) && !accepts_plain_text(text) {
-            return Err(BadLocation::PlainText { url: shown });
-        }
+        let UrlTls { mode, files } = UrlTls::of(text, &shown, &options, |name| var(name).ok())?;
+        let host = tls::without_brackets(options.get_host()).to_owned();
         Ok(Self {
             text: text.to_owned(),
             shown,
-            options: Box::new(options),
+            options: Box::new(options.host(&host).ssl_mode(mode)),
+            tls_files: files,
         })
     }
 }
 
-/// The mode of the options that requires TLS, if it does.
-fn insists_on_tls(options: &PgConnectOptions) -> Option<&'static str> {
-    match options.get_ssl_mode() {
-        PgSslMode::Disable | PgSslMode::Allow | PgSslMode::Prefer => None,
-        PgSslMode::Require => Some("require"),
-        PgSslMode::VerifyCa => Some("verify-ca"),
-        PgSslMode::VerifyFull => Some("verify-full"),
-    }
-}
-
-/// Whether the connection is a Unix socket or a loopback address. Names are not
-/// resolved: of them, only `localhost` counts.
-fn stays_on_this_machine(options: &PgConnectOptions) -> bool {
-    let host = options.get_host();
-    let address = host.trim_start_matches('[').trim_end_matches(']');
-    options.get_socket().is_some()
-        || host.starts_with('/')
-        || host.eq_ignore_ascii_case("localhost")
-        || address
-            .parse()
-            .is_ok_and(|address: IpAddr| address.is_loopback())
-}
-
-/// Whether the URL itself says `sslmode=disable`. A variable does not count: it may be
-/// meant for another server.
-fn accepts_plain_text(url: &str) -> bool {
-    let url = url.split('#').next().unwrap_or_default();
-    let parameters = url.split_once('?').map_or("", |(_, parameters)| parameters);
-    let mut modes = parameters.split('&').filter_map(|parameter| {
-        let (name, mode) = parameter.split_once('=')?;
-        matches!(name, "sslmode" | "ssl-mode").then_some(mode)
-    });
-    modes.next_back() == Some("disable")
+fn names_several_hosts(url: &str) -> bool {
+    let (_, rest) = url.split_once("://").unwrap_or_default();
+    let hosts = rest.split('/').next().unwrap_or_default();
+    hosts.contains(',')
 }
 
 impl PostgresUrl {
@@ -262,54 +255,15 @@ mod tests {
     }
 
     #[test]
-    fn required_tls_is_refused() {
-        let with = |mode: &str| {
-            let url = format!("postgres://me:sesame@host/jobs?sslmode={mode}");
-            url.parse::<Location>()
-        };
-        assert_eq!(
-            with("disable").unwrap().to_string(),
-            "postgres://me@host/jobs"
-        );
-        for mode in ["require", "verify-ca", "verify-full"] {
-            let said = with(mode).unwrap_err().to_string();
-            let begin =
-                format!("postgres://me@host/jobs is to be reached with TLS (sslmode={mode}");
-            assert!(said.starts_with(&begin), "{said}");
-            assert!(said.contains("tunnel"), "{said}");
-        }
-    }
-
-    #[test]
-    fn remote_plain_text_connection_requires_sslmode_disable() {
+    fn several_hosts_are_refused() {
         for url in [
-            "postgres://host/jobs",
-            "postgres://me:sesame@db.example.org/jobs?sslmode=prefer",
-            "postgres://me@192.0.2.7/jobs",
-            "postgres://me@[2001:db8::7]/jobs",
-            "postgres://me@localhost.example.org/jobs",
-            "postgres://me@localhost/jobs?host=db",
-            "postgres://me@localhost/jobs?hostaddr=192.0.2.7",
-            "postgres://me@db/jobs?sslmode=disable&sslmode=prefer",
-            "postgres://me@db/jobs?application_name=sslmode%3Ddisable",
-            "postgres://me@db/jobs#?sslmode=disable",
+            "postgres://me:sesame@a,b/jobs",
+            "postgres://me:sesame@a:5432,b:5432/jobs",
+            "postgres://me:sesame@a/jobs?host=a,b",
         ] {
             let said = url.parse::<Location>().unwrap_err().to_string();
-            assert!(said.contains("plain text"), "{url}: {said}");
-            assert!(said.contains("ssh -L") && said.contains("sslmode=disable"));
+            assert!(said.contains("several hosts"), "{url}: {said}");
             assert!(!said.contains("sesame"), "{said}");
-        }
-        for url in [
-            "postgres://me@localhost/jobs",
-            "postgres://me@LOCALHOST:5433/jobs",
-            "postgres://me@127.0.0.1/jobs",
-            "postgres://me@127.8.9.1/jobs",
-            "postgres://me@[::1]/jobs",
-            "postgres://me@db/jobs?host=/var/run/postgresql",
-            "postgres://me@db/jobs?sslmode=disable",
-            "postgres://me@192.0.2.7/jobs?application_name=a&sslmode=disable",
-        ] {
-            assert!(url.parse::<Location>().is_ok(), "{url}");
         }
     }
 

@@ -8,7 +8,7 @@
 //! - [`AppServer`] speaks directly to `codex app-server`, for comparisons.
 //! - [`atm`] finds the real programs that the tests exchange mail with.
 //! - [`claude_code`] finds the real Claude Code; [`messages_api`] is the model that it works on.
-//! - [`postgres`] runs a private server of PostgreSQL.
+//! - [`postgres`] runs a private server of PostgreSQL; [`certificates`] makes its certificate.
 //! - [`ngircd`] runs a private server of IRC.
 //! - [`verdaccio`] runs a private registry of npm packages; [`node`] finds a newer Node.
 //! - [`Tmux`] is a terminal in which a test types and reads.
@@ -36,6 +36,7 @@
 
 pub mod app_server;
 pub mod atm;
+pub mod certificates;
 pub mod chromium;
 pub mod claude_code;
 pub mod client;

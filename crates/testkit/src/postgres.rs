@@ -1,14 +1,17 @@
 //! A PostgreSQL server for one test, from the system's package.
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, Uid, User, chown};
+use nix::unistd::{Pid, Uid, User};
 use tempfile::TempDir;
+
+use crate::certificates::Certificate;
 
 /// How long the server may take to start.
 const STARTING: Duration = Duration::from_secs(60);
@@ -19,6 +22,9 @@ const USER: &str = "postgres";
 /// Debian's directory for the programs, with one directory for each version.
 const DEBIAN: &str = "/usr/lib/postgresql";
 
+/// The port in the name of a socket.
+const PORT: u16 = 5432;
+
 /// Whether writes wait for the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
@@ -28,11 +34,21 @@ pub enum Durability {
     Unsynced,
 }
 
+/// How a server is reached by TCP on loopback. A Unix socket admits everybody in any case.
+#[derive(Debug, Clone, Copy)]
+pub struct Network<'a> {
+    /// The lines of `pg_hba.conf` for TCP.
+    pub admitted: &'a str,
+    /// The certificate for TLS.
+    pub certificate: Option<&'a Certificate>,
+}
+
 /// A private server. It ends when this is dropped, and when the thread that has started it ends.
 #[derive(Debug)]
 pub struct Postgres {
     directory: TempDir,
-    durability: Durability,
+    port: u16,
+    settings: Vec<String>,
     child: Option<Child>,
 }
 
@@ -43,15 +59,37 @@ impl Postgres {
     /// If it is not installed or doesn't start.
     #[must_use]
     pub fn start(durability: Durability) -> Self {
+        let mut server = Self::create(durability);
+        server.start_again();
+        server
+    }
+
+    /// Creates a server that can also be reached by TCP, and starts it.
+    ///
+    /// # Panics
+    /// As [`Postgres::start`].
+    #[must_use]
+    pub fn start_on_tcp(durability: Durability, network: &Network<'_>) -> Self {
+        let mut server = Self::create(durability);
+        server.port = free_port();
+        server.set("listen_addresses", "127.0.0.1");
+        server.admit(network.admitted);
+        if let Some(certificate) = network.certificate {
+            server.use_certificate(certificate);
+        }
+        server.start_again();
+        server
+    }
+
+    /// Creates a server, which is not started.
+    fn create(durability: Durability) -> Self {
         // Not below the target directory: the path of a socket has 107 bytes at most.
         let directory = tempfile::Builder::new()
             .prefix("pg-")
             .tempdir_in("/tmp")
             .unwrap();
-        if Uid::effective().is_root() {
-            let user = User::from_name(USER).unwrap();
-            let user = user.expect("there is no user postgres. Run `cargo xtask provision`.");
-            chown(directory.path(), Some(user.uid), Some(user.gid)).unwrap();
+        if let Some((uid, gid)) = owner() {
+            std::os::unix::fs::chown(directory.path(), Some(uid), Some(gid)).unwrap();
         }
         let data = directory.path().join("data");
         let made = as_user("initdb")
@@ -62,13 +100,52 @@ impl Postgres {
             .status()
             .unwrap();
         assert!(made.success(), "initdb: {made}");
+        let sync = match durability {
+            Durability::Synced => "on",
+            Durability::Unsynced => "off",
+        };
         let mut server = Self {
             directory,
-            durability,
+            port: PORT,
+            settings: Vec::new(),
             child: None,
         };
-        server.start_again();
+        server.set("listen_addresses", "");
+        server.set("fsync", sync);
         server
+    }
+
+    /// Changes a setting when the server starts again.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.settings.push(format!("{name}={value}"));
+    }
+
+    /// Admits clients by TCP with these lines of `pg_hba.conf`, when the server starts again.
+    ///
+    /// # Panics
+    /// If the file can't be written.
+    pub fn admit(&self, lines: &str) {
+        let all = format!("local all all trust\nlocal replication all trust\n{lines}\n");
+        fs::write(self.data().join("pg_hba.conf"), all).unwrap();
+    }
+
+    /// Uses this certificate when the server starts again.
+    ///
+    /// # Panics
+    /// If it can't be copied.
+    pub fn use_certificate(&mut self, certificate: &Certificate) {
+        certificate.install(&self.data(), owner());
+        self.set("ssl", "on");
+    }
+
+    /// The port, by TCP and in the name of the socket.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
     }
 
     /// Starts the server again after [`Postgres::stop`].
@@ -76,17 +153,15 @@ impl Postgres {
     /// # Panics
     /// If it doesn't start.
     pub fn start_again(&mut self) {
-        let sync = match self.durability {
-            Durability::Synced => "fsync=on",
-            Durability::Unsynced => "fsync=off",
-        };
         let log = fs::File::create(self.directory.path().join("log")).unwrap();
+        let settings = self.settings.iter().flat_map(|setting| ["-c", setting]);
         let child = as_user("postgres")
             .arg("-D")
-            .arg(self.directory.path().join("data"))
+            .arg(self.data())
             .arg("-k")
             .arg(self.directory.path())
-            .args(["-c", "listen_addresses=", "-c", sync])
+            .args(["-p", &self.port.to_string()])
+            .args(settings)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
@@ -119,8 +194,14 @@ impl Postgres {
     #[must_use]
     pub fn database(&self, name: &str) -> String {
         self.sql(&format!("CREATE DATABASE \"{name}\""));
-        let directory = self.directory.path().display();
-        format!("postgres://{USER}@localhost/{name}?host={directory}")
+        let (directory, port) = (self.directory.path().display(), self.port);
+        format!("postgres://{USER}@localhost:{port}/{name}?host={directory}")
+    }
+
+    /// The URL of a database by TCP. `user` may have a password, after a colon.
+    #[must_use]
+    pub fn url(&self, user: &str, host: &str, rest: &str) -> String {
+        format!("postgres://{user}@{host}:{}/{rest}", self.port)
     }
 
     /// Runs a statement in the database `postgres`, with psql.
@@ -129,8 +210,7 @@ impl Postgres {
     /// If that fails.
     pub fn sql(&self, statement: &str) {
         let done = Command::new(program("psql"))
-            .arg("--host")
-            .arg(self.directory.path())
+            .args(self.reached())
             .args(["--username", USER, "--no-psqlrc", "--quiet"])
             .args(["--set", "ON_ERROR_STOP=1", "--command", statement])
             .stdout(Stdio::null())
@@ -139,11 +219,17 @@ impl Postgres {
         assert!(done.success(), "psql: {done}: {}", self.log());
     }
 
+    /// The options with which programs of PostgreSQL reach the server.
+    fn reached(&self) -> [String; 4] {
+        let directory = self.directory.path().to_str().unwrap();
+        let port = self.port.to_string();
+        ["--host", directory, "--port", &port].map(str::to_owned)
+    }
+
     fn is_ready(&self) -> bool {
         let asked = Command::new(program("pg_isready"))
             .arg("--quiet")
-            .arg("--host")
-            .arg(self.directory.path())
+            .args(self.reached())
             .status();
         asked.unwrap().success()
     }
@@ -157,6 +243,21 @@ impl Drop for Postgres {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// The user and group of the server, if we are root.
+fn owner() -> Option<(u32, u32)> {
+    Uid::effective().is_root().then(|| {
+        let user = User::from_name(USER).unwrap();
+        let user = user.expect("there is no user postgres. Run `cargo xtask provision`.");
+        (user.uid.as_raw(), user.gid.as_raw())
+    })
+}
+
+/// A port of loopback that nobody uses.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
 }
 
 /// A program of the server, not run as root, which ends when we do.

@@ -5,6 +5,7 @@ use std::io;
 use settings::store_location::Location;
 use sqlx::error::DatabaseError;
 
+use super::tls::TlsError;
 use crate::logic::JobId;
 use crate::machine::KeyError;
 
@@ -17,6 +18,36 @@ pub enum StoreError {
          that was under way may have been made or not"
     )]
     Unreachable {
+        /// Where.
+        store: String,
+        /// Why.
+        error: String,
+    },
+    /// There is no connection by TLS as the URL requires it: the server may be another.
+    #[error("the job store {store} is not used: {error}")]
+    Untrusted {
+        /// Where.
+        store: String,
+        /// Why, and what to do.
+        error: String,
+    },
+    /// The server does not admit this user.
+    #[error(
+        "the job store {store} does not admit this user: {error}. Check the user and the password \
+         of its URL, PGPASSWORD or ~/.pgpass, and on the server the role and pg_hba.conf"
+    )]
+    Refused {
+        /// Where.
+        store: String,
+        /// Why.
+        error: String,
+    },
+    /// The server has no such database.
+    #[error(
+        "there is no job store {store}: {error}. Have the administrator of the server run CREATE \
+         DATABASE, or name another one"
+    )]
+    NoDatabase {
         /// Where.
         store: String,
         /// Why.
@@ -124,6 +155,8 @@ impl StoreError {
 pub(super) enum Fault {
     #[error(transparent)]
     Sql(#[from] sqlx::Error),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// A file beside the database.
     #[error(transparent)]
     File(#[from] io::Error),
@@ -194,6 +227,9 @@ impl Fault {
                 let error = other.in_words();
                 match kind {
                     FaultKind::Unreachable => StoreError::Unreachable { store, error },
+                    FaultKind::Untrusted => StoreError::Untrusted { store, error },
+                    FaultKind::Refused => StoreError::Refused { store, error },
+                    FaultKind::NoDatabase => StoreError::NoDatabase { store, error },
                     FaultKind::Busy => StoreError::Busy { store, error },
                     FaultKind::ReadOnly => StoreError::ReadOnly { store, error },
                     FaultKind::Full => StoreError::Full { store, error },
@@ -215,6 +251,7 @@ impl Fault {
     fn kind(&self) -> FaultKind {
         match self {
             _ if self.is_disconnected() => FaultKind::Unreachable,
+            Self::Tls(_) => FaultKind::Untrusted,
             Self::Locked(_) => FaultKind::Busy,
             Self::NotAStore(_) => FaultKind::NotAStore,
             Self::File(error) => of_file(error),
@@ -228,6 +265,9 @@ impl Fault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FaultKind {
     Unreachable,
+    Untrusted,
+    Refused,
+    NoDatabase,
     Busy,
     ReadOnly,
     Full,
@@ -282,6 +322,8 @@ fn of_postgres(code: &str) -> FaultKind {
         "25006" | "42501" => FaultKind::ReadOnly,
         "40001" | "40P01" | "55P03" => FaultKind::Busy,
         "53300" => FaultKind::Unreachable,
+        "28000" | "28P01" => FaultKind::Refused,
+        "3D000" => FaultKind::NoDatabase,
         _ => FaultKind::Other,
     }
 }

@@ -97,6 +97,7 @@ mod schema;
 mod signature;
 mod sql;
 mod task_ids;
+mod tls;
 mod watch;
 mod workers;
 

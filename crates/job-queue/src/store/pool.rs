@@ -12,15 +12,15 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use safe_files::state_file::with_suffix;
-use settings::store_location::Location;
+use settings::store_location::{Location, PostgresUrl};
 use sqlx::ConnectOptions;
-use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::error::Fault;
 use super::sql::{Connection, Dialect};
+use super::tls;
 use crate::files;
 
 /// How long a process waits for the locks of other writers.
@@ -128,7 +128,7 @@ pub(super) async fn connect(location: &Location, purpose: Purpose) -> Result<Con
             let options = sqlite(path, purpose);
             Ok(Connection::Sqlite(options.connect().await?))
         }
-        Location::Postgres(url) => postgres(url.options()).await,
+        Location::Postgres(url) => postgres(url).await,
     }
 }
 
@@ -143,7 +143,7 @@ pub(super) async fn first(location: &Location) -> Result<(Connection, Option<Fil
             let connection = options.connect().await?;
             Ok((Connection::Sqlite(connection), Some(lock)))
         }
-        Location::Postgres(url) => Ok((postgres(url.options()).await?, None)),
+        Location::Postgres(url) => Ok((postgres(url).await?, None)),
     }
 }
 
@@ -180,14 +180,16 @@ fn unchanging(path: &Path) -> SqliteConnectOptions {
         .disable_statement_logging()
 }
 
-async fn postgres(options: &PgConnectOptions) -> Result<Connection, Fault> {
-    let options = options.clone().disable_statement_logging();
-    let connecting = timeout(CONNECT_TIMEOUT, options.connect());
-    let connected = connecting.await.map_err(|_| {
-        let why = format!("no answer for {} s", CONNECT_TIMEOUT.as_secs());
-        Fault::File(io::Error::new(io::ErrorKind::TimedOut, why))
-    })?;
-    Ok(Connection::Postgres(connected?))
+async fn postgres(url: &PostgresUrl) -> Result<Connection, Fault> {
+    tls::connect(url, async |options| {
+        let connecting = timeout(CONNECT_TIMEOUT, options.connect());
+        let connected = connecting.await.map_err(|_| {
+            let why = format!("no answer for {} s", CONNECT_TIMEOUT.as_secs());
+            Fault::File(io::Error::new(io::ErrorKind::TimedOut, why))
+        })?;
+        Ok(Connection::Postgres(connected?))
+    })
+    .await
 }
 
 /// Creates an empty file, accessible to this user only, unless it exists. SQLite gives its other

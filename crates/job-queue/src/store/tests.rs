@@ -16,6 +16,7 @@ mod counting;
 #[cfg(target_os = "linux")]
 mod hardship;
 mod opening;
+mod tls;
 
 /// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(600);
@@ -38,8 +39,13 @@ impl TestStore {
     }
 
     pub(super) fn postgres(server: &Postgres, name: &str) -> Self {
+        Self::at(&server.database(name))
+    }
+
+    /// A store at a URL.
+    pub(super) fn at(url: &str) -> Self {
         Self {
-            location: server.database(name).parse().unwrap(),
+            location: url.parse().unwrap(),
             _directory: None,
             state: tempfile::tempdir().unwrap(),
         }

@@ -16,8 +16,7 @@ use std::time::Duration;
 
 use safe_files::state_file;
 use settings::store_location::{Location, PostgresUrl};
-use sqlx::ConnectOptions;
-use sqlx::postgres::PgListener;
+use sqlx::postgres::{PgListener, PgPoolOptions};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -25,6 +24,7 @@ use super::JobStore;
 use super::error::Fault;
 use super::file_events::FileEvents;
 use super::pool::{Pool, Purpose};
+use super::tls;
 
 /// How often the status of a file is checked.
 const LOOK: Duration = Duration::from_millis(10);
@@ -224,12 +224,14 @@ fn stamp(path: &Path) -> Option<[i64; 5]> {
 }
 
 async fn listen(url: &PostgresUrl, changes: &watch::Sender<u64>) -> Result<(), Fault> {
-    let options = url.options().clone().disable_statement_logging();
-    let pool = sqlx::postgres::PgPoolOptions::new()
-        .max_connections(1)
-        .acquire_timeout(Duration::from_secs(10))
-        .connect_lazy_with(options);
-    let mut listener = PgListener::connect_with(&pool).await?;
+    let mut listener = tls::connect(url, async |options| {
+        let pool = PgPoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(Duration::from_secs(10))
+            .connect_lazy_with(options);
+        Ok(PgListener::connect_with(&pool).await?)
+    })
+    .await?;
     listener.listen(CHANNEL).await?;
     // An earlier change may have gone unnoticed.
     changes.send_modify(|count| *count = count.wrapping_add(1));

@@ -1,9 +1,13 @@
 //! Attackers who can write to a shared database, and the workers and users of this machine.
 
 use std::fs::{self, Permissions};
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
 
 use job_queue::logic::{JobId, JobState};
 use job_queue::machine;
@@ -546,21 +550,39 @@ async fn store_as_ended(insider: &mut Intruder, id: &JobId) {
     insider.run(&sql).await;
 }
 
+/// A server without TLS, and the first bytes of its clients.
+fn server_without_tls() -> (u16, mpsc::Receiver<Vec<u8>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (sender, first) = mpsc::channel();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            let mut bytes = vec![0; 1000];
+            let length = client.read(&mut bytes).unwrap();
+            bytes.truncate(length);
+            sender.send(bytes).unwrap();
+            client.write_all(b"N").unwrap();
+        }
+    });
+    (port, first)
+}
+
 #[test]
 fn plain_connection_beyond_loopback_is_refused() {
-    let host = Host::new(
-        "postgres://me:sesame@db.example.org/jobs",
-        OthersJobs::Leave,
-    );
+    let (port, first) = server_without_tls();
+    // 0.0.0.0 is no loopback address, but leads to this machine.
+    let url = format!("postgres://me:sesame@0.0.0.0:{port}/jobs");
+    let host = Host::new(&url, OthersJobs::Leave);
     let (code, _, said) = host.run_jobs(&["list"]);
     assert_ne!(code, 0);
-    assert!(
-        said.contains("plain text") && said.contains("ssh -L"),
-        "{said}"
-    );
+    assert!(said.contains("offers no TLS"), "{said}");
+    assert!(said.contains("sslmode=disable"), "{said}");
     assert!(!said.contains("sesame"), "{said}");
-    // The control: on loopback, the connection is tried and finds no server.
-    let host = Host::new("postgres://me:sesame@127.0.0.1:1/jobs", OthersJobs::Leave);
-    let (_, _, said) = host.run_jobs(&["list"]);
-    assert!(said.contains("cannot be reached"), "{said}");
+    assert_eq!(first.recv().unwrap(), [0, 0, 0, 8, 4, 210, 22, 47]);
+    // The control: with sslmode=disable, the user's name is sent in plain text.
+    let host = Host::new(&format!("{url}?sslmode=disable"), OthersJobs::Leave);
+    host.run_jobs(&["list"]);
+    let sent = first.recv().unwrap();
+    assert!(sent.windows(8).any(|part| part == b"user\0me\0"));
 }

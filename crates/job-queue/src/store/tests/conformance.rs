@@ -49,9 +49,8 @@ use waits::{
     moment_beyond_the_calendar_is_clamped, waiting_job_can_be_cancelled,
     waiting_job_is_not_claimed_before_its_time, waiting_job_is_rechecked_early,
 };
-use workers::{
-    demand_depends_on_the_host, watcher_is_woken_by_changes, workers_are_registered_and_removed,
-};
+pub(super) use workers::watcher_is_woken_by_changes;
+use workers::{demand_depends_on_the_host, workers_are_registered_and_removed};
 
 /// A lease of no time, which ends at the next moment of the database's clock.
 pub(super) const NONE: Duration = Duration::ZERO;

@@ -23,7 +23,7 @@ async fn rows(store: &JobStore, sql: &str) -> Vec<sql::Row> {
     reading!(store, look).unwrap()
 }
 
-async fn number(store: &JobStore, sql: &str) -> i64 {
+pub(super) async fn number(store: &JobStore, sql: &str) -> i64 {
     let row = rows(store, sql).await.remove(0);
     row.number("n").unwrap().unwrap()
 }

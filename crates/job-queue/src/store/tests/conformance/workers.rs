@@ -63,7 +63,7 @@ pub(super) async fn demand_depends_on_the_host(stage: &TestStore) {
     assert_eq!(demand().await, (Demand::Nothing, Demand::Nothing));
 }
 
-pub(super) async fn watcher_is_woken_by_changes(stage: &TestStore) {
+pub(in crate::store::tests) async fn watcher_is_woken_by_changes(stage: &TestStore) {
     let (here, there) = (stage.open().await, stage.open().await);
     let mut watch = here.watch();
     let new = new_job("p");

@@ -1,0 +1,233 @@
+//! Connects to a server of PostgreSQL with the TLS of its URL.
+//!
+//! sqlx knows no `sslmode=allow`, and does not return from TLS to plain text with `prefer`: such
+//! modes are two attempts here.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use safe_files::off_runtime;
+use safe_files::untrusted_file::{Links, read};
+use settings::store_location::{PostgresUrl, TrustedRoots};
+use sqlx::ConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
+use tokio_rustls::rustls::{CertificateError, Error as RustlsError};
+
+use super::error::Fault;
+
+/// The largest file of certificates that is read: the CAs of a system have 250 KB.
+const LONGEST: u64 = 4 << 20;
+
+/// An error of TLS, with its remedy.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TlsError {
+    #[error(
+        "its server offers no TLS, which sslmode={0} requires. Turn TLS on there (ssl = on); where \
+         nobody on the way can read or change the jobs, write sslmode=disable into the URL"
+    )]
+    NotOffered(&'static str),
+    #[error(
+        "the certificate of its server is signed by no CA that is trusted ({roots}). If the server \
+         is the right one, name its CA with sslrootcert=FILE in the URL; sslmode=require would \
+         take any server for it"
+    )]
+    Issuer { roots: String },
+    #[error(
+        "the server at {host} has a certificate for another name ({error}). Write a name of the \
+         certificate into the URL, or sslmode=verify-ca if all servers of the CA are trusted"
+    )]
+    Name { host: String, error: String },
+    #[error("the certificate of its server is refused: {0}. Renew it")]
+    Certificate(String),
+    #[error("TLS with its server fails: {0}")]
+    Handshake(String),
+    #[error("{parameter} of its URL cannot be used: {error}")]
+    File {
+        parameter: &'static str,
+        error: String,
+    },
+    #[error(
+        "the system has no CA certificates. Install ca-certificates, or name the CA of the server \
+         with sslrootcert=FILE in the URL"
+    )]
+    NoRoots,
+}
+
+/// Connects with the first of the options that the mode allows and that works.
+pub(super) async fn connect<T>(
+    url: &PostgresUrl,
+    with: impl AsyncFn(PgConnectOptions) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    let options = url.options().clone().disable_statement_logging();
+    let (options, roots) = with_files(options, url).await?;
+    let (first, second) = attempts(url.options().get_ssl_mode());
+    let attempt = async |mode| {
+        let connected = with(options.clone().ssl_mode(mode)).await;
+        connected.map_err(|fault| explained(fault, url, &roots))
+    };
+    match (attempt(first).await, second) {
+        (Err(fault), Some(second)) if asks_for_the_other(&fault) => attempt(second).await,
+        (connected, _) => connected,
+    }
+}
+
+fn attempts(mode: PgSslMode) -> (PgSslMode, Option<PgSslMode>) {
+    match mode {
+        PgSslMode::Allow => (PgSslMode::Disable, Some(PgSslMode::Require)),
+        PgSslMode::Prefer => (PgSslMode::Prefer, Some(PgSslMode::Disable)),
+        mode => (mode, None),
+    }
+}
+
+/// Whether a connection with, or without, TLS may work where the other has failed: no TLS came
+/// about, or `pg_hba.conf` has no entry for it (28000).
+fn asks_for_the_other(fault: &Fault) -> bool {
+    match fault {
+        Fault::Tls(TlsError::Handshake(_)) => true,
+        Fault::Sql(sqlx::Error::Database(error)) => error.code().as_deref() == Some("28000"),
+        _ => false,
+    }
+}
+
+/// Adds the contents of the TLS files to the options, so that an error names its file. Returns
+/// also which CAs are trusted, in words.
+async fn with_files(
+    mut options: PgConnectOptions,
+    url: &PostgresUrl,
+) -> Result<(PgConnectOptions, String), Fault> {
+    let files = url.tls_files();
+    let mode = url.options().get_ssl_mode();
+    if matches!(mode, PgSslMode::Disable) {
+        return Ok((options, String::new()));
+    }
+    if let Some(path) = &files.certificate {
+        options = options.ssl_client_cert_from_pem(pem("sslcert", path).await?);
+    }
+    if let Some(path) = &files.key {
+        check_mode(path)?;
+        options = options.ssl_client_key_from_pem(pem("sslkey", path).await?);
+    }
+    if !matches!(mode, PgSslMode::VerifyCa | PgSslMode::VerifyFull) {
+        return Ok((options, String::new()));
+    }
+    let (roots, words) = match &files.roots {
+        TrustedRoots::File(path) => {
+            let words = format!("those in {} are", path.display());
+            (pem("sslrootcert", path).await?, words)
+        }
+        TrustedRoots::System => (system_roots().await?, "those of the system are".to_owned()),
+    };
+    Ok((options.ssl_root_cert_from_pem(roots), words))
+}
+
+/// A file in PEM. sqlx would accept one without any certificate.
+async fn pem(parameter: &'static str, path: &Path) -> Result<Vec<u8>, Fault> {
+    let failed = |error: String| Fault::Tls(TlsError::File { parameter, error });
+    let owned = PathBuf::from(path);
+    let contents = off_runtime::run(move || read(&owned, LONGEST, Links::Followed)).await;
+    let contents = contents.map_err(|error| failed(error.to_string()))?;
+    let contents = contents.map_err(|error| failed(error.to_string()))?;
+    match contents.windows(10).any(|part| part == b"-----BEGIN") {
+        true => Ok(contents),
+        false => Err(failed(format!("{} has no PEM text", path.display()))),
+    }
+}
+
+/// As libpq: a key that others can read is no secret. Root may own one that its group can read.
+fn check_mode(key: &Path) -> Result<(), Fault> {
+    let failed = |error: String| {
+        Fault::Tls(TlsError::File {
+            parameter: "sslkey",
+            error,
+        })
+    };
+    let about = fs::metadata(key);
+    let about = about.map_err(|error| failed(format!("{}: {error}", key.display())))?;
+    let forbidden = match about.uid() {
+        0 => 0o037,
+        _ => 0o077,
+    };
+    match about.mode() & forbidden {
+        0 => Ok(()),
+        _ => Err(failed(format!(
+            "others can read {}. Run chmod 600 on it",
+            key.display()
+        ))),
+    }
+}
+
+/// The CAs of the system, in PEM.
+async fn system_roots() -> Result<Vec<u8>, Fault> {
+    let found = off_runtime::run(rustls_native_certs::load_native_certs).await;
+    let found = found.map_err(io::Error::other)?;
+    for error in found.errors {
+        tracing::debug!("a CA of the system cannot be read: {error}");
+    }
+    let roots = found.certs.iter().map(|certificate| {
+        let text = BASE64_STANDARD.encode(certificate);
+        format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
+    });
+    let roots: String = roots.collect();
+    match roots.is_empty() {
+        true => Err(Fault::Tls(TlsError::NoRoots)),
+        false => Ok(roots.into_bytes()),
+    }
+}
+
+/// An error of TLS in words that say what to do.
+fn explained(fault: Fault, url: &PostgresUrl, roots: &str) -> Fault {
+    let Fault::Sql(error) = &fault else {
+        return fault;
+    };
+    let options = url.options();
+    let error = match error {
+        sqlx::Error::Tls(error) => match error.downcast_ref::<RustlsError>() {
+            Some(error) => of_rustls(error, options, roots),
+            None if error.to_string() == "server does not support TLS" => {
+                TlsError::NotOffered(name(options.get_ssl_mode()))
+            }
+            None => TlsError::Handshake(error.to_string()),
+        },
+        sqlx::Error::Io(error) => {
+            let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+            match cause {
+                Some(cause) => of_rustls(cause, options, roots),
+                None => return fault,
+            }
+        }
+        _ => return fault,
+    };
+    Fault::Tls(error)
+}
+
+fn of_rustls(error: &RustlsError, options: &PgConnectOptions, roots: &str) -> TlsError {
+    let RustlsError::InvalidCertificate(refused) = error else {
+        return TlsError::Handshake(error.to_string());
+    };
+    match refused {
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => TlsError::Issuer {
+            roots: roots.to_owned(),
+        },
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            TlsError::Name {
+                host: options.get_host().to_owned(),
+                error: refused.to_string(),
+            }
+        }
+        _ => TlsError::Certificate(refused.to_string()),
+    }
+}
+
+fn name(mode: PgSslMode) -> &'static str {
+    match mode {
+        PgSslMode::Disable => "disable",
+        PgSslMode::Allow => "allow",
+        PgSslMode::Prefer => "prefer",
+        PgSslMode::Require => "require",
+        PgSslMode::VerifyCa => "verify-ca",
+        PgSslMode::VerifyFull => "verify-full",
+    }
+}
