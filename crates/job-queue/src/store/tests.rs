@@ -15,6 +15,7 @@ mod counting;
 // It mounts a disk that is full.
 #[cfg(target_os = "linux")]
 mod hardship;
+mod login;
 mod opening;
 mod tls;
 
