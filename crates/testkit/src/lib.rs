@@ -8,7 +8,8 @@
 //! - [`AppServer`] speaks directly to `codex app-server`, for comparisons.
 //! - [`atm`] finds the real programs that the tests exchange mail with.
 //! - [`claude_code`] finds the real Claude Code; [`messages_api`] is the model that it works on.
-//! - [`postgres`] runs a private server of PostgreSQL; [`certificates`] makes its certificate.
+//! - [`postgres`] runs a private server of PostgreSQL; [`certificates`] makes its certificate,
+//!   and [`pgbouncer`] stands before it.
 //! - [`ngircd`] runs a private server of IRC.
 //! - [`verdaccio`] runs a private registry of npm packages; [`node`] finds a newer Node.
 //! - [`Tmux`] is a terminal in which a test types and reads.
@@ -50,6 +51,7 @@ mod launch;
 pub mod messages_api;
 pub mod ngircd;
 pub mod node;
+pub mod pgbouncer;
 pub mod postgres;
 pub mod process;
 pub mod schema;

@@ -17,7 +17,7 @@ use crate::certificates::Certificate;
 const STARTING: Duration = Duration::from_secs(60);
 
 /// The user of Debian's package: the server refuses to run as root.
-const USER: &str = "postgres";
+pub(crate) const USER: &str = "postgres";
 
 /// Debian's directory for the programs, with one directory for each version.
 const DEBIAN: &str = "/usr/lib/postgresql";
@@ -81,8 +81,8 @@ impl Postgres {
         server
     }
 
-    /// Creates a server, which is not started.
-    fn create(durability: Durability) -> Self {
+    /// A server without data.
+    fn empty() -> Self {
         // Not below the target directory: the path of a socket has 107 bytes at most.
         let directory = tempfile::Builder::new()
             .prefix("pg-")
@@ -91,11 +91,21 @@ impl Postgres {
         if let Some((uid, gid)) = owner() {
             std::os::unix::fs::chown(directory.path(), Some(uid), Some(gid)).unwrap();
         }
-        let data = directory.path().join("data");
+        Self {
+            directory,
+            port: PORT,
+            settings: Vec::new(),
+            child: None,
+        }
+    }
+
+    /// Creates a server, which is not started.
+    fn create(durability: Durability) -> Self {
+        let mut server = Self::empty();
         let made = as_user("initdb")
             .args(["--auth=trust", "--no-sync", "--locale=C", "--encoding=UTF8"])
             .args(["--username", USER, "--pgdata"])
-            .arg(&data)
+            .arg(server.data())
             .stdout(Stdio::null())
             .status()
             .unwrap();
@@ -104,15 +114,48 @@ impl Postgres {
             Durability::Synced => "on",
             Durability::Unsynced => "off",
         };
-        let mut server = Self {
-            directory,
-            port: PORT,
-            settings: Vec::new(),
-            child: None,
-        };
         server.set("listen_addresses", "");
         server.set("fsync", sync);
         server
+    }
+
+    /// Starts a standby of this server, reached by TCP as the server is. From now on, a commit
+    /// waits until the standby has it.
+    ///
+    /// # Panics
+    /// If it can't be made or doesn't start.
+    #[must_use]
+    pub fn standby(&self) -> Self {
+        let mut standby = Self::empty();
+        let made = as_user("pg_basebackup")
+            .args(self.reached())
+            .args(["--username", USER, "--no-sync", "--checkpoint=fast"])
+            .args(["--write-recovery-conf", "--pgdata"])
+            .arg(standby.data())
+            .status()
+            .unwrap();
+        assert!(made.success(), "pg_basebackup: {made}");
+        standby.port = free_port();
+        standby.set("listen_addresses", "127.0.0.1");
+        standby.set("fsync", "off");
+        standby.start_again();
+        self.sql("ALTER SYSTEM SET synchronous_standby_names = '*'");
+        self.sql("SELECT pg_reload_conf()");
+        standby
+    }
+
+    /// Makes a standby the primary.
+    ///
+    /// # Panics
+    /// If that fails.
+    pub fn promote(&self) {
+        self.sql("SELECT pg_promote()");
+    }
+
+    /// The directory of the server's socket.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        self.directory.path()
     }
 
     /// Changes a setting when the server starts again.
@@ -209,14 +252,31 @@ impl Postgres {
     /// # Panics
     /// If that fails.
     pub fn sql(&self, statement: &str) {
+        self.sql_in("postgres", statement);
+    }
+
+    /// Runs statements in a database, with psql.
+    ///
+    /// # Panics
+    /// If one fails.
+    pub fn sql_in(&self, database: &str, statements: &str) {
+        assert!(self.accepts_sql_in(database, statements), "{}", self.log());
+    }
+
+    /// Runs statements in a database, with psql. Returns whether all succeed.
+    ///
+    /// # Panics
+    /// If psql can't be run.
+    #[must_use]
+    pub fn accepts_sql_in(&self, database: &str, statements: &str) -> bool {
         let done = Command::new(program("psql"))
             .args(self.reached())
             .args(["--username", USER, "--no-psqlrc", "--quiet"])
-            .args(["--set", "ON_ERROR_STOP=1", "--command", statement])
+            .args(["--set", "ON_ERROR_STOP=1", "--dbname", database])
+            .args(["--command", statements])
             .stdout(Stdio::null())
-            .status()
-            .unwrap();
-        assert!(done.success(), "psql: {done}: {}", self.log());
+            .status();
+        done.unwrap().success()
     }
 
     /// The options with which programs of PostgreSQL reach the server.
@@ -246,7 +306,7 @@ impl Drop for Postgres {
 }
 
 /// The user and group of the server, if we are root.
-fn owner() -> Option<(u32, u32)> {
+pub(crate) fn owner() -> Option<(u32, u32)> {
     Uid::effective().is_root().then(|| {
         let user = User::from_name(USER).unwrap();
         let user = user.expect("there is no user postgres. Run `cargo xtask provision`.");
@@ -262,14 +322,19 @@ pub(crate) fn free_port() -> u16 {
 
 /// A program of the server, not run as root, which ends when we do.
 fn as_user(name: &str) -> Command {
-    let mut command = Command::new("setpriv");
     // This signal makes the server end fast: SIGKILL would leave its children.
-    command.args(["--pdeathsig", "QUIT"]);
+    unprivileged(&program(name), "QUIT")
+}
+
+/// A program that is not run as root, and gets this signal when we end.
+pub(crate) fn unprivileged(program: &Path, signal: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", signal]);
     if Uid::effective().is_root() {
         command.args(["--reuid", USER, "--regid", USER, "--init-groups"]);
     }
     // The program keeps its working directory, which that user may not be allowed to enter.
-    command.current_dir("/").arg(program(name));
+    command.current_dir("/").arg(program);
     command
 }
 

@@ -160,6 +160,8 @@ pub(super) enum Fault {
     /// A file beside the database.
     #[error(transparent)]
     File(#[from] io::Error),
+    #[error("the server is a standby, which takes no changes until it is promoted")]
+    Standby,
     #[error("another process has held its lock for more than {0} s")]
     Locked(u64),
     #[error("schema version {found}")]
@@ -198,6 +200,18 @@ impl Fault {
             }),
             _ => false,
         }
+    }
+
+    /// Whether another connection may succeed where this one has failed: it is lost, or leads to
+    /// a server that is now a standby.
+    pub(super) fn is_stale(&self) -> bool {
+        let is_standby = match self {
+            Self::Sql(sqlx::Error::Database(error)) => {
+                is_postgres(&**error) && code(&**error).as_deref() == Some("25006")
+            }
+            _ => false,
+        };
+        is_standby || self.is_disconnected()
     }
 
     /// Whether two transactions conflicted: 40001 and 40P01 of PostgreSQL.
@@ -251,6 +265,7 @@ impl Fault {
     fn kind(&self) -> FaultKind {
         match self {
             _ if self.is_disconnected() => FaultKind::Unreachable,
+            Self::Standby => FaultKind::Unreachable,
             Self::Tls(_) => FaultKind::Untrusted,
             Self::Locked(_) => FaultKind::Busy,
             Self::NotAStore(_) => FaultKind::NotAStore,

@@ -88,6 +88,7 @@ mod file_events;
 mod instructions;
 mod lists;
 mod pool;
+mod postgres;
 mod questions;
 mod queue;
 mod reading;
@@ -285,6 +286,10 @@ async fn end<T>(
             }
             taken.give_back();
             Ok(done)
+        }
+        Err(fault) if fault.is_stale() => {
+            taken.discard();
+            Err(fault)
         }
         Err(fault) => {
             // If this fails too, the connection is dropped and thereby closed.

@@ -12,15 +12,15 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use safe_files::state_file::with_suffix;
-use settings::store_location::{Location, PostgresUrl};
+use settings::store_location::Location;
 use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::error::Fault;
+use super::postgres;
 use super::sql::{Connection, Dialect};
-use super::tls;
 use crate::files;
 
 /// How long a process waits for the locks of other writers.
@@ -28,9 +28,6 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long an inspection waits for the locks of writers, which rarely exclude readers.
 const INSPECT_TIMEOUT: Duration = Duration::from_millis(200);
-
-/// How long a server may take to accept a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The pause between two attempts to lock a file.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -69,6 +66,11 @@ impl PooledConnection<'_> {
     /// Returns the connection to the pool. No transaction may be open on it.
     pub(super) fn give_back(self) {
         self.pool.idle().push(self.connection);
+    }
+
+    /// Closes the connection and all idle ones: if one was lost, the others may be lost too.
+    pub(super) fn discard(self) {
+        self.pool.forget_idle();
     }
 }
 
@@ -128,7 +130,11 @@ pub(super) async fn connect(location: &Location, purpose: Purpose) -> Result<Con
             let options = sqlite(path, purpose);
             Ok(Connection::Sqlite(options.connect().await?))
         }
-        Location::Postgres(url) => postgres(url).await,
+        Location::Postgres(url) => {
+            // On the heap, as each call of the store would have room for it otherwise.
+            let connection = Box::pin(postgres::connect(url, purpose)).await?;
+            Ok(Connection::Postgres(connection))
+        }
     }
 }
 
@@ -143,7 +149,7 @@ pub(super) async fn first(location: &Location) -> Result<(Connection, Option<Fil
             let connection = options.connect().await?;
             Ok((Connection::Sqlite(connection), Some(lock)))
         }
-        Location::Postgres(url) => Ok((postgres(url).await?, None)),
+        Location::Postgres(_) => Ok((connect(location, Purpose::WriteThrough).await?, None)),
     }
 }
 
@@ -178,18 +184,6 @@ fn unchanging(path: &Path) -> SqliteConnectOptions {
         .busy_timeout(INSPECT_TIMEOUT)
         .thread_name(|number| format!("jobs-{number}"))
         .disable_statement_logging()
-}
-
-async fn postgres(url: &PostgresUrl) -> Result<Connection, Fault> {
-    tls::connect(url, async |options| {
-        let connecting = timeout(CONNECT_TIMEOUT, options.connect());
-        let connected = connecting.await.map_err(|_| {
-            let why = format!("no answer for {} s", CONNECT_TIMEOUT.as_secs());
-            Fault::File(io::Error::new(io::ErrorKind::TimedOut, why))
-        })?;
-        Ok(Connection::Postgres(connected?))
-    })
-    .await
 }
 
 /// Creates an empty file, accessible to this user only, unless it exists. SQLite gives its other

@@ -66,6 +66,15 @@ fn written(rows: u64) -> WriteOutcome {
     }
 }
 
+fn claimed(job: Job, worker: &WorkerId) -> ClaimedJob {
+    let claim = Claim {
+        job: job.summary.id.clone(),
+        worker: worker.clone(),
+        attempt: job.attempts,
+    };
+    ClaimedJob { claim, job }
+}
+
 impl JobStore {
     /// The condition of prunable jobs: they ended longer ago than the first parameter.
     pub(super) fn prunable_condition(&self) -> String {
@@ -128,14 +137,39 @@ impl JobStore {
             row.map(|row| Job::read(&row, &self.identity)).transpose()
         };
         let job = writing!(self, claim)?;
-        Ok(job.map(|job| ClaimedJob {
-            claim: Claim {
-                job: job.summary.id.clone(),
-                worker: worker.clone(),
-                attempt: job.attempts,
-            },
-            job,
-        }))
+        Ok(job.map(|job| claimed(job, worker)))
+    }
+
+    /// A job that this worker has claimed without knowing it, because the answer was lost; its
+    /// lease begins anew. `known` are the jobs that the worker has.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn reclaim(
+        &self,
+        worker: &WorkerId,
+        known: &[JobId],
+        lease: Duration,
+    ) -> Result<Option<ClaimedJob>, StoreError> {
+        let parameters: Vec<String> = (3..).take(known.len()).map(|n| format!("${n}")).collect();
+        let unknown = match known {
+            [] => "TRUE".to_owned(),
+            _ => format!("id NOT IN ({})", parameters.join(", ")),
+        };
+        let sql = format!(
+            "UPDATE codex_jobs SET lease_until = {{now}} + $2 WHERE seq = (SELECT seq \
+             FROM codex_jobs WHERE state = 'running' AND worker = $1 AND {unknown} \
+             ORDER BY seq LIMIT 1 {{free}}) RETURNING {{job}}"
+        );
+        let reclaim = async |connection: &mut Connection| {
+            let mut values = vec![worker.as_str().into(), millis(lease)];
+            values.extend(known.iter().map(|job| job.as_str().into()));
+            let row = connection.row(&sql, values).await?;
+            row.map(|row| Job::read(&row, &self.identity)).transpose()
+        };
+        let job = writing!(self, reclaim)?;
+        Ok(job.map(|job| claimed(job, worker)))
     }
 
     /// Renews a lease from now on, and reports whether the cancellation of the job was requested.

@@ -5,12 +5,13 @@
 //! differ it has a placeholder in braces, see [`Dialect::expand`]. All values from outside are
 //! parameters.
 
-use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::postgres::PgRow;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{AssertSqlSafe, Row as _};
 
 use super::columns;
 use super::error::Fault;
+use super::postgres::PostgresConnection;
 
 /// Which database it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,7 +154,7 @@ impl Row {
 /// A connection.
 pub(super) enum Connection {
     Sqlite(SqliteConnection),
-    Postgres(PgConnection),
+    Postgres(PostgresConnection),
 }
 
 macro_rules! with_parameters {
@@ -185,8 +186,10 @@ impl Connection {
                 query.execute(connection).await?.rows_affected()
             }
             Self::Postgres(connection) => {
-                let query = with_parameters!(sql, with);
-                query.execute(connection).await?.rows_affected()
+                let mut entered = connection.enter().await?;
+                let query = with_parameters!(sql, with).persistent(entered.prepares);
+                let done = query.execute(entered.connection()).await;
+                entered.leave(done).await?.rows_affected()
             }
         })
     }
@@ -200,7 +203,10 @@ impl Connection {
                 rows.into_iter().map(Row::Sqlite).collect()
             }
             Self::Postgres(connection) => {
-                let rows = with_parameters!(sql, with).fetch_all(connection).await?;
+                let mut entered = connection.enter().await?;
+                let query = with_parameters!(sql, with).persistent(entered.prepares);
+                let rows = query.fetch_all(entered.connection()).await;
+                let rows = entered.leave(rows).await?;
                 rows.into_iter().map(Row::Postgres).collect()
             }
         })
@@ -213,15 +219,12 @@ impl Connection {
 
     /// Runs statements without parameters, one after the other.
     pub(super) async fn script(&mut self, sql: &'static str) -> Result<(), Fault> {
-        let script = sqlx::raw_sql(sql);
         match self {
             Self::Sqlite(connection) => {
-                script.execute(connection).await?;
+                sqlx::raw_sql(sql).execute(connection).await?;
+                Ok(())
             }
-            Self::Postgres(connection) => {
-                script.execute(connection).await?;
-            }
+            Self::Postgres(connection) => connection.script(sql).await,
         }
-        Ok(())
     }
 }

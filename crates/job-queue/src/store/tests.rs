@@ -12,11 +12,13 @@ use crate::logic::WorkerId;
 
 mod conformance;
 mod counting;
+mod failover;
 // It mounts a disk that is full.
 #[cfg(target_os = "linux")]
 mod hardship;
 mod login;
 mod opening;
+mod pooler;
 mod tls;
 
 /// Longer than any test takes.

@@ -3,6 +3,7 @@
 //! sqlx knows no `sslmode=allow`, and does not return from TLS to plain text with `prefer`: such
 //! modes are two attempts here.
 
+use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -56,29 +57,52 @@ pub(super) enum TlsError {
     NoRoots,
 }
 
-/// Connects with the first of the options that the mode allows and that works.
-pub(super) async fn connect<T>(
-    url: &PostgresUrl,
-    with: impl AsyncFn(PgConnectOptions) -> Result<T, Fault>,
-) -> Result<T, Fault> {
-    let options = url.options().clone().disable_statement_logging();
-    let (options, roots) = with_files(options, url).await?;
-    let (first, second) = attempts(url.options().get_ssl_mode());
-    let attempt = async |mode| {
-        let connected = with(options.clone().ssl_mode(mode)).await;
-        connected.map_err(|fault| explained(fault, url, &roots))
-    };
-    match (attempt(first).await, second) {
-        (Err(fault), Some(second)) if asks_for_the_other(&fault) => attempt(second).await,
-        (connected, _) => connected,
-    }
+/// The attempts to connect to a server, one after the other.
+pub(super) struct Attempts<'a> {
+    url: &'a PostgresUrl,
+    options: PgConnectOptions,
+    /// The mode of the last attempt, if it is another.
+    fallback: Option<PgSslMode>,
+    /// Which CAs are trusted, in words.
+    roots: String,
 }
 
-fn attempts(mode: PgSslMode) -> (PgSslMode, Option<PgSslMode>) {
-    match mode {
-        PgSslMode::Allow => (PgSslMode::Disable, Some(PgSslMode::Require)),
-        PgSslMode::Prefer => (PgSslMode::Prefer, Some(PgSslMode::Disable)),
-        mode => (mode, None),
+impl<'a> Attempts<'a> {
+    /// The attempts that the mode of a URL allows. Reads the TLS files.
+    pub(super) async fn of(url: &'a PostgresUrl) -> Result<Self, Fault> {
+        let options = url.options().clone().disable_statement_logging();
+        let (options, roots) = with_files(options, url).await?;
+        let (first, fallback) = match options.get_ssl_mode() {
+            PgSslMode::Allow => (PgSslMode::Disable, Some(PgSslMode::Require)),
+            PgSslMode::Prefer => (PgSslMode::Prefer, Some(PgSslMode::Disable)),
+            mode => (mode, None),
+        };
+        Ok(Self {
+            url,
+            options: options.ssl_mode(first),
+            fallback,
+            roots,
+        })
+    }
+
+    /// The options of the next attempt.
+    pub(super) fn options(&self) -> PgConnectOptions {
+        self.options.clone()
+    }
+
+    /// The result of an attempt, unless there is another one to make.
+    pub(super) fn judge<T>(&mut self, tried: Result<T, Fault>) -> ControlFlow<Result<T, Fault>> {
+        let fault = match tried {
+            Ok(connected) => return ControlFlow::Break(Ok(connected)),
+            Err(fault) => explained(fault, self.url, &self.roots),
+        };
+        match self.fallback.take_if(|_| asks_for_the_other(&fault)) {
+            Some(mode) => {
+                self.options = self.options.clone().ssl_mode(mode);
+                ControlFlow::Continue(())
+            }
+            None => ControlFlow::Break(Err(fault)),
+        }
     }
 }
 

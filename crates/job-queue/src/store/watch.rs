@@ -6,7 +6,7 @@
 //! as a commit becomes visible only after it was written: reading the status takes some µs, a
 //! statement 50 times as long. Where the system reports writes, the task reads it at once.
 //! PostgreSQL sends notifications. As a notification may be lost, and two changes may leave the
-//! same time stamp, each wait ends after a while in any case.
+//! same time stamp, each wait ends after a while in any case. So does each behind a pooler.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use safe_files::state_file;
 use settings::store_location::{Location, PostgresUrl};
-use sqlx::postgres::{PgListener, PgPoolOptions};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -24,7 +23,7 @@ use super::JobStore;
 use super::error::Fault;
 use super::file_events::FileEvents;
 use super::pool::{Pool, Purpose};
-use super::tls;
+use super::postgres;
 
 /// How often the status of a file is checked.
 const LOOK: Duration = Duration::from_millis(10);
@@ -41,6 +40,9 @@ const SETTLING: Duration = Duration::from_millis(200);
 
 /// How long a wait lasts without any change.
 const FALLBACK: Duration = Duration::from_millis(500);
+
+/// How long a server may be silent before it is asked whether it is there.
+const PROBE: Duration = Duration::from_secs(30);
 
 /// The statement that notifies the waiting processes, and its channel.
 pub(super) const NOTIFY: &str = "NOTIFY codex_jobs";
@@ -224,15 +226,11 @@ fn stamp(path: &Path) -> Option<[i64; 5]> {
 }
 
 async fn listen(url: &PostgresUrl, changes: &watch::Sender<u64>) -> Result<(), Fault> {
-    let mut listener = tls::connect(url, async |options| {
-        let pool = PgPoolOptions::new()
-            .max_connections(1)
-            .acquire_timeout(Duration::from_secs(10))
-            .connect_lazy_with(options);
-        Ok(PgListener::connect_with(&pool).await?)
-    })
-    .await?;
-    listener.listen(CHANNEL).await?;
+    let Some(mut listener) = postgres::listener(url, CHANNEL).await? else {
+        tracing::info!("a pooler keeps the notifications of the job store: changes are seen later");
+        changes.closed().await;
+        return Ok(());
+    };
     // An earlier change may have gone unnoticed.
     changes.send_modify(|count| *count = count.wrapping_add(1));
     while !changes.is_closed() {
@@ -244,6 +242,7 @@ async fn listen(url: &PostgresUrl, changes: &watch::Sender<u64>) -> Result<(), F
                 }
                 changes.send_modify(|count| *count = count.wrapping_add(1));
             }
+            () = sleep(PROBE) => postgres::check_alive(&mut listener).await?,
         }
     }
     Ok(())

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::cancel_handle::CancelReason;
 use super::slot::{RetakeOutcome, WorkerSlot};
-use super::{SHUTDOWN_TIMEOUT, Worker, attempt};
+use super::{ClaimState, SHUTDOWN_TIMEOUT, Worker, attempt};
 use crate::logic::IdleTimer;
 use crate::store::{ClaimedJob, Demand, StoreError};
 
@@ -170,10 +170,21 @@ impl Attempts {
     }
 }
 
+/// Claims a job. After an error, a job may have been claimed although the worker does not know
+/// it: it is taken first.
 async fn claim(worker: &Worker) -> Result<Option<TimedClaim>, StoreError> {
     let asked = Instant::now();
     let (host, lease) = (&worker.options.host, worker.options.timing.lease);
+    if worker.claims.get() == ClaimState::InDoubt {
+        let known: Vec<_> = worker.cancel_handles.borrow().keys().cloned().collect();
+        let reclaimed = worker.store.reclaim(worker.id(), &known, lease).await?;
+        if reclaimed.is_some() {
+            return Ok(reclaimed.map(|claimed| TimedClaim(claimed, asked)));
+        }
+    }
+    worker.claims.set(ClaimState::InDoubt);
     let claimed = worker.store.claim(worker.id(), host, lease).await?;
+    worker.claims.set(ClaimState::Known);
     Ok(claimed.map(|claimed| TimedClaim(claimed, asked)))
 }
 

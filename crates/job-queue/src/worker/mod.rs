@@ -259,8 +259,17 @@ struct Worker {
     /// The logins of the jobs that this worker has put back to wait for a usage limit.
     logins: RefCell<HashMap<JobId, Login>>,
     store_health: StoreHealth,
+    claims: Cell<ClaimState>,
     work: Work,
     engines: Engines,
+}
+
+/// Whether the worker knows all jobs that it has claimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ClaimState {
+    Known,
+    /// The answer to a claim has been lost.
+    InDoubt,
 }
 
 /// Counts the jobs that are worked on, without those that only wait for their final write.
@@ -310,6 +319,7 @@ impl Worker {
             cancel_handles: RefCell::default(),
             logins: RefCell::default(),
             store_health: StoreHealth::new(),
+            claims: Cell::new(ClaimState::Known),
             work: Work::new(),
             engines: Engines::default(),
         }

@@ -1,0 +1,234 @@
+//! Servers that crash and are replaced while workers take jobs.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use testkit::postgres::Network;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
+
+use super::conformance::finished;
+use super::*;
+use crate::logic::{Ending, JobId, JobState};
+
+const JOBS: usize = 400;
+const WORKERS: usize = 4;
+
+/// How long a job takes.
+const JOB: Duration = Duration::from_millis(20);
+
+const NETWORK: Network<'_> = Network {
+    admitted: "host all all 127.0.0.1/32 trust",
+    certificate: None,
+};
+
+/// How often each job was begun.
+#[derive(Default)]
+struct Ledger {
+    begun: Mutex<HashMap<JobId, u32>>,
+    failures: Mutex<u32>,
+}
+
+impl Ledger {
+    fn begin(&self, job: &JobId) {
+        *self.begun.lock().unwrap().entry(job.clone()).or_default() += 1;
+    }
+
+    fn is_complete(&self) -> bool {
+        self.begun.lock().unwrap().len() == JOBS
+    }
+
+    /// Repeats a call until the store can be reached.
+    async fn persist<T>(&self, mut call: impl AsyncFnMut() -> Result<T, StoreError>) -> T {
+        loop {
+            match call().await {
+                Ok(done) => return done,
+                Err(error) => {
+                    assert!(error.is_retryable(), "{error:?}");
+                    *self.failures.lock().unwrap() += 1;
+                    sleep(JOB).await;
+                }
+            }
+        }
+    }
+}
+
+/// Takes jobs as a worker does, until all have begun.
+async fn work(stage: &TestStore, ledger: &Ledger) {
+    let store = stage.open().await;
+    let worker = new_worker_id();
+    let mut is_in_doubt = false;
+    while !ledger.is_complete() {
+        let claimed = ledger
+            .persist(async || {
+                if is_in_doubt && let Some(known) = store.reclaim(&worker, &[], LONG).await? {
+                    return Ok(Some(known));
+                }
+                is_in_doubt = true;
+                let claimed = store.claim(&worker, "here", LONG).await?;
+                is_in_doubt = false;
+                Ok(claimed)
+            })
+            .await;
+        let Some(ClaimedJob { claim, .. }) = claimed else {
+            sleep(JOB).await;
+            continue;
+        };
+        ledger.begin(&claim.job);
+        sleep(JOB).await;
+        let how = finished(Ending::Completed);
+        ledger
+            .persist(async || store.finish(&claim, &how).await)
+            .await;
+    }
+}
+
+/// Workers at a URL, on a thread of their own: this one owns the servers.
+fn workers(stage: TestStore, ledger: Arc<Ledger>) -> thread::JoinHandle<()> {
+    thread::spawn(move || {
+        block_on(async {
+            let working = (0..WORKERS).map(|_| work(&stage, &ledger));
+            futures::future::join_all(working).await;
+            let store = stage.open().await;
+            for (job, times) in &*ledger.begun.lock().unwrap() {
+                assert_eq!(*times, 1, "{job}");
+                let job = store.get(job).await.unwrap().unwrap();
+                assert_eq!(job.summary.state, JobState::Completed);
+                assert_eq!(job.attempts, 1);
+            }
+        });
+    })
+}
+
+fn submit_jobs(stage: &TestStore) {
+    block_on(async {
+        let store = stage.open().await;
+        for _ in 0..JOBS {
+            store.submit(&new_job("p")).await.unwrap();
+        }
+    });
+}
+
+/// Waits until so many jobs have begun.
+fn wait_for_jobs(ledger: &Ledger, number: usize) {
+    while ledger.begun.lock().unwrap().len() < number {
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn jobs_run_once_while_the_server_crashes_again_and_again() {
+    let mut server = Postgres::start(Durability::Unsynced);
+    let stage = TestStore::postgres(&server, "jobs");
+    submit_jobs(&stage);
+    let ledger = Arc::new(Ledger::default());
+    let working = workers(stage, Arc::clone(&ledger));
+    for crash in 1..=4 {
+        wait_for_jobs(&ledger, crash * JOBS / 5);
+        server.stop();
+        server.start_again();
+    }
+    working.join().unwrap();
+    assert!(*ledger.failures.lock().unwrap() > 0);
+}
+
+/// Passes connections on to a port that can change, as a name or a virtual address does.
+async fn forward(listener: TcpListener, to: Arc<AtomicU16>) {
+    while let Ok((mut client, _)) = listener.accept().await {
+        let port = to.load(Ordering::Relaxed);
+        tokio::spawn(async move {
+            if let Ok(mut server) = TcpStream::connect(("127.0.0.1", port)).await {
+                let _ = copy_bidirectional(&mut client, &mut server).await;
+            }
+        });
+    }
+}
+
+/// The port of a thread that forwards.
+fn forwarder(to: &Arc<AtomicU16>) -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let to = Arc::clone(to);
+    thread::spawn(|| {
+        block_on(async { forward(TcpListener::from_std(listener).unwrap(), to).await });
+    });
+    port
+}
+
+#[test]
+fn jobs_run_once_when_a_standby_takes_over() {
+    let mut primary = Postgres::start_on_tcp(Durability::Unsynced, &NETWORK);
+    let _ = primary.database("jobs");
+    let current = Arc::new(AtomicU16::new(primary.port()));
+    let port = forwarder(&current);
+    let stage = TestStore::at(&format!("postgres://postgres@127.0.0.1:{port}/jobs"));
+    submit_jobs(&stage);
+    let standby = primary.standby();
+    let ledger = Arc::new(Ledger::default());
+    let working = workers(stage, Arc::clone(&ledger));
+    wait_for_jobs(&ledger, JOBS / 3);
+    primary.stop();
+    // The address moves before the standby is promoted: it refuses changes for a while.
+    current.store(standby.port(), Ordering::Relaxed);
+    thread::sleep(Duration::from_millis(500));
+    standby.promote();
+    working.join().unwrap();
+    assert!(*ledger.failures.lock().unwrap() > 0);
+}
+
+#[test]
+fn standby_is_inspected_only() {
+    let primary = Postgres::start_on_tcp(Durability::Unsynced, &NETWORK);
+    let stage = TestStore::postgres(&primary, "jobs");
+    let standby = primary.standby();
+    block_on(async {
+        let store = stage.open().await;
+        store.submit(&new_job("p")).await.unwrap();
+        let there = TestStore::at(&standby.url("postgres", "127.0.0.1", "jobs"));
+        let error = JobStore::open(&there.location, &there.access())
+            .await
+            .unwrap_err();
+        assert!(error.is_retryable(), "{error:?}");
+        assert!(error.to_string().contains("standby"), "{error}");
+        // The commit was on the standby before it was reported, but may not be visible yet.
+        testkit::wait::wait_for("the job on the standby", async || {
+            let store = JobStore::inspect(&there.location, &there.access()).await;
+            let jobs = store.ok()?.list(&JobFilter::default(), 1).await.unwrap();
+            (jobs.total == 1).then_some(())
+        })
+        .await;
+    });
+}
+
+#[test]
+fn claim_without_an_answer_is_found_again() {
+    for stage in [TestStore::sqlite(), {
+        let server = Box::leak(Box::new(Postgres::start(Durability::Unsynced)));
+        TestStore::postgres(server, "jobs")
+    }] {
+        block_on(async {
+            let store = stage.open().await;
+            let worker = new_worker_id();
+            assert_eq!(store.reclaim(&worker, &[], LONG).await.unwrap(), None);
+            let mut known = Vec::new();
+            for _ in 0..3 {
+                store.submit(&new_job("p")).await.unwrap();
+                known.push(claim(&store, &worker).await.unwrap().claim.job);
+            }
+            let lost = known.remove(1);
+            let other = store.reclaim(&new_worker_id(), &[], LONG).await.unwrap();
+            assert_eq!(other, None);
+            let found = store.reclaim(&worker, &known, LONG).await.unwrap().unwrap();
+            assert_eq!((found.claim.job.clone(), found.claim.attempt), (lost, 1));
+            store
+                .finish(&found.claim, &finished(Ending::Completed))
+                .await
+                .unwrap();
+            assert_eq!(store.reclaim(&worker, &known, LONG).await.unwrap(), None);
+        });
+    }
+}
