@@ -2,9 +2,11 @@
 
 use std::io;
 
+use common::text::shell_word;
 use settings::store_location::Location;
 use sqlx::error::DatabaseError;
 
+use super::schema;
 use super::tls::TlsError;
 use crate::logic::JobId;
 use crate::machine::KeyError;
@@ -52,6 +54,20 @@ pub enum StoreError {
         store: String,
         /// Why.
         error: String,
+    },
+    /// The role has not the rights that the store needs.
+    #[error(
+        "the role of the job store {store} has no right to what it needs: {error}. Have the owner \
+         of the database run the SQL that `codex-mcp jobs schema{options}` prints, as in \
+         `codex-mcp jobs schema{options} | psql --set ON_ERROR_STOP=1 DATABASE`"
+    )]
+    NoRight {
+        /// Where.
+        store: String,
+        /// Why.
+        error: String,
+        /// The options of `codex-mcp jobs schema`.
+        options: String,
     },
     /// Other processes keep the store locked.
     #[error("the job store {store} is busy: {error}. Try again")]
@@ -169,6 +185,9 @@ pub(super) enum Fault {
     /// Only an inspection fails so; others upgrade the store.
     #[error("an older program has created it, and it is not upgraded yet")]
     Older,
+    /// Tables of this version cannot be created.
+    #[error("{error}")]
+    NoRight { error: String, found: i64 },
     #[error("{0}")]
     NotAStore(&'static str),
     #[error("too long")]
@@ -214,6 +233,17 @@ impl Fault {
         is_standby || self.is_disconnected()
     }
 
+    /// The error of an upgrade from this version of the schema.
+    pub(super) fn of_schema(self, found: i64) -> Self {
+        match &self {
+            Self::Sql(sqlx::Error::Database(error)) if may_not(&**error) => Self::NoRight {
+                error: error.message().to_owned(),
+                found,
+            },
+            _ => self,
+        }
+    }
+
     /// Whether two transactions conflicted: 40001 and 40P01 of PostgreSQL.
     pub(super) fn is_conflict(&self) -> bool {
         let Self::Sql(sqlx::Error::Database(error)) = self else {
@@ -232,6 +262,10 @@ impl Fault {
                 job,
                 owner: owner.unwrap_or_else(|| "somebody unknown".to_owned()),
             },
+            Self::NoRight { error, found } => no_right(location, error, found),
+            Self::Sql(sqlx::Error::Database(error)) if may_not(&*error) => {
+                no_right(location, error.message().to_owned(), schema::newest())
+            }
             Self::Newer { found, known } => StoreError::Newer {
                 store,
                 found,
@@ -298,6 +332,27 @@ fn of_file(error: &io::Error) -> FaultKind {
     }
 }
 
+/// Whether the role has no right to do this: 42501 of PostgreSQL.
+fn may_not(error: &dyn DatabaseError) -> bool {
+    is_postgres(error) && code(error).as_deref() == Some("42501")
+}
+
+fn no_right(location: &Location, error: String, found: i64) -> StoreError {
+    let role = match location {
+        Location::Postgres(url) => url.options().get_username(),
+        Location::Sqlite(_) => "ROLE",
+    };
+    let from = match found {
+        0 => String::new(),
+        found => format!(" --from {found}"),
+    };
+    StoreError::NoRight {
+        store: location.to_string(),
+        error,
+        options: format!("{from} --role {}", shell_word(role)),
+    }
+}
+
 fn code(error: &dyn DatabaseError) -> Option<String> {
     error.code().map(|code| code.into_owned())
 }
@@ -334,7 +389,7 @@ fn of_sqlite(code: u32) -> FaultKind {
 fn of_postgres(code: &str) -> FaultKind {
     match code {
         "53100" => FaultKind::Full,
-        "25006" | "42501" => FaultKind::ReadOnly,
+        "25006" => FaultKind::ReadOnly,
         "40001" | "40P01" | "55P03" => FaultKind::Busy,
         "53300" => FaultKind::Unreachable,
         "28000" | "28P01" => FaultKind::Refused,

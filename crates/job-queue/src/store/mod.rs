@@ -123,6 +123,7 @@ pub use record::{
     NewWorker, Origin, Owner, Ownership, PromptText, Question, ReapedJob, RenewOutcome, Request,
     StoredEvent, WorkerRecord, WriteOutcome, new_worker_id,
 };
+pub use schema::{NoSuchVersion, postgres_schema};
 pub use watch::Watch;
 
 /// How often a conflicting change is tried, and the pause between two attempts.

@@ -110,11 +110,11 @@ pub(super) fn without_brackets(host: &str) -> &str {
 fn parameter<'a>(url: &'a str, names: &[&str]) -> Option<Cow<'a, str>> {
     let url = url.split('#').next().unwrap_or_default();
     let (_, parameters) = url.split_once('?')?;
-    let named = parameters.split('&').filter_map(|parameter| {
+    let mut named = parameters.split('&').filter_map(|parameter| {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         names.contains(&&*decoded(name)).then_some(value)
     });
-    named.last().map(decoded)
+    named.next_back().map(decoded)
 }
 
 /// Decodes `%XX` and `+`, as in the parameters of a form.

@@ -8,6 +8,7 @@ mod list;
 mod logs;
 mod prune;
 mod resume;
+mod schema;
 mod show;
 mod show_run;
 mod steer;
@@ -95,6 +96,8 @@ enum Verb {
     Retry(resume::RetryArgs),
     /// Remove jobs that ended long ago, with their logs.
     Prune(prune::Args),
+    /// Print the SQL that makes the tables of a PostgreSQL store, for its administrator.
+    Schema(schema::Args),
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
@@ -124,6 +127,7 @@ impl Verb {
             Self::Resume(args) => args.act(config).await,
             Self::Retry(args) => args.act(config).await,
             Self::Prune(args) => args.act(&service(&config)).await,
+            Self::Schema(args) => args.act(),
         }
     }
 }

@@ -391,6 +391,7 @@ fn cases(jobs: &[String]) -> Vec<Case<'_>> {
             Hostile,
         ),
         case("jobs prune", &["--older-than", "0s", "--dry-run"], Own),
+        case("jobs schema", &["--role", HOSTILE_ARGUMENT], Hostile),
         case(
             "worker",
             &["--idle", "1s", "--store", "evil\u{1b}[2J\u{9b}end/jobs.db"],

@@ -38,6 +38,17 @@ async fn jobs_on_postgres_are_listed_shown_and_pruned() {
 }
 
 #[tokio::test]
+async fn schema_for_a_role_is_printed() {
+    let stage = JobsFixture::new().await;
+    let made = stage.stdout_of(&["schema", "--role", "me"]);
+    assert!(made.contains("CREATE TABLE codex_jobs"), "{made}");
+    assert!(made.contains("TO \"me\";"), "{made}");
+    let unknown = stage.run(&["schema", "--from", "99"]);
+    assert_eq!(unknown.code, 3);
+    assert!(unknown.stderr.contains("version 99"), "{}", unknown.stderr);
+}
+
+#[tokio::test]
 async fn wait_survives_a_restart_of_postgres() {
     let mut server = Postgres::start(Durability::Synced);
     let location = server.database("jobs").parse().unwrap();

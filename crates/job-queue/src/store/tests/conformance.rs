@@ -69,6 +69,15 @@ const HOSTILE: [&str; 7] = [
 
 /// Runs all tests, each on its own store.
 pub(super) async fn all(make: &mut dyn FnMut(&str) -> TestStore) {
+    let stage = make("first");
+    store_of_the_first_version_is_upgraded(&stage).await;
+    let stage = make("seventh");
+    waiting_job_of_version_7_is_rechecked_after_the_migration(&stage).await;
+    of_existing_tables(make).await;
+}
+
+/// Runs the tests that make no tables, each on its own store.
+pub(super) async fn of_existing_tables(make: &mut dyn FnMut(&str) -> TestStore) {
     macro_rules! run {
         ($($check:ident)*) => { $(
             let stage = make(stringify!($check));
@@ -94,8 +103,6 @@ pub(super) async fn all(make: &mut dyn FnMut(&str) -> TestStore) {
         events_are_numbered_and_read_in_parts
         lists_are_newest_first_and_count_all
         counts_are_right_in_a_storm
-        store_of_the_first_version_is_upgraded
-        waiting_job_of_version_7_is_rechecked_after_the_migration
         hostile_text_is_stored_as_text
         latest_job_of_a_directory_is_found
         job_is_found_by_id_prefix

@@ -93,9 +93,10 @@ fn workers(stage: TestStore, ledger: Arc<Ledger>) -> thread::JoinHandle<()> {
             let working = (0..WORKERS).map(|_| work(&stage, &ledger));
             futures::future::join_all(working).await;
             let store = stage.open().await;
-            for (job, times) in &*ledger.begun.lock().unwrap() {
-                assert_eq!(*times, 1, "{job}");
-                let job = store.get(job).await.unwrap().unwrap();
+            let begun = ledger.begun.lock().unwrap().clone();
+            for (job, times) in begun {
+                assert_eq!(times, 1, "{job}");
+                let job = store.get(&job).await.unwrap().unwrap();
                 assert_eq!(job.summary.state, JobState::Completed);
                 assert_eq!(job.attempts, 1);
             }

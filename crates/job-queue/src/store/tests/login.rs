@@ -9,6 +9,11 @@ const SCRAM: Network<'_> = Network {
     certificate: None,
 };
 
+const TRUST: Network<'_> = Network {
+    admitted: "host all all 127.0.0.1/32 trust",
+    certificate: None,
+};
+
 /// A server that asks for the password of the role `me`, who owns the database `jobs`.
 fn server_with_password(password: &str) -> Postgres {
     let server = Postgres::start_on_tcp(Durability::Unsynced, &SCRAM);
@@ -67,4 +72,82 @@ fn missing_database_is_named() {
         assert!(error.contains("\"absent\" does not exist"), "{error}");
         assert!(error.contains("CREATE DATABASE"), "{error}");
     });
+}
+
+/// A role that may not create tables.
+const ROLE: &str = "a \"worker\"";
+
+fn server_with_role() -> Postgres {
+    let server = Postgres::start_on_tcp(Durability::Unsynced, &TRUST);
+    server.sql(&format!("CREATE ROLE {} LOGIN", quoted(ROLE)));
+    server
+}
+
+fn quoted(role: &str) -> String {
+    format!("\"{}\"", role.replace('"', "\"\""))
+}
+
+fn url_of_role(server: &Postgres, database: &str) -> String {
+    server.url("a%20%22worker%22", "localhost", database)
+}
+
+#[test]
+fn role_that_may_not_create_tables_is_told_what_to_do() {
+    let server = server_with_role();
+    let _ = server.database("jobs");
+    block_on(async {
+        let url = url_of_role(&server, "jobs");
+        let error = open(&url).await.unwrap_err();
+        assert!(matches!(error, StoreError::NoRight { .. }), "{error:?}");
+        let error = error.to_string();
+        let command = "codex-mcp jobs schema --role 'a \"worker\"'";
+        assert!(error.contains(command), "{error}");
+
+        // The tables of an older version, whose upgrade the role may not make either.
+        server.sql_in("jobs", &postgres_schema(0, Some(ROLE)).unwrap());
+        server.sql_in("jobs", "UPDATE codex_store SET version = 7");
+        let error = open(&url).await.unwrap_err().to_string();
+        assert!(
+            error.contains("codex-mcp jobs schema --from 7 --role"),
+            "{error}"
+        );
+
+        // The owner has not granted everything.
+        server.sql_in("jobs", "UPDATE codex_store SET version = 8");
+        let revoke = format!("REVOKE SELECT ON codex_store FROM {}", quoted(ROLE));
+        server.sql_in("jobs", &revoke);
+        let error = open(&url).await.unwrap_err().to_string();
+        assert!(
+            error.contains("codex-mcp jobs schema --from 8 --role"),
+            "{error}"
+        );
+        server.sql_in("jobs", &postgres_schema(8, Some(ROLE)).unwrap());
+        assert!(open(&url).await.is_ok());
+    });
+}
+
+#[test]
+fn role_without_tables_of_its_own_conforms() {
+    let server = server_with_role();
+    let schema = postgres_schema(0, Some(ROLE)).unwrap();
+    block_on(conformance::of_existing_tables(&mut |name| {
+        let _ = server.database(name);
+        server.sql_in(name, &schema);
+        TestStore::at(&url_of_role(&server, name))
+    }));
+}
+
+#[test]
+fn schema_is_upgraded_by_a_script_from_its_own_version_only() {
+    let server = server_with_role();
+    let stage = TestStore::postgres(&server, "jobs");
+    block_on(async { drop(stage.open().await) });
+    let script = postgres_schema(7, None).unwrap();
+    assert!(script.contains("another version than 7"), "{script}");
+    assert!(!script.contains("GRANT"), "{script}");
+    assert!(!server.accepts_sql_in("jobs", &script));
+    for from in [1, 3, 9] {
+        let error = postgres_schema(from, None).unwrap_err().to_string();
+        assert!(error.contains(&format!("version {from}")), "{error}");
+    }
 }
