@@ -6,8 +6,8 @@ use common::text::shell_word;
 use settings::store_location::Location;
 use sqlx::error::DatabaseError;
 
-use super::schema;
-use super::tls::TlsError;
+use super::migrations;
+use super::tls_error::TlsError;
 use crate::logic::JobId;
 use crate::machine::KeyError;
 
@@ -264,7 +264,7 @@ impl Fault {
             },
             Self::NoRight { error, found } => no_right(location, error, found),
             Self::Sql(sqlx::Error::Database(error)) if may_not(&*error) => {
-                no_right(location, error.message().to_owned(), schema::newest())
+                no_right(location, error.message().to_owned(), migrations::newest())
             }
             Self::Newer { found, known } => StoreError::Newer {
                 store,

@@ -87,6 +87,7 @@ mod events;
 mod file_events;
 mod instructions;
 mod lists;
+mod migrations;
 mod pool;
 mod postgres;
 mod questions;
@@ -99,6 +100,7 @@ mod signature;
 mod sql;
 mod task_ids;
 mod tls;
+mod tls_error;
 mod watch;
 mod workers;
 
@@ -116,6 +118,7 @@ use sql::{Connection, Dialect};
 pub use error::StoreError;
 pub use events::{AppendOutcome, MOST_EVENTS};
 pub use instructions::DONE;
+pub use migrations::{NoSuchVersion, postgres_schema};
 pub use reading::JobThread;
 pub use record::{
     Claim, ClaimedJob, Demand, FinishedJob, InstructOutcome, Instruction, InstructionProgress, Job,
@@ -123,7 +126,6 @@ pub use record::{
     NewWorker, Origin, Owner, Ownership, PromptText, Question, ReapedJob, RenewOutcome, Request,
     StoredEvent, WorkerRecord, WriteOutcome, new_worker_id,
 };
-pub use schema::{NoSuchVersion, postgres_schema};
 pub use watch::Watch;
 
 /// How often a conflicting change is tried, and the pause between two attempts.

@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep};
 
 use super::error::Fault;
-use super::postgres;
+use super::postgres::{self, StandbyPolicy};
 use super::sql::{Connection, Dialect};
 use crate::files;
 
@@ -131,8 +131,12 @@ pub(super) async fn connect(location: &Location, purpose: Purpose) -> Result<Con
             Ok(Connection::Sqlite(options.connect().await?))
         }
         Location::Postgres(url) => {
+            let policy = match purpose {
+                Purpose::Inspect => StandbyPolicy::Accept,
+                _ => StandbyPolicy::Refuse,
+            };
             // On the heap, as each call of the store would have room for it otherwise.
-            let connection = Box::pin(postgres::connect(url, purpose)).await?;
+            let connection = Box::pin(postgres::connect(url, policy)).await?;
             Ok(Connection::Postgres(connection))
         }
     }

@@ -15,7 +15,6 @@ use sqlx::{ConnectOptions, Executor as _, Row as _};
 use tokio::time::timeout;
 
 use super::error::Fault;
-use super::pool::Purpose;
 use super::tls::Attempts;
 
 /// How long a server may take to accept a connection, or to answer on one.
@@ -38,6 +37,13 @@ pub(super) enum Route {
     Pooler,
 }
 
+/// What becomes of a connection to a standby, which takes no changes and may be out of date.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StandbyPolicy {
+    Accept,
+    Refuse,
+}
+
 /// Whether a transaction is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TransactionState {
@@ -52,18 +58,17 @@ pub(super) struct PostgresConnection {
     transaction: TransactionState,
 }
 
-/// Connects to a server. Only an inspection accepts a standby, which takes no changes and may be
-/// out of date.
+/// Connects to a server.
 pub(super) async fn connect(
     url: &PostgresUrl,
-    purpose: Purpose,
+    policy: StandbyPolicy,
 ) -> Result<PostgresConnection, Fault> {
     let mut attempts = Attempts::of(url).await?;
     loop {
         let options = attempts.options();
-        let mut tried = in_time(open(options.clone().extra_float_digits(MARK), purpose)).await;
+        let mut tried = in_time(open(options.clone().extra_float_digits(MARK), policy)).await;
         if refuses_mark(&tried) {
-            tried = in_time(open(options.extra_float_digits(None), purpose)).await;
+            tried = in_time(open(options.extra_float_digits(None), policy)).await;
         }
         if let ControlFlow::Break(connected) = attempts.judge(tried) {
             return connected;
@@ -71,11 +76,14 @@ pub(super) async fn connect(
     }
 }
 
-async fn open(options: PgConnectOptions, purpose: Purpose) -> Result<PostgresConnection, Fault> {
+async fn open(
+    options: PgConnectOptions,
+    policy: StandbyPolicy,
+) -> Result<PostgresConnection, Fault> {
     let mut connection = options.connect().await?;
     let row = connection.fetch_one(CHECK).await?;
     let (route, standby) = checked(&row)?;
-    match standby && purpose != Purpose::Inspect {
+    match standby && policy == StandbyPolicy::Refuse {
         true => Err(Fault::Standby),
         false => Ok(PostgresConnection {
             connection,

@@ -201,7 +201,7 @@ pub(super) async fn counts_are_right_in_a_storm(stage: &TestStore) {
 
 pub(super) async fn store_of_the_first_version_is_upgraded(stage: &TestStore) {
     let (mut connection, lock) = pool::first(&stage.location).await.unwrap();
-    let first = schema::MIGRATIONS[0].script(connection.dialect());
+    let first = migrations::MIGRATIONS[0].script(connection.dialect());
     connection.begin(Purpose::WriteThrough).await.unwrap();
     connection.script(first).await.unwrap();
     let mut most = 0;
@@ -267,7 +267,7 @@ pub(super) async fn waiting_job_of_version_7_is_rechecked_after_the_migration(st
     let (mut connection, lock) = pool::first(&stage.location).await.unwrap();
     let dialect = connection.dialect();
     connection.begin(Purpose::WriteThrough).await.unwrap();
-    for step in &schema::MIGRATIONS[..7] {
+    for step in &migrations::MIGRATIONS[..7] {
         connection.script(step.script(dialect)).await.unwrap();
     }
     let ids = ["waits", "is due", "does not wait"].map(|prompt| new_job(prompt).id);
@@ -297,7 +297,7 @@ pub(super) async fn waiting_job_of_version_7_is_rechecked_after_the_migration(st
         }
     };
     connection.script(refuse).await.unwrap();
-    let step = schema::MIGRATIONS[7].script(dialect);
+    let step = migrations::MIGRATIONS[7].script(dialect);
     connection.script(step).await.unwrap();
     let allow = match dialect {
         Dialect::Sqlite => "DROP TRIGGER refuse",
