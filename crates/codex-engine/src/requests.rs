@@ -1,9 +1,9 @@
-//! Requests to Codex, with time limits, and again while it is overloaded.
+//! Requests to Codex, with time limits, and again while it asks for patience.
 
 use std::time::Duration;
 
 use codex_protocol::codex::Method;
-use codex_protocol::rpc::code;
+use codex_protocol::rpc::{ErrorObject, code};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -18,13 +18,13 @@ const THREAD_TIMEOUT: Duration = Duration::from_secs(90);
 /// How long Codex may take for other requests.
 const RPC_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The most attempts of a request while Codex reports that it is overloaded.
+/// The most attempts of a request that Codex asks to repeat later.
 const ATTEMPTS: u32 = 6;
 
 /// The pause before the second attempt; it doubles for each further one.
 const BACK_OFF: Duration = Duration::from_millis(100);
 
-/// Makes a request, again after a pause while Codex reports that it is overloaded.
+/// Makes a request, again after a pause while Codex says that it can be repeated later.
 ///
 /// # Errors
 ///
@@ -37,7 +37,7 @@ pub(super) async fn call<T: DeserializeOwned>(
     let mut pause = BACK_OFF;
     for _ in 1..ATTEMPTS {
         match call_once(server, method, params).await {
-            Err(EngineError::Refused { refusal, .. }) if refusal.code == code::CODEX_OVERLOADED => {
+            Err(EngineError::Refused { refusal, .. }) if is_for_now(&refusal) => {
                 tokio::time::sleep(pause).await;
                 pause *= 2;
             }
@@ -45,6 +45,12 @@ pub(super) async fn call<T: DeserializeOwned>(
         }
     }
     call_once(server, method, params).await
+}
+
+/// Whether the same request can succeed a moment later: Codex is overloaded, or still unloads the
+/// thread ("… is closing; retry thread/resume after the thread is closed", 0.110.0).
+fn is_for_now(refusal: &ErrorObject) -> bool {
+    refusal.code == code::CODEX_OVERLOADED || refusal.message.contains("is closing; retry")
 }
 
 async fn call_once<T: DeserializeOwned>(
