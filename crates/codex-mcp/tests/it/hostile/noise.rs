@@ -154,7 +154,7 @@ async fn flood_does_not_block_any_call() {
         .on(
             "turn/start",
             turn([Action::Flood {
-                notifications: 200_000,
+                notifications: 50_000,
             }]),
         )
         .nth(1);
