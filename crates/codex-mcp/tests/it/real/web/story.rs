@@ -35,13 +35,6 @@ async fn question_is_answered_on_the_page(release: &str) {
     let session = start_session(&mut web, &format!("make it {HOSTILE}")).await;
     let path = format!("/sessions/{session}");
 
-    let work = web.browser("GET", "/api/work").send().await.json();
-    let listed = &work["work"][0];
-    let title = listed["task"].as_str().unwrap();
-    assert!(title.starts_with("make it "), "{work:#}");
-    assert!(!title.contains('\u{202e}'), "{work:#}");
-    assert!(listed["created_at"].is_string(), "{work:#}");
-
     // The list learns that the session needs a person.
     let asking = list
         .until(|event| {
@@ -51,6 +44,12 @@ async fn question_is_answered_on_the_page(release: &str) {
                 .contains("touch made.txt")
         })
         .await;
+    let work = web.browser("GET", "/api/work").send().await.json();
+    let listed = &work["work"][0];
+    let title = listed["task"].as_str().unwrap();
+    assert!(title.starts_with("make it "), "{work:#}");
+    assert!(!title.contains('\u{202e}'), "{work:#}");
+    assert!(listed["created_at"].is_string(), "{work:#}");
     let html = asking.data["html"].as_str().unwrap();
     assert!(
         html.contains("Allow once") && html.contains(&path) && html.contains("make it"),
