@@ -21,6 +21,7 @@ mod docs;
 mod forge_tests;
 mod installs;
 mod layers;
+mod matrix;
 mod metadata;
 mod nextest;
 mod node;
@@ -58,6 +59,8 @@ enum Verb {
     Test(test::Options),
     /// Measure the release build
     Bench(bench::Options),
+    /// Go through the story of a user with each release of Codex
+    Matrix(matrix::Options),
     /// Install what the tests need: real Codex and atm releases, system packages
     Provision,
     /// Check which crate may depend on which, that the pure crates stay pure, and that no modules
@@ -94,6 +97,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
     match &cli.verb {
         Verb::Test(options) => test::run(&workspace, options),
         Verb::Bench(options) => bench::run(&workspace, options),
+        Verb::Matrix(options) => matrix::run(&workspace, options),
         Verb::Provision => provision::run(&workspace),
         Verb::Layers => layers::run(&workspace),
         Verb::Deny => deny::run(&workspace),

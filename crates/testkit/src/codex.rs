@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 /// Where the native binary lies below `vendor/TARGET-TRIPLE`: the first since some
 /// release between 0.104 and 0.153.4, the second before.
@@ -17,10 +18,23 @@ pub fn releases() -> Vec<&'static str> {
         .collect()
 }
 
-/// The newest release that the tests run against.
+/// The variable with the release that takes the place of the newest one.
+const VARIABLE: &str = "CODEX_MCP_TEST_CODEX";
+
+/// The newest release that the tests run against, unless `CODEX_MCP_TEST_CODEX` names another one.
 #[must_use]
 pub fn newest() -> &'static str {
-    releases().last().unwrap()
+    static NEWEST: LazyLock<String> = LazyLock::new(|| {
+        std::env::var(VARIABLE).unwrap_or_else(|_| releases().last().unwrap().to_string())
+    });
+    &NEWEST
+}
+
+/// Whether a release is this one or a later one.
+#[must_use]
+pub fn is_since(release: &str, first: [u32; 3]) -> bool {
+    let numbers = release.split('.').map(|number| number.parse().unwrap());
+    numbers.collect::<Vec<u32>>().as_slice() >= first.as_slice()
 }
 
 /// The native binary of a release.
@@ -92,7 +106,13 @@ mod tests {
 
         assert!(!numbers.is_empty());
         assert!(numbers.is_sorted(), "{numbers:?}");
-        assert_eq!(newest(), *releases().last().unwrap());
+    }
+
+    #[test]
+    fn releases_are_compared_by_their_numbers() {
+        assert!(is_since("0.104.0", [0, 104, 0]));
+        assert!(is_since("0.130.0", [0, 104, 1]));
+        assert!(!is_since("0.99.9", [0, 104, 0]));
     }
 
     #[test]

@@ -36,13 +36,6 @@ impl CodexFixture {
         format!("command:{}", program.display())
     }
 
-    fn configure(&self, settings: &str) {
-        let directory = self.home.atm_home().join(".config/atm");
-        fs::create_dir_all(&directory).unwrap();
-        let text = format!("[plugins.codex-mcp]\n{settings}\n");
-        fs::write(directory.join("config.toml"), text).unwrap();
-    }
-
     /// The alerts so far.
     fn alerts(&self) -> Vec<Alert> {
         let read = |name| fs::read_to_string(self.home.root().join(name)).unwrap_or_default();

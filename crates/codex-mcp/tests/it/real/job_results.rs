@@ -24,10 +24,7 @@ impl CodexFixture {
     /// A stage with more lines for both configurations, whose idle worker leaves soon.
     async fn for_jobs(release: &str, script: Script, codex: &str, ours: &str) -> Self {
         let stage = Self::with_config(release, script, codex).await;
-        let directory = stage.home.atm_home().join(".config/atm");
-        fs::create_dir_all(&directory).unwrap();
-        let config = format!("[plugins.codex-mcp]\nworker_idle_secs = 1\n{ours}\n");
-        fs::write(directory.join("config.toml"), config).unwrap();
+        stage.configure(&format!("worker_idle_secs = 1\n{ours}"));
         stage
     }
 
@@ -214,10 +211,7 @@ async fn call_codex_applies_config_directories_and_network(release: &str) {
 async fn worker_reads_the_bounds_anew_for_each_job(release: &str) {
     let stage = CodexFixture::for_jobs(release, file_model(), "", "").await;
     let file = stage.home.atm_home().join(".config/atm/config.toml");
-    let bound = |bound: &str| {
-        let text = format!("[plugins.codex-mcp]\nworker_idle_secs = 5\n{bound}\n");
-        fs::write(&file, text).unwrap();
-    };
+    let bound = |bound: &str| stage.configure(&format!("worker_idle_secs = 5\n{bound}"));
     bound("");
     let mut client = stage.client(&[]).await;
     let writes = json!({ "sandbox": "workspace-write" });

@@ -21,10 +21,7 @@ on_each_release!(
 /// A stage whose idle worker leaves soon.
 pub(super) async fn stage(release: &str, script: Script) -> CodexFixture {
     let stage = CodexFixture::new(release, script).await;
-    let directory = stage.home.atm_home().join(".config/atm");
-    fs::create_dir_all(&directory).unwrap();
-    let config = "[plugins.codex-mcp]\nworker_idle_secs = 1\nsandbox = \"danger-full-access\"\n";
-    fs::write(directory.join("config.toml"), config).unwrap();
+    stage.configure("worker_idle_secs = 1\nsandbox = \"danger-full-access\"");
     stage
 }
 

@@ -99,10 +99,7 @@ async fn missing_login_ends_a_run_before_its_first_turn(release: &str) {
 
 async fn missing_login_fails_a_job_before_its_first_request(release: &str) {
     let stage = stage(release).await;
-    let directory = stage.home.atm_home().join(".config/atm");
-    std::fs::create_dir_all(&directory).unwrap();
-    let leaves = "[plugins.codex-mcp]\nworker_idle_secs = 1\n";
-    std::fs::write(directory.join("config.toml"), leaves).unwrap();
+    stage.configure("worker_idle_secs = 1");
     let mut client = stage.client_of_openai().await;
     // The job is not retried, as it would fail again.
     let arguments = json!({"prompt": "work", "cwd": stage.home.work(), "retry": 2});

@@ -37,6 +37,7 @@ mod sessions;
 mod settings;
 mod setup;
 mod source_builds;
+mod story;
 mod tasks;
 mod team;
 mod thread_tools;
@@ -46,6 +47,7 @@ mod typescript;
 mod web;
 mod work;
 
+use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -98,6 +100,14 @@ impl CodexFixture {
             model,
             release: release.to_owned(),
         }
+    }
+
+    /// Writes our program's configuration of the user.
+    fn configure(&self, settings: &str) {
+        let directory = self.home.atm_home().join(".config/atm");
+        fs::create_dir_all(&directory).unwrap();
+        let text = format!("[plugins.codex-mcp]\n{settings}\n");
+        fs::write(directory.join("config.toml"), text).unwrap();
     }
 
     /// Ends the client, and waits until the worker and all other processes are gone.

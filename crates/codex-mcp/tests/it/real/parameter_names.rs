@@ -1,7 +1,5 @@
 //! Parameters with other names than the listed ones, and with wrong names.
 
-use std::fs;
-
 use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
 use testkit::McpClient;
@@ -17,10 +15,7 @@ async fn stage() -> CodexFixture {
         )
         .otherwise([Reply::say("ok")]);
     let stage = CodexFixture::new(testkit::codex::newest(), script).await;
-    let directory = stage.home.atm_home().join(".config/atm");
-    fs::create_dir_all(&directory).unwrap();
-    let config = "[plugins.codex-mcp]\nworker_idle_secs = 1\nsandbox = \"danger-full-access\"\n";
-    fs::write(directory.join("config.toml"), config).unwrap();
+    stage.configure("worker_idle_secs = 1\nsandbox = \"danger-full-access\"");
     stage
 }
 

@@ -48,10 +48,7 @@ fn with_tasks(stage: &CodexFixture) -> McpClient {
 /// A stage whose idle worker leaves soon.
 pub(super) async fn stage(release: &str, script: Script) -> CodexFixture {
     let stage = CodexFixture::new(release, script).await;
-    let directory = stage.home.atm_home().join(".config/atm");
-    std::fs::create_dir_all(&directory).unwrap();
-    let leaves = "[plugins.codex-mcp]\nworker_idle_secs = 1\n";
-    std::fs::write(directory.join("config.toml"), leaves).unwrap();
+    stage.configure("worker_idle_secs = 1");
     stage
 }
 

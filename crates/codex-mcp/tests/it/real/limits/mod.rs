@@ -42,15 +42,12 @@ async fn stage(release: &str, script: Script, account: Account) -> (CodexFixture
     ));
     let login = home.codex_home().join("auth.json");
     std::fs::write(login, login_of_chatgpt().to_string()).unwrap();
-    let directory = home.atm_home().join(".config/atm");
-    std::fs::create_dir_all(&directory).unwrap();
-    let leaves = "[plugins.codex-mcp]\nworker_idle_secs = 1\n";
-    std::fs::write(directory.join("config.toml"), leaves).unwrap();
     let stage = CodexFixture {
         home,
         model,
         release: release.to_owned(),
     };
+    stage.configure("worker_idle_secs = 1");
     (stage, backend)
 }
 

@@ -36,7 +36,7 @@ fn looking_model() -> Script {
 
 /// A model's request for a picture by the tool that it is offered: our own, or that of an MCP
 /// server where threads have no tools of ours.
-fn request_picture(request: &Request, path: &str) -> Reply {
+pub(super) fn request_picture(request: &Request, path: &str) -> Reply {
     let arguments = json!({ "path": path });
     match request.tool(TOOL) {
         Some(_) => Reply::call(TOOL, arguments),
@@ -65,7 +65,7 @@ impl CodexFixture {
 
     /// Checks that the model has requested a picture and that its next request has these bytes.
     #[track_caller]
-    fn assert_shown(&self, bytes: &[u8]) {
+    pub(super) fn assert_shown(&self, bytes: &[u8]) {
         assert!(
             self.model.unanswered().is_empty(),
             "{:?}",

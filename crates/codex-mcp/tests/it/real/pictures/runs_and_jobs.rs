@@ -47,10 +47,7 @@ async fn run_with_only_refused_pictures_is_not_done() {
 /// A stage whose idle worker leaves soon.
 async fn with_worker(release: &str, settings: &str) -> CodexFixture {
     let stage = CodexFixture::new(release, looking_model()).await;
-    let directory = stage.home.atm_home().join(".config/atm");
-    fs::create_dir_all(&directory).unwrap();
-    let config = format!("[plugins.codex-mcp]\nworker_idle_secs = 1\n{settings}\n");
-    fs::write(directory.join("config.toml"), config).unwrap();
+    stage.configure(&format!("worker_idle_secs = 1\n{settings}"));
     stage
 }
 

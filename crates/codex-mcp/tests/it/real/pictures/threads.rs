@@ -17,15 +17,8 @@ on_each_release!(
     thread_outside_a_repository_sees_its_directory_alone,
 );
 
-impl CodexFixture {
-    /// Sets `request_image`, without which the proxy gives Codex no such tool.
-    fn ask_for_pictures(&self) {
-        let directory = self.home.atm_home().join(".config/atm");
-        fs::create_dir_all(&directory).unwrap();
-        let config = "[plugins.codex-mcp]\nrequest_image = true\n";
-        fs::write(directory.join("config.toml"), config).unwrap();
-    }
-}
+/// Without this, the proxy gives Codex no such tool.
+const ASK_FOR_PICTURES: &str = "request_image = true";
 
 const PROXY: [&str; 2] = ["--backend", "mcp-server"];
 
@@ -58,7 +51,7 @@ async fn thread_gets_its_requested_picture(release: &str) {
 async fn proxied_thread_gets_pictures_if_the_user_wants() {
     for release in ["0.104.0", "0.153.4"] {
         let stage = CodexFixture::new(release, looking_model()).await;
-        stage.ask_for_pictures();
+        stage.configure(ASK_FOR_PICTURES);
         let (top, below) = (stage.picture("top.png"), stage.picture("sub/below.png"));
         let mut client = client(&stage, &PROXY).await;
         let result = look(&mut client, "top.png", json!({})).await;

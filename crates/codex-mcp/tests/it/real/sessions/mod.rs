@@ -1,7 +1,6 @@
 //! `--api sessions` on the real Codex.
 
 mod approvals;
-mod lifecycle;
 mod results;
 mod threads;
 

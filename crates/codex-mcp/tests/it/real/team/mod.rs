@@ -16,6 +16,8 @@ use testkit::McpClient;
 use super::{CodexFixture, VERSION, structured};
 use crate::jobs::wait_for;
 
+pub(super) use threads::send_mail;
+
 /// The team's directory.
 fn team_directory(stage: &CodexFixture) -> PathBuf {
     stage.home.atm_home().join(".claude/teams/builders")

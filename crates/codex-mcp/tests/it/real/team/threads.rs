@@ -1,6 +1,6 @@
 //! Mail tools inside Codex's threads.
 
-use scripted_model::{Reply, Script};
+use scripted_model::{Reply, Request, Script};
 use serde_json::{Value, json};
 
 use super::super::{CodexFixture, on_each_release, text};
@@ -9,21 +9,19 @@ use super::{client, inbox, make_team, on_both_backends};
 on_each_release!(thread_writes_to_its_team_during_a_turn);
 
 fn writing_model() -> Script {
-    Script::new().on(
-        "tell them",
-        [
-            Reply::with(|request| {
-                let arguments = json!({"to": "lead", "message": "from within"});
-                // The tool is our own, or that of an MCP server where threads have no tools of
-                // ours.
-                match request.tool("atm_send") {
-                    Some(_) => Reply::call("atm_send", arguments),
-                    None => Reply::mcp("codex_mcp_team", "atm_send", arguments),
-                }
-            }),
-            Reply::with(|request| Reply::say(request.texts().last().copied().unwrap_or_default())),
-        ],
-    )
+    let answer =
+        Reply::with(|request| Reply::say(request.texts().last().copied().unwrap_or_default()));
+    Script::new().on("tell them", [Reply::with(send_mail), answer])
+}
+
+/// The model's mail to `lead`. The tool is our own, or that of an MCP server where threads have no
+/// tools of ours.
+pub(in crate::real) fn send_mail(request: &Request) -> Reply {
+    let arguments = json!({"to": "lead", "message": "from within"});
+    match request.tool("atm_send") {
+        Some(_) => Reply::call("atm_send", arguments),
+        None => Reply::mcp("codex_mcp_team", "atm_send", arguments),
+    }
 }
 
 const ARGS: [&str; 4] = ["--identity", "arch", "--team", "builders"];

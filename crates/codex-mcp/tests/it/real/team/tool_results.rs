@@ -125,10 +125,7 @@ async fn stage() -> CodexFixture {
         .otherwise([Reply::say("ok")]);
     let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     make_team(&stage, &["lead", "rust-1"]);
-    let directory = stage.home.atm_home().join(".config/atm");
-    fs::create_dir_all(&directory).unwrap();
-    let config = "[plugins.codex-mcp]\nworker_idle_secs = 1\nsandbox = \"danger-full-access\"\n";
-    fs::write(directory.join("config.toml"), config).unwrap();
+    stage.configure("worker_idle_secs = 1\nsandbox = \"danger-full-access\"");
     stage
 }
 

@@ -21,13 +21,6 @@ on_each_release!(
 /// The user's configuration: the member, and a worker that leaves soon.
 const USER: &str = "identity = \"arch\"\nteam = \"builders\"\nworker_idle_secs = 1\n";
 
-fn configure(stage: &CodexFixture, settings: &str) {
-    let directory = stage.home.atm_home().join(".config/atm");
-    fs::create_dir_all(&directory).unwrap();
-    let config = format!("[plugins.codex-mcp]\n{settings}");
-    fs::write(directory.join("config.toml"), config).unwrap();
-}
-
 /// Runs a job or a run with this prompt; returns its record.
 async fn finished_record(
     client: &mut McpClient,
@@ -57,7 +50,7 @@ async fn runs_and_jobs_write_in_the_name_of_their_member(release: &str) {
     )
     .await;
     let inbox = team(&stage, true);
-    configure(&stage, USER);
+    stage.configure(USER);
     stage.run(&[&write_to_lead("a run")]).await;
     assert_eq!(mail(&inbox), ["a run"]);
     assert!(last_request(&stage).0.contains("CONFIGURED-WORDS"));
@@ -88,7 +81,7 @@ async fn runs_and_jobs_write_in_the_name_of_their_member(release: &str) {
 async fn jobs_of_a_member_chosen_by_a_repository_have_no_mail() {
     let stage = CodexFixture::new(testkit::codex::newest(), calling_model()).await;
     let inbox = team(&stage, false);
-    configure(&stage, "worker_idle_secs = 1\n");
+    stage.configure("worker_idle_secs = 1\n");
     let settings = "[core]\nidentity = \"arch\"\ndefault_team = \"builders\"\n";
     fs::write(stage.file(".atm.toml"), settings).unwrap();
     crate::trust(&stage.home, &stage.home.work());
@@ -211,7 +204,7 @@ async fn tools_of_runs_and_jobs_outlive_resume_fork_and_crash(release: &str) {
     let gate = Gate::new();
     let stage = CodexFixture::new(release, looking_and_writing_model(&gate)).await;
     team(&stage, true);
-    configure(&stage, USER);
+    stage.configure(USER);
     let mut client = client(&stage, &[]).await;
     client.set_time_limit(std::time::Duration::from_secs(120));
     for (number, tool) in ["call_codex", "codex_run"].into_iter().enumerate() {
@@ -236,7 +229,7 @@ async fn tools_of_runs_and_jobs_outlive_resume_fork_and_crash(release: &str) {
 
 async fn run_or_job_in_a_thread_begun_without_tools_warns(release: &str) {
     let stage = CodexFixture::new(release, calling_model()).await;
-    configure(&stage, "worker_idle_secs = 1\n");
+    stage.configure("worker_idle_secs = 1\n");
     let mut without = client(&stage, &["--no-request-image"]).await;
     let begun = without.call_tool("codex", json!({ "prompt": "x" })).await;
     let thread = super::thread_of(&begun);
