@@ -123,6 +123,12 @@ const RULES: &[Rule] = &[
         pattern: r#"(?i)(?P<head>\b[a-z][a-z0-9+.-]*://)(?P<value>[^\s/@:"'<>]{16,})(?P<tail>@)"#,
         value: made_by_a_machine,
     },
+    // A user's password for curl.
+    Rule {
+        hints: &["curl"],
+        pattern: r#"(?P<head>\bcurl\b[^\r\n]*?\s(?:-u|--user|--proxy-user)(?:\s+|=)?["']?[^\s:"']+:)(?P<value>[^\s"']+)"#,
+        value: any,
+    },
     // Names and values: quoted.
     Rule {
         hints: SECRET_NAMES,

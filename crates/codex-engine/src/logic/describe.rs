@@ -1,6 +1,7 @@
 //! One-line descriptions of Codex's steps, for people.
 
 use codex_protocol::codex::{Ask, FileChange, Item, StepStatus, TokenUsage};
+use common::secrets::mask;
 use common::text::one_line;
 
 use crate::logic::progress::{THINKING, without_shell};
@@ -9,9 +10,10 @@ use crate::logic::progress::{THINKING, without_shell};
 const LIMIT: usize = 200;
 
 /// One line of at most `LIMIT` bytes. Hidden characters are made visible, as the text
-/// comes from the model or the repository.
+/// comes from the model or the repository, and credentials are masked.
 pub fn line(text: &str) -> String {
-    one_line(text, LIMIT)
+    // The rest of a credential that is cut would not be known as one.
+    one_line(&mask(text), LIMIT)
 }
 
 /// Describes a step that has begun; `None` if it is of no interest.

@@ -63,16 +63,7 @@ fn columns(character: char) -> usize {
     if is_wide { 2 } else { narrow }
 }
 
-impl<'a> Field<'a> {
-    /// A plain value of at most this many lines.
-    pub(super) fn plain(label: &'a str, lines: usize) -> Self {
-        Self {
-            label,
-            lines,
-            quoting: Quoting::Plain,
-        }
-    }
-
+impl Field<'_> {
     /// The lines of the label and a value.
     pub(super) fn lines(self, value: &str) -> Vec<String> {
         let begin = format!("{}: ", self.label);

@@ -10,10 +10,13 @@
 mod field;
 mod permissions;
 
+use std::borrow::Cow;
+
 use codex_protocol::codex::{
     Ask, CommandApproval, FileChange, FileChangeApproval, FileChangeKind, LegacyCommandApproval,
     LegacyPatchApproval, McpElicitation, PermissionsApproval, Question, UserInputRequest,
 };
+use common::secrets::mask;
 use common::text::one_line;
 use serde_json::Value;
 
@@ -45,7 +48,17 @@ const OUTSIDE: &str = "a yes can let the command run outside of it, with your ri
 /// The question, see [the module](self).
 #[must_use]
 pub fn question(ask: &Ask) -> String {
-    let text = match ask {
+    text(ask).finish(|value| value.into())
+}
+
+/// The question with credentials masked, for those outside of this machine.
+#[must_use]
+pub fn masked_question(ask: &Ask) -> String {
+    text(ask).finish(mask)
+}
+
+fn text(ask: &Ask) -> Text {
+    match ask {
         Ask::Command(asked) => command(asked),
         Ask::LegacyCommand(asked) => legacy_command(asked),
         Ask::FileChange(asked) => file_change(asked),
@@ -54,8 +67,7 @@ pub fn question(ask: &Ask) -> String {
         Ask::McpElicitation(asked) if asked.is_tool_approval() => tool_call(asked),
         Ask::McpElicitation(asked) => elicitation(asked),
         Ask::UserInput(asked) => user_input(asked),
-    };
-    text.finish()
+    }
 }
 
 /// The text of a decision, for the person who chooses one.
@@ -73,22 +85,35 @@ pub fn choice(decision: &Decision) -> String {
     }
 }
 
-/// Lines of a text.
-struct Text(Vec<String>);
+/// A text: its first line, and its values.
+struct Text {
+    head: String,
+    values: Vec<LabelledValue>,
+}
+
+struct LabelledValue {
+    label: &'static str,
+    value: String,
+    /// The most lines that it takes.
+    lines: usize,
+    quoting: Quoting,
+}
 
 impl Text {
     fn asking(head: &str) -> Self {
-        Self(vec![head.to_owned()])
+        Self {
+            head: head.to_owned(),
+            values: Vec::new(),
+        }
     }
 
     /// Adds a value in at most this many lines.
-    fn field(mut self, label: &str, value: &str, lines: usize) -> Self {
-        self.0.extend(Field::plain(label, lines).lines(value));
-        self
+    fn field(self, label: &'static str, value: &str, lines: usize) -> Self {
+        self.with(label, value, lines, Quoting::Plain)
     }
 
     /// Adds a value, if there is one.
-    fn maybe(self, label: &str, value: Option<&str>, lines: usize) -> Self {
+    fn maybe(self, label: &'static str, value: Option<&str>, lines: usize) -> Self {
         match value {
             Some(value) => self.field(label, value, lines),
             None => self,
@@ -96,25 +121,41 @@ impl Text {
     }
 
     /// Adds a statement by Codex or a server, in quotes.
-    fn words(mut self, label: &str, words: Option<&str>, lines: usize) -> Self {
-        if let Some(words) = words {
-            let field = Field {
-                label,
-                lines,
-                quoting: Quoting::Quoted,
-            };
-            self.0.extend(field.lines(words));
+    fn words(self, label: &'static str, words: Option<&str>, lines: usize) -> Self {
+        match words {
+            Some(words) => self.with(label, words, lines, Quoting::Quoted),
+            None => self,
         }
+    }
+
+    fn with(mut self, label: &'static str, value: &str, lines: usize, quoting: Quoting) -> Self {
+        self.values.push(LabelledValue {
+            label,
+            value: value.to_owned(),
+            lines,
+            quoting,
+        });
         self
     }
 
-    fn finish(mut self) -> String {
-        if self.0.len() > MAX_LINES {
-            let more = self.0.len() - MAX_LINES + 1;
-            self.0.truncate(MAX_LINES - 1);
-            self.0.push(format!("… {more} more lines left out …"));
+    /// Its lines, with each value as `shown` has it: before it is cut and broken, so that no part of it
+    /// escapes.
+    fn finish(self, shown: impl Fn(&str) -> Cow<'_, str>) -> String {
+        let mut all = vec![self.head];
+        for value in &self.values {
+            let field = Field {
+                label: value.label,
+                lines: value.lines,
+                quoting: value.quoting,
+            };
+            all.extend(field.lines(&shown(&value.value)));
         }
-        self.0.join("\n")
+        if all.len() > MAX_LINES {
+            let more = all.len() - MAX_LINES + 1;
+            all.truncate(MAX_LINES - 1);
+            all.push(format!("… {more} more lines left out …"));
+        }
+        all.join("\n")
     }
 }
 

@@ -52,6 +52,26 @@ fn asked(method: &str, mut params: Value) -> String {
     question(&ask)
 }
 
+/// A credential is masked wherever the line breaks, and also where the middle is left out.
+#[test]
+fn no_part_of_a_credential_is_in_a_masked_question() {
+    const TOKEN: &str = "ghp_AbCdEfGhIjKlMnOpQrStUvWxYz0123456789";
+    for before in 0..120 {
+        for after in [0, 2000] {
+            let command = format!("{} {TOKEN} {}", "x".repeat(before), "y".repeat(after));
+            let params = json!({"threadId": "t", "turnId": "u", "itemId": "i", "command": command,
+                "reason": command, "proposedExecpolicyAmendment": ["echo", command]});
+            let params = RawValue::from_string(params.to_string()).unwrap();
+            let (_, ask) = Ask::read(COMMAND, &params).unwrap().unwrap();
+            let joined = masked_question(&ask).replace("\n  | ", "");
+            let parts = TOKEN.as_bytes().windows(8);
+            for part in parts.map(|part| str::from_utf8(part).unwrap()) {
+                assert!(!joined.contains(part), "{before} {after}: {joined}");
+            }
+        }
+    }
+}
+
 /// Checks the bounds of a text.
 fn assert_bounded(text: &str) {
     assert!(text.len() <= 4096, "{} bytes", text.len());

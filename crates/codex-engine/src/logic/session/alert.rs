@@ -100,7 +100,7 @@ impl Alert {
         Self::Question {
             id: id.clone(),
             summary: describe::ask(ask),
-            text: approval_text::question(ask),
+            text: approval_text::masked_question(ask),
             expires,
         }
     }
