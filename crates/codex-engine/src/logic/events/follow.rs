@@ -61,11 +61,17 @@ impl FollowCursor {
 }
 
 impl EventLog {
-    /// What a follower has not read: texts that have grown, and then up to `most` further events.
+    /// What a follower has not read: texts that have grown, and then up to `most` further events, among
+    /// them those that pollers no longer get.
     /// Moves its cursor.
     pub fn follow(&self, cursor: &mut FollowCursor, most: usize) -> Vec<FollowedEvent> {
         let mut news = cursor.read_grown(self);
-        for event in self.page(cursor.next, most).events {
+        let mut events = self.page(cursor.next, most).events;
+        let forgotten = self.forgotten.iter();
+        events.extend(forgotten.filter(|event| event.id >= cursor.next));
+        events.sort_by_key(|event| event.id);
+        events.truncate(most);
+        for event in events {
             cursor.next = event.id + 1;
             if let EventData::TextChunk(chunk) = &event.data {
                 cursor.growing.push((event.id, chunk.text.len()));
@@ -143,6 +149,33 @@ mod tests {
             text: " två".to_owned(),
         };
         assert_eq!(log.follow(&mut cursor, 10), [more]);
+    }
+
+    #[test]
+    fn follower_gets_what_pollers_no_longer_get() {
+        let at = SystemTime::UNIX_EPOCH;
+        let mut log = EventLog::default();
+        for kind in [EventType::Progress, EventType::Result, EventType::Progress] {
+            log.push(at, EventData::new(kind, Map::new()));
+        }
+        log.forget(|event| event.data.kind() == EventType::Result);
+        assert_eq!(log.page(0, 10).events.len(), 2);
+        let (mut cursor, mut known) = (FollowCursor::default(), Vec::new());
+        read(&log, &mut cursor, &mut known);
+        let numbers: Vec<u64> = known.iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, [0, 1, 2]);
+    }
+
+    #[test]
+    fn forgotten_events_are_bounded() {
+        let at = SystemTime::UNIX_EPOCH;
+        let mut log = EventLog::default();
+        for _ in 0..200 {
+            log.push(at, EventData::new(EventType::Result, Map::new()));
+            log.forget(|_| true);
+        }
+        let news = log.follow(&mut FollowCursor::default(), 1000);
+        assert_eq!(news.len(), 100);
     }
 
     proptest! {

@@ -47,6 +47,12 @@ pub const HARD: Limit = Limit {
 /// The longest text of an event that grows, in characters.
 pub const GROWTH_LIMIT: usize = 16_384;
 
+/// The most forgotten events that are kept for followers: 100 events, 1 MiB.
+const FORGOTTEN: Limit = Limit {
+    events: 100,
+    bytes: 1 << 20,
+};
+
 /// How many events back new text is appended to an event of the same text: the output of
 /// parallel commands is interleaved.
 const GROWTH_REACH: usize = 8;
@@ -66,6 +72,8 @@ pub enum Rank {
 #[derive(Debug, Default)]
 pub struct EventLog {
     events: VecDeque<Event>,
+    /// The latest of the forgotten events, for followers.
+    forgotten: VecDeque<Event>,
     /// The number of the first event that it has ever had.
     first: u64,
     next: u64,
@@ -162,10 +170,18 @@ impl EventLog {
         self.next += 1;
     }
 
-    /// Removes the events that match the predicate, such as the end of an old turn.
+    /// Removes the events that match the predicate, such as the end of an old turn. Followers still get
+    /// the latest of them.
     pub fn forget(&mut self, of_no_use: impl Fn(&Event) -> bool) {
-        self.events.retain(|event| !of_no_use(event));
-        self.bytes = self.events.iter().map(|event| event.data.size()).sum();
+        let events = std::mem::take(&mut self.events).into_iter();
+        let (forgotten, kept): (VecDeque<_>, VecDeque<_>) = events.partition(of_no_use);
+        self.events = kept;
+        self.bytes = bytes_of(&self.events);
+        self.forgotten.extend(forgotten);
+        while self.forgotten.len() > FORGOTTEN.events || bytes_of(&self.forgotten) > FORGOTTEN.bytes
+        {
+            self.forgotten.pop_front();
+        }
     }
 
     /// Marks a question as answered, which lowers its rank.
@@ -247,6 +263,10 @@ impl EventLog {
         }
         true
     }
+}
+
+fn bytes_of(events: &VecDeque<Event>) -> usize {
+    events.iter().map(|event| event.data.size()).sum()
 }
 
 #[cfg(test)]
