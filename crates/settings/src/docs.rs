@@ -183,9 +183,9 @@ fn meaning(key: &str) -> &'static str {
              or `run`."
         }
         "notify" => {
-            "Whom `serve` tells of sessions: a list such as `[\"desktop\", \"ntfy:TOPIC\"]`. \
-             `allow_commands = false` disables its programs (`command:`), `--backend mcp-server` \
-             all of it."
+            "Who is notified of sessions, and of the jobs and runs that name nobody: a list such as \
+             `[\"desktop\", \"ntfy:TOPIC\"]`. `allow_commands = false` disables its programs \
+             (`command:`); with `--backend mcp-server`, sessions notify nobody."
         }
         "notify_on" => {
             "What they are told: `asks` (a session waits for an answer), `stalls` and `ends` (a \

@@ -11,7 +11,9 @@ use common::duration;
 use job_queue::machine;
 use job_queue::worker::lock::WorkerLock;
 use job_queue::worker::start::{self, TAKEN};
-use job_queue::worker::{self, Announcement, GRACE, LockedSlot, Options, Timing, WorkerError};
+use job_queue::worker::{
+    self, Announcement, GRACE, LockedSlot, Options, Timing, UsualNotifiers, WorkerError,
+};
 use settings::bounds::CurrentBounds;
 use settings::store_location::Location;
 use settings::{Config, ConfigError, Flags};
@@ -193,6 +195,11 @@ fn options(args: &Args, config: &Config) -> Options {
         concurrency: args.concurrency.unwrap_or(config.jobs.concurrency.value),
         idle: args.idle(config.jobs.idle.value),
         stall: config.alerts.stall_timeout.value,
+        notifiers: UsualNotifiers {
+            notify: config.alerts.notifiers(),
+            kinds: config.alerts.notify_on.value.clone(),
+            atm_home: config.atm_home.clone(),
+        },
         grace: args.grace.unwrap_or(GRACE),
         others: config.jobs.others.value,
         timing: args.timing(),

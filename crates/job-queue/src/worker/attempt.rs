@@ -232,7 +232,9 @@ async fn run(worker: &Worker, claim: &Claim, job: &Job, cancel: &CancelHandle) -
                         Box::pin(told).await;
                     }
                     Some(Ok(stored)) => {
-                        let told = run_attempt::notify_cancelled(job, &stored, &mut done, cancel);
+                        let usual = &worker.options.notifiers;
+                        let told =
+                            run_attempt::notify_cancelled(job, &stored, usual, &mut done, cancel);
                         Box::pin(told).await;
                     }
                     Some(Err(_)) => {}
@@ -322,7 +324,7 @@ async fn run_call(
     let alerts = notifications::alerts_of_call(job, options);
     let alert = |alert: &Alert| {
         if let Some(alerts) = &alerts {
-            alerts.give(notifications::notice(&job.summary.id, alert));
+            alerts.give(&job.summary.id, alert);
         }
     };
     let stalls = StallWatch::new(options.stall, &alert);

@@ -87,6 +87,7 @@ use crate::logic::{JobId, WorkerId};
 
 pub use self::dialog::{ASKED, TOLD, UNANSWERED};
 pub use self::journal::{AGAIN, DROPPED, QUEUE_LIMIT, WAITS};
+pub use self::notifications::UsualNotifiers;
 pub use self::reporter::{BEGINS, STEP, THREAD, TURN, TURN_ENDED};
 pub use self::slot::{Announcement, LockedSlot, RetakeOutcome, WorkerSlot};
 
@@ -154,6 +155,8 @@ pub struct Options {
     pub idle: Option<Duration>,
     /// After how long a silence a job counts as stalled.
     pub stall: Duration,
+    /// Who is notified of the jobs that name nobody.
+    pub notifiers: UsualNotifiers,
     /// How long jobs may continue when the worker is told to end.
     pub grace: Duration,
     /// What the worker does with the jobs of others.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent_team::Member;
 use agent_team::logic::TeamName;
-use codex_engine::logic::session::Alert;
+use codex_engine::logic::session::{Alert, AlertKind};
 use common::text::one_line;
 use goal_run::logic::criteria::Criteria;
 use goal_run::logic::notifier::Notifier;
@@ -32,15 +32,46 @@ const TASK: usize = 200;
 /// The length of the ID prefix in a notification, in characters: enough for the command line.
 const ID: usize = 8;
 
+/// The notifiers of the user's settings. They are told of the jobs that name none themselves.
+#[derive(Debug, Clone, Default)]
+pub struct UsualNotifiers {
+    /// The notifiers.
+    pub notify: Vec<Notifier>,
+    /// The kinds of alerts that they get.
+    pub kinds: Vec<AlertKind>,
+    /// The home directory of teams.
+    pub atm_home: PathBuf,
+}
+
 /// Sends the notifications of a job.
 pub(super) struct JobNotifier<'a> {
-    pub(super) job: &'a Job,
-    pub(super) notify: &'a [Notifier],
-    pub(super) team: Option<TeamName>,
+    job: &'a Job,
+    notify: &'a [Notifier],
+    /// The kinds of alerts that the notifiers get; all if `None`.
+    kinds: Option<&'a [AlertKind]>,
+    team: Option<TeamName>,
     /// The home directory of teams.
-    pub(super) atm_home: PathBuf,
+    atm_home: PathBuf,
     /// The directory in which commands run.
-    pub(super) directory: PathBuf,
+    directory: PathBuf,
+}
+
+/// The alerts of a running job.
+pub(super) struct JobAlerts {
+    alerts: Alerts,
+    kinds: Option<Vec<AlertKind>>,
+}
+
+impl JobAlerts {
+    pub(super) fn give(&self, job: &JobId, alert: &Alert) {
+        if includes(self.kinds.as_deref(), alert.kind()) {
+            self.alerts.give(notice(job, alert));
+        }
+    }
+}
+
+fn includes(kinds: Option<&[AlertKind]>, kind: AlertKind) -> bool {
+    kinds.is_none_or(|kinds| kinds.contains(&kind))
 }
 
 /// The notification of a job's end.
@@ -50,40 +81,70 @@ pub(super) struct EndNotice {
 }
 
 impl<'a> JobNotifier<'a> {
-    fn of_call(job: &'a Job, settings: &'a CallSettings) -> Self {
+    fn of_call(job: &'a Job, settings: &'a CallSettings, usual: &'a UsualNotifiers) -> Self {
         Self {
-            job,
-            notify: &settings.notify,
             team: settings.team.clone(),
             atm_home: settings.atm_home.clone().unwrap_or_default(),
             directory: job.request.cwd.clone().into(),
+            ..Self::of(job, &settings.notify)
         }
+        .or(usual)
     }
 
-    pub(super) fn of_run(job: &'a Job, stored: &'a StoredRun) -> Self {
+    pub(super) fn of_run(job: &'a Job, stored: &'a StoredRun, usual: &'a UsualNotifiers) -> Self {
         Self {
-            job,
-            notify: &stored.spec.notify,
             team: stored.team.clone(),
             atm_home: stored.atm_home.clone().unwrap_or_default().into(),
             directory: stored.spec.repo.clone(),
+            ..Self::of(job, &stored.spec.notify)
+        }
+        .or(usual)
+    }
+
+    fn of(job: &'a Job, notify: &'a [Notifier]) -> Self {
+        Self {
+            job,
+            notify,
+            kinds: None,
+            team: None,
+            atm_home: PathBuf::new(),
+            directory: PathBuf::new(),
         }
     }
 
-    /// Starts the alerts of a running job, if it names notifiers.
-    pub(super) fn alerts(&self) -> Option<Alerts> {
-        let notify = self.notify.to_vec();
-        let notifiers = self.notifiers(Timeouts::default());
-        (!notify.is_empty()).then(|| Alerts::start(notify, notifiers))
+    /// Takes the usual notifiers if the job names none.
+    fn or(self, usual: &'a UsualNotifiers) -> Self {
+        match self.notify {
+            [] => Self {
+                notify: &usual.notify,
+                kinds: Some(&usual.kinds),
+                atm_home: usual.atm_home.clone(),
+                ..self
+            },
+            _ => self,
+        }
     }
 
-    /// Sends a notification, and returns the results as JSON. An ending worker sends none, so
-    /// that it can store the result of the job in time.
+    /// Starts the alerts of a running job, if anybody is to be notified.
+    pub(super) fn alerts(&self) -> Option<JobAlerts> {
+        let notify = self.notify.to_vec();
+        let notifiers = self.notifiers(Timeouts::default());
+        (!notify.is_empty()).then(|| JobAlerts {
+            alerts: Alerts::start(notify, notifiers),
+            kinds: self.kinds.map(<[AlertKind]>::to_vec),
+        })
+    }
+
+    /// Sends the notification of the job's end, and returns the results as JSON. An ending worker
+    /// sends none, so that it can store the result of the job in time.
     pub(super) async fn send(
         &self,
         cancel: &CancelHandle,
         news: impl Future<Output = EndNotice>,
     ) -> Option<Value> {
+        if self.notify.is_empty() || !includes(self.kinds, AlertKind::Ends) {
+            return None;
+        }
         match cancel.why() {
             Some(CancelReason::JobCancelled) => {
                 let timeouts = Timeouts {
@@ -133,24 +194,24 @@ impl<'a> JobNotifier<'a> {
     }
 }
 
-/// Starts the alerts of a call, if it names notifiers.
-pub(super) fn alerts_of_call(job: &Job, options: &Options) -> Option<Alerts> {
+/// Starts the alerts of a call, if anybody is to be notified.
+pub(super) fn alerts_of_call(job: &Job, options: &Options) -> Option<JobAlerts> {
     let settings = settings_of_call(job, options)?;
-    JobNotifier::of_call(job, &settings).alerts()
+    JobNotifier::of_call(job, &settings, &options.notifiers).alerts()
 }
 
-/// The settings of a call, if it names notifiers that may run here.
+/// The settings of a call, if it and the notifiers that it names may run here.
 fn settings_of_call(job: &Job, options: &Options) -> Option<CallSettings> {
     let settings = CallSettings::of(&job.request).ok()?;
     admission::check(job, options).ok()?;
     let bounds = attempt_spec::bounds(job, options).ok()?;
     let criteria = Criteria::default();
     bounds.check_run(&criteria, &settings.notify, false).ok()?;
-    (!settings.notify.is_empty()).then_some(settings)
+    Some(settings)
 }
 
 /// The notice of an alert of a running job.
-pub(super) fn notice(job: &JobId, alert: &Alert) -> Notice {
+fn notice(job: &JobId, alert: &Alert) -> Notice {
     let names = json!({ "job_id": job });
     Notice::of(&format!("job {}", short(job)), &names, alert)
 }
@@ -170,7 +231,7 @@ pub(super) async fn of_call(
     cancel: &CancelHandle,
 ) -> Option<Value> {
     let settings = settings_of_call(job, options)?;
-    let notifier = JobNotifier::of_call(job, &settings);
+    let notifier = JobNotifier::of_call(job, &settings, &options.notifiers);
     notifier
         .send(cancel, async { news(job, ending, done) })
         .await

@@ -27,7 +27,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::cancel_handle::{CancelHandle, CancelReason};
 use super::engines::start;
 use super::journal::Journal;
-use super::notifications::{EndNotice, JobNotifier, notice};
+use super::notifications::{EndNotice, JobNotifier, UsualNotifiers};
 use super::reporter::Reporter;
 use super::result::{AttemptOutcome, AttemptResult, still_waiting};
 use super::run_result::{RunAttemptResult, RunFailure};
@@ -273,7 +273,7 @@ impl RunAttempt<'_> {
                 engine.with_alerts(move |SessionAlert { alert, .. }| {
                     // Questions are answered at once.
                     if matches!(alert, Alert::Stalled { .. }) {
-                        alerts.give(notice(&job, &alert));
+                        alerts.give(&job, &alert);
                     }
                 })
             }
@@ -366,7 +366,7 @@ impl RunAttempt<'_> {
             }
             _ => true,
         };
-        if !is_the_end || stored.spec.notify.is_empty() {
+        if !is_the_end {
             return None;
         }
         let notifier = self.notifier(stored);
@@ -380,7 +380,7 @@ impl RunAttempt<'_> {
     }
 
     fn notifier<'b>(&'b self, stored: &'b StoredRun) -> JobNotifier<'b> {
-        JobNotifier::of_run(self.job, stored)
+        JobNotifier::of_run(self.job, stored, &self.worker.options.notifiers)
     }
 
     /// The number of the run in notifications.
@@ -401,13 +401,11 @@ impl RunAttempt<'_> {
 pub(super) async fn notify_cancelled(
     job: &Job,
     stored: &StoredRun,
+    usual: &UsualNotifiers,
     done: &mut AttemptResult,
     cancel: &CancelHandle,
 ) {
-    if stored.spec.notify.is_empty() {
-        return;
-    }
-    let notifier = JobNotifier::of_run(job, stored);
+    let notifier = JobNotifier::of_run(job, stored, usual);
     let result = done.report.run.clone().unwrap_or_default();
     let line = blocked(Reason::Cancelled.words());
     let told = notifier

@@ -8,7 +8,9 @@ use std::time::Duration;
 use codex_engine::binary::Source;
 use job_queue::logic::JobState;
 use job_queue::store::{JobStore, NewJob, Request};
-use job_queue::worker::{GRACE, JobTools, Options, RetakeOutcome, Timing, WorkerSlot, run};
+use job_queue::worker::{
+    GRACE, JobTools, Options, RetakeOutcome, Timing, UsualNotifiers, WorkerSlot, run,
+};
 use mcp_server::OwnThreadTools;
 use settings::CONCURRENCY;
 use settings::bounds::Bounds;
@@ -86,6 +88,7 @@ async fn run_on_contested_slot(next: RetakeOutcome) -> (Vec<String>, usize) {
         log: Arc::clone(&log),
     };
     let options = Options {
+        notifiers: UsualNotifiers::default(),
         location: stage.location(),
         host: "here".to_owned(),
         codex: Some((stage.codex(), Source::FlagOrVariable)),

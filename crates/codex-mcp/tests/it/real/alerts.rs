@@ -16,6 +16,7 @@ use crate::terminal::Terminal;
 on_each_release!(
     waiting_or_stalled_session_is_reported_once,
     stalled_job_is_reported_once,
+    notifiers_of_the_settings_hear_of_jobs_and_runs_that_name_none,
     asking_job_is_reported_once,
 );
 
@@ -181,6 +182,29 @@ async fn stalled_job_is_reported_once(release: &str) {
     assert!(end.starts_with(&format!("DONE job {}", &job[..8])), "{end}");
     assert!(client.finish().await.success());
     stage.until_processes_end().await;
+}
+
+async fn notifiers_of_the_settings_hear_of_jobs_and_runs_that_name_none(release: &str) {
+    let makes = [Reply::shell("echo x > made.txt"), Reply::say("Done.")];
+    let script = Script::new()
+        .on("make it", makes)
+        .otherwise([Reply::say("Done.")]);
+    let stage = CodexFixture::new(release, script).await;
+    let notifier = stage.notifier();
+    stage.configure(&format!(
+        "notify = [\"{notifier}\"]\nnotify_on = [\"ends\"]\nworker_idle_secs = 1\n\
+         sandbox = \"danger-full-access\""
+    ));
+    let mut client = stage.client(&[]).await;
+    let call = json!({ "prompt": "work", "cwd": stage.home.work() });
+    client.call_tool("call_codex", call).await;
+    let alerts = stage.wait_for_alerts(1).await;
+    assert!(alerts[0].line.starts_with("DONE job "), "{alerts:#?}");
+    let run = json!({ "task": "make it", "exit_criteria": { "files": ["made.txt"] } });
+    client.call_tool("codex_run", run).await;
+    let alerts = stage.wait_for_alerts(2).await;
+    assert!(alerts[1].line.starts_with("DONE #1"), "{alerts:#?}");
+    stage.finish_with_worker(client).await;
 }
 
 /// A job that waits for an answer is not stalled.

@@ -16,7 +16,7 @@ use super::*;
 use crate::logic::{Cancellation, JobId, JobState, WaitHistory};
 use crate::run::spec::StoredRun;
 use crate::store::{JobSummary, Owner, Ownership, PromptText};
-use crate::worker::{GRACE, JobTools, Timing};
+use crate::worker::{GRACE, JobTools, Timing, UsualNotifiers};
 
 const FIRST: &str = "01a200a4-327e-7ce2-b260-3fbdb333d5f1";
 const SECOND: &str = "01a200a4-327e-7ce2-b260-3fbdb333d5f2";
@@ -54,6 +54,7 @@ impl TestHost {
             grace: GRACE,
             others: OthersJobs::Leave,
             stall: std::time::Duration::from_secs(300),
+            notifiers: UsualNotifiers::default(),
             timing: Timing::default(),
         }
     }
