@@ -1,7 +1,6 @@
 //! The whole configuration, gathered from flags, variables and files.
 
 use std::env;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,6 +18,7 @@ use crate::file::File;
 use crate::flags::Flags;
 use crate::jobs::JobSettings;
 use crate::key::{HOST, ROLE, SUMMARIES, TEAM_TOOLS};
+use crate::listen_address::ListenAddress;
 use crate::lookup::{Lookup, in_section, origin, user_file_below};
 use crate::presets::Presets;
 use crate::repository::{Narrowing, RepositoryFile};
@@ -49,7 +49,7 @@ pub struct Config {
     /// Whether clients are served by the host process that they share.
     pub host: Setting<bool>,
     /// Where the host process serves HTTP, if it does.
-    pub http: Option<Setting<SocketAddr>>,
+    pub http: Option<Setting<ListenAddress>>,
     /// How the registry of threads is written (`registry_journal`).
     pub registry_mode: Setting<Mode>,
     /// The settings of pictures that Codex requests.

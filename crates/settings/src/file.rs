@@ -1,7 +1,6 @@
 //! Parses a file with settings: `.atm.toml` in a repository, or the user's own.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use agent_team::logic::{AgentName, RoleName, TeamName};
@@ -15,6 +14,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::ConfigError;
+use crate::listen_address::ListenAddress;
 use crate::policy;
 use crate::source::Warning;
 use crate::store_access::OthersJobs;
@@ -67,7 +67,7 @@ pub(super) struct Section {
     pub(super) summaries: Option<bool>,
     pub(super) registry_journal: Option<bool>,
     pub(super) host: Option<bool>,
-    pub(super) http: Option<SocketAddr>,
+    pub(super) http: Option<ListenAddress>,
     pub(super) request_image: Option<bool>,
     pub(super) max_image_bytes: Option<u64>,
     pub(super) store: Option<Location>,

@@ -37,6 +37,7 @@
 
 pub mod bound_settings;
 pub mod bounds;
+pub mod listen_address;
 pub mod store_access;
 pub mod store_location;
 

@@ -1,6 +1,5 @@
 //! The settings of the server itself: its Codex, its name and team, its time limit.
 
-use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,6 +10,7 @@ use common::duration::SetDuration;
 use crate::error::ConfigError;
 use crate::file::{File, Scope};
 use crate::key::{CODEX_BIN, IDENTITY, TEAM, TIMEOUT};
+use crate::listen_address::ListenAddress;
 use crate::lookup::{Lookup, in_section, in_section_or_core, of_user, within};
 use crate::source::{Setting, Source, Warning};
 
@@ -112,7 +112,7 @@ impl Lookup<'_> {
         &self,
         files: &[File],
         warnings: &mut Vec<Warning>,
-    ) -> Option<Setting<SocketAddr>> {
+    ) -> Option<Setting<ListenAddress>> {
         let is_set = |file: &&File| file.scope == Scope::Repository && file.section.http.is_some();
         warnings.extend(files.iter().filter(is_set).map(|file| Warning {
             message: format!(

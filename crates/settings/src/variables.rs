@@ -126,6 +126,7 @@ mod tests {
                 "codex-mcp/src/installation/mod.rs",
                 "settings/src/variables.rs",
                 "tests/opening.rs",
+                "testkit/src/codex.rs",
                 "testkit/src/home.rs",
             ];
             if others.iter().any(|other| file.ends_with(other)) {

@@ -194,7 +194,7 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
 /// The HTTP address in the user's settings (`http`).
 fn http_address() -> Option<SocketAddr> {
     match settings::load(Flags::default()) {
-        Ok(config) => config.http.map(|http| http.value),
+        Ok(config) => config.http.map(|http| http.value.0),
         // Each client reports the error to its user.
         Err(error) => {
             tracing::warn!("the HTTP endpoint is not started: {error}");
