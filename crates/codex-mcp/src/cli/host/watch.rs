@@ -6,10 +6,11 @@ use std::time::Duration;
 use codex_engine::logic::events::{FollowCursor, FollowedEvent};
 use codex_engine::logic::session::SentPrompt;
 use codex_engine::{AppServers, SessionHandle};
-use futures::Stream;
 use futures::future::Either;
 use futures::stream;
+use futures::{Stream, StreamExt};
 use host_process::logic::handshake::{Answer, SessionAnswer, SessionNews, WatchRequest};
+use serde_json::json;
 use tokio::time::sleep;
 
 use crate::cli::work;
@@ -21,9 +22,12 @@ const LOOK_AFTER: Duration = Duration::from_millis(100);
 /// pieces of text in a second.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// How many events are told at once: an answer has room for as many of the longest ones, 64 KiB each,
-/// and for as many texts that have grown.
+/// How many events are told at once.
 const PAGE: usize = 32;
+
+/// How much of JSON an answer gets, in bytes, if it has more than one piece of news. The longest piece is
+/// a diff of 1 MiB, which takes six times as much in JSON if it is all control characters.
+const PART: usize = 2 << 20;
 
 /// The answers to a watcher.
 pub(super) fn answers(
@@ -115,7 +119,7 @@ fn events(session: SessionHandle, from: u64) -> impl Stream<Item = Answer> {
         next_prompt: 0,
         diff: String::new(),
     };
-    stream::unfold((watcher, false), |(mut watcher, has_begun)| async move {
+    let tellings = stream::unfold((watcher, false), |(mut watcher, has_begun)| async move {
         let mut changes = watcher.session.watch_news();
         if has_begun {
             sleep(GATHER).await;
@@ -126,13 +130,52 @@ fn events(session: SessionHandle, from: u64) -> impl Stream<Item = Answer> {
             // The first answer comes at once, so that a watcher knows that it has all there is.
             if !news.is_empty() || !has_begun {
                 let (first, next) = (watcher.session.first_event(), watcher.cursor.next());
-                let answer = Answer::Session(SessionAnswer::News { news, first, next });
-                return Some((answer, (watcher, true)));
+                return Some((parts(news, first, next), (watcher, true)));
             }
             // Fails only without the session, which this has.
             changes.changed().await.ok()?;
         }
-    })
+    });
+    tellings.flat_map(|parts| stream::iter(parts).map(Answer::Session))
+}
+
+/// News as answers that are not too long, at least one. Whoever has had one of them continues with the
+/// first event of the next.
+fn parts(news: Vec<SessionNews>, first: u64, next: u64) -> Vec<SessionAnswer> {
+    let mut parts = vec![Vec::new()];
+    let mut room = PART;
+    for one in news {
+        let length = json!(one).to_string().len();
+        if length > room && parts.last().is_some_and(|part| !part.is_empty()) {
+            parts.push(Vec::new());
+            room = PART;
+        }
+        room = room.saturating_sub(length);
+        if let Some(part) = parts.last_mut() {
+            part.push(one);
+        }
+    }
+    let mut after = next;
+    let mut answers: Vec<SessionAnswer> = Vec::new();
+    for news in parts.into_iter().rev() {
+        let begins = news.iter().find_map(number).unwrap_or(after);
+        answers.push(SessionAnswer::News {
+            news,
+            first,
+            next: after,
+        });
+        after = begins;
+    }
+    answers.reverse();
+    answers
+}
+
+/// The number of an event.
+fn number(news: &SessionNews) -> Option<u64> {
+    match news {
+        SessionNews::Event(event) => event.data.get("id")?.as_u64(),
+        _ => None,
+    }
 }
 
 fn prompt_news(prompt: SentPrompt) -> SessionNews {
@@ -146,5 +189,59 @@ fn news_of(news: FollowedEvent) -> SessionNews {
     match news {
         FollowedEvent::New(event) => SessionNews::Event(work::told(&event)),
         FollowedEvent::More { id, text } => SessionNews::More { id, text },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use host_process::logic::handshake::{ANSWER_LIMIT, SessionEvent};
+
+    use super::*;
+
+    fn event(id: u64, text: &str) -> SessionNews {
+        SessionNews::Event(SessionEvent {
+            at: SystemTime::UNIX_EPOCH,
+            words: None,
+            data: json!({ "id": id, "text": text }),
+        })
+    }
+
+    #[test]
+    fn answers_are_no_longer_than_a_watcher_reads() {
+        // Each byte takes six of JSON.
+        let text = "\u{1}".repeat(64 * 1024);
+        let prompt = |before| SessionNews::Prompt {
+            before,
+            at: SystemTime::UNIX_EPOCH,
+            text: text.clone(),
+        };
+        let mut news: Vec<SessionNews> = (0..100).map(prompt).collect();
+        news.extend((5..37).map(|id| event(id, &text)));
+        news.push(SessionNews::Diff("\u{1}".repeat(1 << 20)));
+        let parts = parts(news.clone(), 5, 37);
+        let mut told = Vec::new();
+        let mut nexts = Vec::new();
+        for part in parts {
+            let answer = Answer::Session(part.clone());
+            assert!(json!(answer).to_string().len() < ANSWER_LIMIT);
+            let SessionAnswer::News { news, next, .. } = part else {
+                panic!("{part:?}");
+            };
+            // Whoever continues there gets no event twice, and misses none.
+            let last = news.iter().rev().find_map(number);
+            assert!(last.is_none_or(|last| next == last + 1), "{next} {last:?}");
+            told.extend(news);
+            nexts.push(next);
+        }
+        assert_eq!(told, news);
+        assert!(nexts.is_sorted(), "{nexts:?}");
+        assert_eq!((nexts[0], nexts.last()), (5, Some(&37)));
+    }
+
+    #[test]
+    fn no_news_are_one_answer() {
+        assert_eq!(parts(Vec::new(), 0, 3).len(), 1);
     }
 }
