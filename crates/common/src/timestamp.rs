@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use serde::Serializer;
+
 /// The time from 1970 to the last millisecond of the year 9999, the last that RFC 3339 can
 /// express.
 const LAST: Duration = Duration::from_millis(253_402_300_799_999);
@@ -26,6 +28,15 @@ pub fn writable(at: SystemTime) -> SystemTime {
 #[must_use]
 pub fn timestamp(at: SystemTime) -> String {
     humantime::format_rfc3339_millis(writable(at)).to_string()
+}
+
+/// Writes [`timestamp`] for `serialize_with` of serde.
+///
+/// # Errors
+///
+/// Those of the serializer.
+pub fn serialize<S: Serializer>(at: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&timestamp(*at))
 }
 
 /// The nearest [`writable`] moment for people, to the minute: `2026-11-23 17:28 UTC`.

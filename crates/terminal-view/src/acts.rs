@@ -86,7 +86,11 @@ async fn send(board: &WorkBoard, target: &Target, text: String) -> Result<Done, 
 
 async fn cancel(board: &WorkBoard, target: &Target) -> Result<Done, NotDone> {
     if target.is_session() {
-        board.hosts.act(&target.id, SessionAct::Cancel).await?;
+        let door = Door::Terminal;
+        board
+            .hosts
+            .act(&target.id, SessionAct::Cancel { door })
+            .await?;
         return Ok(Done::Said("The session has ended."));
     }
     let id = job(board, target).await?;

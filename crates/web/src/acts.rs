@@ -62,7 +62,8 @@ pub(crate) async fn cancel(
     headers: HeaderMap,
 ) -> Response {
     let words = "The session has ended.";
-    act(&app, &id, SessionAct::Cancel, words, &headers).await
+    let cancel = SessionAct::Cancel { door: Door::Page };
+    act(&app, &id, cancel, words, &headers).await
 }
 
 async fn act(

@@ -18,6 +18,7 @@ use crate::logic::access::{BROWSER_LIFE, CredentialId, Credentials, Kind, Scope,
 use crate::logic::authority::{Authorities, WrongAuthority};
 use crate::logic::throttle::{Throttle, Wait};
 use crate::refusal::Refusal;
+use crate::server::Stranger;
 use crate::store::{CredentialStore, FileMark, StoreError};
 
 /// The name of the cookie.
@@ -233,6 +234,9 @@ pub(crate) async fn check_caller(
         Ok(caller)
     }) {
         Ok(caller) => {
+            if let Some(stranger) = request.extensions().get::<Stranger>() {
+                stranger.is_known();
+            }
             request.extensions_mut().insert(caller.clone());
             until_revoked(next.run(request).await, door, caller)
         }

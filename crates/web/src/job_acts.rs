@@ -116,11 +116,22 @@ fn criteria(fields: &Fields) -> Result<Map<String, Value>, Refusal> {
         criteria.insert("command".to_owned(), json!(command));
     }
     for name in ["clean", "pushed", "pr", "review"] {
-        if fields.contains_key(name) {
+        if is_checked(fields, name)? {
             criteria.insert(name.to_owned(), json!(true));
         }
     }
     Ok(criteria)
+}
+
+/// Whether a checkbox is checked; programs can also say that it is not.
+fn is_checked(fields: &Fields, name: &str) -> Result<bool, Refusal> {
+    match fields.get(name).map(String::as_str) {
+        Some("on" | "yes" | "true" | "1") => Ok(true),
+        None | Some("" | "off" | "no" | "false" | "0") => Ok(false),
+        Some(other) => Err(Refusal::Wrong(format!(
+            "{name}: unknown value {other:?}; it is `on`, or left out"
+        ))),
+    }
 }
 
 /// The page of a job that was just submitted.
@@ -144,10 +155,12 @@ mod tests {
             ("commits", "2"),
             ("command", " "),
             ("clean", "on"),
+            ("review", "no"),
         ]);
         let expected = json!({ "files": ["src/*.rs", "docs/**"], "commits": 2, "clean": true });
         assert_eq!(json!(found.unwrap()), expected);
         assert_eq!(form(&[]).unwrap(), Map::new());
         assert!(form(&[("commits", "-1")]).is_err());
+        assert!(form(&[("clean", "perhaps")]).is_err());
     }
 }

@@ -49,5 +49,5 @@ mod store;
 mod streams;
 
 pub use routes::serve;
-pub use server::listen;
+pub use server::Listener;
 pub use store::{CredentialStore, StoreError};

@@ -13,7 +13,6 @@ use serde::Deserialize;
 use crate::app::App;
 use crate::auth::{self, Caller};
 use crate::page;
-use crate::page::threads::ListedThread;
 use crate::refusal::{NO_JOB, NO_SESSION, Refusal};
 
 #[derive(Debug, Deserialize)]
@@ -100,17 +99,7 @@ pub(crate) async fn threads(
         Ok(records) => records,
         Err(why) => return Refusal::Failed(why).for_request(&headers),
     };
-    let sessions = app.board.hosts.sessions();
-    let listed = records.into_iter().map(|record| {
-        let mut sessions = sessions.iter();
-        let live = sessions.find(|live| live.summary.thread == record.thread);
-        ListedThread {
-            session: live.map(|live| live.summary.session.clone()),
-            record,
-        }
-    });
-    let listed: Vec<ListedThread> = listed.collect();
-    let html = page::threads::page(caller.scope, &listed, SystemTime::now());
+    let html = page::threads::page(caller.scope, &records, SystemTime::now());
     Html(html.into_string()).into_response()
 }
 

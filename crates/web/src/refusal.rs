@@ -5,13 +5,13 @@ use std::time::Duration;
 use axum::Json;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
-use job_queue::service::JobsError;
+use job_queue::service::{InstructError, JobsError};
 use job_queue::store::StoreError;
 use serde_json::json;
 
 use crate::logic::authority::WrongAuthority;
 use crate::page::login;
-use work_board::{ActError, MailBoardError};
+use work_board::{ActError, MailBoardError, RetryError};
 
 /// The session is not known, or no longer.
 pub(crate) const NO_SESSION: Refusal =
@@ -145,10 +145,24 @@ impl From<MailBoardError> for Refusal {
     }
 }
 
+impl From<RetryError> for Refusal {
+    fn from(error: RetryError) -> Self {
+        match error {
+            RetryError::Unknown => NO_JOB,
+            RetryError::Refused(why) => Self::Conflict(why),
+            RetryError::Failed(why) => Self::Failed(why),
+        }
+    }
+}
+
 impl From<JobsError> for Refusal {
     fn from(error: JobsError) -> Self {
         match error {
             JobsError::NotFound(_) => NO_JOB,
+            JobsError::Spec(_)
+            | JobsError::Instruct(
+                InstructError::NotOffered { .. } | InstructError::WantsWords { .. },
+            ) => Self::Wrong(error.to_string()),
             JobsError::Store(_) | JobsError::Audit(_) => Self::Failed(error.to_string()),
             error => Self::Conflict(error.to_string()),
         }

@@ -14,7 +14,6 @@ use axum::routing::{any, get, post};
 use axum::{Json, Router};
 use futures::{StreamExt, stream};
 use serde_json::json;
-use tokio::net::TcpListener;
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -28,6 +27,7 @@ use crate::lists::Lists;
 use crate::logic::authority::Authorities;
 use crate::page::layout::{SCRIPT, STYLE};
 use crate::refusal::Refusal;
+use crate::server::Listener;
 use crate::store::CredentialStore;
 use crate::{acts, api, conductor, job_acts, mcp, pages, pictures, server, streams};
 
@@ -50,7 +50,7 @@ const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src '
 
 /// Serves until `closing` is cancelled. `state` is the state directory.
 pub async fn serve(
-    listener: TcpListener,
+    listener: Listener,
     (state, authorities): (PathBuf, Authorities),
     board: WorkBoard,
     closing: CancellationToken,

@@ -1,12 +1,13 @@
 //! Listens, and bounds what a client may take of this process.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
+use common::sync::lock;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -21,6 +22,12 @@ use tower_service::Service as _;
 /// The most connections at a time. Further ones wait to be accepted.
 const CONNECTIONS: usize = 512;
 
+/// The most connections at a time without a valid credential. For one more, the oldest is closed.
+const STRANGERS: usize = 128;
+
+/// How often a port is sought that is free at all addresses.
+const PORTS: usize = 16;
+
 /// How long a client may take to send the head of a request, also the next one of a connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -33,20 +40,139 @@ const HEAD_LIMIT: usize = 64 * 1024;
 /// The pause after a failure to accept a connection, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// The sockets of the endpoint.
+#[derive(Debug)]
+pub struct Listener {
+    main: TcpListener,
+    /// The same port of the other loopback address. A browser that is told `localhost`, or a name below
+    /// it, tries both, and another user of this machine could have the one that we leave.
+    other: Option<TcpListener>,
+}
+
+impl Listener {
+    /// Listens at an address, and for `localhost` at all of its addresses.
+    ///
+    /// # Errors
+    ///
+    /// When the address is taken, or not one of this machine.
+    pub async fn bind(address: SocketAddr) -> io::Result<Self> {
+        for _ in 1..PORTS {
+            match Self::bind_once(address).await {
+                // The free port of one address is taken at the other one.
+                Err(error) if address.port() == 0 && error.kind() == io::ErrorKind::AddrInUse => {}
+                bound => return bound,
+            }
+        }
+        Self::bind_once(address).await
+    }
+
+    async fn bind_once(address: SocketAddr) -> io::Result<Self> {
+        let main = TcpListener::bind(address).await?;
+        let other: IpAddr = match address.ip() {
+            IpAddr::V4(ip) if ip.is_loopback() || ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+            IpAddr::V6(Ipv6Addr::LOCALHOST) => Ipv4Addr::LOCALHOST.into(),
+            _ => return Ok(Self { main, other: None }),
+        };
+        let port = main.local_addr()?.port();
+        let other = match TcpListener::bind((other, port)).await {
+            Ok(other) => Some(other),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
+            // There is no such address where the system has no IPv6.
+            Err(error) => {
+                tracing::debug!("{other} is not listened at: {error}");
+                None
+            }
+        };
+        Ok(Self { main, other })
+    }
+
+    /// The address at which it was asked to listen, with the port that it has.
+    ///
+    /// # Errors
+    ///
+    /// When the system cannot tell.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.main.local_addr()
+    }
+
+    async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let Some(other) = &self.other else {
+            return self.main.accept().await;
+        };
+        tokio::select! {
+            accepted = self.main.accept() => accepted,
+            accepted = other.accept() => accepted,
+        }
+    }
+}
+
+/// The connections whose client has not shown a valid credential. Of too many, the oldest is closed, so
+/// that they cannot keep others out.
+#[derive(Debug, Default)]
+struct Strangers(Mutex<Vec<(u64, CancellationToken)>>);
+
+impl Strangers {
+    fn add(&self, number: u64) -> CancellationToken {
+        let token = CancellationToken::new();
+        let mut all = lock(&self.0);
+        if all.len() >= STRANGERS {
+            let (_, oldest) = all.remove(0);
+            oldest.cancel();
+        }
+        all.push((number, token.clone()));
+        token
+    }
+
+    fn remove(&self, number: u64) {
+        lock(&self.0).retain(|(known, _)| *known != number);
+    }
+}
+
+/// A connection, until its client is known or it ends.
+#[derive(Debug, Clone)]
+pub(crate) struct Stranger(Arc<StrangerGuard>);
+
+#[derive(Debug)]
+struct StrangerGuard {
+    number: u64,
+    strangers: Arc<Strangers>,
+}
+
+impl Stranger {
+    /// The client has shown a valid credential.
+    pub(crate) fn is_known(&self) {
+        self.0.strangers.remove(self.0.number);
+    }
+}
+
+impl Drop for StrangerGuard {
+    fn drop(&mut self) {
+        self.strangers.remove(self.number);
+    }
+}
+
 /// Serves until `closing` is cancelled. Open connections end with it.
-pub(crate) async fn serve(listener: TcpListener, routes: Router, closing: CancellationToken) {
+pub(crate) async fn serve(listener: Listener, routes: Router, closing: CancellationToken) {
     let free = Arc::new(Semaphore::new(CONNECTIONS));
+    let strangers = Arc::new(Strangers::default());
     let accepting = async {
-        loop {
+        for number in 0.. {
             // The semaphore is never closed.
             let Ok(permit) = Arc::clone(&free).acquire_owned().await else {
                 return;
             };
             match listener.accept().await {
                 Ok((stream, from)) => {
-                    let connection = connection(stream, from, routes.clone(), permit);
+                    let given_up = strangers.add(number);
+                    let stranger = Stranger(Arc::new(StrangerGuard {
+                        number,
+                        strangers: Arc::clone(&strangers),
+                    }));
+                    let routes = routes.clone().layer(Extension(stranger));
+                    let connection = connection(stream, from, routes, permit);
                     let closing = closing.clone();
                     tokio::spawn(async move {
+                        let connection = given_up.run_until_cancelled(connection);
                         closing.run_until_cancelled(connection).await;
                     });
                 }
@@ -93,20 +219,43 @@ fn in_time<S: AsyncRead + AsyncWrite>(stream: S) -> Pin<Box<TimeoutStream<S>>> {
     Box::pin(stream)
 }
 
-/// Listens at an address.
-///
-/// # Errors
-///
-/// When the address is taken, or not one of this machine.
-pub async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address).await
-}
-
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
     use super::*;
+
+    #[tokio::test]
+    async fn both_loopback_addresses_are_listened_at() {
+        let (v4, v6) = (Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
+        let listener = Listener::bind((v4, 0).into()).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        // Without IPv6 nobody can take it.
+        let taken = TcpListener::bind((v6, port)).await;
+        assert!(taken.is_err(), "{taken:?}");
+        drop(listener);
+        if let Ok(theirs) = TcpListener::bind((v6, 0)).await {
+            let port = theirs.local_addr().unwrap().port();
+            let error = Listener::bind((v4, port).into()).await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        }
+    }
+
+    #[test]
+    fn oldest_of_too_many_strangers_is_given_up() {
+        let strangers = Arc::new(Strangers::default());
+        let first = strangers.add(0);
+        let known = strangers.add(1);
+        strangers.remove(1);
+        let others: Vec<_> = (2..=STRANGERS as u64)
+            .map(|number| strangers.add(number))
+            .collect();
+        assert!(!first.is_cancelled());
+        strangers.add(1000);
+        assert!(first.is_cancelled());
+        assert!(!known.is_cancelled());
+        assert!(!others.iter().any(CancellationToken::is_cancelled));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn client_that_does_not_read_is_given_up() {

@@ -8,7 +8,9 @@ use std::time::SystemTime;
 
 use safe_files::state_file::{self, FileError};
 
-use crate::logic::access::{CredentialId, Credentials, Kind, NewCredential, Secret, TokenName};
+use crate::logic::access::{
+    CredentialId, Credentials, Kind, MOST, NewCredential, Secret, TokenName,
+};
 
 /// The file, in the directory of the endpoint.
 const FILE: &str = "credentials.json";
@@ -33,6 +35,11 @@ pub enum StoreError {
         /// What is wrong with it.
         error: serde_json::Error,
     },
+    /// There are as many tokens as there may be.
+    #[error(
+        "there are {MOST} tokens; `codex-mcp web tokens` lists them, and `codex-mcp web revoke ID` makes room"
+    )]
+    Full,
     /// The system has no random numbers.
     #[error("the system gives no random numbers: {0}")]
     Random(getrandom::Error),
@@ -111,6 +118,16 @@ impl CredentialStore {
         self.change(|all| all.host(random))
     }
 
+    /// Takes the cookies of all browsers back. Whoever had the port since the last endpoint ended was sent
+    /// them by the pages that were left open.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub fn sign_browsers_out(&self) -> Result<(), StoreError> {
+        self.change(Credentials::revoke_browsers)
+    }
+
     /// Takes a one-time link, and returns the secret of a browser in its place; `None` if there is no
     /// such link.
     ///
@@ -156,8 +173,11 @@ impl CredentialStore {
     /// [`StoreError`].
     pub fn add(&self, new: NewCredential) -> Result<(CredentialId, Secret), StoreError> {
         let (secret, now) = (random_secret()?, SystemTime::now());
-        let id = self.change(|all| all.add(new, &secret, now))?;
-        Ok((id, secret))
+        let added = self.change(|all| {
+            let is_full = new.kind == Kind::Token && all.is_full_of_tokens();
+            (!is_full).then(|| all.add(new, &secret, now))
+        })?;
+        Ok((added.ok_or(StoreError::Full)?, secret))
     }
 }
 
@@ -172,6 +192,19 @@ mod tests {
             name: "a test".parse().unwrap(),
             scope: Scope::Decide,
         }
+    }
+
+    #[test]
+    fn token_stays_when_there_are_too_many() {
+        let state = tempfile::tempdir().unwrap();
+        let store = CredentialStore::new(state.path());
+        for _ in 0..MOST {
+            store.add(token()).unwrap();
+        }
+        let refused = store.add(token()).unwrap_err().to_string();
+        assert!(refused.contains("there are 100 tokens"), "{refused}");
+        let kept = store.read().unwrap();
+        assert_eq!(kept.listed(SystemTime::now()).count(), MOST);
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! The lists, and what somebody does from them.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ use crate::hosts::{ActError, Hosts};
 use crate::jobs::JobBoard;
 use crate::link::Connect;
 use crate::mail::MailBoard;
-use crate::program::{Program, ThreadRecord};
+use crate::program::{Program, RetryError, ThreadRecord};
 use crate::tools;
 use crate::work::{AllWork, Work};
 
@@ -86,17 +85,17 @@ pub struct WorkBoard {
 }
 
 impl WorkBoard {
-    /// A board of the hosts in a state directory. [`Hosts::follow`] has to run beside it.
+    /// A board of these hosts. [`Hosts::follow`] has to run beside it.
     #[must_use]
     pub fn new(
-        state: PathBuf,
+        hosts: Hosts,
         jobs: JobBoard,
         mail: MailBoard,
         connections: Connections,
         program: Arc<dyn Program>,
     ) -> Self {
         Self {
-            hosts: Arc::new(Hosts::new(state)),
+            hosts: Arc::new(hosts),
             jobs,
             mail,
             connections,
@@ -207,7 +206,7 @@ impl WorkBoard {
     ///
     /// [`ActError`].
     pub async fn prompt(&self, id: &str, text: String) -> Result<Prompted, ActError> {
-        let live = self.hosts.session(id).ok_or(ActError::Unknown)?;
+        let live = self.hosts.workable(id)?;
         if live.summary.step.is_some() {
             self.hosts.act(id, SessionAct::Steer { text }).await?;
             return Ok(Prompted::Steered);
@@ -224,7 +223,7 @@ impl WorkBoard {
     ///
     /// [`ActError`].
     pub async fn fork(&self, id: &str) -> Result<String, ActError> {
-        let live = self.hosts.session(id).ok_or(ActError::Unknown)?;
+        let live = self.hosts.workable(id)?;
         let arguments = json!({ "action": "fork", "sessionId": id });
         let host = Some(live.endpoint.clone());
         let connect = &*self.connections.sessions;
@@ -257,7 +256,18 @@ impl WorkBoard {
     pub async fn threads(&self) -> Result<Vec<ThreadRecord>, String> {
         let program = Arc::clone(&self.program);
         let read = off_runtime::run(move || program.threads()).await;
-        read.map_err(|error| error.to_string())?
+        let mut records = read.map_err(|error| error.to_string())??;
+        let sessions = self.hosts.sessions();
+        let sessions = sessions.iter().map(|live| Work::of_session(live));
+        let live: Vec<Work> = sessions.filter(|work| !work.is_cancelled()).collect();
+        for record in &mut records {
+            let mut live = live.iter();
+            if let Some(work) = live.find(|work| work.thread.as_ref() == Some(&record.thread)) {
+                record.status.clone_from(&work.state);
+                record.session = Some(work.id.clone());
+            }
+        }
+        Ok(records)
     }
 
     /// Opens a thread that no host has, and returns the ID of its session.
@@ -309,8 +319,8 @@ impl WorkBoard {
     /// # Errors
     ///
     /// [`ActError::Refused`] with the reason.
-    pub async fn retry(&self, job: JobPrefix) -> Result<JobId, ActError> {
-        self.program.retry(job).await.map_err(ActError::Refused)
+    pub async fn retry(&self, job: JobPrefix) -> Result<JobId, RetryError> {
+        self.program.retry(job).await
     }
 
     /// The ID of a session that has just begun, when a host has it.

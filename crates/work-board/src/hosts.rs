@@ -58,10 +58,16 @@ pub enum ActError {
     Odd,
 }
 
+/// Why a session of another host is given no more work.
+const UNBOUND: &str = "this session may exceed the bounds of this endpoint (max_sandbox, allow_dirs): here it can be \
+    interrupted and ended only; `codex-mcp approve` and `codex-mcp steer` work at a shell";
+
 /// The hosts of the user.
 #[derive(Debug)]
 pub struct Hosts {
     state: PathBuf,
+    /// The key of the only host whose sessions may be given more work.
+    bounded_to: Option<String>,
     /// The sessions, by the key of their host.
     sessions: Mutex<BTreeMap<String, Vec<Arc<LiveSession>>>>,
     revision: watch::Sender<u64>,
@@ -73,9 +79,18 @@ impl Hosts {
     pub fn new(state: PathBuf) -> Self {
         Self {
             state,
+            bounded_to: None,
             sessions: Mutex::default(),
             revision: watch::Sender::new(0),
         }
+    }
+
+    /// Gives more work to the sessions of the host with this key only: those of others may exceed the
+    /// bounds of this process.
+    #[must_use]
+    pub fn bounded_to(mut self, key: String) -> Self {
+        self.bounded_to = Some(key);
+        self
     }
 
     /// All sessions.
@@ -210,9 +225,23 @@ impl Hosts {
         }
     }
 
+    /// A session that may be given more work here.
+    pub(crate) fn workable(&self, id: &str) -> Result<Arc<LiveSession>, ActError> {
+        let session = self.session(id).ok_or(ActError::Unknown)?;
+        match &self.bounded_to {
+            Some(key) if session.endpoint.key() != key => {
+                Err(ActError::Refused(UNBOUND.to_owned()))
+            }
+            _ => Ok(session),
+        }
+    }
+
     /// Has the host of a session do something that it only confirms.
     pub async fn act(&self, id: &str, act: SessionAct) -> Result<(), ActError> {
-        let session = self.session(id).ok_or(ActError::Unknown)?;
+        let session = match act {
+            SessionAct::Answer { .. } | SessionAct::Steer { .. } => self.workable(id)?,
+            _ => self.session(id).ok_or(ActError::Unknown)?,
+        };
         match ask(&session.endpoint, id, act).await? {
             SessionAnswer::Done => Ok(()),
             _ => Err(ActError::Odd),

@@ -31,5 +31,5 @@ pub use jobs::{JobBoard, LogLine, ShownJob};
 pub use link::{Call, CallError, Connect, HostLink, Incoming, taken};
 pub use logic::decision_label::decision_label;
 pub use mail::{MailBoard, MailBoardError, MemberMail, TeamMail};
-pub use program::{Program, ThreadRecord};
+pub use program::{Program, RetryError, ThreadRecord};
 pub use work::{AllWork, Group, Kind, Work};

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use common::timestamp;
 use futures::future::BoxFuture;
 use job_queue::logic::{JobId, JobPrefix};
 use serde::Serialize;
@@ -11,9 +12,13 @@ use serde::Serialize;
 pub struct ThreadRecord {
     /// Its ID.
     pub thread: String,
-    /// `active` while a server or a job has it, else `ended` or `interrupted`.
+    /// The state of its session, as sessions have it. Without one, `active` while a server or a job has
+    /// it, else `ended` or `interrupted`.
     pub status: String,
+    /// The ID of the session that has it.
+    pub session: Option<String>,
     /// When it was used last.
+    #[serde(serialize_with = "timestamp::serialize")]
     pub last_active: SystemTime,
     /// Where it works.
     pub directory: Option<String>,
@@ -30,7 +35,20 @@ pub trait Program: Send + Sync {
     /// Why they cannot be read, for a person.
     fn threads(&self) -> Result<Vec<ThreadRecord>, String>;
 
-    /// Submits a job or run that has ended once more, and returns the ID of the new one, or why
-    /// that is impossible.
-    fn retry(&self, job: JobPrefix) -> BoxFuture<'static, Result<JobId, String>>;
+    /// Submits a job or run that has ended once more, and returns the ID of the new one.
+    fn retry(&self, job: JobPrefix) -> BoxFuture<'static, Result<JobId, RetryError>>;
+}
+
+/// A job was not submitted again.
+#[derive(Debug, thiserror::Error)]
+pub enum RetryError {
+    /// There is no such job.
+    #[error("there is no such job")]
+    Unknown,
+    /// It cannot be submitted again.
+    #[error("{0}")]
+    Refused(String),
+    /// The store cannot be used.
+    #[error("{0}")]
+    Failed(String),
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use common::timestamp::timestamp;
+use common::timestamp::{self, timestamp};
 use host_process::logic::handshake::StepSummary;
 use job_queue::job_json;
 use job_queue::logic::JobState;
@@ -63,7 +63,7 @@ pub struct Work {
     /// The name of a job, or the beginning of the first prompt of a session.
     pub task: Option<String>,
     /// When it was begun.
-    #[serde(rename = "created_at", serialize_with = "time")]
+    #[serde(rename = "created_at", serialize_with = "timestamp::serialize")]
     pub created: SystemTime,
     /// The tokens that it has used, if they are known.
     pub tokens: Option<u64>,
@@ -71,7 +71,11 @@ pub struct Work {
     pub directory: String,
     /// The open questions.
     pub questions: Vec<NamedQuestion>,
+    /// The thread of a session.
+    pub thread: Option<String>,
 }
+
+const CANCELLED: &str = "cancelled";
 
 impl Work {
     /// A session as work.
@@ -93,6 +97,7 @@ impl Work {
             tokens: summary.tokens,
             directory: directory.unwrap_or_default().into_owned(),
             questions: session.questions.clone(),
+            thread: Some(summary.thread.clone()),
         }
     }
 
@@ -124,6 +129,7 @@ impl Work {
             tokens: None,
             directory: job.cwd.clone(),
             questions,
+            thread: None,
         }
     }
 
@@ -156,6 +162,12 @@ impl Work {
         }
     }
 
+    /// Whether it has been ended by a person. The thread of such a session can be resumed.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.state == CANCELLED
+    }
+
     /// The state as a class of the style sheet.
     #[must_use]
     pub fn state_class(&self) -> &'static str {
@@ -166,11 +178,6 @@ impl Work {
             _ => "idle",
         }
     }
-}
-
-/// A time as programs read it.
-fn time<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
-    timestamp(*time).serialize(serializer)
 }
 
 fn step<S: Serializer>(step: &Option<StepSummary>, serializer: S) -> Result<S::Ok, S::Error> {

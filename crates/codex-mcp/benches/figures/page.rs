@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use nix::sys::signal::Signal;
 use scripted_model::{Reply, Script};
@@ -238,8 +238,8 @@ async fn shown(rounds: u16) -> Row {
     let seen = browser.run("return window.seen", json!([])).await;
     let took = steps.iter().filter_map(|step| {
         let shown = seen[format!("step-{}", step["number"])].as_f64()? / 1e3;
-        let at = &step["at"];
-        let told = at["secs_since_epoch"].as_f64()? + at["nanos_since_epoch"].as_f64()? / 1e9;
+        let at = humantime::parse_rfc3339(step["at"].as_str()?).unwrap();
+        let told = at.duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
         Some(shown - told)
     });
     let took: Vec<f64> = took.collect();

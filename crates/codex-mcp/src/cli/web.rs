@@ -1,8 +1,8 @@
 //! `codex-mcp web`: the page, the JSON interface and MCP over HTTP; its links and tokens.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -16,11 +16,11 @@ use qrcode::render::unicode::Dense1x2;
 use safe_files::state_file::{self, FileError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use settings::listen_address::ListenAddress;
 use settings::{Config, ConfigError};
-use tokio::net::TcpListener;
 use web::logic::access::{Credential, Kind, NewCredential, Scope, TokenName};
 use web::logic::authority::{Authorities, Authority};
-use web::{CredentialStore, StoreError};
+use web::{CredentialStore, Listener, StoreError};
 
 use super::exit::COULD_NOT;
 use super::serve::{self, HostEndpointError};
@@ -30,7 +30,8 @@ use super::table::{self, Cell};
 use super::{log, runtime, work_board};
 
 /// Where the endpoint listens unless it is told otherwise.
-const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8377);
+const ADDRESS: ListenAddress =
+    ListenAddress(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8377));
 
 /// The file with the address of the endpoint that runs, in the state directory.
 const RUNNING: &str = "web/running.json";
@@ -72,10 +73,9 @@ struct ServeArgs {
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
-        default_value_t = ADDRESS,
-        value_parser = listen_address
+        default_value_t = ADDRESS
     )]
-    listen: SocketAddr,
+    listen: ListenAddress,
 
     /// A further name under which browsers and clients address the endpoint, such as that of a
     /// proxy: HOST or HOST:PORT. Can be given several times.
@@ -126,7 +126,7 @@ struct TokensArgs {
 
 #[derive(Debug, clap::Args)]
 struct RevokeArgs {
-    /// The IDs, from `codex-mcp web tokens`.
+    /// The IDs, from `codex-mcp web tokens`. `--all` revokes all.
     #[arg(value_name = "ID", required_unless_present = "all")]
     ids: Vec<String>,
 
@@ -153,11 +153,13 @@ enum Failure {
         address: SocketAddr,
         error: io::Error,
     },
-    #[error(
-        "the endpoint does not run; `codex-mcp web` starts it, or, with `http` in the \
-         configuration, a host process"
-    )]
+    #[error("the endpoint does not run; `codex-mcp web` starts it")]
     NotRunning,
+    #[error(
+        "the endpoint does not run: `http` is set, so a host process starts it as soon as an MCP client \
+         starts. If a host runs (`codex-mcp host`), its log says what is wrong; `codex-mcp web` tries it here"
+    )]
+    NotStarted,
     #[error("the endpoint runs already, at {}; `codex-mcp web link` prints a link", .0.address)]
     Running(Running),
     #[error("there is no credential {0:?}; `codex-mcp web tokens` lists them")]
@@ -181,26 +183,13 @@ impl Running {
     fn authority(&self, state: &Path) -> Result<String, Failure> {
         let (address, port) = (self.address, self.address.port());
         Ok(match &self.host {
-            _ if address.ip().is_loopback() => {
-                format!("{}:{port}", CredentialStore::new(state).host()?)
+            Some(host) if !address.ip().is_loopback() => host.clone(),
+            None if !address.ip().is_loopback() && !address.ip().is_unspecified() => {
+                address.to_string()
             }
-            Some(host) => host.clone(),
-            None if address.ip().is_unspecified() => format!("localhost:{port}"),
-            None => address.to_string(),
+            _ => format!("{}:{port}", CredentialStore::new(state).host()?),
         })
     }
-}
-
-/// An address at which to listen. Names other than `localhost` could have several.
-fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    let port = text.strip_prefix("localhost:");
-    if let Some(port) = port.and_then(|port| port.parse().ok()) {
-        return Ok((Ipv4Addr::LOCALHOST, port).into());
-    }
-    text.parse().map_err(|_| {
-        "write the address of this machine and a port, such as 127.0.0.1:8377 or [::1]:8377"
-            .to_owned()
-    })
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
@@ -233,11 +222,8 @@ fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
 async fn serve_until_shutdown(args: &ServeArgs, config: Config) -> Result<ExitCode, Failure> {
     let shutdown = Shutdown::on_signals(shutdown::TOOL_LIMIT);
     let state = serve::state()?;
-    let lock = endpoint_lock(&state)?;
-    if lock.try_lock().is_err() {
-        return Err(Failure::Running(running(&state)?));
-    }
-    let listener = listen(args.listen).await?;
+    let _lock = taken_lock(&state)?;
+    let listener = listen(args.listen.0).await?;
     let address = listener.local_addr()?;
     if !address.ip().is_loopback() {
         complain(
@@ -256,6 +242,7 @@ async fn serve_until_shutdown(args: &ServeArgs, config: Config) -> Result<ExitCo
         true => output::answer(&format!("http://{}/", running.authority(&state)?))?,
         false => show_link(&state, &running, Scope::Decide)?,
     }
+    CredentialStore::new(&state).sign_browsers_out()?;
     let authorities = Authorities::new(address, args.allow_host.clone());
     let board = work_board::of(&config, &state);
     let closing = shutdown.closing.clone();
@@ -264,8 +251,8 @@ async fn serve_until_shutdown(args: &ServeArgs, config: Config) -> Result<ExitCo
     Ok(shutdown.exit_code())
 }
 
-async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
-    let listening = web::listen(address).await;
+async fn listen(address: SocketAddr) -> Result<Listener, Failure> {
+    let listening = Listener::bind(address).await;
     listening.map_err(|error| Failure::Listen { address, error })
 }
 
@@ -293,15 +280,42 @@ fn running(state: &Path) -> Result<Running, Failure> {
 
 /// Whether `codex-mcp web` serves this user, here or in another process.
 pub(super) fn is_running(state: &Path) -> Result<bool, FileError> {
-    Ok(endpoint_lock(state)?.try_lock().is_err())
+    // Several can look at once, as a shared lock is refused by an endpoint alone.
+    match endpoint_lock(state)?.try_lock_shared() {
+        Ok(()) => Ok(false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(error)) => Err(state_file::about(&state.join(LOCK))(error)),
+    }
+}
+
+/// Takes the place of the endpoint, unless another process has it.
+fn taken_lock(state: &Path) -> Result<File, Failure> {
+    let lock = endpoint_lock(state)?;
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(lock),
+            Err(TryLockError::WouldBlock) if is_running(state)? => {
+                return Err(Failure::Running(running(state)?));
+            }
+            // Somebody only looked.
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => {
+                return Err(state_file::about(&state.join(LOCK))(error).into());
+            }
+        }
+    }
 }
 
 fn link(args: &LinkArgs) -> Result<ExitCode, Failure> {
     let state = serve::state()?;
-    let running = running(&state)?;
     if !is_running(&state)? {
-        return Err(Failure::NotRunning);
+        let config = configuration::<Failure>()?;
+        return Err(match config.http {
+            Some(_) => Failure::NotStarted,
+            None => Failure::NotRunning,
+        });
     }
+    let running = running(&state)?;
     show_link(&state, &running, scope(args.look))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -324,14 +338,18 @@ fn show_link(state: &Path, running: &Running, scope: Scope) -> Result<(), Failur
     let store = CredentialStore::new(state);
     let (_, code) = store.add(new)?;
     if address.ip().is_unspecified() && running.host.is_none() {
-        let note =
-            "the link is for this machine; on others, replace `localhost` by an address of it";
+        let note = "the link is for this machine; on others, put an address of it before the port";
         complain("hint", note);
     }
     let host = running.authority(state)?;
     let link = format!("http://{host}/login?code={}", code.reveal());
     let mut out = output::stdout();
-    if output::stdout_is_terminal() && !address.ip().is_loopback() {
+    let is_for_others = match address.ip() {
+        // The name of the link means each reader's own machine.
+        ip if ip.is_unspecified() => running.host.is_some(),
+        ip => !ip.is_loopback(),
+    };
+    if output::stdout_is_terminal() && is_for_others {
         // A link is short enough for a code.
         if let Ok(code) = QrCode::new(&link) {
             let code = code.render::<Dense1x2>().quiet_zone(true).build();
@@ -424,16 +442,6 @@ fn name(text: &str) -> TokenName {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn address_to_listen_at_is_one_of_this_machine() {
-        let local: SocketAddr = "127.0.0.1:1".parse().unwrap();
-        assert_eq!(listen_address("localhost:1"), Ok(local));
-        assert_eq!(listen_address("127.0.0.1:1"), Ok(local));
-        for wrong in ["localhost", "localhost:x", "example.org:80", "8377"] {
-            assert!(listen_address(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn links_have_a_name() {

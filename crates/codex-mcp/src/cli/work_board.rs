@@ -7,9 +7,13 @@ use agent_team::Member;
 use agent_team::logic::registry::Entry;
 use futures::future::BoxFuture;
 use job_queue::logic::{JobId, JobPrefix};
+use job_queue::service::JobsError;
 use settings::{Config, Flags};
-use work_board::{Connect, Connections, JobBoard, MailBoard, Program, ThreadRecord, WorkBoard};
+use work_board::{
+    Connect, Connections, Hosts, JobBoard, MailBoard, Program, RetryError, ThreadRecord, WorkBoard,
+};
 
+use super::jobs::Failure;
 use super::stored::StorageSettings;
 use super::{jobs, serve, threads, work_list};
 
@@ -27,12 +31,25 @@ pub(super) fn of(config: &Config, state: &Path) -> WorkBoard {
     let store = config.jobs.store.value.clone();
     let has_store = Box::new(move || work_list::has_store_at(&store));
     WorkBoard::new(
-        state.to_owned(),
+        hosts(config, state),
         JobBoard::new(jobs::service(config), has_store),
         MailBoard::new(member, config.atm_home.clone()),
         connections,
         Arc::new(Configured),
     )
+}
+
+/// The hosts. Where there are bounds, a session of a host for other environments may exceed them.
+fn hosts(config: &Config, state: &Path) -> Hosts {
+    let hosts = Hosts::new(state.to_owned());
+    let bounds = config.bounds();
+    match bounds.max_sandbox.is_some() || bounds.directories.is_some() {
+        // Without an endpoint, no session is of a host with these bounds.
+        true => hosts.bounded_to(
+            serve::endpoint().map_or_else(|_| String::new(), |ours| ours.key().to_owned()),
+        ),
+        false => hosts,
+    }
 }
 
 /// Connects as a client with this command line, in the directory of this process.
@@ -60,10 +77,10 @@ impl Program for Configured {
         Ok(entries.into_iter().map(record).collect())
     }
 
-    fn retry(&self, job: JobPrefix) -> BoxFuture<'static, Result<JobId, String>> {
+    fn retry(&self, job: JobPrefix) -> BoxFuture<'static, Result<JobId, RetryError>> {
         Box::pin(async move {
-            let retried = jobs::retry(load()?, &job).await;
-            retried.map_err(|error| error.to_string())
+            let config = load().map_err(RetryError::Failed)?;
+            jobs::retry(config, &job).await.map_err(retry_error)
         })
     }
 }
@@ -72,10 +89,21 @@ fn load() -> Result<Config, String> {
     settings::load(Flags::default()).map_err(|error| error.to_string())
 }
 
+fn retry_error(failure: Failure) -> RetryError {
+    match failure {
+        Failure::NotFound(_) | Failure::Jobs(JobsError::NotFound(_)) => RetryError::Unknown,
+        Failure::Store(_) | Failure::Jobs(JobsError::Store(_)) => {
+            RetryError::Failed(failure.to_string())
+        }
+        _ => RetryError::Refused(failure.to_string()),
+    }
+}
+
 fn record(entry: Entry) -> ThreadRecord {
     ThreadRecord {
         thread: entry.thread_id.to_string(),
         status: entry.status.as_str().to_owned(),
+        session: None,
         last_active: entry.last_active,
         directory: entry.cwd,
         prompt: entry.prompt,

@@ -5,14 +5,14 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use codex_engine::logic::progress::timed;
-use common::timestamp::timestamp;
+use common::timestamp;
 use host_process::connect::{self, ConnectError};
 use host_process::logic::handshake::SessionSummary;
 use job_queue::logic::{JobId, JobState};
 use job_queue::run::spec::TOOL as RUN_TOOL;
 use job_queue::store::{JobFilter, JobList, JobStore, JobSummary, StoreError};
 use job_queue::{activity, job_json};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use settings::Config;
 use settings::store_location::Location;
 
@@ -44,7 +44,7 @@ pub(super) struct Work {
     pub(super) id: String,
     pub(super) kind: Kind,
     pub(super) state: String,
-    #[serde(serialize_with = "as_timestamp")]
+    #[serde(serialize_with = "timestamp::serialize")]
     pub(super) created_at: SystemTime,
     /// The name of a job, or the beginning of the first prompt of a session.
     pub(super) task: Option<String>,
@@ -53,10 +53,6 @@ pub(super) struct Work {
     pub(super) tokens: Option<u64>,
     pub(super) directory: Option<String>,
     pub(super) thread_id: Option<String>,
-}
-
-fn as_timestamp<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&timestamp(*time))
 }
 
 impl Work {

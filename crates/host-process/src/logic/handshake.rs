@@ -105,7 +105,10 @@ pub enum SessionAct {
     /// Interrupt its turn.
     Interrupt,
     /// Cancel it.
-    Cancel,
+    Cancel {
+        /// Where the person has decided.
+        door: Door,
+    },
     /// Tell how Codex's own program is opened on it.
     Attach,
     /// Tell its events.
@@ -115,7 +118,7 @@ pub enum SessionAct {
     },
 }
 
-/// Where a person has answered a question.
+/// Where a person has decided something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Door {

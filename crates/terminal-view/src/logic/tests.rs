@@ -25,6 +25,7 @@ fn work(id: &str, state: &str, question: Option<&str>, fields: &[&str]) -> Work 
         created: UNIX_EPOCH,
         tokens: None,
         directory: "/home/me".to_owned(),
+        thread: None,
         questions: Vec::new(),
     };
     if let Some(question) = question {

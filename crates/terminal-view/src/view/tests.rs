@@ -30,6 +30,7 @@ fn work(id: &str, kind: Kind, state: &str) -> Work {
         created: UNIX_EPOCH,
         tokens: Some(1234),
         directory: "/home/me/project".to_owned(),
+        thread: None,
         questions: Vec::new(),
     }
 }

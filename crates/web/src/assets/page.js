@@ -69,6 +69,9 @@ function take(message) {
 // How long to wait after a refusal before the page is loaded again, in milliseconds.
 const PAUSE = 5000;
 
+// After how long in the background a page gives its connection back, in milliseconds.
+const BACKGROUND = 10000;
+
 // The browser tries again by itself after a lost connection, but not after a refusal, as there is one
 // while the server or its host is replaced.
 function listen() {
@@ -84,6 +87,19 @@ function listen() {
   events.addEventListener("gone", () => {
     events.close();
     say("The session has ended with its host process.", true);
+  });
+  // A browser opens few connections to a server, and a page in the background needs none. One in which
+  // somebody has begun to write is not loaded again.
+  let givesUp;
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(givesUp);
+    const isWritten = [...document.querySelectorAll("textarea, input[type=text]")]
+      .some((field) => field.value !== field.defaultValue);
+    if (document.hidden && !isWritten) {
+      givesUp = setTimeout(() => events.close(), BACKGROUND);
+    } else if (!document.hidden && events.readyState === EventSource.CLOSED) {
+      location.reload();
+    }
   });
   events.onopen = () => {
     if (isLost) say("");
@@ -116,7 +132,7 @@ async function send(form, submitter) {
     if (answer.address) location.assign(answer.address);
     else form.reset();
   } catch (error) {
-    say("The server cannot be reached: nothing was sent.", true);
+    say("No answer from the server. Look whether it was done before you send it again.", true);
   } finally {
     buttons.forEach((button) => { button.disabled = false; });
   }

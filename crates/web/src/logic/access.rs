@@ -25,8 +25,9 @@ pub const LINK_LIFE: Duration = Duration::from_secs(10 * 60);
 /// How long a browser stays signed in.
 pub const BROWSER_LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// The most credentials that are kept, of each kind. For one more, the oldest is removed.
-const MOST: usize = 100;
+/// The most credentials that are kept, of each kind. For one more link or browser, the oldest is removed;
+/// one more token is refused.
+pub const MOST: usize = 100;
 
 /// The longest name of a token, in bytes.
 const LONGEST_NAME: usize = 64;
@@ -216,6 +217,13 @@ impl Credentials {
         all.filter(move |one| one.kind != Kind::Link && one.is_live(now))
     }
 
+    /// Whether there are as many tokens as there may be.
+    #[must_use]
+    pub fn is_full_of_tokens(&self) -> bool {
+        let tokens = self.list.iter().filter(|one| one.kind == Kind::Token);
+        tokens.count() >= MOST
+    }
+
     /// Adds a credential with this secret.
     pub fn add(&mut self, new: NewCredential, secret: &Secret, now: SystemTime) -> CredentialId {
         self.list.retain(|one| one.is_live(now));
@@ -273,6 +281,11 @@ impl Credentials {
         let before = self.list.len();
         self.list.retain(|one| one.id.as_str() != id);
         self.list.len() < before
+    }
+
+    /// Removes the credentials of browsers.
+    pub fn revoke_browsers(&mut self) {
+        self.list.retain(|one| one.kind != Kind::Browser);
     }
 
     /// Removes all credentials, and returns how many there were.

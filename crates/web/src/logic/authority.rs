@@ -105,16 +105,20 @@ impl Authorities {
         }
     }
 
-    /// Whether an origin is the one that the request addresses. A proxy may speak TLS for us.
+    /// Whether an origin is the one that the request addresses, by its host and port. A proxy may speak
+    /// TLS for us.
     fn is_our_origin(&self, origin: &str, host: Option<&str>) -> bool {
         let (authority, port) = match origin.split_once("://") {
             Some(("http", authority)) => (authority, 80),
             Some(("https", authority)) => (authority, 443),
             _ => return false,
         };
-        let addressed = host.and_then(|host| host.parse::<Authority>().ok());
-        let same_host = |one: &Authority| addressed.as_ref().is_some_and(|it| it.host == one.host);
-        authority.parse().is_ok_and(|one| same_host(&one)) && self.is_ours(authority, port)
+        let at = |text: &str| {
+            let parsed: Authority = text.parse().ok()?;
+            Some((parsed.host, parsed.port.unwrap_or(port)))
+        };
+        let addressed = host.and_then(at);
+        addressed.is_some() && at(authority) == addressed && self.is_ours(authority, port)
     }
 
     fn is_ours(&self, text: &str, default_port: u16) -> bool {
@@ -203,8 +207,17 @@ mod tests {
     fn origin_is_the_one_that_is_addressed() {
         let host = "localhost:8080";
         assert_eq!(check(LOOPBACK, host, Some("http://localhost:8080")), Ok(()));
-        let named = check(LOOPBACK, "codex.example", Some("https://codex.example"));
-        assert_eq!(named, Ok(()));
+        for host in ["codex.example", "codex.example:443"] {
+            let named = check(LOOPBACK, host, Some("https://codex.example"));
+            assert_eq!(named, Ok(()), "{host}");
+        }
+        // A server of somebody else can listen at another port of the same machine.
+        let other_port = check(
+            LOOPBACK,
+            "codex.example:8080",
+            Some("http://codex.example:8081"),
+        );
+        assert_eq!(other_port, Err(WrongAuthority::Origin));
         for origin in [
             "null",
             "http://127.0.0.1:8080",

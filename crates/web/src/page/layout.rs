@@ -89,6 +89,21 @@ fn short(took: Duration) -> String {
     }
 }
 
+/// Resumes a thread, for those who may decide.
+pub(crate) fn resume(scope: Scope, thread: &str, directory: Option<&str>) -> Markup {
+    html! {
+        @if scope == Scope::Decide {
+            form.inline method="post" action="/threads" data-live {
+                input type="hidden" name="thread" value=(thread);
+                @if let Some(directory) = directory {
+                    input type="hidden" name="directory" value=(directory);
+                }
+                button { "Resume the thread" }
+            }
+        }
+    }
+}
+
 /// A form with one button, for those who may decide.
 pub(crate) fn button(scope: Scope, action: &str, label: &str, class: &str) -> Markup {
     html! {

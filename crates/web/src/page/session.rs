@@ -68,7 +68,7 @@ pub(crate) fn page(
                 (diff(conversation))
             }
         }
-        @if scope == Scope::Decide {
+        @if scope == Scope::Decide && !work.is_cancelled() {
             form.send method="post" action={ (address) "/prompt" } data-live {
                 label {
                     "Message: it is added to the turn that runs, or begins the next one"
@@ -101,8 +101,12 @@ pub(crate) fn state(scope: Scope, work: &Work, now: SystemTime) -> Markup {
                 @if work.step.is_some() {
                     (button(scope, &format!("{address}/interrupt"), "Interrupt the turn", ""))
                 }
-                (button(scope, &format!("{address}/fork"), "Fork", ""))
-                (button(scope, &format!("{address}/cancel"), "End the session", "danger"))
+                @if let (true, Some(thread)) = (work.is_cancelled(), &work.thread) {
+                    (layout::resume(scope, thread, Some(&work.directory)))
+                } @else {
+                    (button(scope, &format!("{address}/fork"), "Fork", ""))
+                    (button(scope, &format!("{address}/cancel"), "End the session", "danger"))
+                }
             }
         }
     }

@@ -11,14 +11,8 @@ use crate::logic::access::Scope;
 /// The most threads on the page.
 const MOST: usize = 200;
 
-/// A thread, and the session that has it now.
-pub(crate) struct ListedThread {
-    pub(crate) record: ThreadRecord,
-    pub(crate) session: Option<String>,
-}
-
 /// The page.
-pub(crate) fn page(scope: Scope, threads: &[ListedThread], now: SystemTime) -> Markup {
+pub(crate) fn page(scope: Scope, threads: &[ThreadRecord], now: SystemTime) -> Markup {
     let left_out = threads.len().saturating_sub(MOST);
     let body = html! {
         h1 { "Threads" }
@@ -32,8 +26,7 @@ pub(crate) fn page(scope: Scope, threads: &[ListedThread], now: SystemTime) -> M
     layout::page("Threads", None, &body)
 }
 
-fn thread(scope: Scope, one: &ListedThread, now: SystemTime) -> Markup {
-    let ListedThread { record, session } = one;
+fn thread(scope: Scope, record: &ThreadRecord, now: SystemTime) -> Markup {
     let prompt = record.prompt.as_deref().unwrap_or(&record.thread);
     html! {
         p.title { (foreign_line(prompt)) }
@@ -44,16 +37,10 @@ fn thread(scope: Scope, one: &ListedThread, now: SystemTime) -> Markup {
             }
             code { (foreign_line(&record.thread)) }
         }
-        @if let Some(session) = session {
+        @if let Some(session) = &record.session {
             p { a href={ "/sessions/" (session) } { "Open its session" } }
-        } @else if scope == Scope::Decide {
-            form.inline method="post" action="/threads" data-live {
-                input type="hidden" name="thread" value=(record.thread);
-                @if let Some(directory) = &record.directory {
-                    input type="hidden" name="directory" value=(directory);
-                }
-                button { "Resume" }
-            }
+        } @else {
+            (layout::resume(scope, &record.thread, record.directory.as_deref()))
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use common::timestamp;
 use serde::Serialize;
 
 /// A step of a conversation, or what somebody has said.
@@ -10,6 +11,7 @@ pub struct Step {
     /// Its place: later steps have higher ones.
     pub number: u64,
     /// When it began.
+    #[serde(serialize_with = "timestamp::serialize")]
     pub at: SystemTime,
     /// Codex's ID of it, where it has one.
     #[serde(skip)]

@@ -30,7 +30,8 @@ use settings::{Config, Flags};
 use super::job_service::job_service;
 use super::runtime;
 use super::stored::complain;
-use failure::{Failure, exit};
+pub(in crate::cli) use failure::Failure;
+use failure::exit;
 
 pub(super) use cancel::cancel;
 pub(super) use logs::{LogForm, logs};

@@ -261,8 +261,9 @@ pub(super) fn cancel(args: &CancelArgs) -> ExitCode {
 
 async fn cancel_session(id: &str) -> Result<(), Failure> {
     let session = HostedSession::find(id).await?;
-    session.act(SessionAct::Cancel).await?;
-    let cancelled = "cancelled; its thread can be resumed";
+    let door = Door::Terminal;
+    session.act(SessionAct::Cancel { door }).await?;
+    let cancelled = "cancelled; `codex-mcp threads` lists its thread, which can be resumed";
     writeln!(output::stdout(), "{}: {cancelled}", session.short())?;
     Ok(())
 }

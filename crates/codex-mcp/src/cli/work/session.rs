@@ -34,9 +34,6 @@ const STEER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How much is shown of a question that was answered, in bytes.
 const SHOWN: usize = 500;
 
-/// The reason that is written down for a cancelled session.
-const WHY: &str = "it was cancelled at a terminal";
-
 /// A session of a host process.
 #[derive(Debug)]
 pub(super) struct HostedSession {
@@ -177,11 +174,14 @@ pub(in crate::cli) async fn answer_of(
             SessionAnswer::Done
         }
         SessionAct::Interrupt => refused("no turn runs"),
-        SessionAct::Cancel if session.view().state == State::Cancelled => {
+        SessionAct::Cancel { .. } if session.view().state == State::Cancelled => {
             refused("the session was cancelled before")
         }
-        SessionAct::Cancel => {
-            session.cancel(WHY);
+        SessionAct::Cancel { door } => {
+            session.cancel(match door {
+                Door::Terminal => "it was cancelled at a terminal",
+                Door::Page => "it was cancelled on the page",
+            });
             SessionAnswer::Done
         }
         SessionAct::Attach => attach(&session),

@@ -134,10 +134,14 @@ impl WebFixture {
             .to_owned()
     }
 
-    /// Starts the endpoint anew with these variables. The browser stays signed in.
+    /// Starts the endpoint anew with these variables. The browser has to sign in again, as somebody else
+    /// can have had the port meanwhile, and its cookie.
     async fn restart_with(&mut self, env: &[(&str, &str)]) {
         self.stop().await;
-        (self.server, self.address, _) = start(&self.stage, env).await;
+        let link;
+        (self.server, self.address, link) = start(&self.stage, env).await;
+        assert_eq!(self.browser("GET", "/api/work").send().await.status, 401);
+        self.cookie = self.sign_in(&link).await;
     }
 
     async fn stop(&mut self) {

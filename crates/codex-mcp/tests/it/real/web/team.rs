@@ -57,7 +57,7 @@ async fn ended_thread_is_listed_and_resumed() {
         "{said}"
     );
     let unknown = web.post("/threads", &[("thread", "../../x")]).await;
-    assert_eq!(unknown.status, 409, "{unknown:?}");
+    assert_eq!(unknown.status, 400, "{unknown:?}");
     web.finish().await;
 }
 
