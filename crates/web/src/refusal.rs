@@ -37,6 +37,8 @@ pub(crate) enum Refusal {
     TooManyTries(Duration),
     #[error("this credential may look, but not decide")]
     MayOnlyLook,
+    #[error("the message is too long; the most is {0} bytes")]
+    TooLong(usize),
     #[error("there is no {0}")]
     Missing(&'static str),
     #[error("{0}")]
@@ -56,6 +58,7 @@ impl Refusal {
             }
             Self::NotSignedIn | Self::NotBearer | Self::WrongSecret => StatusCode::UNAUTHORIZED,
             Self::TooManyTries(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Missing(_) => StatusCode::NOT_FOUND,
             Self::Wrong(_) => StatusCode::BAD_REQUEST,
             Self::Conflict(_) => StatusCode::CONFLICT,

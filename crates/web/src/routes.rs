@@ -5,19 +5,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::{self, Body};
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
-use axum::{Json, Router};
 use futures::{StreamExt, stream};
 use serde_json::json;
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
-use tower_http::limit::RequestBodyLimitLayer;
 use work_board::WorkBoard;
 
 use crate::app::App;
@@ -100,13 +99,16 @@ fn routes(app: Arc<App>) -> Router {
         .route("/api/jobs/{id}", get(api::job))
         .route("/api/threads", get(api::threads))
         .route("/api/mail", get(api::mail))
-        .route("/api/conductor", any(conductor::connect))
-        .route("/mcp", any(mcp::respond))
-        .layer(middleware::from_fn_with_state(
-            Arc::clone(&app.door),
-            auth::check_caller,
-        ));
-    Router::new()
+        .route("/api/conductor", any(conductor::connect));
+    // rmcp bounds the messages of MCP, and answers those that it refuses.
+    let known =
+        in_bounds(known)
+            .route("/mcp", any(mcp::respond))
+            .layer(middleware::from_fn_with_state(
+                Arc::clone(&app.door),
+                auth::check_caller,
+            ));
+    let unknown = Router::new()
         .route("/login", get(pages::sign_in_form).post(pages::sign_in))
         .route("/logout", post(pages::sign_out))
         .route(
@@ -116,21 +118,43 @@ fn routes(app: Arc<App>) -> Router {
         .route(
             STYLE,
             get(|| asset("text/css", include_str!("assets/page.css"))),
-        )
+        );
+    let all = in_bounds(unknown)
         .merge(known)
         .fallback(|headers: HeaderMap| async move {
             Refusal::Missing("such page").for_request(&headers)
         })
-        .layer(DefaultBodyLimit::max(LONGEST_FORM))
         .layer(middleware::from_fn_with_state(
             Arc::clone(&app.door),
             auth::check_origin,
-        ))
-        .layer(middleware::from_fn(guard))
+        ));
+    guarded(all).with_state(app)
+}
+
+/// Bounds the forms of these routes.
+fn in_bounds<S: Clone + Send + Sync + 'static>(routes: Router<S>) -> Router<S> {
+    routes
+        .layer(DefaultBodyLimit::max(LONGEST_FORM))
         .layer(middleware::map_response(refused_in_json))
-        .layer(RequestBodyLimitLayer::new(mcp::LONGEST_MESSAGE))
+}
+
+/// Adds what holds for each request and response, also for those that are refused.
+fn guarded<S: Clone + Send + Sync + 'static>(routes: Router<S>) -> Router<S> {
+    routes
+        .layer(middleware::from_fn(check_length))
+        .layer(middleware::from_fn(guard))
         .layer(middleware::map_request(in_time))
-        .with_state(app)
+}
+
+/// Refuses a body that is announced as too long before any of it is read. Those that read a body
+/// bound one of unknown length.
+async fn check_length(request: Request, next: Next) -> Response {
+    let length = request.headers().get(header::CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    match length.is_some_and(|length| length > mcp::LONGEST_MESSAGE as u64) {
+        true => Refusal::TooLong(mcp::LONGEST_MESSAGE).into_response(),
+        false => next.run(request).await,
+    }
 }
 
 /// Has the body of a request fail if it is not there in time, however slowly it comes.
@@ -148,22 +172,24 @@ async fn in_time(request: Request) -> Request {
     })
 }
 
-/// What axum and its layers refuse by themselves, such as a form that is too long, in the form of all
-/// errors. Those of MCP are rmcp's.
+/// Gives a refusal of axum, such as that of a form that is too long, the form of all errors.
 async fn refused_in_json(response: Response) -> Response {
     let kind = response.headers().get(header::CONTENT_TYPE);
     let is_ours = kind.is_some_and(|kind| !kind.as_bytes().starts_with(b"text/plain"));
-    let status = response.status();
-    if is_ours || !status.is_client_error() {
-        return response;
+    let (mut parts, body) = response.into_parts();
+    if is_ours || !parts.status.is_client_error() {
+        return Response::from_parts(parts, body);
     }
-    let words = body::to_bytes(response.into_body(), LONGEST_REASON).await;
+    let words = body::to_bytes(body, LONGEST_REASON).await;
     let words = words.unwrap_or_default();
     let words = match words.is_empty() {
-        true => status.canonical_reason().unwrap_or("refused").into(),
+        true => parts.status.canonical_reason().unwrap_or("refused").into(),
         false => String::from_utf8_lossy(&words),
     };
-    (status, Json(json!({ "error": words }))).into_response()
+    let json = HeaderValue::from_static("application/json");
+    parts.headers.insert(header::CONTENT_TYPE, json);
+    parts.headers.remove(header::CONTENT_LENGTH);
+    Response::from_parts(parts, json!({ "error": words }).to_string().into())
 }
 
 /// Adds what tells a browser to trust nothing but this page.
@@ -195,4 +221,62 @@ async fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
         [(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, kept)],
         text,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::StatusCode;
+    use serde_json::Value;
+    use tower_service::Service as _;
+
+    use super::*;
+
+    async fn send(mut routes: Router, method: &str, length: usize, body: Body) -> Response {
+        let request = Request::builder()
+            .method(method)
+            .uri("/form")
+            .header(header::CONTENT_LENGTH, length)
+            .body(body);
+        let Ok(response) = routes.call(request.unwrap()).await;
+        response
+    }
+
+    #[tokio::test]
+    async fn refusal_of_axum_is_json_and_keeps_its_headers() {
+        let form = post(|text: String| async move { text });
+        let routes = guarded(in_bounds(Router::new().route("/form", form)));
+        let long = || Body::from(vec![b'x'; LONGEST_FORM + 1]);
+        let too_long = StatusCode::PAYLOAD_TOO_LARGE;
+        for (method, length, body, status) in [
+            ("GET", 0, Body::empty(), StatusCode::METHOD_NOT_ALLOWED),
+            ("POST", LONGEST_FORM + 1, long(), too_long),
+            ("POST", mcp::LONGEST_MESSAGE + 1, Body::empty(), too_long),
+        ] {
+            let refused = send(routes.clone(), method, length, body).await;
+            assert_eq!(refused.status(), status);
+            let headers = refused.headers().clone();
+            for (name, value) in [
+                (header::CONTENT_TYPE, "application/json"),
+                (header::CONTENT_SECURITY_POLICY, CONTENT_POLICY),
+                (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+                (header::CACHE_CONTROL, "no-store"),
+            ] {
+                assert_eq!(headers.get(&name).unwrap(), value, "{status} {name}");
+            }
+            let is_method = status == StatusCode::METHOD_NOT_ALLOWED;
+            assert_eq!(headers.contains_key(header::ALLOW), is_method);
+            let body = body::to_bytes(refused.into_body(), LONGEST_REASON).await;
+            let error: Value = serde_json::from_slice(&body.unwrap()).unwrap();
+            assert!(error["error"].is_string(), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn body_within_the_bound_is_taken() {
+        let form = post(|text: String| async move { text.len().to_string() });
+        let routes = guarded(in_bounds(Router::new().route("/form", form)));
+        let body = Body::from(vec![b'x'; LONGEST_FORM]);
+        let taken = send(routes, "POST", LONGEST_FORM, body).await;
+        assert_eq!(taken.status(), StatusCode::OK);
+    }
 }

@@ -354,12 +354,18 @@ async fn host_serves_http_as_long_as_it_runs_if_the_user_says_so() {
 async fn each_refusal_is_an_error_in_json() {
     let web = web().await;
     let long = "x".repeat(300 * 1024);
+    let longer = "x".repeat(5 << 20);
     let text = web.browser("POST", "/sessions");
     for (request, expected) in [
         (web.browser("DELETE", "/api/work"), 405),
         (text.header("content-type", "text/plain"), 415),
         (
             web.browser("POST", "/sessions").form(&[("prompt", &long)]),
+            413,
+        ),
+        (
+            web.browser("POST", "/sessions")
+                .form(&[("prompt", &longer)]),
             413,
         ),
         (web.browser("GET", "/sessions/x/events?after=-1"), 400),
@@ -369,6 +375,23 @@ async fn each_refusal_is_an_error_in_json() {
         let refused = request.send().await;
         assert_eq!(refused.status, expected, "{request:?}: {refused:?}");
         assert!(refused.json()["error"].is_string(), "{refused:?}");
+        let policy = refused.header("content-security-policy").unwrap();
+        assert!(policy.contains("default-src 'none'"), "{policy}");
+        assert_eq!(refused.header("x-content-type-options"), Some("nosniff"));
+        assert_eq!(refused.header("cache-control"), Some("no-store"));
+        assert_eq!(refused.header("allow").is_some(), expected == 405);
     }
+    web.finish().await;
+}
+
+#[tokio::test]
+async fn refusal_of_mcp_stays_that_of_rmcp() {
+    let web = web().await;
+    let token = web.run(&["token", "a program"]).await;
+    let wrong = web.request("POST", "/mcp").bearer(&token);
+    let refused = wrong.header("accept", "text/plain").send().await;
+    assert_eq!(refused.status, 406, "{refused:?}");
+    assert!(refused.body.starts_with("Not Acceptable"), "{refused:?}");
+    assert_eq!(refused.header("cache-control"), Some("no-store"));
     web.finish().await;
 }
