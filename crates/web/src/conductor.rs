@@ -21,17 +21,23 @@ use job_queue::store::{JobStore, StoredEvent};
 use job_queue::{event_line, job_json};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, timeout};
 use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite;
 use tokio_tungstenite::tungstenite::handshake::server::create_response;
-use tokio_tungstenite::tungstenite::protocol::{Message, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig};
 
 use crate::app::App;
 use crate::auth::Caller;
 use crate::mcp::LONGEST_MESSAGE;
 use crate::refusal::{NO_JOB, Refusal};
+
+/// The most connections of conductors at a time.
+pub(crate) const MOST_CONDUCTORS: usize = 32;
 
 /// The most jobs that a connection watches.
 const MOST_WATCHED: usize = 100;
@@ -51,9 +57,6 @@ const PAGE: u32 = 200;
 /// How many messages may wait for the conductor. While they do, no further events are read.
 const QUEUE: usize = 64;
 
-/// How often a job is looked at that no change was told of.
-const LOOK_AFTER: Duration = Duration::from_secs(1);
-
 /// How often the conductor is asked whether it is still there.
 const PING: Duration = Duration::from_secs(15);
 
@@ -62,6 +65,9 @@ const SILENCE: Duration = Duration::from_secs(60);
 
 /// How long a message may take to be sent.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long the closing of a connection may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The conductor's own name for a request, which each answer has: a number, or a short text.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -132,17 +138,53 @@ async fn serve(app: Arc<App>, caller: Caller, upgrade: OnUpgrade, _permit: Owned
     let config = WebSocketConfig::default()
         .max_message_size(Some(LONGEST_MESSAGE))
         .max_frame_size(Some(LONGEST_MESSAGE));
-    let socket = WebSocketStream::from_raw_socket(upgraded, Role::Server, Some(config)).await;
+    let mut socket = WebSocketStream::from_raw_socket(upgraded, Role::Server, Some(config)).await;
     let door = Arc::clone(&app.door);
     let closing = app.closing.clone();
-    tokio::select! {
-        () = converse(app, socket) => {}
-        () = door.until_revoked(&caller) => {}
-        () = closing.cancelled() => {}
+    let frame = tokio::select! {
+        () = converse(app, &mut socket) => None,
+        () = door.until_revoked(&caller) => {
+            Some(close_frame(CloseCode::Policy, "the credential is no longer valid"))
+        }
+        () = closing.cancelled() => Some(close_frame(CloseCode::Away, "the server ends")),
+    };
+    close(&mut socket, frame).await;
+}
+
+/// Waits until the connections of all conductors are closed.
+pub(crate) async fn until_closed(conductors: &Semaphore) {
+    let all = conductors.acquire_many(MOST_CONDUCTORS as u32);
+    // One that does not read is not waited for.
+    let _ = timeout(CLOSE_TIMEOUT, all).await;
+}
+
+fn close_frame(code: CloseCode, reason: &'static str) -> CloseFrame {
+    CloseFrame {
+        code,
+        reason: reason.into(),
     }
 }
 
-async fn converse(app: Arc<App>, mut socket: WebSocketStream<TokioIo<Upgraded>>) {
+/// Closes a connection for the reason of the frame, or answers the conductor that closes it.
+async fn close<S: AsyncRead + AsyncWrite + Unpin>(
+    socket: &mut WebSocketStream<S>,
+    frame: Option<CloseFrame>,
+) {
+    let closing = async {
+        match frame {
+            Some(frame) => socket.close(Some(frame)).await?,
+            None => SinkExt::close(socket).await?,
+        }
+        // What is unread when a connection ends makes the system discard what was sent last.
+        while socket.next().await.transpose()?.is_some() {}
+        Ok::<_, tungstenite::Error>(())
+    };
+    if let Ok(Err(error)) = timeout(CLOSE_TIMEOUT, closing).await {
+        tracing::debug!("a conductor has gone: {error}");
+    }
+}
+
+async fn converse(app: Arc<App>, socket: &mut WebSocketStream<TokioIo<Upgraded>>) {
     let (sender, mut answers) = mpsc::channel::<Value>(QUEUE);
     let mut watching = JoinSet::new();
     let mut ping = interval(PING);
@@ -278,7 +320,7 @@ async fn watch(
         if let Some(error) = jobs.ensure_worker().await {
             tracing::warn!("{error}");
         }
-        let _ = timeout(LOOK_AFTER, changes.changed()).await;
+        changes.changed().await;
     }
 }
 
@@ -320,7 +362,59 @@ fn event(id: &RequestId, job: &JobId, event: &StoredEvent) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{DuplexStream, duplex};
+
     use super::*;
+
+    type Socket = WebSocketStream<DuplexStream>;
+
+    async fn sockets() -> (Socket, Socket) {
+        let (near, far) = duplex(4096);
+        let server = WebSocketStream::from_raw_socket(near, Role::Server, None).await;
+        let client = WebSocketStream::from_raw_socket(far, Role::Client, None).await;
+        (server, client)
+    }
+
+    #[tokio::test]
+    async fn close_of_a_conductor_is_answered() {
+        let (mut server, mut client) = sockets().await;
+        let frame = close_frame(CloseCode::Normal, "done");
+        client.close(Some(frame.clone())).await.unwrap();
+        let received = server.next().await.unwrap().unwrap();
+        assert_eq!(received, Message::Close(Some(frame.clone())));
+        close(&mut server, None).await;
+        drop(server);
+        let answer = client.next().await.unwrap().unwrap();
+        assert_eq!(answer, Message::Close(Some(frame)));
+        assert!(client.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn conductor_learns_why_its_connection_is_closed() {
+        let (mut server, mut client) = sockets().await;
+        // It is read before the connection ends.
+        client.send(Message::text("late")).await.unwrap();
+        let frame = close_frame(CloseCode::Away, "the server ends");
+        let closing = async {
+            close(&mut server, Some(frame.clone())).await;
+            drop(server);
+        };
+        let reading = async {
+            let told = client.next().await.unwrap().unwrap();
+            assert!(client.next().await.is_none());
+            told
+        };
+        let ((), told) = tokio::join!(closing, reading);
+        assert_eq!(told, Message::Close(Some(frame)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn conductor_that_does_not_read_is_not_waited_for() {
+        let (mut server, _client) = sockets().await;
+        let begun = Instant::now();
+        close(&mut server, None).await;
+        assert!(begun.elapsed() >= CLOSE_TIMEOUT);
+    }
 
     #[test]
     fn command_is_checked() {

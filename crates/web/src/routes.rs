@@ -39,9 +39,6 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How much of a reason for a refusal is read, in bytes.
 const LONGEST_REASON: usize = 4096;
 
-/// The most conductors at a time.
-const CONDUCTORS: usize = 32;
-
 /// Only our own script and style sheet, no frame, and nothing from anywhere else.
 const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
      connect-src 'self'; img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; \
@@ -63,12 +60,14 @@ pub async fn serve(
         board,
         lists: Arc::clone(&lists),
         mcp: OnceCell::new(),
-        conductors: Arc::new(Semaphore::new(CONDUCTORS)),
+        conductors: Arc::new(Semaphore::new(conductor::MOST_CONDUCTORS)),
         closing: closing.clone(),
     });
     tokio::spawn(closing.clone().run_until_cancelled_owned(hosts.follow()));
     tokio::spawn(closing.clone().run_until_cancelled_owned(lists.follow()));
+    let conductors = Arc::clone(&app.conductors);
     server::serve(listener, routes(app), closing).await;
+    conductor::until_closed(&conductors).await;
 }
 
 fn routes(app: Arc<App>) -> Router {
