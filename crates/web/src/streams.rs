@@ -10,33 +10,40 @@ use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::future::ready;
 use futures::{Stream, StreamExt, stream};
+use job_queue::logic::JobId;
+use job_queue::store::Watch;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::time::timeout;
+use tokio::time::sleep;
 
 use crate::app::App;
 use crate::auth::Caller;
 use crate::feed::Message;
 use crate::logic::access::Scope;
 use crate::page::{job, session};
-use crate::refusal::Refusal;
-use work_board::Work;
+use crate::refusal::{NO_JOB, Refusal};
+use work_board::{JobRevision, Work};
 
 /// How often a stream says that it is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// How often a job is looked at.
-const LOOK_AFTER: Duration = Duration::from_secs(1);
+/// The pause after a change of a job, in which further changes gather.
+const GATHER: Duration = Duration::from_millis(50);
 
 /// The event after which the page has to be loaded again.
 fn reload() -> Event {
     Event::default().event("reload").data("{}")
 }
 
-/// The event after which nothing more comes.
+/// The event after which nothing more comes, as the session has gone with its host.
 fn gone() -> Event {
     Event::default().event("gone").data("{}")
+}
+
+/// The event after which nothing more comes, as the job has ended.
+fn end() -> Event {
+    Event::default().event("end").data("{}")
 }
 
 pub(crate) fn sse(
@@ -143,22 +150,72 @@ pub(crate) async fn of_job(
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
-    let job = app.board.jobs.find(&id).await?;
-    let id = job.ok_or(Refusal::Missing("such job"))?.as_str().to_owned();
-    let changes = app.board.jobs.changes().await?;
-    let state = (app, id, changes, String::new());
-    let parts = stream::unfold(state, move |(app, id, mut changes, told)| async move {
-        loop {
-            let shown = app.board.jobs.job(&id).await.ok().flatten()?;
-            let html = job::part(caller.scope, &shown, SystemTime::UNIX_EPOCH).into_string();
-            if html != told {
-                let data = json!({ "part": job::JOB, "html": html }).to_string();
-                let event = Event::default().data(data);
-                return Some((event, (app, id, changes, html)));
-            }
-            // A look at each interval finds what no change was told of.
-            let _ = timeout(LOOK_AFTER, changes.changed()).await;
-        }
+    let id = app.board.jobs.find(&id).await?.ok_or(NO_JOB)?;
+    let watcher = JobWatcher {
+        changes: app.board.jobs.changes().await?,
+        app,
+        id,
+        scope: caller.scope,
+        known: None,
+        told: String::new(),
+        is_over: false,
+    };
+    let parts = stream::unfold(watcher, |mut watcher| async move {
+        Some((watcher.next().await?, watcher))
     });
     Ok(sse(parts))
+}
+
+/// A watcher of a job.
+struct JobWatcher {
+    app: Arc<App>,
+    id: JobId,
+    scope: Scope,
+    changes: Watch,
+    /// The revision of the job that was told.
+    known: Option<JobRevision>,
+    told: String,
+    /// Whether the end of the job was told.
+    is_over: bool,
+}
+
+impl JobWatcher {
+    /// The part of the page that shows the job, when it has changed, or the end of the job; `None`
+    /// after that, or if the job cannot be read.
+    async fn next(&mut self) -> Option<Event> {
+        while !self.is_over {
+            if self.known.as_ref().is_some_and(JobRevision::has_ended) {
+                self.is_over = true;
+                return Some(end());
+            }
+            // It is read before the job, so that a change meanwhile makes a difference.
+            let revision = self
+                .app
+                .board
+                .jobs
+                .revision(&self.id)
+                .await
+                .ok()
+                .flatten()?;
+            if self.known.as_ref() != Some(&revision) {
+                let html = self.html().await?;
+                self.known = Some(revision);
+                if html != self.told {
+                    let data = json!({ "part": job::JOB, "html": html }).to_string();
+                    self.told = html;
+                    return Some(Event::default().data(data));
+                }
+                continue;
+            }
+            self.changes.changed().await;
+            sleep(GATHER).await;
+        }
+        None
+    }
+
+    async fn html(&self) -> Option<String> {
+        let shown = self.app.board.jobs.job(self.id.as_str()).await;
+        let shown = shown.ok().flatten()?;
+        Some(job::part(self.scope, &shown, SystemTime::UNIX_EPOCH).into_string())
+    }
 }

@@ -37,6 +37,23 @@ pub struct ShownJob {
     pub log: Vec<LogLine>,
 }
 
+/// Fingerprint of a job, which changes whenever the page of the job does.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobRevision {
+    summary: JobSummary,
+    questions: Vec<Question>,
+    /// The number of the latest event.
+    latest: u32,
+}
+
+impl JobRevision {
+    /// Whether the job has ended, after which nothing of it changes.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.summary.state.has_ended()
+    }
+}
+
 /// An event of a job, for people.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogLine {
@@ -114,6 +131,20 @@ impl JobBoard {
             log: log(&events),
             view,
             work,
+        }))
+    }
+
+    /// The revision of a job, which costs less to read than the job; `None` if there is none.
+    pub async fn revision(&self, id: &JobId) -> Result<Option<JobRevision>, StoreError> {
+        // The state is read first: if it says that the job has ended, all its events are stored.
+        let Some(summary) = self.jobs.store().await?.summary(id).await? else {
+            return Ok(None);
+        };
+        let latest = self.jobs.tail(id, 1).await?;
+        Ok(Some(JobRevision {
+            summary,
+            questions: self.jobs.questions(id).await?,
+            latest: latest.last().map_or(0, |event| event.sequence),
         }))
     }
 

@@ -27,7 +27,7 @@ mod work;
 
 pub use board::{Connections, NewRun, NewSession, Prompted, WorkBoard};
 pub use hosts::{ActError, Hosts, LiveSession};
-pub use jobs::{JobBoard, LogLine, ShownJob};
+pub use jobs::{JobBoard, JobRevision, LogLine, ShownJob};
 pub use link::{Call, CallError, Connect, HostLink, Incoming, taken};
 pub use logic::decision_label::decision_label;
 pub use mail::{MailBoard, MailBoardError, MemberMail, TeamMail};

@@ -84,6 +84,7 @@ function listen() {
     count();
   };
   events.addEventListener("reload", () => { events.close(); location.reload(); });
+  events.addEventListener("end", () => events.close());
   events.addEventListener("gone", () => {
     events.close();
     say("The session has ended with its host process.", true);
