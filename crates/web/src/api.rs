@@ -1,7 +1,7 @@
 //! JSON for programs.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -13,16 +13,16 @@ use futures::stream;
 use host_process::logic::handshake::{SessionAnswer, SessionNews};
 use job_queue::job_json;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
-use work_board::AllWork;
+use tokio::sync::OwnedSemaphorePermit;
+use work_board::{AllWork, SessionFollower};
 
 use crate::app::App;
 use crate::refusal::{NO_JOB, NO_SESSION, Refusal};
 use crate::streams;
 
-/// How many events a program may be behind. One that is further behind has to ask again.
-const BEHIND: usize = 1000;
+/// The most programs that read the events of a session at a time. Each holds one answer of a host, which
+/// has up to 32 events.
+pub(crate) const MOST_READERS: usize = 16;
 
 pub(crate) async fn work(State(app): State<Arc<App>>) -> Result<Json<Value>, Refusal> {
     let AllWork { work, failure } = app.board.work().await;
@@ -62,61 +62,99 @@ pub(crate) async fn session_events(
         .get("last-event-id")
         .and_then(|last| last.to_str().ok());
     let last: Option<u64> = last.and_then(|last| last.parse().ok());
-    let (sender, receiver) = mpsc::channel(BEHIND);
-    tokio::spawn(async move {
-        // Both closures use it.
-        let next = AtomicU64::new(last.map_or(0, |last| last.saturating_add(1)));
-        let known = || next.load(Ordering::Relaxed);
-        let behind = CancellationToken::new();
-        let take = |answer| {
-            for (number, event) in events(answer, last, known()) {
-                // What comes after a lost event would hide that it is lost.
-                if behind.is_cancelled() || sender.try_send(event).is_err() {
-                    return behind.cancel();
-                }
-                if let Some(number) = number {
-                    next.store(number + 1, Ordering::Relaxed);
-                }
-            }
-        };
-        tokio::select! {
-            () = app.board.follow_session(&id, known, take) => {}
-            () = behind.cancelled() => {}
-            () = sender.closed() => {}
-        }
-    });
-    let events = stream::unfold(receiver, |mut receiver: mpsc::Receiver<Event>| async move {
-        Some((receiver.recv().await?, receiver))
+    let free = Arc::clone(&app.readers).try_acquire_owned();
+    let permit = free.map_err(|_| {
+        Refusal::Conflict(format!(
+            "{MOST_READERS} programs read events, which is the most; try again later"
+        ))
+    })?;
+    let reader = EventReader {
+        follower: app.board.follower(&id),
+        log: EventLog::after(last),
+        _permit: permit,
+    };
+    let events = stream::unfold(reader, |mut reader| async move {
+        Some((reader.next().await?, reader))
     });
     Ok(streams::sse(events))
 }
 
-/// What a host tells, as events with their numbers, where they have some. A host tells all prompts,
-/// also those before the last event that the program has got. Its log has room for the latest events
-/// only: a gap is told in place of those before number `next` that it has no longer.
-fn events(answer: SessionAnswer, last: Option<u64>, next: u64) -> Vec<(Option<u64>, Event)> {
-    let SessionAnswer::News { news, first, .. } = answer else {
-        return Vec::new();
-    };
-    let mut next = next.max(first);
-    let mut told = Vec::new();
-    for one in news.into_iter().filter(|one| !is_known(one, last)) {
-        let (number, data) = parts(one);
-        if let Some(number) = number {
-            if let Some(count @ 1..) = number.checked_sub(next) {
-                let gap = json!({ "type": "gap", "from": next, "count": count });
-                told.push((None, Event::default().data(gap.to_string())));
+/// Reads the events of a session at the pace of the program that gets them.
+struct EventReader {
+    follower: SessionFollower,
+    log: EventLog,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl EventReader {
+    /// The next event; `None` when the session has gone.
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.log.next_event() {
+                return Some(event);
             }
-            next = number + 1;
+            let next = self.log.next;
+            let answer = self.follower.next(|| next).await?;
+            self.log.take(answer);
         }
+    }
+}
+
+/// The events that a host has told, and those of them that a program has got. A host tells all prompts,
+/// also those before the last event that the program has got. Its log has room for the latest events
+/// only.
+#[derive(Debug)]
+struct EventLog {
+    /// What was told and not passed on yet.
+    news: VecDeque<SessionNews>,
+    /// The last event that the program had at first.
+    last: Option<u64>,
+    /// The number of the next event.
+    next: u64,
+}
+
+impl EventLog {
+    fn after(last: Option<u64>) -> Self {
+        Self {
+            news: VecDeque::new(),
+            last,
+            next: last.map_or(0, |last| last.saturating_add(1)),
+        }
+    }
+
+    fn take(&mut self, answer: SessionAnswer) {
+        if let SessionAnswer::News { news, first, .. } = answer {
+            self.next = self.next.max(first);
+            self.news.extend(news);
+        }
+    }
+
+    /// The next event. A gap is told in place of those that the host has no longer.
+    fn next_event(&mut self) -> Option<Event> {
+        let (number, data) = self.next_parts()?;
         let event = Event::default().data(data.to_string());
-        let event = match number {
+        Some(match number {
             Some(number) => event.id(number.to_string()),
             None => event,
-        };
-        told.push((number, event));
+        })
     }
-    told
+
+    /// The number, if it has one, and the data of the next event.
+    fn next_parts(&mut self) -> Option<(Option<u64>, Value)> {
+        let last = self.last;
+        while self.news.pop_front_if(|one| is_known(one, last)).is_some() {}
+        let number = self.news.front().and_then(number_of);
+        if let Some(number) = number {
+            let (from, count) = (self.next, number.saturating_sub(self.next));
+            self.next = number;
+            if count > 0 {
+                let gap = json!({ "type": "gap", "from": from, "count": count });
+                return Some((None, gap));
+            }
+            self.next += 1;
+        }
+        Some((number, data_of(self.news.pop_front()?)))
+    }
 }
 
 /// Whether it is a prompt before the last event that the program has got.
@@ -127,18 +165,25 @@ fn is_known(news: &SessionNews, last: Option<u64>) -> bool {
     }
 }
 
-/// The number, if it has one, and the data of an event.
-fn parts(news: SessionNews) -> (Option<u64>, Value) {
+/// The number of an event that has one.
+fn number_of(news: &SessionNews) -> Option<u64> {
     match news {
-        SessionNews::Event(event) => (event.data.get("id").and_then(Value::as_u64), event.data),
-        SessionNews::Prompt { at, text, .. } => {
-            let at = timestamp(at);
-            (None, json!({ "type": "prompt", "at": at, "text": text }))
-        }
-        SessionNews::Diff(diff) => (None, json!({ "type": "diff", "diff": diff })),
-        SessionNews::More { id, text } => (None, json!({ "type": "more", "id": id, "text": text })),
+        SessionNews::Event(event) => event.data.get("id")?.as_u64(),
+        _ => None,
     }
 }
+
+fn data_of(news: SessionNews) -> Value {
+    match news {
+        SessionNews::Event(event) => event.data,
+        SessionNews::Prompt { at, text, .. } => {
+            json!({ "type": "prompt", "at": timestamp(at), "text": text })
+        }
+        SessionNews::Diff(diff) => json!({ "type": "diff", "diff": diff }),
+        SessionNews::More { id, text } => json!({ "type": "more", "id": id, "text": text }),
+    }
+}
+
 pub(crate) async fn job(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
@@ -178,8 +223,10 @@ mod tests {
             first,
             next: 0,
         };
-        let told = events(answer, next.checked_sub(1), next);
-        told.into_iter().map(|(number, _)| number).collect()
+        let mut log = EventLog::after(next.checked_sub(1));
+        log.take(answer);
+        let told = std::iter::from_fn(|| log.next_parts());
+        told.map(|(number, _)| number).collect()
     }
 
     #[test]

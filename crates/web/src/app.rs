@@ -23,5 +23,9 @@ pub(crate) struct App {
     pub(crate) mcp: OnceCell<StreamableHttpService<Forwarder, LocalSessionManager>>,
     /// Of which each conductor takes one.
     pub(crate) conductors: Arc<Semaphore>,
+    /// Of which each page takes one that watches a session.
+    pub(crate) watchers: Arc<Semaphore>,
+    /// Of which each program takes one that reads the events of a session.
+    pub(crate) readers: Arc<Semaphore>,
     pub(crate) closing: CancellationToken,
 }

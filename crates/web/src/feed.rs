@@ -8,21 +8,29 @@ use std::time::{Duration, SystemTime};
 use common::sync::lock;
 use host_process::logic::handshake::SessionAnswer;
 use serde_json::json;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use work_board::WorkBoard;
 use work_board::logic::conversation::{Change, Conversation};
-use work_board::{ActError, WorkBoard};
 
 use crate::page::session as page;
+use crate::refusal::{NO_SESSION, Refusal};
 
 /// How many of the latest messages are kept, for browsers whose connection was lost.
 const KEPT: usize = 2000;
 
-/// How much of them is kept, in bytes (4 MiB).
-const KEPT_BYTES: usize = 4 << 20;
+/// How much of them is kept, in bytes (2 MiB).
+const KEPT_BYTES: usize = 2 << 20;
 
-/// How many messages a browser may be behind. One that is further behind reads the page anew.
-const BEHIND: usize = 1000;
+/// The most conversations that are followed at a time.
+const FEEDS: usize = 16;
+
+/// How much text of all conversations is kept, in bytes (24 MiB). They share it equally.
+const ALL_TEXT: usize = 24 << 20;
+
+/// How much of the messages of all conversations is kept, in bytes (8 MiB). They share it equally.
+const ALL_KEPT_BYTES: usize = 8 << 20;
 
 /// How long a conversation is followed after the last watcher has gone.
 const LINGER: Duration = Duration::from_secs(30);
@@ -32,6 +40,44 @@ const FIRST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often it is looked whether somebody still watches.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// How far the messages of a feed have come.
+#[derive(Debug, Clone, Copy)]
+struct Progress {
+    /// The number of the latest message.
+    latest: u64,
+    /// Why no further message follows, if none does.
+    end: Option<FeedEnd>,
+}
+
+/// Why a feed has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FeedEnd {
+    /// The session has ended.
+    SessionGone,
+    /// Nobody has watched it. One who comes just then begins another feed.
+    Unwatched,
+}
+
+/// The next message for a reader.
+#[derive(Debug, Clone)]
+pub(crate) enum Next {
+    /// The next message.
+    Message(Message),
+    /// The next message is no longer kept, or never was.
+    Gap,
+    /// The session has ended.
+    End,
+}
+
+/// A reader of a feed. It holds no message: a slow one misses those that are dropped meanwhile.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    feed: Arc<Feed>,
+    /// The number of the last message that was read.
+    after: u64,
+    progress: watch::Receiver<Progress>,
+}
 
 /// A message for the page.
 #[derive(Debug, Clone)]
@@ -48,8 +94,10 @@ pub(crate) struct Feed {
     /// The address of the session on the page.
     address: String,
     state: Mutex<State>,
-    sender: broadcast::Sender<Message>,
+    progress: watch::Sender<Progress>,
     is_ready: watch::Sender<bool>,
+    /// Held as long as somebody has the feed, also after its end.
+    permit: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 #[derive(Debug, Default)]
@@ -57,22 +105,27 @@ struct State {
     conversation: Conversation,
     kept: VecDeque<Message>,
     kept_bytes: usize,
+    /// How much of the messages is kept, in bytes.
+    most_bytes: usize,
     /// The number of the latest message.
     latest: u64,
 }
 
 impl Feed {
-    fn new(session: &str) -> Self {
+    fn new(session: &str, permit: OwnedSemaphorePermit) -> Self {
         let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let began = began.unwrap_or_default().as_micros();
+        let latest = u64::try_from(began).unwrap_or_default();
         Self {
             address: format!("/sessions/{session}"),
             state: Mutex::new(State {
-                latest: u64::try_from(began).unwrap_or_default(),
+                most_bytes: KEPT_BYTES,
+                latest,
                 ..State::default()
             }),
-            sender: broadcast::Sender::new(BEHIND),
+            progress: watch::Sender::new(Progress { latest, end: None }),
             is_ready: watch::Sender::new(false),
+            permit: Mutex::new(Some(permit)),
         }
     }
 
@@ -82,19 +135,13 @@ impl Feed {
         look(&state.conversation, state.latest)
     }
 
-    /// The messages after number `after`, and those that will follow; `None` if some are no longer
-    /// known.
-    pub(crate) fn join(&self, after: u64) -> (Option<Vec<Message>>, broadcast::Receiver<Message>) {
-        let state = lock(&self.state);
-        let receiver = self.sender.subscribe();
-        let first = state
-            .kept
-            .front()
-            .map_or(state.latest + 1, |first| first.number);
-        let next = after.checked_add(1);
-        let is_known = next.is_some_and(|next| (first..=state.latest + 1).contains(&next));
-        let missed = state.kept.iter().filter(|one| one.number > after);
-        (is_known.then(|| missed.cloned().collect()), receiver)
+    /// A reader of the messages after number `after`.
+    pub(crate) fn read(self: &Arc<Self>, after: u64) -> Reader {
+        Reader {
+            feed: Arc::clone(self),
+            after,
+            progress: self.progress.subscribe(),
+        }
     }
 
     fn take(&self, answer: SessionAnswer) {
@@ -106,31 +153,90 @@ impl Feed {
         for one in news {
             for change in state.conversation.take(one) {
                 if let Some(data) = data(&self.address, &state.conversation, &change) {
-                    let message = state.keep(data);
-                    // Nobody may be there.
-                    let _ = self.sender.send(message);
+                    state.keep(data);
                 }
             }
+        }
+        let latest = state.latest;
+        drop(state);
+        self.progress
+            .send_modify(|progress| progress.latest = latest);
+    }
+
+    /// Bounds the feed to its share, when there are this many.
+    fn share(&self, feeds: usize) {
+        let mut state = lock(&self.state);
+        state.conversation.bound_text(ALL_TEXT / feeds.max(1));
+        state.most_bytes = KEPT_BYTES.min(ALL_KEPT_BYTES / feeds.max(1));
+        state.drop_oldest();
+    }
+
+    fn end(&self, end: FeedEnd) {
+        self.progress
+            .send_modify(|progress| progress.end = Some(end));
+    }
+
+    fn is_watched(&self) -> bool {
+        self.progress.receiver_count() > 0
+    }
+}
+
+impl Reader {
+    /// The next message, when it is there.
+    pub(crate) async fn next(&mut self) -> Next {
+        loop {
+            let end = self.progress.borrow_and_update().end;
+            let next = lock(&self.feed.state).after(self.after);
+            match (next, end) {
+                (Ok(Some(message)), _) => {
+                    self.after = message.number;
+                    return Next::Message(message);
+                }
+                (Err(Gone), _) | (Ok(None), Some(FeedEnd::Unwatched)) => return Next::Gap,
+                (Ok(None), Some(FeedEnd::SessionGone)) => return Next::End,
+                (Ok(None), None) => {}
+            }
+            // The sender lives as long as the feed, which this has.
+            let _ = self.progress.changed().await;
         }
     }
 }
 
+/// A message is no longer kept.
+#[derive(Debug)]
+struct Gone;
+
 impl State {
-    fn keep(&mut self, data: String) -> Message {
+    fn keep(&mut self, data: String) {
         self.latest += 1;
         let message = Message {
             number: self.latest,
             data: data.into(),
         };
         self.kept_bytes += message.data.len();
-        self.kept.push_back(message.clone());
-        while self.kept.len() > KEPT || self.kept_bytes > KEPT_BYTES {
+        self.kept.push_back(message);
+        self.drop_oldest();
+    }
+
+    fn drop_oldest(&mut self) {
+        while self.kept.len() > KEPT || self.kept_bytes > self.most_bytes {
             let Some(oldest) = self.kept.pop_front() else {
                 break;
             };
             self.kept_bytes -= oldest.data.len();
         }
-        message
+    }
+
+    /// The message after number `after`, if there is one yet.
+    fn after(&self, after: u64) -> Result<Option<Message>, Gone> {
+        if after == self.latest {
+            return Ok(None);
+        }
+        let first = self.kept.front().ok_or(Gone)?.number;
+        let next = after.checked_add(1).ok_or(Gone)?;
+        let position = usize::try_from(next.checked_sub(first).ok_or(Gone)?);
+        let message = self.kept.get(position.map_err(|_| Gone)?).ok_or(Gone)?;
+        Ok(Some(message.clone()))
     }
 }
 
@@ -160,7 +266,14 @@ fn data(address: &str, conversation: &Conversation, change: &Change) -> Option<S
 /// All conversations that are followed.
 pub(crate) struct Feeds {
     board: Arc<WorkBoard>,
-    feeds: Mutex<HashMap<String, Arc<Feed>>>,
+    feeds: Mutex<HashMap<String, Followed>>,
+    free: Arc<Semaphore>,
+}
+
+/// A feed, and how it is ended.
+struct Followed {
+    feed: Arc<Feed>,
+    ending: CancellationToken,
 }
 
 impl Feeds {
@@ -168,42 +281,91 @@ impl Feeds {
         Self {
             board,
             feeds: Mutex::default(),
+            free: Arc::new(Semaphore::new(FEEDS)),
         }
     }
 
     /// The conversation of a session, when its first events are there.
-    pub(crate) async fn feed(self: &Arc<Self>, session: &str) -> Result<Arc<Feed>, ActError> {
+    pub(crate) async fn feed(self: &Arc<Self>, session: &str) -> Result<Arc<Feed>, Refusal> {
         let feed = self.begin(session)?;
         let mut is_ready = feed.is_ready.subscribe();
         match timeout(FIRST_TIMEOUT, is_ready.wait_for(|is_ready| *is_ready)).await {
             Ok(Ok(_)) => {}
-            _ => return Err(ActError::Unknown),
+            _ => return Err(NO_SESSION),
         }
         Ok(feed)
     }
 
-    fn begin(self: &Arc<Self>, session: &str) -> Result<Arc<Feed>, ActError> {
+    fn begin(self: &Arc<Self>, session: &str) -> Result<Arc<Feed>, Refusal> {
         let mut feeds = lock(&self.feeds);
-        if let Some(feed) = feeds.get(session) {
-            return Ok(Arc::clone(feed));
+        if let Some(followed) = feeds.get(session) {
+            return Ok(Arc::clone(&followed.feed));
         }
-        self.board.session(session).ok_or(ActError::Unknown)?;
-        let feed = Arc::new(Feed::new(session));
-        feeds.insert(session.to_owned(), Arc::clone(&feed));
-        let (feeds, id, followed) = (Arc::clone(self), session.to_owned(), Arc::clone(&feed));
-        tokio::spawn(async move {
-            let next = || followed.look(|conversation, _| conversation.next());
-            let take = |answer| {
-                followed.take(answer);
-                followed.is_ready.send_replace(true);
-            };
-            tokio::select! {
-                () = feeds.board.follow_session(&id, next, take) => {}
-                () = unwatched(&followed) => {}
-            }
-            lock(&feeds.feeds).remove(&id);
-        });
+        self.board.session(session).ok_or(NO_SESSION)?;
+        let feed = Arc::new(Feed::new(session, self.permit(&mut feeds)?));
+        let ending = CancellationToken::new();
+        let followed = Followed {
+            feed: Arc::clone(&feed),
+            ending: ending.clone(),
+        };
+        feeds.insert(session.to_owned(), followed);
+        self.share(&feeds);
+        tokio::spawn(follow(
+            Arc::clone(self),
+            session.to_owned(),
+            Arc::clone(&feed),
+            ending,
+        ));
         Ok(feed)
+    }
+
+    /// A permit for one more feed: a free one, or that of a feed that nobody watches, which ends.
+    fn permit(
+        &self,
+        feeds: &mut HashMap<String, Followed>,
+    ) -> Result<OwnedSemaphorePermit, Refusal> {
+        if let Ok(free) = Arc::clone(&self.free).try_acquire_owned() {
+            return Ok(free);
+        }
+        let mut unwatched = feeds.extract_if(|_, followed| !followed.feed.is_watched());
+        let freed = unwatched.next().and_then(|(_, followed)| {
+            followed.ending.cancel();
+            lock(&followed.feed.permit).take()
+        });
+        freed.ok_or_else(|| {
+            Refusal::Conflict(format!(
+                "{FEEDS} sessions are watched, which is the most; close the page of one of them"
+            ))
+        })
+    }
+
+    /// Bounds each feed to its share. Those that have ended count as long as somebody reads them.
+    fn share(&self, feeds: &HashMap<String, Followed>) {
+        let count = FEEDS - self.free.available_permits();
+        for followed in feeds.values() {
+            followed.feed.share(count);
+        }
+    }
+}
+
+/// Follows a session until it has ended, or nobody watches it.
+async fn follow(feeds: Arc<Feeds>, session: String, feed: Arc<Feed>, ending: CancellationToken) {
+    let next = || feed.look(|conversation, _| conversation.next());
+    let take = |answer| {
+        feed.take(answer);
+        feed.is_ready.send_replace(true);
+    };
+    let end = tokio::select! {
+        () = feeds.board.follow_session(&session, next, take) => FeedEnd::SessionGone,
+        () = unwatched(&feed) => FeedEnd::Unwatched,
+        () = ending.cancelled() => FeedEnd::Unwatched,
+    };
+    feed.end(end);
+    let mut all = lock(&feeds.feeds);
+    // Another feed of the session may have begun.
+    let is_this = |followed: &Followed| Arc::ptr_eq(&followed.feed, &feed);
+    if all.get(&session).is_some_and(is_this) {
+        all.remove(&session);
     }
 }
 
@@ -212,7 +374,7 @@ async fn unwatched(feed: &Feed) {
     let mut since = Instant::now();
     while since.elapsed() < LINGER {
         sleep(PAUSE).await;
-        if feed.sender.receiver_count() > 0 {
+        if feed.is_watched() {
             since = Instant::now();
         }
     }
@@ -220,27 +382,91 @@ async fn unwatched(feed: &Feed) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Weak;
+
+    use futures::FutureExt;
+
     use super::*;
 
+    fn feed() -> Arc<Feed> {
+        let free = Arc::new(Semaphore::new(1));
+        Arc::new(Feed::new("s", free.try_acquire_owned().unwrap()))
+    }
+
+    fn keep(feed: &Feed, data: String) {
+        let mut state = lock(&feed.state);
+        state.keep(data);
+        let latest = state.latest;
+        drop(state);
+        feed.progress
+            .send_modify(|progress| progress.latest = latest);
+    }
+
+    /// The numbers of the messages that a reader gets at once, and what then follows, if anything does.
+    fn read(reader: &mut Reader) -> (Vec<u64>, Option<Next>) {
+        let mut numbers = Vec::new();
+        loop {
+            match reader.next().now_or_never() {
+                Some(Next::Message(message)) => numbers.push(message.number),
+                other => return (numbers, other),
+            }
+        }
+    }
+
     #[test]
-    fn browser_gets_what_it_has_missed_or_learns_that_it_is_gone() {
-        let feed = Feed::new("s");
+    fn reader_gets_the_messages_after_a_number_or_learns_of_a_gap() {
+        let feed = feed();
         let begin = feed.look(|_, latest| latest);
         for number in 0..3000_u32 {
-            lock(&feed.state).keep(number.to_string());
+            keep(&feed, number.to_string());
         }
         let end = feed.look(|_, latest| latest);
-        let numbers = |after: u64| {
-            let (missed, _) = feed.join(after);
-            missed.map(|missed| missed.iter().map(|one| one.number).collect::<Vec<_>>())
+        assert!(matches!(read(&mut feed.read(end)), (all, None) if all.is_empty()));
+        let (numbers, None) = read(&mut feed.read(end - 2)) else {
+            panic!("more");
         };
-        assert_eq!(numbers(end), Some(Vec::new()));
-        assert_eq!(numbers(end - 2), Some(vec![end - 1, end]));
-        assert_eq!(numbers(begin), None);
-        assert_eq!(numbers(end + 1), None);
-        assert_eq!(numbers(0), None);
-        assert_eq!(numbers(u64::MAX), None);
+        assert_eq!(numbers, [end - 1, end]);
+        for gone in [begin, end + 1, 0, u64::MAX] {
+            let (numbers, next) = read(&mut feed.read(gone));
+            assert_eq!(numbers, Vec::<u64>::new());
+            assert!(matches!(next, Some(Next::Gap)), "{gone}");
+        }
         let kept = u64::try_from(KEPT).unwrap();
-        assert_eq!(numbers(end - kept).unwrap().len(), KEPT);
+        let (numbers, _) = read(&mut feed.read(end - kept));
+        assert_eq!(numbers.len(), KEPT);
+    }
+
+    #[tokio::test]
+    async fn reader_waits_for_the_next_message_and_for_the_end() {
+        let feed = feed();
+        let mut reader = feed.read(feed.look(|_, latest| latest));
+        let (next, ()) = tokio::join!(reader.next(), async { keep(&feed, "x".to_owned()) });
+        assert!(matches!(next, Next::Message(message) if &*message.data == "x"));
+        keep(&feed, "last".to_owned());
+        let (_, ()) = tokio::join!(reader.next(), async { feed.end(FeedEnd::SessionGone) });
+        assert!(matches!(reader.next().await, Next::End));
+    }
+
+    #[test]
+    fn reader_that_takes_nothing_holds_no_messages() {
+        let feed = feed();
+        let begin = feed.look(|_, latest| latest);
+        let mut readers: Vec<Reader> = (0..100).map(|_| feed.read(begin)).collect();
+        let mut all: Vec<Weak<str>> = Vec::new();
+        for _ in 0..1000 {
+            keep(&feed, "x".repeat(256 << 10));
+            let state = lock(&feed.state);
+            all.extend(
+                state
+                    .kept
+                    .back()
+                    .map(|message| Arc::downgrade(&message.data)),
+            );
+        }
+        let held = || all.iter().filter_map(Weak::upgrade).map(|data| data.len());
+        assert_eq!(held().sum::<usize>(), KEPT_BYTES);
+        assert!(matches!(readers[0].next().now_or_never(), Some(Next::Gap)));
+        feed.share(FEEDS);
+        assert_eq!(held().sum::<usize>(), ALL_KEPT_BYTES / FEEDS);
     }
 }

@@ -61,6 +61,8 @@ pub async fn serve(
         lists: Arc::clone(&lists),
         mcp: OnceCell::new(),
         conductors: Arc::new(Semaphore::new(conductor::MOST_CONDUCTORS)),
+        watchers: Arc::new(Semaphore::new(streams::MOST_WATCHERS)),
+        readers: Arc::new(Semaphore::new(api::MOST_READERS)),
         closing: closing.clone(),
     });
     tokio::spawn(closing.clone().run_until_cancelled_owned(hosts.follow()));

@@ -14,12 +14,11 @@ use job_queue::logic::JobId;
 use job_queue::store::Watch;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::sync::broadcast::error::RecvError;
 use tokio::time::sleep;
 
 use crate::app::App;
 use crate::auth::Caller;
-use crate::feed::Message;
+use crate::feed::{Message, Next};
 use crate::logic::access::Scope;
 use crate::page::{job, session};
 use crate::refusal::{NO_JOB, Refusal};
@@ -30,6 +29,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// The pause after a change of a job, in which further changes gather.
 const GATHER: Duration = Duration::from_millis(50);
+
+/// The most pages that watch a session at a time. Each holds one message.
+pub(crate) const MOST_WATCHERS: usize = 64;
 
 /// The event after which the page has to be loaded again.
 fn reload() -> Event {
@@ -91,32 +93,29 @@ pub(crate) async fn of_session(
         .get("last-event-id")
         .and_then(|last| last.to_str().ok());
     let after = last.and_then(|last| last.parse().ok()).unwrap_or(after);
-    let (missed, messages) = feed.join(after);
-    let states = states(app, id, caller.scope).boxed();
-    let Some(missed) = missed else {
-        return Ok(sse(stream::iter([reload()]).left_stream()));
-    };
-    // The feed ends with the session, so this must not hold it.
-    drop(feed);
-    let news = stream::unfold(Some(messages), |messages| async move {
-        let mut messages = messages?;
-        match messages.recv().await {
-            Ok(message) => Some((event(&message), Some(messages))),
-            Err(RecvError::Lagged(_)) => Some((reload(), None)),
-            Err(RecvError::Closed) => Some((gone(), None)),
+    let free = Arc::clone(&app.watchers).try_acquire_owned();
+    let permit = free.map_err(|_| {
+        Refusal::Conflict(format!(
+            "{MOST_WATCHERS} pages watch sessions, which is the most; close one of them"
+        ))
+    })?;
+    let reader = Some((feed.read(after), permit));
+    let news = stream::unfold(reader, |reader| async move {
+        let (mut reader, permit) = reader?;
+        match reader.next().await {
+            Next::Message(message) => Some((event(&message), Some((reader, permit)))),
+            Next::Gap => Some((reload(), None)),
+            Next::End => Some((gone(), None)),
         }
     });
-    let missed: Vec<Event> = missed.iter().map(event).collect();
-    let news = stream::iter(missed)
-        .chain(news)
-        .map(Some)
-        .chain(stream::iter([None]));
+    let news = news.map(Some).chain(stream::iter([None]));
+    let states = states(app, id, caller.scope).boxed();
     let both = stream::select(news, states.map(Some));
     // With the end of the news, the whole stream ends.
     let both = both
         .take_while(|event| ready(event.is_some()))
         .filter_map(ready);
-    Ok(sse(both.right_stream()))
+    Ok(sse(both))
 }
 
 fn event(message: &Message) -> Event {

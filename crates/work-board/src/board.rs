@@ -132,41 +132,20 @@ impl WorkBoard {
         next: impl Fn() -> u64,
         mut take: impl FnMut(SessionAnswer),
     ) {
-        let mut lost = Instant::now();
-        while lost.elapsed() < LOST_TIMEOUT {
-            if let Some(live) = self.hosts.session(id) {
-                let session = id.to_owned();
-                let request = WatchRequest::Session {
-                    session,
-                    from: next(),
-                };
-                match connect::watch(&live.endpoint, request).await {
-                    Ok(Some(told)) => {
-                        self.take_all(id, told, &mut take).await;
-                        lost = Instant::now();
-                    }
-                    Ok(None) => {}
-                    Err(error) => tracing::warn!("a session cannot be watched: {error}"),
-                }
-            }
-            sleep(PAUSE).await;
+        let mut follower = self.follower(id);
+        while let Some(answer) = follower.next(&next).await {
+            take(answer);
         }
     }
 
-    /// Takes what a host tells, until it ends, or has the session no longer.
-    async fn take_all(&self, id: &str, mut told: Watch, take: &mut impl FnMut(SessionAnswer)) {
-        let taking = async {
-            loop {
-                match told.next().await {
-                    Ok(Some(Answer::Session(answer @ SessionAnswer::News { .. }))) => take(answer),
-                    Ok(_) => return,
-                    Err(error) => return tracing::warn!("a session cannot be watched: {error}"),
-                }
-            }
-        };
-        tokio::select! {
-            () = taking => {}
-            () = self.hosts.until_gone(id) => {}
+    /// Follows a session at the pace of the caller. The host waits for a caller that is slow.
+    #[must_use]
+    pub fn follower(&self, id: &str) -> SessionFollower {
+        SessionFollower {
+            hosts: Arc::clone(&self.hosts),
+            session: id.to_owned(),
+            told: None,
+            lost: Instant::now(),
         }
     }
 
@@ -328,6 +307,63 @@ impl WorkBoard {
         let id = answer["sessionId"].as_str().ok_or(ActError::Odd)?;
         self.hosts.until_there(id).await;
         Ok(id.to_owned())
+    }
+}
+
+/// Follows a session, from one host to the next.
+#[derive(Debug)]
+pub struct SessionFollower {
+    hosts: Arc<Hosts>,
+    session: String,
+    /// The connection to the present host.
+    told: Option<Watch>,
+    /// When the last host was lost, or this was created.
+    lost: Instant,
+}
+
+impl SessionFollower {
+    /// What a host tells next; `None` when the session has been without a host for a minute. `next`
+    /// tells the number of the first event that is not known yet.
+    pub async fn next(&mut self, next: impl Fn() -> u64) -> Option<SessionAnswer> {
+        loop {
+            if let Some(told) = &mut self.told {
+                let answer = tokio::select! {
+                    answer = told.next() => answer,
+                    () = self.hosts.until_gone(&self.session) => Ok(None),
+                };
+                match answer {
+                    Ok(Some(Answer::Session(answer @ SessionAnswer::News { .. }))) => {
+                        return Some(answer);
+                    }
+                    Ok(_) => {}
+                    Err(error) => tracing::warn!("a session cannot be watched: {error}"),
+                }
+                self.told = None;
+                self.lost = Instant::now();
+                sleep(PAUSE).await;
+            }
+            if self.lost.elapsed() >= LOST_TIMEOUT {
+                return None;
+            }
+            match self.connect(next()).await {
+                Some(told) => self.told = Some(told),
+                None => sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// Connects to the host that has the session.
+    async fn connect(&self, from: u64) -> Option<Watch> {
+        let live = self.hosts.session(&self.session)?;
+        let session = self.session.clone();
+        let request = WatchRequest::Session { session, from };
+        match connect::watch(&live.endpoint, request).await {
+            Ok(told) => told,
+            Err(error) => {
+                tracing::warn!("a session cannot be watched: {error}");
+                None
+            }
+        }
     }
 }
 

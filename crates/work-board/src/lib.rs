@@ -25,7 +25,7 @@ mod program;
 mod tools;
 mod work;
 
-pub use board::{Connections, NewRun, NewSession, Prompted, WorkBoard};
+pub use board::{Connections, NewRun, NewSession, Prompted, SessionFollower, WorkBoard};
 pub use hosts::{ActError, Hosts, LiveSession};
 pub use jobs::{JobBoard, JobRevision, LogLine, ShownJob};
 pub use link::{Call, CallError, Connect, HostLink, Incoming, taken};

@@ -49,8 +49,10 @@ pub enum Change {
 }
 
 /// A conversation.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Conversation {
+    /// The most text that is kept of all steps, in bytes.
+    most_text: usize,
     steps: VecDeque<Step>,
     /// The bytes of all texts.
     size: usize,
@@ -65,7 +67,38 @@ pub struct Conversation {
     tokens: Option<Value>,
 }
 
+impl Default for Conversation {
+    fn default() -> Self {
+        Self {
+            most_text: MOST_TEXT,
+            steps: VecDeque::new(),
+            size: 0,
+            next: None,
+            growing: VecDeque::new(),
+            prompted: None,
+            plan: Vec::new(),
+            diff: String::new(),
+            tokens: None,
+        }
+    }
+}
+
 impl Conversation {
+    /// Bounds the text that is kept of all steps, in bytes. A conversation has room for 8 MiB at most.
+    pub fn bound_text(&mut self, most: usize) {
+        self.most_text = most.min(MOST_TEXT);
+        self.drop_oldest();
+    }
+
+    fn drop_oldest(&mut self) {
+        while self.steps.len() > MOST_STEPS || self.size > self.most_text {
+            let Some(oldest) = self.steps.pop_front() else {
+                break;
+            };
+            self.size -= oldest.kind.size();
+        }
+    }
+
     /// The steps, oldest first.
     pub fn steps(&self) -> impl Iterator<Item = &Step> {
         self.steps.iter()
@@ -121,12 +154,7 @@ impl Conversation {
                 vec![Change::Diff]
             }
         };
-        while self.steps.len() > MOST_STEPS || self.size > MOST_TEXT {
-            let Some(oldest) = self.steps.pop_front() else {
-                break;
-            };
-            self.size -= oldest.kind.size();
-        }
+        self.drop_oldest();
         changes
     }
 
