@@ -22,6 +22,9 @@ pub type Connect =
 /// The longest message of a host, in bytes (64 MiB, as of Codex).
 const LONGEST: usize = 64 << 20;
 
+/// How many messages that a host sends by itself may wait for whoever reads them.
+const QUEUE: usize = 1024;
+
 /// The error of JSON-RPC for a call that failed inside of a server.
 const INTERNAL_ERROR: i64 = -32603;
 
@@ -71,11 +74,13 @@ impl HostLink {
     ) -> Result<(Self, mpsc::Receiver<Incoming>), String> {
         let (reader, writer) = connect(host).await?.into_split();
         let (outgoing, to_write) = mpsc::channel(64);
-        let (told, incoming) = mpsc::channel(1024);
+        let (told, incoming) = mpsc::channel(QUEUE);
         let (pending, closing) = (Pending::default(), CancellationToken::new());
         let (waiting, ended) = (Arc::clone(&pending), closing.clone());
+        let answers = outgoing.clone();
         tokio::spawn(async move {
-            let (reading, writing) = (read(reader, &waiting, told), write(writer, to_write));
+            let reading = read(reader, &waiting, (&told, &answers));
+            let writing = write(writer, to_write);
             let done = tokio::select! {
                 done = reading => done,
                 done = writing => done,
@@ -88,6 +93,8 @@ impl HostLink {
             let mut waiting = lock(&waiting);
             waiting.has_ended = true;
             waiting.calls.clear();
+            // Whoever reads to the end finds the link ended.
+            drop(told);
         });
         let link = Self {
             outgoing,
@@ -175,7 +182,7 @@ async fn write(mut writer: OwnedWriteHalf, mut to_write: mpsc::Receiver<Value>) 
 async fn read(
     reader: OwnedReadHalf,
     pending: &Pending,
-    told: mpsc::Sender<Incoming>,
+    (told, answers): (&mpsc::Sender<Incoming>, &mpsc::Sender<Value>),
 ) -> io::Result<()> {
     let mut reader = BufReader::new(reader);
     let mut line = Vec::new();
@@ -187,8 +194,9 @@ async fn read(
         if message.get("method").is_some() {
             let id = message.get("id").cloned();
             // Whoever does not read for long has gone, or will miss what it does not read.
-            if told.try_send(Incoming { id, message }).is_err() {
+            if let Err(dropped) = told.try_send(Incoming { id, message }) {
                 tracing::warn!("a message of a host process is dropped: nobody reads it");
+                refuse(dropped.into_inner(), answers).await;
             }
             continue;
         }
@@ -204,6 +212,19 @@ async fn read(
         }
     }
     Ok(())
+}
+
+/// Answers a dropped request, so that the host does not wait for an answer for ever.
+async fn refuse(dropped: Incoming, answers: &mpsc::Sender<Value>) {
+    let Some(id) = dropped.id else {
+        return;
+    };
+    let CallError(error) = CallError::internal(format!(
+        "the client does not read: {QUEUE} messages wait for it"
+    ));
+    let answer = json!({ "jsonrpc": "2.0", "id": id, "error": error });
+    // Fails only with the connection.
+    let _ = answers.send(answer).await;
 }
 
 /// Takes a member of an object.
@@ -231,5 +252,46 @@ async fn read_line(reader: &mut BufReader<OwnedReadHalf>, line: &mut Vec<u8>) ->
                 "a message of the host process is too long",
             ));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures::FutureExt;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn request_that_nobody_reads_is_answered_with_an_error() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let near = Mutex::new(Some(near));
+        let connect = move |_: Option<HostEndpoint>| {
+            let near = lock(&near).take();
+            async move { near.ok_or_else(|| "there is no other host".to_owned()) }.boxed()
+        };
+        let (_link, mut incoming) = HostLink::open(&connect, None).await.unwrap();
+        let (reader, mut writer) = far.into_split();
+        let question = |id: usize| {
+            let question = json!({ "jsonrpc": "2.0", "id": id, "method": "elicitation/create" });
+            format!("{question}\n")
+        };
+        let surplus = 200;
+        for id in 0..QUEUE + surplus {
+            writer.write_all(question(id).as_bytes()).await.unwrap();
+        }
+        let mut answers = BufReader::new(reader).lines();
+        for id in QUEUE..QUEUE + surplus {
+            let answer = timeout(Duration::from_secs(60), answers.next_line()).await;
+            let answer: Value = serde_json::from_str(&answer.unwrap().unwrap().unwrap()).unwrap();
+            assert_eq!(answer["id"], id);
+            assert_eq!(answer["error"]["code"], INTERNAL_ERROR);
+        }
+        for id in 0..QUEUE {
+            assert_eq!(incoming.recv().await.unwrap().id, Some(json!(id)));
+        }
+        assert!(incoming.recv().now_or_never().is_none());
     }
 }
