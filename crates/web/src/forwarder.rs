@@ -4,8 +4,12 @@
 //! tells and asks meanwhile.
 
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use common::sync::lock;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use host_process::logic::subscriptions::Subscriptions;
 use rmcp::model::GetExtensions as _;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
@@ -26,6 +30,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, mpsc};
+use tokio::time::{Instant, sleep_until};
 
 use work_board::{CallError, Connect, HostLink, Incoming, taken};
 
@@ -35,13 +40,26 @@ const INITIALIZED: &str = "notifications/initialized";
 /// The notification by which a host confirms a subscription. rmcp confirms it here.
 const CONFIRMED: &str = "notifications/subscriptions/acknowledged";
 
+/// The request for reports of the changes of a resource.
+const SUBSCRIBE: &str = "resources/subscribe";
+
+/// How soon a host that was lost is followed by another one, if it has not served for this long.
+const SHORT_LINK: Duration = Duration::from_secs(2);
+
 /// A client of the host for one HTTP session or request.
 pub(crate) struct Forwarder {
-    connect: Arc<Connect>,
     about: ServerConfig,
+    links: Arc<HostLinks>,
+}
+
+/// The connections of a client to hosts, one after the other.
+struct HostLinks {
+    connect: Arc<Connect>,
     client: Mutex<Option<Arc<HostClient>>>,
     /// How the client has introduced itself, for the next host.
     introduction: OnceLock<Value>,
+    /// What the client has subscribed to, with the parameters for the next host.
+    subscriptions: std::sync::Mutex<Subscriptions<Value>>,
 }
 
 /// A connection to a host, and what is needed to pass on what the host says by itself.
@@ -71,36 +89,14 @@ pub(crate) async fn about(connect: &Connect) -> Result<ServerConfig, String> {
 impl Forwarder {
     pub(crate) fn new(connect: Arc<Connect>, about: ServerConfig) -> Self {
         Self {
-            connect,
             about,
-            client: Mutex::default(),
-            introduction: OnceLock::new(),
+            links: Arc::new(HostLinks {
+                connect,
+                client: Mutex::default(),
+                introduction: OnceLock::new(),
+                subscriptions: std::sync::Mutex::default(),
+            }),
         }
-    }
-
-    /// The connection to the host. When that host has gone, another one is told what the first one was.
-    async fn client(&self, peer: &Peer<RoleServer>) -> Result<Arc<HostClient>, ErrorData> {
-        let internal = |error| ErrorData::internal_error(error, None);
-        let mut client = self.client.lock().await;
-        if let Some(client) = client.as_ref().filter(|client| !client.link.has_ended()) {
-            return Ok(Arc::clone(client));
-        }
-        let (link, told) = HostLink::open(&*self.connect, None)
-            .await
-            .map_err(internal)?;
-        if let Some(introduction) = self.introduction.get() {
-            let introduced = link.call("initialize", introduction.clone()).await;
-            introduced.map_err(error_data)?;
-            link.send(notification(INITIALIZED)).await;
-        }
-        let opened = Arc::new(HostClient {
-            link,
-            calls: Calls::default(),
-            sink: std::sync::Mutex::default(),
-        });
-        tokio::spawn(pass_on(Arc::downgrade(&opened), told, peer.clone()));
-        *client = Some(Arc::clone(&opened));
-        Ok(opened)
     }
 
     /// Passes a request on, and waits for the result.
@@ -110,7 +106,7 @@ impl Forwarder {
         params: impl Serialize,
         context: &RequestContext<RoleServer>,
     ) -> Result<T, ErrorData> {
-        let client = self.client(&context.peer).await?;
+        let client = self.links.client(&context.peer).await?;
         let params = with_meta(params, context)?;
         let _underway = Underway::begin(&client, &context.id);
         let mut call = client.link.begin(method, Some(params)).await;
@@ -131,10 +127,66 @@ impl Forwarder {
     }
 
     async fn notify(&self, method: &str, context: &NotificationContext<RoleServer>) {
-        match self.client(&context.peer).await {
+        match self.links.client(&context.peer).await {
             Ok(client) => client.link.send(notification(method)).await,
             Err(error) => tracing::warn!("a notification is lost: {error}"),
         }
+    }
+}
+
+impl HostLinks {
+    /// The connection to the host. When that host has gone, another one is told what the first one was.
+    async fn client(
+        self: &Arc<Self>,
+        peer: &Peer<RoleServer>,
+    ) -> Result<Arc<HostClient>, ErrorData> {
+        let internal = |error| ErrorData::internal_error(error, None);
+        let mut client = self.client.lock().await;
+        if let Some(client) = client.as_ref().filter(|client| !client.link.has_ended()) {
+            return Ok(Arc::clone(client));
+        }
+        let (link, told) = HostLink::open(&*self.connect, None)
+            .await
+            .map_err(internal)?;
+        self.introduce(&link).await.map_err(error_data)?;
+        let opened = Arc::new(HostClient {
+            link,
+            calls: Calls::default(),
+            sink: std::sync::Mutex::default(),
+        });
+        let (host, links) = (Arc::downgrade(&opened), Arc::downgrade(self));
+        let peer = peer.clone();
+        tokio::spawn(async move {
+            let since = Instant::now();
+            pass_on(host, told, peer.clone()).await;
+            reconnect(links, since, &peer).await;
+        });
+        *client = Some(Arc::clone(&opened));
+        Ok(opened)
+    }
+
+    /// As [`HostLinks::client`], whose type cannot have itself as a part.
+    fn next_client<'a>(
+        self: &'a Arc<Self>,
+        peer: &'a Peer<RoleServer>,
+    ) -> BoxFuture<'a, Result<Arc<HostClient>, ErrorData>> {
+        self.client(peer).boxed()
+    }
+
+    /// Tells a host what the client has told an earlier one.
+    async fn introduce(&self, link: &HostLink) -> Result<(), CallError> {
+        let Some(introduction) = self.introduction.get() else {
+            return Ok(());
+        };
+        link.call("initialize", introduction.clone()).await?;
+        link.send(notification(INITIALIZED)).await;
+        let subscribed: Vec<Value> = lock(&self.subscriptions).requests().cloned().collect();
+        for params in subscribed {
+            if let Err(CallError(error)) = link.call(SUBSCRIBE, params).await {
+                tracing::warn!("a subscription is lost with its host process: {error}");
+            }
+        }
+        Ok(())
     }
 }
 
@@ -182,6 +234,23 @@ async fn pass_on(
             }
             None => tell(&client, &peer, message).await,
         }
+    }
+}
+
+/// Connects a client that has subscribed to something to the next host at once. Any other client gets
+/// one with its next message.
+async fn reconnect(links: Weak<HostLinks>, since: Instant, peer: &Peer<RoleServer>) {
+    let is_subscribed = |links: &HostLinks| !lock(&links.subscriptions).is_empty();
+    if !links.upgrade().is_some_and(|links| is_subscribed(&links)) {
+        return;
+    }
+    sleep_until(since + SHORT_LINK).await;
+    // The client may have gone meanwhile.
+    let Some(links) = links.upgrade() else {
+        return;
+    };
+    if let Err(error) = links.next_client(peer).await {
+        tracing::warn!("subscriptions wait for the next message of their client: {error}");
     }
 }
 
@@ -301,7 +370,7 @@ impl ServerHandler for Forwarder {
         context.peer.set_peer_info(request.clone());
         let result = self.forward("initialize", &request, &context).await?;
         // It is set once: a client introduces itself once.
-        let _ = self.introduction.set(json!(request));
+        let _ = self.links.introduction.set(json!(request));
         Ok(result)
     }
 
@@ -393,9 +462,10 @@ impl ServerHandler for Forwarder {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let _: Value = self
-            .forward("resources/subscribe", request, &context)
-            .await?;
+        let uri = request.uri.clone();
+        let _: Value = self.forward(SUBSCRIBE, request, &context).await?;
+        let params = json!({ "uri": uri });
+        lock(&self.links.subscriptions).add(uri, params);
         Ok(())
     }
 
@@ -404,6 +474,7 @@ impl ServerHandler for Forwarder {
         request: UnsubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        lock(&self.links.subscriptions).remove(&request.uri);
         let _: Value = self
             .forward("resources/unsubscribe", request, &context)
             .await?;
@@ -419,7 +490,7 @@ impl ServerHandler for Forwarder {
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let request = context.request_context();
-        let client = self.client(&request.peer).await?;
+        let client = self.links.client(&request.peer).await?;
         *lock(&client.sink) = Some(context.sink().clone());
         let params = json!({ "notifications": context.accepted() });
         let params = with_meta(params, request)?;

@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::subscriptions::Subscriptions;
+
 /// The methods of the introduction (MCP 2024-11-05 to 2025-11-25; 2026-07-28 has none).
 const INITIALIZE: &str = "initialize";
 const INITIALIZED: &str = "notifications/initialized";
@@ -24,9 +26,6 @@ const INITIALIZED: &str = "notifications/initialized";
 /// The methods of subscriptions to one resource (MCP 2024-11-05 to 2025-11-25).
 const SUBSCRIBE: &str = "resources/subscribe";
 const UNSUBSCRIBE: &str = "resources/unsubscribe";
-
-/// The most subscriptions that are repeated.
-const SUBSCRIPTIONS: usize = 1000;
 
 /// The notification that a request needs no answer any more.
 const CANCELLED: &str = "notifications/cancelled";
@@ -51,7 +50,6 @@ struct Subscribed {
 /// A request for a subscription.
 #[derive(Debug)]
 struct Subscription {
-    uri: String,
     id: RequestId,
     message: Vec<u8>,
 }
@@ -118,7 +116,7 @@ pub struct Conversation {
     introduction: Vec<Vec<u8>>,
     /// The request for the introduction, whose second answer is not for the client.
     introduced_by: Option<RequestId>,
-    subscriptions: Vec<Subscription>,
+    subscriptions: Subscriptions<Subscription>,
     /// The requests that the host was told again and has not answered yet.
     repeated: HashSet<RequestId>,
     /// How many hosts have ended.
@@ -254,14 +252,14 @@ impl Conversation {
         let Some(Subscribed { uri }) = params else {
             return;
         };
-        self.subscriptions.retain(|known| known.uri != uri);
-        if method == SUBSCRIBE && self.subscriptions.len() < SUBSCRIPTIONS {
-            self.subscriptions.push(Subscription {
-                uri,
-                id: id.clone(),
-                message: message.to_vec(),
-            });
+        if method == UNSUBSCRIBE {
+            return self.subscriptions.remove(&uri);
         }
+        let request = Subscription {
+            id: id.clone(),
+            message: message.to_vec(),
+        };
+        self.subscriptions.add(uri, request);
     }
 
     /// The ID under which the client knows a request of the present host.
@@ -321,9 +319,9 @@ impl Conversation {
     pub fn introduction(&mut self) -> Vec<Vec<u8>> {
         let introduced_by = self.introduced_by.iter();
         let answered = introduced_by.filter(|id| !self.unanswered.contains_key(id));
-        let subscribed = self.subscriptions.iter().map(|known| &known.id);
+        let subscribed = self.subscriptions.requests().map(|known| &known.id);
         self.repeated = answered.chain(subscribed).cloned().collect();
-        let subscriptions = self.subscriptions.iter();
+        let subscriptions = self.subscriptions.requests();
         let subscriptions = subscriptions.map(|known| known.message.clone());
         self.introduction
             .iter()
