@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use rmcp::transport::StreamableHttpService;
-use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use tokio::sync::{OnceCell, Semaphore};
 use tokio_util::sync::CancellationToken;
 use work_board::WorkBoard;
 
 use crate::auth::Doorkeeper;
 use crate::feed::Feeds;
-use crate::forwarder::Forwarder;
 use crate::lists::Lists;
+use crate::mcp::McpService;
 
 /// Everything that a request may need.
 pub(crate) struct App {
@@ -20,7 +18,7 @@ pub(crate) struct App {
     pub(crate) feeds: Arc<Feeds>,
     pub(crate) lists: Arc<Lists>,
     /// What the tools' server says about itself, when it was asked.
-    pub(crate) mcp: OnceCell<StreamableHttpService<Forwarder, LocalSessionManager>>,
+    pub(crate) mcp: OnceCell<McpService>,
     /// Of which each conductor takes one.
     pub(crate) conductors: Arc<Semaphore>,
     /// Of which each page takes one that watches a session.

@@ -39,6 +39,7 @@ mod job_acts;
 mod lists;
 pub mod logic;
 mod mcp;
+mod mcp_sessions;
 mod page;
 mod pages;
 mod pictures;

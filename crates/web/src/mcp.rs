@@ -1,25 +1,26 @@
 //! MCP at `/mcp`: the service of rmcp, with a client of the host behind each session or request.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio_util::sync::CancellationToken;
 use tower_service::Service as _;
+use work_board::Connect;
 
 use crate::app::App;
 use crate::auth::Caller;
 use crate::forwarder::{Forwarder, about};
+use crate::mcp_sessions::{McpSessions, noting_full};
 use crate::refusal::Refusal;
 
 /// The longest message of a client, in bytes (4 MiB).
 pub(crate) const LONGEST_MESSAGE: usize = 4 << 20;
 
-/// How long a session of MCP may be silent: as long as a question may be open.
-const SESSION_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+/// The service of rmcp.
+pub(crate) type McpService = StreamableHttpService<Forwarder, McpSessions>;
 
 /// A message of an MCP client. Its token must be one that may decide: a tool may do anything.
 pub(crate) async fn respond(
@@ -30,21 +31,30 @@ pub(crate) async fn respond(
     if let Err(refusal) = caller.must_decide() {
         return refusal.into_response();
     }
-    let service = app.mcp.get_or_try_init(|| service(&app)).await;
-    match service {
-        // It answers each failure itself.
-        Ok(service) => match service.clone().call(request).await {
-            Ok(response) => response.into_response(),
-            Err(never) => match never {},
-        },
+    let connect = &app.board.connections.classic;
+    let service = app.mcp.get_or_try_init(|| service(connect, &app.closing));
+    match service.await {
+        Ok(service) => pass(service, request).await,
         Err(why) => Refusal::Failed(why).into_response(),
     }
 }
 
+/// Passes a message to rmcp, which answers each failure itself but that there are too many sessions.
+async fn pass(service: &McpService, request: Request) -> Response {
+    let mut service = service.clone();
+    let (response, room) = noting_full(service.call(request)).await;
+    match (room, response) {
+        (Ok(()), Ok(response)) => response.into_response(),
+        (Err(full), _) => Refusal::Conflict(full.to_string()).into_response(),
+    }
+}
+
+/// The service, whose clients are connected to hosts. It ends with `closing`.
 async fn service(
-    app: &App,
-) -> Result<StreamableHttpService<Forwarder, LocalSessionManager>, String> {
-    let connect = Arc::clone(&app.board.connections.classic);
+    connect: &Arc<Connect>,
+    closing: &CancellationToken,
+) -> Result<McpService, String> {
+    let connect = Arc::clone(connect);
     let about = about(&*connect).await?;
     let new = move || Ok(Forwarder::new(Arc::clone(&connect), about.clone()));
     // Host and Origin were checked before, also for names that only we know.
@@ -52,8 +62,192 @@ async fn service(
         .disable_allowed_hosts()
         .disable_allowed_origins()
         .with_max_request_body_bytes(LONGEST_MESSAGE)
-        .with_cancellation_token(app.closing.child_token());
-    let mut sessions = LocalSessionManager::default();
-    sessions.session_config.keep_alive = Some(SESSION_LIFE);
-    Ok(StreamableHttpService::new(new, Arc::new(sessions), config))
+        .with_cancellation_token(closing.child_token());
+    let sessions = Arc::new(McpSessions::new());
+    let ending = Arc::clone(&sessions).end_idle();
+    tokio::spawn(closing.clone().run_until_cancelled_owned(ending));
+    Ok(StreamableHttpService::new(new, sessions, config))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use axum::body::{self, Body};
+    use axum::http::StatusCode;
+    use common::sync::lock;
+    use futures::FutureExt;
+    use host_process::endpoint::HostEndpoint;
+    use serde_json::{Value, json};
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+    use tokio::net::UnixStream;
+    use tokio::sync::mpsc;
+    use tokio::task::JoinHandle;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// The limit for what should happen soon.
+    const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+    /// Hosts that confirm each request, and tell the test what they have got.
+    #[derive(Clone, Default)]
+    struct FakeHosts {
+        running: Arc<Mutex<Vec<JoinHandle<()>>>>,
+    }
+
+    impl FakeHosts {
+        /// Ends all hosts.
+        fn end(&self) {
+            lock(&self.running).drain(..).for_each(|host| host.abort());
+        }
+
+        fn connect(&self) -> (Arc<Connect>, mpsc::UnboundedReceiver<Value>) {
+            let (sender, received) = mpsc::unbounded_channel();
+            let running = Arc::clone(&self.running);
+            let connect = move |_: Option<HostEndpoint>| {
+                let connected = UnixStream::pair().map(|(near, far)| {
+                    lock(&running).push(tokio::spawn(serve(far, sender.clone())));
+                    near
+                });
+                async move { connected.map_err(|error| error.to_string()) }.boxed()
+            };
+            (Arc::new(connect), received)
+        }
+    }
+
+    async fn serve(stream: UnixStream, received: mpsc::UnboundedSender<Value>) {
+        let (reader, mut writer) = stream.into_split();
+        let mut lines = BufReader::new(reader).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            let message: Value = serde_json::from_str(&line).unwrap();
+            received.send(message.clone()).unwrap();
+            if message["id"].is_null() {
+                continue;
+            }
+            let result = match message["method"] == "initialize" {
+                true => json!({
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": { "resources": { "subscribe": true } },
+                    "serverInfo": { "name": "a host", "version": "1" },
+                }),
+                false => json!({}),
+            };
+            let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
+            let line = format!("{answer}\n");
+            writer.write_all(line.as_bytes()).await.unwrap();
+        }
+    }
+
+    async fn send(service: &McpService, session: Option<&str>, message: Value) -> Response {
+        let request = Request::builder()
+            .method("POST")
+            .uri("/mcp")
+            .header("host", "localhost")
+            .header("accept", "application/json, text/event-stream")
+            .header("content-type", "application/json");
+        let request = match session {
+            Some(session) => request.header("mcp-session-id", session),
+            None => request,
+        };
+        let request = request.body(Body::from(message.to_string())).unwrap();
+        timeout(TIME_LIMIT, pass(service, request)).await.unwrap()
+    }
+
+    async fn initialize(service: &McpService) -> Response {
+        let message = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+            "protocolVersion": "2025-11-25", "capabilities": {},
+            "clientInfo": { "name": "a test", "version": "1" } } });
+        send(service, None, message).await
+    }
+
+    fn session_of(response: &Response) -> String {
+        let session = response.headers().get("mcp-session-id").unwrap();
+        session.to_str().unwrap().to_owned()
+    }
+
+    /// The methods that hosts get, up to this one.
+    async fn until(received: &mut mpsc::UnboundedReceiver<Value>, method: &str) -> Vec<Value> {
+        let mut all = Vec::new();
+        loop {
+            let message = timeout(TIME_LIMIT, received.recv()).await.unwrap().unwrap();
+            let is_it = message["method"] == method;
+            all.push(message);
+            if is_it {
+                return all;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn subscriptions_are_repeated_to_the_next_host_without_a_message_of_the_client() {
+        let hosts = FakeHosts::default();
+        let (connect, mut received) = hosts.connect();
+        let closing = CancellationToken::new();
+        let service = service(&connect, &closing).await.unwrap();
+        let begun = initialize(&service).await;
+        let session = session_of(&begun);
+        let session = Some(&*session);
+        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        send(&service, session, initialized).await;
+        for (id, method, uri) in [
+            (1, "resources/subscribe", "a:kept"),
+            (2, "resources/subscribe", "a:ended"),
+            (3, "resources/unsubscribe", "a:ended"),
+        ] {
+            let params = json!({ "uri": uri });
+            let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+            let answer = send(&service, session, message).await;
+            assert_eq!(answer.status(), StatusCode::OK);
+            let answer = body::to_bytes(answer.into_body(), usize::MAX);
+            let answer = timeout(TIME_LIMIT, answer).await.unwrap().unwrap();
+            let answer = String::from_utf8_lossy(&answer);
+            assert!(answer.contains("\"result\""), "{answer}");
+        }
+        until(&mut received, "resources/unsubscribe").await;
+        hosts.end();
+        let told = until(&mut received, "resources/subscribe").await;
+        let methods: Vec<_> = told.iter().map(|one| one["method"].clone()).collect();
+        let expected = [
+            "initialize",
+            "notifications/initialized",
+            "resources/subscribe",
+        ];
+        assert_eq!(methods, expected);
+        assert_eq!(told[0]["params"]["clientInfo"]["name"], "a test");
+        assert_eq!(told[2]["params"]["uri"], "a:kept");
+        closing.cancel();
+    }
+
+    #[tokio::test]
+    async fn surplus_session_is_refused_with_a_hint() {
+        let (connect, _received) = FakeHosts::default().connect();
+        let service = service(&connect, &CancellationToken::new()).await.unwrap();
+        let mut all = Vec::new();
+        let refused = loop {
+            let response = initialize(&service).await;
+            if response.status() != StatusCode::OK {
+                break response;
+            }
+            all.push(session_of(&response));
+            assert!(all.len() < 1000);
+        };
+        assert_eq!(refused.status(), StatusCode::CONFLICT);
+        let body = body::to_bytes(refused.into_body(), usize::MAX)
+            .await
+            .unwrap();
+        let error: Value = serde_json::from_slice(&body).unwrap();
+        assert!(
+            error["error"].as_str().unwrap().contains("DELETE"),
+            "{error}"
+        );
+        let end = Request::builder()
+            .method("DELETE")
+            .uri("/mcp")
+            .header("host", "localhost")
+            .header("mcp-session-id", &all[0]);
+        pass(&service, end.body(Body::empty()).unwrap()).await;
+        assert_eq!(initialize(&service).await.status(), StatusCode::OK);
+    }
 }

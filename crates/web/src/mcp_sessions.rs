@@ -1,0 +1,296 @@
+//! The MCP sessions of clients over HTTP, bounded in number and in time.
+//!
+//! Each session is a client of a host, which does not end as long as it has one. Clients that go without
+//! ending their session must not hold it for ever.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::sync::lock;
+use futures::{Stream, StreamExt};
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::streamable_http_server::session::local::{
+    LocalSessionManager, LocalSessionManagerError,
+};
+use rmcp::transport::streamable_http_server::session::{
+    ServerSseMessage, SessionId, SessionManager,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep};
+
+/// The most sessions at a time.
+const MOST: usize = 64;
+
+/// How long a session without an open stream may be silent.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+
+/// How long a session with an open stream may be silent: as long as a question may be open.
+const SILENCE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How often idle sessions are looked for.
+const LOOK_AFTER: Duration = Duration::from_secs(30);
+
+tokio::task_local! {
+    /// Whether the request of this task needs a session for which there is no room. rmcp tells that
+    /// only in words.
+    static IS_FULL: Cell<bool>;
+}
+
+/// Why a session does not do what it should.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SessionsError {
+    /// There are too many.
+    #[error(transparent)]
+    Full(#[from] Full),
+    /// rmcp's reason.
+    #[error(transparent)]
+    Local(#[from] LocalSessionManagerError),
+}
+
+/// There are too many sessions.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{MOST} MCP sessions are open, which is the most; end one with DELETE and its Mcp-Session-Id, or \
+     wait: a session without an open stream ends after {} minutes",
+    IDLE_TIMEOUT.as_secs() / 60
+)]
+pub(crate) struct Full;
+
+/// The sessions of rmcp, and how each is used.
+#[derive(Debug)]
+pub(crate) struct McpSessions {
+    local: LocalSessionManager,
+    free: Arc<Semaphore>,
+    usages: Arc<Usages>,
+}
+
+type Usages = Mutex<HashMap<SessionId, Usage>>;
+
+/// How a session is used.
+#[derive(Debug)]
+struct Usage {
+    /// How many streams its client has open.
+    streams: usize,
+    /// When the client was last heard of, unless a stream is open.
+    heard: Instant,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Usage {
+    fn is_idle(&self) -> bool {
+        self.streams == 0 && self.heard.elapsed() >= IDLE_TIMEOUT
+    }
+}
+
+/// An open stream of a session.
+struct OpenStream {
+    session: SessionId,
+    usages: Arc<Usages>,
+}
+
+impl OpenStream {
+    fn new(session: &SessionId, usages: &Arc<Usages>) -> Self {
+        if let Some(usage) = lock(usages).get_mut(session) {
+            usage.streams += 1;
+        }
+        Self {
+            session: session.clone(),
+            usages: Arc::clone(usages),
+        }
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        if let Some(usage) = lock(&self.usages).get_mut(&self.session) {
+            usage.streams -= 1;
+            usage.heard = Instant::now();
+        }
+    }
+}
+
+/// Whether a request was refused because of too many sessions, beside its response.
+pub(crate) async fn noting_full<T>(respond: impl Future<Output = T>) -> (T, Result<(), Full>) {
+    let noting = async {
+        let response = respond.await;
+        (response, IS_FULL.with(Cell::get))
+    };
+    let (response, is_full) = IS_FULL.scope(Cell::new(false), noting).await;
+    match is_full {
+        true => (response, Err(Full)),
+        false => (response, Ok(())),
+    }
+}
+
+impl McpSessions {
+    pub(crate) fn new() -> Self {
+        let mut local = LocalSessionManager::default();
+        local.session_config.keep_alive = Some(SILENCE);
+        Self {
+            local,
+            free: Arc::new(Semaphore::new(MOST)),
+            usages: Arc::default(),
+        }
+    }
+
+    /// Ends the sessions that are idle, for ever.
+    pub(crate) async fn end_idle(self: Arc<Self>) {
+        loop {
+            sleep(LOOK_AFTER).await;
+            self.end_idle_now().await;
+        }
+    }
+
+    async fn end_idle_now(&self) {
+        for id in self.idle() {
+            tracing::info!("an MCP session ends: its client was silent");
+            if let Err(error) = self.close_session(&id).await {
+                tracing::warn!("an MCP session cannot be ended: {error}");
+            }
+        }
+    }
+
+    fn idle(&self) -> Vec<SessionId> {
+        let usages = lock(&self.usages);
+        let idle = usages.iter().filter(|(_, usage)| usage.is_idle());
+        idle.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Notes that the client was heard of.
+    fn heard(&self, id: &SessionId) {
+        if let Some(usage) = lock(&self.usages).get_mut(id) {
+            usage.heard = Instant::now();
+        }
+    }
+
+    /// A stream of a session, which is not idle as long as the stream is open.
+    fn open<S: Stream>(&self, id: &SessionId, stream: S) -> impl Stream<Item = S::Item> + use<S> {
+        let open = OpenStream::new(id, &self.usages);
+        stream.map(move |message| {
+            let _open = &open;
+            message
+        })
+    }
+}
+
+impl SessionManager for McpSessions {
+    type Error = SessionsError;
+    type Transport = <LocalSessionManager as SessionManager>::Transport;
+
+    async fn create_session(&self) -> Result<(SessionId, Self::Transport), SessionsError> {
+        let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() else {
+            // Without a request, there is nobody to tell.
+            let _ = IS_FULL.try_with(|is_full| is_full.set(true));
+            return Err(Full.into());
+        };
+        let (id, transport) = self.local.create_session().await?;
+        let usage = Usage {
+            streams: 0,
+            heard: Instant::now(),
+            _permit: permit,
+        };
+        lock(&self.usages).insert(id.clone(), usage);
+        Ok((id, transport))
+    }
+
+    async fn initialize_session(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage, SessionsError> {
+        Ok(self.local.initialize_session(id, message).await?)
+    }
+
+    async fn has_session(&self, id: &SessionId) -> Result<bool, SessionsError> {
+        Ok(self.local.has_session(id).await?)
+    }
+
+    async fn close_session(&self, id: &SessionId) -> Result<(), SessionsError> {
+        lock(&self.usages).remove(id);
+        Ok(self.local.close_session(id).await?)
+    }
+
+    async fn create_stream(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
+        let stream = self.local.create_stream(id, message).await?;
+        Ok(self.open(id, stream))
+    }
+
+    async fn accept_message(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<(), SessionsError> {
+        self.heard(id);
+        Ok(self.local.accept_message(id, message).await?)
+    }
+
+    async fn create_standalone_stream(
+        &self,
+        id: &SessionId,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
+        let stream = self.local.create_standalone_stream(id).await?;
+        Ok(self.open(id, stream))
+    }
+
+    async fn resume(
+        &self,
+        id: &SessionId,
+        last_event_id: String,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
+        let stream = self.local.resume(id, last_event_id).await?;
+        Ok(self.open(id, stream))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn sessions_are_bounded_in_number() {
+        let sessions = McpSessions::new();
+        let mut all = Vec::new();
+        for _ in 0..MOST {
+            all.push(sessions.create_session().await.unwrap());
+        }
+        let creating = sessions.create_session();
+        let (refused, full) = noting_full(creating).await;
+        let error = refused.map(drop).unwrap_err().to_string();
+        assert!(error.contains("end one with DELETE"), "{error}");
+        assert_eq!(full.unwrap_err().to_string(), error);
+        sessions.close_session(&all[0].0).await.unwrap();
+        let (created, full) = noting_full(sessions.create_session()).await;
+        assert!(created.is_ok() && full.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn idle_session_ends_unless_a_stream_is_open() {
+        let sessions = Arc::new(McpSessions::new());
+        tokio::spawn(Arc::clone(&sessions).end_idle());
+        let (watched, _transport) = sessions.create_session().await.unwrap();
+        let (idle, _transport) = sessions.create_session().await.unwrap();
+        let stream = sessions.open(&watched, stream::pending::<()>());
+        sleep(IDLE_TIMEOUT / 2).await;
+        sessions.heard(&idle);
+        sleep(IDLE_TIMEOUT * 3 / 4).await;
+        assert!(sessions.has_session(&idle).await.unwrap());
+        sleep(IDLE_TIMEOUT / 2).await;
+        assert!(!sessions.has_session(&idle).await.unwrap());
+        assert!(sessions.has_session(&watched).await.unwrap());
+        // Silence counts from the end of the last stream.
+        drop(stream);
+        sleep(IDLE_TIMEOUT / 2).await;
+        assert!(sessions.has_session(&watched).await.unwrap());
+        sleep(IDLE_TIMEOUT).await;
+        assert!(!sessions.has_session(&watched).await.unwrap());
+        assert_eq!(sessions.free.available_permits(), MOST);
+    }
+}
