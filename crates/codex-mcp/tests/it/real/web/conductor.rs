@@ -9,6 +9,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
 use super::WebFixture;
@@ -33,6 +35,17 @@ impl Conductor {
                 Err(response.status().as_u16())
             }
             Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// The reason for which the server closes the connection.
+    async fn closed(&mut self) -> CloseCode {
+        loop {
+            match timeout(TIME_LIMIT, self.0.next()).await.unwrap().unwrap() {
+                Ok(Message::Close(Some(frame))) => return frame.code,
+                Ok(_) => {}
+                Err(error) => panic!("not closed in order: {error}"),
+            }
         }
     }
 
@@ -183,6 +196,26 @@ async fn run_is_cancelled_and_only_those_who_decide_get_in() {
     let _ = other.0.send(huge).await;
     assert_eq!(other.next().await, None);
     web.run(&["revoke", "--all"]).await;
-    assert_eq!(conductor.next().await, None);
+    assert_eq!(conductor.closed().await, CloseCode::Policy);
+    web.finish().await;
+}
+
+#[tokio::test]
+async fn connection_is_closed_with_a_reason() {
+    let script = Script::new().otherwise([Reply::say("done")]);
+    let mut web = WebFixture::new(testkit::codex::newest(), script).await;
+    let token = bearer(&web.run(&["token", "conductor"]).await);
+    let headers = [("authorization", &*token)];
+    let mut own = Conductor::connect(&web, &headers).await.ok().unwrap();
+    let frame = CloseFrame {
+        code: CloseCode::Normal,
+        reason: "done".into(),
+    };
+    own.0.close(Some(frame)).await.unwrap();
+    assert_eq!(own.closed().await, CloseCode::Normal);
+    let mut other = Conductor::connect(&web, &headers).await.ok().unwrap();
+    web.stop().await;
+    assert_eq!(other.closed().await, CloseCode::Away);
+    (web.server, web.address, _) = super::start(&web.stage, &[]).await;
     web.finish().await;
 }

@@ -58,6 +58,8 @@ async fn job_is_approved_on_the_page_and_submitted_again() {
     assert!(html.contains("exit code 0: touch made.txt"), "{html}");
     assert!(html.contains("make &lt;b&gt;it&lt;/b&gt;"), "{html}");
     web.job_in(&address, "completed").await;
+    news.until(|event| event.kind == "end").await;
+    assert!(news.next().await.is_none());
     let page = web.get(&address).await;
     assert!(page.contains("answered on the page: accept"), "{page}");
     assert!(web.stage.file("made.txt").exists());

@@ -1,11 +1,14 @@
 //! MCP over HTTP.
 
-use scripted_model::{Reply, Script, Shell};
+use nix::sys::signal::Signal;
+use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
 
-use super::WebFixture;
+use super::{TIME_LIMIT, WebFixture};
+use crate::jobs::wait_for;
 use crate::on_each_release;
-use testkit::http::{Events, Request};
+use testkit::http::{Event, Events, Request};
+use testkit::process::{signal, wait_until_gone};
 
 on_each_release!(client_of_http_calls_codex_and_is_asked);
 
@@ -92,49 +95,169 @@ async fn client_of_http_calls_codex_and_is_asked(release: &str) {
     web.finish().await;
 }
 
-#[tokio::test]
-async fn requests_of_2026_need_no_session() {
-    let script = Script::new().otherwise([Reply::say("done")]);
-    let web = WebFixture::new(testkit::codex::newest(), script).await;
-    let token = web.run(&["token", "a client"]).await;
-    let meta = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": { "name": "a test", "version": "1" },
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
-    let send = async |method: &str, name: Option<&str>, mut params: Value| {
-        params["_meta"] = meta.clone();
+/// A client of MCP 2026-07-28, which needs no session.
+struct Stateless<'a> {
+    web: &'a WebFixture,
+    token: String,
+    capabilities: Value,
+}
+
+impl<'a> Stateless<'a> {
+    async fn new(web: &'a WebFixture, capabilities: Value) -> Self {
+        let token = web.run(&["token", "a client"]).await;
+        Self {
+            web,
+            token,
+            capabilities,
+        }
+    }
+
+    /// Sends a request; `name` is that of the thing that it is about.
+    async fn begin(&self, method: &str, name: Option<&str>, mut params: Value) -> Events {
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": { "name": "a test", "version": "1" },
+            "io.modelcontextprotocol/clientCapabilities": self.capabilities,
+        });
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-        let request = message(&web, &token, &body)
+        let request = message(self.web, &self.token, &body)
             .header("mcp-protocol-version", "2026-07-28")
             .header("mcp-method", method);
         let request = match name {
             Some(name) => request.header("mcp-name", name),
             None => request,
         };
-        request
-            .events()
-            .await
-            .until(|event| event.data["id"] == 1)
-            .await
-            .data
-    };
-    let discovered = send("server/discover", None, json!({})).await;
+        request.events().await
+    }
+
+    async fn call(&self, method: &str, name: Option<&str>, params: Value) -> Value {
+        let mut events = self.begin(method, name, params).await;
+        events.until(|event| event.data["id"] == 1).await.data
+    }
+}
+
+#[tokio::test]
+async fn requests_of_2026_need_no_session() {
+    let script = Script::new().otherwise([Reply::say("done")]);
+    let web = WebFixture::new(testkit::codex::newest(), script).await;
+    let client = Stateless::new(&web, json!({})).await;
+    let discovered = client.call("server/discover", None, json!({})).await;
     assert!(
         discovered["result"]["capabilities"]["tools"].is_object(),
         "{discovered:#}"
     );
-    let listed = send("tools/list", None, json!({})).await;
+    let listed = client.call("tools/list", None, json!({})).await;
     assert!(
         listed["result"]["tools"].as_array().unwrap().len() > 5,
         "{listed:#}"
     );
     let arguments = json!({ "prompt": "p", "cwd": web.stage.home.work() });
     let call = json!({ "name": "codex", "arguments": arguments });
-    let answer = send("tools/call", Some("codex"), call).await;
+    let answer = client.call("tools/call", Some("codex"), call).await;
     assert_eq!(
         answer["result"]["structuredContent"]["content"], "done",
         "{answer:#}"
     );
+    web.finish().await;
+}
+
+/// The extension of MCP for tasks.
+const TASKS: &str = "io.modelcontextprotocol/tasks";
+
+#[tokio::test]
+async fn task_is_fetched_without_a_session() {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("hello").behind(&gate)]);
+    let web = WebFixture::new(testkit::codex::newest(), script).await;
+    let client = Stateless::new(&web, json!({ "extensions": { TASKS: {} } })).await;
+    let begin = async || {
+        let arguments = json!({ "prompt": "work", "cwd": web.stage.home.work() });
+        let call = json!({ "name": "call_codex", "arguments": arguments });
+        let created = client.call("tools/call", Some("call_codex"), call).await;
+        assert_eq!(created["result"]["resultType"], "task", "{created:#}");
+        created["result"]["taskId"].as_str().unwrap().to_owned()
+    };
+    let get = async |task: &str| {
+        let state = client.call("tasks/get", Some(task), json!({ "taskId": task }));
+        state.await["result"].take()
+    };
+    let until = async |task: &str, status: &str| {
+        wait_for(status, async || {
+            let state = get(task).await;
+            (state["status"] == status).then_some(state)
+        })
+        .await
+    };
+    let task = begin().await;
+    gate.reached(1).await;
+    assert_eq!(get(&task).await["status"], "working");
+    gate.release();
+    let state = until(&task, "completed").await;
+    let result = &state["result"]["structuredContent"];
+    assert_eq!(result["response"], "hello", "{state:#}");
+
+    let gone = json!({ "taskId": "turn_unknown" });
+    let refused = client.call("tasks/get", Some("turn_unknown"), gone).await;
+    assert_eq!(refused["error"]["code"], -32602, "{refused:#}");
+    web.finish().await;
+}
+
+/// The resource that changes with each job.
+const JOBS: &str = "codex-mcp:///jobs";
+
+fn is_update(event: &Event) -> bool {
+    event.data["method"] == "notifications/resources/updated" && event.data["params"]["uri"] == JOBS
+}
+
+#[tokio::test]
+async fn subscription_of_a_session_outlives_its_host() {
+    let script = Script::new().otherwise([Reply::say("done")]);
+    let web = WebFixture::new(testkit::codex::newest(), script).await;
+    let client = Client::new(&web).await;
+    let subscribed = client
+        .call(1, "resources/subscribe", json!({ "uri": JOBS }))
+        .await;
+    assert!(subscribed["result"].is_object(), "{subscribed:#}");
+    let stream = web.request("GET", "/mcp").bearer(&client.token);
+    let stream = stream.header("accept", "text/event-stream");
+    let stream = stream.header("mcp-session-id", &client.session);
+    let mut news = stream.events().await;
+    // Nothing has changed yet: the report comes from the next host, without a message of the client.
+    kill_hosts(&web).await;
+    web.output(&["jobs", "submit", "work"]).await;
+    news.until(is_update).await;
+    web.finish().await;
+}
+
+/// Ends the hosts at once.
+async fn kill_hosts(web: &WebFixture) {
+    let processes = web.stage.home.processes().into_iter();
+    let hosts = processes.filter(|process| process.command.contains("host run"));
+    let hosts: Vec<u32> = hosts.map(|process| process.pid).collect();
+    assert!(!hosts.is_empty());
+    for host in &hosts {
+        signal(*host, Signal::SIGKILL);
+    }
+    assert_eq!(wait_until_gone(&hosts, TIME_LIMIT).await, []);
+}
+
+#[tokio::test]
+async fn subscription_of_2026_is_a_stream() {
+    let script = Script::new().otherwise([Reply::say("done")]);
+    let web = WebFixture::new(testkit::codex::newest(), script).await;
+    let client = Stateless::new(&web, json!({})).await;
+    let filter = json!({ "notifications": { "resourceSubscriptions": [JOBS] } });
+    let mut news = client.begin("subscriptions/listen", None, filter).await;
+    let acknowledged = "notifications/subscriptions/acknowledged";
+    news.until(|event| event.data["method"] == acknowledged)
+        .await;
+    web.output(&["jobs", "submit", "work"]).await;
+    let update = news.until(is_update).await.data;
+    let meta = &update["params"]["_meta"];
+    assert_eq!(
+        meta["io.modelcontextprotocol/subscriptionId"], 1,
+        "{update:#}"
+    );
+    drop(news);
     web.finish().await;
 }
