@@ -37,7 +37,7 @@ use crate::mcp::LONGEST_MESSAGE;
 use crate::refusal::{NO_JOB, Refusal};
 
 /// The most connections of conductors at a time.
-pub(crate) const MOST_CONDUCTORS: usize = 32;
+pub(crate) const MOST_CONDUCTORS: u32 = 32;
 
 /// The most jobs that a connection watches.
 const MOST_WATCHED: usize = 100;
@@ -153,7 +153,7 @@ async fn serve(app: Arc<App>, caller: Caller, upgrade: OnUpgrade, _permit: Owned
 
 /// Waits until the connections of all conductors are closed.
 pub(crate) async fn until_closed(conductors: &Semaphore) {
-    let all = conductors.acquire_many(MOST_CONDUCTORS as u32);
+    let all = conductors.acquire_many(MOST_CONDUCTORS);
     // One that does not read is not waited for.
     let _ = timeout(CLOSE_TIMEOUT, all).await;
 }

@@ -157,10 +157,13 @@ impl Feed {
                 }
             }
         }
-        let latest = state.latest;
-        drop(state);
+        self.wake(&state);
+    }
+
+    /// Wakes the readers, before somebody else learns the number of the latest message.
+    fn wake(&self, state: &State) {
         self.progress
-            .send_modify(|progress| progress.latest = latest);
+            .send_modify(|progress| progress.latest = state.latest);
     }
 
     /// Bounds the feed to its share, when there are this many.
@@ -179,32 +182,37 @@ impl Feed {
     fn is_watched(&self) -> bool {
         self.progress.receiver_count() > 0
     }
+
+    /// Whether it can be ended. Somebody may wait for the first events of one that is not ready.
+    fn lingers(&self) -> bool {
+        !self.is_watched() && *self.is_ready.borrow()
+    }
 }
 
 impl Reader {
     /// The next message, when it is there.
     pub(crate) async fn next(&mut self) -> Next {
         loop {
-            let end = self.progress.borrow_and_update().end;
-            let next = lock(&self.feed.state).after(self.after);
-            match (next, end) {
-                (Ok(Some(message)), _) => {
-                    self.after = message.number;
-                    return Next::Message(message);
-                }
-                (Err(Gone), _) | (Ok(None), Some(FeedEnd::Unwatched)) => return Next::Gap,
-                (Ok(None), Some(FeedEnd::SessionGone)) => return Next::End,
-                (Ok(None), None) => {}
+            let Progress { latest, end } = *self.progress.borrow_and_update();
+            if self.after != latest {
+                return match lock(&self.feed.state).after(self.after) {
+                    Some(message) => {
+                        self.after = message.number;
+                        Next::Message(message)
+                    }
+                    None => Next::Gap,
+                };
+            }
+            match end {
+                Some(FeedEnd::SessionGone) => return Next::End,
+                Some(FeedEnd::Unwatched) => return Next::Gap,
+                None => {}
             }
             // The sender lives as long as the feed, which this has.
             let _ = self.progress.changed().await;
         }
     }
 }
-
-/// A message is no longer kept.
-#[derive(Debug)]
-struct Gone;
 
 impl State {
     fn keep(&mut self, data: String) {
@@ -227,16 +235,11 @@ impl State {
         }
     }
 
-    /// The message after number `after`, if there is one yet.
-    fn after(&self, after: u64) -> Result<Option<Message>, Gone> {
-        if after == self.latest {
-            return Ok(None);
-        }
-        let first = self.kept.front().ok_or(Gone)?.number;
-        let next = after.checked_add(1).ok_or(Gone)?;
-        let position = usize::try_from(next.checked_sub(first).ok_or(Gone)?);
-        let message = self.kept.get(position.map_err(|_| Gone)?).ok_or(Gone)?;
-        Ok(Some(message.clone()))
+    /// The message after number `after`, if it is kept.
+    fn after(&self, after: u64) -> Option<Message> {
+        let first = self.kept.front()?.number;
+        let position = after.checked_add(1)?.checked_sub(first)?;
+        self.kept.get(usize::try_from(position).ok()?).cloned()
     }
 }
 
@@ -302,7 +305,7 @@ impl Feeds {
             return Ok(Arc::clone(&followed.feed));
         }
         self.board.session(session).ok_or(NO_SESSION)?;
-        let feed = Arc::new(Feed::new(session, self.permit(&mut feeds)?));
+        let feed = Arc::new(Feed::new(session, permit(&self.free, &mut feeds)?));
         let ending = CancellationToken::new();
         let followed = Followed {
             feed: Arc::clone(&feed),
@@ -319,26 +322,6 @@ impl Feeds {
         Ok(feed)
     }
 
-    /// A permit for one more feed: a free one, or that of a feed that nobody watches, which ends.
-    fn permit(
-        &self,
-        feeds: &mut HashMap<String, Followed>,
-    ) -> Result<OwnedSemaphorePermit, Refusal> {
-        if let Ok(free) = Arc::clone(&self.free).try_acquire_owned() {
-            return Ok(free);
-        }
-        let mut unwatched = feeds.extract_if(|_, followed| !followed.feed.is_watched());
-        let freed = unwatched.next().and_then(|(_, followed)| {
-            followed.ending.cancel();
-            lock(&followed.feed.permit).take()
-        });
-        freed.ok_or_else(|| {
-            Refusal::Conflict(format!(
-                "{FEEDS} sessions are watched, which is the most; close the page of one of them"
-            ))
-        })
-    }
-
     /// Bounds each feed to its share. Those that have ended count as long as somebody reads them.
     fn share(&self, feeds: &HashMap<String, Followed>) {
         let count = FEEDS - self.free.available_permits();
@@ -346,6 +329,26 @@ impl Feeds {
             followed.feed.share(count);
         }
     }
+}
+
+/// A permit for one more feed: a free one, or that of a feed that only lingers, which ends.
+fn permit(
+    free: &Arc<Semaphore>,
+    feeds: &mut HashMap<String, Followed>,
+) -> Result<OwnedSemaphorePermit, Refusal> {
+    if let Ok(permit) = Arc::clone(free).try_acquire_owned() {
+        return Ok(permit);
+    }
+    let mut lingering = feeds.extract_if(|_, followed| followed.feed.lingers());
+    let freed = lingering.next().and_then(|(_, followed)| {
+        followed.ending.cancel();
+        lock(&followed.feed.permit).take()
+    });
+    freed.ok_or_else(|| {
+        Refusal::Conflict(format!(
+            "{FEEDS} sessions are watched, which is the most; close the page of one of them"
+        ))
+    })
 }
 
 /// Follows a session until it has ended, or nobody watches it.
@@ -396,10 +399,7 @@ mod tests {
     fn keep(feed: &Feed, data: String) {
         let mut state = lock(&feed.state);
         state.keep(data);
-        let latest = state.latest;
-        drop(state);
-        feed.progress
-            .send_modify(|progress| progress.latest = latest);
+        feed.wake(&state);
     }
 
     /// The numbers of the messages that a reader gets at once, and what then follows, if anything does.
@@ -445,6 +445,31 @@ mod tests {
         keep(&feed, "last".to_owned());
         let (_, ()) = tokio::join!(reader.next(), async { feed.end(FeedEnd::SessionGone) });
         assert!(matches!(reader.next().await, Next::End));
+    }
+
+    #[test]
+    fn lingering_feed_makes_room_for_another() {
+        let free = Arc::new(Semaphore::new(2));
+        let mut feeds = HashMap::new();
+        for session in ["watched", "lingering"] {
+            let feed = Arc::new(Feed::new(session, permit(&free, &mut feeds).unwrap()));
+            let ending = CancellationToken::new();
+            feeds.insert(session.to_owned(), Followed { feed, ending });
+        }
+        let reader = feeds["watched"].feed.read(0);
+        // Somebody may wait for the first events.
+        assert!(permit(&free, &mut feeds).is_err());
+        for followed in feeds.values() {
+            followed.feed.is_ready.send_replace(true);
+        }
+        let ending = feeds["lingering"].ending.clone();
+        let third = permit(&free, &mut feeds).unwrap();
+        assert!(ending.is_cancelled());
+        assert!(permit(&free, &mut feeds).is_err());
+        drop(third);
+        assert!(permit(&free, &mut feeds).is_ok());
+        assert!(feeds.contains_key("watched"));
+        drop(reader);
     }
 
     #[test]

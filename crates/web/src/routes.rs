@@ -60,7 +60,7 @@ pub async fn serve(
         board,
         lists: Arc::clone(&lists),
         mcp: OnceCell::new(),
-        conductors: Arc::new(Semaphore::new(conductor::MOST_CONDUCTORS)),
+        conductors: Arc::new(Semaphore::new(conductor::MOST_CONDUCTORS as usize)),
         watchers: Arc::new(Semaphore::new(streams::MOST_WATCHERS)),
         readers: Arc::new(Semaphore::new(api::MOST_READERS)),
         closing: closing.clone(),

@@ -545,4 +545,31 @@ mod tests {
             matches!(more.as_slice(), [Change::Append { text, .. }] if text.len() < LONGEST_TEXT)
         );
     }
+
+    #[test]
+    fn lower_bound_drops_the_oldest_texts() {
+        let mut one = Conversation::default();
+        let text = "m".repeat(1000);
+        let take = |one: &mut Conversation, id: u64| {
+            let message = json!({ "type": "agentMessage", "id": id.to_string(), "text": text });
+            one.take(item(id, "item/completed", message));
+        };
+        for id in 0..10 {
+            take(&mut one, id);
+        }
+        one.bound_text(3000);
+        let numbers = |one: &Conversation| -> Vec<u64> {
+            let numbers = one.steps().map(|step| step.number / STRIDE);
+            numbers.collect()
+        };
+        assert_eq!(numbers(&one), [7, 8, 9]);
+        take(&mut one, 10);
+        assert_eq!(numbers(&one), [8, 9, 10]);
+        one.bound_text(usize::MAX);
+        for id in 11..20 {
+            take(&mut one, id);
+        }
+        assert_eq!(numbers(&one).len(), 12);
+        assert_eq!(one.most_text, MOST_TEXT);
+    }
 }
