@@ -23,6 +23,7 @@
     expect(
         clippy::unwrap_used,
         clippy::disallowed_methods,
+        clippy::indexing_slicing,
         reason = "a failed test panics"
     )
 )]
