@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use strum::IntoStaticStr;
 
+use super::form;
+
 /// The ID of an open question, unique within a session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -193,7 +195,7 @@ pub fn answer(ask: &Ask, decision: &Decision) -> Result<Answer, WrongDecision> {
         Ask::Command(command) => command_answer(command, decision),
         Ask::FileChange(_) => Ok(Answer::plain(json!({ "decision": word(decision)? }))),
         Ask::Permissions(asked) => permissions_answer(&asked.permissions, decision),
-        Ask::McpElicitation(asked) => elicitation_answer(asked, decision),
+        Ask::McpElicitation(asked) => elicitation_answer(ask, asked, decision),
         Ask::UserInput(asked) => user_input_answer(&asked.questions, decision),
         Ask::LegacyCommand(asked) => legacy_command_answer(asked.refusal, decision),
         Ask::LegacyPatch(asked) => legacy_answer(asked.refusal, decision),
@@ -422,6 +424,7 @@ fn wants_form(asked: &McpElicitation) -> bool {
 }
 
 fn elicitation_answer(
+    ask: &Ask,
     asked: &McpElicitation,
     decision: &Decision,
 ) -> Result<Answer, WrongDecision> {
@@ -443,7 +446,9 @@ fn elicitation_answer(
             return Err(not_offered(offered));
         }
         Decision::Submit(_) if !wants_form => return Err(WrongDecision::WantsDecision),
-        Decision::Submit(content) => json!({ "action": "accept", "content": content }),
+        Decision::Submit(content) => {
+            json!({ "action": "accept", "content": form::typed(ask, content) })
+        }
         Decision::Decline => json!({ "action": "decline" }),
         Decision::Cancel => json!({ "action": "cancel" }),
     };

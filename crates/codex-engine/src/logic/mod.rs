@@ -6,6 +6,7 @@
 //! - [`session`]: our live handle on a Codex thread, from prompt to outcome.
 //! - [`action`]: questions of Codex, possible decisions, and answers in Codex's form.
 //! - [`approval_text`]: questions of Codex as text for the person who answers.
+//! - [`form`]: the fields of a question, and the values that people fill in.
 //! - [`events`]: the numbered log of a session.
 //! - [`work`]: what a turn did, and whether it failed.
 //! - [`progress`], [`describe`]: the current step of Codex, in words.
@@ -17,6 +18,7 @@ pub mod action;
 pub mod approval_text;
 pub mod describe;
 pub mod events;
+pub mod form;
 pub mod picture_kind;
 pub mod progress;
 pub mod review;

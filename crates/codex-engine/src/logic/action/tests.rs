@@ -267,6 +267,17 @@ fn user_input_must_answer_exactly_the_questions_asked() {
 }
 
 #[test]
+fn content_for_a_server_has_the_types_of_its_schema() {
+    let ask = elicitation(json!({"type": "object", "properties": {
+        "count": {"type": "integer"}, "sure": {"type": "boolean"}, "name": {"type": "string"}}}));
+    let content = json!({"count": "7", "sure": "true", "name": "7"});
+    let typed = json!({"count": 7, "sure": true, "name": "7"});
+    let expected = json!({"action": "accept", "content": typed});
+    let answered = answer(&ask, &Decision::Submit(object(content)));
+    assert_eq!(answered, Ok(Answer::plain(expected)));
+}
+
+#[test]
 fn command_rule_must_be_the_proposed_one_or_narrower() {
     let ask = command(None);
     let decide = |words: &[&str]| {

@@ -12,6 +12,7 @@ use super::{DecisionRefused, Effect, Session};
 use crate::logic::action::{self, Action, ActionId, ActionKind, Audience, DecidedBy, Decision};
 use crate::logic::describe;
 use crate::logic::events::EventType;
+use crate::logic::form;
 
 /// How a question was closed, with the details for the event log.
 enum Resolution<'a> {
@@ -275,7 +276,7 @@ impl Session {
             Resolution::Decided(by, Decision::Submit(answers), note) => json!({
                 "decision": "accept",
                 "decidedBy": by.name(),
-                "answers": answers,
+                "answers": form::for_logs(&action.ask, answers),
                 "denyMessage": note,
             }),
             Resolution::Decided(by, decision, note) => json!({

@@ -75,6 +75,35 @@ fn approval_result_carries_the_answer_and_the_note() {
 }
 
 #[test]
+fn secret_answer_goes_to_codex_and_not_to_the_log() {
+    let mut world = World::running();
+    let mut ask = user_input();
+    if let Ask::UserInput(asked) = &mut ask {
+        asked
+            .questions
+            .iter_mut()
+            .for_each(|one| one.is_secret = true);
+    }
+    world.ask(ask);
+    let Value::Object(answers) = json!({"q": {"answers": ["hunter2"]}}) else {
+        panic!("an object");
+    };
+    let (id, decision) = (ActionId("req_1".into()), Decision::Submit(answers));
+    let effects = world
+        .session
+        .decide(&id, &decision, None, world.now)
+        .unwrap();
+    let [Effect::Answer { result, .. }] = effects.as_slice() else {
+        panic!("{effects:?}");
+    };
+    assert_eq!(*result, json!({"answers": {"q": {"answers": ["hunter2"]}}}));
+    let events = world.event_data("approval_result");
+    assert_eq!(events[0]["answers"], json!({"q": "[not shown]"}));
+    let log = format!("{:?}", world.session.log().page(0, usize::MAX).events);
+    assert!(!log.contains("hunter2"), "{log}");
+}
+
+#[test]
 fn answer_that_does_not_fit_leaves_the_question_open() {
     let mut world = World::running();
     world.ask(user_input());
