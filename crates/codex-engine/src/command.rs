@@ -531,6 +531,8 @@ pub struct SessionInfo {
     pub title: Option<String>,
     /// The IDs of its open questions.
     pub questions: Vec<ActionId>,
+    /// When each of them is declined unless somebody answers.
+    pub expiries: Vec<SystemTime>,
     /// The recommended time until the next poll; `None` if nothing will change by itself.
     pub poll_interval: Option<Duration>,
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use codex_engine::command::LONGEST_WAIT;
 use codex_engine::logic::action::Decision;
 use common::json::merged;
 use host_process::connect::{self, Watch};
@@ -216,14 +217,8 @@ impl WorkBoard {
     ///
     /// [`ActError`].
     pub async fn start(&self, new: NewSession) -> Result<String, ActError> {
-        let arguments = json!({
-            "prompt": new.prompt,
-            "cwd": new.directory,
-            "sandbox": new.sandbox,
-            "approvalPolicy": new.approvals,
-        });
         let connect = &*self.connections.sessions;
-        let started = tools::call(connect, None, "codex", arguments).await?;
+        let started = tools::call(connect, None, "codex", new.arguments()).await?;
         self.begun(&started).await
     }
 
@@ -255,10 +250,7 @@ impl WorkBoard {
     ///
     /// [`ActError`].
     pub async fn resume(&self, thread: &str, directory: Option<&str>) -> Result<String, ActError> {
-        let mut arguments = json!({ "action": "resume", "threadId": thread });
-        if let Some(directory) = directory {
-            arguments = merged(arguments, json!({ "cwd": directory }));
-        }
+        let arguments = resume_arguments(thread, directory);
         let connect = &*self.connections.sessions;
         let resumed = tools::call(connect, None, "codex_session", arguments).await?;
         self.begun(&resumed).await
@@ -367,10 +359,59 @@ impl SessionFollower {
     }
 }
 
+impl NewSession {
+    /// The arguments of the tool `codex`.
+    fn arguments(&self) -> Value {
+        json!({
+            "prompt": self.prompt,
+            "cwd": self.directory,
+            "sandbox": self.sandbox,
+            "approvalPolicy": self.approvals,
+            "advanced": unattended(),
+        })
+    }
+}
+
+/// The arguments of the tool `codex_session` that open a thread.
+fn resume_arguments(thread: &str, directory: Option<&str>) -> Value {
+    let arguments = json!({ "action": "resume", "threadId": thread, "advanced": unattended() });
+    match directory {
+        Some(directory) => merged(arguments, json!({ "cwd": directory })),
+        None => arguments,
+    }
+}
+
+/// The settings of a session that no client watches: people look at the page now and then, and its
+/// looks do not count as showing a question.
+fn unattended() -> Value {
+    json!({ "approvalTimeoutMs": LONGEST_WAIT.as_secs() * 1000 })
+}
+
 /// The decision of a response that names one.
 fn decision_of(response: Response) -> Option<Decision> {
     match response {
         Response::Decision(decision) => Some(decision),
         Response::Rule | Response::Words(_) | Response::Text(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_of_sessions_of_the_page_stay_open_for_a_day() {
+        let new = NewSession {
+            prompt: "work".to_owned(),
+            directory: "/w".to_owned(),
+            sandbox: "read-only".to_owned(),
+            approvals: "untrusted".to_owned(),
+        };
+        let day = json!({ "approvalTimeoutMs": 86_400_000 });
+        assert_eq!(new.arguments()["advanced"], day);
+        let resumed = resume_arguments("t", Some("/w"));
+        let expected = json!({ "action": "resume", "threadId": "t", "cwd": "/w", "advanced": day });
+        assert_eq!(resumed, expected);
+        assert_eq!(resume_arguments("t", None)["advanced"], day);
     }
 }

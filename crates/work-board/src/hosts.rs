@@ -35,6 +35,14 @@ pub struct LiveSession {
     pub questions: Vec<NamedQuestion>,
 }
 
+impl LiveSession {
+    /// Whether the known questions are those of a summary, with the same expiry.
+    fn has_questions_of(&self, summary: &SessionSummary) -> bool {
+        let known = self.questions.iter().map(|one| &one.id);
+        known.eq(&summary.questions) && self.summary.expiries == summary.expiries
+    }
+}
+
 /// Why something cannot be done with a session.
 #[derive(Debug, thiserror::Error)]
 pub enum ActError {
@@ -166,11 +174,7 @@ impl Hosts {
             return Ok(Vec::new());
         }
         if let Some(known) = self.session(&summary.session)
-            && known
-                .questions
-                .iter()
-                .map(|one| &one.id)
-                .eq(&summary.questions)
+            && known.has_questions_of(summary)
         {
             return Ok(known.questions.clone());
         }

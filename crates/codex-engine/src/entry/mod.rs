@@ -413,6 +413,12 @@ impl Entry {
             view: inner.machine.view(now().instant),
             title: inner.machine.title().map(str::to_owned),
             questions: open_ids(&inner.machine),
+            expiries: inner
+                .machine
+                .actions()
+                .iter()
+                .map(|action| action.expires)
+                .collect(),
             poll_interval: inner.poll_interval(),
         }
     }

@@ -304,6 +304,7 @@ fn summary(info: SessionInfo) -> SessionSummary {
         view,
         title,
         questions,
+        expiries,
         ..
     } = info;
     let questions = questions.into_iter().map(|id| id.0).collect();
@@ -322,6 +323,7 @@ fn summary(info: SessionInfo) -> SessionSummary {
         step: view.state.is_at_work().then_some(step),
         tokens: tokens.and_then(|tokens| u64::try_from(tokens).ok()),
         questions,
+        expiries,
         directory: settings.thread.cwd,
     }
 }

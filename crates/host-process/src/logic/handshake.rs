@@ -293,6 +293,9 @@ pub struct SessionSummary {
     pub tokens: Option<u64>,
     /// The IDs of its open questions.
     pub questions: Vec<String>,
+    /// When each of them is declined unless somebody answers. It changes when a client shows them.
+    #[serde(default)]
+    pub expiries: Vec<SystemTime>,
     /// Its working directory, if it is known.
     pub directory: Option<PathBuf>,
 }

@@ -563,11 +563,10 @@ impl Session {
         }
     }
 
-    /// Whether the questions of the running turn [stay open](Self::keep_questions_open) whatever the
-    /// session's timeouts are.
+    /// Whether a question of the running turn is meant to stay open for longer than a session may be
+    /// unused.
     fn keeps_questions_open(&self) -> bool {
-        let turn = self.turn.as_ref();
-        turn.is_some_and(|turn| turn.approval_timeout.is_some())
+        self.has_turn() && self.approval_timeout() > TURN_LIMIT
     }
 
     fn has_unsent_prompt(&self) -> bool {

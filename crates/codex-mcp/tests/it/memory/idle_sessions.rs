@@ -127,7 +127,7 @@ async fn silent_turn_is_ended_after_four_hours() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn question_with_a_long_timeout_is_declined_after_four_hours() {
+async fn question_with_a_timeout_of_a_day_is_declined_after_a_day() {
     let mut sessions = Sessions::new().await;
     let advanced = json!({"approvalTimeoutMs": 86_400_000});
     let session = sessions.start(1, json!({"advanced": advanced})).await;
@@ -139,15 +139,14 @@ async fn question_with_a_long_timeout_is_declined_after_four_hours() {
     let asked = Instant::now();
     let answer = sessions.world.codex.next().await;
     assert_eq!(answer, json!({"id": 0, "result": {"decision": "decline"}}));
-    assert_message_after(&mut sessions, asked, 240, "turn/interrupt").await;
-    assert_eq!(sessions.get(&session).await["status"], "cancelled");
-    sessions.end(1, "interrupted").await;
-    sessions
-        .world
-        .codex
-        .next_is("thread/backgroundTerminals/clean")
-        .await;
-    sessions.world.codex.next_is("thread/unsubscribe").await;
+    let open = asked.elapsed();
+    assert!(
+        open >= 24 * 60 * MINUTE && open < 24 * 60 * MINUTE + MINUTE,
+        "{open:?}"
+    );
+    // Its turn goes on without an answer.
+    assert_eq!(sessions.get(&session).await["status"], "running");
+    sessions.end(1, "completed").await;
     sessions.finish().await;
 }
 

@@ -303,13 +303,28 @@ fn turn_without_news_is_cancelled_after_four_hours() {
     assert_eq!((state, effects.len()), (State::Cancelled, 2));
 }
 
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
 #[test]
 fn question_that_is_open_for_a_day_keeps_its_session() {
-    use Event::{Accepted, Asked, Prompt, Started};
-    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-    let mut world = World::after(&[Prompt, Accepted, Started]);
+    let mut world = World::after(&[Event::Prompt, Event::Accepted, Event::Started]);
     world.session.keep_questions_open(DAY);
-    world.apply(Asked);
+    check_kept_for_a_day(world);
+}
+
+#[test]
+fn session_with_a_timeout_of_a_day_is_kept_by_its_question() {
+    let mut world = World::after(&[Event::Prompt, Event::Accepted, Event::Started]);
+    world.session.set_timeouts(Timeouts {
+        approval: DAY,
+        ..TIMEOUTS
+    });
+    check_kept_for_a_day(world);
+}
+
+/// Has Codex ask, and checks that the session lasts until the question is declined.
+fn check_kept_for_a_day(mut world: World) {
+    world.apply(Event::Asked);
     world.wait(DAY - SECOND);
     assert_eq!(
         world.session.tidy(world.now),
