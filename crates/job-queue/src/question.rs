@@ -1,11 +1,14 @@
 //! Codex's questions in jobs: how they are stored, and shown as JSON.
 
+use std::borrow::Cow;
+
 use codex_engine::command::OpenQuestion;
 use codex_engine::logic::action::{self, ActionKind, Decision};
 use codex_engine::logic::approval_text;
+use codex_engine::logic::form::{self, Field};
 use codex_protocol::codex::Ask;
-use common::timestamp::timestamp;
-use serde::{Deserialize, Serialize};
+use common::timestamp::{minute, timestamp};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 use settings::bounds::Bound;
 
@@ -13,7 +16,10 @@ use super::store::{NewQuestion, Origin, Question};
 
 /// The limit of a question's details, in bytes of JSON. The text of the question has the
 /// essentials in less than 4 KiB.
-const DETAILS: usize = 32 * 1024;
+pub const MOST_DETAILS: usize = 256 * 1024;
+
+/// The limit of the details that records of jobs have, in bytes of JSON: models read these.
+const RECORDED_DETAILS: usize = 32 * 1024;
 
 /// The keys of a session's question that a job has under other names.
 const RENAMED_KEYS: [&str; 9] = [
@@ -37,9 +43,13 @@ pub struct StoredQuestion {
     pub text: String,
     /// The decisions that the question offers.
     pub decisions: Vec<Decision>,
-    /// The names of the fields that need a text as answer.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub fields: Vec<String>,
+    /// The fields of its form; none if it wants a decision.
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "fields_or_names"
+    )]
+    pub fields: Vec<Field>,
     /// When the question is declined unless somebody answers, in RFC 3339.
     pub expires_at: String,
     /// The details, as sessions show them; `None` if they are too long.
@@ -65,26 +75,90 @@ pub(super) fn new_question(open: &OpenQuestion, bound: Option<&Bound>) -> NewQue
     }
 }
 
-fn fields(ask: &Ask) -> Vec<String> {
-    match ask {
-        Ask::UserInput(asked) => asked.questions.iter().map(|one| one.id.clone()).collect(),
-        Ask::McpElicitation(asked) => {
-            let schema = asked.requested_schema.as_ref();
-            let properties = schema.and_then(|schema| schema.get("properties")?.as_object());
-            properties
-                .into_iter()
-                .flat_map(Map::keys)
-                .cloned()
-                .collect()
-        }
-        _ => Vec::new(),
+/// Reads fields, or the names that earlier programs have stored instead.
+fn fields_or_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Field>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum FieldOrName {
+        Field(Field),
+        Name(String),
     }
+    let read = Vec::<FieldOrName>::deserialize(deserializer)?;
+    let fields = read.into_iter().map(|one| match one {
+        FieldOrName::Field(field) => field,
+        FieldOrName::Name(name) => Field::named(&name),
+    });
+    Ok(fields.collect())
 }
 
-fn details(shown: &Value) -> Option<Map<String, Value>> {
-    let mut details = shown.as_object().cloned().unwrap_or_default();
+fn details(open: &OpenQuestion) -> Option<Map<String, Value>> {
+    let mut details = open.shown.as_object().cloned().unwrap_or_default();
     details.retain(|key, value| !value.is_null() && !RENAMED_KEYS.contains(&key.as_str()));
-    (Value::from(details.clone()).to_string().len() <= DETAILS).then_some(details)
+    if let Ask::McpElicitation(asked) = &open.ask
+        && let Some(arguments) = asked.meta.as_ref().and_then(|meta| meta.get("tool_params"))
+    {
+        details.insert(ARGUMENTS.to_owned(), arguments.clone());
+    }
+    (size(&details) <= MOST_DETAILS).then_some(details)
+}
+
+fn size(details: &Map<String, Value>) -> usize {
+    serde_json::to_string(details).map_or(usize::MAX, |json| json.len())
+}
+
+/// The detail with the arguments of a tool.
+const ARGUMENTS: &str = "arguments";
+
+/// A part of what is asked, in full.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WholePart<'a> {
+    /// A text, such as a command.
+    Text {
+        /// What it is.
+        label: &'static str,
+        /// The text.
+        text: Cow<'a, str>,
+    },
+    /// A file that would be changed.
+    Change(WholeChange<'a>),
+}
+
+/// A change of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WholeChange<'a> {
+    /// The path of the file.
+    pub path: &'a str,
+    /// `add`, `delete` or `update`.
+    pub kind: &'a str,
+    /// The path to which it would be moved.
+    pub moved_to: Option<&'a str>,
+    /// The unified diff, or the contents of a file that is added or deleted.
+    pub diff: &'a str,
+}
+
+/// The details that are shown in full only if the text of the question does not have all of them.
+const REST: [(&str, &str); 4] = [
+    (ARGUMENTS, "Arguments"),
+    ("permissions", "Permissions"),
+    ("message", "Question (the server's words)"),
+    ("reason", "Reason (Codex's words)"),
+];
+
+impl<'a> WholeChange<'a> {
+    /// Reads a change in the form of today, or in that of the first protocol, which has the path as
+    /// a key.
+    fn of(path: Option<&'a str>, change: &'a Value) -> Self {
+        let text = |value: &'a Value, key: &str| value.get(key).and_then(Value::as_str);
+        let kind = change.get("kind").unwrap_or(change);
+        let diffs = ["diff", "unified_diff", "content"];
+        let diff = diffs.into_iter().find_map(|key| text(change, key));
+        Self {
+            path: path.or_else(|| text(change, "path")).unwrap_or_default(),
+            kind: text(kind, "type").unwrap_or("update"),
+            moved_to: text(kind, "move_path"),
+            diff: diff.unwrap_or_default(),
+        }
+    }
 }
 
 impl StoredQuestion {
@@ -98,10 +172,64 @@ impl StoredQuestion {
             kind: ActionKind::from(&open.ask),
             text: approval_text::question(&open.ask),
             decisions,
-            fields: fields(&open.ask),
+            fields: form::fields(&open.ask),
             expires_at: timestamp(open.expires),
-            details: details(&open.shown),
+            details: details(open),
         }
+    }
+
+    /// What is asked in full, as far as the text may leave it out: the command, the changes of
+    /// files, and the details of a text that is shortened.
+    #[must_use]
+    pub fn whole(&self) -> Vec<WholePart<'_>> {
+        let Some(details) = &self.details else {
+            return Vec::new();
+        };
+        let command = details.get("command").and_then(Value::as_str);
+        let command = command.map(|command| WholePart::Text {
+            label: "Command",
+            text: command.into(),
+        });
+        let rest = REST.iter().filter(|_| self.is_shortened());
+        let rest = rest.filter_map(|&(key, label)| {
+            let text = match details.get(key)? {
+                Value::String(text) => text.into(),
+                value => Cow::Owned(serde_json::to_string_pretty(value).ok()?),
+            };
+            Some(WholePart::Text { label, text })
+        });
+        let changes = self.changes().into_iter().map(WholePart::Change);
+        command.into_iter().chain(changes).chain(rest).collect()
+    }
+
+    /// The changes of files that it asks about.
+    #[must_use]
+    pub fn changes(&self) -> Vec<WholeChange<'_>> {
+        let changes = self.details.as_ref().and_then(|all| all.get("changes"));
+        match changes {
+            Some(Value::Array(changes)) => changes
+                .iter()
+                .map(|change| WholeChange::of(None, change))
+                .collect(),
+            Some(Value::Object(changes)) => changes
+                .iter()
+                .map(|(path, change)| WholeChange::of(Some(path), change))
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether its text leaves out part of what is asked.
+    #[must_use]
+    pub fn is_shortened(&self) -> bool {
+        approval_text::is_shortened(&self.text)
+    }
+
+    /// When it is declined unless somebody answers, for people: `2026-11-23 17:28 UTC`.
+    #[must_use]
+    pub fn declined_at(&self) -> Option<String> {
+        let at = humantime::parse_rfc3339(&self.expires_at).ok()?;
+        Some(minute(at))
     }
 
     /// Reads a question of the store; `None` if it cannot be parsed, as a newer program may
@@ -118,6 +246,8 @@ impl StoredQuestion {
 pub fn shown(questions: &[Question]) -> Value {
     let one = |question: &Question| {
         let stored = StoredQuestion::of(question)?;
+        let details = stored.details.as_ref();
+        let details = details.filter(|details| size(details) <= RECORDED_DETAILS);
         Some(json!({
             "request_id": question.id,
             "kind": stored.kind,
@@ -127,7 +257,7 @@ pub fn shown(questions: &[Question]) -> Value {
             "asked_at": timestamp(question.asked_at),
             "expires_at": stored.expires_at,
             "answerable": question.origin == Origin::ThisMachine,
-            "details": stored.details,
+            "details": details,
         }))
     };
     questions.iter().filter_map(one).collect()
@@ -177,6 +307,81 @@ mod tests {
         assert_eq!(json!(short.details), json!({ "command": "ls" }));
         let long = new_question(&open(&"x".repeat(1 << 20)), None);
         assert_eq!(read(&long).details, None);
-        assert!(long.question.len() < DETAILS, "{}", long.question.len());
+        assert!(long.question.len() < 32 * 1024, "{}", long.question.len());
+    }
+
+    #[test]
+    fn fields_of_earlier_programs_are_names() {
+        let stored = |fields: Value| -> StoredQuestion {
+            serde_json::from_value(json!({ "kind": "user_input", "text": "Which?",
+                "decisions": [], "fields": fields, "expires_at": "2026-11-23T17:28:59.000Z" }))
+            .unwrap()
+        };
+        let earlier = stored(json!(["colour", "size"]));
+        let names = ["colour", "size"].map(Field::named);
+        assert_eq!(earlier.fields, names);
+        assert_eq!(earlier.declined_at().unwrap(), "2026-11-23 17:28 UTC");
+        assert_eq!(stored(json!(earlier.fields)), earlier);
+        let field = Field {
+            kind: form::FieldKind::Integer,
+            required: true,
+            secret: true,
+            ..Field::named("count")
+        };
+        assert_eq!(stored(json!([field])).fields, [field]);
+        assert!(stored(json!([])).declined_at().is_some());
+    }
+
+    #[test]
+    fn whole_question_has_what_the_text_leaves_out() {
+        let command = "x\n".repeat(1000);
+        let asked = StoredQuestion::new(&open(&command), false);
+        assert!(asked.is_shortened());
+        let text = command.into();
+        let label = "Command";
+        assert_eq!(asked.whole(), [WholePart::Text { label, text }]);
+    }
+
+    #[test]
+    fn changes_of_both_protocols_are_read() {
+        let expected = WholeChange {
+            path: "a",
+            kind: "update",
+            moved_to: Some("b"),
+            diff: "-x",
+        };
+        for changes in [
+            json!([{ "path": "a", "kind": { "type": "update", "move_path": "b" }, "diff": "-x" }]),
+            json!({ "a": { "type": "update", "move_path": "b", "unified_diff": "-x" } }),
+        ] {
+            let mut open = open("");
+            open.shown = json!({ "changes": changes });
+            let asked = StoredQuestion::new(&open, false);
+            assert_eq!(asked.changes(), [expected]);
+            assert_eq!(asked.whole(), [WholePart::Change(expected)]);
+        }
+    }
+
+    #[test]
+    fn arguments_of_a_tool_are_whole_where_the_text_is_shortened() {
+        let arguments = json!({ "text": "word ".repeat(500) });
+        let meta = json!({ "codex_approval_kind": "mcp_tool_call", "tool_params": arguments });
+        let asked = StoredQuestion::new(
+            &OpenQuestion {
+                ask: Ask::McpElicitation(codex_protocol::codex::McpElicitation {
+                    meta: Some(meta),
+                    ..Default::default()
+                }),
+                shown: json!({}),
+                ..open("")
+            },
+            false,
+        );
+        let whole = asked.whole();
+        let [WholePart::Text { label, text }] = whole.as_slice() else {
+            panic!("{whole:?}");
+        };
+        assert_eq!(*label, "Arguments");
+        assert_eq!(serde_json::from_str::<Value>(text).unwrap(), arguments);
     }
 }

@@ -7,6 +7,7 @@
 use codex_engine::command::OpenQuestion;
 use codex_engine::logic::action::{self, Decision};
 use codex_engine::logic::approval_text;
+use codex_engine::logic::form::{Field, FieldKind};
 use codex_protocol::codex::{
     Ask, CommandApproval, FileChange, FileChangeApproval, FileChangeKind, LegacyCommandApproval,
     Question, ThreadId, TurnId, UserInputRequest,
@@ -226,11 +227,36 @@ pub(super) fn stored_schema(question: &StoredQuestion, titles: ChoiceTitles) -> 
     match question.fields.as_slice() {
         [] => choices_schema(&question.decisions, titles),
         fields => {
-            let text = |field: &String| (field.clone(), json!({ "type": "string" }));
-            let properties: Map<String, Value> = fields.iter().map(text).collect();
-            json!({ "type": "object", "properties": properties, "required": fields })
+            let property = |field: &Field| (field.id.clone(), field_schema(field));
+            let properties: Map<String, Value> = fields.iter().map(property).collect();
+            let required = fields.iter().filter(|field| field.required);
+            let required: Vec<&str> = required.map(|field| field.id.as_str()).collect();
+            json!({ "type": "object", "properties": properties, "required": required })
         }
     }
+}
+
+/// A field in the schema of a form. A list of choices is asked for as a text with commas, which
+/// clients of every version can show.
+fn field_schema(field: &Field) -> Value {
+    let kind = match field.kind {
+        FieldKind::Text | FieldKind::Choice | FieldKind::Choices => "string",
+        FieldKind::Number => "number",
+        FieldKind::Integer => "integer",
+        FieldKind::Boolean => "boolean",
+    };
+    let is_closed = field.kind == FieldKind::Choice && !field.takes_others;
+    let values = field.options.iter().map(|option| option.value.as_str());
+    let values: Vec<&str> = values.collect();
+    let mut description = field.label.clone();
+    if !is_closed && !values.is_empty() {
+        description = format!("{description} ({})", values.join(", "));
+    }
+    let mut schema = json!({ "type": kind, "title": field.id, "description": description });
+    if is_closed && let Some(schema) = schema.as_object_mut() {
+        schema.insert("enum".to_owned(), json!(values));
+    }
+    schema
 }
 
 fn no_fields() -> Value {
@@ -571,6 +597,32 @@ mod tests {
 
         let own = requested_schema(&form(), ChoiceTitles::OneOf);
         assert_eq!(own["properties"], json!({"q": {"type": "string"}}));
+    }
+
+    #[test]
+    fn form_of_a_job_has_the_types_of_its_fields() {
+        let fields = json!([
+            { "id": "n", "label": "How many?", "kind": "integer", "required": true },
+            { "id": "c", "label": "Which?", "kind": "choice",
+                "options": [{ "value": "r", "label": "Red" }] },
+            { "id": "o", "label": "Or?", "kind": "choice", "takes_others": true,
+                "options": [{ "value": "r", "label": "Red" }] },
+            "earlier",
+        ]);
+        let stored: StoredQuestion = serde_json::from_value(json!({ "kind": "user_input",
+            "text": "?", "decisions": [], "fields": fields, "expires_at": "" }))
+        .unwrap();
+        let expected = json!({
+            "type": "object",
+            "properties": {
+                "n": { "type": "integer", "title": "n", "description": "How many?" },
+                "c": { "type": "string", "title": "c", "description": "Which?", "enum": ["r"] },
+                "o": { "type": "string", "title": "o", "description": "Or? (r)" },
+                "earlier": { "type": "string", "title": "earlier", "description": "earlier" },
+            },
+            "required": ["n"],
+        });
+        assert_eq!(stored_schema(&stored, ChoiceTitles::OneOf), expected);
     }
 
     fn without_schema(elicitation: Elicitation) -> Value {

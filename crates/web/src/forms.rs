@@ -57,7 +57,8 @@ pub(crate) fn respond(done: Result<Done, Refusal>, headers: &HeaderMap) -> Respo
     }
 }
 
-/// The fields of a form. Those of an answer are named `answer.FIELD`.
+/// The fields of a form. Those of an answer are named `answer.FIELD`, or `other.FIELD` for a text in
+/// place of a choice.
 pub(crate) type Fields = HashMap<String, String>;
 
 pub(crate) fn field<'a>(fields: &'a Fields, name: &'static str) -> Result<&'a str, Refusal> {
@@ -72,12 +73,39 @@ pub(crate) fn field<'a>(fields: &'a Fields, name: &'static str) -> Result<&'a st
 pub(crate) fn answer_of(fields: &Fields) -> Result<Answer, Refusal> {
     let decision = field(fields, "decision")?;
     if decision == "submit" {
-        let named = fields.iter();
-        let named = named.filter_map(|(name, text)| Some((name.strip_prefix("answer.")?, text)));
-        let answers = named.map(|(name, text)| (name.to_owned(), text.as_str().into()));
+        let named = |prefix: &'static str| {
+            let named = fields.iter();
+            named.filter_map(move |(name, text)| Some((name.strip_prefix(prefix)?, text)))
+        };
+        let others = named("other.").filter(|(_, text)| !text.trim().is_empty());
+        let answers = named("answer.").chain(others);
+        let answers = answers.map(|(name, text)| (name.to_owned(), text.as_str().into()));
         return Ok(Answer::Decision(Decision::Submit(Map::from_iter(answers))));
     }
     let decision = serde_json::from_str(decision);
     let decision = decision.map_err(|error| Refusal::Wrong(format!("not a decision: {error}")))?;
     Ok(Answer::Decision(decision))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_beside_a_choice_counts_if_it_is_not_empty() {
+        let form = |other: &str| {
+            let pairs = [
+                ("decision", "submit"),
+                ("answer.q", "red"),
+                ("other.q", other),
+            ];
+            let pairs = pairs.map(|(name, text)| (name.to_owned(), text.to_owned()));
+            match answer_of(&Fields::from(pairs)) {
+                Ok(Answer::Decision(Decision::Submit(answers))) => json!(answers),
+                _ => panic!("no answers"),
+            }
+        };
+        assert_eq!(form(" "), json!({ "q": "red" }));
+        assert_eq!(form("green"), json!({ "q": "green" }));
+    }
 }

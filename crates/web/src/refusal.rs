@@ -167,7 +167,35 @@ impl From<JobsError> for Refusal {
                 InstructError::NotOffered { .. } | InstructError::WantsWords { .. },
             ) => Self::Wrong(error.to_string()),
             JobsError::Store(_) | JobsError::Audit(_) => Self::Failed(error.to_string()),
+            JobsError::Instruct(
+                InstructError::NotOffered { .. }
+                | InstructError::WantsWords { .. }
+                | InstructError::WrongAnswer { .. },
+            ) => Self::Wrong(error.to_string()),
             error => Self::Conflict(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use codex_engine::logic::form::{WrongAnswer, WrongValue};
+
+    use super::*;
+
+    #[test]
+    fn answer_that_does_not_fit_its_field_is_a_wrong_request() {
+        let error = InstructError::WrongAnswer {
+            question: "q".to_owned(),
+            why: WrongAnswer {
+                field: "count".to_owned(),
+                why: WrongValue::NotAnInteger,
+            },
+        };
+        let refusal = Refusal::from(JobsError::from(error));
+        assert_eq!(refusal.status(), StatusCode::BAD_REQUEST);
+        assert!(refusal.to_string().contains("whole number"), "{refusal}");
+        let refusal = Refusal::from(JobsError::from(InstructError::Ended));
+        assert_eq!(refusal.status(), StatusCode::CONFLICT);
     }
 }

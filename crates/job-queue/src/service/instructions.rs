@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use agent_team::audit::{AuditOutcome, Event};
 use codex_engine::logic::action::{DecidedBy, Decision};
+use codex_engine::logic::form::{self, WrongAnswer};
 use common::text::one_line;
 use serde_json::{Map, Value};
 use settings::bounds::OutOfBounds;
@@ -86,6 +87,14 @@ pub enum InstructError {
         question: String,
         /// The fields that need a text.
         fields: Vec<String>,
+    },
+    /// An answer does not fit its field.
+    #[error("question {question}: {why}")]
+    WrongAnswer {
+        /// The ID of the question.
+        question: String,
+        /// The field, and why.
+        why: WrongAnswer,
     },
     /// The worker has refused the instruction.
     #[error("the worker has refused it: {0}")]
@@ -361,7 +370,8 @@ fn outcome_of(instructed: &Result<(), JobsError>) -> AuditOutcome {
 ///
 /// # Errors
 ///
-/// [`InstructError::NotOffered`] and [`InstructError::WantsWords`].
+/// [`InstructError::NotOffered`], [`InstructError::WantsWords`] and
+/// [`InstructError::WrongAnswer`].
 pub fn decision_for(
     question: &str,
     stored: &StoredQuestion,
@@ -369,7 +379,7 @@ pub fn decision_for(
 ) -> Result<Decision, InstructError> {
     let wants_words = || InstructError::WantsWords {
         question: question.to_owned(),
-        fields: stored.fields.iter().map(|field| shown(field)).collect(),
+        fields: stored.fields.iter().map(|field| shown(&field.id)).collect(),
     };
     let not_offered = |decision: String| InstructError::NotOffered {
         question: question.to_owned(),
@@ -382,7 +392,7 @@ pub fn decision_for(
         Response::Decision(Decision::Submit(_)) if stored.fields.is_empty() => {
             Err(not_offered("answers".to_owned()))
         }
-        Response::Decision(submitted @ Decision::Submit(_)) => Ok(submitted),
+        Response::Decision(Decision::Submit(words)) => submitted(question, stored, &words),
         Response::Decision(decision) => Err(not_offered(in_json(&decision))),
         Response::Rule => {
             let mut rules = stored.decisions.iter();
@@ -393,18 +403,35 @@ pub fn decision_for(
         Response::Words(_) | Response::Text(_) if stored.fields.is_empty() => {
             Err(not_offered("answers".to_owned()))
         }
-        Response::Words(words) => Ok(Decision::Submit(words)),
+        Response::Words(words) => submitted(question, stored, &words),
         Response::Text(text) => match (stored.fields.as_slice(), text.split_once('=')) {
-            ([field], Some((name, text))) if name == field => Ok(submitted(field, text)),
-            ([field], _) => Ok(submitted(field, &text)),
-            (_, Some((name, text))) => Ok(submitted(name, text)),
+            ([field], Some((name, text))) if name == field.id => {
+                submitted(question, stored, &one(name, text))
+            }
+            ([field], _) => submitted(question, stored, &one(&field.id, &text)),
+            (_, Some((name, text))) => submitted(question, stored, &one(name, text)),
             (_, None) => Err(wants_words()),
         },
     }
 }
 
-fn submitted(field: &str, text: &str) -> Decision {
-    Decision::Submit(Map::from_iter([(field.to_owned(), text.into())]))
+fn one(field: &str, text: &str) -> Map<String, Value> {
+    Map::from_iter([(field.to_owned(), text.into())])
+}
+
+/// The decision of a form, with the values in the types of its fields.
+fn submitted(
+    question: &str,
+    stored: &StoredQuestion,
+    words: &Map<String, Value>,
+) -> Result<Decision, InstructError> {
+    let filled = form::filled(&stored.fields, words);
+    filled
+        .map(Decision::Submit)
+        .map_err(|why| InstructError::WrongAnswer {
+            question: question.to_owned(),
+            why,
+        })
 }
 
 fn offered(stored: &StoredQuestion) -> String {
@@ -421,6 +448,7 @@ fn in_json(decision: &Decision) -> String {
 #[cfg(test)]
 mod tests {
     use codex_engine::logic::action::ActionKind;
+    use codex_engine::logic::form::{Field, FieldKind};
     use serde_json::json;
 
     use super::*;
@@ -430,7 +458,7 @@ mod tests {
             kind: ActionKind::Command,
             text: "May I?".to_owned(),
             decisions,
-            fields: fields.iter().map(|&field| field.to_owned()).collect(),
+            fields: fields.iter().map(|&field| Field::named(field)).collect(),
             expires_at: String::new(),
             details: None,
         }
@@ -477,5 +505,30 @@ mod tests {
             let refused = refused(&two, response);
             assert!(refused.contains("answers for colour, size"), "{refused}");
         }
+    }
+
+    #[test]
+    fn texts_become_the_types_of_the_fields() {
+        let mut count = stored(vec![Decision::Decline], &["count"]);
+        for field in &mut count.fields {
+            field.kind = FieldKind::Integer;
+        }
+        let words = |text: &str| Map::from_iter([("count".to_owned(), json!(text))]);
+        let seven = Decision::Submit(Map::from_iter([("count".to_owned(), json!(7))]));
+        for response in [
+            Response::Text("7".to_owned()),
+            Response::Text("count=7".to_owned()),
+            Response::Words(words("7")),
+            Response::Decision(Decision::Submit(words("7"))),
+        ] {
+            assert_eq!(decision_for("q", &count, response).unwrap(), seven);
+        }
+        let refused = refused(&count, Response::Text("many".to_owned()));
+        let expected =
+            r#"question q: the answer for "count" does not fit: it wants a whole number"#;
+        assert_eq!(refused, expected);
+        let empty = Response::Words(words(""));
+        let nothing = Decision::Submit(Map::new());
+        assert_eq!(decision_for("q", &count, empty).unwrap(), nothing);
     }
 }

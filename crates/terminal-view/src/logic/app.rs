@@ -4,12 +4,11 @@ use std::time::SystemTime;
 
 use codex_engine::logic::action::Decision;
 use crossterm::event::{Event, KeyCode as Key, KeyEventKind, KeyModifiers};
-use serde_json::Map;
 use work_board::{AllWork, Kind};
 
 use super::choices::{self, Choice};
 use super::list::WorkList;
-use super::mode::{Effect, Mode, Notice, Purpose, Target};
+use super::mode::{Effect, Filling, Mode, Notice, Purpose, Target};
 use super::opened::{Content, Opened};
 
 /// How far a page moves the selection of the list.
@@ -90,7 +89,7 @@ impl App {
                 ..
             }
             | Mode::Type {
-                purpose: Purpose::Field { question, .. },
+                purpose: Purpose::Field(Filling { question, .. }),
                 ..
             } => question,
             _ => return,
@@ -213,9 +212,13 @@ impl App {
     }
 
     fn type_text(&mut self, purpose: Purpose) {
-        let text = match purpose {
+        let text = match &purpose {
             Purpose::Filter => self.list.filter.clone(),
-            _ => String::new(),
+            Purpose::Field(filling) => {
+                let preset = filling.field().and_then(|field| field.preset.clone());
+                preset.unwrap_or_default()
+            }
+            Purpose::Message => String::new(),
         };
         self.mode = Mode::Type { purpose, text };
     }
@@ -255,11 +258,10 @@ impl App {
         opened.show_diff(false);
         let target = opened.target.clone();
         match &choice {
-            Choice::Type(fields) => self.type_text(Purpose::Field {
-                question: question_id,
-                fields: fields.clone(),
-                answers: Map::new(),
-            }),
+            Choice::Type(fields) => {
+                let filling = Filling::new(question_id, fields.clone());
+                self.type_text(Purpose::Field(filling));
+            }
             Choice::Decide(decision) => {
                 let effect = Effect::Answer {
                     target,
@@ -299,30 +301,42 @@ impl App {
                 let target = self.opened.as_ref()?.target.clone();
                 Some(Effect::Send { target, text })
             }
-            Purpose::Field {
-                question,
-                fields,
-                mut answers,
-            } => {
-                let target = self.opened.as_ref()?.target.clone();
-                let field = fields.get(answers.len())?;
-                answers.insert(field.clone(), text.into());
-                if answers.len() < fields.len() {
-                    self.type_text(Purpose::Field {
-                        question,
-                        fields,
-                        answers,
-                    });
-                    return None;
-                }
-                let effect = Effect::Answer {
-                    target,
-                    question,
-                    decision: Decision::Submit(answers),
-                };
-                self.confirm("send the answers", effect);
+            Purpose::Field(filling) => {
+                self.typed_field(filling, &text);
                 None
             }
         }
+    }
+
+    /// Takes the text for a field, and asks for the next one, or to confirm them all.
+    fn typed_field(&mut self, mut filling: Filling, text: &str) {
+        let Some(opened) = &self.opened else {
+            return;
+        };
+        let target = opened.target.clone();
+        let Some(field) = filling.field().cloned() else {
+            return;
+        };
+        let meant = choices::meant(&field, text);
+        match field.value(&meant.into()) {
+            Ok(value) => {
+                filling.answers.extend(value.map(|value| (field.id, value)));
+                filling.at += 1;
+                filling.problem = None;
+            }
+            Err(why) => {
+                filling.problem = Some(why.to_string());
+                return self.type_text(Purpose::Field(filling));
+            }
+        }
+        if filling.field().is_some() {
+            return self.type_text(Purpose::Field(filling));
+        }
+        let effect = Effect::Answer {
+            target,
+            question: filling.question,
+            decision: Decision::Submit(filling.answers),
+        };
+        self.confirm("send the answers", effect);
     }
 }

@@ -1,6 +1,7 @@
 //! What keys mean just now, and what they have the shell do.
 
 use codex_engine::logic::action::Decision;
+use codex_engine::logic::form::Field;
 use serde_json::{Map, Value};
 use work_board::Kind;
 
@@ -25,11 +26,36 @@ pub(crate) enum Purpose {
     /// It is a message to Codex.
     Message,
     /// It is the answer to the next field of a question.
-    Field {
-        question: String,
-        fields: Vec<String>,
-        answers: Map<String, Value>,
-    },
+    Field(Filling),
+}
+
+/// A form that is being filled in.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Filling {
+    pub(crate) question: String,
+    pub(crate) fields: Vec<Field>,
+    /// The position of the field that is typed.
+    pub(crate) at: usize,
+    pub(crate) answers: Map<String, Value>,
+    /// Why what was typed before does not fit.
+    pub(crate) problem: Option<String>,
+}
+
+impl Filling {
+    pub(crate) fn new(question: String, fields: Vec<Field>) -> Self {
+        Self {
+            question,
+            fields,
+            at: 0,
+            answers: Map::new(),
+            problem: None,
+        }
+    }
+
+    /// The field that is typed.
+    pub(crate) fn field(&self) -> Option<&Field> {
+        self.fields.get(self.at)
+    }
 }
 
 /// Some work that is acted on.

@@ -87,12 +87,9 @@ impl Opened {
     /// The question that is shown: the first one that is open.
     pub(crate) fn question(&self) -> Option<Asked<'_>> {
         let asked = self.work.as_ref()?.questions.first()?;
-        let question = &asked.question;
         Some(Asked {
             id: &asked.id,
-            text: &question.text,
-            decisions: &question.decisions,
-            fields: &question.fields,
+            question: &asked.question,
         })
     }
 

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use codex_engine::logic::action::Decision;
+use codex_engine::logic::form::FieldKind;
 use crossterm::event::KeyCode as Key;
 use job_queue::question::NamedQuestion;
 use serde_json::json;
@@ -10,7 +11,7 @@ use work_board::{AllWork, Kind, Work};
 
 use super::app::App;
 use super::job;
-use super::mode::{Effect, Mode, Target};
+use super::mode::{Effect, Mode, Purpose, Target};
 use super::rows::{BAD, GOOD, PLACE, PLAIN, TITLE, clock, diff, push};
 
 /// A session with an open question of this ID, or with none.
@@ -118,6 +119,32 @@ fn fields_are_typed_one_after_the_other() {
     let words = json!({ "name": "me", "colour": "blue" });
     let words = words.as_object().unwrap().clone();
     assert_eq!(decision, Decision::Submit(words));
+}
+
+#[test]
+fn fields_left_empty_are_left_out_and_numbers_are_numbers() {
+    let mut work = asking(&["name", "count"]);
+    for field in &mut work.questions[0].question.fields {
+        if field.id == "count" {
+            field.kind = FieldKind::Integer;
+            field.preset = Some("1".to_owned());
+        }
+    }
+    let mut app = app(vec![work]);
+    press(&mut app, "\n1\nx\n");
+    let Mode::Type { purpose, text } = &app.mode else {
+        panic!("no text");
+    };
+    let Purpose::Field(filling) = purpose else {
+        panic!("no field");
+    };
+    assert_eq!(filling.problem.as_deref(), Some("it wants a whole number"));
+    assert_eq!(text, "1");
+    press(&mut app, "2\n");
+    let Some(Effect::Answer { decision, .. }) = press(&mut app, "\n") else {
+        panic!("no answer");
+    };
+    assert_eq!(json!(decision), json!({ "submit": { "count": 12 } }));
 }
 
 #[test]

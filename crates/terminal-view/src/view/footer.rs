@@ -8,7 +8,7 @@ use ratatui::text::Span;
 use ratatui::widgets::{Paragraph, Wrap};
 
 use crate::logic::app::App;
-use crate::logic::mode::{Mode, Purpose};
+use crate::logic::mode::{Filling, Mode, Purpose};
 use crate::logic::rows::{ASKING, BAD, DIM, GOOD, TITLE};
 
 pub(super) fn paragraph(app: &App, width: u16) -> Paragraph<'static> {
@@ -31,20 +31,30 @@ pub(super) fn paragraph(app: &App, width: u16) -> Paragraph<'static> {
     paragraph.wrap(Wrap { trim: false })
 }
 
-fn typed(purpose: &Purpose, text: &str) -> String {
-    let text = visible_line(text);
+/// What is before the cursor. A secret answer is shown as dots.
+fn field(filling: &Filling, typed: &str) -> String {
+    let Some(field) = filling.field() else {
+        return String::new();
+    };
+    let text = match field.secret {
+        true => "•".repeat(typed.chars().count()).into(),
+        false => visible_line(typed),
+    };
+    let problem = filling.problem.as_ref();
+    let problem = problem.map_or_else(String::new, |problem| format!("{problem}. "));
+    format!(
+        "{problem}{}. {} (Enter goes on, Esc drops it): {text}",
+        filling.at + 1,
+        visible_line(&field.label)
+    )
+}
+
+fn typed(purpose: &Purpose, typed: &str) -> String {
+    let text = visible_line(typed);
     match purpose {
         Purpose::Filter => format!("Filter: {text}"),
         Purpose::Message => format!("Message (Enter sends, Esc drops it): {text}"),
-        Purpose::Field {
-            fields, answers, ..
-        } => {
-            let field = fields.get(answers.len()).map_or("", String::as_str);
-            format!(
-                "{} (Enter goes on, Esc drops it): {text}",
-                visible_line(field)
-            )
-        }
+        Purpose::Field(filling) => field(filling, typed),
     }
 }
 

@@ -4,19 +4,20 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
 use codex_engine::logic::action::{ActionKind, Decision};
+use codex_engine::logic::form::{Field, FieldKind, FieldOption};
 use crossterm::event::KeyCode as Key;
 use host_process::logic::handshake::{SessionEvent, SessionNews, StepSummary};
 use job_queue::question::{NamedQuestion, StoredQuestion};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use work_board::logic::conversation::Conversation;
 use work_board::{AllWork, Kind, Work};
 
 use super::draw;
 use crate::logic::app::App;
-use crate::logic::mode::Target;
+use crate::logic::mode::{Effect, Target};
 use crate::logic::opened::Content;
 
 fn work(id: &str, kind: Kind, state: &str) -> Work {
@@ -47,7 +48,7 @@ fn asking() -> Work {
         ],
         fields: Vec::new(),
         expires_at: String::new(),
-        details: None,
+        details: Some(Map::new()),
     };
     Work {
         questions: vec![NamedQuestion {
@@ -161,6 +162,108 @@ fn diff_help_and_typed_text_are_shown() {
     app.press(Key::Char('s'));
     app.paste("a long message 日本語 that does not fit \u{1b}[2J");
     insta::assert_snapshot!("message_small", picture(&mut app, 40, 10));
+}
+
+/// A session that asks for these fields.
+fn asking_for(fields: Vec<Field>) -> App {
+    let mut app = opened();
+    let mut work = asking();
+    for one in &mut work.questions {
+        one.question.fields = fields.clone();
+    }
+    let failure = None;
+    let work = vec![work];
+    app.set_work(AllWork { work, failure });
+    app
+}
+
+#[test]
+fn form_lists_its_fields_and_a_secret_is_typed_as_dots() {
+    let option = |value: &str, label: &str| FieldOption {
+        value: value.to_owned(),
+        label: label.to_owned(),
+    };
+    let colour = Field {
+        label: "Which colour?".to_owned(),
+        kind: FieldKind::Choice,
+        options: vec![option("r", "Red: warm"), option("b", "Blue")],
+        takes_others: false,
+        required: true,
+        ..Field::named("colour")
+    };
+    let token = Field {
+        label: "Your token".to_owned(),
+        secret: true,
+        ..Field::named("token")
+    };
+    let mut app = asking_for(vec![colour, token]);
+    let form = picture(&mut app, 80, 40);
+    for line in [
+        "1. Which colour?",
+        "1 Red: warm",
+        "2 Blue",
+        "2. Your token (may be left empty)",
+    ] {
+        assert!(form.contains(line), "{line}: {form}");
+    }
+    app.press(Key::Char('1'));
+    app.paste("3");
+    app.press(Key::Enter);
+    let wrong = picture(&mut app, 80, 40);
+    assert!(
+        wrong.contains("it wants one of: r, b. 1. Which colour?"),
+        "{wrong}"
+    );
+    app.paste("2");
+    app.press(Key::Enter);
+    app.paste("hunter2");
+    let typed = picture(&mut app, 80, 40);
+    assert!(
+        typed.contains("2. Your token") && typed.contains("•••••••"),
+        "{typed}"
+    );
+    assert!(!typed.contains("hunter2"), "{typed}");
+    app.press(Key::Enter);
+    let confirm = picture(&mut app, 80, 40);
+    assert!(!confirm.contains("hunter2"), "{confirm}");
+    let Some(Effect::Answer { decision, .. }) = app.press(Key::Enter) else {
+        panic!("no answer");
+    };
+    let answers = json!({ "colour": "b", "token": "hunter2" });
+    assert_eq!(json!(decision), json!({ "submit": answers }));
+}
+
+#[test]
+fn whole_command_change_and_expiry_are_above_the_choices() {
+    let mut app = opened();
+    let mut work = asking();
+    let command = format!("echo begin\n{}echo end", "word\n".repeat(3));
+    let change = json!({ "path": "a.rs", "kind": { "type": "update" },
+        "diff": "@@ -1 +1 @@\n-old\n+new\n" });
+    let details = json!({ "command": command, "changes": [change] });
+    for one in &mut work.questions {
+        one.question.details = details.as_object().cloned();
+        one.question.expires_at = "2026-11-23T14:05:09.000Z".to_owned();
+    }
+    let failure = None;
+    let work = vec![work];
+    app.set_work(AllWork { work, failure });
+    let shown = picture(&mut app, 80, 40);
+    let at = |words: &str| {
+        let found = shown.find(words);
+        found.unwrap_or_else(|| panic!("no {words:?} in {shown}"))
+    };
+    let lines = [
+        "Command, in full:",
+        "  echo begin",
+        "  echo end",
+        "update a.rs",
+        "-old",
+        "+new",
+        "Declined at 2026-11-23 14:05 UTC unless answered.",
+        "1 Allow once",
+    ];
+    assert!(lines.map(at).is_sorted(), "{shown}");
 }
 
 #[test]

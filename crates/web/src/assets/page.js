@@ -16,9 +16,11 @@ function replace(element, html) {
   template.innerHTML = html;
   const next = template.content.firstElementChild;
   if (!next || next.outerHTML === element.outerHTML) return;
-  for (const field of element.querySelectorAll("input[id], textarea[id]")) {
+  for (const field of element.querySelectorAll("input[id], textarea[id], select[id]")) {
     const same = next.querySelector(`#${CSS.escape(field.id)}`);
-    if (same && field.value) same.value = field.value;
+    if (!same) continue;
+    if (field.type === "checkbox") same.checked = field.checked;
+    else if (field.value) same.value = field.value;
   }
   const active = element.contains(document.activeElement) ? document.activeElement.id : "";
   const unfolded = [...element.querySelectorAll("details")].map((one) => one.open);

@@ -6,7 +6,7 @@ use job_queue::question::NamedQuestion;
 use maud::{Markup, html};
 
 use super::layout::{self, clock, foreign_line};
-use super::question;
+use super::question::{self, Extent};
 use crate::logic::access::Scope;
 use work_board::{AllWork, Group, Work};
 
@@ -55,7 +55,7 @@ fn asking(scope: Scope, work: &Work, now: SystemTime) -> Markup {
         article.asking {
             (heading(work, now))
             @for NamedQuestion { id, question } in &work.questions {
-                (question::card(scope, &work.address(), id, question))
+                (question::card(scope, &work.address(), (id, question), Extent::Text))
             }
         }
     }

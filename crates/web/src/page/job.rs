@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::layout::{self, button, clock, foreign, foreign_line};
-use super::question;
+use super::question::{self, Extent};
 use work_board::{Kind, LogLine, ShownJob};
 
 use crate::logic::access::Scope;
@@ -54,7 +54,7 @@ pub(crate) fn part(scope: Scope, shown: &ShownJob, now: SystemTime) -> Markup {
                 " · " code { (work.id) }
             }
             @for NamedQuestion { id, question } in &work.questions {
-                (question::card(scope, &address, id, question))
+                (question::card(scope, &address, (id, question), Extent::Whole))
             }
             p.acts {
                 @if view.job.summary.state.has_ended() {

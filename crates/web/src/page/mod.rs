@@ -1,5 +1,7 @@
 //! The page, a file for each part. Everything here is a function of what is shown.
 
+pub(crate) mod diff;
+pub(crate) mod field;
 pub(crate) mod home;
 pub(crate) mod job;
 pub(crate) mod layout;

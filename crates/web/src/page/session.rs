@@ -7,8 +7,9 @@ use common::text::visible;
 use job_queue::question::NamedQuestion;
 use maud::{Markup, html};
 
+use super::diff;
 use super::layout::{self, button, clock, foreign, foreign_line};
-use super::question;
+use super::question::{self, Extent};
 use crate::logic::access::Scope;
 use work_board::Work;
 use work_board::logic::conversation::Conversation;
@@ -95,7 +96,7 @@ pub(crate) fn state(scope: Scope, work: &Work, now: SystemTime) -> Markup {
                 " · " code { (work.id) }
             }
             @for NamedQuestion { id, question } in &work.questions {
-                (question::card(scope, &address, id, question))
+                (question::card(scope, &address, (id, question), Extent::Whole))
             }
             p.acts {
                 @if work.step.is_some() {
@@ -188,7 +189,7 @@ fn changed(file: &ChangedFile) -> Markup {
     html! {
         details {
             summary { (foreign_line(&file.kind)) " " code { (foreign_line(&file.path)) } }
-            (lines(&file.diff, file.kind == "add"))
+            (diff::lines(&file.diff, file.kind == "add", DIFF_LINES))
         }
     }
 }
@@ -253,29 +254,9 @@ pub(crate) fn diff(conversation: &Conversation) -> Markup {
         section id=(DIFF) aria-label="Changes of the turn" {
             @if !diff.is_empty() {
                 h2 { "Changes of the turn" }
-                (lines(diff, false))
+                (diff::lines(diff, false, DIFF_LINES))
             }
         }
-    }
-}
-
-/// The lines of a diff, or of a new file.
-fn lines(diff: &str, is_new_file: bool) -> Markup {
-    let class = |line: &str| match line.as_bytes().first() {
-        _ if is_new_file => "added",
-        Some(b'+') => "added",
-        Some(b'-') => "removed",
-        Some(b'@') => "place",
-        _ => "same",
-    };
-    let left_out = diff.lines().count().saturating_sub(DIFF_LINES);
-    html! {
-        pre.diff tabindex="0" {
-            @for line in diff.lines().take(DIFF_LINES) {
-                span class=(class(line)) { (foreign(line)) "\n" }
-            }
-        }
-        @if left_out > 0 { p.hint { (left_out) " more lines" } }
     }
 }
 
@@ -313,14 +294,6 @@ mod tests {
             for forbidden in ["<img", "\u{1b}", "\u{202e}"] {
                 assert!(!html.contains(forbidden), "{html}");
             }
-        }
-    }
-
-    #[test]
-    fn lines_of_a_diff_have_their_colours() {
-        let html = lines("@@ -1 +1 @@\n-a\n+<b>\n", false).into_string();
-        for part in ["place\">@@", "removed\">-a", "added\">+&lt;b&gt;"] {
-            assert!(html.contains(part), "{part}: {html}");
         }
     }
 }

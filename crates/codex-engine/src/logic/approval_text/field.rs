@@ -4,7 +4,7 @@ use std::iter;
 
 use common::text::{is_hidden, push_escape};
 
-use super::MAX_COLUMNS;
+use super::{LEFT_OUT, MAX_COLUMNS};
 
 /// The prefix of the second and further lines of a value.
 const CONTINUED: &str = "  | ";
@@ -154,7 +154,7 @@ fn cut(pieces: Vec<Piece>, room: usize) -> Vec<Piece> {
         return pieces;
     }
     let characters = |pieces: &[Piece]| pieces.iter().map(|piece| piece.characters).sum::<usize>();
-    let mark = |count| Piece::of(format!(" … {} characters left out … ", grouped(count)), 0);
+    let mark = |count| Piece::of(format!(" … {} characters{LEFT_OUT} ", grouped(count)), 0);
     let room = room.saturating_sub(mark(characters(&pieces)).columns);
     let begin = fitting(pieces.iter(), room - room / 3);
     let (begin, rest) = pieces.split_at(begin);

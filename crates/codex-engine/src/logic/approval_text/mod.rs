@@ -36,6 +36,9 @@ const MAX_QUESTIONS: usize = 4;
 /// The longest choice, in bytes.
 const CHOICE_LIMIT: usize = 160;
 
+/// The end of each mark for what is left out.
+const LEFT_OUT: &str = " left out …";
+
 /// The label of a reason. Codex tells the model to write one; nobody checks it.
 const REASON: &str = "Reason (Codex's words)";
 
@@ -68,6 +71,13 @@ fn text(ask: &Ask) -> Text {
         Ask::McpElicitation(asked) => elicitation(asked),
         Ask::UserInput(asked) => user_input(asked),
     }
+}
+
+/// Whether a [`question`] leaves out part of what is asked. Its marks cannot come from Codex: an
+/// ellipsis of Codex's is escaped.
+#[must_use]
+pub fn is_shortened(question: &str) -> bool {
+    question.contains(LEFT_OUT)
 }
 
 /// The text of a decision, for the person who chooses one.
@@ -153,7 +163,7 @@ impl Text {
         if all.len() > MAX_LINES {
             let more = all.len() - MAX_LINES + 1;
             all.truncate(MAX_LINES - 1);
-            all.push(format!("… {more} more lines left out …"));
+            all.push(format!("… {more} more lines{LEFT_OUT}"));
         }
         all.join("\n")
     }

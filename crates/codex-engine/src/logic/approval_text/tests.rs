@@ -313,3 +313,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn shortened_question_is_told_from_one_with_an_ellipsis() {
+    let command = |command: &str| {
+        question(&Ask::Command(CommandApproval {
+            command: Some(command.to_owned()),
+            ..CommandApproval::default()
+        }))
+    };
+    assert!(is_shortened(&command(&"word ".repeat(1000))));
+    assert!(!is_shortened(&command("echo … 7 characters left out …")));
+}

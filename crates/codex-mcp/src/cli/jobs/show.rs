@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use anstyle::{AnsiColor, Style};
+use codex_engine::logic::form::Field;
 use codex_engine::logic::progress::without_shell;
 use common::duration::ago;
 use common::output::{self, Output};
@@ -125,7 +126,9 @@ impl<W: Write> Page<W> {
                          asks this. It can be answered on the host of the worker.";
             return self.styled(WRONG, &heading, &format!("{words}\n{}", kept.text));
         }
-        self.styled(WRONG, &heading, &kept.text)
+        self.styled(WRONG, &heading, &kept.text)?;
+        let fields: Vec<String> = kept.fields.iter().map(field_line).collect();
+        self.lines("Fields", &fields)
     }
 
     fn head(&mut self, job: &Job) -> Result<(), Failure> {
@@ -411,10 +414,10 @@ fn how_to_answer(job: &str, questions: &[Question]) -> String {
         [] => format!("`codex-mcp jobs approve {job}` allows what Codex asks for, {decline}."),
         [_] => format!("`codex-mcp jobs approve {job} --answer TEXT` answers it, {decline}."),
         // The names of the fields are the model's, or those of an MCP server.
-        several if several.iter().all(|field| is_plain(field)) => {
+        several if several.iter().all(|field| is_plain(&field.id)) => {
             let answers = several
                 .iter()
-                .map(|field| format!(" --answer {field}=TEXT"));
+                .map(|field| format!(" --answer {}=TEXT", field.id));
             let answers: String = answers.collect();
             format!("`codex-mcp jobs approve {job}{answers}` answers it, {decline}.")
         }
@@ -423,6 +426,20 @@ fn how_to_answer(job: &str, questions: &[Question]) -> String {
              answers it, {decline}."
         ),
     }
+}
+
+/// A field with what it asks, and how it is answered.
+fn field_line(field: &Field) -> String {
+    let values = field.options.iter().map(|option| option.value.as_str());
+    let values: Vec<&str> = values.collect();
+    let options = (!values.is_empty()).then(|| format!(" [{}]", values.join(" / ")));
+    let hint = field.hint().map(|hint| format!(" ({hint})"));
+    let (options, hint) = (options.unwrap_or_default(), hint.unwrap_or_default());
+    let line = match field.label == field.id {
+        true => format!("{}{options}{hint}", field.id),
+        false => format!("{}: {}{options}{hint}", field.id, field.label),
+    };
+    shortened(&line, usize::MAX)
 }
 
 /// Whether a name is a word in every shell.
@@ -463,6 +480,20 @@ mod tests {
             let next = how_to_answer("1", &questions);
             assert!(next.contains(command), "{command}: {next}");
         }
+    }
+
+    #[test]
+    fn field_is_shown_with_its_question_and_options() {
+        let question = serde_json::json!({ "kind": "user_input", "text": "?", "decisions": [],
+            "expires_at": "", "fields": ["plain", { "id": "n", "label": "How\u{1b} many?",
+                "kind": "choice", "options": [{ "value": "1", "label": "one" }] }] });
+        let stored: StoredQuestion = serde_json::from_value(question).unwrap();
+        let lines: Vec<String> = stored.fields.iter().map(field_line).collect();
+        let expected = [
+            "plain (may be left empty)",
+            "n: How\\u{1b} many? [1] (may be left empty)",
+        ];
+        assert_eq!(lines, expected);
     }
 
     #[test]
