@@ -1,5 +1,7 @@
 //! What a person does on the page.
 
+use std::time::{Duration, SystemTime};
+
 use scripted_model::{Gate, Reply, Script, Shell};
 
 use super::{WebFixture, start_session, work};
@@ -58,6 +60,7 @@ async fn question_is_answered_on_the_page(release: &str) {
 
     let page = web.get(&path).await;
     assert!(page.contains("touch made.txt"), "{page}");
+    check_open_for_a_day(&web, &page).await;
     let question = between(&page, "name=\"question\" value=\"", "\"").to_owned();
     let accept = decision(&page, ">Allow once");
     let address = between(&page, "data-events=\"", "\"").to_owned();
@@ -106,6 +109,19 @@ async fn question_is_answered_on_the_page(release: &str) {
         "{page}"
     );
     web.finish().await;
+}
+
+/// The page says when the question is declined: a day and two minutes after it was asked, as looking
+/// at the page does not show it to a client.
+async fn check_open_for_a_day(web: &WebFixture, page: &str) {
+    assert!(page.contains("Command, in full"), "{page}");
+    let expires = between(page, "Declined at <time datetime=\"", "\"");
+    let expires = humantime::parse_rfc3339(expires).unwrap();
+    let left = expires.duration_since(SystemTime::now()).unwrap();
+    assert!(left > Duration::from_secs(23 * 60 * 60), "{left:?}");
+    let work = web.browser("GET", "/api/work").send().await.json();
+    let question = &work["work"][0]["questions"][0]["question"];
+    assert!(question["details"]["command"].is_string(), "{work:#}");
 }
 
 /// Whoever comes second learns who has decided.
