@@ -32,6 +32,7 @@ mod acts;
 mod api;
 mod app;
 mod auth;
+mod budget;
 mod conductor;
 mod feed;
 mod forms;

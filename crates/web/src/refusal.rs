@@ -47,6 +47,8 @@ pub(crate) enum Refusal {
     Conflict(String),
     #[error("{0}")]
     Failed(String),
+    #[error("many large answers are being read; try again in a moment")]
+    Busy,
 }
 
 impl Refusal {
@@ -63,6 +65,7 @@ impl Refusal {
             Self::Wrong(_) => StatusCode::BAD_REQUEST,
             Self::Conflict(_) => StatusCode::CONFLICT,
             Self::Failed(_) => StatusCode::BAD_GATEWAY,
+            Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -162,10 +165,7 @@ impl From<JobsError> for Refusal {
     fn from(error: JobsError) -> Self {
         match error {
             JobsError::NotFound(_) => NO_JOB,
-            JobsError::Spec(_)
-            | JobsError::Instruct(
-                InstructError::NotOffered { .. } | InstructError::WantsWords { .. },
-            ) => Self::Wrong(error.to_string()),
+            JobsError::Spec(_) => Self::Wrong(error.to_string()),
             JobsError::Store(_) | JobsError::Audit(_) => Self::Failed(error.to_string()),
             JobsError::Instruct(
                 InstructError::NotOffered { .. }

@@ -21,6 +21,7 @@ use work_board::WorkBoard;
 
 use crate::app::App;
 use crate::auth::{self, Doorkeeper};
+use crate::budget::{self, Budget};
 use crate::feed::Feeds;
 use crate::lists::Lists;
 use crate::logic::authority::Authorities;
@@ -32,6 +33,9 @@ use crate::{acts, api, conductor, job_acts, mcp, pages, pictures, server, stream
 
 /// The longest form, in bytes.
 const LONGEST_FORM: usize = 256 * 1024;
+
+/// The longest form of somebody who is not known yet, in bytes.
+const LONGEST_LOGIN: usize = 4 * 1024;
 
 /// How long a client may take to send a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -102,13 +106,12 @@ fn routes(app: Arc<App>) -> Router {
         .route("/api/mail", get(api::mail))
         .route("/api/conductor", any(conductor::connect));
     // rmcp bounds the messages of MCP, and answers those that it refuses.
-    let known =
-        in_bounds(known)
-            .route("/mcp", any(mcp::respond))
-            .layer(middleware::from_fn_with_state(
-                Arc::clone(&app.door),
-                auth::check_caller,
-            ));
+    let known = in_bounds(known, LONGEST_FORM)
+        .route("/mcp", any(mcp::respond))
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&app.door),
+            auth::check_caller,
+        ));
     let unknown = Router::new()
         .route("/login", get(pages::sign_in_form).post(pages::sign_in))
         .route("/logout", post(pages::sign_out))
@@ -120,11 +123,12 @@ fn routes(app: Arc<App>) -> Router {
             STYLE,
             get(|| asset("text/css", include_str!("assets/page.css"))),
         );
-    let all = in_bounds(unknown)
+    let all = in_bounds(unknown, LONGEST_LOGIN)
         .merge(known)
         .fallback(|headers: HeaderMap| async move {
             Refusal::Missing("such page").for_request(&headers)
         })
+        .layer(middleware::from_fn_with_state(Budget::new(), budget::bound))
         .layer(middleware::from_fn_with_state(
             Arc::clone(&app.door),
             auth::check_origin,
@@ -133,9 +137,9 @@ fn routes(app: Arc<App>) -> Router {
 }
 
 /// Bounds the forms of these routes.
-fn in_bounds<S: Clone + Send + Sync + 'static>(routes: Router<S>) -> Router<S> {
+fn in_bounds<S: Clone + Send + Sync + 'static>(routes: Router<S>, form: usize) -> Router<S> {
     routes
-        .layer(DefaultBodyLimit::max(LONGEST_FORM))
+        .layer(DefaultBodyLimit::max(form))
         .layer(middleware::map_response(refused_in_json))
 }
 

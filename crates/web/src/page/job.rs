@@ -66,7 +66,10 @@ pub(crate) fn part(scope: Scope, shown: &ShownJob, now: SystemTime) -> Markup {
             @for (key, title) in TEXTS {
                 @if let Some(text) = record[key].as_str() {
                     h2 { (title) }
-                    pre.words { (foreign(text)) }
+                    pre.words { (foreign(begin(text))) }
+                    @if begin(text).len() < text.len() {
+                        p.hint { "Cut after 256 KiB: " code { "codex-mcp jobs show --full" } " has all." }
+                    }
                 }
             }
             (criteria(&shown.criteria))
@@ -75,6 +78,13 @@ pub(crate) fn part(scope: Scope, shown: &ShownJob, now: SystemTime) -> Markup {
             (list("Warnings", &record["warnings"]))
         }
     }
+}
+
+/// The most of a text that is shown, in bytes.
+const SHOWN: usize = 256 * 1024;
+
+fn begin(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(SHOWN)).unwrap_or(text)
 }
 
 /// The texts of a job, as its record has them.
