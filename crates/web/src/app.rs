@@ -2,14 +2,19 @@
 
 use std::sync::Arc;
 
+use rmcp::transport::StreamableHttpService;
 use tokio::sync::{OnceCell, Semaphore};
 use tokio_util::sync::CancellationToken;
 use work_board::WorkBoard;
 
 use crate::auth::Doorkeeper;
 use crate::feed::Feeds;
+use crate::forwarder::Forwarder;
 use crate::lists::Lists;
-use crate::mcp::McpService;
+use crate::mcp_sessions::McpSessions;
+
+/// The service of rmcp.
+pub(crate) type McpService = StreamableHttpService<Forwarder, McpSessions>;
 
 /// Everything that a request may need.
 pub(crate) struct App {

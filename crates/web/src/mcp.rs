@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tower_service::Service as _;
 use work_board::Connect;
 
-use crate::app::App;
+use crate::app::{App, McpService};
 use crate::auth::Caller;
 use crate::forwarder::{Forwarder, about};
 use crate::mcp_sessions::{McpSessions, noting_full};
@@ -18,9 +18,6 @@ use crate::refusal::Refusal;
 
 /// The longest message of a client, in bytes (4 MiB).
 pub(crate) const LONGEST_MESSAGE: usize = 4 << 20;
-
-/// The service of rmcp.
-pub(crate) type McpService = StreamableHttpService<Forwarder, McpSessions>;
 
 /// A message of an MCP client. Its token must be one that may decide: a tool may do anything.
 pub(crate) async fn respond(
