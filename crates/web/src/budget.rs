@@ -39,7 +39,9 @@ pub(crate) async fn bound(
     let response = next.run(request).await;
     // A stream has no length, and bounds itself.
     let length = response.body().size_hint().exact().unwrap_or_default();
-    let units = u32::try_from(length / UNIT as u64).unwrap_or(u32::MAX).min(UNITS);
+    let units = u32::try_from(length / UNIT as u64)
+        .unwrap_or(u32::MAX)
+        .min(UNITS);
     if units == 0 {
         return response;
     }

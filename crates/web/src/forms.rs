@@ -101,11 +101,11 @@ mod tests {
             ];
             let pairs = pairs.map(|(name, text)| (name.to_owned(), text.to_owned()));
             match answer_of(&Fields::from(pairs)) {
-                Ok(Answer::Decision(Decision::Submit(answers))) => json!(answers),
-                _ => panic!("no answers"),
+                Ok(Answer::Decision(Decision::Submit(answers))) => Some(json!(answers)),
+                _ => None,
             }
         };
-        assert_eq!(form(" "), json!({ "q": "red" }));
-        assert_eq!(form("green"), json!({ "q": "green" }));
+        assert_eq!(form(" "), Some(json!({ "q": "red" })));
+        assert_eq!(form("green"), Some(json!({ "q": "green" })));
     }
 }

@@ -249,7 +249,7 @@ mod tests {
     #[tokio::test]
     async fn refusal_of_axum_is_json_and_keeps_its_headers() {
         let form = post(|text: String| async move { text });
-        let routes = guarded(in_bounds(Router::new().route("/form", form)));
+        let routes = guarded(in_bounds(Router::new().route("/form", form), LONGEST_FORM));
         let long = || Body::from(vec![b'x'; LONGEST_FORM + 1]);
         let too_long = StatusCode::PAYLOAD_TOO_LARGE;
         for (method, length, body, status) in [
@@ -279,7 +279,7 @@ mod tests {
     #[tokio::test]
     async fn body_within_the_bound_is_taken() {
         let form = post(|text: String| async move { text.len().to_string() });
-        let routes = guarded(in_bounds(Router::new().route("/form", form)));
+        let routes = guarded(in_bounds(Router::new().route("/form", form), LONGEST_FORM));
         let body = Body::from(vec![b'x'; LONGEST_FORM]);
         let taken = send(routes, "POST", LONGEST_FORM, body).await;
         assert_eq!(taken.status(), StatusCode::OK);

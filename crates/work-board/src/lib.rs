@@ -26,6 +26,8 @@ mod tools;
 mod work;
 
 pub use board::{Connections, NewRun, NewSession, Prompted, SessionFollower, WorkBoard};
+pub use job_queue::question::{NamedQuestion, StoredQuestion, WholeChange, WholePart};
+
 pub use hosts::{ActError, Hosts, LiveSession};
 pub use jobs::{JobBoard, JobRevision, LogLine, ShownJob};
 pub use link::{Call, CallError, Connect, HostLink, Incoming, taken};

@@ -2,8 +2,7 @@
 
 use codex_engine::logic::action::Decision;
 use codex_engine::logic::form::{Field, FieldKind};
-use job_queue::question::{StoredQuestion, WholeChange, WholePart};
-use work_board::decision_label;
+use work_board::{StoredQuestion, WholeChange, WholePart, decision_label};
 
 use super::rows::{self, ASKING, DIM, GOOD, INPUT, PLAIN, Row, TITLE, gap, push};
 

@@ -5,9 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use codex_engine::logic::action::Decision;
 use codex_engine::logic::form::FieldKind;
 use crossterm::event::KeyCode as Key;
-use job_queue::question::NamedQuestion;
 use serde_json::json;
-use work_board::{AllWork, Kind, Work};
+use work_board::{AllWork, Kind, NamedQuestion, Work};
 
 use super::app::App;
 use super::job;
