@@ -19,6 +19,7 @@ mod dist;
 mod docs;
 #[cfg(test)]
 mod forge_tests;
+mod fuzz;
 mod installs;
 mod layers;
 mod matrix;
@@ -61,6 +62,8 @@ enum Verb {
     Bench(bench::Options),
     /// Go through the story of a user with each release of Codex
     Matrix(matrix::Options),
+    /// Fuzz the parsers and the machines with libFuzzer, on a nightly compiler
+    Fuzz(fuzz::Options),
     /// Install what the tests need: real Codex and atm releases, system packages
     Provision,
     /// Check which crate may depend on which, that the pure crates stay pure, and that no modules
@@ -98,6 +101,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Verb::Test(options) => test::run(&workspace, options),
         Verb::Bench(options) => bench::run(&workspace, options),
         Verb::Matrix(options) => matrix::run(&workspace, options),
+        Verb::Fuzz(options) => fuzz::run(&workspace, options),
         Verb::Provision => provision::run(&workspace),
         Verb::Layers => layers::run(&workspace),
         Verb::Deny => deny::run(&workspace),

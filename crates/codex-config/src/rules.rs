@@ -81,7 +81,7 @@ enum Token<'a> {
 }
 
 /// The numbers of the lines in which rules that allow git begin.
-fn lines_that_allow_git(text: &str) -> Vec<usize> {
+pub fn lines_that_allow_git(text: &str) -> Vec<usize> {
     let tokens = tokens(text);
     let mut lines = Vec::new();
     for (place, (token, line)) in tokens.iter().enumerate() {

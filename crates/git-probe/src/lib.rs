@@ -63,6 +63,8 @@ mod invocation;
 mod layout;
 pub mod logic;
 mod owner;
+#[doc(hidden)]
+pub mod parsers;
 mod platform;
 #[expect(
     clippy::disallowed_methods,

@@ -41,7 +41,7 @@ const LIST: &[&str] = &["ls-tree", "-r", "-z", "--name-only"];
 /// The output of `git status`.
 #[derive(Debug)]
 pub struct Status {
-    words: Vec<u8>,
+    pub(super) words: Vec<u8>,
     /// Whether that is all.
     pub extent: Extent,
 }

@@ -52,6 +52,8 @@ mod flags;
 mod jobs;
 mod key;
 mod lookup;
+#[doc(hidden)]
+pub mod parsers;
 mod policy;
 mod presets;
 mod repository;

@@ -183,7 +183,7 @@ fn browser_name() -> TokenName {
 }
 
 /// The token of a program.
-fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
+pub(crate) fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
     let Some(value) = headers.get(header::AUTHORIZATION) else {
         return Ok(None);
     };
@@ -194,7 +194,7 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
     }
 }
 
-fn cookie(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
     let all = headers.get_all(header::COOKIE).iter();
     let pairs = all
         .filter_map(|value| value.to_str().ok())

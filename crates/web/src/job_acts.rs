@@ -99,7 +99,7 @@ pub(crate) async fn start_run(
 }
 
 /// The criteria of a form, as the tool `codex_run` takes them.
-fn criteria(fields: &Fields) -> Result<Map<String, Value>, Refusal> {
+pub(crate) fn criteria(fields: &Fields) -> Result<Map<String, Value>, Refusal> {
     let mut criteria = Map::new();
     if let Ok(files) = field(fields, "files") {
         let globs = files.lines().map(str::trim);

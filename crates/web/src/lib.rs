@@ -44,6 +44,8 @@ mod mcp;
 mod mcp_sessions;
 mod page;
 mod pages;
+#[doc(hidden)]
+pub mod parsers;
 mod pictures;
 mod refusal;
 mod routes;

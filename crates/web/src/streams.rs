@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use axum::Extension;
 use axum::extract::{Path, Query, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, Uri};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::future::ready;
 use futures::{Stream, StreamExt, stream};
@@ -77,6 +77,12 @@ pub(crate) struct After {
     /// The number of the last message that the page has.
     #[serde(default)]
     after: u64,
+}
+
+/// The number in the query of an address, for [`parsers`](crate::parsers).
+pub(crate) fn after(uri: &Uri) -> Option<u64> {
+    let Query(After { after }) = Query::try_from_uri(uri).ok()?;
+    Some(after)
 }
 
 /// The changes of a session.

@@ -361,7 +361,7 @@ fn is_submodule(entries: Option<&Vec<Vec<u8>>>) -> bool {
 }
 
 /// Reads `MODE ID STAGE TAB PATH NUL`.
-fn entries(output: &[u8]) -> Entries {
+pub(crate) fn entries(output: &[u8]) -> Entries {
     let mut entries = Entries::new();
     for record in output.split(|byte| *byte == 0) {
         let Some(tab) = record.iter().position(|byte| *byte == b'\t') else {

@@ -73,6 +73,11 @@ use objects::Transfer;
 use refs::Refs;
 use remove::remove_tree;
 
+pub(crate) use index::entries as index_entries;
+pub(crate) use refs::entry as reference;
+pub(crate) use tracking::source as tracked_ref;
+pub(crate) use trees::{counted as trees, parents as commit};
+
 pub use leftovers::{Leftover, LeftoverState, leftovers, recover};
 pub use takeover::Takeover;
 

@@ -155,7 +155,7 @@ fn one_line(text: &str) -> String {
 }
 
 /// Reads `ID NAME`.
-fn entry(line: &str) -> Option<(String, String)> {
+pub(crate) fn entry(line: &str) -> Option<(String, String)> {
     let (id, name) = line.split_once(' ')?;
     (is_id(id) && is_plain(name)).then(|| (name.to_owned(), id.to_owned()))
 }

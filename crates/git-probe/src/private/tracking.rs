@@ -91,7 +91,7 @@ fn by_remote<'a>(
 }
 
 /// The ref of the remote that a fetch by this refspec stores as `name`.
-fn source(refspec: &str, name: &str) -> Option<String> {
+pub(crate) fn source(refspec: &str, name: &str) -> Option<String> {
     let refspec = refspec.strip_prefix('+').unwrap_or(refspec);
     let (from, to) = refspec
         .split_once(':')

@@ -307,6 +307,22 @@ fn parse_tree(mut content: &[u8], id_bytes: usize) -> Option<Tree> {
     Some(tree)
 }
 
+/// The IDs of trees and the numbers of their entries, for [`parsers`](crate::parsers).
+pub(crate) fn counted(output: &[u8], id_bytes: usize) -> Option<Vec<(String, usize)>> {
+    let count = |tree: Tree| {
+        let others = usize::try_from(tree.others).unwrap_or(usize::MAX);
+        tree.directories.len() + tree.submodules.len() + others
+    };
+    let trees = parse_batch(output, id_bytes)?.into_iter();
+    Some(trees.map(|(id, tree)| (id, count(tree))).collect())
+}
+
+/// The ID of a commit and the number of its parents, for [`parsers`](crate::parsers).
+pub(crate) fn parents(line: &str) -> Option<(&str, usize)> {
+    let (id, commit) = commit(line)?;
+    Some((id, commit.parents.len()))
+}
+
 fn too_deep() -> io::Error {
     refused(&format!(
         "the commits have directories of more than {DEPTH_LIMIT} levels"

@@ -309,7 +309,7 @@ fn index_of_submodules(path: &Path) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// Reads `MODE ID STAGE TAB PATH NUL`. A path that leads elsewhere is none.
-fn submodules_in(output: &[u8]) -> Vec<PathBuf> {
+pub(crate) fn submodules_in(output: &[u8]) -> Vec<PathBuf> {
     let records = output.split(|byte| *byte == 0);
     let submodules = records.filter(|record| record.starts_with(b"160000 "));
     let paths = submodules.filter_map(|record| {

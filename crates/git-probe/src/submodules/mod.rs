@@ -58,6 +58,8 @@ use self::state::{Bytes, SubmoduleState};
 use self::visit::VisitResult;
 use super::{Git, GitError, written};
 
+pub(crate) use self::context::submodules_in;
+pub(crate) use self::nested::directories_in;
 pub(super) use self::nested::move_aside;
 
 /// How many submodules that are not recorded are visited below one other, or below the

@@ -115,7 +115,7 @@ fn move_entry_aside(top: &Path, path: &Path, entry: &str) -> Option<String> {
 }
 
 /// The directories above paths that each end with a NUL, but for the top.
-fn directories_in(output: &[u8]) -> BTreeSet<PathBuf> {
+pub(crate) fn directories_in(output: &[u8]) -> BTreeSet<PathBuf> {
     let mut directories = BTreeSet::new();
     for path in output.split(|byte| *byte == 0) {
         let path = PathBuf::from(OsString::from_vec(path.to_owned()));
