@@ -102,6 +102,12 @@ const RULES: &[Rule] = &[
         forbidden: Forbidden::Crates(&["xtask"]),
         because: "chores are no library",
     },
+    Rule {
+        subject: Subject::Any,
+        via: Via::Tests,
+        forbidden: Forbidden::Crates(&["fuzz-targets"]),
+        because: "it tests the other crates",
+    },
 ];
 
 /// Checks the rules on the dependency graph, then the source of the pure crates and the
@@ -287,6 +293,7 @@ mod tests {
             ("codex-mcp", None, "testkit"),
             ("codex-mcp", Some("build"), "testkit"),
             ("testkit", Some("dev"), "xtask"),
+            ("common", Some("dev"), "fuzz-targets"),
         ] {
             assert_eq!(broken(&[edge]).len(), 1, "{edge:?}");
         }

@@ -294,7 +294,8 @@ impl LineDecoder {
         let pending = self.end - self.start;
         let seen = match self.mode {
             Mode::Discarding(seen) => seen,
-            Mode::Header(length) | Mode::LongHeader(length) if pending > HEADER_LIMIT => {
+            // A carriage return at the end is not part of the line.
+            Mode::Header(length) | Mode::LongHeader(length) if pending > HEADER_LIMIT + 1 => {
                 self.mode = Mode::LongHeader(length);
                 return self.throw_away();
             }
@@ -419,6 +420,21 @@ mod tests {
         );
         feed(&mut decoder, b"\r\n\r\n{}", &mut frames);
         assert_eq!(frames, [Owned::Line(b"{}".to_vec())]);
+    }
+
+    #[test]
+    fn header_line_at_the_limit_is_read_however_it_arrives() {
+        let mut line = b"Content-Length:2".to_vec();
+        line.resize(HEADER_LIMIT, b' ');
+        let stream = [b"Content-Length: 1\r\n", &line[..], b"\r\n\r\n{}"].concat();
+        for size in 1..stream.len() {
+            let mut decoder = LineDecoder::with_headers(100);
+            let mut frames = Vec::new();
+            for chunk in stream.chunks(size) {
+                feed(&mut decoder, chunk, &mut frames);
+            }
+            assert_eq!(frames, [Owned::Line(b"{}".to_vec())], "{size}");
+        }
     }
 
     #[test]

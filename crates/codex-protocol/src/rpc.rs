@@ -198,6 +198,10 @@ impl<'a> Message<'a> {
     /// [`ReadError`] when the line is not JSON or not a JSON-RPC message.
     pub fn read(line: &'a [u8]) -> Result<Self, ReadError> {
         let envelope: Envelope<'a> = serde_json::from_slice(line)?;
+        // serde takes an array for a struct whose members it lists.
+        if line.trim_ascii_start().first() != Some(&b'{') {
+            return Err(ReadError::Shapeless);
+        }
         match envelope {
             Envelope {
                 id: Some(Some(id)),
@@ -326,6 +330,18 @@ mod tests {
             params.unwrap().get(),
             r#"{"b":1.0,"a":10000000000000000000000}"#
         );
+    }
+
+    #[test]
+    fn array_is_no_message() {
+        for json in [
+            &br#"[1,"ping",null,null,null]"#[..],
+            br#" [null,"initialized",{},null,null]"#,
+            br#"[{"id":1,"method":"ping"}]"#,
+        ] {
+            assert!(Message::read(json).is_err(), "{}", json.escape_ascii());
+        }
+        assert!(Message::read(b" \n{\"method\":\"m\"}").is_ok());
     }
 
     #[test]

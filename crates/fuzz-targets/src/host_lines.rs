@@ -99,6 +99,11 @@ impl Relay {
         let passed = self.conversation.from_host(message);
         match &read {
             Ok(Message::Response { id, .. }) => drop(self.waiting.remove(id)),
+            // A host numbers its requests.
+            Ok(Message::Request {
+                id: RequestId::Text(_),
+                ..
+            }) => {}
             Ok(Message::Request { id, .. }) => {
                 let passed = passed.unwrap();
                 let Ok(Message::Request { id: named, .. }) = Message::read(&passed) else {
@@ -142,6 +147,12 @@ impl Relay {
         for (id, _) in self.conversation.lost() {
             assert!(self.waiting.remove(&id), "{id} was answered");
         }
+        // The next host answers the rest, and the introduction.
+        assert!(
+            self.waiting.len() <= repeated.len() + 1,
+            "{:?}",
+            self.waiting
+        );
         assert!(self.conversation.introduction().iter().all(read));
         for question in std::mem::take(&mut self.asked).into_keys() {
             assert_eq!(self.answer(&question), None, "an answer to an earlier host");

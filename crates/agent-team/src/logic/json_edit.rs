@@ -72,12 +72,24 @@ pub(super) fn with_member(object: &str, name: &str, value: &str) -> Option<Strin
 
 /// The object without the member. `None` if the text is not an object.
 pub(super) fn without_member(object: &str, name: &str) -> Option<String> {
-    let members = Members::of(object)?;
-    let Some(index) = members.find(name) else {
-        return Some(object.to_owned());
-    };
-    let values: Vec<&RawValue> = members.0.iter().map(|(_, value)| *value).collect();
-    without(object, &values, index)
+    let Members(members) = Members::of(object)?;
+    let is_it = |(key, _): &&(Cow<'_, str>, &RawValue)| key == name;
+    match members.iter().filter(is_it).count() {
+        0 => Some(object.to_owned()),
+        1 => {
+            let index = members.iter().position(|(key, _)| key == name)?;
+            let values: Vec<&RawValue> = members.iter().map(|(_, value)| *value).collect();
+            without(object, &values, index)
+        }
+        // Other programs would take one that was left.
+        _ => {
+            let others = members.iter().filter(|(key, _)| key != name);
+            let others: Vec<String> = others
+                .map(|(key, value)| Some(format!("{}:{}", serde_json::to_string(key).ok()?, value)))
+                .collect::<Option<_>>()?;
+            Some(format!("{{{}}}", others.join(",")))
+        }
+    }
 }
 
 /// An array or object without one of its `values`, and without that value's name.
@@ -149,6 +161,10 @@ mod tests {
             (r#"{"b":2 , "a":1 }"#, r#"{"b":2 }"#),
             (r#"{"b":2,"a":1,"c":3}"#, r#"{"b":2,"c":3}"#),
             (r#"{"b":2}"#, r#"{"b":2}"#),
+            (
+                r#"{"a":1, "b":[2, 3],"\u0061":3, "c\"":4}"#,
+                r#"{"b":[2, 3],"c\"":4}"#,
+            ),
         ] {
             assert_eq!(without_member(before, "a").unwrap(), after);
         }

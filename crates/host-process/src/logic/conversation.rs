@@ -111,7 +111,7 @@ pub struct Conversation {
     repeatable: Repeatable,
     /// The requests of the client without an answer.
     unanswered: HashMap<RequestId, RequestKind>,
-    /// Those of them that the next host can answer.
+    /// Those of them that the next host can answer, marked as repeated.
     calls: HashMap<RequestId, Vec<u8>>,
     introduction: Vec<Vec<u8>>,
     /// The request for the introduction, whose second answer is not for the client.
@@ -149,8 +149,11 @@ impl Conversation {
                     self.introduced_by = Some(id.clone());
                 }
                 self.note_subscription(&method, &id, params, message);
-                if kind == RequestKind::ToolCall && self.is_repeatable(params) {
-                    self.calls.insert(id.clone(), message.to_vec());
+                if kind == RequestKind::ToolCall
+                    && self.is_repeatable(params)
+                    && let Some(call) = marked(message, self.repeatable.mark)
+                {
+                    self.calls.insert(id.clone(), call);
                 }
                 self.unanswered.insert(id, kind);
             }
@@ -228,9 +231,7 @@ impl Conversation {
     /// Takes the unanswered calls that the next host can answer, marked as repeated. They stay
     /// unanswered.
     pub fn take_repeatable(&mut self) -> Vec<Vec<u8>> {
-        let mark = self.repeatable.mark;
-        let calls = self.calls.values();
-        calls.filter_map(|call| marked(call, mark)).collect()
+        self.calls.values().cloned().collect()
     }
 
     /// The calls that were to be repeated cannot be.
@@ -349,11 +350,14 @@ fn renumbered(id: &RequestId, rest: Rest<'_>) -> Vec<u8> {
     renumbered.to_vec()
 }
 
-/// A call with a mark in its `_meta`.
+/// A call with a mark in its `_meta`; `None` if it cannot have one, and is not repeated.
 fn marked(call: &[u8], mark: &str) -> Option<Vec<u8>> {
     let mut call: Value = serde_json::from_slice(call).ok()?;
     let params = call.get_mut("params")?.as_object_mut()?;
-    let meta = params.entry("_meta").or_insert_with(|| json!({}));
+    let meta = params.entry("_meta").or_insert(Value::Null);
+    if meta.is_null() {
+        *meta = json!({});
+    }
     meta.as_object_mut()?.insert(mark.to_owned(), true.into());
     Some(call.to_string().into_bytes())
 }
@@ -487,6 +491,27 @@ mod tests {
         conversation.forget_repeatable();
         let lost = (RequestId::Number(1), RequestKind::ToolCall);
         assert_eq!(conversation.lost(), [lost]);
+    }
+
+    #[test]
+    fn call_that_cannot_be_marked_is_lost() {
+        let repeatable = Repeatable {
+            tools: &["wait"],
+            mark: "again",
+        };
+        let mut conversation = Conversation::new(repeatable);
+        for call in [
+            &br#"{"id":1,"method":"tools/call","params":{"name":"wait","_meta":null}}"#[..],
+            br#"{"id":2,"method":"tools/call","params":{"name":"wait","_meta":7}}"#,
+            br#"{"id":3,"method":"tools/call","params":["wait"]}"#,
+            br#"{"id":4,"method":"tools/call","params":{"name":"wait","n":1e999}}"#,
+        ] {
+            let _ = conversation.from_client(call);
+        }
+        assert_eq!(conversation.take_repeatable().len(), 1);
+        let mut lost: Vec<RequestId> = conversation.lost().into_iter().map(|(id, _)| id).collect();
+        lost.sort();
+        assert_eq!(lost, [2, 3, 4].map(RequestId::Number));
     }
 
     #[test]
