@@ -76,6 +76,9 @@ impl Told {
 #[derive(Debug, Default)]
 struct Model {
     told: Vec<Told>,
+    /// How many events are there, and their size.
+    count: usize,
+    bytes: usize,
     read_to: usize,
     /// All text of each item.
     said: HashMap<String, String>,
@@ -97,11 +100,12 @@ impl Model {
             let room = GROWTH_LIMIT.saturating_sub(before.chars().count());
             let fits: String = rest.drain(..room.min(rest.len())).collect();
             told.size += fits.len();
+            self.bytes += fits.len();
             told.data["delta"] = (before + &fits).into();
         }
         for piece in rest.chunks(GROWTH_LIMIT) {
             let piece = String::from_iter(piece);
-            self.told.push(Told {
+            self.append(Told {
                 kind: EventType::Output,
                 rank: Rank::Transient,
                 size: piece.len() + item.len() + "turn".len() + AROUND_TEXT,
@@ -134,7 +138,7 @@ impl Model {
             EventType::ApprovalRequest | EventType::Result | EventType::Error => Rank::Essential,
         };
         let data = Value::Object(data);
-        self.told.push(Told {
+        self.append(Told {
             kind,
             rank,
             size: data.to_string().len(),
@@ -143,6 +147,19 @@ impl Model {
             seen: None,
         });
         self.evict();
+    }
+
+    fn append(&mut self, told: Told) {
+        self.count += 1;
+        self.bytes += told.size;
+        self.told.push(told);
+    }
+
+    fn lose(&mut self, number: usize) {
+        let told = &mut self.told[number];
+        told.is_gone = true;
+        self.count -= 1;
+        self.bytes -= told.size;
     }
 
     /// Transient events go beyond the soft limit, then others beyond the hard one: the oldest of the
@@ -155,13 +172,12 @@ impl Model {
                 return;
             };
             let oldest = self.live().find(|number| self.told[*number].rank == rank);
-            self.told[oldest.unwrap()].is_gone = true;
+            self.lose(oldest.unwrap());
         }
     }
 
     fn is_over(&self, limit: Limit) -> bool {
-        let bytes: usize = self.live().map(|number| self.told[number].size).sum();
-        self.live().count() > limit.events || bytes > limit.bytes
+        self.count > limit.events || self.bytes > limit.bytes
     }
 
     fn settle(&mut self, request: &str) {
@@ -173,8 +189,10 @@ impl Model {
     }
 
     fn forget_ends(&mut self) {
-        for told in &mut self.told {
-            told.is_gone |= matches!(told.kind, EventType::Result | EventType::Error);
+        let is_end = |told: &Told| matches!(told.kind, EventType::Result | EventType::Error);
+        let ends = self.live().filter(|number| is_end(&self.told[*number]));
+        for number in ends.collect::<Vec<_>>() {
+            self.lose(number);
         }
     }
 }

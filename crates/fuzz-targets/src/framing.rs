@@ -4,8 +4,8 @@
 
 use codex_protocol::lines::{Frame, Framing, HEAD, LineDecoder};
 
-/// A limit that lines exceed, and one that leaves room for the lines of a header.
-const LIMITS: [usize; 2] = [40, 600];
+/// Limits beyond the beginning that is kept of a long line.
+const LIMITS: [usize; 2] = [300, 600];
 
 /// The sizes of pieces; 0 stands for the whole stream at once.
 const PIECES: [usize; 8] = [0, 1, 2, 3, 7, 64, 256, 257];

@@ -83,6 +83,7 @@ fn undo_and_redo(rows: u8, columns: u8, output: &[u8]) {
         String::from_utf8_lossy(&undo)
     );
     shown.take(&redo);
+    catch_up(&mut shown);
     let again = shown.redo();
     assert_eq!(
         String::from_utf8_lossy(&again),
