@@ -84,6 +84,33 @@ impl Keyboard {
     }
 }
 
+/// What output ends with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tail {
+    /// Text, or the beginning of a sequence without consequences.
+    Text,
+    /// An escape.
+    Escape,
+    /// An operating system command without its end, such as that of a link. Source: ECMA-48, OSC.
+    Command,
+}
+
+impl Tail {
+    /// The tail after more output.
+    pub(super) fn after(self, output: &[u8]) -> Self {
+        output.iter().fold(self, |tail, byte| match (tail, byte) {
+            (_, 0x1b) => Self::Escape,
+            // CAN and SUB cancel a sequence, other control characters are carried out within it.
+            (_, 0x18 | 0x1a) => Self::Text,
+            (Self::Escape, 0x00..=0x1f | 0x7f) => Self::Escape,
+            (Self::Escape, b']') => Self::Command,
+            (Self::Command, 0x07) => Self::Text,
+            (Self::Command, _) => Self::Command,
+            (Self::Text | Self::Escape, _) => Self::Text,
+        })
+    }
+}
+
 impl Modes {
     fn keyboard(&mut self, screen: &vt100::Screen) -> &mut Keyboard {
         match screen.alternate_screen() {
@@ -92,8 +119,9 @@ impl Modes {
         }
     }
 
-    /// The output that switches the modes off, without the keyboards.
-    pub(super) fn undo(&self) -> String {
+    /// The output that switches the modes off, without the keyboards. It follows output with
+    /// this tail.
+    pub(super) fn undo(&self, tail: Tail) -> String {
         let mut undo = String::new();
         for mode in &self.modes {
             undo.push_str(&private(*mode, *mode == AUTO_WRAP));
@@ -101,7 +129,8 @@ impl Modes {
         if self.other_keys != 0 {
             undo.push_str("\x1b[>4m");
         }
-        if self.link {
+        // The first escape ends an open command, and many terminals then obey it.
+        if self.link || tail == Tail::Command {
             undo.push_str("\x1b]8;;\x1b\\");
         }
         undo

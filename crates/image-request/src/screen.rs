@@ -9,7 +9,7 @@ use std::num::NonZeroU16;
 use rustix::termios::Winsize;
 use vt100::Parser;
 
-use super::modes::{Keyboard, Modes};
+use super::modes::{Keyboard, Modes, Tail};
 use crate::logic::screen::{Row, RowEnd, ScreenState, screen_state};
 
 /// How much output may wait for the parser, in bytes (64 MiB).
@@ -32,6 +32,8 @@ const KEPT_COLUMNS: NonZeroU16 = NonZeroU16::new(40).unwrap();
 /// The screen of a terminal.
 pub struct Screen {
     parser: Parser<Modes>,
+    /// What the parsed output ends with.
+    tail: Tail,
     pending: VecDeque<Pending>,
 }
 
@@ -50,6 +52,7 @@ impl Screen {
         let (rows, columns) = dimensions(size);
         Self {
             parser: Parser::new_with_callbacks(rows, columns, 0, Modes::default()),
+            tail: Tail::Text,
             pending: VecDeque::new(),
         }
     }
@@ -78,7 +81,10 @@ impl Screen {
     /// Parses the next slice of pending output.
     pub fn process_next(&mut self) {
         match self.pending.pop_front() {
-            Some(Pending::Output(slice)) => self.parser.process(&slice),
+            Some(Pending::Output(slice)) => {
+                self.parser.process(&slice);
+                self.tail = self.tail.after(&slice);
+            }
             Some(Pending::Resize(size)) => {
                 let (rows, columns) = dimensions(size);
                 let (_, before) = self.parser.screen().size();
@@ -128,7 +134,7 @@ impl Screen {
         let (rows, columns) = screen.size();
         let fresh = Parser::new(rows, columns, 0);
         let modes = self.parser.callbacks();
-        let mut undo = modes.undo();
+        let mut undo = modes.undo(self.tail);
         undo.push_str(&fresh.screen().input_mode_diff(screen));
         // Resets colours, character set, insert mode, and scroll margins, which would move
         // the cursor.
@@ -307,6 +313,9 @@ mod tests {
             ("\x1b[=1;1u", "\x1b[=0u"),
             ("\x1b[>4;2m", "\x1b[>4m"),
             ("\x1b]8;;https://example.org\x1b\\link", "\x1b]8;;\x1b\\"),
+            // Undo ends the command, which then opens a link.
+            ("\x1b]8;;https://exam", "\x1b]8;;\x1b\\"),
+            ("\x1b\n]8;;https://exam", "\x1b]8;;\x1b\\"),
         ] {
             assert!(undone(on).contains(off), "{on:?}: {:?}", undone(on));
         }
@@ -320,6 +329,8 @@ mod tests {
             "\x1b[=1u\x1b[=0u",
             "\x1b[>4;2m\x1b[>4;0m",
             "\x1b]8;;x\x1b\\\x1b]8;;\x1b\\",
+            "\x1b]0;title\x07",
+            "\x1b]0;title\x1b[",
         ] {
             assert_eq!(undone(pair), always, "{pair:?}");
         }
