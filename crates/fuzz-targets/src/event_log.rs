@@ -33,14 +33,19 @@ const MODES: [ResponseMode; 3] = [
 const REACH: usize = 8;
 const AROUND_TEXT: usize = 96;
 
-/// The most events of one input, so that it takes no longer than a fraction of a second.
-const MOST: usize = 3000;
+/// The most events of one input, so that it takes a fraction of a second: more than the log holds.
+const MOST: usize = HARD.events + 300;
+
+/// The most work of one input, in bytes of its events. A text is read character by character, by the
+/// log and by the model, so its bytes count for more.
+const WORK: usize = HARD.bytes + (2 << 20);
+const WORK_OF_TEXT: usize = 16;
 
 /// Tests one input.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let mut pair = Pair::default();
-    while !input.is_empty() && pair.model.told.len() < MOST {
+    while !input.is_empty() && !pair.is_tired() {
         pair.step(&mut input);
         pair.check_numbers();
     }
@@ -131,7 +136,8 @@ impl Model {
         None
     }
 
-    fn push_fixed(&mut self, kind: EventType, data: Map<String, Value>) {
+    /// `size` is the length of the data as JSON.
+    fn push_fixed(&mut self, kind: EventType, data: Map<String, Value>, size: usize) {
         let rank = match kind {
             EventType::Output | EventType::Progress => Rank::Transient,
             EventType::ApprovalResult => Rank::Settled,
@@ -141,7 +147,7 @@ impl Model {
         self.append(Told {
             kind,
             rank,
-            size: data.to_string().len(),
+            size,
             data,
             is_gone: false,
             seen: None,
@@ -166,13 +172,13 @@ impl Model {
     /// lowest rank each time.
     fn evict(&mut self) {
         while self.is_over(SOFT) {
-            let lowest = self.live().map(|number| self.told[number].rank).min();
-            let Some(rank) = lowest.filter(|rank| *rank == Rank::Transient || self.is_over(HARD))
-            else {
+            // Of equal ranks, the first.
+            let lowest = self.live().min_by_key(|number| self.told[*number].rank);
+            let lowest = lowest.unwrap();
+            if self.told[lowest].rank != Rank::Transient && !self.is_over(HARD) {
                 return;
-            };
-            let oldest = self.live().find(|number| self.told[*number].rank == rank);
-            self.lose(oldest.unwrap());
+            }
+            self.lose(lowest);
         }
     }
 
@@ -204,9 +210,15 @@ struct Pair {
     model: Model,
     cursor: FollowCursor,
     followed: HashMap<u64, Value>,
+    /// The work so far.
+    work: usize,
 }
 
 impl Pair {
+    fn is_tired(&self) -> bool {
+        self.model.told.len() >= MOST || self.work >= WORK
+    }
+
     fn step(&mut self, input: &mut Input<'_>) {
         match input.byte() % 10 {
             0 | 1 => {
@@ -215,8 +227,7 @@ impl Pair {
             }
             2 => {
                 let (item, count) = (input.choice(&ITEMS), input.number());
-                let text: String = "xß😀\u{1}".chars().cycle().take(count).collect();
-                self.push_text(item, &text);
+                self.push_text(item, &"xß😀\u{1}".repeat(count / 4));
             }
             3 => self.push_fixed(input.choice(&KINDS), input.number(), 1),
             4 => {
@@ -248,6 +259,7 @@ impl Pair {
     }
 
     fn push_text(&mut self, item: &str, text: &str) {
+        self.work += text.len() * WORK_OF_TEXT;
         let data = EventData::text(DeltaSource::AgentMessage, "turn", item, text);
         self.log.push(SystemTime::UNIX_EPOCH, data);
         self.model.push_text(item, text);
@@ -255,19 +267,24 @@ impl Pair {
 
     fn push_fixed(&mut self, kind: EventType, length: usize, count: usize) {
         // A shorter event is not cut.
-        let length = length.min(EVENT_LIMIT / 8);
-        for number in 0..count.min(MOST.saturating_sub(self.model.told.len())) {
-            let message: String = "\u{1b}[1mß \"".chars().cycle().take(length).collect();
-            let mut data = Map::new();
-            data.insert("method".to_owned(), "m".into());
-            data.insert("message".to_owned(), message.into());
-            if kind == EventType::ApprovalRequest {
-                let request = REQUESTS[(number + length) % REQUESTS.len()];
-                data.insert("requestId".to_owned(), request.into());
+        let length = length.min(EVENT_LIMIT - 100);
+        let message = format!("\u{1b}[1mß \"{}", "x".repeat(length));
+        let mut data = Map::new();
+        data.insert("method".to_owned(), "m".into());
+        data.insert("message".to_owned(), message.into());
+        if kind == EventType::ApprovalRequest {
+            let request = REQUESTS[length % REQUESTS.len()];
+            data.insert("requestId".to_owned(), request.into());
+        }
+        let size = serde_json::to_string(&data).unwrap().len();
+        for _ in 0..count {
+            if self.is_tired() {
+                return;
             }
+            self.work += size;
             let event = EventData::new(kind, data.clone());
             self.log.push(SystemTime::UNIX_EPOCH, event);
-            self.model.push_fixed(kind, data);
+            self.model.push_fixed(kind, data.clone(), size);
         }
     }
 
