@@ -172,13 +172,14 @@ impl Model {
     /// lowest rank each time.
     fn evict(&mut self) {
         while self.is_over(SOFT) {
-            // Of equal ranks, the first.
-            let lowest = self.live().min_by_key(|number| self.told[*number].rank);
-            let lowest = lowest.unwrap();
-            if self.told[lowest].rank != Rank::Transient && !self.is_over(HARD) {
-                return;
+            let rank = |number: &usize| self.told[*number].rank;
+            let transient = self.live().find(|number| rank(number) == Rank::Transient);
+            match transient {
+                Some(number) => self.lose(number),
+                // Of equal ranks, the first.
+                None if self.is_over(HARD) => self.lose(self.live().min_by_key(rank).unwrap()),
+                None => return,
             }
-            self.lose(lowest);
         }
     }
 
