@@ -101,7 +101,7 @@ impl FromStr for Location {
         match text.split_once("://") {
             _ if text.is_empty() => Err(BadLocation::Empty),
             Some(("postgres" | "postgresql", _)) => Ok(Self::Postgres(text.parse()?)),
-            Some(("sqlite", path)) if !path.is_empty() => Ok(Self::Sqlite(path.into())),
+            Some(("sqlite", path)) if !path.is_empty() => Ok(Self::Sqlite(plain(path))),
             Some((scheme, _)) if is_scheme(scheme) => Err(BadLocation::Scheme(scheme.to_owned())),
             _ => Ok(Self::Sqlite(text.into())),
         }
@@ -112,6 +112,14 @@ impl<'de> Deserialize<'de> for Location {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
         text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// The path, written so that it is no URL when it is parsed again.
+fn plain(path: &str) -> PathBuf {
+    match path.split_once("://") {
+        Some((scheme, _)) if is_scheme(scheme) => Path::new(".").join(path),
+        _ => path.into(),
     }
 }
 
@@ -236,6 +244,9 @@ mod tests {
             ("/a b/jobs.db", "/a b/jobs.db"),
             ("sqlite:///var/jobs.db", "/var/jobs.db"),
             ("./a://b", "./a://b"),
+            ("sqlite://a://b", "./a://b"),
+            ("sqlite:///a://b", "/a://b"),
+            ("sqlite://postgres://host/jobs", "./postgres://host/jobs"),
             ("postgres://localhost/jobs", "postgres://localhost/jobs"),
             (
                 "postgresql://me@[::1]:5433/jobs",
