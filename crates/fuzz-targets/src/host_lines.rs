@@ -23,8 +23,8 @@ pub fn run(data: &[u8]) {
     };
     for line in data.split(|byte| *byte == b'\n').take(200) {
         match line.split_first() {
-            Some((b'c', message)) => relay.from_client(message),
-            Some((b'h', message)) => relay.from_host(message),
+            Some((b'c', message)) => relay.client_sends(message),
+            Some((b'h', message)) => relay.host_sends(message),
             Some((b'a', _)) => relay.answer_all(),
             Some((b'n', _)) => relay.next_host(),
             _ => first_line(line),
@@ -70,7 +70,7 @@ fn cancelled(message: &Message<'_>) -> Option<RequestId> {
 }
 
 impl Relay {
-    fn from_client(&mut self, message: &[u8]) {
+    fn client_sends(&mut self, message: &[u8]) {
         let read = Message::read(message);
         let passed = self.conversation.from_client(message);
         match &read {
@@ -94,7 +94,7 @@ impl Relay {
         }
     }
 
-    fn from_host(&mut self, message: &[u8]) {
+    fn host_sends(&mut self, message: &[u8]) {
         let read = Message::read(message);
         let passed = self.conversation.from_host(message);
         match &read {

@@ -72,8 +72,8 @@ impl World {
 
     fn step(&mut self, event: u8, rest: &[u8]) {
         let effects = match event {
-            b'c' => return self.from_client(rest),
-            b's' => return self.from_child(rest),
+            b'c' => return self.client_sends(rest),
+            b's' => return self.child_sends(rest),
             b'u' => TruncatedMessage::guess(rest).map(|head| {
                 let why = Failure::Unreadable("not JSON".to_owned());
                 self.router.fail_unreadable(&head, why)
@@ -110,7 +110,7 @@ impl World {
         effects
     }
 
-    fn from_client(&mut self, bytes: &[u8]) {
+    fn client_sends(&mut self, bytes: &[u8]) {
         let Ok(message) = Message::read(bytes) else {
             return;
         };
@@ -137,7 +137,7 @@ impl World {
         }
     }
 
-    fn from_child(&mut self, bytes: &[u8]) {
+    fn child_sends(&mut self, bytes: &[u8]) {
         if let Ok(message) = Message::read(bytes) {
             let effects = self.router.from_child(bytes, &message, self.now);
             self.note(&effects, Some(bytes));
