@@ -7,7 +7,7 @@ use common::text::{is_hidden, push_escape};
 use super::{LEFT_OUT, MAX_COLUMNS};
 
 /// The prefix of the second and further lines of a value.
-const CONTINUED: &str = "  | ";
+pub(super) const CONTINUED: &str = "  | ";
 
 /// The longest run of a white space character that is shown character by character.
 const SHORT_RUN: usize = 4;

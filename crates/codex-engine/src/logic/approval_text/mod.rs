@@ -21,7 +21,7 @@ use common::text::one_line;
 use serde_json::Value;
 
 use crate::logic::action::Decision;
-use field::{Field, Quoting};
+use field::{CONTINUED, Field, Quoting};
 
 /// The most lines that a text has: a question at a shell has one more, and has to fit a
 /// terminal of 20.
@@ -77,7 +77,9 @@ fn text(ask: &Ask) -> Text {
 /// ellipsis of Codex's is escaped.
 #[must_use]
 pub fn is_shortened(question: &str) -> bool {
-    question.contains(LEFT_OUT)
+    // A mark is broken into lines as the rest is.
+    let unbroken = question.replace(&format!("\n{CONTINUED}"), "");
+    unbroken.contains(LEFT_OUT)
 }
 
 /// The text of a decision, for the person who chooses one.

@@ -325,3 +325,14 @@ fn shortened_question_is_told_from_one_with_an_ellipsis() {
     assert!(is_shortened(&command(&"word ".repeat(1000))));
     assert!(!is_shortened(&command("echo … 7 characters left out …")));
 }
+
+#[test]
+fn mark_that_is_broken_into_lines_is_found() {
+    let meta = json!({ "codex_approval_kind": "mcp_tool_call",
+        "tool_params": { "text": "word ".repeat(500) } });
+    let text = question(&Ask::McpElicitation(McpElicitation {
+        meta: Some(meta),
+        ..McpElicitation::default()
+    }));
+    assert!(!text.contains(LEFT_OUT) && is_shortened(&text), "{text}");
+}
