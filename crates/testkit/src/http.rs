@@ -148,7 +148,11 @@ impl Request {
     pub async fn events(&self) -> Events {
         let mut stream = self.begin().await;
         let (status, _) = timeout(TIME_LIMIT, head(&mut stream)).await.unwrap();
-        assert_eq!(status, 200, "{self:?}");
+        if status != 200 {
+            let mut body = Vec::new();
+            let _ = timeout(TIME_LIMIT, stream.read_to_end(&mut body)).await;
+            panic!("{status} to {self:?}: {}", String::from_utf8_lossy(&body));
+        }
         Events {
             stream,
             text: Vec::new(),

@@ -15,11 +15,12 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
     CompleteRequestParams, CompleteResult, CreateTaskResult, DiscoverResult,
     GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult,
-    InitializeRequestParams, InitializeResult, InputRequiredResult, ListPromptsResult,
+    InitializeRequestParams, InitializeResult, InputRequiredResult, JsonObject, ListPromptsResult,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, RequestId, ServerConfig,
-    ServerNotification, ServerRequest, SubscribeRequestParams, SubscriptionFilter,
-    UnsubscribeRequestParams, UpdateTaskParams,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, RequestId,
+    ResourceUpdatedNotificationParam, ServerConfig, ServerNotification, ServerRequest,
+    SubscribeRequestParams, SubscriptionFilter, TASKS_EXTENSION_ID, UnsubscribeRequestParams,
+    UpdateTaskParams,
 };
 use rmcp::service::{
     NotificationContext, OriginatingRequestId, Peer, RequestContext, ServiceError,
@@ -83,7 +84,13 @@ pub(crate) async fn about(connect: &Connect) -> Result<ServerConfig, String> {
     });
     let result = link.call("initialize", params).await;
     let result = result.map_err(|CallError(error)| error.to_string())?;
-    serde_json::from_value(result).map_err(|error| error.to_string())
+    let about = serde_json::from_value(result);
+    let mut about: ServerConfig = about.map_err(|error| error.to_string())?;
+    // It depends on the client whether the host offers tasks; without this, rmcp would answer that
+    // there is no such method.
+    let extensions = about.capabilities.extensions.get_or_insert_default();
+    extensions.insert(TASKS_EXTENSION_ID.to_owned(), JsonObject::new());
+    Ok(about)
 }
 
 impl Forwarder {
@@ -148,7 +155,7 @@ impl HostLinks {
         let (link, told) = HostLink::open(&*self.connect, None)
             .await
             .map_err(internal)?;
-        self.introduce(&link).await.map_err(error_data)?;
+        self.introduce(&link, peer).await.map_err(error_data)?;
         let opened = Arc::new(HostClient {
             link,
             calls: Calls::default(),
@@ -173,8 +180,9 @@ impl HostLinks {
         self.client(peer).boxed()
     }
 
-    /// Tells a host what the client has told an earlier one.
-    async fn introduce(&self, link: &HostLink) -> Result<(), CallError> {
+    /// Tells a host what the client has told an earlier one. Each resource may have changed while nobody
+    /// watched it, which the client is told.
+    async fn introduce(&self, link: &HostLink, peer: &Peer<RoleServer>) -> Result<(), CallError> {
         let Some(introduction) = self.introduction.get() else {
             return Ok(());
         };
@@ -182,8 +190,18 @@ impl HostLinks {
         link.send(notification(INITIALIZED)).await;
         let subscribed: Vec<Value> = lock(&self.subscriptions).requests().cloned().collect();
         for params in subscribed {
-            if let Err(CallError(error)) = link.call(SUBSCRIBE, params).await {
-                tracing::warn!("a subscription is lost with its host process: {error}");
+            let uri = params.get("uri").and_then(Value::as_str);
+            let uri = uri.unwrap_or_default().to_owned();
+            match link.call(SUBSCRIBE, params).await {
+                Ok(_) => {
+                    let changed = ResourceUpdatedNotificationParam::new(uri);
+                    if let Err(error) = peer.notify_resource_updated(changed).await {
+                        tracing::debug!("a client cannot be notified: {error}");
+                    }
+                }
+                Err(CallError(error)) => {
+                    tracing::warn!("a subscription is lost with its host process: {error}");
+                }
             }
         }
         Ok(())
