@@ -10,6 +10,7 @@
 mod advisories;
 mod atm;
 mod bench;
+mod chaos;
 mod circles;
 mod claude_code;
 mod codex;
@@ -60,6 +61,8 @@ enum Verb {
     Test(test::Options),
     /// Measure the release build
     Bench(bench::Options),
+    /// Kill processes at random under load, and check what was promised
+    Chaos(chaos::Options),
     /// Go through the story of a user with each release of Codex
     Matrix(matrix::Options),
     /// Fuzz the parsers and the machines with libFuzzer, on a nightly compiler
@@ -100,6 +103,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
     match &cli.verb {
         Verb::Test(options) => test::run(&workspace, options),
         Verb::Bench(options) => bench::run(&workspace, options),
+        Verb::Chaos(options) => chaos::run(&workspace, options),
         Verb::Matrix(options) => matrix::run(&workspace, options),
         Verb::Fuzz(options) => fuzz::run(&workspace, options),
         Verb::Provision => provision::run(&workspace),

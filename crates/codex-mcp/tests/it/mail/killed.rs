@@ -11,37 +11,71 @@ const KILLS: u32 = 60;
 /// The most messages that one writer sends before it is killed.
 const MOST: u32 = 12;
 
-#[test]
-fn killed_writers_lose_no_acknowledged_message() {
-    let stage = TeamFixture::new();
-    let mut acknowledged = Vec::new();
-    for kill in 0..KILLS {
-        let sender = format!("writer-{kill}");
-        let writer = Writer::start(stage.home.path(), &sender, usize::MAX);
+/// A mailbox whose writers are killed.
+pub(crate) struct KilledWriters {
+    stage: TeamFixture,
+    /// What was sent, as far as the writers said so.
+    acknowledged: Vec<String>,
+    kills: u32,
+}
+
+impl KilledWriters {
+    pub(crate) fn new() -> Self {
+        Self {
+            stage: TeamFixture::new(),
+            acknowledged: Vec::new(),
+            kills: 0,
+        }
+    }
+
+    /// Starts a writer, and kills it at a random point of one of its next messages.
+    pub(crate) fn kill_one(&mut self) {
+        let kill = self.kills;
+        let writer = Writer::start(
+            self.stage.home.path(),
+            &format!("writer-{kill}"),
+            usize::MAX,
+        );
         let begin = Instant::now();
         let mut sent = 0;
         writer.listen(|child, text| {
-            acknowledged.push(text);
+            self.acknowledged.push(text);
             sent += 1;
-            // The kill falls at a random point of the next message.
             if sent == 1 + kill % MOST {
                 let pause = begin.elapsed().subsec_nanos() % 4_000_000;
                 std::thread::sleep(std::time::Duration::from_nanos(pause.into()));
                 child.kill().unwrap();
             }
         });
-        let stored = stage.stored("lead.json");
+        self.kills += 1;
+    }
+
+    /// Checks that each message that was sent is there once; returns how many there are.
+    pub(crate) fn check(&self) -> usize {
+        let stored = self.stage.stored("lead.json");
         let texts: HashSet<String> = stored
             .iter()
             .map(|message| text(&message["text"]))
             .collect();
         assert_eq!(texts.len(), stored.len(), "a message is stored twice");
-        let lost: Vec<&String> = acknowledged
+        let lost: Vec<&String> = self
+            .acknowledged
             .iter()
             .filter(|one| !texts.contains(*one))
             .collect();
         assert!(lost.is_empty(), "{lost:?}");
+        stored.len()
     }
+}
+
+#[test]
+fn killed_writers_lose_no_acknowledged_message() {
+    let mut writers = KilledWriters::new();
+    for _ in 0..KILLS {
+        writers.kill_one();
+        writers.check();
+    }
+    let stage = &writers.stage;
     // The next writer removes the temporary files of killed writers.
     stage.send("lead", "last");
     let mut left: Vec<String> = std::fs::read_dir(stage.inbox(""))

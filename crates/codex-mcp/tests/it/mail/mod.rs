@@ -2,7 +2,7 @@
 
 mod concurrency;
 mod interop;
-mod killed;
+pub(crate) mod killed;
 mod locks;
 mod writer;
 

@@ -22,8 +22,11 @@ use super::{CodexFixture, VERSION};
 const KILLS: usize = 24;
 const VARIABLE: &str = "CODEX_MCP_TEST_KILLS";
 
+/// The seed, to repeat the choices of an earlier run.
+const SEED: &str = "CODEX_MCP_TEST_SEED";
+
 /// The clients that call at the same time.
-const CLIENTS: [Style; 4] = [Style::Plain, Style::Plain, Style::Tasks, Style::Tasks];
+pub(super) const CLIENTS: [Style; 4] = [Style::Plain, Style::Plain, Style::Tasks, Style::Tasks];
 
 /// How long a call may take.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
@@ -35,11 +38,13 @@ const PAUSE: u64 = 1500;
 const KINDS: [Kind; 4] = [Kind::Host, Kind::Server, Kind::Guard, Kind::Codex];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
+pub(super) enum Kind {
     Host,
     Server,
     Guard,
     Codex,
+    /// The worker of jobs.
+    Worker,
 }
 
 impl Kind {
@@ -49,6 +54,7 @@ impl Kind {
             (" app-server", Self::Codex),
             (" host run", Self::Host),
             (" serve ", Self::Server),
+            (" worker ", Self::Worker),
         ];
         let found = kinds.iter().find(|(words, _)| command.contains(words));
         found.map(|(_, kind)| *kind)
@@ -57,7 +63,7 @@ impl Kind {
 
 /// How a call has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Outcome {
+pub(super) enum Outcome {
     Completed,
     /// With this code.
     Failed(String),
@@ -66,22 +72,25 @@ enum Outcome {
 }
 
 #[expect(clippy::print_stderr, reason = "a failed test shows it")]
-fn report(text: &str) {
+pub(super) fn report(text: &str) {
     eprintln!("{text}");
 }
 
 /// Random numbers (xorshift, see Marsaglia 2003), from a seed that a failure names.
-struct Random(u64);
+pub(super) struct Random(u64);
 
 impl Random {
-    fn seeded() -> Self {
+    pub(super) fn seeded() -> Self {
         let since = SystemTime::UNIX_EPOCH.elapsed().unwrap();
-        let seed = u64::try_from(since.as_nanos() & u128::from(u64::MAX)).unwrap() | 1;
+        let by_time = u64::try_from(since.as_nanos() & u128::from(u64::MAX)).unwrap();
+        let given = std::env::var(SEED).map(|seed| seed.parse().unwrap());
+        // The generator stays at 0.
+        let seed = given.unwrap_or(by_time).max(1);
         report(&format!("the seed is {seed}"));
         Self(seed)
     }
 
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -91,7 +100,7 @@ impl Random {
 
 /// Which answers a client takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Style {
+pub(super) enum Style {
     /// Results only: it waits for them.
     Plain,
     /// Tasks too, whose results it fetches later (MCP 2026-07-28).
@@ -190,7 +199,7 @@ fn number_of(prompt: &str) -> &str {
 }
 
 /// Each turn writes its number into a file, and then says it.
-fn counting_model() -> Script {
+pub(super) fn counting_model() -> Script {
     Script::by(|request| {
         let number = number_of(request.prompt());
         match request.round() {
@@ -201,7 +210,7 @@ fn counting_model() -> Script {
 }
 
 /// Calls until the storm is over; returns how each call has ended.
-async fn calls(
+pub(super) async fn calls(
     stage: Arc<CodexFixture>,
     style: Style,
     numbers: Arc<AtomicUsize>,
@@ -274,8 +283,17 @@ fn outcome(number: usize, result: &Value) -> Outcome {
     Outcome::Completed
 }
 
-/// Kills one process after the other; returns how many of each kind.
-async fn storm(stage: &CodexFixture, kills: usize) -> HashMap<Kind, usize> {
+/// How many processes are to be killed.
+pub(super) fn wanted(usual: usize) -> usize {
+    std::env::var(VARIABLE).map_or(usual, |kills| kills.parse().unwrap())
+}
+
+/// Kills one process of these kinds after the other; returns how many of each kind.
+pub(super) async fn storm(
+    stage: &CodexFixture,
+    kinds: &[Kind],
+    kills: usize,
+) -> HashMap<Kind, usize> {
     let mut random = Random::seeded();
     let mut killed = HashMap::new();
     let deadline =
@@ -286,7 +304,8 @@ async fn storm(stage: &CodexFixture, kills: usize) -> HashMap<Kind, usize> {
             "there is nothing to kill: {killed:?}"
         );
         sleep(Duration::from_millis(random.below(PAUSE))).await;
-        let kind = KINDS[usize::try_from(random.below(4)).unwrap()];
+        let choice = random.below(u64::try_from(kinds.len()).unwrap());
+        let kind = kinds[usize::try_from(choice).unwrap()];
         let all = stage.home.processes();
         let mut all: Vec<u32> = all
             .iter()
@@ -306,7 +325,7 @@ async fn storm(stage: &CodexFixture, kills: usize) -> HashMap<Kind, usize> {
 }
 
 /// Checks that no file of ours is torn.
-fn check_files(directory: &Path) {
+pub(super) fn check_files(directory: &Path) {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         match path.extension().and_then(|end| end.to_str()) {
@@ -328,7 +347,6 @@ fn check_files(directory: &Path) {
 
 #[tokio::test]
 async fn each_call_ends_with_a_word_and_no_turn_is_executed_twice() {
-    let kills = std::env::var(VARIABLE).map_or(KILLS, |kills| kills.parse().unwrap());
     let stage = CodexFixture::new(testkit::codex::newest(), counting_model()).await;
     let stage = Arc::new(stage);
     let (numbers, is_over) = (
@@ -342,7 +360,7 @@ async fn each_call_ends_with_a_word_and_no_turn_is_executed_twice() {
             tokio::spawn(calls(Arc::clone(&stage), style, numbers, is_over))
         })
         .collect();
-    let killed = storm(&stage, kills).await;
+    let killed = storm(&stage, &KINDS, wanted(KILLS)).await;
     is_over.store(true, Ordering::Relaxed);
     let mut outcomes = Vec::new();
     for client in clients {
@@ -351,21 +369,33 @@ async fn each_call_ends_with_a_word_and_no_turn_is_executed_twice() {
     stage.stop_hosts().await;
     stage.until_processes_end().await;
 
-    let ran = std::fs::read_to_string(stage.file("ran.txt")).unwrap_or_default();
-    let times = |number: usize| {
-        ran.lines()
-            .filter(|line| **line == number.to_string())
-            .count()
-    };
-    let mut counted: HashMap<String, usize> = HashMap::new();
-    for (number, outcome) in &outcomes {
-        *counted.entry(format!("{outcome:?}")).or_default() += 1;
-        match outcome {
-            Outcome::Completed => assert_eq!(times(*number), 1, "turn {number}"),
-            _ => assert!(times(*number) <= 1, "turn {number}: {outcome:?}"),
-        }
-    }
+    let counted = check_calls(&stage, &outcomes);
     report(&format!("killed: {killed:?}; calls: {counted:?}"));
     assert!(counted.contains_key("Completed"), "{counted:?}");
     check_files(&stage.home.state_home());
+}
+
+/// How often the turn with a number was executed.
+pub(super) fn times(stage: &CodexFixture, number: usize) -> usize {
+    let ran = std::fs::read_to_string(stage.file("ran.txt")).unwrap_or_default();
+    let number = number.to_string();
+    ran.lines().filter(|line| **line == number).count()
+}
+
+/// Checks that a turn that has completed was executed once, and none twice; returns how many calls ended
+/// in which way.
+pub(super) fn check_calls(
+    stage: &CodexFixture,
+    outcomes: &[(usize, Outcome)],
+) -> HashMap<String, usize> {
+    let mut counted: HashMap<String, usize> = HashMap::new();
+    for (number, outcome) in outcomes {
+        *counted.entry(format!("{outcome:?}")).or_default() += 1;
+        let times = times(stage, *number);
+        match outcome {
+            Outcome::Completed => assert_eq!(times, 1, "turn {number}"),
+            _ => assert!(times <= 1, "turn {number}: {outcome:?}"),
+        }
+    }
+    counted
 }

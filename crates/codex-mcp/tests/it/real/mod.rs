@@ -6,6 +6,7 @@ mod approvals;
 #[cfg(not(portable))]
 mod attach;
 mod calls;
+mod chaos;
 mod classic;
 mod claude_code;
 mod codex_config;
