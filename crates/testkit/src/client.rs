@@ -32,7 +32,7 @@ use crate::transcript::{Direction, Transcript};
 
 /// How long a wait may take if the test says nothing else. Generous: a slow
 /// machine must not fail a test.
-pub const TIME_LIMIT: Duration = Duration::from_secs(30);
+pub const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// The pause between two looks at the log.
 const LOG_PAUSE: Duration = Duration::from_millis(5);
