@@ -143,7 +143,7 @@ impl EventLog {
     fn next_parts(&mut self) -> Option<(Option<u64>, Value)> {
         let last = self.last;
         while self.news.pop_front_if(|one| is_known(one, last)).is_some() {}
-        let number = self.news.front().and_then(number_of);
+        let number = self.news.front().and_then(SessionNews::number);
         if let Some(number) = number {
             let (from, count) = (self.next, number.saturating_sub(self.next));
             self.next = number;
@@ -162,14 +162,6 @@ fn is_known(news: &SessionNews, last: Option<u64>) -> bool {
     match news {
         SessionNews::Prompt { before, .. } => last.is_some_and(|last| *before <= last),
         _ => false,
-    }
-}
-
-/// The number of an event that has one.
-fn number_of(news: &SessionNews) -> Option<u64> {
-    match news {
-        SessionNews::Event(event) => event.data.get("id")?.as_u64(),
-        _ => None,
     }
 }
 

@@ -197,6 +197,17 @@ pub enum SessionNews {
     },
 }
 
+impl SessionNews {
+    /// The number of an event; other news have none.
+    #[must_use]
+    pub fn number(&self) -> Option<u64> {
+        match self {
+            Self::Event(event) => event.data.get("id")?.as_u64(),
+            _ => None,
+        }
+    }
+}
+
 /// How Codex's own program is opened on a session.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

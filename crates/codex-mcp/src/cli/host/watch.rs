@@ -10,7 +10,6 @@ use futures::future::Either;
 use futures::stream;
 use futures::{Stream, StreamExt};
 use host_process::logic::handshake::{Answer, SessionAnswer, SessionNews, WatchRequest};
-use serde_json::json;
 use tokio::time::sleep;
 
 use crate::cli::work;
@@ -142,10 +141,15 @@ fn events(session: SessionHandle, from: u64) -> impl Stream<Item = Answer> {
 /// News as answers that are not too long, at least one. Whoever has had one of them continues with the
 /// first event of the next.
 fn parts(news: Vec<SessionNews>, first: u64, next: u64) -> Vec<SessionAnswer> {
+    // Mostly there is one piece, which is not measured.
+    if news.len() < 2 {
+        return vec![SessionAnswer::News { news, first, next }];
+    }
     let mut parts = vec![Vec::new()];
     let mut room = PART;
     for one in news {
-        let length = json!(one).to_string().len();
+        // What cannot be written fails with its answer.
+        let length = serde_json::to_string(&one).map_or(0, |json| json.len());
         if length > room && parts.last().is_some_and(|part| !part.is_empty()) {
             parts.push(Vec::new());
             room = PART;
@@ -158,7 +162,7 @@ fn parts(news: Vec<SessionNews>, first: u64, next: u64) -> Vec<SessionAnswer> {
     let mut after = next;
     let mut answers: Vec<SessionAnswer> = Vec::new();
     for news in parts.into_iter().rev() {
-        let begins = news.iter().find_map(number).unwrap_or(after);
+        let begins = news.iter().find_map(SessionNews::number).unwrap_or(after);
         answers.push(SessionAnswer::News {
             news,
             first,
@@ -168,14 +172,6 @@ fn parts(news: Vec<SessionNews>, first: u64, next: u64) -> Vec<SessionAnswer> {
     }
     answers.reverse();
     answers
-}
-
-/// The number of an event.
-fn number(news: &SessionNews) -> Option<u64> {
-    match news {
-        SessionNews::Event(event) => event.data.get("id")?.as_u64(),
-        _ => None,
-    }
 }
 
 fn prompt_news(prompt: SentPrompt) -> SessionNews {
@@ -197,6 +193,7 @@ mod tests {
     use std::time::SystemTime;
 
     use host_process::logic::handshake::{ANSWER_LIMIT, SessionEvent};
+    use serde_json::json;
 
     use super::*;
 
@@ -230,7 +227,7 @@ mod tests {
                 panic!("{part:?}");
             };
             // Whoever continues there gets no event twice, and misses none.
-            let last = news.iter().rev().find_map(number);
+            let last = news.iter().rev().find_map(SessionNews::number);
             assert!(last.is_none_or(|last| next == last + 1), "{next} {last:?}");
             told.extend(news);
             nexts.push(next);
