@@ -97,7 +97,7 @@ async fn with_files(
         options = options.ssl_client_cert_from_pem(pem("sslcert", path).await?);
     }
     if let Some(path) = &files.key {
-        check_mode(path)?;
+        check_mode(path).await?;
         options = options.ssl_client_key_from_pem(pem("sslkey", path).await?);
     }
     if !matches!(mode, PgSslMode::VerifyCa | PgSslMode::VerifyFull) {
@@ -127,14 +127,16 @@ async fn pem(parameter: &'static str, path: &Path) -> Result<Vec<u8>, Fault> {
 }
 
 /// As libpq: a key that others can read is no secret. Root may own one that its group can read.
-fn check_mode(key: &Path) -> Result<(), Fault> {
+async fn check_mode(key: &Path) -> Result<(), Fault> {
     let failed = |error: String| {
         Fault::Tls(TlsError::File {
             parameter: "sslkey",
             error,
         })
     };
-    let about = fs::metadata(key);
+    let owned = PathBuf::from(key);
+    let about = off_runtime::run(move || fs::metadata(owned)).await;
+    let about = about.map_err(|error| failed(error.to_string()))?;
     let about = about.map_err(|error| failed(format!("{}: {error}", key.display())))?;
     let forbidden = match about.uid() {
         0 => 0o037,
