@@ -175,20 +175,21 @@ fn story(workspace: &Workspace, installs: &Mutex<Installs>, release: &str) -> an
             .map_err(|_| anyhow::anyhow!("a story panicked"))?;
         installs.provide(&codex)?
     };
-    let row = told(workspace, release)?;
+    let row = tested(workspace, release);
+    if outcome == ProvideOutcome::Installed {
+        installs::remove(&workspace.target().join("codex").join(release))?;
+    }
+    let row = row?;
     let words = match row.has_failed() {
         true => "failed",
         false => "passed",
     };
     println!("{release}: {words}");
-    if outcome == ProvideOutcome::Installed {
-        installs::remove(&workspace.target().join("codex").join(release))?;
-    }
     Ok(row)
 }
 
 /// Runs the test, and reads which steps it has done.
-fn told(workspace: &Workspace, release: &str) -> anyhow::Result<Row> {
+fn tested(workspace: &Workspace, release: &str) -> anyhow::Result<Row> {
     let directory = workspace.target().join("matrix");
     fs::create_dir_all(&directory)?;
     let file: PathBuf = directory.join(format!("{release}.steps"));
