@@ -46,7 +46,7 @@ struct AcceptedJob {
     id: String,
 }
 
-/// What goes on until the storm is over.
+/// The work that continues until the storm is over.
 #[derive(Clone)]
 struct Load {
     stage: Arc<CodexFixture>,
@@ -55,14 +55,14 @@ struct Load {
 }
 
 impl Load {
-    fn goes_on(&self) -> bool {
+    fn is_running(&self) -> bool {
         !self.is_over.load(Ordering::Relaxed)
     }
 
     /// Submits jobs; returns those that were accepted.
     async fn submit_jobs(self) -> Vec<AcceptedJob> {
         let mut accepted = Vec::new();
-        while self.goes_on() {
+        while self.is_running() {
             let number = self.numbers.fetch_add(1, Ordering::Relaxed);
             let prompt = format!("turn {number}");
             let submit = ["submit", "--sandbox", "workspace-write", &prompt];
@@ -82,7 +82,7 @@ impl Load {
     fn write_mail(self) -> JoinHandle<usize> {
         thread::spawn(move || {
             let mut writers = KilledWriters::new();
-            while self.goes_on() {
+            while self.is_running() {
                 writers.kill_one();
                 thread::sleep(PAUSE);
             }
@@ -97,7 +97,7 @@ impl Load {
             let mut server = Postgres::start(Durability::Synced);
             location.send(server.database("jobs")).unwrap();
             let (mut random, mut crashes) = (Random::seeded(), 0);
-            while self.goes_on() {
+            while self.is_running() {
                 thread::sleep(Duration::from_millis(3000 + random.below(5000)));
                 server.stop();
                 crashes += 1;
@@ -115,8 +115,8 @@ impl Load {
 async fn ended(stage: &CodexFixture, id: &str) -> Value {
     let waiting = async {
         loop {
-            let shown = stage.jobs_command(&["show", id, "--json"]);
-            let output = { shown }.output().await.unwrap();
+            let mut show = stage.jobs_command(&["show", id, "--json"]);
+            let output = show.output().await.unwrap();
             let job: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
             if ["completed", "failed", "cancelled"]
                 .iter()

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use scripted_model::{Gate, Reply, Script, Shell};
+use testkit::http::{Event, Events};
 
 use super::{WebFixture, start_session, work};
 use crate::jobs::wait_for;
@@ -38,27 +39,8 @@ async fn question_is_answered_on_the_page(release: &str) {
     let path = format!("/sessions/{session}");
 
     // The list learns that the session needs a person.
-    let asking = list
-        .until(|event| {
-            event.data["html"]
-                .as_str()
-                .unwrap()
-                .contains("touch made.txt")
-        })
-        .await;
-    let work = web.browser("GET", "/api/work").send().await.json();
-    let listed = &work["work"][0];
-    let title = listed["task"].as_str().unwrap();
-    assert!(title.starts_with("make it "), "{work:#}");
-    assert!(!title.contains('\u{202e}'), "{work:#}");
-    assert!(listed["created_at"].is_string(), "{work:#}");
-    let question = &listed["questions"][0]["question"];
-    assert!(question["details"]["command"].is_string(), "{work:#}");
-    let html = asking.data["html"].as_str().unwrap();
-    assert!(
-        html.contains("Allow once") && html.contains(&path) && html.contains("make it"),
-        "{html}"
-    );
+    let asking = html_with(&mut list, "touch made.txt").await;
+    check_list(&web, &asking, &path).await;
 
     let page = web.get(&path).await;
     assert!(page.contains("touch made.txt"), "{page}");
@@ -75,32 +57,15 @@ async fn question_is_answered_on_the_page(release: &str) {
     assert!(!web.stage.file("made.txt").exists());
     let answered = web.post(&format!("{path}/answer"), &fields).await;
     assert_eq!(answered.status, 200, "{answered:?}");
-    let closed = news
-        .until(|event| {
-            event.data["html"]
-                .as_str()
-                .is_some_and(|html| html.contains(", page"))
-        })
-        .await;
+    let closed = html_with(&mut news, ", page").await;
     assert!(closed.data["put"].as_str().unwrap().starts_with("step-"));
-    let done = news
-        .until(|event| {
-            event.data["html"]
-                .as_str()
-                .is_some_and(|html| html.contains("Done"))
-        })
-        .await;
+    let done = html_with(&mut news, "Done").await;
     let html = done.data["html"].as_str().unwrap();
     assert!(
         html.contains("&lt;img") && html.contains("\\u{202e}"),
         "{html}"
     );
-    news.until(|event| {
-        event.data["html"]
-            .as_str()
-            .is_some_and(|html| html.contains("completed"))
-    })
-    .await;
+    html_with(&mut news, "completed").await;
     assert!(web.stage.file("made.txt").exists());
 
     second_answer_is_refused(&web, &path, &fields).await;
@@ -111,6 +76,33 @@ async fn question_is_answered_on_the_page(release: &str) {
         "{page}"
     );
     web.finish().await;
+}
+
+/// The next message whose HTML contains these words.
+async fn html_with(events: &mut Events, words: &str) -> Event {
+    let html = |event: &Event| {
+        event.data["html"]
+            .as_str()
+            .is_some_and(|html| html.contains(words))
+    };
+    events.until(html).await
+}
+
+/// The list names the session by its first prompt, and has its question.
+async fn check_list(web: &WebFixture, asking: &Event, path: &str) {
+    let work = web.browser("GET", "/api/work").send().await.json();
+    let listed = &work["work"][0];
+    let title = listed["task"].as_str().unwrap();
+    assert!(title.starts_with("make it "), "{work:#}");
+    assert!(!title.contains('\u{202e}'), "{work:#}");
+    assert!(listed["created_at"].is_string(), "{work:#}");
+    let question = &listed["questions"][0]["question"];
+    assert!(question["details"]["command"].is_string(), "{work:#}");
+    let html = asking.data["html"].as_str().unwrap();
+    assert!(
+        html.contains("Allow once") && html.contains(path) && html.contains("make it"),
+        "{html}"
+    );
 }
 
 /// The page of a question has its command in full, and says when it is declined.
