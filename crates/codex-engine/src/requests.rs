@@ -1,4 +1,4 @@
-//! Requests to Codex, with time limits, and again while it asks for patience.
+//! Requests to Codex, with time limits and retries.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub(super) async fn call<T: DeserializeOwned>(
     let mut pause = BACK_OFF;
     for _ in 1..ATTEMPTS {
         match call_once(server, method, params).await {
-            Err(EngineError::Refused { refusal, .. }) if is_for_now(&refusal) => {
+            Err(EngineError::Refused { refusal, .. }) if is_temporary(&refusal) => {
                 tokio::time::sleep(pause).await;
                 pause *= 2;
             }
@@ -47,9 +47,9 @@ pub(super) async fn call<T: DeserializeOwned>(
     call_once(server, method, params).await
 }
 
-/// Whether the same request can succeed a moment later: Codex is overloaded, or still unloads the
+/// Whether the same request can succeed a moment later: Codex is overloaded, or is still unloading the
 /// thread ("… is closing; retry thread/resume after the thread is closed", 0.110.0).
-fn is_for_now(refusal: &ErrorObject) -> bool {
+fn is_temporary(refusal: &ErrorObject) -> bool {
     refusal.code == code::CODEX_OVERLOADED || refusal.message.contains("is closing; retry")
 }
 

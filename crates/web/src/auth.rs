@@ -235,7 +235,7 @@ pub(crate) async fn check_caller(
     }) {
         Ok(caller) => {
             if let Some(stranger) = request.extensions().get::<Stranger>() {
-                stranger.is_known();
+                stranger.recognise();
             }
             request.extensions_mut().insert(caller.clone());
             until_revoked(next.run(request).await, door, caller)

@@ -140,7 +140,7 @@ struct StrangerGuard {
 
 impl Stranger {
     /// The client has shown a valid credential.
-    pub(crate) fn is_known(&self) {
+    pub(crate) fn recognise(&self) {
         self.0.strangers.remove(self.0.number);
     }
 }

@@ -19,7 +19,7 @@ const OPTION: usize = 200;
 /// The most options of a field. With more, any text is taken, and the server judges it.
 const MOST_OPTIONS: usize = 200;
 
-/// What logs have in place of a secret answer.
+/// The text that logs contain instead of a secret answer.
 pub const NOT_SHOWN: &str = "[not shown]";
 
 /// A field of a form.
@@ -27,20 +27,20 @@ pub const NOT_SHOWN: &str = "[not shown]";
 pub struct Field {
     /// The key of its value.
     pub id: String,
-    /// What it asks, for the person who answers: one line without hidden characters.
+    /// The question for the person who answers, as one line without hidden characters.
     pub label: String,
     /// The kind of its value.
     pub kind: FieldKind,
     /// The values to choose from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<FieldOption>,
-    /// Whether it takes other texts than its options.
+    /// Whether texts other than the options are accepted.
     #[serde(default)]
     pub takes_others: bool,
-    /// Whether it must have a value.
+    /// Whether a value is required.
     #[serde(default)]
     pub required: bool,
-    /// Whether its value must not be displayed.
+    /// Whether the value is secret, and must not be displayed.
     #[serde(default)]
     pub secret: bool,
     /// The value that it has at first, as somebody would type it.
@@ -283,8 +283,8 @@ impl Field {
         }
     }
 
-    /// How it is answered, for the person who types: what may be chosen, and whether it may be
-    /// left empty.
+    /// A hint for the person who types the answer: the values that are accepted, and whether the
+    /// field may be left empty.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         Some(match (self.kind, self.required) {

@@ -55,7 +55,7 @@ pub enum StoreError {
         /// Why.
         error: String,
     },
-    /// The role has not the rights that the store needs.
+    /// The role lacks rights that the store needs.
     #[error(
         "the role of the job store {store} has no right to what it needs: {error}. Have the owner \
          of the database run the SQL that `codex-mcp jobs schema{options}` prints, as in \

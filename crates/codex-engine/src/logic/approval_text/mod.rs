@@ -73,8 +73,8 @@ fn text(ask: &Ask) -> Text {
     }
 }
 
-/// Whether a [`question`] leaves out part of what is asked. Its marks cannot come from Codex: an
-/// ellipsis of Codex's is escaped.
+/// Whether the text of a [`question`] was shortened. Only our own marks contain an ellipsis: those in
+/// Codex's words are escaped.
 #[must_use]
 pub fn is_shortened(question: &str) -> bool {
     // A mark is broken into lines as the rest is.

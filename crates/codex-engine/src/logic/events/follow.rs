@@ -61,8 +61,8 @@ impl FollowCursor {
 }
 
 impl EventLog {
-    /// What a follower has not read: texts that have grown, and then up to `most` further events, among
-    /// them those that pollers no longer get.
+    /// The news for a follower: additions to texts that it has begun to read, and then up to `most`
+    /// further events, including those that [`EventLog::forget`] has removed.
     /// Moves its cursor.
     pub fn follow(&self, cursor: &mut FollowCursor, most: usize) -> Vec<FollowedEvent> {
         let mut news = cursor.read_grown(self);
