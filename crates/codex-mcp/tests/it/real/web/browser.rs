@@ -1,13 +1,16 @@
 //! The page in the real Chromium.
 
+use std::time::Duration;
+
 use nix::sys::signal::Signal;
-use scripted_model::{Gate, Reply, Script, Shell};
+use scripted_model::{Gate, Patch, Reply, Script, Shell};
 use serde_json::json;
 use testkit::chromium::{Browser, Driver, ENTER};
 use testkit::process::signal;
 
 use super::{WebFixture, start_session};
 use crate::jobs::wait_for;
+use crate::real::team::{make_team, put_mail};
 
 /// The size of a window of a desk, and that of a phone, in pixels.
 pub(super) const DESK: (u32, u32) = (1280, 900);
@@ -177,5 +180,114 @@ async fn page_has_no_gap_after_the_host_was_killed() {
     let gaps = browser.all(".step.gap").await;
     assert!(gaps.is_empty(), "a gap");
     browser.finish().await;
+    web.finish().await;
+}
+
+async fn click(browser: &Browser, css: &str) {
+    browser.wait_for(css).await.click().await.unwrap();
+}
+
+/// Writes a message to a session, and sends it by a click.
+async fn send(browser: &Browser, text: &str) {
+    let field = browser.wait_for("form.send textarea").await;
+    field.type_text(text).await;
+    click(browser, "form.send button").await;
+}
+
+#[tokio::test]
+async fn turn_is_started_steered_watched_and_interrupted_by_clicks() {
+    let gate = Gate::new();
+    let pause = Duration::from_millis(100);
+    let script = Script::new()
+        .on("first", [Reply::say("early").behind(&gate)])
+        .on("in German", [Reply::say("late")])
+        .otherwise([Reply::deltas(1000, "more ").paced(pause)]);
+    let web = WebFixture::new(testkit::codex::newest(), script).await;
+    let driver = Driver::start().await;
+    let browser = driver.browser(PHONE, "light").await;
+    sign_in(&web, &browser).await;
+    let directory = web.stage.home.work();
+    for (field, text) in [
+        ("textarea[name=prompt]", "first"),
+        ("input[name=directory]", directory.to_str().unwrap()),
+    ] {
+        let css = format!("form[action='/sessions'] {field}");
+        browser.wait_for(&css).await.type_text(text).await;
+    }
+    click(&browser, "form[action='/sessions'] button").await;
+    gate.reached(1).await;
+    browser.wait_for_text(".step.prompt", "first").await;
+    send(&browser, "in German").await;
+    browser.wait_for_text("#status", "Added to the turn").await;
+    gate.release();
+    browser.wait_for_text(".step.message", "late").await;
+    let last = web.stage.model.requests().pop().unwrap();
+    assert!(last.user_messages().contains(&"in German"));
+    browser.wait_for_text(".state", "idle").await;
+
+    send(&browser, "second").await;
+    for shown in ["more ", "more more more more more "] {
+        browser.wait_for_text(".step.message", shown).await;
+    }
+    click(&browser, "button[id$='/interrupt']").await;
+    browser.wait_for_text(".step.end", "interrupted").await;
+    browser.wait_for_text(".state", "idle").await;
+    click(&browser, "button[id$='/cancel']").await;
+    browser.wait_for_text(".state", "cancelled").await;
+    browser.wait_for_text("button", "Resume the thread").await;
+    assert_accessible(&browser, "a session that was ended").await;
+    browser.finish().await;
+    web.finish().await;
+}
+
+#[tokio::test]
+async fn pages_of_jobs_threads_and_mail_are_accessible() {
+    let touch = Reply::shell(Shell::escalated("touch made.txt", "it is needed"));
+    let patch = Patch::new().add("made.txt", "here");
+    let script = Script::new()
+        .on("ask", [touch, Reply::say("It is made.")])
+        .on("look at it", [Reply::say("It is fine.")])
+        .otherwise([Reply::patch(patch), Reply::say("It is there.")]);
+    let mut web = WebFixture::new(testkit::codex::newest(), script).await;
+    make_team(&web.stage, &["lead", "codex"]);
+    let message = json!({ "from": "lead", "text": "Look", "read": false,
+        "timestamp": "2026-11-26T10:00:00.000Z" });
+    put_mail(&web.stage, "codex", std::slice::from_ref(&message));
+    web.restart_with(&[("ATM_TEAM", "builders")]).await;
+    let session = start_session(&mut web, "look at it").await;
+    web.client.until_idle(&session).await;
+    let asking = web.submit(&["--approval", "ask"], "ask").await;
+    let directory = web.stage.home.work();
+    let run = [
+        ("task", "Write made.txt"),
+        ("directory", directory.to_str().unwrap()),
+        ("sandbox", "workspace-write"),
+        ("files", "made.txt"),
+    ];
+    let started = web.post("/runs", &run).await;
+    let run = started.json()["address"].as_str().unwrap().to_owned();
+    web.page_with(&asking, ">Allow once").await;
+    web.job_in(&run, "completed").await;
+
+    let driver = Driver::start().await;
+    for (size, scheme) in [(DESK, "dark"), (PHONE, "light")] {
+        let browser = driver.browser(size, scheme).await;
+        sign_in(&web, &browser).await;
+        for (path, css, words) in [
+            ("/", ".question", "touch made.txt"),
+            (&asking, ".question", "touch made.txt"),
+            (&run, ".criteria", "files=made.txt"),
+            ("/threads", "main", "look at it"),
+            ("/mail", "main", "Look"),
+            ("/jobs/none", "main", "no such job"),
+        ] {
+            browser.open(path).await;
+            browser.wait_for_text(css, words).await;
+            assert_accessible(&browser, path).await;
+        }
+        browser.finish().await;
+    }
+    web.post(&format!("{asking}/cancel"), &[]).await;
+    web.job_in(&asking, "cancelled").await;
     web.finish().await;
 }

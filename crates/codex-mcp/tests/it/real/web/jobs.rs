@@ -9,13 +9,13 @@ use crate::jobs::wait_for;
 
 impl WebFixture {
     /// Submits a job at a shell; returns its address on the page.
-    async fn submit(&self, args: &[&str], prompt: &str) -> String {
+    pub(super) async fn submit(&self, args: &[&str], prompt: &str) -> String {
         let args = [&["jobs", "submit"], args, &[prompt]].concat();
         format!("/jobs/{}", self.output(&args).await)
     }
 
     /// The job at an address, when it is in this state.
-    async fn job_in(&self, address: &str, state: &str) -> Value {
+    pub(super) async fn job_in(&self, address: &str, state: &str) -> Value {
         wait_for(state, async || {
             let path = format!("/api{address}");
             let shown = self.browser("GET", &path).send().await.json();
@@ -25,7 +25,7 @@ impl WebFixture {
     }
 
     /// The page at an address, when it has these words.
-    async fn page_with(&self, address: &str, words: &str) -> String {
+    pub(super) async fn page_with(&self, address: &str, words: &str) -> String {
         wait_for(words, async || {
             let page = self.get(address).await;
             page.contains(words).then_some(page)
