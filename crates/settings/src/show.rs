@@ -10,6 +10,9 @@ use serde_json::{Map, Value, json};
 use crate::config::Config;
 use crate::source::{Setting, Source};
 
+/// What is between two columns.
+const GAP: &str = "  ";
+
 /// A setting as it is shown.
 struct ShownSetting {
     key: &'static str,
@@ -93,12 +96,13 @@ pub fn as_json(config: &Config) -> Value {
     Value::Object(object)
 }
 
-/// Writes the settings as a table.
+/// Writes the settings as a table. At a terminal with so many `columns`, a source that has no room
+/// beside its value is below it.
 ///
 /// # Errors
 ///
 /// Those of the writer.
-pub fn as_text(config: &Config, out: &mut impl Write) -> io::Result<()> {
+pub fn as_text(config: &Config, columns: Option<usize>, out: &mut impl Write) -> io::Result<()> {
     let rows: Vec<(&str, String, String)> = all(config)
         .into_iter()
         .map(|ShownSetting { key, value, source }| {
@@ -111,12 +115,23 @@ pub fn as_text(config: &Config, out: &mut impl Write) -> io::Result<()> {
             (key, value, source)
         })
         .collect();
-    let width = |length: fn(&(&str, String, String)) -> usize| {
-        rows.iter().map(length).max().unwrap_or_default()
+    let keys = rows.iter().map(|(key, ..)| key.len()).max();
+    let keys = keys.unwrap_or_default();
+    let fits = |value: usize, source: &str| {
+        let width = keys + value + source.chars().count() + 2 * GAP.len();
+        columns.is_none_or(|columns| width <= columns)
     };
-    let (keys, values) = (width(|row| row.0.len()), width(|row| row.1.chars().count()));
+    let side_by_side = rows
+        .iter()
+        .map(|(_, value, source)| (value.chars().count(), source))
+        .filter(|(value, source)| fits(*value, source));
+    let values = side_by_side.map(|(value, _)| value).max();
+    let values = values.unwrap_or_default();
     for (key, value, source) in &rows {
-        writeln!(out, "{key:keys$}  {value:values$}  {source}")?;
+        match fits(values.max(value.chars().count()), source) {
+            true => writeln!(out, "{key:keys$}{GAP}{value:values$}{GAP}{source}")?,
+            false => writeln!(out, "{key:keys$}{GAP}{value}\n{:keys$}{GAP}{source}", "")?,
+        }
     }
     Ok(())
 }

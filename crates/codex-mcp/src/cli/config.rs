@@ -41,7 +41,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     }
     let printed = match args.json {
         true => output::json(&settings::as_json(&config)),
-        false => settings::as_text(&config, &mut output::stdout()),
+        false => settings::as_text(&config, output::stdout_columns(), &mut output::stdout()),
     };
     match printed {
         Ok(()) => ExitCode::SUCCESS,

@@ -24,7 +24,7 @@ fn settings_are_shown_with_their_sources() {
     let world = World::new().user(ROLES).variable("ATM_TEAM", "t");
     let config = world.load(Flags::default()).unwrap();
     let mut text = Vec::new();
-    as_text(&config, &mut text).unwrap();
+    as_text(&config, None, &mut text).unwrap();
     let text = String::from_utf8(text).unwrap();
     let rows: Vec<Vec<&str>> = text
         .lines()
@@ -46,6 +46,21 @@ fn settings_are_shown_with_their_sources() {
     assert_eq!(json["team"]["source"], "$ATM_TEAM");
     assert_eq!(json["request_timeout_secs"]["value"], 300);
     assert_eq!(json["role"]["value"], serde_json::Value::Null);
+}
+
+#[test]
+fn source_without_room_beside_its_value_is_below_it() {
+    let model = "m".repeat(60);
+    let world = World::new().variable("CODEX_MCP_MODEL", &model);
+    let config = world.load(Flags::default()).unwrap();
+    let mut text = Vec::new();
+    as_text(&config, Some(80), &mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let source = format!("{model}\n{:23}  $CODEX_MCP_MODEL\n", "");
+    assert!(text.contains(&source), "{text}");
+    let wide = text.lines().filter(|line| line.chars().count() > 80);
+    let rows = text.lines().count();
+    assert_eq!(wide.count(), 1, "the value alone, {rows} lines: {text}");
 }
 
 #[test]
