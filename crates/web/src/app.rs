@@ -7,23 +7,26 @@ use tokio::sync::{OnceCell, Semaphore};
 use tokio_util::sync::CancellationToken;
 use work_board::WorkBoard;
 
-use crate::auth::Doorkeeper;
+use crate::auth::AccessControl;
 use crate::feed::Feeds;
 use crate::forwarder::Forwarder;
 use crate::lists::Lists;
 use crate::mcp_sessions::McpSessions;
 
-/// The service of rmcp.
-pub(crate) type McpService = StreamableHttpService<Forwarder, McpSessions>;
+/// The service of rmcp, and its sessions.
+pub(crate) struct Mcp {
+    pub(crate) service: StreamableHttpService<Forwarder, McpSessions>,
+    pub(crate) sessions: Arc<McpSessions>,
+}
 
 /// Everything that a request may need.
 pub(crate) struct App {
-    pub(crate) door: Arc<Doorkeeper>,
+    pub(crate) access: Arc<AccessControl>,
     pub(crate) board: Arc<WorkBoard>,
     pub(crate) feeds: Arc<Feeds>,
     pub(crate) lists: Arc<Lists>,
-    /// What the tools' server says about itself, when it was asked.
-    pub(crate) mcp: OnceCell<McpService>,
+    /// Made for the first message of an MCP client.
+    pub(crate) mcp: OnceCell<Mcp>,
     /// Of which each conductor takes one.
     pub(crate) conductors: Arc<Semaphore>,
     /// Of which each page takes one that watches a session.

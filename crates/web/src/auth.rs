@@ -18,7 +18,7 @@ use crate::logic::access::{BROWSER_LIFE, CredentialId, Credentials, Kind, Scope,
 use crate::logic::authority::{Authorities, WrongAuthority};
 use crate::logic::throttle::{Throttle, Wait};
 use crate::refusal::Refusal;
-use crate::server::Stranger;
+use crate::server::Connection;
 use crate::store::{CredentialStore, FileMark, StoreError};
 
 /// The name of the cookie.
@@ -29,7 +29,7 @@ const LOOK_AFTER: Duration = Duration::from_secs(2);
 
 /// Decides on requests.
 #[derive(Debug)]
-pub(crate) struct Doorkeeper {
+pub(crate) struct AccessControl {
     store: CredentialStore,
     /// The credentials, and the mark of the file from which they were read.
     known: Mutex<Option<(FileMark, Arc<Credentials>)>>,
@@ -42,7 +42,7 @@ pub(crate) struct Doorkeeper {
 pub(crate) struct Caller {
     pub(crate) scope: Scope,
     /// The credential.
-    id: CredentialId,
+    pub(crate) id: CredentialId,
 }
 
 impl Caller {
@@ -55,7 +55,7 @@ impl Caller {
     }
 }
 
-impl Doorkeeper {
+impl AccessControl {
     pub(crate) fn new(store: CredentialStore, authorities: Authorities) -> Self {
         Self {
             store,
@@ -144,7 +144,7 @@ impl Doorkeeper {
             return Err(self.wrong(from));
         }
         let store = self.store.clone();
-        let signing_in = off_runtime::run(move || store.sign_in(&code, browser_name()));
+        let signing_in = off_runtime::run(move || store.sign_in(&code, browser_at(from)));
         let signed_in = signing_in.await;
         let signed_in = signed_in.map_err(|error| Refusal::Failed(error.to_string()))??;
         let secret = signed_in.ok_or_else(|| self.wrong(from))?;
@@ -177,9 +177,13 @@ pub(crate) fn no_cookie() -> String {
     format!("{COOKIE}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0")
 }
 
-fn browser_name() -> TokenName {
+/// What a browser is called in the list of credentials. It says itself what it is in many ways, none of
+/// which is sure.
+fn browser_at(address: IpAddr) -> TokenName {
     // It is one, as its test shows.
-    "a browser".parse().unwrap_or_else(|_| unreachable!())
+    format!("browser at {address}")
+        .parse()
+        .unwrap_or_else(|_| unreachable!())
 }
 
 /// The token of a program.
@@ -207,11 +211,11 @@ pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
 
 /// Lets a request from an origin of ours pass.
 pub(crate) async fn check_origin(
-    State(door): State<Arc<Doorkeeper>>,
+    State(access): State<Arc<AccessControl>>,
     request: Request,
     next: Next,
 ) -> Response {
-    match door.check_origin(request.method(), request.headers()) {
+    match access.check_origin(request.method(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     }
@@ -219,13 +223,13 @@ pub(crate) async fn check_origin(
 
 /// Lets a request of somebody who is known pass, and says who that is.
 pub(crate) async fn check_caller(
-    State(door): State<Arc<Doorkeeper>>,
+    State(access): State<Arc<AccessControl>>,
     ConnectInfo(from): ConnectInfo<SocketAddr>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
-    let caller = door.caller(from.ip(), request.headers());
+    let caller = access.caller(from.ip(), request.headers());
     match caller.and_then(|caller| {
         // An event stream only looks, a message for the tools may do anything.
         if changes {
@@ -234,23 +238,23 @@ pub(crate) async fn check_caller(
         Ok(caller)
     }) {
         Ok(caller) => {
-            if let Some(stranger) = request.extensions().get::<Stranger>() {
-                stranger.recognise();
+            if let Some(connection) = request.extensions().get::<Connection>() {
+                connection.recognise(&caller.id);
             }
             request.extensions_mut().insert(caller.clone());
-            until_revoked(next.run(request).await, door, caller)
+            until_revoked(next.run(request).await, access, caller)
         }
         Err(refusal) => refusal.for_request(request.headers()),
     }
 }
 
 /// Has a stream end when the credential of its reader is revoked.
-fn until_revoked(response: Response, door: Arc<Doorkeeper>, caller: Caller) -> Response {
+fn until_revoked(response: Response, access: Arc<AccessControl>, caller: Caller) -> Response {
     let kind = response.headers().get(header::CONTENT_TYPE);
     if kind.is_none_or(|kind| !kind.as_bytes().starts_with(b"text/event-stream")) {
         return response;
     }
-    let revoked = Box::pin(async move { door.until_revoked(&caller).await });
+    let revoked = Box::pin(async move { access.until_revoked(&caller).await });
     response.map(|body| Body::from_stream(body.into_data_stream().take_until(revoked)))
 }
 
@@ -267,8 +271,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn browser_has_a_name() {
-        assert_eq!(browser_name().to_string(), "a browser");
+    fn browser_is_named_by_its_address() {
+        for (address, name) in [
+            ("192.0.2.7", "browser at 192.0.2.7"),
+            (
+                "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff",
+                "browser at 2001:db8:ffff:ffff:ffff:ffff:ffff:ffff",
+            ),
+            (
+                "::ffff:255.255.255.255",
+                "browser at ::ffff:255.255.255.255",
+            ),
+        ] {
+            assert_eq!(browser_at(address.parse().unwrap()).to_string(), name);
+        }
     }
 
     #[test]

@@ -139,11 +139,11 @@ async fn serve(app: Arc<App>, caller: Caller, upgrade: OnUpgrade, _permit: Owned
         .max_message_size(Some(LONGEST_MESSAGE))
         .max_frame_size(Some(LONGEST_MESSAGE));
     let mut socket = WebSocketStream::from_raw_socket(upgraded, Role::Server, Some(config)).await;
-    let door = Arc::clone(&app.door);
+    let access = Arc::clone(&app.access);
     let closing = app.closing.clone();
     let frame = tokio::select! {
         () = converse(app, &mut socket) => None,
-        () = door.until_revoked(&caller) => {
+        () = access.until_revoked(&caller) => {
             Some(close_frame(CloseCode::Policy, "the credential is no longer valid"))
         }
         () = closing.cancelled() => Some(close_frame(CloseCode::Away, "the server ends")),

@@ -5,16 +5,18 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
+use rmcp::transport::common::http_header::HEADER_SESSION_ID;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 use tower_service::Service as _;
 use work_board::Connect;
 
-use crate::app::{App, McpService};
+use crate::app::{App, Mcp};
 use crate::auth::Caller;
 use crate::forwarder::{Forwarder, about};
+use crate::logic::access::CredentialId;
 use crate::mcp_sessions::{McpSessions, noting_full};
-use crate::refusal::Refusal;
+use crate::refusal::{NO_MCP_SESSION, Refusal};
 
 /// The longest message of a client, in bytes (4 MiB).
 pub(crate) const LONGEST_MESSAGE: usize = 4 << 20;
@@ -31,15 +33,20 @@ pub(crate) async fn respond(
     let connect = &app.board.connections.classic;
     let service = app.mcp.get_or_try_init(|| service(connect, &app.closing));
     match service.await {
-        Ok(service) => pass(service, request).await,
+        Ok(mcp) => pass(mcp, caller.id, request).await,
         Err(why) => Refusal::Failed(why).into_response(),
     }
 }
 
 /// Passes a message to rmcp, which answers each failure itself but that there are too many sessions.
-async fn pass(service: &McpService, request: Request) -> Response {
-    let mut service = service.clone();
-    let (response, room) = noting_full(service.call(request)).await;
+async fn pass(mcp: &Mcp, caller: CredentialId, request: Request) -> Response {
+    let session = request.headers().get(HEADER_SESSION_ID);
+    let session = session.and_then(|id| id.to_str().ok());
+    if session.is_some_and(|id| mcp.sessions.is_foreign(id, &caller)) {
+        return NO_MCP_SESSION.into_response();
+    }
+    let mut service = mcp.service.clone();
+    let (response, room) = noting_full(caller, service.call(request)).await;
     match (room, response) {
         (Ok(()), Ok(response)) => response.into_response(),
         (Err(full), _) => Refusal::Conflict(full.to_string()).into_response(),
@@ -47,10 +54,7 @@ async fn pass(service: &McpService, request: Request) -> Response {
 }
 
 /// The service, whose clients are connected to hosts. It ends with `closing`.
-async fn service(
-    connect: &Arc<Connect>,
-    closing: &CancellationToken,
-) -> Result<McpService, String> {
+async fn service(connect: &Arc<Connect>, closing: &CancellationToken) -> Result<Mcp, String> {
     let connect = Arc::clone(connect);
     let about = about(&*connect).await?;
     let new = move || Ok(Forwarder::new(Arc::clone(&connect), about.clone()));
@@ -63,7 +67,8 @@ async fn service(
     let sessions = Arc::new(McpSessions::new());
     let ending = Arc::clone(&sessions).end_idle();
     tokio::spawn(closing.clone().run_until_cancelled_owned(ending));
-    Ok(StreamableHttpService::new(new, sessions, config))
+    let service = StreamableHttpService::new(new, Arc::clone(&sessions), config);
+    Ok(Mcp { service, sessions })
 }
 
 #[cfg(test)]
@@ -84,6 +89,10 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
+
+    fn caller() -> CredentialId {
+        CredentialId::of_test("a test")
+    }
 
     /// The limit for what should happen soon.
     const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -137,7 +146,7 @@ mod tests {
         }
     }
 
-    async fn send(service: &McpService, session: Option<&str>, message: Value) -> Response {
+    async fn send(service: &Mcp, session: Option<&str>, message: Value) -> Response {
         let request = Request::builder()
             .method("POST")
             .uri("/mcp")
@@ -149,10 +158,12 @@ mod tests {
             None => request,
         };
         let request = request.body(Body::from(message.to_string())).unwrap();
-        timeout(TIME_LIMIT, pass(service, request)).await.unwrap()
+        timeout(TIME_LIMIT, pass(service, caller(), request))
+            .await
+            .unwrap()
     }
 
-    async fn initialize(service: &McpService) -> Response {
+    async fn initialize(service: &Mcp) -> Response {
         let message = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
             "protocolVersion": "2025-11-25", "capabilities": {},
             "clientInfo": { "name": "a test", "version": "1" } } });
@@ -244,7 +255,7 @@ mod tests {
             .uri("/mcp")
             .header("host", "localhost")
             .header("mcp-session-id", &all[0]);
-        pass(&service, end.body(Body::empty()).unwrap()).await;
+        pass(&service, caller(), end.body(Body::empty()).unwrap()).await;
         assert_eq!(initialize(&service).await.status(), StatusCode::OK);
     }
 }

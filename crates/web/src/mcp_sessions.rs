@@ -1,7 +1,8 @@
 //! The MCP sessions of clients over HTTP, bounded in number and in time.
 //!
 //! Each session is a client of a host, which does not end as long as it has one. Clients that go without
-//! ending their session must not hold it for ever.
+//! ending their session must not hold it for ever. A session belongs to the credential with which it was
+//! begun; for all others there is none.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -20,8 +21,13 @@ use rmcp::transport::streamable_http_server::session::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 
+use crate::logic::access::CredentialId;
+
 /// The most sessions at a time.
 const MOST: usize = 64;
+
+/// The most sessions at a time with the same credential.
+const MOST_OF_ONE: usize = 32;
 
 /// How long a session without an open stream may be silent.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
@@ -33,6 +39,9 @@ const SILENCE: Duration = Duration::from_secs(24 * 60 * 60);
 const LOOK_AFTER: Duration = Duration::from_secs(30);
 
 tokio::task_local! {
+    /// Who makes the request of this task. rmcp does not pass it on.
+    static CALLER: CredentialId;
+
     /// Whether the request of this task needs a session for which there is no room. rmcp tells that
     /// only in words.
     static IS_FULL: Cell<bool>;
@@ -52,8 +61,8 @@ pub(crate) enum SessionsError {
 /// There are too many sessions.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{MOST} MCP sessions are open, which is the most; end one with DELETE and its Mcp-Session-Id, or \
-     wait: a session without an open stream ends after {} minutes",
+    "{MOST_OF_ONE} MCP sessions of this credential or {MOST} of all are open, which is the most; end one \
+     with DELETE and its Mcp-Session-Id, or wait: a session without an open stream ends after {} minutes",
     IDLE_TIMEOUT.as_secs() / 60
 )]
 pub(crate) struct Full;
@@ -75,6 +84,8 @@ struct Usage {
     streams: usize,
     /// When the client was last heard of, unless a stream is open.
     heard: Instant,
+    /// Who has begun it; `None` if nobody is known.
+    owner: Option<CredentialId>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -111,13 +122,17 @@ impl Drop for OpenStream {
     }
 }
 
-/// Whether a request was refused because of too many sessions, beside its response.
-pub(crate) async fn noting_full<T>(respond: impl Future<Output = T>) -> (T, Result<(), Full>) {
+/// Whether the request of a caller was refused because of too many sessions, beside its response.
+pub(crate) async fn noting_full<T>(
+    caller: CredentialId,
+    respond: impl Future<Output = T>,
+) -> (T, Result<(), Full>) {
     let noting = async {
         let response = respond.await;
         (response, IS_FULL.with(Cell::get))
     };
-    let (response, is_full) = IS_FULL.scope(Cell::new(false), noting).await;
+    let noting = IS_FULL.scope(Cell::new(false), noting);
+    let (response, is_full) = CALLER.scope(caller, noting).await;
     match is_full {
         true => (response, Err(Full)),
         false => (response, Ok(())),
@@ -158,6 +173,19 @@ impl McpSessions {
         idle.map(|(id, _)| id.clone()).collect()
     }
 
+    /// Whether a session is that of somebody else.
+    pub(crate) fn is_foreign(&self, id: &str, caller: &CredentialId) -> bool {
+        let usages = lock(&self.usages);
+        let usage = usages.get(id);
+        usage.is_some_and(|usage| usage.owner.as_ref() != Some(caller))
+    }
+
+    fn has_room(&self, owner: Option<&CredentialId>) -> bool {
+        let usages = lock(&self.usages);
+        let of_owner = usages.values().filter(|one| one.owner.as_ref() == owner);
+        of_owner.count() < MOST_OF_ONE
+    }
+
     /// Notes that the client was heard of.
     fn heard(&self, id: &SessionId) {
         if let Some(usage) = lock(&self.usages).get_mut(id) {
@@ -180,7 +208,12 @@ impl SessionManager for McpSessions {
     type Transport = <LocalSessionManager as SessionManager>::Transport;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), SessionsError> {
-        let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() else {
+        let owner = CALLER.try_with(CredentialId::clone).ok();
+        let permit = match self.has_room(owner.as_ref()) {
+            true => Arc::clone(&self.free).try_acquire_owned().ok(),
+            false => None,
+        };
+        let Some(permit) = permit else {
             // Without a request, there is nobody to tell.
             let _ = IS_FULL.try_with(|is_full| is_full.set(true));
             return Err(Full.into());
@@ -189,6 +222,7 @@ impl SessionManager for McpSessions {
         let usage = Usage {
             streams: 0,
             heard: Instant::now(),
+            owner,
             _permit: permit,
         };
         lock(&self.usages).insert(id.clone(), usage);
@@ -257,18 +291,38 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn sessions_are_bounded_in_number() {
         let sessions = McpSessions::new();
+        let create = |owner: &str| {
+            let owner = CredentialId::of_test(owner);
+            noting_full(owner, sessions.create_session())
+        };
         let mut all = Vec::new();
-        for _ in 0..MOST {
-            all.push(sessions.create_session().await.unwrap());
+        for owner in ["one", "other"] {
+            for _ in 0..MOST_OF_ONE {
+                all.push(create(owner).await.0.unwrap().0);
+            }
         }
-        let creating = sessions.create_session();
-        let (refused, full) = noting_full(creating).await;
-        let error = refused.map(drop).unwrap_err().to_string();
-        assert!(error.contains("end one with DELETE"), "{error}");
-        assert_eq!(full.unwrap_err().to_string(), error);
-        sessions.close_session(&all[0].0).await.unwrap();
-        let (created, full) = noting_full(sessions.create_session()).await;
+        for owner in ["one", "third"] {
+            let (refused, full) = create(owner).await;
+            let error = refused.map(drop).unwrap_err().to_string();
+            assert!(error.contains("end one with DELETE"), "{error}");
+            assert_eq!(full.unwrap_err().to_string(), error);
+        }
+        sessions.close_session(&all[0]).await.unwrap();
+        let (refused, full) = create("other").await;
+        assert!(refused.is_err() && full.is_err(), "it has its share");
+        let (created, full) = create("third").await;
         assert!(created.is_ok() && full.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn session_belongs_to_who_has_begun_it() {
+        let sessions = McpSessions::new();
+        let (owner, other) = (CredentialId::of_test("one"), CredentialId::of_test("other"));
+        let creating = noting_full(owner.clone(), sessions.create_session());
+        let (id, _transport) = creating.await.0.unwrap();
+        assert!(sessions.is_foreign(&id, &other));
+        assert!(!sessions.is_foreign(&id, &owner));
+        assert!(!sessions.is_foreign("unknown", &other), "rmcp refuses it");
     }
 
     #[tokio::test(start_paused = true)]

@@ -30,7 +30,11 @@ pub(crate) async fn sign_in(
     headers: HeaderMap,
     Form(Code { code }): Form<Code>,
 ) -> Response {
-    match app.door.sign_in(from.ip(), code.unwrap_or_default()).await {
+    match app
+        .access
+        .sign_in(from.ip(), code.unwrap_or_default())
+        .await
+    {
         Ok(cookie) => ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response(),
         Err(refusal) => refusal.for_request(&headers),
     }
@@ -81,7 +85,7 @@ pub(crate) async fn job(
 
 /// Signs a browser out. Its cookie is removed even if it is no longer valid.
 pub(crate) async fn sign_out(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
-    match app.door.sign_out(&headers).await {
+    match app.access.sign_out(&headers).await {
         Ok(()) => {
             let cookie = [(header::SET_COOKIE, auth::no_cookie())];
             (cookie, Redirect::to("/login")).into_response()

@@ -17,6 +17,10 @@ use work_board::{ActError, MailBoardError, RetryError};
 pub(crate) const NO_SESSION: Refusal =
     Refusal::Missing("such session; it may have ended with its host");
 
+/// The MCP session has ended, or is somebody else's. A client then begins a new one.
+/// Source: MCP 2025-11-25, transports, session management.
+pub(crate) const NO_MCP_SESSION: Refusal = Refusal::Missing("such MCP session");
+
 /// There is no such job.
 pub(crate) const NO_JOB: Refusal = Refusal::Missing("such job");
 
@@ -129,7 +133,7 @@ impl From<ActError> for Refusal {
             ActError::Unknown => NO_SESSION,
             ActError::Wrong(why) => Self::Wrong(why),
             ActError::Refused(why) => Self::Conflict(why),
-            ActError::Host(_) | ActError::Failed(_) | ActError::Odd => {
+            ActError::Host(_) | ActError::Failed(_) | ActError::UnexpectedAnswer => {
                 Self::Failed(error.to_string())
             }
         }

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use work_board::WorkBoard;
 
 use crate::app::App;
-use crate::auth::{self, Doorkeeper};
+use crate::auth::{self, AccessControl};
 use crate::budget::{self, Budget};
 use crate::feed::Feeds;
 use crate::lists::Lists;
@@ -59,7 +59,10 @@ pub async fn serve(
     let lists = Arc::new(Lists::new(Arc::clone(&board)));
     let hosts = Arc::clone(&board.hosts);
     let app = Arc::new(App {
-        door: Arc::new(Doorkeeper::new(CredentialStore::new(&state), authorities)),
+        access: Arc::new(AccessControl::new(
+            CredentialStore::new(&state),
+            authorities,
+        )),
         feeds: Arc::new(Feeds::new(Arc::clone(&board))),
         board,
         lists: Arc::clone(&lists),
@@ -109,7 +112,7 @@ fn routes(app: Arc<App>) -> Router {
     let known = in_bounds(known, LONGEST_FORM)
         .route("/mcp", any(mcp::respond))
         .layer(middleware::from_fn_with_state(
-            Arc::clone(&app.door),
+            Arc::clone(&app.access),
             auth::check_caller,
         ));
     let unknown = Router::new()
@@ -130,7 +133,7 @@ fn routes(app: Arc<App>) -> Router {
         })
         .layer(middleware::from_fn_with_state(Budget::new(), budget::bound))
         .layer(middleware::from_fn_with_state(
-            Arc::clone(&app.door),
+            Arc::clone(&app.access),
             auth::check_origin,
         ));
     guarded(all).with_state(app)

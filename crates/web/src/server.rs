@@ -19,11 +19,14 @@ use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tower_service::Service as _;
 
+use crate::logic::access::CredentialId;
+
 /// The most connections at a time. Further ones wait to be accepted.
 const CONNECTIONS: usize = 512;
 
-/// The most connections at a time without a valid credential. For one more, the oldest is closed.
-const STRANGERS: usize = 128;
+/// The most connections at a time with the same credential, and of all without a valid one. For one more,
+/// the oldest is closed.
+const CONNECTIONS_OF_ONE: usize = 128;
 
 /// How often a port is sought that is free at all addresses.
 const PORTS: usize = 16;
@@ -106,55 +109,89 @@ impl Listener {
     }
 }
 
-/// The connections whose client has not shown a valid credential. Of too many, the oldest is closed, so
-/// that they cannot keep others out.
+/// The open connections, the oldest first, each with the credential that its client has shown. Where one
+/// credential, or nobody known, has too many, the oldest of them is closed, so that they cannot keep
+/// others out.
 #[derive(Debug, Default)]
-struct Strangers(Mutex<Vec<(u64, CancellationToken)>>);
+struct Connections(Mutex<Vec<OpenConnection>>);
 
-impl Strangers {
+#[derive(Debug)]
+struct OpenConnection {
+    number: u64,
+    owner: Option<CredentialId>,
+    closing: CancellationToken,
+}
+
+impl Connections {
     fn add(&self, number: u64) -> CancellationToken {
-        let token = CancellationToken::new();
+        let closing = CancellationToken::new();
         let mut all = lock(&self.0);
-        if all.len() >= STRANGERS {
-            let (_, oldest) = all.remove(0);
-            oldest.cancel();
+        make_room(&mut all, None);
+        all.push(OpenConnection {
+            number,
+            owner: None,
+            closing: closing.clone(),
+        });
+        closing
+    }
+
+    /// The client of a connection has shown a valid credential.
+    fn recognise(&self, number: u64, owner: &CredentialId) {
+        let mut all = lock(&self.0);
+        let Some(at) = all.iter().position(|one| one.number == number) else {
+            return;
+        };
+        let mut connection = all.remove(at);
+        if connection.owner.as_ref() != Some(owner) {
+            make_room(&mut all, Some(owner));
+            connection.owner = Some(owner.clone());
         }
-        all.push((number, token.clone()));
-        token
+        let at = all.partition_point(|one| one.number < number);
+        all.insert(at, connection);
     }
 
     fn remove(&self, number: u64) {
-        lock(&self.0).retain(|(known, _)| *known != number);
+        lock(&self.0).retain(|one| one.number != number);
     }
 }
 
-/// A connection, until its client is known or it ends.
+/// Makes room for one more connection of an owner.
+fn make_room(all: &mut Vec<OpenConnection>, owner: Option<&CredentialId>) {
+    let is_theirs = |one: &OpenConnection| one.owner.as_ref() == owner;
+    if all.iter().filter(|one| is_theirs(one)).count() >= CONNECTIONS_OF_ONE
+        && let Some(at) = all.iter().position(is_theirs)
+    {
+        all.remove(at).closing.cancel();
+    }
+}
+
+/// A connection, as its requests know it.
 #[derive(Debug, Clone)]
-pub(crate) struct Stranger(Arc<StrangerGuard>);
+pub(crate) struct Connection(Arc<ConnectionGuard>);
 
 #[derive(Debug)]
-struct StrangerGuard {
+struct ConnectionGuard {
     number: u64,
-    strangers: Arc<Strangers>,
+    connections: Arc<Connections>,
 }
 
-impl Stranger {
+impl Connection {
     /// The client has shown a valid credential.
-    pub(crate) fn recognise(&self) {
-        self.0.strangers.remove(self.0.number);
+    pub(crate) fn recognise(&self, owner: &CredentialId) {
+        self.0.connections.recognise(self.0.number, owner);
     }
 }
 
-impl Drop for StrangerGuard {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        self.strangers.remove(self.number);
+        self.connections.remove(self.number);
     }
 }
 
 /// Serves until `closing` is cancelled. Open connections end with it.
 pub(crate) async fn serve(listener: Listener, routes: Router, closing: CancellationToken) {
     let free = Arc::new(Semaphore::new(CONNECTIONS));
-    let strangers = Arc::new(Strangers::default());
+    let connections = Arc::new(Connections::default());
     let accepting = async {
         for number in 0.. {
             // The semaphore is never closed.
@@ -163,13 +200,14 @@ pub(crate) async fn serve(listener: Listener, routes: Router, closing: Cancellat
             };
             match listener.accept().await {
                 Ok((stream, from)) => {
-                    let given_up = strangers.add(number);
-                    let stranger = Stranger(Arc::new(StrangerGuard {
+                    let given_up = connections.add(number);
+                    let guard = ConnectionGuard {
                         number,
-                        strangers: Arc::clone(&strangers),
-                    }));
-                    let routes = routes.clone().layer(Extension(stranger));
-                    let connection = connection(stream, from, routes, permit);
+                        connections: Arc::clone(&connections),
+                    };
+                    let connection = Connection(Arc::new(guard));
+                    let routes = routes.clone().layer(Extension(connection));
+                    let connection = serve_connection(stream, from, routes, permit);
                     let closing = closing.clone();
                     tokio::spawn(async move {
                         let connection = given_up.run_until_cancelled(connection);
@@ -186,7 +224,7 @@ pub(crate) async fn serve(listener: Listener, routes: Router, closing: Cancellat
     closing.run_until_cancelled(accepting).await;
 }
 
-async fn connection(
+async fn serve_connection(
     stream: TcpStream,
     from: SocketAddr,
     routes: Router,
@@ -242,19 +280,33 @@ mod tests {
     }
 
     #[test]
-    fn oldest_of_too_many_strangers_is_given_up() {
-        let strangers = Arc::new(Strangers::default());
-        let first = strangers.add(0);
-        let known = strangers.add(1);
-        strangers.remove(1);
-        let others: Vec<_> = (2..=STRANGERS as u64)
-            .map(|number| strangers.add(number))
-            .collect();
-        assert!(!first.is_cancelled());
-        strangers.add(1000);
-        assert!(first.is_cancelled());
-        assert!(!known.is_cancelled());
-        assert!(!others.iter().any(CancellationToken::is_cancelled));
+    fn oldest_of_too_many_connections_of_one_client_is_given_up() {
+        let (mine, theirs) = (
+            CredentialId::of_test("mine"),
+            CredentialId::of_test("theirs"),
+        );
+        for owner in [None, Some(&theirs)] {
+            let connections = Connections::default();
+            let open = |number, owner: Option<&CredentialId>| {
+                let closing = connections.add(number);
+                if let Some(owner) = owner {
+                    connections.recognise(number, owner);
+                    // Each further request shows it again.
+                    connections.recognise(number, owner);
+                }
+                closing
+            };
+            let first = open(0, owner);
+            let known = open(1, Some(&mine));
+            let others: Vec<_> = (2..=CONNECTIONS_OF_ONE as u64)
+                .map(|number| open(number, owner))
+                .collect();
+            assert!(!first.is_cancelled(), "{owner:?}");
+            let last = open(1000, owner);
+            assert!(first.is_cancelled(), "{owner:?}");
+            let kept = others.iter().chain([&known, &last]);
+            assert!(!kept.into_iter().any(CancellationToken::is_cancelled));
+        }
     }
 
     #[tokio::test(start_paused = true)]

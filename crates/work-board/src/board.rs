@@ -281,7 +281,7 @@ impl WorkBoard {
         let connect = &*self.connections.classic;
         let started = tools::call(connect, None, RUN_TOOL, arguments).await?;
         let id = started.get("job_id").and_then(Value::as_str);
-        let id = id.ok_or(ActError::Odd)?;
+        let id = id.ok_or(ActError::UnexpectedAnswer)?;
         Ok(id.to_owned())
     }
 
@@ -296,7 +296,9 @@ impl WorkBoard {
 
     /// The ID of a session that has just begun, when a host has it.
     async fn begun(&self, answer: &Value) -> Result<String, ActError> {
-        let id = answer["sessionId"].as_str().ok_or(ActError::Odd)?;
+        let id = answer["sessionId"]
+            .as_str()
+            .ok_or(ActError::UnexpectedAnswer)?;
         self.hosts.until_there(id).await;
         Ok(id.to_owned())
     }

@@ -63,7 +63,7 @@ pub enum ActError {
     Failed(String),
     /// The host's answer has no known form.
     #[error("unexpected answer from the host process")]
-    Odd,
+    UnexpectedAnswer,
 }
 
 /// Why a session of another host is given no more work.
@@ -248,7 +248,7 @@ impl Hosts {
         };
         match ask(&session.endpoint, id, act).await? {
             SessionAnswer::Done => Ok(()),
-            _ => Err(ActError::Odd),
+            _ => Err(ActError::UnexpectedAnswer),
         }
     }
 }

@@ -102,6 +102,11 @@ impl Debug for Secret {
 pub struct CredentialId(String);
 
 impl CredentialId {
+    #[cfg(test)]
+    pub(crate) fn of_test(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
     /// Its text.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -97,7 +97,7 @@ impl LogReader<'_> {
                 is_running,
             } = answer
             else {
-                return Err(Failure::OddAnswer);
+                return Err(Failure::UnexpectedAnswer);
             };
             if events.is_empty() {
                 return Ok(Events { list, is_running });

@@ -202,7 +202,7 @@ pub(super) enum Failure {
     #[error("{0}")]
     Refused(String),
     #[error("unexpected answer from the host process")]
-    OddAnswer,
+    UnexpectedAnswer,
     #[error("cannot start the runtime or listen for signals: {0}")]
     Runtime(io::Error),
     #[error("cannot write to stdout: {0}")]

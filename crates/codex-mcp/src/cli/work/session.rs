@@ -98,7 +98,7 @@ impl HostedSession {
     pub(super) async fn act(&self, act: SessionAct) -> Result<(), Failure> {
         match self.ask(act).await? {
             SessionAnswer::Done => Ok(()),
-            _ => Err(Failure::OddAnswer),
+            _ => Err(Failure::UnexpectedAnswer),
         }
     }
 
@@ -115,7 +115,7 @@ impl HostedSession {
         let (answer, stream) = answered.ok_or_else(|| Failure::NoSession(self.id.clone()))?;
         match self.accepted(answer)? {
             SessionAnswer::Attach(answer) => Ok((answer, stream)),
-            _ => Err(Failure::OddAnswer),
+            _ => Err(Failure::UnexpectedAnswer),
         }
     }
 

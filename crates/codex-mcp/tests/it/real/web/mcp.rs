@@ -84,6 +84,8 @@ async fn client_of_http_calls_codex_and_is_asked(release: &str) {
     assert!(question.contains("touch made.txt"), "{question}");
     let accept = json!({ "jsonrpc": "2.0", "id": asked.data["id"],
         "result": { "action": "accept", "content": { "decision": "accept" } } });
+    stranger_has_no_such_session(&client, &accept).await;
+    assert!(!web.stage.file("made.txt").exists());
     let accepted = client.message(&accept).send().await;
     assert_eq!(accepted.status, 202, "{accepted:?}");
     let answer = events.until(|event| event.data["id"] == 2).await.data;
@@ -93,6 +95,20 @@ async fn client_of_http_calls_codex_and_is_asked(release: &str) {
     );
     assert!(web.stage.file("made.txt").exists());
     web.finish().await;
+}
+
+/// Who knows the ID of a session, and has another credential, can neither answer nor read nor end it.
+async fn stranger_has_no_such_session(client: &Client<'_>, answer: &Value) {
+    let web = client.web;
+    let token = web.run(&["token", "another client"]).await;
+    let reading = web.request("GET", "/mcp").header("accept", ACCEPT);
+    let ending = web.request("DELETE", "/mcp");
+    let answering = message(web, &token, answer);
+    for request in [answering, reading.bearer(&token), ending.bearer(&token)] {
+        let request = request.header("mcp-session-id", &client.session);
+        let refused = request.send().await;
+        assert_eq!(refused.status, 404, "{refused:?}");
+    }
 }
 
 /// A client of MCP 2026-07-28, which needs no session.
