@@ -1,5 +1,6 @@
 //! Everything at once, while processes are killed and the database crashes: clients and their tasks,
-//! jobs, and mail. What was promised must be there at the end. `cargo xtask chaos` runs it.
+//! jobs, approvals, runs, and mail. What was promised must be there at the end. `cargo xtask chaos` runs
+//! it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,14 +9,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use scripted_model::{Reply, Request, Script, Shell};
 use serde_json::Value;
 use testkit::postgres::{Durability, Postgres};
 use tokio::time::{sleep, timeout};
 
 use super::CodexFixture;
 use super::kill_storm::{
-    CLIENTS, Kind, Random, calls, check_calls, check_files, counting_model, report, storm, times,
-    wanted,
+    CLIENTS, Kind, Random, calls, check_calls, check_files, count, report, storm, times, wanted,
 };
 use crate::mail::killed::KilledWriters;
 
@@ -46,6 +47,41 @@ struct AcceptedJob {
     id: String,
 }
 
+/// A job that asked, and how many of its questions were allowed.
+struct ApprovedJob {
+    job: AcceptedJob,
+    approvals: usize,
+}
+
+/// What a run has told at its end.
+struct EndedRun {
+    number: usize,
+    is_done: bool,
+}
+
+/// The number in the task of a run, also in a later turn of it.
+fn run_of(request: &Request) -> Option<usize> {
+    let said = request.user_messages().into_iter();
+    let mut tasks = said.filter_map(|text| text.strip_prefix("write "));
+    tasks.find_map(|rest| rest.split_whitespace().next()?.parse().ok())
+}
+
+/// Counts turns; asks before it counts one of `ask N`, and writes the file of a run.
+fn model() -> Script {
+    Script::by(|request| {
+        if let (0, Some(number)) = (request.round(), run_of(request)) {
+            return Reply::shell(format!("echo made > made-{number}.txt"));
+        }
+        match (request.round(), request.prompt().strip_prefix("ask ")) {
+            (0, Some(number)) => {
+                let command = format!("echo {number} >> ran.txt");
+                Reply::shell(Shell::escalated(command, "it is needed"))
+            }
+            _ => count(request),
+        }
+    })
+}
+
 /// The work that continues until the storm is over.
 #[derive(Clone)]
 struct Load {
@@ -63,19 +99,70 @@ impl Load {
     async fn submit_jobs(self) -> Vec<AcceptedJob> {
         let mut accepted = Vec::new();
         while self.is_running() {
-            let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-            let prompt = format!("turn {number}");
-            let submit = ["submit", "--sandbox", "workspace-write", &prompt];
-            let output = self.stage.jobs_command(&submit).output().await.unwrap();
-            // Without its database it is refused.
-            if output.status.success() {
-                let id = String::from_utf8(output.stdout).unwrap();
-                let id = id.trim_end().to_owned();
-                accepted.push(AcceptedJob { number, id });
-            }
+            accepted.extend(self.submit("turn", &["--sandbox", "workspace-write"]).await);
             sleep(PAUSE).await;
         }
         accepted
+    }
+
+    /// Submits a job; `None` if it is refused, as without its database.
+    async fn submit(&self, word: &str, args: &[&str]) -> Option<AcceptedJob> {
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let prompt = format!("{word} {number}");
+        let submit = [&["submit"], args, &[&prompt]].concat();
+        let output = self.stage.jobs_command(&submit).output().await.unwrap();
+        let id = String::from_utf8(output.stdout).unwrap();
+        let id = id.trim_end().to_owned();
+        output
+            .status
+            .success()
+            .then_some(AcceptedJob { number, id })
+    }
+
+    /// Submits jobs that ask, and allows what they ask for, until each has ended.
+    async fn approve_jobs(self) -> Vec<ApprovedJob> {
+        let mut approved = Vec::new();
+        while self.is_running() {
+            let asking = ["--sandbox", "read-only", "--approval", "ask"];
+            let Some(job) = self.submit("ask", &asking).await else {
+                sleep(PAUSE).await;
+                continue;
+            };
+            let mut approvals = 0;
+            let approving = async {
+                while end_of(&self.stage, &job.id).await.is_none() {
+                    let mut approve = self.stage.program(&["approve", &job.id]);
+                    let output = approve.output().await.unwrap();
+                    approvals += usize::from(output.status.success());
+                    sleep(PAUSE).await;
+                }
+            };
+            let ended = timeout(TIME_LIMIT, approving).await;
+            ended.unwrap_or_else(|_| panic!("job {} does not end", job.id));
+            approved.push(ApprovedJob { job, approvals });
+        }
+        approved
+    }
+
+    /// Runs until the file of each is there.
+    async fn execute_runs(self) -> Vec<EndedRun> {
+        let mut ended = Vec::new();
+        while self.is_running() {
+            let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+            let task = format!("write {number}");
+            let until = format!("files=made-{number}.txt");
+            let args = ["--json", "--sandbox", "workspace-write", "--until", &until];
+            let mut run = self.stage.run_command(&[&args[..], &[&task]].concat());
+            let output = timeout(TIME_LIMIT, run.output()).await;
+            let output = output.unwrap_or_else(|_| panic!("run {number} does not end"));
+            let output = output.unwrap();
+            let result: Value = serde_json::from_slice(&output.stdout)
+                .unwrap_or_else(|_| panic!("run {number} ends without a word: {output:?}"));
+            let is_done = result["ok"] == true;
+            assert!(is_done || result["reason"].is_string(), "{result:#}");
+            ended.push(EndedRun { number, is_done });
+        }
+        ended
     }
 
     /// Kills those who write mail; returns how many messages there are.
@@ -111,20 +198,23 @@ impl Load {
     }
 }
 
+/// The record of a job, if it has ended.
+async fn end_of(stage: &CodexFixture, id: &str) -> Option<Value> {
+    let mut show = stage.jobs_command(&["show", id, "--json"]);
+    let output = show.output().await.unwrap();
+    let job: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let mut ends = ["completed", "failed", "cancelled"].iter();
+    ends.any(|end| job["status"] == *end).then_some(job)
+}
+
 /// The record of a job once it has ended.
 async fn ended(stage: &CodexFixture, id: &str) -> Value {
     let waiting = async {
         loop {
-            let mut show = stage.jobs_command(&["show", id, "--json"]);
-            let output = show.output().await.unwrap();
-            let job: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-            if ["completed", "failed", "cancelled"]
-                .iter()
-                .any(|end| job["status"] == *end)
-            {
-                return job;
+            match end_of(stage, id).await {
+                Some(job) => return job,
+                None => sleep(PAUSE).await,
             }
-            sleep(PAUSE).await;
         }
     };
     let ended = timeout(TIME_LIMIT, waiting).await;
@@ -150,10 +240,36 @@ async fn check_jobs(stage: &CodexFixture, jobs: &[AcceptedJob]) -> HashMap<Strin
     counted
 }
 
+/// Checks that nothing was executed that was not allowed, or twice for one approval; returns how many
+/// approvals there were.
+async fn check_approvals(stage: &CodexFixture, jobs: &[ApprovedJob]) -> usize {
+    for ApprovedJob { job, approvals } in jobs {
+        let executed = times(stage, job.number);
+        let record = ended(stage, &job.id).await;
+        assert!(
+            executed <= *approvals,
+            "executed {executed} times, {approvals} approvals: {record:#}"
+        );
+        let is_completed = record["status"] == "completed";
+        assert!(!is_completed || executed > 0, "never executed: {record:#}");
+    }
+    jobs.iter().map(|one| one.approvals).sum()
+}
+
+/// Checks that the file of each run that is done is there; returns how many are.
+fn check_runs(stage: &CodexFixture, runs: &[EndedRun]) -> usize {
+    let done = runs.iter().filter(|run| run.is_done);
+    done.inspect(|run| {
+        let file = stage.file(&format!("made-{}.txt", run.number));
+        assert!(file.exists(), "run {} is done without it", run.number);
+    })
+    .count()
+}
+
 #[tokio::test]
 #[ignore = "`cargo xtask chaos` runs it"]
 async fn promises_are_kept_while_everything_is_killed() {
-    let stage = Arc::new(CodexFixture::new(testkit::codex::newest(), counting_model()).await);
+    let stage = Arc::new(CodexFixture::new(testkit::codex::newest(), model()).await);
     let load = Load {
         stage: Arc::clone(&stage),
         numbers: Arc::new(AtomicUsize::new(1)),
@@ -169,6 +285,8 @@ async fn promises_are_kept_while_everything_is_killed() {
     stage.configure(&settings);
     let mail = load.clone().write_mail();
     let jobs = tokio::spawn(load.clone().submit_jobs());
+    let approved = tokio::spawn(load.clone().approve_jobs());
+    let runs = tokio::spawn(load.clone().execute_runs());
     let clients: Vec<_> = CLIENTS
         .into_iter()
         .map(|style| {
@@ -188,9 +306,11 @@ async fn promises_are_kept_while_everything_is_killed() {
     for client in clients {
         outcomes.extend(client.await.unwrap());
     }
-    let jobs = jobs.await.unwrap();
+    let (jobs, approved, runs) = tokio::try_join!(jobs, approved, runs).unwrap();
     let messages = mail.join().unwrap();
     let ended = check_jobs(&stage, &jobs).await;
+    let approvals = check_approvals(&stage, &approved).await;
+    let done = check_runs(&stage, &runs);
     stage.stop_hosts().await;
     stage.until_processes_end().await;
     let counted = check_calls(&stage, &outcomes);
@@ -198,6 +318,11 @@ async fn promises_are_kept_while_everything_is_killed() {
     report(&format!("killed: {killed:?}"));
     report(&format!("calls: {counted:?}"));
     report(&format!("jobs: {ended:?} of {} accepted", jobs.len()));
+    report(&format!(
+        "approvals: {approvals} in {} jobs",
+        approved.len()
+    ));
+    report(&format!("runs: {done} done of {}", runs.len()));
     report(&format!("messages: {messages}, each that was sent once"));
     if let Some((crashing, done)) = database {
         drop(done);
@@ -207,4 +332,5 @@ async fn promises_are_kept_while_everything_is_killed() {
         ));
     }
     assert!(counted.contains_key("Completed") && ended.contains_key("completed"));
+    assert!(approvals > 0 && done > 0);
 }

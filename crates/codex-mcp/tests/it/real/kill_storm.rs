@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use scripted_model::{Reply, Script};
+use scripted_model::{Reply, Request, Script};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -198,15 +198,13 @@ fn number_of(prompt: &str) -> &str {
     prompt.rsplit(' ').next().unwrap_or_default()
 }
 
-/// Each turn writes its number into a file, and then says it.
-pub(super) fn counting_model() -> Script {
-    Script::by(|request| {
-        let number = number_of(request.prompt());
-        match request.round() {
-            0 => Reply::shell(format!("echo {number} >> ran.txt")),
-            _ => Reply::say(format!("done {number}")),
-        }
-    })
+/// The turn writes its number into a file, and then says it.
+pub(super) fn count(request: &Request) -> Reply {
+    let number = number_of(request.prompt());
+    match request.round() {
+        0 => Reply::shell(format!("echo {number} >> ran.txt")),
+        _ => Reply::say(format!("done {number}")),
+    }
 }
 
 /// Calls until the storm is over; returns how each call has ended.
@@ -347,7 +345,7 @@ pub(super) fn check_files(directory: &Path) {
 
 #[tokio::test]
 async fn each_call_ends_with_a_word_and_no_turn_is_executed_twice() {
-    let stage = CodexFixture::new(testkit::codex::newest(), counting_model()).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), Script::by(count)).await;
     let stage = Arc::new(stage);
     let (numbers, is_over) = (
         Arc::new(AtomicUsize::new(1)),
