@@ -3,26 +3,27 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
 use axum::response::sse::Event;
+use axum::{Extension, Json};
 use common::timestamp::timestamp;
 use futures::stream;
 use host_process::logic::handshake::{SessionAnswer, SessionNews};
 use job_queue::job_json;
 use serde_json::{Value, json};
-use tokio::sync::OwnedSemaphorePermit;
 use work_board::{AllWork, SessionFollower};
 
 use crate::app::App;
+use crate::auth::Caller;
+use crate::places::Place;
 use crate::refusal::{NO_JOB, NO_SESSION, Refusal};
 use crate::streams;
 
 /// The most programs that read the events of a session at a time. Each holds one answer of a host, which
 /// has up to 32 events.
-pub(crate) const MOST_READERS: usize = 16;
+pub(crate) const MOST_READERS: u32 = 16;
 
 pub(crate) async fn work(State(app): State<Arc<App>>) -> Result<Json<Value>, Refusal> {
     let AllWork { work, failure } = app.board.work().await;
@@ -54,6 +55,7 @@ pub(crate) async fn session(
 /// after its `Last-Event-ID`.
 pub(crate) async fn session_events(
     State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, Refusal> {
@@ -62,16 +64,17 @@ pub(crate) async fn session_events(
         .get("last-event-id")
         .and_then(|last| last.to_str().ok());
     let last: Option<u64> = last.and_then(|last| last.parse().ok());
-    let free = Arc::clone(&app.readers).try_acquire_owned();
-    let permit = free.map_err(|_| {
+    let place = app.readers.take(&caller.id).ok_or_else(|| {
         Refusal::Conflict(format!(
-            "{MOST_READERS} programs read events, which is the most; try again later"
+            "{} programs with this credential or {MOST_READERS} of all read events, which is the most; try \
+             again later",
+            MOST_READERS / 2
         ))
     })?;
     let reader = EventReader {
         follower: app.board.follower(&id),
         log: EventLog::after(last),
-        _permit: permit,
+        _place: place,
     };
     let events = stream::unfold(reader, |mut reader| async move {
         Some((reader.next().await?, reader))
@@ -83,7 +86,7 @@ pub(crate) async fn session_events(
 struct EventReader {
     follower: SessionFollower,
     log: EventLog,
-    _permit: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl EventReader {

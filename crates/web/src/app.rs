@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rmcp::transport::StreamableHttpService;
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use work_board::WorkBoard;
 
@@ -12,6 +12,7 @@ use crate::feed::Feeds;
 use crate::forwarder::Forwarder;
 use crate::lists::Lists;
 use crate::mcp_sessions::McpSessions;
+use crate::places::Places;
 
 /// The service of rmcp, and its sessions.
 pub(crate) struct Mcp {
@@ -27,11 +28,10 @@ pub(crate) struct App {
     pub(crate) lists: Arc<Lists>,
     /// Made for the first message of an MCP client.
     pub(crate) mcp: OnceCell<Mcp>,
-    /// Of which each conductor takes one.
-    pub(crate) conductors: Arc<Semaphore>,
-    /// Of which each page takes one that watches a session.
-    pub(crate) watchers: Arc<Semaphore>,
-    /// Of which each program takes one that reads the events of a session.
-    pub(crate) readers: Arc<Semaphore>,
+    pub(crate) conductors: Arc<Places>,
+    /// Those of pages that watch a session.
+    pub(crate) watchers: Arc<Places>,
+    /// Those of programs that read the events of a session.
+    pub(crate) readers: Arc<Places>,
     pub(crate) closing: CancellationToken,
 }

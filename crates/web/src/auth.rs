@@ -67,9 +67,16 @@ impl AccessControl {
 
     /// Checks where a request comes from, which needs no credential.
     fn check_origin(&self, method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
-        // Of two hosts, a proxy before us may have looked at the other one.
-        if headers.get_all(header::HOST).iter().count() > 1 {
+        // Of two of them, a proxy before us may have looked at the other one.
+        let is_double = |name| headers.get_all(name).iter().count() > 1;
+        if is_double(header::HOST) {
             return Err(WrongAuthority::Host.into());
+        }
+        if is_double(header::ORIGIN) {
+            return Err(WrongAuthority::Origin.into());
+        }
+        if is_double(header::AUTHORIZATION) {
+            return Err(Refusal::NotBearer);
         }
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
         self.authorities

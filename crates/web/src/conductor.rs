@@ -22,7 +22,7 @@ use job_queue::{event_line, job_json};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, timeout};
 use tokio_tungstenite::WebSocketStream;
@@ -34,6 +34,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message, Role, WebSoc
 use crate::app::App;
 use crate::auth::Caller;
 use crate::mcp::LONGEST_MESSAGE;
+use crate::places::{Place, Places};
 use crate::refusal::{NO_JOB, Refusal};
 
 /// The most connections of conductors at a time.
@@ -121,16 +122,17 @@ pub(crate) async fn connect(
     mut request: Request,
 ) -> Result<Response<Body>, Refusal> {
     caller.must_decide()?;
-    let free = Arc::clone(&app.conductors).try_acquire_owned();
-    let permit = free.map_err(|_| Refusal::Conflict("there are too many conductors".to_owned()))?;
+    let place = app.conductors.take(&caller.id);
+    let place =
+        place.ok_or_else(|| Refusal::Conflict("there are too many conductors".to_owned()))?;
     let upgrade = upgrade::on(&mut request);
     let response = create_response(&request.map(drop));
     let response = response.map_err(|error| Refusal::Wrong(error.to_string()))?;
-    tokio::spawn(serve(app, caller, upgrade, permit));
+    tokio::spawn(serve(app, caller, upgrade, place));
     Ok(response.map(|()| Body::empty()))
 }
 
-async fn serve(app: Arc<App>, caller: Caller, upgrade: OnUpgrade, _permit: OwnedSemaphorePermit) {
+async fn serve(app: Arc<App>, caller: Caller, upgrade: OnUpgrade, _place: Place) {
     let upgraded = match upgrade.await {
         Ok(upgraded) => TokioIo::new(upgraded),
         Err(error) => return tracing::debug!("a conductor has gone: {error}"),
@@ -152,10 +154,9 @@ async fn serve(app: Arc<App>, caller: Caller, upgrade: OnUpgrade, _permit: Owned
 }
 
 /// Waits until the connections of all conductors are closed.
-pub(crate) async fn until_closed(conductors: &Semaphore) {
-    let all = conductors.acquire_many(MOST_CONDUCTORS);
+pub(crate) async fn until_closed(conductors: &Places) {
     // One that does not read is not waited for.
-    let _ = timeout(CLOSE_TIMEOUT, all).await;
+    let _ = timeout(CLOSE_TIMEOUT, conductors.all_free()).await;
 }
 
 fn close_frame(code: CloseCode, reason: &'static str) -> CloseFrame {

@@ -47,6 +47,7 @@ mod pages;
 #[doc(hidden)]
 pub mod parsers;
 mod pictures;
+mod places;
 mod refusal;
 mod routes;
 mod server;

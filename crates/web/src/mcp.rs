@@ -40,9 +40,14 @@ pub(crate) async fn respond(
 
 /// Passes a message to rmcp, which answers each failure itself but that there are too many sessions.
 async fn pass(mcp: &Mcp, caller: CredentialId, request: Request) -> Response {
-    let session = request.headers().get(HEADER_SESSION_ID);
-    let session = session.and_then(|id| id.to_str().ok());
-    if session.is_some_and(|id| mcp.sessions.is_foreign(id, &caller)) {
+    let named = request.headers().get_all(HEADER_SESSION_ID).iter();
+    let named: Vec<_> = named.filter_map(|id| id.to_str().ok()).collect();
+    let is_theirs = match named[..] {
+        [] => !request.headers().contains_key(HEADER_SESSION_ID),
+        [id] => mcp.sessions.has(id, &caller),
+        [..] => false,
+    };
+    if !is_theirs {
         return NO_MCP_SESSION.into_response();
     }
     let mut service = mcp.service.clone();

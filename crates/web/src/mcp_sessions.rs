@@ -18,16 +18,16 @@ use rmcp::transport::streamable_http_server::session::local::{
 use rmcp::transport::streamable_http_server::session::{
     ServerSseMessage, SessionId, SessionManager,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 
 use crate::logic::access::CredentialId;
+use crate::places::{Place, Places};
 
 /// The most sessions at a time.
-const MOST: usize = 64;
+const MOST: u32 = 64;
 
 /// The most sessions at a time with the same credential.
-const MOST_OF_ONE: usize = 32;
+const MOST_OF_ONE: u32 = MOST / 2;
 
 /// How long a session without an open stream may be silent.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
@@ -71,7 +71,7 @@ pub(crate) struct Full;
 #[derive(Debug)]
 pub(crate) struct McpSessions {
     local: LocalSessionManager,
-    free: Arc<Semaphore>,
+    places: Arc<Places>,
     usages: Arc<Usages>,
 }
 
@@ -84,9 +84,8 @@ struct Usage {
     streams: usize,
     /// When the client was last heard of, unless a stream is open.
     heard: Instant,
-    /// Who has begun it; `None` if nobody is known.
-    owner: Option<CredentialId>,
-    _permit: OwnedSemaphorePermit,
+    /// Of who has begun it.
+    place: Place,
 }
 
 impl Usage {
@@ -145,7 +144,7 @@ impl McpSessions {
         local.session_config.keep_alive = Some(SILENCE);
         Self {
             local,
-            free: Arc::new(Semaphore::new(MOST)),
+            places: Places::new(MOST),
             usages: Arc::default(),
         }
     }
@@ -173,17 +172,12 @@ impl McpSessions {
         idle.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Whether a session is that of somebody else.
-    pub(crate) fn is_foreign(&self, id: &str, caller: &CredentialId) -> bool {
+    /// Whether a caller has this session.
+    pub(crate) fn has(&self, id: &str, caller: &CredentialId) -> bool {
         let usages = lock(&self.usages);
-        let usage = usages.get(id);
-        usage.is_some_and(|usage| usage.owner.as_ref() != Some(caller))
-    }
-
-    fn has_room(&self, owner: Option<&CredentialId>) -> bool {
-        let usages = lock(&self.usages);
-        let of_owner = usages.values().filter(|one| one.owner.as_ref() == owner);
-        of_owner.count() < MOST_OF_ONE
+        usages
+            .get(id)
+            .is_some_and(|usage| usage.place.owner() == caller)
     }
 
     /// Notes that the client was heard of.
@@ -208,13 +202,9 @@ impl SessionManager for McpSessions {
     type Transport = <LocalSessionManager as SessionManager>::Transport;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), SessionsError> {
-        let owner = CALLER.try_with(CredentialId::clone).ok();
-        let permit = match self.has_room(owner.as_ref()) {
-            true => Arc::clone(&self.free).try_acquire_owned().ok(),
-            false => None,
-        };
-        let Some(permit) = permit else {
-            // Without a request, there is nobody to tell.
+        // Without a request, there is nobody to have a session.
+        let place = CALLER.try_with(|caller| self.places.take(caller));
+        let Ok(Some(place)) = place else {
             let _ = IS_FULL.try_with(|is_full| is_full.set(true));
             return Err(Full.into());
         };
@@ -222,8 +212,7 @@ impl SessionManager for McpSessions {
         let usage = Usage {
             streams: 0,
             heard: Instant::now(),
-            owner,
-            _permit: permit,
+            place,
         };
         lock(&self.usages).insert(id.clone(), usage);
         Ok((id, transport))
@@ -320,17 +309,21 @@ mod tests {
         let (owner, other) = (CredentialId::of_test("one"), CredentialId::of_test("other"));
         let creating = noting_full(owner.clone(), sessions.create_session());
         let (id, _transport) = creating.await.0.unwrap();
-        assert!(sessions.is_foreign(&id, &other));
-        assert!(!sessions.is_foreign(&id, &owner));
-        assert!(!sessions.is_foreign("unknown", &other), "rmcp refuses it");
+        assert!(sessions.has(&id, &owner));
+        assert!(!sessions.has(&id, &other));
+        assert!(!sessions.has("unknown", &owner));
     }
 
     #[tokio::test(start_paused = true)]
     async fn idle_session_ends_unless_a_stream_is_open() {
         let sessions = Arc::new(McpSessions::new());
         tokio::spawn(Arc::clone(&sessions).end_idle());
-        let (watched, _transport) = sessions.create_session().await.unwrap();
-        let (idle, _transport) = sessions.create_session().await.unwrap();
+        let create = || {
+            let owner = CredentialId::of_test("one");
+            noting_full(owner, sessions.create_session())
+        };
+        let (watched, _transport) = create().await.0.unwrap();
+        let (idle, _transport) = create().await.0.unwrap();
         let stream = sessions.open(&watched, stream::pending::<()>());
         sleep(IDLE_TIMEOUT / 2).await;
         sessions.heard(&idle);
@@ -345,6 +338,6 @@ mod tests {
         assert!(sessions.has_session(&watched).await.unwrap());
         sleep(IDLE_TIMEOUT).await;
         assert!(!sessions.has_session(&watched).await.unwrap());
-        assert_eq!(sessions.free.available_permits(), MOST);
+        sessions.places.all_free().await;
     }
 }

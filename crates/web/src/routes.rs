@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use futures::{StreamExt, stream};
 use serde_json::json;
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use work_board::WorkBoard;
@@ -26,6 +26,7 @@ use crate::feed::Feeds;
 use crate::lists::Lists;
 use crate::logic::authority::Authorities;
 use crate::page::layout::{SCRIPT, STYLE};
+use crate::places::Places;
 use crate::refusal::Refusal;
 use crate::server::Listener;
 use crate::store::CredentialStore;
@@ -67,9 +68,9 @@ pub async fn serve(
         board,
         lists: Arc::clone(&lists),
         mcp: OnceCell::new(),
-        conductors: Arc::new(Semaphore::new(conductor::MOST_CONDUCTORS as usize)),
-        watchers: Arc::new(Semaphore::new(streams::MOST_WATCHERS)),
-        readers: Arc::new(Semaphore::new(api::MOST_READERS)),
+        conductors: Places::new(conductor::MOST_CONDUCTORS),
+        watchers: Places::new(streams::MOST_WATCHERS),
+        readers: Places::new(api::MOST_READERS),
         closing: closing.clone(),
     });
     tokio::spawn(closing.clone().run_until_cancelled_owned(hosts.follow()));

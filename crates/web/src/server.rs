@@ -1,5 +1,6 @@
 //! Listens, and bounds what a client may take of this process.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
@@ -21,7 +22,7 @@ use tower_service::Service as _;
 
 use crate::logic::access::CredentialId;
 
-/// The most connections at a time. Further ones wait to be accepted.
+/// The most connections at a time. For one more, the oldest is closed of the client that has the most.
 const CONNECTIONS: usize = 512;
 
 /// The most connections at a time with the same credential, and of all without a valid one. For one more,
@@ -127,6 +128,9 @@ impl Connections {
         let closing = CancellationToken::new();
         let mut all = lock(&self.0);
         make_room(&mut all, None);
+        if all.len() >= CONNECTIONS {
+            close_of_greediest(&mut all);
+        }
         all.push(OpenConnection {
             number,
             owner: None,
@@ -165,6 +169,18 @@ fn make_room(all: &mut Vec<OpenConnection>, owner: Option<&CredentialId>) {
     }
 }
 
+/// Closes the oldest connection of the owner with the most.
+fn close_of_greediest(all: &mut Vec<OpenConnection>) {
+    let owners = all.iter().map(|one| &one.owner);
+    let mut counts = HashMap::<_, usize>::new();
+    owners.for_each(|owner| *counts.entry(owner).or_default() += 1);
+    let greediest = counts.into_iter().max_by_key(|(_, count)| *count);
+    let oldest = greediest.and_then(|(owner, _)| all.iter().position(|one| one.owner == *owner));
+    if let Some(at) = oldest {
+        all.remove(at).closing.cancel();
+    }
+}
+
 /// A connection, as its requests know it.
 #[derive(Debug, Clone)]
 pub(crate) struct Connection(Arc<ConnectionGuard>);
@@ -194,13 +210,13 @@ pub(crate) async fn serve(listener: Listener, routes: Router, closing: Cancellat
     let connections = Arc::new(Connections::default());
     let accepting = async {
         for number in 0.. {
-            // The semaphore is never closed.
-            let Ok(permit) = Arc::clone(&free).acquire_owned().await else {
-                return;
-            };
             match listener.accept().await {
                 Ok((stream, from)) => {
                     let given_up = connections.add(number);
+                    // One that was just closed gives its own back. The semaphore is never closed.
+                    let Ok(permit) = Arc::clone(&free).acquire_owned().await else {
+                        return;
+                    };
                     let guard = ConnectionGuard {
                         number,
                         connections: Arc::clone(&connections),
@@ -307,6 +323,29 @@ mod tests {
             let kept = others.iter().chain([&known, &last]);
             assert!(!kept.into_iter().any(CancellationToken::is_cancelled));
         }
+    }
+
+    #[test]
+    fn greedy_clients_keep_nobody_out() {
+        let connections = Connections::default();
+        let few = CredentialId::of_test("few");
+        let mine: Vec<_> = (0..3)
+            .map(|number| open(&connections, number, &few))
+            .collect();
+        let greedy = (3..2000).map(|number| {
+            let owner = CredentialId::of_test(&(number % 7).to_string());
+            open(&connections, number, &owner)
+        });
+        let greedy: Vec<_> = greedy.collect();
+        let kept = greedy.iter().filter(|one| !one.is_cancelled()).count();
+        assert_eq!(kept + mine.len(), CONNECTIONS);
+        assert!(!mine.iter().any(CancellationToken::is_cancelled));
+    }
+
+    fn open(connections: &Connections, number: u64, owner: &CredentialId) -> CancellationToken {
+        let closing = connections.add(number);
+        connections.recognise(number, owner);
+        closing
     }
 
     #[tokio::test(start_paused = true)]

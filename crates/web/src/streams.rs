@@ -31,7 +31,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const GATHER: Duration = Duration::from_millis(50);
 
 /// The most pages that watch a session at a time. Each holds one message.
-pub(crate) const MOST_WATCHERS: usize = 64;
+pub(crate) const MOST_WATCHERS: u32 = 64;
 
 /// The event after which the page has to be loaded again.
 fn reload() -> Event {
@@ -99,17 +99,18 @@ pub(crate) async fn of_session(
         .get("last-event-id")
         .and_then(|last| last.to_str().ok());
     let after = last.and_then(|last| last.parse().ok()).unwrap_or(after);
-    let free = Arc::clone(&app.watchers).try_acquire_owned();
-    let permit = free.map_err(|_| {
+    let place = app.watchers.take(&caller.id).ok_or_else(|| {
         Refusal::Conflict(format!(
-            "{MOST_WATCHERS} pages watch sessions, which is the most; close one of them"
+            "{} pages of this browser or {MOST_WATCHERS} of all watch sessions, which is the most; close one \
+             of them",
+            MOST_WATCHERS / 2
         ))
     })?;
-    let reader = Some((feed.read(after), permit));
+    let reader = Some((feed.read(after), place));
     let news = stream::unfold(reader, |reader| async move {
-        let (mut reader, permit) = reader?;
+        let (mut reader, place) = reader?;
         match reader.next().await {
-            Next::Message(message) => Some((event(&message), Some((reader, permit)))),
+            Next::Message(message) => Some((event(&message), Some((reader, place)))),
             Next::Gap => Some((reload(), None)),
             Next::End => Some((gone(), None)),
         }

@@ -9,9 +9,19 @@ function say(text, isError) {
   status.classList.toggle("error", Boolean(isError));
 }
 
+// After a question has come or gone, for how long the buttons of the others are not to be pressed, in
+// milliseconds: they may have moved under the pointer.
+const UNSURE = 500;
+let movedAt = 0;
+
+function questions(element) {
+  return [...element.querySelectorAll("input[name=question]")].map((one) => one.value).join(" ");
+}
+
 // Replaces an element by HTML of the server, and keeps what the user is at: the focus, texts that
 // are being written, and what is unfolded. What can have the focus has an ID that stays the same.
 function replace(element, html) {
+  const before = questions(element);
   const template = document.createElement("template");
   template.innerHTML = html;
   const next = template.content.firstElementChild;
@@ -26,6 +36,7 @@ function replace(element, html) {
   const unfolded = [...element.querySelectorAll("details")].map((one) => one.open);
   [...next.querySelectorAll("details")].forEach((one, at) => { one.open = Boolean(unfolded[at]); });
   element.replaceWith(next);
+  if (before && questions(next) !== before) movedAt = Date.now();
   const focus = active && document.getElementById(active);
   if (focus) focus.focus({ preventScroll: true });
   tick();
@@ -145,6 +156,10 @@ document.addEventListener("submit", (event) => {
   const form = event.target;
   if (!form.hasAttribute("data-live")) return;
   event.preventDefault();
+  if (form.elements.namedItem("question") && Date.now() - movedAt < UNSURE) {
+    say("The questions have just changed. Look again, and press once more.", true);
+    return;
+  }
   send(form, event.submitter);
 });
 

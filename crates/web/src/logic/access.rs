@@ -97,7 +97,7 @@ impl Debug for Secret {
 }
 
 /// The ID of a credential, by which it is revoked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CredentialId(String);
 

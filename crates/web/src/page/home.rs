@@ -26,6 +26,7 @@ pub(crate) fn page(scope: Scope, work: &AllWork, now: SystemTime) -> Markup {
 /// The lists of the page.
 pub(crate) fn list(scope: Scope, all: &AllWork, now: SystemTime) -> Markup {
     let of = |group: Group| all.work.iter().filter(move |one| one.group() == group);
+    let asked: Vec<_> = of(Group::Asking).collect();
     html! {
         div id=(WORK) {
             @if let Some(failure) = &all.failure {
@@ -33,8 +34,9 @@ pub(crate) fn list(scope: Scope, all: &AllWork, now: SystemTime) -> Markup {
             }
             section aria-labelledby="asking" {
                 h2 #asking { "Needs you" }
-                @for one in of(Group::Asking) { (asking(scope, one, now)) }
-                @if of(Group::Asking).next().is_none() { p.hint { "Nothing waits for an answer." } }
+                // The oldest first: the buttons of the others stay where they are when one more asks.
+                @for one in asked.iter().rev() { (asking(scope, one, now)) }
+                @if asked.is_empty() { p.hint { "Nothing waits for an answer." } }
             }
             section aria-labelledby="running" {
                 h2 #running { "Under way" }

@@ -291,3 +291,28 @@ async fn pages_of_jobs_threads_and_mail_are_accessible() {
     web.job_in(&asking, "cancelled").await;
     web.finish().await;
 }
+
+/// Another question appears above the one whose button is about to be clicked.
+#[tokio::test]
+async fn button_that_has_just_moved_is_not_pressed() {
+    let mut web = WebFixture::new(testkit::codex::newest(), asking()).await;
+    let session = start_session(&mut web, "make it").await;
+    let driver = Driver::start().await;
+    let browser = driver.browser(DESK, "light").await;
+    sign_in(&web, &browser).await;
+    browser.wait_for_text(".question", "touch made.txt").await;
+    let script = "const part = document.getElementById('work'); \
+        const question = part.querySelector('input[name=question]'); \
+        const html = part.outerHTML.replaceAll(question.value, 'another'); \
+        take({ part: 'work', html }); \
+        document.querySelector('.question button.primary').click()";
+    browser.run(script, json!([])).await;
+    browser.wait_for_text("#status", "have just changed").await;
+    assert!(!web.stage.file("made.txt").exists());
+    let asked = web.get(&format!("/sessions/{session}")).await;
+    assert!(asked.contains("Allow once"), "{asked}");
+    assert!(web.shell(&["decline", &session]).await);
+    browser.wait_for_text("main", "Nothing waits").await;
+    browser.finish().await;
+    web.finish().await;
+}

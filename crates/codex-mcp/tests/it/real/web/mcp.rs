@@ -21,6 +21,12 @@ struct Client<'a> {
     session: String,
 }
 
+fn initialize() -> Value {
+    json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": { "elicitation": {} },
+        "clientInfo": { "name": "a test", "version": "1" } } })
+}
+
 fn message(web: &WebFixture, token: &str, message: &Value) -> Request {
     let request = web.request("POST", "/mcp").bearer(token);
     request.header("accept", ACCEPT).json(message)
@@ -29,10 +35,7 @@ fn message(web: &WebFixture, token: &str, message: &Value) -> Request {
 impl<'a> Client<'a> {
     async fn new(web: &'a WebFixture) -> Self {
         let token = web.run(&["token", "a client"]).await;
-        let initialize = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
-            "protocolVersion": "2025-11-25", "capabilities": { "elicitation": {} },
-            "clientInfo": { "name": "a test", "version": "1" } } });
-        let begun = message(web, &token, &initialize).send().await;
+        let begun = message(web, &token, &initialize()).send().await;
         assert_eq!(begun.status, 200, "{begun:?}");
         assert!(begun.body.contains("\"codex-mcp\""), "{begun:?}");
         let session = begun.header("mcp-session-id").unwrap().to_owned();
@@ -107,6 +110,15 @@ async fn stranger_has_no_such_session(client: &Client<'_>, answer: &Value) {
     for request in [answering, reading.bearer(&token), ending.bearer(&token)] {
         let request = request.header("mcp-session-id", &client.session);
         let refused = request.send().await;
+        assert_eq!(refused.status, 404, "{refused:?}");
+    }
+    // Nor can who names a session of its own, too.
+    let own = message(web, &token, &initialize()).send().await;
+    let own = own.header("mcp-session-id").unwrap();
+    for ids in [[own, &client.session], [&client.session, own]] {
+        let both = message(web, &token, answer);
+        let both = both.header("mcp-session-id", ids[0]);
+        let refused = both.header("Mcp-Session-Id", ids[1]).send().await;
         assert_eq!(refused.status, 404, "{refused:?}");
     }
 }

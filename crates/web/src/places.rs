@@ -1,0 +1,104 @@
+//! Places of which there are only so many, such as those of pages that watch a session. Nobody gets so
+//! many of them that none is left for others.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use common::sync::lock;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::logic::access::CredentialId;
+
+/// Places for the holders of credentials.
+#[derive(Debug)]
+pub(crate) struct Places {
+    most: u32,
+    most_of_one: u32,
+    free: Arc<Semaphore>,
+    taken: Mutex<HashMap<CredentialId, u32>>,
+}
+
+/// A place, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    owner: CredentialId,
+    places: Arc<Places>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Places {
+    /// So many places, of which the same credential gets half.
+    pub(crate) fn new(most: u32) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            most_of_one: most / 2,
+            free: Arc::new(Semaphore::new(most as usize)),
+            taken: Mutex::default(),
+        })
+    }
+
+    /// A place for the holder of a credential, if there is one.
+    pub(crate) fn take(self: &Arc<Self>, owner: &CredentialId) -> Option<Place> {
+        let mut taken = lock(&self.taken);
+        let theirs = taken.get(owner).copied().unwrap_or_default();
+        if theirs >= self.most_of_one {
+            return None;
+        }
+        let permit = Arc::clone(&self.free).try_acquire_owned().ok()?;
+        taken.insert(owner.clone(), theirs + 1);
+        Some(Place {
+            owner: owner.clone(),
+            places: Arc::clone(self),
+            _permit: permit,
+        })
+    }
+
+    /// Completes when all places are free.
+    pub(crate) async fn all_free(&self) {
+        // The semaphore is never closed.
+        let _ = self.free.acquire_many(self.most).await;
+    }
+}
+
+impl Place {
+    /// Whose it is.
+    pub(crate) fn owner(&self) -> &CredentialId {
+        &self.owner
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = lock(&self.places.taken);
+        if let Some(theirs) = taken.get_mut(&self.owner) {
+            *theirs -= 1;
+            if *theirs == 0 {
+                taken.remove(&self.owner);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn one_credential_leaves_places_for_others() {
+        let places = Places::new(4);
+        let [one, other, third] = ["one", "other", "third"].map(CredentialId::of_test);
+        let first = [places.take(&one).unwrap(), places.take(&one).unwrap()];
+        assert!(places.take(&one).is_none(), "it has its share");
+        let second = [places.take(&other).unwrap(), places.take(&other).unwrap()];
+        assert!(places.take(&third).is_none(), "all are taken");
+        drop(first);
+        let third = places.take(&third).unwrap();
+        assert!(places.take(&one).is_some());
+        assert!(places.all_free().now_or_never().is_none());
+        drop((second, third));
+        assert!(places.all_free().now_or_never().is_some());
+        assert!(lock(&places.taken).is_empty());
+    }
+}
