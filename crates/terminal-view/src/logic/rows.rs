@@ -47,7 +47,13 @@ fn push_line(rows: &mut Vec<Row>, style: Style, line: &str) {
     let mut rest = line;
     loop {
         let cut = rest.char_indices().nth(LONGEST);
-        let (text, after) = rest.split_at(cut.map_or(rest.len(), |(cut, _)| cut));
+        let cut = cut.map_or(rest.len(), |(cut, _)| {
+            // A word goes to the next row, unless it is long.
+            let space = rest.get(..cut).and_then(|row| row.rfind(' '));
+            let space = space.filter(|space| *space > cut / 2);
+            space.map_or(cut, |space| space + 1)
+        });
+        let (text, after) = rest.split_at(cut);
         rows.push(Line::styled(text.to_owned(), style));
         if after.is_empty() {
             return;

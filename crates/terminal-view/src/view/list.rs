@@ -13,7 +13,13 @@ use super::{Parts, REVERSED};
 use crate::logic::app::App;
 use crate::logic::rows::{ASKING, BAD, DIM, GOOD, TITLE, clock};
 
-/// The most that is shown of a question in the list, in bytes.
+/// What stands before the chosen line.
+const MARK: &str = "> ";
+
+/// What is between two parts of a line.
+const GAP: &str = "  ";
+
+/// The most that is shown of a title or question in the list, in bytes.
 const STEP: usize = 200;
 
 pub(super) fn draw(frame: &mut Frame<'_>, [header, body]: Parts, app: &App) {
@@ -39,10 +45,10 @@ pub(super) fn draw(frame: &mut Frame<'_>, [header, body]: Parts, app: &App) {
         if position == app.list.position() {
             selected = Some(items.len());
         }
-        items.push(ListItem::new(line(work, app.now)));
+        items.push(ListItem::new(line(work, app.now, body.width)));
     }
     let list = List::new(items)
-        .highlight_symbol("> ")
+        .highlight_symbol(MARK)
         .highlight_style(REVERSED);
     let mut state = ListState::default().with_selected(selected);
     frame.render_stateful_widget(list, body, &mut state);
@@ -68,17 +74,46 @@ fn heading(group: Group) -> Line<'static> {
     }
 }
 
-fn line<'a>(work: &'a Work, now: SystemTime) -> Line<'a> {
-    let mut spans = vec![
-        Span::styled(format!("{:<8}", work.kind.as_ref()), DIM),
-        Span::raw(visible_line(work.title())),
-        Span::raw("  "),
-        Span::styled(visible_line(&work.state), style(work)),
-    ];
-    spans.push(Span::raw(format!("  {}", about(work, now))));
-    let directory = format!("  {}", visible_line(&work.directory));
-    spans.push(Span::styled(directory, DIM));
-    Line::from(spans)
+/// A line of `width` columns about some work. What it is and does has its room; the title gets the
+/// rest, and the directory what that leaves.
+fn line(work: &Work, now: SystemTime, width: u16) -> Line<'static> {
+    let kind = format!("{:<8}", work.kind.as_ref());
+    let state = format!("{:<9}  ", visible_line(&work.state));
+    let width = usize::from(width).saturating_sub(MARK.len() + columns(&kind) + columns(&state));
+    let about = about(work, now);
+    let title = shortened(
+        &one_line(work.title(), STEP),
+        width.saturating_sub(GAP.len() + columns(&about).min(width / 2)),
+    );
+    let about = shortened(&about, width.saturating_sub(columns(&title) + GAP.len()));
+    let directory = format!("{GAP}{}", visible_line(&work.directory));
+    Line::from(vec![
+        Span::styled(kind, DIM),
+        Span::styled(state, style(work)),
+        Span::raw(format!("{title}{GAP}{about}")),
+        Span::styled(directory, DIM),
+    ])
+}
+
+fn columns(text: &str) -> usize {
+    Span::raw(text).width()
+}
+
+/// The beginning of a text that has at most so many columns.
+pub(super) fn shortened(text: &str, most: usize) -> String {
+    if columns(text) <= most {
+        return text.to_owned();
+    }
+    let (mut begin, mut width) = (String::new(), 0);
+    for character in text.chars() {
+        width += columns(character.encode_utf8(&mut [0; 4]));
+        if width >= most {
+            break;
+        }
+        begin.push(character);
+    }
+    begin.push('…');
+    begin
 }
 
 /// What it asks or does, and for how long.

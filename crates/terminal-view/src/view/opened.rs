@@ -8,7 +8,7 @@ use ratatui::layout::{Margin, Rect};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Paragraph, Scrollbar, ScrollbarOrientation, ScrollbarState, Wrap};
 
-use super::list::about;
+use super::list::{about, shortened};
 use super::{Parts, REVERSED};
 use crate::logic::opened::Opened;
 
@@ -18,7 +18,8 @@ pub(super) fn draw(
     opened: &mut Opened,
     now: SystemTime,
 ) {
-    let title = Paragraph::new(title(opened, now)).style(REVERSED);
+    let title = title(opened, now, header.width.into());
+    let title = Paragraph::new(title).style(REVERSED);
     frame.render_widget(title, header);
     let [text, bar] = [
         Rect {
@@ -39,7 +40,8 @@ pub(super) fn draw(
     frame.render_stateful_widget(scrollbar, bar, &mut state);
 }
 
-fn title(opened: &Opened, now: SystemTime) -> String {
+/// A line of `width` columns about the work, of which its title gets at most half.
+fn title(opened: &Opened, now: SystemTime, width: usize) -> String {
     let Some(work) = &opened.work else {
         return format!(" {}", visible_line(&opened.target.id));
     };
@@ -51,11 +53,11 @@ fn title(opened: &Opened, now: SystemTime) -> String {
         Some(tokens) => format!(" · {tokens} tokens"),
         None => String::new(),
     };
-    let (kind, title, state) = (work.kind.as_ref(), work.title(), &work.state);
+    let title = shortened(&visible_line(work.title()), width / 2);
     format!(
-        " {diff}{kind} {} · {} · {}{tokens} · {}",
-        visible_line(title),
-        visible_line(state),
+        " {diff}{} {title} · {} · {}{tokens} · {}",
+        work.kind.as_ref(),
+        visible_line(&work.state),
         about(work, now),
         visible_line(&work.directory),
     )

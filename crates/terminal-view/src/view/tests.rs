@@ -135,6 +135,29 @@ fn picture(app: &mut App, columns: u16, rows: u16) -> String {
 }
 
 #[test]
+fn long_title_leaves_room_for_the_state_and_the_step() {
+    for (width, step) in [(40, "cargo te…"), (80, "cargo test")] {
+        let mut app = app();
+        let running = Work {
+            task: Some("Please look at the flaky test of the parser 日本語 ".repeat(4)),
+            step: Some(StepSummary {
+                words: "cargo test".to_owned(),
+                since: UNIX_EPOCH + Duration::from_secs(58),
+            }),
+            ..work("sess_running", Kind::Session, "running")
+        };
+        app.set_work(AllWork {
+            work: vec![running],
+            failure: None,
+        });
+        let list = picture(&mut app, width, 10);
+        for shown in ["running", "Please", "…", step] {
+            assert!(list.contains(shown), "{shown}: {list}");
+        }
+    }
+}
+
+#[test]
 fn list_shows_first_what_needs_a_person() {
     insta::assert_snapshot!("list", picture(&mut app(), 80, 24));
     insta::assert_snapshot!("list_small", picture(&mut app(), 40, 10));
