@@ -9,6 +9,7 @@ mod calls;
 mod chaos;
 mod classic;
 mod claude_code;
+mod codex_client;
 mod codex_config;
 mod context;
 mod drop_in;

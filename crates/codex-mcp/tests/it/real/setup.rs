@@ -81,7 +81,7 @@ async fn own_command_of_codex_makes_the_file(release: &str) {
 }
 
 /// What Codex prints for these arguments.
-async fn run(fixture: &CodexFixture, args: &[&str]) -> String {
+pub(super) async fn run(fixture: &CodexFixture, args: &[&str]) -> String {
     let run = Command::new(testkit::codex::native_binary(&fixture.release))
         .args(args)
         .env_clear()
