@@ -29,10 +29,12 @@ mod nextest;
 mod node;
 mod node_module;
 mod npm;
+mod peers;
 mod picture;
 mod portable;
 mod provision;
 mod purity;
+mod python;
 mod releases;
 mod screenshots;
 mod source;
@@ -65,6 +67,8 @@ enum Verb {
     Chaos(chaos::Options),
     /// Go through the story of a user with each release of Codex
     Matrix(matrix::Options),
+    /// Run the tests with the clients and test programs of others, those outside CI too
+    Peers,
     /// Fuzz the parsers and the machines with libFuzzer, on a nightly compiler
     Fuzz(fuzz::Options),
     /// Install what the tests need: real Codex and atm releases, system packages
@@ -105,6 +109,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Verb::Bench(options) => bench::run(&workspace, options),
         Verb::Chaos(options) => chaos::run(&workspace, options),
         Verb::Matrix(options) => matrix::run(&workspace, options),
+        Verb::Peers => peers::run(&workspace),
         Verb::Fuzz(options) => fuzz::run(&workspace, options),
         Verb::Provision => provision::run(&workspace),
         Verb::Layers => layers::run(&workspace),

@@ -11,6 +11,7 @@ use crate::codex::Codex;
 use crate::installs::{Installs, Package, ProvideOutcome};
 use crate::node::Node;
 use crate::node_module::NodeModule;
+use crate::python::PythonLibrary;
 use crate::verdaccio::Verdaccio;
 use crate::workspace::Workspace;
 use crate::{debian, installs, releases};
@@ -73,6 +74,15 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
         provide_in(workspace, "node", &node)?;
     }
     provide_atm(workspace)
+}
+
+/// Installs the Python library of MCP into `python/VERSION`. It comes from PyPI, which the other tests
+/// do not need.
+///
+/// # Errors
+/// When Python is missing, or PyPI is not reached.
+pub(crate) fn python(workspace: &Workspace) -> anyhow::Result<()> {
+    provide_in(workspace, "python", &PythonLibrary::of(workspace)?)
 }
 
 /// All versions are built in one directory, which is removed afterwards.

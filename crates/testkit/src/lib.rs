@@ -54,6 +54,7 @@ pub mod node;
 pub mod pgbouncer;
 pub mod postgres;
 pub mod process;
+pub mod python;
 pub mod schema;
 mod target_dir;
 mod tmux;

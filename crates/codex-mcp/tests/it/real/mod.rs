@@ -32,6 +32,7 @@ mod parameter_names;
 mod pictures;
 mod processes;
 mod proxy;
+mod python;
 mod recovery;
 mod review;
 mod run_tool;

@@ -6,6 +6,7 @@ mod conductor;
 mod conformance;
 mod jobs;
 mod mcp;
+mod python;
 mod screenshots;
 mod story;
 mod team;
