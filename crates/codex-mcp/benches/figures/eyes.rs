@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use nix::pty::{Winsize, openpty};
 use testkit::Home;
 
+use crate::fixture::program as ours;
 use crate::stats::Summary;
 use crate::table::{Row, Target, Unit};
 
@@ -69,9 +70,9 @@ impl Side {
         match self {
             Self::Direct => vec![program],
             Self::ServeClient => {
-                let ours = env!("CARGO_BIN_EXE_codex-mcp");
-                let args = [ours, "eyes", "--codex-bin"].map(str::to_owned);
-                args.into_iter().chain([program]).collect()
+                let ours = ours().to_str().unwrap().to_owned();
+                let args = ["eyes", "--codex-bin"].map(str::to_owned);
+                [ours].into_iter().chain(args).chain([program]).collect()
             }
             Self::Script => {
                 let args = ["script", "-q", "-c", &program, "/dev/null"];

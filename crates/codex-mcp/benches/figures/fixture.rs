@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
-use testkit::{AppServer, Home, Launch, McpClient, codex};
+use testkit::{AppServer, Home, Launch, McpClient, codex, process};
 
 use crate::model::{ANSWER, Model, PROMPT};
 use crate::sessions::Poller;
@@ -63,7 +63,7 @@ impl Fixture {
 
     /// How our server is started.
     pub(crate) fn serve_launch(&self) -> Launch {
-        Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        Launch::new(program())
             .args(["serve"])
             .envs(self.ours.env())
             .env("CODEX_MCP_CODEX_BIN", codex_binary())
@@ -154,6 +154,14 @@ impl Fixture {
         direct.turn(&thread, &mut notifications, PROMPT).await
     }
 
+    /// The memory (PSS) of all processes of both sides, in bytes.
+    pub(crate) fn memory(&self) -> f64 {
+        let homes = [&self.ours, &self.direct];
+        let processes = homes.iter().flat_map(|home| home.processes());
+        let kib = processes.filter_map(|process| process::pss_kib(process.pid));
+        f64::from(u32::try_from(kib.sum::<u64>()).unwrap()) * 1024.0
+    }
+
     /// The directory that Codex works in, on both sides.
     pub(crate) fn work(&self) -> PathBuf {
         self.ours.work()
@@ -198,6 +206,16 @@ impl ServeClient {
     pub(crate) async fn finish(self) {
         assert!(self.0.finish().await.success());
     }
+}
+
+/// The variable with the codex-mcp that is measured, in place of the one that cargo builds with the
+/// bench.
+const PROGRAM: &str = "CODEX_MCP_BENCH_PROGRAM";
+
+/// The codex-mcp that is measured.
+pub(crate) fn program() -> PathBuf {
+    let built = || env!("CARGO_BIN_EXE_codex-mcp").into();
+    std::env::var_os(PROGRAM).map_or_else(built, PathBuf::from)
 }
 
 /// The native binary of the release that is measured.

@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde_json::Value;
 use testkit::process;
 
-use crate::fixture::{Fixture, ServeClient, seconds};
+use crate::fixture::{Fixture, ServeClient, program, seconds};
 use crate::stats::Summary;
 use crate::table::{Row, Target, Unit};
 
@@ -190,7 +190,7 @@ impl HostFixture {
 
 impl Drop for HostFixture {
     fn drop(&mut self) {
-        let mut stop = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        let mut stop = Command::new(program());
         stop.args(["host", "stop"]).env_clear();
         let stopped = stop.envs(self.inner.home().env()).output().unwrap();
         assert!(stopped.status.success(), "{stopped:?}");

@@ -7,6 +7,7 @@
 
 use std::cell::Cell;
 use std::collections::HashSet;
+use std::hash::Hash;
 use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,10 +26,16 @@ use crate::stats::Summary;
 use crate::table::{Row, Target, Unit};
 use crate::{block_on, worker};
 
-const WAITING: usize = 10_000;
-const WORKERS: usize = 4;
-const AT_ONCE: usize = 4;
-const LISTED: usize = 100_000;
+/// The load that has a target.
+pub(crate) const LOAD: Load = Load {
+    waiting: 10_000,
+    stored: 0,
+    workers: 4,
+    at_once: 4,
+    finishes: true,
+};
+
+pub(crate) const LISTED: usize = 100_000;
 const EVENTS: usize = 10_000;
 
 /// Jobs per second.
@@ -43,13 +50,25 @@ const STORE_EVENTS: f64 = 0.5;
 const DIRECTORY: &str = "/home/somebody/repository";
 
 /// How often a list is asked for in a round, and how many events come at once.
-const LOOKS: u32 = 20;
+pub(crate) const LOOKS: u32 = 20;
 const BATCH: usize = 50;
 
 /// The path or URL of a store.
-type StoreUrl = String;
+pub(crate) type StoreUrl = String;
 
 const LEASE: Duration = Duration::from_secs(30);
+
+/// The jobs in a store, and those who take them.
+pub(crate) struct Load {
+    pub(crate) waiting: usize,
+    /// Jobs that have ended before.
+    pub(crate) stored: usize,
+    pub(crate) workers: usize,
+    /// The jobs that each worker has at once.
+    pub(crate) at_once: usize,
+    /// Whether the jobs are finished, or claimed only.
+    pub(crate) finishes: bool,
+}
 
 pub(crate) fn measure(rounds: u16) -> Vec<Row> {
     let server = Postgres::start(Durability::Synced);
@@ -106,10 +125,13 @@ fn of(
         target,
         notes: vec![note],
     };
-    let claimed = (0..rounds).map(|_| claimed(&store_url())).collect();
+    let claimed = (0..rounds).map(|_| claimed(&store_url(), &LOAD)).collect();
     let (listed, filtered) = listed(&store_url(), rounds);
     let stored = (0..rounds).map(|_| stored(&store_url())).collect();
-    let workers = format!("{WORKERS} workers, {AT_ONCE} jobs at once each; no job twice");
+    let Load {
+        workers, at_once, ..
+    } = LOAD;
+    let workers = format!("{workers} workers, {at_once} jobs at once each; no job twice");
     let medians = filtered.into_iter().map(|of| Summary::of(of).median);
     let slowest = Unit::Seconds.show(medians.fold(0.0, f64::max));
     let filtered = format!("and {slowest} with the slowest filter by state, tool and directory");
@@ -140,38 +162,63 @@ fn of(
 }
 
 /// Jobs per second.
-fn claimed(store_url: &StoreUrl) -> f64 {
-    filled(store_url, WAITING);
+pub(crate) fn claimed(store_url: &StoreUrl, load: &'static Load) -> f64 {
+    filled(store_url, load.stored + load.waiting);
+    end_oldest(store_url, load.stored);
+    worked_off(store_url, load, async |store_url, number| {
+        work(&store_url, load, number).await
+    })
+}
+
+/// Jobs per second, taken by the threads of a load. No job may be taken twice.
+pub(crate) fn worked_off<J: Eq + Hash + Send + 'static>(
+    store_url: &StoreUrl,
+    load: &'static Load,
+    work: impl AsyncFn(StoreUrl, usize) -> Vec<J> + Copy + Send + 'static,
+) -> f64 {
     let begin = Instant::now();
-    let workers = (0..WORKERS).map(|_| {
+    let workers = (0..load.workers).map(|number| {
         let store_url = store_url.clone();
-        thread::spawn(move || block_on(work(&store_url)))
+        thread::spawn(move || block_on(work(store_url, number)))
     });
     let workers: Vec<_> = workers.collect();
-    let done: Vec<JobId> = workers
+    let done: Vec<J> = workers
         .into_iter()
         .flat_map(|worker| worker.join().unwrap())
         .collect();
     let took = begin.elapsed().as_secs_f64();
-    assert_eq!(done.len(), WAITING);
-    assert_eq!(done.iter().collect::<HashSet<_>>().len(), WAITING);
-    f64::from(u32::try_from(WAITING).unwrap()) / took
+    assert_eq!(done.len(), load.waiting);
+    assert_eq!(done.iter().collect::<HashSet<_>>().len(), load.waiting);
+    f64::from(u32::try_from(load.waiting).unwrap()) / took
 }
 
-/// Takes jobs until there are none.
-async fn work(store_url: &StoreUrl) -> Vec<JobId> {
+/// Takes jobs until there are none, on a host of its own.
+async fn work(store_url: &StoreUrl, load: &Load, number: usize) -> Vec<JobId> {
     let store = open(store_url).await;
-    let worker = new_worker_id();
+    let (worker, host) = (new_worker_id(), format!("host{number}"));
     let one = async || {
         let mut done = Vec::new();
-        while let Some(claimed) = store.claim(&worker, "here", LEASE).await.unwrap() {
-            let written = store.finish(&claimed.claim, &completed()).await.unwrap();
-            assert_eq!(written, WriteOutcome::Done);
+        while let Some(claimed) = store.claim(&worker, &host, LEASE).await.unwrap() {
+            if load.finishes {
+                let written = store.finish(&claimed.claim, &completed()).await.unwrap();
+                assert_eq!(written, WriteOutcome::Done);
+            }
             done.push(claimed.claim.job);
         }
         done
     };
-    join_all((0..AT_ONCE).map(|_| one())).await.concat()
+    join_all((0..load.at_once).map(|_| one())).await.concat()
+}
+
+/// Ends the oldest jobs of a store that has just been filled.
+fn end_oldest(store_url: &StoreUrl, jobs: usize) {
+    let sql = format!(
+        "UPDATE codex_jobs SET state = 'completed', completed_at = created_at \
+         WHERE seq < (SELECT min(seq) FROM codex_jobs) + {jobs}"
+    );
+    if jobs > 0 {
+        run(store_url, &sql);
+    }
 }
 
 fn completed() -> FinishedJob {
@@ -186,7 +233,7 @@ fn completed() -> FinishedJob {
 
 /// Seconds for the newest 20 of all jobs, and with each filter by state, tool and
 /// directory.
-fn listed(store_url: &StoreUrl, rounds: u16) -> (Vec<f64>, Vec<Vec<f64>>) {
+pub(crate) fn listed(store_url: &StoreUrl, rounds: u16) -> (Vec<f64>, Vec<Vec<f64>>) {
     filled(store_url, LISTED);
     block_on(async {
         let store = open(store_url).await;
@@ -284,7 +331,7 @@ fn run(store_url: &StoreUrl, sql: &str) {
     });
 }
 
-fn is_postgres(store_url: &StoreUrl) -> bool {
+pub(crate) fn is_postgres(store_url: &str) -> bool {
     store_url.starts_with("postgres:")
 }
 

@@ -2,7 +2,7 @@
 //! a person: `git status --porcelain` and `git log --oneline -5`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
@@ -13,6 +13,7 @@ use goal_run::look::{InspectOptions, RepoInspector};
 use supervise::spawn::set_guard_executable;
 use testkit::Home;
 
+use crate::fixture::program;
 use crate::stats::Summary;
 use crate::table::{Row, Target, Unit};
 
@@ -93,7 +94,7 @@ struct RepoFixture {
 
 impl RepoFixture {
     fn new() -> Self {
-        set_guard_executable(Path::new(env!("CARGO_BIN_EXE_codex-mcp")));
+        set_guard_executable(&program());
         let fixture = Self {
             home: Home::new(""),
         };

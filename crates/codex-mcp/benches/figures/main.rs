@@ -14,6 +14,7 @@
               the programs that it compares with"
 )]
 
+mod against;
 mod called;
 mod crowd;
 mod dispatch;
@@ -35,6 +36,7 @@ mod stats;
 mod table;
 mod worker;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
@@ -56,6 +58,15 @@ struct Options {
     /// Print JSON in place of a table
     #[arg(long)]
     json: bool,
+
+    /// Compare with Codex's app-server, with other MCP servers and with bare SQL; nothing else is
+    /// measured
+    #[arg(long, conflicts_with_all = ["only", "json"])]
+    against: bool,
+
+    /// Write that comparison into the pages of this directory
+    #[arg(long, value_name = "DIR", requires = "against")]
+    docs: Option<PathBuf>,
 
     /// What cargo adds when it runs a bench
     #[arg(long, hide = true)]
@@ -154,6 +165,9 @@ impl Figure {
     }
 }
 
+/// How often each server is started for the comparison with others.
+const AGAINST_ROUNDS: u16 = 15;
+
 /// Runs something on this thread alone, as the server itself runs.
 fn block_on<T>(something: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
@@ -165,6 +179,11 @@ fn block_on<T>(something: impl Future<Output = T>) -> T {
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    if options.against {
+        let rounds = options.rounds.unwrap_or(AGAINST_ROUNDS);
+        against::run(rounds, options.docs.as_deref());
+        return ExitCode::SUCCESS;
+    }
     let (mut rows, mut broken) = (Vec::new(), Vec::new());
     for figure in Figure::value_variants() {
         if options.only.is_empty() || options.only.contains(figure) {

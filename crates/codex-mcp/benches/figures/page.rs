@@ -14,7 +14,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
-use crate::fixture::{Fixture, TIME_LIMIT, codex_binary};
+use crate::fixture::{Fixture, TIME_LIMIT, codex_binary, program};
 use crate::sessions::Poller;
 use crate::stats::Summary;
 use crate::table::{Row, Target, Unit};
@@ -117,14 +117,14 @@ impl Page {
         process::signal(self.pid(), Signal::SIGTERM);
         self.server.wait().await.unwrap();
         self.poller.finish().await;
-        let mut stop = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        let mut stop = Command::new(program());
         let stop = stop.args(["host", "stop"]).env_clear();
         stop.envs(self.fixture.home().env()).output().await.unwrap();
     }
 }
 
 fn command(fixture: &Fixture, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+    let mut command = Command::new(program());
     command
         .arg("web")
         .args(args)
@@ -154,7 +154,7 @@ async fn memory() -> Row {
     let page = Page::new(Script::new().otherwise([Reply::say("done")])).await;
     let mut events = page.get("/events").events().await;
     events.next().await.unwrap();
-    let hosts = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+    let hosts = Command::new(program())
         .args(["host", "status", "--json"])
         .env_clear()
         .envs(page.fixture.home().env())

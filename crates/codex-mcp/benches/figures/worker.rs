@@ -32,7 +32,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::fixture::TIME_LIMIT;
+use crate::fixture::{TIME_LIMIT, program};
 use crate::model::PROMPT;
 use crate::stats::Summary;
 use crate::table::{Row, Target, Unit};
@@ -116,7 +116,7 @@ async fn start(fixture: &WorkerFixture, store: &JobStore, runs: &mut Receiver) -
 /// Seconds for a job with many events in the hands of the worker, and for the same
 /// run with nobody who listens.
 async fn with_events(fixture: &WorkerFixture, pairs: u16) -> (Vec<f64>, Vec<f64>) {
-    set_guard_executable(env!("CARGO_BIN_EXE_codex-mcp").as_ref());
+    set_guard_executable(&program());
     fixture.write_bursts();
     let bursts = EVENTS / BURST;
     fixture.play(&format!(
@@ -193,7 +193,7 @@ impl WorkerFixture {
     }
 
     fn worker(&self) -> Worker {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        let mut command = Command::new(program());
         command
             .args(["worker", "--store", &self.place, "--codex-bin"])
             .arg(self.codex())

@@ -1,0 +1,118 @@
+//! The tables of `docs/bench.md`.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use super::rounds::{CROWD, Figures, Measured, SESSIONS};
+use super::side::Side;
+use super::stores::StoreRow;
+use crate::stats::Summary;
+use crate::table::Unit;
+
+/// The page, in the directory of the documentation.
+const PAGE: &str = "bench.md";
+
+/// The place of the server in the list with which the others are compared.
+const REFERENCE: usize = 1;
+
+/// The table of the servers: medians, and the ratio to the reference.
+pub(super) fn servers(sides: &[Side], measured: &[Measured<Figures>]) -> String {
+    let [one, some, many] = SESSIONS;
+    let columns = [
+        "server".to_owned(),
+        "start".to_owned(),
+        "first call".to_owned(),
+        "later call".to_owned(),
+        format!("{CROWD} calls at once"),
+        format!("memory of {one} session"),
+        format!("of {some}"),
+        format!("of {many}"),
+        format!("of {some}, idle"),
+        "tools".to_owned(),
+    ];
+    let mut table = heading(&columns);
+    let reference = measured.get(REFERENCE).and_then(|one| one.as_ref().ok());
+    for (side, measured) in sides.iter().zip(measured) {
+        let cells = match measured {
+            Ok(figures) => cells(figures, reference),
+            Err(why) => vec![format!("not run: {why}")],
+        };
+        writeln!(table, "| {} | {} |", side.title, cells.join(" | ")).unwrap();
+    }
+    table
+}
+
+fn heading(columns: &[String]) -> String {
+    let rule = " --: |".repeat(columns.len() - 1);
+    format!("| {} |\n| --- |{rule}\n", columns.join(" | "))
+}
+
+fn cells(figures: &Figures, reference: Option<&Figures>) -> Vec<String> {
+    let time = |of: fn(&Figures) -> &Summary| beside(Unit::Seconds, of(figures), reference.map(of));
+    let mut cells = vec![
+        time(|figures| &figures.start),
+        time(|figures| &figures.first_call),
+        time(|figures| &figures.later_call),
+        time(|figures| &figures.crowd),
+    ];
+    for (number, memory) in figures.memory.iter().enumerate() {
+        let reference = reference.and_then(|other| other.memory[number].as_ref().ok());
+        cells.push(match memory {
+            Ok(memory) => beside(
+                Unit::Bytes,
+                &memory.at_work,
+                reference.map(|other| &other.at_work),
+            ),
+            Err(why) => why.clone(),
+        });
+    }
+    let idle = figures.memory[1].as_ref();
+    cells.push(idle.map_or_else(|_| "–".to_owned(), |it| Unit::Bytes.show(it.idle.median)));
+    let tools = figures
+        .tools
+        .map(|(number, bytes)| format!("{number}: {bytes} B"));
+    cells.push(tools.unwrap_or_else(|| "–".to_owned()));
+    cells
+}
+
+/// A median, and how many times that of the reference it is.
+fn beside(unit: Unit, ours: &Summary, reference: Option<&Summary>) -> String {
+    let shown = unit.show(ours.median);
+    let ratio = reference.map(|other| ours.median / other.median);
+    match ratio {
+        // This is the reference.
+        Some(1.0) | None => shown,
+        Some(ratio) => format!("{shown} ({ratio:.2} ×)"),
+    }
+}
+
+/// The table of the job stores.
+pub(super) fn stores(rows: &[StoreRow]) -> String {
+    let columns = ["jobs", "codex-mcp", "bare SQL", "ratio"].map(str::to_owned);
+    let mut table = heading(&columns);
+    for row in rows {
+        let ratio = row.ours.median / row.bare.median;
+        let [ours, bare] = [&row.ours, &row.bare].map(|side| match row.unit {
+            // Thousands are too coarse here.
+            Unit::PerSecond => format!("{:.0}/s", side.median),
+            unit => unit.show(side.median),
+        });
+        writeln!(table, "| {} | {ours} | {bare} | {ratio:.2} × |", row.figure).unwrap();
+    }
+    table
+}
+
+/// Puts a table between its two lines of the page.
+pub(super) fn write(docs: &Path, name: &str, table: &str) {
+    let page = docs.join(PAGE);
+    let text = fs::read_to_string(&page).unwrap();
+    let begin = format!("<!-- begin: {name} -->\n");
+    let (before, rest) = text.split_once(&begin).unwrap();
+    let (_, after) = rest.split_once("<!-- end -->\n").unwrap();
+    fs::write(
+        page,
+        format!("{before}{begin}\n{table}\n<!-- end -->\n{after}"),
+    )
+    .unwrap();
+}
