@@ -29,6 +29,7 @@ mod nextest;
 mod node;
 mod node_module;
 mod npm;
+mod other_servers;
 mod peers;
 mod picture;
 mod portable;

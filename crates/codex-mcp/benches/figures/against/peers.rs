@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use testkit::{Launch, codex, target_dir};
@@ -104,7 +105,11 @@ fn peer(fixture: &Fixture, program: &str) -> Launch {
 /// Where xtask has installed a package.
 fn install(name: &str) -> PathBuf {
     let package = packages().find(|package| package.name == name).unwrap();
-    let install = target_dir().join("peers").join(name).join(package.version);
-    assert!(install.is_dir(), "not installed");
+    let peer = target_dir().join("peers").join(name);
+    let install = peer.join(package.version);
+    if !install.is_dir() {
+        let reason = fs::read_to_string(peer.join("not-installed.txt")).unwrap_or_default();
+        panic!("not installed: {reason}");
+    }
     install
 }

@@ -24,6 +24,9 @@ const WARM_UP: u16 = 3;
 /// How long all calls of a crowd may take to reach the model.
 const ARRIVAL: Duration = Duration::from_secs(180);
 
+/// How many characters of a reason are shown.
+const REASON: usize = 160;
+
 /// A measurement, or why there is none.
 pub(super) type Measured<T> = Result<T, String>;
 
@@ -77,15 +80,21 @@ fn attempt(side: &Side) -> Measured<()> {
     })
 }
 
-/// Runs something, and turns a panic into its first line.
+/// Runs something, and turns a panic into the line that tells why.
 fn caught<T, F: Future<Output = T>>(something: impl FnOnce() -> F) -> Measured<T> {
     let done = catch_unwind(AssertUnwindSafe(|| block_on(something())));
     done.map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-        let first = text.and_then(|text| text.lines().next());
-        first.unwrap_or("it failed").to_owned()
+        reason(text.unwrap_or("it failed"))
     })
+}
+
+/// The last error that a server has reported on stderr, or else what the client says.
+fn reason(text: &str) -> String {
+    let reported = text.lines().rev().find(|line| line.contains("Error: "));
+    let line = reported.or_else(|| text.lines().next()).unwrap_or(text);
+    line.chars().take(REASON).collect()
 }
 
 /// A server, whose turns share a home, and what was measured of it.
