@@ -64,6 +64,10 @@ struct Options {
     #[arg(long, conflicts_with_all = ["only", "json"])]
     against: bool,
 
+    /// Do only this part of the comparison
+    #[arg(long, value_name = "NAME", requires = "against")]
+    part: Option<against::Part>,
+
     /// Write that comparison into the pages of this directory
     #[arg(long, value_name = "DIR", requires = "against")]
     docs: Option<PathBuf>,
@@ -181,7 +185,7 @@ fn main() -> ExitCode {
     let options = Options::parse();
     if options.against {
         let rounds = options.rounds.unwrap_or(AGAINST_ROUNDS);
-        against::run(rounds, options.docs.as_deref());
+        against::run(rounds, options.part, options.docs.as_deref());
         return ExitCode::SUCCESS;
     }
     let (mut rows, mut broken) = (Vec::new(), Vec::new());

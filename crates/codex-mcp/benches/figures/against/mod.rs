@@ -12,23 +12,43 @@ mod rounds;
 mod side;
 mod stores;
 
+use std::fs;
 use std::path::Path;
 
+use clap::ValueEnum;
 use side::{Server, Side};
 
-/// Measures everything, prints the tables, and writes them into the pages of `docs` if there is
-/// such a directory.
-pub(crate) fn run(rounds: u16, docs: Option<&Path>) {
+/// A part of the comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
+    /// The app-server and other MCP servers
+    Servers,
+    /// The job stores and bare SQL
+    Stores,
+}
+
+/// Measures everything or one part, prints the tables, and writes them into the pages of `docs` if
+/// there is such a directory.
+pub(crate) fn run(rounds: u16, part: Option<Part>, docs: Option<&Path>) {
+    let has = |wanted| part.is_none_or(|part| part == wanted);
+    if has(Part::Servers) {
+        compare_servers(rounds, docs);
+    }
+    if has(Part::Stores) {
+        let table = page::stores(&stores::measure(rounds.div_ceil(5)));
+        println!("{table}");
+        docs.inspect(|docs| page::write(docs, "stores", &table));
+    }
+}
+
+fn compare_servers(rounds: u16, docs: Option<&Path>) {
     let sides = sides();
     let measured = rounds::measure(&sides, rounds);
-    let servers = page::servers(&sides, &measured);
-    println!("{servers}");
-    let stores = page::stores(&stores::measure(rounds.div_ceil(5)));
-    println!("{stores}");
+    let table = page::servers(&sides, &measured);
+    println!("{table}");
     if let Some(docs) = docs {
-        page::write(docs, "servers", &servers);
-        page::write(docs, "stores", &stores);
-        std::fs::write(docs.join("bench.svg"), plot::draw(&sides, &measured)).unwrap();
+        page::write(docs, "servers", &table);
+        fs::write(docs.join("bench.svg"), plot::draw(&sides, &measured)).unwrap();
     }
 }
 
