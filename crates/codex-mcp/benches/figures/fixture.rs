@@ -1,8 +1,11 @@
 //! The fixture of both sides: a model, homes, servers and clients.
 
 use std::ffi::OsString;
+use std::fs;
 use std::future::Future;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use scripted_model::{Reply, Script};
@@ -220,7 +223,30 @@ pub(crate) fn program() -> PathBuf {
 
 /// The native binary of the release that is measured.
 pub(crate) fn codex_binary() -> PathBuf {
-    codex::native_binary(codex::newest())
+    static BINARY: LazyLock<PathBuf> = LazyLock::new(|| codex_binary_of(codex::newest()));
+    BINARY.clone()
+}
+
+/// The native binary of a release: a copy, as the memory of the original would be shared with each
+/// Codex that a test or another bench has running meanwhile.
+pub(crate) fn codex_binary_of(release: &str) -> PathBuf {
+    let original = codex::native_binary(release);
+    let package = original.ancestors().nth(2).unwrap();
+    let all = testkit::target_dir().join("bench-codex");
+    let copy = all.join(release);
+    if !copy.is_dir() {
+        fs::create_dir_all(&all).unwrap();
+        let draft = tempfile::tempdir_in(&all).unwrap();
+        let copied = Command::new("cp")
+            .arg("-r")
+            .arg(package)
+            .arg(draft.path())
+            .status();
+        assert!(copied.unwrap().success());
+        let name = package.file_name().unwrap();
+        fs::rename(draft.path().join(name), &copy).unwrap();
+    }
+    copy.join(original.strip_prefix(package).unwrap())
 }
 
 /// The duration of a future in seconds, measured after a pause.

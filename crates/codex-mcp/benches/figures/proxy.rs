@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use scripted_model::Reply;
 use serde_json::{Value, json};
-use testkit::{Launch, McpClient, codex, process};
+use testkit::{Launch, McpClient, process};
 
-use crate::fixture::{Fixture, MCP_VERSION, TIME_LIMIT};
+use crate::fixture::{Fixture, MCP_VERSION, TIME_LIMIT, codex_binary_of};
 use crate::stats::Summary;
 use crate::table::{Row, Target, Unit};
 
@@ -40,7 +40,7 @@ const GROWTH_TARGET: f64 = 1024.0 * 1024.0;
 
 pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
     let fixture = Fixture::with_answer(Reply::deltas(PIECES, " Hello"));
-    let codex = codex::native_binary(RELEASE);
+    let codex = codex_binary_of(RELEASE);
     let through = fixture
         .serve_launch()
         .args(["--backend", "mcp-server"])

@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use testkit::{Launch, codex, target_dir};
+use testkit::{Launch, target_dir};
 
 use super::side::{Call, Server, Side};
-use crate::fixture::{Fixture, codex_binary};
+use crate::fixture::{Fixture, codex_binary, codex_binary_of};
 
 /// The packages, with their versions.
 const LIST: &str = include_str!("../../../../testkit/peers.txt");
@@ -68,7 +68,7 @@ impl Package {
 }
 
 fn own_server(fixture: &Fixture) -> Launch {
-    fixture.direct_launch_of(&codex::native_binary(RELEASE), "mcp-server")
+    fixture.direct_launch_of(&codex_binary_of(RELEASE), "mcp-server")
 }
 
 fn codex_mcp_server(fixture: &Fixture) -> Launch {
