@@ -224,6 +224,11 @@ impl Audit {
         })
     }
 
+    /// Rotates the file at this size, in bytes, in place of 10 MiB.
+    pub fn rotate_at(&mut self, limit: u64) {
+        self.limit = limit;
+    }
+
     /// Adds a line of at most 8 KiB.
     ///
     /// # Errors

@@ -126,6 +126,13 @@ impl MailClient {
         }))
     }
 
+    /// The same, with an audit log that is rotated at this size, in bytes.
+    #[must_use]
+    pub fn with_audit_limit(self, limit: u64) -> Self {
+        lock(&self.inner.audit).rotate_at(limit);
+        self
+    }
+
     /// Sends a message. The sender is always the member itself.
     ///
     /// # Errors

@@ -120,6 +120,13 @@ impl Records {
             });
     }
 
+    /// The same, with an audit log that is rotated at this size, in bytes.
+    #[must_use]
+    pub fn with_audit_limit(self, limit: u64) -> Self {
+        lock(&self.audit).rotate_at(limit);
+        self
+    }
+
     /// The same, for threads that are begun by this preset through this backend.
     #[must_use]
     pub fn for_threads_of(self, role: Option<RoleName>, backend: &'static str) -> Self {

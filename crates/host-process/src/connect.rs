@@ -1,7 +1,7 @@
 //! The client's side of the beginning: finds the host, or starts it.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,9 +36,6 @@ const ENDING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The pause before a host is looked for again: each look starts a process.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// The size at which the log of a host is put aside, in bytes. One older log is kept.
-const LOG_LIMIT: u64 = 1 << 20;
 
 /// The only line that a host prints on stdout: this, [`TAKEN`], or why it cannot work.
 pub const READY: &str = "ready";
@@ -415,13 +412,6 @@ fn open_log(path: &Path) -> Result<File, FileError> {
         let made = safe_files::state_directory::make_directory(directory);
         made.map_err(|error| FileError::Io {
             path: directory.to_owned(),
-            error,
-        })?;
-    }
-    if fs::symlink_metadata(path).is_ok_and(|about| about.len() > LOG_LIMIT) {
-        let aside = fs::rename(path, path.with_extension("log.1"));
-        aside.map_err(|error| FileError::Io {
-            path: path.to_owned(),
             error,
         })?;
     }

@@ -22,6 +22,7 @@ use crate::listen_address::ListenAddress;
 use crate::lookup::{Lookup, in_section, origin, user_file_below};
 use crate::presets::Presets;
 use crate::repository::{Narrowing, RepositoryFile};
+use crate::retention::{RetentionSettings, retention};
 use crate::sandbox_warnings::warn_about_repository_without_sandbox;
 use crate::source::{Origin, Setting, Source, Warning};
 use crate::threads::ThreadDefaults;
@@ -60,6 +61,8 @@ pub struct Config {
     pub jobs: JobSettings,
     /// Who is notified that a session needs a person, and after which silence.
     pub alerts: AlertSettings,
+    /// How much is kept on the disk.
+    pub retention: RetentionSettings,
     /// Codex's home directory: `CODEX_HOME`, else `~/.codex`.
     pub codex_home: PathBuf,
     /// The directory that has the teams and the user's file: `ATM_HOME`, else HOME.
@@ -148,6 +151,7 @@ impl Lookup<'_> {
             bounds,
             registry_mode: registry_mode(&files),
             jobs: self.jobs(flags.store, &files, &mut warnings)?,
+            retention: retention(&files, &self.user_file_hint(), &mut warnings)?,
             codex_home,
             atm_home,
             directory: self.here.to_owned(),

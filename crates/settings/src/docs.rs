@@ -194,6 +194,22 @@ fn meaning(key: &str) -> &'static str {
         "stall_timeout_secs" => {
             "After how much silence a turn or a job counts as stalled, while no question is open."
         }
+        "keep_jobs_secs" => {
+            "How long an ended job is kept with its events, from a minute on. The worker removes \
+             older ones that you have submitted."
+        }
+        "keep_tasks_secs" => {
+            "How long the result of an [MCP task](tools.md#mcp-tasks) that is no job is kept, from \
+             a minute on."
+        }
+        "max_audit_bytes" => {
+            "The size at which the audit log of an identity is set aside, from 16384 on. Five \
+             older ones are kept."
+        }
+        "max_log_bytes" => {
+            "The size at which the log of a host or a worker is set aside, from 16384 on. One \
+             older one is kept."
+        }
         "roles" => "Tables of presets: `[plugins.codex-mcp.roles.NAME]`, see above.",
         "model" => "The model of new threads, as Codex names it.",
         "reasoning_effort" => {

@@ -82,6 +82,10 @@ pub(super) struct Section {
     pub(super) notify: Option<Vec<String>>,
     pub(super) notify_on: Option<Vec<AlertKind>>,
     pub(super) stall_timeout_secs: Option<SetDuration>,
+    pub(super) keep_jobs_secs: Option<SetDuration>,
+    pub(super) keep_tasks_secs: Option<SetDuration>,
+    pub(super) max_audit_bytes: Option<u64>,
+    pub(super) max_log_bytes: Option<u64>,
     pub(super) roles: BTreeMap<RoleName, Preset>,
 }
 
@@ -99,7 +103,7 @@ pub(super) struct Preset {
 }
 
 /// The keys of [`Section`].
-pub(super) const SECTION_KEYS: [&str; 23] = [
+pub(super) const SECTION_KEYS: [&str; 27] = [
     "codex_bin",
     "request_timeout_secs",
     "identity",
@@ -122,6 +126,10 @@ pub(super) const SECTION_KEYS: [&str; 23] = [
     "notify",
     "notify_on",
     "stall_timeout_secs",
+    "keep_jobs_secs",
+    "keep_tasks_secs",
+    "max_audit_bytes",
+    "max_log_bytes",
     "roles",
 ];
 

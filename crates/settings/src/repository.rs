@@ -36,7 +36,7 @@ const LONGEST: u64 = 64 * 1024;
 const UNKNOWN_TOLD: usize = 5;
 
 /// Keys that no repository sets, whether or not the user trusts it.
-pub(super) const NEVER: [&str; 12] = [
+pub(super) const NEVER: [&str; 16] = [
     "codex_bin",
     "http",
     "store",
@@ -49,6 +49,10 @@ pub(super) const NEVER: [&str; 12] = [
     "notify",
     "notify_on",
     "stall_timeout_secs",
+    "keep_jobs_secs",
+    "keep_tasks_secs",
+    "max_audit_bytes",
+    "max_log_bytes",
 ];
 
 /// A repository's file.
@@ -231,6 +235,10 @@ fn narrowed_section(
         notify,
         notify_on,
         stall_timeout_secs,
+        keep_jobs_secs,
+        keep_tasks_secs,
+        max_audit_bytes,
+        max_log_bytes,
         roles,
     } = section;
     let role = match role {
@@ -262,6 +270,10 @@ fn narrowed_section(
         ("notify", notify.is_some()),
         ("notify_on", notify_on.is_some()),
         ("stall_timeout_secs", stall_timeout_secs.is_some()),
+        ("keep_jobs_secs", keep_jobs_secs.is_some()),
+        ("keep_tasks_secs", keep_tasks_secs.is_some()),
+        ("max_audit_bytes", max_audit_bytes.is_some()),
+        ("max_log_bytes", max_log_bytes.is_some()),
         ("roles", !roles.is_empty()),
     ];
     left_out.extend(set.into_iter().filter(|(_, set)| *set).map(|(key, _)| key));

@@ -44,6 +44,9 @@ fn all(config: &Config) -> Vec<ShownSetting> {
     let jobs = &config.jobs;
     let store = Setting::new(jobs.store.value.to_string(), jobs.store.source.clone());
     let idle = Setting::new(jobs.idle.value.as_secs(), jobs.idle.source.clone());
+    let kept = &config.retention;
+    let keep_jobs = Setting::new(kept.jobs.value.as_secs(), kept.jobs.source.clone());
+    let keep_tasks = Setting::new(kept.tasks.value.as_secs(), kept.tasks.source.clone());
     let stall = &config.alerts.stall_timeout;
     let stall = Setting::new(stall.value.as_secs(), stall.source.clone());
     let notify = config.alerts.notify.as_ref().map(|notify| {
@@ -82,6 +85,10 @@ fn all(config: &Config) -> Vec<ShownSetting> {
         shown("notify", notify.as_ref()),
         shown("notify_on", Some(&config.alerts.notify_on)),
         shown("stall_timeout_secs", Some(&stall)),
+        shown("keep_jobs_secs", Some(&keep_jobs)),
+        shown("keep_tasks_secs", Some(&keep_tasks)),
+        shown("max_audit_bytes", Some(&kept.audit_bytes)),
+        shown("max_log_bytes", Some(&kept.log_bytes)),
     ]
 }
 

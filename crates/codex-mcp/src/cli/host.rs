@@ -7,7 +7,6 @@ mod watch;
 
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -28,8 +27,9 @@ use host_process::logic::handshake::{
     WatchRequest,
 };
 use mcp_server::SessionTasks;
+use safe_files::own_log::OwnLog;
 use serde_json::{Value, json};
-use settings::Flags;
+use settings::{Config, Flags};
 use supervise::adoptable;
 use tokio::net::UnixStream;
 use tokio::task::LocalSet;
@@ -140,6 +140,8 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
         announce(TAKEN).map_err(Failure::Write)?;
         return Ok(ExitCode::SUCCESS);
     };
+    let config = user_settings();
+    let log = OwnLog::on_stderr(endpoint.log(), log_limit(config.as_ref()));
     let lock = Rc::new(lock);
     // The system releases the lock when this process ends: nobody gets it while we still run.
     let _held = ManuallyDrop::new(Rc::clone(&lock));
@@ -155,7 +157,8 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
         let app_servers = AppServers::adoptable(move || near.new_adoption_socket());
         let app_servers = Rc::new(app_servers);
         adopt(&endpoint, &app_servers).await;
-        let tasks = tasks::of(&endpoint)?;
+        let kept = config.as_ref().map(|config| config.retention.tasks.value);
+        let tasks = tasks::of(&endpoint, kept)?;
         tasks.take_over(&app_servers).await;
         let service = Service {
             end,
@@ -163,13 +166,15 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
             tasks: Arc::clone(&tasks),
         };
         tokio::task::spawn_local(end_unused(Rc::clone(&app_servers)));
+        tokio::task::spawn_local(log::bound(log));
         let (told, owned) = (closing.clone(), Rc::clone(&app_servers));
         tokio::task::spawn_local(async move {
             told.cancelled().await;
             // The end was asked for, so nothing continues if this process has to be killed.
             owned.be_last_owner();
         });
-        if let Some(address) = http_address() {
+        if let Some(http) = config.and_then(|config| config.http) {
+            let address = http.value.0;
             let state = serve::state()?;
             let told = closing.clone();
             tokio::task::spawn_local(async move {
@@ -191,16 +196,24 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
     runtime::block_on(all.run_until(serving)).map_err(Failure::Runtime)?
 }
 
-/// The HTTP address in the user's settings (`http`).
-fn http_address() -> Option<SocketAddr> {
+/// The settings of the user; `None` if they are wrong.
+fn user_settings() -> Option<Config> {
     match settings::load(Flags::default()) {
-        Ok(config) => config.http.map(|http| http.value.0),
+        Ok(config) => Some(config),
         // Each client reports the error to its user.
         Err(error) => {
-            tracing::warn!("the HTTP endpoint is not started: {error}");
+            tracing::warn!(
+                "the HTTP endpoint is not started, and tasks and logs are kept as by default: {error}"
+            );
             None
         }
     }
+}
+
+fn log_limit(config: Option<&Config>) -> u64 {
+    config.map_or(settings::usual_log_bytes(), |config| {
+        config.retention.log_bytes.value
+    })
 }
 
 /// Takes over the app-servers of a host that was killed, all at once. One that cannot be taken over

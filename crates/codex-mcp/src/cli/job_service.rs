@@ -38,7 +38,10 @@ pub(super) fn job_service(
     };
     let jobs = Jobs::new(store.clone(), config.jobs.access(), starter, submitter);
     match Audit::open(&config.atm_home, member) {
-        Ok(audit) => jobs.with_audit(audit),
+        Ok(mut audit) => {
+            audit.rotate_at(config.retention.audit_bytes.value);
+            jobs.with_audit(audit)
+        }
         Err(error) => {
             unaudited(error);
             jobs

@@ -2,8 +2,12 @@
 
 use std::io;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use common::output::{self, Colours, Verbosity};
+use safe_files::off_runtime;
+use safe_files::own_log::OwnLog;
+use tokio::time::sleep;
 use tracing_subscriber::EnvFilter;
 
 /// Chooses what is logged, in `tracing-subscriber`'s filter syntax.
@@ -11,6 +15,25 @@ const VARIABLE: &str = "CODEX_MCP_LOG";
 
 /// rmcp logs each message at `info`, and sqlx slow statements: too much for this log.
 const DEFAULT: &str = "info,rmcp=warn,sqlx=warn";
+
+/// The time between two looks at the size of a log.
+const LOOK_AFTER: Duration = Duration::from_secs(10);
+
+/// Sets the log of a background process aside whenever it is too long.
+pub(super) async fn bound(log: Option<OwnLog>) {
+    let Some(log) = log else {
+        return;
+    };
+    loop {
+        let own = log.clone();
+        match off_runtime::run(move || own.bound()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!("the log is not set aside: {error}"),
+            Err(error) => tracing::debug!("the log is not looked at: {error}"),
+        }
+        sleep(LOOK_AFTER).await;
+    }
+}
 
 /// Suppresses the reports of panics, as stderr is stdout and must carry only the protocol.
 pub(super) fn silence() {

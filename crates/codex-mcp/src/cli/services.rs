@@ -174,6 +174,7 @@ fn records(
     opened
         .inspect_err(|error| tracing::warn!("threads and prompts are not recorded: {error}"))
         .ok()
+        .map(|records| records.with_audit_limit(config.retention.audit_bytes.value))
         .map(|records| records.for_threads_of(role, backend))
 }
 
@@ -181,4 +182,5 @@ fn mail_client(config: &Config, member: &Member) -> Option<MailClient> {
     MailClient::of(member, &config.atm_home)
         .inspect_err(|error| tracing::warn!("mail is not available: {error}"))
         .ok()?
+        .map(|mail_client| mail_client.with_audit_limit(config.retention.audit_bytes.value))
 }

@@ -1,5 +1,7 @@
 //! `codex-mcp worker`: runs the jobs of a store.
 
+use std::convert::Infallible;
+use std::future::pending;
 use std::io;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -14,6 +16,7 @@ use job_queue::worker::start::{self, TAKEN};
 use job_queue::worker::{
     self, Announcement, GRACE, LockedSlot, Options, Timing, UsualNotifiers, WorkerError,
 };
+use safe_files::own_log::OwnLog;
 use settings::bounds::CurrentBounds;
 use settings::store_location::Location;
 use settings::{Config, ConfigError, Flags};
@@ -151,6 +154,10 @@ fn work(args: &Args) -> Result<ExitCode, Failure> {
     let config = config(args)?;
     let options = options(args, &config);
     let place = WorkerLock::of(&options.location, &config.jobs.state);
+    let log = OwnLog::on_stderr(
+        start::log_of(&config.jobs.state),
+        config.retention.log_bytes.value,
+    );
     let limit = options.grace.saturating_add(shutdown::WORKER_LIMIT);
     let working = async {
         let shutdown = Shutdown::on_signals(limit);
@@ -168,10 +175,23 @@ fn work(args: &Args) -> Result<ExitCode, Failure> {
             (false, _) => Announcement::None,
         };
         let slot = LockedSlot::new(place, held, announcement);
-        worker::run(options, slot, closing, hurry).await?;
+        let working = worker::run(options, slot, closing, hurry);
+        beside(log::bound(log), working).await?;
         Ok(shutdown.exit_code())
     };
     runtime::block_on(working).map_err(Failure::Runtime)?
+}
+
+/// Completes `work` while `service` runs.
+async fn beside<T>(service: impl Future<Output = ()>, work: impl Future<Output = T>) -> T {
+    let service = async {
+        service.await;
+        pending::<Infallible>().await
+    };
+    tokio::select! {
+        done = work => done,
+        never = service => match never {},
+    }
 }
 
 fn config(args: &Args) -> Result<Config, ConfigError> {
@@ -194,6 +214,7 @@ fn options(args: &Args, config: &Config) -> Options {
         state: config.jobs.state.clone(),
         concurrency: args.concurrency.unwrap_or(config.jobs.concurrency.value),
         idle: args.idle(config.jobs.idle.value),
+        keep_jobs: config.retention.jobs.value,
         stall: config.alerts.stall_timeout.value,
         notifiers: UsualNotifiers {
             notify: config.alerts.notifiers(),

@@ -76,7 +76,15 @@ impl Identity {
     /// The SQL condition for the jobs that may be changed: our own, and all if the setting
     /// allows `needs`.
     pub(super) fn may(&self, needs: OthersJobs) -> String {
-        match self.writers == Writers::ThisUser || self.others >= needs {
+        match self.others >= needs {
+            true => "TRUE".to_owned(),
+            false => self.is_own(),
+        }
+    }
+
+    /// The SQL condition for our own jobs.
+    pub(super) fn is_own(&self) -> String {
+        match self.writers == Writers::ThisUser {
             true => "TRUE".to_owned(),
             // The name of a key has hexadecimal digits only.
             false => format!("(signer = '{}'{{same role}})", self.key.id()),

@@ -78,11 +78,7 @@ fn claimed(job: Job, worker: &WorkerId) -> ClaimedJob {
 impl JobStore {
     /// The condition of prunable jobs: they ended longer ago than the first parameter.
     pub(super) fn prunable_condition(&self) -> String {
-        let may = self.identity.may(OthersJobs::Manage);
-        format!(
-            "state IN ('completed', 'failed', 'cancelled') AND completed_at <= {{now}} - $1 \
-             AND {may}"
-        )
+        ended_before(&self.identity.may(OthersJobs::Manage))
     }
 
     /// Submits a job. Submitting the same job again has no effect.
@@ -436,11 +432,25 @@ impl JobStore {
     ///
     /// [`StoreError`]; some may have been removed then.
     pub async fn prune(&self, older_than: Duration) -> Result<u64, StoreError> {
+        self.remove(&self.prunable_condition(), older_than).await
+    }
+
+    /// Removes jobs as [`prune`](Self::prune) does, but never jobs of others, as nobody has asked for
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`]; some may have been removed then.
+    pub async fn remove_old(&self, older_than: Duration) -> Result<u64, StoreError> {
+        let old = ended_before(&self.identity.is_own());
+        self.remove(&old, older_than).await
+    }
+
+    async fn remove(&self, old: &str, older_than: Duration) -> Result<u64, StoreError> {
         let mut removed = 0;
-        let old = self.prunable_condition();
         loop {
             let prune = async |connection: &mut Connection| {
-                prune_some(connection, &old, millis(older_than)).await
+                prune_some(connection, old, millis(older_than)).await
             };
             let some = writing!(self, prune)?;
             removed += some;
@@ -449,6 +459,13 @@ impl JobStore {
             }
         }
     }
+}
+
+/// The condition of jobs that ended longer ago than the first parameter, and that may be removed.
+fn ended_before(may: &str) -> String {
+    format!(
+        "state IN ('completed', 'failed', 'cancelled') AND completed_at <= {{now}} - $1 AND {may}"
+    )
 }
 
 /// Ends jobs by a statement that sets [`ENDED`], and masks credentials in their prompts. Returns

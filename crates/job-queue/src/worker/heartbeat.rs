@@ -16,6 +16,9 @@ use crate::store::{StoreError, WriteOutcome};
 /// After how many leases of silence a worker is forgotten.
 const FORGOTTEN_AFTER: u32 = 4;
 
+/// How often old jobs are looked for, unless they are kept for less than four times as long.
+const OLD_JOBS_EVERY: Duration = Duration::from_secs(60 * 60);
+
 /// The shortest pause between two polls for cancellations and instructions: events change the
 /// store all the time.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -26,7 +29,8 @@ impl Worker {
         tokio::join!(
             self.send_heartbeats(),
             self.poll_requests(),
-            self.watch_logins()
+            self.watch_logins(),
+            self.remove_old_jobs()
         );
     }
 
@@ -96,6 +100,22 @@ impl Worker {
         let silent_for = self.options.timing.lease * FORGOTTEN_AFTER;
         self.store.forget_workers(silent_for).await?;
         Ok(())
+    }
+
+    async fn remove_old_jobs(&self) {
+        let kept = self.options.keep_jobs;
+        loop {
+            let remove = async || self.store.remove_old(kept).await;
+            match self.store_health.retry_forever(remove).await {
+                0 => {}
+                number => tracing::info!(
+                    "removed {} that had ended more than {} ago",
+                    jobs(usize::try_from(number).unwrap_or(usize::MAX)),
+                    humantime::format_duration(kept)
+                ),
+            }
+            sleep((kept / 4).min(OLD_JOBS_EVERY)).await;
+        }
     }
 
     async fn watch_logins(&self) {

@@ -155,6 +155,8 @@ pub struct Options {
     pub idle: Option<Duration>,
     /// After how long a silence a job counts as stalled.
     pub stall: Duration,
+    /// How long ended jobs of this machine are kept.
+    pub keep_jobs: Duration,
     /// Who is notified of the jobs that name nobody.
     pub notifiers: UsualNotifiers,
     /// How long jobs may continue when the worker is told to end.

@@ -108,7 +108,7 @@ impl Starter {
         Self {
             place: WorkerLock::of(&store, state),
             store,
-            log: state.join("worker.log"),
+            log: log_of(state),
             codex,
         }
     }
@@ -127,7 +127,7 @@ impl Starter {
         if is_taken {
             return Ok(());
         }
-        let log = open_log(&self.log).map_err(|error| StartError::Log {
+        let log = files::open_to_append(&self.log).map_err(|error| StartError::Log {
             path: self.log.clone(),
             error,
         })?;
@@ -157,9 +157,8 @@ impl Starter {
     }
 }
 
-fn open_log(path: &Path) -> io::Result<File> {
-    if fs::symlink_metadata(path).is_ok_and(|about| about.len() > LOG_LIMIT) {
-        fs::rename(path, path.with_extension("log.1"))?;
-    }
-    files::open_to_append(path)
+/// The log of the workers that are started on demand on this machine. They bound it themselves.
+#[must_use]
+pub fn log_of(state: &Path) -> PathBuf {
+    state.join("worker.log")
 }

@@ -18,12 +18,9 @@ use sha2::{Digest, Sha256};
 /// The longest file of a task, in bytes. A result has at most some MiB.
 const LONGEST: u64 = 64 << 20;
 
-/// How long a task is kept after its end.
-const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
-
 /// How long a task without an end is kept after its last change. Another host may still work on it,
 /// or may have been killed.
-const KEPT_UNENDED: Duration = KEPT.saturating_mul(7);
+const KEPT_UNENDED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The extension of the files.
 const EXTENSION: &str = "json";
@@ -110,15 +107,19 @@ pub(super) enum StoreFailure {
 
 /// The directory of the files.
 #[derive(Debug, Clone)]
-pub(super) struct TaskFiles(PathBuf);
+pub(super) struct TaskFiles {
+    directory: PathBuf,
+    /// How long a task is kept after its end.
+    kept: Duration,
+}
 
 impl TaskFiles {
-    pub(super) fn new(directory: PathBuf) -> Self {
-        Self(directory)
+    pub(super) fn new(directory: PathBuf, kept: Duration) -> Self {
+        Self { directory, kept }
     }
 
     fn path(&self, key: &TaskKey) -> PathBuf {
-        self.0.join(key.as_str()).with_extension(EXTENSION)
+        self.directory.join(key.as_str()).with_extension(EXTENSION)
     }
 
     /// Stores a task. It is on the disk afterwards. Only the host that has the task may do this,
@@ -134,7 +135,7 @@ impl TaskFiles {
             error,
         };
         let bytes = serde_json::to_vec(record).map_err(unreadable)?;
-        let directory = self.0.clone();
+        let directory = self.directory.clone();
         Ok(off_runtime::run(move || {
             state_file::make_directory(&directory)?;
             state_file::replace(&path, &bytes).map(drop)
@@ -148,14 +149,14 @@ impl TaskFiles {
         off_runtime::run(move || read(&path)).await?
     }
 
-    /// Removes the tasks that are [no longer kept](KEPT), unless they are among these.
+    /// Removes the tasks that are no longer kept, unless they are among these.
     pub(super) async fn remove_old(&self, but: HashSet<TaskKey>) -> Result<(), StoreFailure> {
-        let directory = self.0.clone();
+        let Self { directory, kept } = self.clone();
         Ok(off_runtime::run(move || {
             for path in files(&directory)? {
                 let is_wanted = key_of(&path).is_some_and(|key| but.contains(&key));
                 if !is_wanted
-                    && is_old(&path)
+                    && is_old(&path, kept)
                     && let Err(error) = state_file::remove(&path)
                 {
                     // The others are removed all the same.
@@ -169,7 +170,7 @@ impl TaskFiles {
 
     /// The tasks of a host.
     pub(super) async fn of_host(&self, host: &str) -> Result<Vec<FoundTask>, StoreFailure> {
-        let (directory, host) = (self.0.clone(), host.to_owned());
+        let (directory, host) = (self.directory.clone(), host.to_owned());
         off_runtime::run(move || {
             let mut found = Vec::new();
             for path in files(&directory)? {
@@ -206,13 +207,13 @@ fn key_of(path: &Path) -> Option<TaskKey> {
     is_task.then(|| TaskKey(name.to_owned()))
 }
 
-fn is_old(path: &Path) -> bool {
+fn is_old(path: &Path, kept: Duration) -> bool {
     let changed = fs::symlink_metadata(path).and_then(|about| about.modified());
     let Some(age) = changed.ok().and_then(|changed| changed.elapsed().ok()) else {
         return false;
     };
     let is_unended = || matches!(read::<RecordHead>(path), Ok(Some(head)) if head.ended.is_none());
-    age >= KEPT_UNENDED || (age >= KEPT && !is_unended())
+    age >= kept.max(KEPT_UNENDED) || (age >= kept && !is_unended())
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, StoreFailure> {
@@ -247,6 +248,8 @@ mod tests {
 
     use super::*;
 
+    const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+
     fn record(host: &str) -> TaskRecord {
         TaskRecord {
             host: host.to_owned(),
@@ -266,7 +269,7 @@ mod tests {
     #[tokio::test]
     async fn task_is_found_by_its_id_and_by_its_host() {
         let directory = tempfile::tempdir().unwrap();
-        let files = TaskFiles::new(directory.path().join("tasks"));
+        let files = TaskFiles::new(directory.path().join("tasks"), KEPT);
         assert!(files.of_host("h").await.unwrap().is_empty());
         let (key, other) = (TaskKey::of("id"), TaskKey::of("other"));
         assert_eq!(files.read(&key).await.unwrap(), None);
@@ -287,7 +290,7 @@ mod tests {
     #[tokio::test]
     async fn old_tasks_are_removed_and_torn_ones_are_skipped() {
         let directory = tempfile::tempdir().unwrap();
-        let files = TaskFiles::new(directory.path().to_owned());
+        let files = TaskFiles::new(directory.path().to_owned(), KEPT);
         let [old, torn, whole, live] = ["old", "torn", "whole", "live"].map(TaskKey::of);
         let [unended, abandoned] = ["unended", "abandoned"].map(TaskKey::of);
         for key in [&old, &whole, &live] {

@@ -48,12 +48,14 @@ const STORING_PAUSE: Duration = Duration::from_secs(1);
 /// The most tasks of a host that have not ended.
 const LIVE_TASKS: usize = 1000;
 
-/// How often old tasks are removed.
+/// How often old tasks are removed, unless they are kept for less than four times as long.
 const REMOVAL_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// The tasks of a host.
 pub struct SessionTasks {
     files: TaskFiles,
+    /// The time between two removals of old tasks.
+    removal_interval: Duration,
     /// The key of this host.
     host: String,
     others: Box<OtherHosts>,
@@ -97,11 +99,13 @@ pub(crate) struct NewTask {
 }
 
 impl SessionTasks {
-    /// The tasks of the host with this key, which are stored in this directory.
+    /// The tasks of the host with this key, which are stored in this directory, each for a time
+    /// after its end.
     #[must_use]
-    pub fn new(directory: PathBuf, host: String, others: Box<OtherHosts>) -> Self {
+    pub fn new(directory: PathBuf, kept: Duration, host: String, others: Box<OtherHosts>) -> Self {
         Self {
-            files: TaskFiles::new(directory),
+            files: TaskFiles::new(directory, kept),
+            removal_interval: (kept / 4).min(REMOVAL_INTERVAL),
             host,
             others,
             live: Mutex::default(),
@@ -539,7 +543,8 @@ async fn remove_old(tasks: Weak<SessionTasks>) {
         if let Err(error) = tasks.files.remove_old(live).await {
             tracing::warn!("old tasks are not removed: {error}");
         }
+        let interval = tasks.removal_interval;
         drop(tasks);
-        sleep(REMOVAL_INTERVAL).await;
+        sleep(interval).await;
     }
 }

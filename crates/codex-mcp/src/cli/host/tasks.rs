@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use host_process::connect;
 use host_process::endpoint::HostEndpoint;
@@ -13,8 +14,14 @@ use crate::cli::serve::{self, HostEndpointError};
 /// The directory of the tasks' files, in the state directory.
 const DIRECTORY: &str = "tasks";
 
+/// How long a result is kept, unless set.
+const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// The tasks of the host of an endpoint.
-pub(super) fn of(endpoint: &HostEndpoint) -> Result<Arc<SessionTasks>, HostEndpointError> {
+pub(super) fn of(
+    endpoint: &HostEndpoint,
+    kept: Option<Duration>,
+) -> Result<Arc<SessionTasks>, HostEndpointError> {
     let state = serve::state()?;
     let directory = state.join(DIRECTORY);
     let others = move |host: String, request: TaskRequest| {
@@ -26,7 +33,8 @@ pub(super) fn of(endpoint: &HostEndpoint) -> Result<Arc<SessionTasks>, HostEndpo
             }
         }) as _
     };
-    let tasks = SessionTasks::new(directory, endpoint.key().to_owned(), Box::new(others));
+    let kept = kept.unwrap_or(KEPT);
+    let tasks = SessionTasks::new(directory, kept, endpoint.key().to_owned(), Box::new(others));
     Ok(Arc::new(tasks))
 }
 

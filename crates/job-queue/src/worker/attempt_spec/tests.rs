@@ -54,6 +54,7 @@ impl TestHost {
             grace: GRACE,
             others: OthersJobs::Leave,
             stall: std::time::Duration::from_secs(300),
+            keep_jobs: std::time::Duration::MAX,
             notifiers: UsualNotifiers::default(),
             timing: Timing::default(),
         }
