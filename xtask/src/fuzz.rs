@@ -61,7 +61,7 @@ impl Sanitizer {
 }
 
 /// Reads `90`, `90s`, `10m` or `1h`.
-fn time(text: &str) -> Result<Duration, String> {
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
         Some(number) if text.ends_with('m') => (number, 60),
         Some(number) if text.ends_with('h') => (number, 3600),

@@ -38,6 +38,7 @@ mod purity;
 mod python;
 mod releases;
 mod screenshots;
+mod soak;
 mod source;
 mod test;
 mod tool;
@@ -66,6 +67,8 @@ enum Verb {
     Bench(bench::Options),
     /// Kill processes at random under load, and check what was promised
     Chaos(chaos::Options),
+    /// Keep the program under steady load, and check that nothing grows
+    Soak(soak::Options),
     /// Go through the story of a user with each release of Codex
     Matrix(matrix::Options),
     /// Run the tests with the clients and test programs of others, those outside CI too
@@ -109,6 +112,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Verb::Test(options) => test::run(&workspace, options),
         Verb::Bench(options) => bench::run(&workspace, options),
         Verb::Chaos(options) => chaos::run(&workspace, options),
+        Verb::Soak(options) => soak::run(&workspace, options),
         Verb::Matrix(options) => matrix::run(&workspace, options),
         Verb::Peers => peers::run(&workspace),
         Verb::Fuzz(options) => fuzz::run(&workspace, options),

@@ -5,7 +5,6 @@
 //! jobs: so one of the two sees the other.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,9 +20,6 @@ use crate::files;
 
 /// How long a worker may take to announce itself: PostgreSQL may be far away.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// The size at which the log of workers is rotated, in bytes. One older log is kept.
-const LOG_LIMIT: u64 = 1 << 20;
 
 /// The only line that a worker started on demand prints on stdout: this, [`TAKEN`], or the
 /// reason why it cannot work.

@@ -4,6 +4,7 @@ mod config;
 mod jobs;
 mod lookup;
 mod repository;
+mod retention;
 mod sandbox_warnings;
 mod server;
 mod threads;

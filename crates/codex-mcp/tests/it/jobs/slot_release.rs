@@ -96,6 +96,7 @@ async fn run_on_contested_slot(next: RetakeOutcome) -> (Vec<String>, usize) {
         tools: JobTools::new(|_| Arc::new(OwnThreadTools::default())),
         bounds: Bounds::default().into(),
         state: stage.home.state_home().join("codex-mcp"),
+        keep_jobs: std::time::Duration::MAX,
         stall: Duration::from_secs(300),
         concurrency: CONCURRENCY,
         idle: Some(Duration::from_millis(50)),

@@ -40,6 +40,7 @@ mod runs;
 mod sessions;
 mod settings;
 mod setup;
+mod soak;
 mod source_builds;
 mod stdio_conformance;
 mod story;

@@ -22,7 +22,7 @@ on_each_release!(
     failed_job_completes_its_task_with_an_error,
 );
 
-const EXTENSION: &str = "io.modelcontextprotocol/tasks";
+pub(super) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
 /// The limit of each wait.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -33,7 +33,7 @@ fn capabilities(extensions: Value) -> Value {
 }
 
 /// A client of MCP 2026-07-28 whose requests declare these extensions.
-fn client_of(stage: &CodexFixture, args: &[&str], extensions: Value) -> McpClient {
+pub(super) fn client_of(stage: &CodexFixture, args: &[&str], extensions: Value) -> McpClient {
     let launch = stage.launch(args);
     let mut client = McpClient::start(&launch);
     client.set_time_limit(TIME_LIMIT);
@@ -53,7 +53,7 @@ pub(super) async fn stage(release: &str, script: Script) -> CodexFixture {
 }
 
 /// Begins a task by a call; returns its ID.
-async fn begin(client: &mut McpClient, tool: &str, arguments: Value) -> String {
+pub(super) async fn begin(client: &mut McpClient, tool: &str, arguments: Value) -> String {
     let created = client.call_tool(tool, arguments).await;
     assert_eq!(created["resultType"], "task", "{created:#}");
     assert_eq!(created["status"], "working", "{created:#}");
@@ -71,7 +71,7 @@ async fn get(client: &mut McpClient, task: &str) -> Value {
 }
 
 /// Polls a task until it has this status.
-async fn until(client: &mut McpClient, task: &str, status: &str) -> Value {
+pub(super) async fn until(client: &mut McpClient, task: &str, status: &str) -> Value {
     let polling = async {
         loop {
             let state = get(client, task).await;

@@ -32,6 +32,7 @@ use instructions::{
 use lists::{
     job_is_found_by_id_prefix, latest_job_of_a_directory_is_found,
     lists_are_newest_first_and_count_all, old_jobs_are_pruned,
+    old_jobs_of_others_are_not_removed_unasked,
 };
 use questions::{changed_question_is_unproven, questions_are_listed_while_their_attempt_runs};
 use queue::{
@@ -107,6 +108,7 @@ pub(super) async fn of_existing_tables(make: &mut dyn FnMut(&str) -> TestStore) 
         latest_job_of_a_directory_is_found
         job_is_found_by_id_prefix
         old_jobs_are_pruned
+        old_jobs_of_others_are_not_removed_unasked
         credentials_are_masked_when_a_job_ends
         workers_are_registered_and_removed
         demand_depends_on_the_host

@@ -32,18 +32,21 @@ use testkit::http::{Request, Response};
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// The endpoint, a client with a host, and a browser that is signed in.
-struct WebFixture {
-    stage: CodexFixture,
-    client: Poller,
-    server: Child,
-    address: SocketAddr,
+pub(super) struct WebFixture {
+    pub(super) stage: CodexFixture,
+    pub(super) client: Poller,
+    pub(super) server: Child,
+    pub(super) address: SocketAddr,
     /// The cookie of the browser.
-    cookie: String,
+    pub(super) cookie: String,
 }
 
 impl WebFixture {
     async fn new(release: &str, script: Script) -> Self {
-        let stage = CodexFixture::new(release, script).await;
+        Self::on(CodexFixture::new(release, script).await).await
+    }
+
+    pub(super) async fn on(stage: CodexFixture) -> Self {
         let client = Poller::new(&stage, &["--host"]).await;
         let (server, address, link) = start(&stage, &[]).await;
         let mut fixture = Self {
@@ -152,7 +155,7 @@ impl WebFixture {
         assert!(ended.unwrap().success());
     }
 
-    async fn finish(mut self) {
+    pub(super) async fn finish(mut self) {
         self.stop().await;
         assert!(self.client.client.finish().await.success());
         self.stage.stop_hosts().await;

@@ -93,6 +93,28 @@ pub(super) async fn job_is_found_by_id_prefix(stage: &TestStore) {
     assert_eq!(store.summary(&new_job("p").id).await.unwrap(), None);
 }
 
+pub(super) async fn old_jobs_of_others_are_not_removed_unasked(stage: &TestStore) {
+    let store = stage.open().await;
+    let id = store.submit(&new_job("p")).await.unwrap();
+    let claimed = claim(&store, &new_worker_id()).await.unwrap();
+    let how = finished(Ending::Completed);
+    store.finish(&claimed.claim, &how).await.unwrap();
+    // All who can open a file are the same user.
+    if stage.location.path().is_none() {
+        let state = tempfile::tempdir().unwrap();
+        let managing = Access {
+            others: OthersJobs::Manage,
+            ..Access::of(state.path())
+        };
+        let other = JobStore::open(&stage.location, &managing).await.unwrap();
+        assert_eq!(other.remove_old(NONE).await.unwrap(), 0);
+        assert_eq!(other.prunable(NONE, 9).await.unwrap().total, 1);
+    }
+    assert_eq!(store.remove_old(LONG).await.unwrap(), 0);
+    assert_eq!(store.remove_old(NONE).await.unwrap(), 1);
+    assert_eq!(store.get(&id).await.unwrap(), None);
+}
+
 pub(super) async fn old_jobs_are_pruned(stage: &TestStore) {
     let store = stage.open().await;
     let worker = new_worker_id();
