@@ -203,6 +203,7 @@ pub struct Audit {
     lock: PathBuf,
     limit: u64,
     open: Option<File>,
+    keeps_open: bool,
 }
 
 impl Audit {
@@ -221,12 +222,20 @@ impl Audit {
             lock: directory.join(LOCK),
             limit: FILE_LIMIT,
             open: None,
+            keeps_open: true,
         })
     }
 
     /// Rotates the file at this size, in bytes, in place of 10 MiB.
     pub fn rotate_at(&mut self, limit: u64) {
         self.limit = limit;
+    }
+
+    /// Closes the file, now and after each further line: a host has the logs of many clients that have
+    /// gone.
+    pub fn release(&mut self) {
+        self.keeps_open = false;
+        self.open = None;
     }
 
     /// Adds a line of at most 8 KiB.
@@ -243,7 +252,11 @@ impl Audit {
         match state_file::lock_within(&self.lock, LOCK_TIMEOUT) {
             Ok(_lock) => {
                 let file = self.file(text.len() as u64)?;
-                append(file, text.as_bytes()).map_err(about(&self.path))
+                let appended = append(file, text.as_bytes());
+                if !self.keeps_open {
+                    self.open = None;
+                }
+                appended.map_err(about(&self.path))
             }
             // The lock is needed for rotation alone: a line that is appended to a file which was
             // just rotated is not lost.

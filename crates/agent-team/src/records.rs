@@ -328,6 +328,9 @@ impl Records {
             self.mark_unsummarised().await;
         }
         self.change(|| Change::InterruptActive);
+        let registry = Arc::clone(&self.registry);
+        self.io_thread.submit(move || lock(&registry).release());
+        lock(&self.audit).release();
         self.io_thread.flush().await;
     }
 

@@ -66,6 +66,10 @@ pub struct Registry {
     mode: Mode,
     /// The state that was read or written last.
     cache: Option<Cache>,
+    /// Whether that is kept after a change.
+    keeps_cache: bool,
+    /// The version of the state that was dropped last.
+    dropped_version: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -206,6 +210,8 @@ impl Registry {
             paths: Paths::new(atm_home, identity),
             mode,
             cache: None,
+            keeps_cache: true,
+            dropped_version: 0,
         })
     }
 
@@ -236,7 +242,19 @@ impl Registry {
             };
         }
         self.cache = Some(cache);
+        if !self.keeps_cache {
+            self.release();
+        }
         Ok((outcome, looked))
+    }
+
+    /// Closes the files and forgets the threads, now and after each further change: a host has the
+    /// registries of many clients that have gone.
+    pub fn release(&mut self) {
+        self.keeps_cache = false;
+        if let Some(cache) = self.cache.take() {
+            self.dropped_version = cache.threads.version;
+        }
     }
 
     /// Marks the threads that an earlier process of this identity left active as interrupted, and
@@ -294,7 +312,8 @@ impl Registry {
 
     /// The current threads, for a caller that has the lock and is about to change them.
     fn current_locked(&mut self) -> Result<Cache, RegistryError> {
-        let before = self.cache.as_ref().map_or(0, |cache| cache.threads.version);
+        let cached = self.cache.as_ref().map(|cache| cache.threads.version);
+        let before = cached.unwrap_or(self.dropped_version);
         if let Some(cache) = self.cached() {
             return Ok(cache);
         }

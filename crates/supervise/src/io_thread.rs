@@ -2,17 +2,39 @@
 //!
 //! No process is started there: a process would end with the thread that started it.
 
-use std::sync::mpsc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 use std::{io, thread};
 
+use common::sync::lock;
 use tokio::sync::oneshot;
 
 type Task = Box<dyn FnOnce() + Send>;
 
+/// How long the thread stays without a task. A host has one for each client that has a session, also
+/// for those that have gone.
+const IDLE: Duration = Duration::from_secs(5);
+
 /// Runs tasks one after the other, in the order in which they were submitted.
 #[derive(Debug, Clone)]
 pub struct IoThread {
-    tasks: mpsc::Sender<Task>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Wakes the thread.
+    submitted: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    tasks: VecDeque<Task>,
+    is_running: bool,
+    /// Whether a task has panicked.
+    has_ended: bool,
 }
 
 /// The thread has ended because a task panicked.
@@ -20,24 +42,41 @@ pub struct IoThread {
 #[error("the thread that works with files has ended")]
 pub struct ThreadEnded;
 
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Shared")
+    }
+}
+
 impl IoThread {
-    /// Starts the thread. It ends when the last clone is dropped.
+    /// Starts the thread. It ends when it has had no task for a while, and is started again for the
+    /// next one.
     ///
     /// # Errors
     ///
     /// If the thread cannot be spawned.
     pub fn start() -> io::Result<Self> {
-        let (tasks, received) = mpsc::channel::<Task>();
-        thread::Builder::new()
-            .name("files".to_owned())
-            .spawn(move || received.into_iter().for_each(|task| task()))?;
-        Ok(Self { tasks })
+        let shared = Arc::<Shared>::default();
+        let mut state = lock(&shared.state);
+        spawn(&shared, &mut state)?;
+        drop(state);
+        Ok(Self { shared })
     }
 
     /// Submits a task without waiting for it.
     pub fn submit(&self, task: impl FnOnce() + Send + 'static) {
-        if self.tasks.send(Box::new(task)).is_err() {
+        let mut state = lock(&self.shared.state);
+        if state.has_ended {
             tracing::error!("{ThreadEnded}");
+            return;
+        }
+        state.tasks.push_back(Box::new(task));
+        if state.is_running {
+            self.shared.submitted.notify_one();
+        } else if let Err(error) = spawn(&self.shared, &mut state) {
+            // Nobody would wake the callers.
+            state.tasks.clear();
+            tracing::error!("cannot spawn the thread that works with files: {error}");
         }
     }
 
@@ -67,10 +106,48 @@ impl IoThread {
     }
 }
 
+fn spawn(shared: &Arc<Shared>, state: &mut State) -> io::Result<()> {
+    let own = Arc::clone(shared);
+    thread::Builder::new()
+        .name("files".to_owned())
+        .spawn(move || {
+            let _end = EndOnPanic(&own);
+            while let Some(task) = own.next() {
+                task();
+            }
+        })?;
+    state.is_running = true;
+    Ok(())
+}
+
+impl Shared {
+    /// The next task; `None` if there was none for a while. Then the thread counts as ended.
+    fn next(&self) -> Option<Task> {
+        let waiting = self
+            .submitted
+            .wait_timeout_while(lock(&self.state), IDLE, |state| state.tasks.is_empty());
+        let (mut state, _) = waiting.unwrap_or_else(PoisonError::into_inner);
+        let task = state.tasks.pop_front();
+        state.is_running = task.is_some();
+        task
+    }
+}
+
+/// Has all callers learn that a task has panicked.
+struct EndOnPanic<'a>(&'a Shared);
+
+impl Drop for EndOnPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let mut state = lock(&self.0.state);
+            state.has_ended = true;
+            state.tasks.clear();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
-
     use super::*;
 
     #[tokio::test]
@@ -91,5 +168,18 @@ mod tests {
         let io_thread = IoThread::start().unwrap();
         assert!(io_thread.run(|| panic!("on purpose")).await.is_err());
         assert!(io_thread.run(|| ()).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn idle_thread_ends_and_is_started_again() {
+        let io_thread = IoThread::start().unwrap();
+        let first = io_thread.run(|| thread::current().id()).await.unwrap();
+        let until = std::time::Instant::now() + 4 * IDLE;
+        while lock(&io_thread.shared.state).is_running {
+            assert!(std::time::Instant::now() < until, "it does not end");
+            thread::sleep(Duration::from_millis(50));
+        }
+        let second = io_thread.run(|| thread::current().id()).await.unwrap();
+        assert_ne!(first, second);
     }
 }

@@ -167,3 +167,15 @@ fn concurrent_processes_lose_no_line_during_rotation() {
     assert_eq!(found.len() as u64, WRITERS * EACH);
     assert!(found.values().all(|times| *times == 1));
 }
+
+#[test]
+fn released_log_takes_lines_and_keeps_no_file_open() {
+    let home = tempfile::tempdir().unwrap();
+    let mut audit = audit(home.path(), FILE_LIMIT);
+    audit.write(&record("a")).unwrap();
+    assert!(audit.open.is_some());
+    audit.release();
+    audit.write(&record("b")).unwrap();
+    assert!(audit.open.is_none());
+    assert_eq!(lines(&audit.path).len(), 2);
+}

@@ -384,3 +384,20 @@ fn time_of_an_update() {
             .unwrap();
     }
 }
+
+#[test]
+fn released_registry_keeps_no_state_and_continues_its_versions() {
+    for mode in MODES {
+        let home = tempfile::tempdir().unwrap();
+        let mut registry = open(home.path(), mode);
+        registry.apply(&begin("t")).unwrap();
+        registry.release();
+        registry.apply(&touch("t")).unwrap();
+        assert!(registry.cache.is_none());
+        assert_eq!(turns(home.path(), "t"), 1);
+        fs::write(&registry.paths.document, "{\"version\":0,\"threads\":[]}").unwrap();
+        let _ = fs::remove_file(&registry.paths.journal);
+        registry.apply(&begin("t")).unwrap();
+        assert_eq!(read(home.path(), &codex()).unwrap().version, 3);
+    }
+}
