@@ -12,7 +12,7 @@ use scripted_model::Recording;
 use serde_json::{Value, json};
 use testkit::McpClient;
 use testkit::http::Request;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 
 use self::samples::{Processes, sample_until};
 use super::kill_storm::{Random, counting_model, report};
@@ -28,8 +28,9 @@ const SECONDS: &str = "CODEX_MCP_TEST_SECONDS";
 /// The turns of a conversation.
 const TURNS: usize = 5;
 
-/// The mean pause between two steps of one client, in milliseconds.
-const PAUSE: u64 = 1500;
+/// The mean time from one step of a client to its next, in milliseconds. A step takes less, also on a
+/// busy machine: what is kept for a time would grow with the number of steps.
+const STEP: u64 = 4000;
 
 /// Retention that is reached during the warm-up, and that lines of the audit and of logs reach.
 const SETTINGS: &str = "keep_jobs_secs = 120\nkeep_tasks_secs = 120\n\
@@ -44,13 +45,29 @@ struct Load<'a> {
     done: RefCell<BTreeMap<&'static str, usize>>,
 }
 
+/// The steps of a client, which begin at times that do not depend on how long they take.
+struct Steps<'a> {
+    load: &'a Load<'a>,
+    next: Instant,
+}
+
+impl Steps<'_> {
+    /// Counts what was done, and waits for the next step; returns whether there is one.
+    async fn goes_on_after(&mut self, what: &'static str) -> bool {
+        *self.load.done.borrow_mut().entry(what).or_default() += 1;
+        let step = self.load.random.borrow_mut().below(2 * STEP);
+        self.next += Duration::from_millis(step);
+        sleep_until(self.next).await;
+        Instant::now() < self.load.over
+    }
+}
+
 impl Load<'_> {
-    /// Counts what was done, and pauses; returns whether there is more to do.
-    async fn goes_on_after(&self, what: &'static str) -> bool {
-        *self.done.borrow_mut().entry(what).or_default() += 1;
-        let pause = self.random.borrow_mut().below(2 * PAUSE);
-        sleep(Duration::from_millis(pause)).await;
-        Instant::now() < self.over
+    fn steps(&self) -> Steps<'_> {
+        Steps {
+            load: self,
+            next: Instant::now(),
+        }
     }
 
     /// A prompt that no other turn has.
@@ -65,6 +82,7 @@ impl Load<'_> {
 
     /// Sessions of the host, one after the other.
     async fn sessions(&self, client: &mut Poller) {
+        let mut steps = self.steps();
         loop {
             let settings = json!({ "sandbox": "workspace-write", "approvalPolicy": "never" });
             let session = client.start(&self.prompt(), settings).await;
@@ -72,10 +90,10 @@ impl Load<'_> {
             for _ in 1..TURNS {
                 client.reply(&session, &self.prompt(), json!({})).await;
                 client.until_idle(&session).await;
-                self.goes_on_after("turns of sessions").await;
+                steps.goes_on_after("turns of sessions").await;
             }
             client.session("cancel", &session).await;
-            if !self.goes_on_after("sessions").await {
+            if !steps.goes_on_after("sessions").await {
                 return;
             }
         }
@@ -83,6 +101,7 @@ impl Load<'_> {
 
     /// Threads and mail of a member, in a server without a host.
     async fn threads(&self, client: &mut McpClient) {
+        let mut steps = self.steps();
         loop {
             let begun = succeeds(client, "codex", self.first_call()).await;
             for _ in 1..TURNS {
@@ -91,10 +110,10 @@ impl Load<'_> {
                 let letter = json!({ "to": "lead", "message": self.prompt() });
                 succeeds(client, "atm_send", letter).await;
                 succeeds(client, "atm_read", json!({})).await;
-                self.goes_on_after("turns of threads, with mail").await;
+                steps.goes_on_after("turns of threads, with mail").await;
             }
             cancel(client, &begun).await;
-            if !self.goes_on_after("threads").await {
+            if !steps.goes_on_after("threads").await {
                 return;
             }
         }
@@ -102,6 +121,7 @@ impl Load<'_> {
 
     /// Clients that come, have the host do a task, and go.
     async fn tasks(&self) {
+        let mut steps = self.steps();
         loop {
             let extensions = json!({ tasks::EXTENSION: {} });
             let mut client = tasks::client_of(self.stage, &["--host"], extensions);
@@ -109,18 +129,17 @@ impl Load<'_> {
             let ended = tasks::until(&mut client, &task, "completed").await;
             cancel(&mut client, structured(&ended["result"])).await;
             assert!(client.finish().await.success());
-            if !self.goes_on_after("clients with a task").await {
+            if !steps.goes_on_after("clients with a task").await {
                 return;
             }
         }
     }
 
     async fn jobs(&self) {
+        let mut steps = self.steps();
         loop {
             self.submit().await;
-            // A job takes a Codex of its own at first, and then as long as a turn.
-            self.goes_on_after("jobs").await;
-            if !self.goes_on_after("pauses").await {
+            if !steps.goes_on_after("jobs").await {
                 return;
             }
         }
@@ -140,6 +159,7 @@ impl Load<'_> {
 
     /// Looks at the lists, and at the first session and job of the page.
     async fn pages(&self, page: &Page) {
+        let mut steps = self.steps();
         loop {
             page.get("/").await;
             let listed: Value = serde_json::from_str(&page.get("/api/work").await).unwrap();
@@ -151,7 +171,7 @@ impl Load<'_> {
                     page.request(&format!("/{kind}s/{id}")).send().await;
                 }
             }
-            if !self.goes_on_after("looks at pages").await {
+            if !steps.goes_on_after("looks at pages").await {
                 return;
             }
         }
