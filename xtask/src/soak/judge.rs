@@ -29,7 +29,7 @@ const ERRORS: f64 = 2.0;
 /// By how much the lowest number of open files and threads may rise: a client that is served at each
 /// moment of one part and not of the other has up to three files, and a file is read on a thread.
 const FILES_BAND: f64 = 3.0;
-const THREADS_BAND: f64 = 1.0;
+const THREADS_BAND: f64 = 3.0;
 
 /// What others keep, as long as they like. The registry is bounded by 10,000 threads.
 const OF_OTHERS: [&str; 3] = ["mail", "registry", "Codex's own"];
