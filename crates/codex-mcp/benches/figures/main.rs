@@ -6,6 +6,7 @@
 //! as bad for one as for the other. The exit code is 1 if a figure is missed.
 #![expect(
     clippy::unwrap_used,
+    clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::print_stderr,

@@ -70,11 +70,11 @@ impl Bare {
         match self {
             Self::Sqlite(connection) => {
                 let finish = sqlx::query(sql).bind("Done.").bind(job);
-                drop(finish.execute(connection).await.unwrap());
+                finish.execute(connection).await.unwrap();
             }
             Self::Postgres(connection) => {
                 let finish = sqlx::query(sql).bind("Done.").bind(job);
-                drop(finish.execute(connection).await.unwrap());
+                finish.execute(connection).await.unwrap();
             }
         }
     }

@@ -60,7 +60,7 @@ fn sides() -> Vec<Side> {
     };
     let mut sides = vec![
         side("**codex-mcp**", Server::Ours { with_host: true }),
-        side("app-server, spoken to directly", Server::AppServer),
+        side("app-server, spoken to directly", Server::Direct),
         side(
             "codex-mcp without its host",
             Server::Ours { with_host: false },

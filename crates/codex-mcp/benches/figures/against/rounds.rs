@@ -186,9 +186,12 @@ async fn times(sides: &[&Side], rounds: u16) -> Vec<Figures> {
     all.into_iter().map(Contestant::figures).collect()
 }
 
+/// The memory of so many sessions at work, and of the same when they are idle, in MiB.
+type Sample = Measured<(f64, f64)>;
+
 /// The memory of each server, with each number of sessions.
 fn memories(sides: &[&Side], rounds: u16) -> Vec<[Measured<Memory>; 3]> {
-    let mut all: Vec<[Vec<Measured<(f64, f64)>>; 3]> = Vec::new();
+    let mut all: Vec<[Vec<Sample>; 3]> = Vec::new();
     all.resize_with(sides.len(), Default::default);
     for round in 0..rounds {
         for (number, &sessions) in SESSIONS.iter().enumerate() {
@@ -202,7 +205,7 @@ fn memories(sides: &[&Side], rounds: u16) -> Vec<[Measured<Memory>; 3]> {
     all.into_iter().map(|one| one.map(summaries)).collect()
 }
 
-fn summaries(measured: Vec<Measured<(f64, f64)>>) -> Measured<Memory> {
+fn summaries(measured: Vec<Sample>) -> Measured<Memory> {
     let measured: Vec<(f64, f64)> = measured.into_iter().collect::<Measured<_>>()?;
     let (at_work, idle) = measured.into_iter().unzip();
     Ok(Memory {
@@ -211,8 +214,7 @@ fn summaries(measured: Vec<Measured<(f64, f64)>>) -> Measured<Memory> {
     })
 }
 
-/// The memory of so many sessions at work, and of the same when they are idle.
-async fn memory(side: &Side, sessions: usize) -> Measured<(f64, f64)> {
+async fn memory(side: &Side, sessions: usize) -> Sample {
     let gate = Gate::new();
     let answer = Reply::say(ANSWER).behind(&gate);
     let fixture = Fixture::with_script(Script::new().otherwise([answer]));

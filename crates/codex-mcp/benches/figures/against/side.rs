@@ -24,7 +24,7 @@ pub(super) enum Server {
     /// codex-mcp, whose clients share a host unless each has a Codex of its own.
     Ours { with_host: bool },
     /// Codex's app-server, spoken to directly.
-    AppServer,
+    Direct,
     /// Another MCP server.
     Mcp(fn(&Fixture) -> Launch, Call),
 }
@@ -46,14 +46,14 @@ impl Call {
 /// A client of a running server.
 pub(super) enum Client {
     AppServer(AppServer),
-    Mcp(McpClient, Call),
+    Mcp(Box<McpClient>, Call),
 }
 
 impl Side {
     /// Starts the server and waits until `initialize` is answered.
     pub(super) async fn start(&self, fixture: &Fixture) -> Client {
         let (launch, call) = match &self.server {
-            Server::AppServer => return Client::AppServer(fixture.fresh_direct().await),
+            Server::Direct => return Client::AppServer(fixture.fresh_direct().await),
             Server::Ours { with_host } => {
                 let host = if *with_host { &["--host"][..] } else { &[] };
                 let launch = fixture.serve_launch().args(host);
@@ -71,7 +71,7 @@ impl Side {
             client.ignore(unasked);
         }
         client.initialize(MCP_VERSION, json!({})).await;
-        Client::Mcp(client, call)
+        Client::Mcp(Box::new(client), call)
     }
 
     /// Ends the client, its server and the host.

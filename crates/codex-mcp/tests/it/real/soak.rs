@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use scripted_model::Recording;
+use scripted_model::{Recording, Script};
 use serde_json::{Value, json};
 use testkit::McpClient;
 use testkit::http::Request;
 use tokio::time::{Instant, sleep_until};
 
 use self::samples::{Processes, sample_until};
-use super::kill_storm::{Random, counting_model, report};
+use super::kill_storm::{Random, count, report};
 use super::sessions::Poller;
 use super::team::make_team;
 use super::web::WebFixture;
@@ -235,7 +235,7 @@ async fn process(stage: &CodexFixture, words: &str) -> u32 {
 #[ignore = "`cargo xtask soak` runs it"]
 async fn processes_are_measured_under_steady_load() {
     let seconds: u64 = std::env::var(SECONDS).map_or(60, |text| text.parse().unwrap());
-    let script = counting_model().recording(Recording::Off);
+    let script = Script::by(count).recording(Recording::Off);
     let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     stage.configure(SETTINGS);
     let mut web = WebFixture::on(stage).await;
