@@ -12,6 +12,7 @@ use scripted_model::{Recording, Script};
 use serde_json::{Value, json};
 use testkit::McpClient;
 use testkit::http::Request;
+use tokio::process::Command;
 use tokio::time::{Instant, sleep_until};
 
 use self::samples::{Processes, sample_until};
@@ -157,6 +158,22 @@ impl Load<'_> {
         assert!(output.status.success(), "{output:?}");
     }
 
+    /// Keeps the registries of threads small: each client has a copy of one, and their bound is 10,000
+    /// threads.
+    async fn prunes(&self) {
+        let mut steps = self.steps();
+        loop {
+            let mut prune = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+            let prune = prune.args(["threads", "--prune", "--older-than", "2m"]);
+            let prune = prune.current_dir(self.stage.home.work()).env_clear();
+            let pruned = prune.envs(self.stage.home.env()).output().await.unwrap();
+            assert!(pruned.status.success(), "{pruned:?}");
+            if !steps.goes_on_after("prunes of registries").await {
+                return;
+            }
+        }
+    }
+
     /// Looks at the lists, and at the first session and job of the page.
     async fn pages(&self, page: &Page) {
         let mut steps = self.steps();
@@ -266,6 +283,7 @@ async fn processes_are_measured_under_steady_load() {
         load.tasks(),
         load.jobs(),
         load.pages(&page),
+        load.prunes(),
         sample_until(load.over, &web.stage, &processes),
     );
     report(&format!("{:?}", load.done.borrow()));
