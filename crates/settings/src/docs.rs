@@ -199,7 +199,7 @@ fn meaning(key: &str) -> &'static str {
              older ones that you have submitted."
         }
         "keep_tasks_secs" => {
-            "How long the result of an [MCP task](tools.md#mcp-tasks) that is no job is kept, from \
+            "How long the result of an [MCP task](tools.md#tasks) that is no job is kept, from \
              a minute on."
         }
         "max_audit_bytes" => {
