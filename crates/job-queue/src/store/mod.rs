@@ -94,6 +94,7 @@ mod questions;
 mod queue;
 mod reading;
 mod record;
+mod removal;
 mod rows;
 mod schema;
 mod signature;

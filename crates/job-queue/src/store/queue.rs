@@ -23,9 +23,9 @@ use crate::logic::{
     WORKER_LOST, WorkerId,
 };
 
-/// How many jobs one transaction recovers from lost workers or prunes: other writers wait
+/// How many jobs one transaction recovers from lost workers or removes: other writers wait
 /// meanwhile.
-const BATCH: u32 = 200;
+pub(super) const BATCH: u32 = 200;
 
 /// The assignments for every job that ends: its signature for running is removed.
 const ENDED: &str = "signature = NULL";
@@ -76,11 +76,6 @@ fn claimed(job: Job, worker: &WorkerId) -> ClaimedJob {
 }
 
 impl JobStore {
-    /// The condition of prunable jobs: they ended longer ago than the first parameter.
-    pub(super) fn prunable_condition(&self) -> String {
-        ended_before(&self.identity.may(OthersJobs::Manage))
-    }
-
     /// Submits a job. Submitting the same job again has no effect.
     ///
     /// # Errors
@@ -424,48 +419,6 @@ impl JobStore {
         };
         reading!(self, look)
     }
-
-    /// Removes jobs that ended longer ago than this, with their events. Returns their number.
-    /// Jobs of others are removed only if this machine manages them.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError`]; some may have been removed then.
-    pub async fn prune(&self, older_than: Duration) -> Result<u64, StoreError> {
-        self.remove(&self.prunable_condition(), older_than).await
-    }
-
-    /// Removes jobs as [`prune`](Self::prune) does, but never jobs of others, as nobody has asked for
-    /// it.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError`]; some may have been removed then.
-    pub async fn remove_old(&self, older_than: Duration) -> Result<u64, StoreError> {
-        let old = ended_before(&self.identity.is_own());
-        self.remove(&old, older_than).await
-    }
-
-    async fn remove(&self, old: &str, older_than: Duration) -> Result<u64, StoreError> {
-        let mut removed = 0;
-        loop {
-            let prune = async |connection: &mut Connection| {
-                prune_some(connection, old, millis(older_than)).await
-            };
-            let some = writing!(self, prune)?;
-            removed += some;
-            if some < BATCH.into() {
-                return Ok(removed);
-            }
-        }
-    }
-}
-
-/// The condition of jobs that ended longer ago than the first parameter, and that may be removed.
-fn ended_before(may: &str) -> String {
-    format!(
-        "state IN ('completed', 'failed', 'cancelled') AND completed_at <= {{now}} - $1 AND {may}"
-    )
 }
 
 /// Ends jobs by a statement that sets [`ENDED`], and masks credentials in their prompts. Returns
@@ -511,29 +464,6 @@ pub(super) async fn mask(connection: &mut Connection, row: &super::sql::Row) -> 
         connection.run(sql, values).await?;
     }
     Ok(())
-}
-
-async fn prune_some(
-    connection: &mut Connection,
-    old: &str,
-    older_than: Value,
-) -> Result<u64, Fault> {
-    let sql = format!("SELECT seq FROM codex_jobs WHERE {old} ORDER BY seq LIMIT $2 {{free}}");
-    let rows = connection
-        .rows(&sql, vec![older_than, BATCH.into()])
-        .await?;
-    for row in &rows {
-        let job = Value::Integer(row.number("seq")?);
-        for sql in [
-            "DELETE FROM codex_events WHERE job = $1",
-            "DELETE FROM codex_instructions WHERE job = $1",
-        ] {
-            connection.run(sql, vec![job.clone()]).await?;
-        }
-        let this = "DELETE FROM codex_jobs WHERE seq = $1";
-        connection.run(this, vec![job]).await?;
-    }
-    Ok(u64::try_from(rows.len()).unwrap_or(u64::MAX))
 }
 
 /// A job whose worker is lost, with its next state.
