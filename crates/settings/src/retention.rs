@@ -47,46 +47,52 @@ pub struct RetentionSettings {
     pub log_bytes: Setting<u64>,
 }
 
+/// For a process that cannot read its settings.
+impl Default for RetentionSettings {
+    fn default() -> Self {
+        Self {
+            jobs: Setting::new(JOBS, Source::Default),
+            tasks: Setting::new(TASKS, Source::Default),
+            audit_bytes: Setting::new(AUDIT_BYTES, Source::Default),
+            log_bytes: Setting::new(LOG_BYTES, Source::Default),
+        }
+    }
+}
+
 pub(super) fn retention(
     files: &[File],
     hint: &str,
     warnings: &mut Vec<Warning>,
 ) -> Result<RetentionSettings, ConfigError> {
     warn_about_repository(files, hint, warnings);
+    let usual = RetentionSettings::default();
+    let jobs = time(files, KEEP_JOBS, |section| section.keep_jobs_secs)?;
+    let tasks = time(files, KEEP_TASKS, |section| section.keep_tasks_secs)?;
+    let audit_bytes = size(files, MAX_AUDIT, |section| section.max_audit_bytes)?;
+    let log_bytes = size(files, MAX_LOG, |section| section.max_log_bytes)?;
     Ok(RetentionSettings {
-        jobs: time(files, KEEP_JOBS, JOBS, |section| section.keep_jobs_secs)?,
-        tasks: time(files, KEEP_TASKS, TASKS, |section| section.keep_tasks_secs)?,
-        audit_bytes: size(files, MAX_AUDIT, AUDIT_BYTES, |section| {
-            section.max_audit_bytes
-        })?,
-        log_bytes: size(files, MAX_LOG, LOG_BYTES, |section| section.max_log_bytes)?,
+        jobs: jobs.unwrap_or(usual.jobs),
+        tasks: tasks.unwrap_or(usual.tasks),
+        audit_bytes: audit_bytes.unwrap_or(usual.audit_bytes),
+        log_bytes: log_bytes.unwrap_or(usual.log_bytes),
     })
-}
-
-/// The default of `max_log_bytes`, for a process that cannot read its settings.
-#[must_use]
-pub const fn usual_log_bytes() -> u64 {
-    LOG_BYTES
 }
 
 fn time(
     files: &[File],
     key: &'static str,
-    usual: Duration,
     of: impl Fn(&Section) -> Option<SetDuration>,
-) -> Result<Setting<Duration>, ConfigError> {
-    match of_user(files, |file| of(&file.section)) {
-        Some(Setting { value, source }) => within(key, value, source, &TIMES),
-        None => Ok(Setting::new(usual, Source::Default)),
-    }
+) -> Result<Option<Setting<Duration>>, ConfigError> {
+    let set = of_user(files, |file| of(&file.section));
+    set.map(|Setting { value, source }| within(key, value, source, &TIMES))
+        .transpose()
 }
 
 fn size(
     files: &[File],
     key: &'static str,
-    usual: u64,
     of: impl Fn(&Section) -> Option<u64>,
-) -> Result<Setting<u64>, ConfigError> {
+) -> Result<Option<Setting<u64>>, ConfigError> {
     match of_user(files, |file| of(&file.section)) {
         Some(Setting { value, source }) if !SIZES.contains(&value) => Err(ConfigError::Invalid {
             key,
@@ -97,8 +103,7 @@ fn size(
                 SIZES.end()
             ),
         }),
-        Some(set) => Ok(set),
-        None => Ok(Setting::new(usual, Source::Default)),
+        set => Ok(set),
     }
 }
 

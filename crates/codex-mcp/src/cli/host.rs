@@ -29,7 +29,7 @@ use host_process::logic::handshake::{
 use mcp_server::SessionTasks;
 use safe_files::own_log::OwnLog;
 use serde_json::{Value, json};
-use settings::{Config, Flags};
+use settings::{Config, Flags, RetentionSettings};
 use supervise::adoptable;
 use tokio::net::UnixStream;
 use tokio::task::LocalSet;
@@ -140,8 +140,11 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
         announce(TAKEN).map_err(Failure::Write)?;
         return Ok(ExitCode::SUCCESS);
     };
-    let config = user_settings();
-    let log = OwnLog::on_stderr(endpoint.log(), log_limit(config.as_ref()));
+    let (http, retention) = match user_settings() {
+        Some(config) => (config.http, config.retention),
+        None => (None, RetentionSettings::default()),
+    };
+    let log = OwnLog::on_stderr(endpoint.log(), retention.log_bytes.value);
     let lock = Rc::new(lock);
     // The system releases the lock when this process ends: nobody gets it while we still run.
     let _held = ManuallyDrop::new(Rc::clone(&lock));
@@ -157,8 +160,7 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
         let app_servers = AppServers::adoptable(move || near.new_adoption_socket());
         let app_servers = Rc::new(app_servers);
         adopt(&endpoint, &app_servers).await;
-        let kept = config.as_ref().map(|config| config.retention.tasks.value);
-        let tasks = tasks::of(&endpoint, kept)?;
+        let tasks = tasks::of(&endpoint, retention.tasks.value)?;
         tasks.take_over(&app_servers).await;
         let service = Service {
             end,
@@ -173,7 +175,7 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
             // The end was asked for, so nothing continues if this process has to be killed.
             owned.be_last_owner();
         });
-        if let Some(http) = config.and_then(|config| config.http) {
+        if let Some(http) = http {
             let address = http.value.0;
             let state = serve::state()?;
             let told = closing.clone();
@@ -208,12 +210,6 @@ fn user_settings() -> Option<Config> {
             None
         }
     }
-}
-
-fn log_limit(config: Option<&Config>) -> u64 {
-    config.map_or(settings::usual_log_bytes(), |config| {
-        config.retention.log_bytes.value
-    })
 }
 
 /// Takes over the app-servers of a host that was killed, all at once. One that cannot be taken over

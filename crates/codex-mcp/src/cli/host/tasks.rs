@@ -14,13 +14,10 @@ use crate::cli::serve::{self, HostEndpointError};
 /// The directory of the tasks' files, in the state directory.
 const DIRECTORY: &str = "tasks";
 
-/// How long a result is kept, unless set.
-const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// The tasks of the host of an endpoint.
+/// The tasks of the host of an endpoint, each of which is kept for a time after its end.
 pub(super) fn of(
     endpoint: &HostEndpoint,
-    kept: Option<Duration>,
+    kept: Duration,
 ) -> Result<Arc<SessionTasks>, HostEndpointError> {
     let state = serve::state()?;
     let directory = state.join(DIRECTORY);
@@ -33,7 +30,6 @@ pub(super) fn of(
             }
         }) as _
     };
-    let kept = kept.unwrap_or(KEPT);
     let tasks = SessionTasks::new(directory, kept, endpoint.key().to_owned(), Box::new(others));
     Ok(Arc::new(tasks))
 }
