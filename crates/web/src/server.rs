@@ -145,11 +145,15 @@ impl Connections {
         let Some(at) = all.iter().position(|one| one.number == number) else {
             return;
         };
-        let mut connection = all.remove(at);
-        if connection.owner.as_ref() != Some(owner) {
-            make_room(&mut all, Some(owner));
-            connection.owner = Some(owner.clone());
+        if all
+            .get(at)
+            .is_some_and(|one| one.owner.as_ref() == Some(owner))
+        {
+            return;
         }
+        let mut connection = all.remove(at);
+        make_room(&mut all, Some(owner));
+        connection.owner = Some(owner.clone());
         let at = all.partition_point(|one| one.number < number);
         all.insert(at, connection);
     }
