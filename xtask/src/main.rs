@@ -30,6 +30,7 @@ mod node;
 mod node_module;
 mod npm;
 mod other_servers;
+mod page_table;
 mod peers;
 mod picture;
 mod portable;

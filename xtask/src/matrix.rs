@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::fs;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::thread;
 
@@ -14,17 +14,13 @@ use crate::codex::Codex;
 use crate::installs::{self, Installs, ProvideOutcome};
 use crate::tool::Tool;
 use crate::workspace::Workspace;
-use crate::{provision, releases};
+use crate::{page_table, provision, releases};
 
 /// The releases, relative to the workspace.
 const RELEASES: &str = "xtask/matrix-releases.txt";
 
 /// The page with the table, relative to the workspace.
 const PAGE: &str = "docs/codex-releases.md";
-
-/// The lines of the page between which the table stands.
-const BEGIN: &str = "<!-- begin: cargo xtask matrix -->\n";
-const END: &str = "<!-- end -->\n";
 
 /// The test that goes through the story, and the variables that tell it with which Codex, and
 /// where it writes the steps that it has done.
@@ -100,7 +96,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<()
     let table = table(&rows)?;
     println!("{table}");
     if options.write {
-        write(&workspace.root().join(PAGE), &table)?;
+        page_table::write(&workspace.root().join(PAGE), "matrix", &table)?;
     }
     let failed = rows.iter().filter(|row| row.has_failed());
     let failed: Vec<&str> = failed.map(|row| row.release.as_str()).collect();
@@ -275,17 +271,6 @@ impl Row {
         let signs = self.steps.iter().map(|(_, outcome)| outcome.sign());
         signs.collect::<Vec<_>>().join(" | ")
     }
-}
-
-/// Puts the table between its two lines of the page.
-fn write(page: &Path, table: &str) -> anyhow::Result<()> {
-    let text = fs::read_to_string(page)?;
-    let (before, rest) = text.split_once(BEGIN).context("the page has no table")?;
-    let (_, after) = rest
-        .split_once(END)
-        .context("the table of the page has no end")?;
-    fs::write(page, format!("{before}{BEGIN}\n{table}\n{END}{after}"))?;
-    Ok(())
 }
 
 #[cfg(test)]

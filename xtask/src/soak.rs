@@ -6,7 +6,7 @@ mod samples;
 
 use std::fs;
 use std::num::NonZeroU64;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -15,9 +15,9 @@ use clap::Args;
 use self::judge::{Finding, findings, table};
 use self::samples::read;
 use crate::fuzz::time;
-use crate::provision;
 use crate::tool::Tool;
 use crate::workspace::Workspace;
+use crate::{page_table, provision};
 
 /// The test, and the variables that it reads.
 const TEST: &str = "real::soak::processes_are_measured_under_steady_load";
@@ -32,10 +32,6 @@ const FILE: &str = "soak.csv";
 /// The page with the table, and the plot beside it, relative to the workspace.
 const PAGE: &str = "docs/soak.md";
 const PLOT: &str = "docs/soak.svg";
-
-/// The lines of the page between which the table stands.
-const BEGIN: &str = "<!-- begin: cargo xtask soak -->\n";
-const END: &str = "<!-- end -->\n";
 
 /// What `cargo xtask soak` takes.
 #[derive(Args)]
@@ -72,7 +68,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<()
     let table = table(&found);
     println!("\n{table}");
     if options.write {
-        write(&workspace.root().join(PAGE), &table)?;
+        page_table::write(&workspace.root().join(PAGE), "soak", &table)?;
         plot::draw(&workspace.root().join(PLOT), &series)?;
     }
     refuse(&found)
@@ -105,16 +101,5 @@ fn refuse(found: &[Finding]) -> anyhow::Result<()> {
     if !grown.is_empty() {
         bail!("not flat: {}", grown.join(", "));
     }
-    Ok(())
-}
-
-/// Puts the table between its two lines of the page.
-fn write(page: &Path, table: &str) -> anyhow::Result<()> {
-    let text = fs::read_to_string(page)?;
-    let (before, rest) = text.split_once(BEGIN).context("the page has no table")?;
-    let (_, after) = rest
-        .split_once(END)
-        .context("the table of the page has no end")?;
-    fs::write(page, format!("{before}{BEGIN}\n{table}\n{END}{after}"))?;
     Ok(())
 }
