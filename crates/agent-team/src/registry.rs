@@ -66,7 +66,7 @@ pub struct Registry {
     mode: Mode,
     /// The state that was read or written last.
     cache: Option<Cache>,
-    /// Whether that is kept after a change.
+    /// Whether `cache` is kept after a change.
     keeps_cache: bool,
     /// The version of the state that was dropped last.
     dropped_version: u64,

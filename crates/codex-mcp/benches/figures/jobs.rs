@@ -66,7 +66,7 @@ pub(crate) struct Load {
     pub(crate) workers: usize,
     /// The jobs that each worker has at once.
     pub(crate) at_once: usize,
-    /// Whether the jobs are finished, or claimed only.
+    /// Whether a worker finishes the jobs that it has claimed.
     pub(crate) finishes: bool,
 }
 

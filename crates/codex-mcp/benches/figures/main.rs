@@ -170,7 +170,7 @@ impl Figure {
     }
 }
 
-/// How often each server is started for the comparison with others.
+/// The rounds of the comparison: each server is started once in each.
 const AGAINST_ROUNDS: u16 = 15;
 
 /// Runs something on this thread alone, as the server itself runs.

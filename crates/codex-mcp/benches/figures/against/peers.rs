@@ -102,7 +102,7 @@ fn peer(fixture: &Fixture, program: &str) -> Launch {
     program.env("PATH", path).current_dir(fixture.work())
 }
 
-/// Where xtask has installed a package.
+/// The directory in which `cargo xtask bench --against` has installed a package.
 fn install(name: &str) -> PathBuf {
     let package = packages().find(|package| package.name == name).unwrap();
     let peer = target_dir().join("peers").join(name);

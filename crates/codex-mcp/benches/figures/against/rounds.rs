@@ -21,10 +21,10 @@ pub(super) const CROWD: usize = 12;
 /// Calls before the measured ones: the first turns of an app-server take longer.
 const WARM_UP: u16 = 3;
 
-/// How long all calls of a crowd may take to reach the model.
+/// The time within which all calls that are made at once have to reach the model.
 const ARRIVAL: Duration = Duration::from_secs(180);
 
-/// How many characters of a reason are shown.
+/// The most that is shown of a reason, in characters.
 const REASON: usize = 160;
 
 /// A measurement, or why there is none.

@@ -10,7 +10,7 @@ use testkit::{AppServer, Launch, McpClient};
 use crate::fixture::{Fixture, MCP_VERSION, TIME_LIMIT, program};
 use crate::model::{ANSWER, PROMPT};
 
-/// How many characters of an answer that is wrong are shown.
+/// The most that is shown of a wrong answer, in characters.
 const SHOWN: usize = 200;
 
 /// A server.

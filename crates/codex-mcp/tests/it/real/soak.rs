@@ -54,7 +54,7 @@ struct Steps<'a> {
 
 impl Steps<'_> {
     /// Counts what was done, and waits for the next step; returns whether there is one.
-    async fn goes_on_after(&mut self, what: &'static str) -> bool {
+    async fn continues_after(&mut self, what: &'static str) -> bool {
         *self.load.done.borrow_mut().entry(what).or_default() += 1;
         let step = self.load.random.borrow_mut().below(2 * STEP);
         self.next += Duration::from_millis(step);
@@ -91,10 +91,10 @@ impl Load<'_> {
             for _ in 1..TURNS {
                 client.reply(&session, &self.prompt(), json!({})).await;
                 client.until_idle(&session).await;
-                steps.goes_on_after("turns of sessions").await;
+                steps.continues_after("turns of sessions").await;
             }
             client.session("cancel", &session).await;
-            if !steps.goes_on_after("sessions").await {
+            if !steps.continues_after("sessions").await {
                 return;
             }
         }
@@ -111,10 +111,10 @@ impl Load<'_> {
                 let letter = json!({ "to": "lead", "message": self.prompt() });
                 succeeds(client, "atm_send", letter).await;
                 succeeds(client, "atm_read", json!({})).await;
-                steps.goes_on_after("turns of threads, with mail").await;
+                steps.continues_after("turns of threads, with mail").await;
             }
             cancel(client, &begun).await;
-            if !steps.goes_on_after("threads").await {
+            if !steps.continues_after("threads").await {
                 return;
             }
         }
@@ -130,7 +130,7 @@ impl Load<'_> {
             let ended = tasks::until(&mut client, &task, "completed").await;
             cancel(&mut client, structured(&ended["result"])).await;
             assert!(client.finish().await.success());
-            if !steps.goes_on_after("clients with a task").await {
+            if !steps.continues_after("clients with a task").await {
                 return;
             }
         }
@@ -140,7 +140,7 @@ impl Load<'_> {
         let mut steps = self.steps();
         loop {
             self.submit().await;
-            if !steps.goes_on_after("jobs").await {
+            if !steps.continues_after("jobs").await {
                 return;
             }
         }
@@ -168,7 +168,7 @@ impl Load<'_> {
             let prune = prune.current_dir(self.stage.home.work()).env_clear();
             let pruned = prune.envs(self.stage.home.env()).output().await.unwrap();
             assert!(pruned.status.success(), "{pruned:?}");
-            if !steps.goes_on_after("prunes of registries").await {
+            if !steps.continues_after("prunes of registries").await {
                 return;
             }
         }
@@ -188,7 +188,7 @@ impl Load<'_> {
                     page.request(&format!("/{kind}s/{id}")).send().await;
                 }
             }
-            if !steps.goes_on_after("looks at pages").await {
+            if !steps.continues_after("looks at pages").await {
                 return;
             }
         }

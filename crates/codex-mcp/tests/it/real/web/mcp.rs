@@ -112,7 +112,7 @@ async fn stranger_has_no_such_session(client: &Client<'_>, answer: &Value) {
         let refused = request.send().await;
         assert_eq!(refused.status, 404, "{refused:?}");
     }
-    // Nor can who names a session of its own, too.
+    // Nor can it by naming a session of its own beside that one.
     let own = message(web, &token, &initialize()).send().await;
     let own = own.header("mcp-session-id").unwrap();
     for ids in [[own, &client.session], [&client.session, own]] {
