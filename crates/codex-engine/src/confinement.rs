@@ -181,6 +181,22 @@ impl ThreadContext<'_> {
         }
     }
 
+    /// Has Codex not start this program once more, from an entry in its configuration: its
+    /// model could hand on work without end, and to a Codex with a wider sandbox than its
+    /// own. Overrides that state whether such a server is enabled stay.
+    pub(crate) fn without_own_servers(&self, config: &mut Map<String, Value>) {
+        let mut stated = BTreeMap::new();
+        mcp_servers::in_overrides(config, &mut stated);
+        for (name, entry) in self.servers(&Map::new()) {
+            let is_stated = stated
+                .get(&name)
+                .is_some_and(|entry| entry.contains_key(mcp_servers::ENABLED));
+            if mcp_servers::hands_work_to_codex(&entry) && !is_stated {
+                mcp_servers::set(config, &name, mcp_servers::ENABLED, false.into());
+            }
+        }
+    }
+
     /// Has no MCP server of the configuration, of the overrides or of Codex's plugins
     /// started, nor an AGENTS.md of the repository read, which 0.104.0 also gives to a
     /// reviewer. In 0.104.0, servers of a trusted repository are started.

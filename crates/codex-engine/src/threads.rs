@@ -365,7 +365,10 @@ impl Engine {
             config: &mut thread.config,
         });
         match settings.mcp_servers {
-            McpServers::Configured => workplace.place_servers(&mut thread.config),
+            McpServers::Configured => {
+                workplace.place_servers(&mut thread.config);
+                workplace.without_own_servers(&mut thread.config);
+            }
             McpServers::Off => workplace.keep_apart(&mut thread.config),
         }
         if let Some(warning) = self.git_rules_warning(thread.sandbox) {

@@ -20,6 +20,7 @@ on_each_release!(
     model_has_another_codex_work,
     approval_of_the_other_codex_is_asked_for_in_the_client,
     approval_is_not_given_where_nobody_is_asked,
+    other_codex_does_not_get_this_server,
     nested_calls_end_with_the_client,
 );
 
@@ -201,15 +202,49 @@ async fn approval_is_not_given_where_nobody_is_asked(release: &str) {
     stage.until_processes_end().await;
 }
 
-/// The other Codex has the same configuration, so its model can call the server too. When the outer
-/// Codex is killed, nothing stays of those below it.
+/// A model that has another Codex call the status of this server, with these overrides.
+fn nesting(overrides: &Value) -> Script {
+    let work = json!({ "prompt": INNER, "config": overrides });
+    let status = Reply::mcp(SERVER, "codex_status", json!({}));
+    Script::new().on(INNER, [status, last_output()]).on(
+        "delegate",
+        [Reply::mcp(SERVER, "codex", work), last_output()],
+    )
+}
+
+/// Overrides that let the other Codex start this server once more.
+fn nested() -> Value {
+    json!({ format!("mcp_servers.{SERVER}.enabled"): true })
+}
+
+/// The other Codex has the same configuration.
+async fn other_codex_does_not_get_this_server(release: &str) {
+    for (overrides, gets_it) in [(json!({}), false), (nested(), true)] {
+        let stage = stage(release, nesting(&overrides)).await;
+        let server = codex(&stage, |_| None).await;
+        let said = turn(&server, "delegate").await;
+        assert_eq!(
+            said.contains("activeThreads"),
+            gets_it,
+            "{overrides}: {said}"
+        );
+        // Of what is not on offer, the scripted model makes no call.
+        assert!(gets_it || said.contains("the request offers"), "{said}");
+        finish(&stage, server).await;
+    }
+}
+
+/// When the outer Codex is killed, nothing stays of those below it.
 async fn nested_calls_end_with_the_client(release: &str) {
     let gate = Gate::new();
     let begun = Arc::new(AtomicUsize::new(0));
     let (counter, closed) = (Arc::clone(&begun), gate.clone());
     let script = Script::by(move |_| match counter.fetch_add(1, Ordering::SeqCst) {
         LEVELS => Reply::say("the last").behind(&closed),
-        _ => Reply::mcp(SERVER, "codex", json!({ "prompt": "deeper" })),
+        _ => {
+            let deeper = json!({ "prompt": "deeper", "config": nested() });
+            Reply::mcp(SERVER, "codex", deeper)
+        }
     });
     let stage = stage(release, script).await;
     let server = codex(&stage, |_| None).await;
