@@ -12,6 +12,7 @@
 //!   and [`pgbouncer`] stands before it.
 //! - [`ngircd`] runs a private server of IRC.
 //! - [`verdaccio`] runs a private registry of npm packages; [`node`] finds a newer Node.
+//! - [`SmallDisk`] is a file system that a test can fill.
 //! - [`Tmux`] is a terminal in which a test types and reads.
 //! - [`process`] looks at process trees, so that a test can prove that nothing is
 //!   left running.
@@ -56,6 +57,7 @@ pub mod postgres;
 pub mod process;
 pub mod python;
 pub mod schema;
+mod small_disk;
 mod target_dir;
 mod tmux;
 mod transcript;
@@ -68,5 +70,6 @@ pub use app_server::AppServer;
 pub use client::McpClient;
 pub use home::{Home, MARKER, with_host};
 pub use launch::{Launch, Signal};
+pub use small_disk::{Ballast, SmallDisk};
 pub use target_dir::target_dir;
 pub use tmux::Tmux;

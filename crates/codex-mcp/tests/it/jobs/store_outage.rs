@@ -1,11 +1,10 @@
 //! Stores that can't be used for a while.
 
 use std::fs;
-use std::path::Path;
 
 use job_queue::logic::JobState;
 use job_queue::worker::{DROPPED, QUEUE_LIMIT};
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use testkit::SmallDisk;
 use testkit::postgres::{Durability, Postgres};
 use testkit::process::wait_until_gone;
 
@@ -140,38 +139,12 @@ async fn worker_waits_while_the_database_is_read_only() {
     assert_eq!(count(&log, "ERROR"), 1, "{log}");
 }
 
-/// A small file system that is mounted on a directory until this is dropped.
-struct SmallDisk<'a>(&'a Path);
-
-impl<'a> SmallDisk<'a> {
-    fn on(directory: &'a Path) -> Self {
-        fs::create_dir(directory).unwrap();
-        let mounted = mount(
-            Some("codex-mcp-test"),
-            directory,
-            Some("tmpfs"),
-            MsFlags::empty(),
-            Some("size=16m"),
-        );
-        mounted.unwrap_or_else(|error| {
-            panic!("this test mounts a small tmpfs, which takes root and CAP_SYS_ADMIN: {error}")
-        });
-        Self(directory)
-    }
-}
-
-impl Drop for SmallDisk<'_> {
-    fn drop(&mut self) {
-        umount2(self.0, MntFlags::MNT_DETACH).unwrap();
-    }
-}
-
 #[tokio::test]
 async fn worker_waits_while_the_disk_is_full() {
     let stage = WorkerFixture::sqlite();
     let directory = stage.directory.path().join("state");
-    let disk = SmallDisk::on(&directory);
-    let ballast = disk.0.join("ballast");
+    let disk = SmallDisk::on(&directory, 16 << 10);
+    let ballast = disk.path().join("ballast");
     fs::write(&ballast, vec![0; 13 << 20]).unwrap();
     let store = stage.open().await;
     let event = format!("{{\"type\":\"new\",\"x\":\"{}\"}}", "x".repeat(20_000));

@@ -1,48 +1,18 @@
 //! Tests of full disks, servers that stop, and dropped calls.
 
 use std::fs;
-use std::path::PathBuf;
 
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use testkit::SmallDisk;
 
 use super::*;
 
-/// A small file system, unmounted on drop.
-struct SmallDisk(TempDir);
-
-impl SmallDisk {
-    fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let mounted = mount(
-            Some("codex-mcp-test"),
-            directory.path(),
-            Some("tmpfs"),
-            MsFlags::empty(),
-            Some("size=1m"),
-        );
-        mounted.unwrap_or_else(|error| {
-            panic!("this test mounts a small tmpfs, which takes root and CAP_SYS_ADMIN: {error}")
-        });
-        Self(directory)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        umount2(self.0.path(), MntFlags::MNT_DETACH).unwrap();
-    }
-}
-
 #[test]
 fn full_disk_loses_no_job() {
-    let disk = SmallDisk::new();
-    let ballast = disk.path("ballast");
+    let directory = tempfile::tempdir().unwrap();
+    let disk = SmallDisk::on(directory.path(), 1 << 10);
+    let ballast = disk.path().join("ballast");
     fs::write(&ballast, vec![0; 256 << 10]).unwrap();
-    let location = Location::Sqlite(disk.path("jobs.db"));
+    let location = Location::Sqlite(disk.path().join("jobs.db"));
     let state = tempfile::tempdir().unwrap();
     let access = Access::of(state.path());
     block_on(async {
