@@ -1,4 +1,4 @@
-//! Everything at once, while processes are killed at random and the database crashes.
+//! Everything at once, while processes are killed at random, the database crashes and the disk is full.
 
 use std::num::NonZeroU64;
 
@@ -13,6 +13,7 @@ const TEST: &str = "real::chaos::promises_are_kept_while_everything_is_killed";
 const KILLS: &str = "CODEX_MCP_TEST_KILLS";
 const SEED: &str = "CODEX_MCP_TEST_SEED";
 const POSTGRES: &str = "CODEX_MCP_TEST_POSTGRES";
+const DISK: &str = "CODEX_MCP_TEST_DISK";
 
 /// What `cargo xtask chaos` takes.
 #[derive(Args)]
@@ -28,6 +29,10 @@ pub(crate) struct Options {
     /// Keep the jobs in PostgreSQL, and have it crash too
     #[arg(long)]
     postgres: bool,
+
+    /// Keep what is stored on a disk of its own, which is full every few seconds; takes root
+    #[arg(long)]
+    disk: bool,
 }
 
 /// Runs the test.
@@ -46,6 +51,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<()
     }
     if options.postgres {
         test = test.env(POSTGRES, "1");
+    }
+    if options.disk {
+        test = test.env(DISK, "1");
     }
     println!("{test}");
     test.run(workspace.root())

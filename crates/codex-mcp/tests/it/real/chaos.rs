@@ -1,16 +1,17 @@
-//! Everything at once, while processes are killed and the database crashes: clients and their tasks,
+//! Everything at once, while processes are killed, the database crashes and the disk is full: clients and their tasks,
 //! jobs, approvals, runs, and mail. What was promised must be there at the end. `cargo xtask chaos` runs
 //! it.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use scripted_model::{Reply, Request, Script, Shell};
 use serde_json::Value;
+use testkit::SmallDisk;
 use testkit::postgres::{Durability, Postgres};
 use tokio::time::{sleep, timeout};
 
@@ -34,6 +35,12 @@ const KINDS: [Kind; 5] = [
 
 /// The variable that has the jobs kept in PostgreSQL, which crashes too.
 const POSTGRES: &str = "CODEX_MCP_TEST_POSTGRES";
+
+/// The variable that has the disk with what is stored filled now and then.
+const DISK: &str = "CODEX_MCP_TEST_DISK";
+
+/// The size of that disk, in KiB.
+const DISK_SIZE: u32 = 64 << 10;
 
 /// The pause between two submissions. A job takes about a second.
 const PAUSE: Duration = Duration::from_millis(700);
@@ -177,6 +184,23 @@ impl Load {
         })
     }
 
+    /// Fills the disk now and then until the storm is over; returns how often that was.
+    fn fill_disk(self, disk: Weak<SmallDisk>) -> JoinHandle<usize> {
+        thread::spawn(move || {
+            let (mut random, mut filled) = (Random::seeded(), 0);
+            while self.is_running() {
+                thread::sleep(Duration::from_millis(3000 + random.below(5000)));
+                // A test that has failed has unmounted it.
+                let Some(disk) = disk.upgrade() else { break };
+                let ballast = disk.fill();
+                filled += 1;
+                thread::sleep(Duration::from_millis(random.below(3000)));
+                drop(ballast);
+            }
+            filled
+        })
+    }
+
     /// A database that crashes now and then until the storm is over, and ends when `done` does; returns
     /// how often it did.
     fn crash_database(self, location: Sender<String>, done: Receiver<()>) -> JoinHandle<usize> {
@@ -283,6 +307,11 @@ async fn promises_are_kept_while_everything_is_killed() {
         (crashing, done)
     });
     stage.configure(&settings);
+    let disk = std::env::var_os(DISK).map(|_| {
+        let disk = Arc::new(SmallDisk::on(&stage.home.state_home(), DISK_SIZE));
+        let filling = load.clone().fill_disk(Arc::downgrade(&disk));
+        (disk, filling)
+    });
     let mail = load.clone().write_mail();
     let jobs = tokio::spawn(load.clone().submit_jobs());
     let approved = tokio::spawn(load.clone().approve_jobs());
@@ -306,6 +335,7 @@ async fn promises_are_kept_while_everything_is_killed() {
     for client in clients {
         outcomes.extend(client.await.unwrap());
     }
+    let disk = disk.map(|(disk, filling)| (disk, filling.join().unwrap()));
     let (jobs, approved, runs) = tokio::try_join!(jobs, approved, runs).unwrap();
     let messages = mail.join().unwrap();
     let ended = check_jobs(&stage, &jobs).await;
@@ -324,6 +354,9 @@ async fn promises_are_kept_while_everything_is_killed() {
     ));
     report(&format!("runs: {done} done of {}", runs.len()));
     report(&format!("messages: {messages}, each that was sent once"));
+    if let Some((_, filled)) = &disk {
+        report(&format!("the disk was full {filled} times"));
+    }
     if let Some((crashing, done)) = database {
         drop(done);
         report(&format!(
