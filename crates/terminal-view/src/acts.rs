@@ -4,7 +4,7 @@ use codex_engine::logic::action::DecidedBy;
 use host_process::logic::handshake::{Door, SessionAct};
 use job_queue::logic::{JobId, JobState};
 use job_queue::service::{JobsError, NewAnswer, Response};
-use work_board::{ActError, Prompted, WorkBoard};
+use work_board::{ActError, Prompted, RetryError, WorkBoard};
 
 use crate::logic::mode::{Effect, Target};
 
@@ -12,7 +12,8 @@ use crate::logic::mode::{Effect, Target};
 #[derive(Debug)]
 pub(crate) enum Done {
     Said(&'static str),
-    Forked(String),
+    /// A fork, or a job that was submitted again.
+    Begun(Target),
 }
 
 /// Why something was not done.
@@ -22,6 +23,8 @@ pub(crate) enum NotDone {
     Session(#[from] ActError),
     #[error(transparent)]
     Job(#[from] JobsError),
+    #[error(transparent)]
+    Retry(#[from] RetryError),
     #[error("there is no such job; it may have been pruned")]
     NoJob,
     #[error("{0}")]
@@ -46,7 +49,16 @@ pub(crate) async fn act(board: &WorkBoard, effect: Effect) -> Result<Option<Done
             Done::Said("The turn is being interrupted.")
         }
         Effect::Cancel(target) => cancel(board, &target).await?,
-        Effect::Fork(target) => Done::Forked(board.fork(&target.id).await?),
+        Effect::Fork(target) => Done::Begun(Target {
+            id: board.fork(&target.id).await?,
+            ..target
+        }),
+        Effect::Retry(target) => {
+            let job = target.id.parse().map_err(|_| NotDone::NoJob)?;
+            let id = board.retry(job).await?;
+            let id = id.as_str().to_owned();
+            Done::Begun(Target { id, ..target })
+        }
     };
     Ok(Some(done))
 }

@@ -8,7 +8,7 @@ use work_board::{AllWork, Kind};
 
 use super::choices::{self, Choice};
 use super::list::WorkList;
-use super::mode::{Effect, Filling, Mode, Notice, Purpose, Target};
+use super::mode::{Act, Effect, Filling, Mode, Notice, Purpose, Target};
 use super::opened::{Content, Opened};
 
 /// How far a page moves the selection of the list.
@@ -69,15 +69,16 @@ impl App {
         Effect::Follow(target)
     }
 
-    /// Opens a fork, unless somebody has begun something else meanwhile.
-    pub(crate) fn forked(&mut self, id: String) -> Option<Effect> {
+    /// Opens a fork, or a job that was submitted again, unless somebody has begun something else
+    /// meanwhile.
+    pub(crate) fn begun(&mut self, new: Target) -> Option<Effect> {
         if self.opened.is_none() || self.mode != Mode::Browse {
-            self.notify(format!("Forked: {id}"), false);
+            self.notify(format!("New: {} {}", new.kind.as_ref(), new.id), false);
             return None;
         }
-        let kind = Kind::Session;
-        let effect = self.open(Target { id, kind });
-        self.notify("Forked: this is the new session.", false);
+        let words = format!("This is the new {}.", new.kind.as_ref());
+        let effect = self.open(new);
+        self.notify(words, false);
         Some(effect)
     }
 
@@ -186,7 +187,6 @@ impl App {
 
     fn press_opened(&mut self, key: Key) -> Option<Effect> {
         let opened = self.opened.as_mut()?;
-        let target = opened.target.clone();
         let page = opened.page.saturating_sub(1).max(1);
         match key {
             Key::Char('q') | Key::Esc => {
@@ -200,13 +200,29 @@ impl App {
             Key::PageUp => opened.below = opened.below.saturating_add(page),
             Key::Char('g') | Key::Home => opened.below = usize::MAX,
             Key::Char('G') | Key::End => opened.below = 0,
-            Key::Char('d') if target.is_session() => opened.show_diff(!opened.shows_diff),
-            Key::Char('s') => self.type_text(Purpose::Message),
-            Key::Char('i') if target.is_session() => return Some(Effect::Interrupt(target)),
-            Key::Char('f') if target.is_session() => return Some(Effect::Fork(target)),
-            Key::Char('x') => self.confirm_end(target),
             Key::Char(digit) if digit.is_ascii_digit() => self.choose(digit),
+            Key::Char(key) => return self.begin(Act::of_key(key)?),
             _ => {}
+        }
+        None
+    }
+
+    /// Begins something with the open work, if its state allows that.
+    fn begin(&mut self, act: Act) -> Option<Effect> {
+        let opened = self.opened.as_mut()?;
+        if !opened.allows(act) {
+            let refusal = opened.refusal(act);
+            self.notify(refusal, true);
+            return None;
+        }
+        let target = opened.target.clone();
+        match act {
+            Act::Send => self.type_text(Purpose::Message),
+            Act::Interrupt => return Some(Effect::Interrupt(target)),
+            Act::ShowDiff => opened.show_diff(!opened.shows_diff),
+            Act::Fork => return Some(Effect::Fork(target)),
+            Act::End => self.confirm_end(target),
+            Act::Retry => self.confirm("submit it again", Effect::Retry(target)),
         }
         None
     }

@@ -71,6 +71,35 @@ impl Target {
     }
 }
 
+/// What can be done with work that is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Act {
+    Send,
+    Interrupt,
+    ShowDiff,
+    Fork,
+    /// End a session, or cancel a job.
+    End,
+    Retry,
+}
+
+impl Act {
+    /// All, with their keys and the words for them, in the order in which they are shown.
+    pub(crate) const ALL: [(Self, char, &str); 6] = [
+        (Self::Send, 's', "message"),
+        (Self::Interrupt, 'i', "interrupt"),
+        (Self::ShowDiff, 'd', "diff"),
+        (Self::Fork, 'f', "fork"),
+        (Self::End, 'x', "end"),
+        (Self::Retry, 'r', "submit again"),
+    ];
+
+    pub(crate) fn of_key(key: char) -> Option<Self> {
+        let found = Self::ALL.iter().find(|(_, of, _)| *of == key);
+        found.map(|(act, ..)| *act)
+    }
+}
+
 /// What a key has the shell do.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Effect {
@@ -93,6 +122,8 @@ pub(crate) enum Effect {
     /// End a session, or cancel a job.
     Cancel(Target),
     Fork(Target),
+    /// Submit a job once more.
+    Retry(Target),
 }
 
 /// What somebody has done or found out.

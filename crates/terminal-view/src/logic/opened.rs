@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex};
 
 use common::sync::lock;
 use serde_json::Value;
-use work_board::Work;
 use work_board::logic::conversation::Conversation;
+use work_board::{Group, Work};
 
 use super::choices::Asked;
-use super::mode::Target;
+use super::mode::{Act, Target};
 use super::rows::{self, Row};
 use super::{choices, transcript};
 
@@ -84,6 +84,35 @@ impl Opened {
         self.is_stale = true;
     }
 
+    /// Whether something can be done with the work in its present state.
+    pub(crate) fn allows(&self, act: Act) -> bool {
+        let is_session = self.target.is_session();
+        let work = self.work.as_ref();
+        let is_busy = work.is_none_or(|work| work.group() != Group::Ended);
+        let is_over = match is_session {
+            true => work.is_some_and(|work| work.is_cancelled() || work.state == GONE),
+            false => !is_busy,
+        };
+        match act {
+            Act::Send | Act::End => !is_over,
+            Act::Interrupt => is_session && !is_over && is_busy,
+            Act::ShowDiff => is_session,
+            Act::Fork => is_session && !is_over,
+            Act::Retry => !is_session && is_over,
+        }
+    }
+
+    /// Why something cannot be done.
+    pub(crate) fn refusal(&self, act: Act) -> &'static str {
+        match (self.target.is_session(), act) {
+            (false, Act::Interrupt | Act::ShowDiff | Act::Fork) => "Only sessions have that.",
+            (true, Act::Retry) => "Only jobs and runs have that.",
+            (false, Act::Retry) => "It has not ended yet.",
+            (true, Act::Interrupt) => "No turn is running.",
+            _ => "It has ended.",
+        }
+    }
+
     /// The question that is shown: the first one that is open.
     pub(crate) fn question(&self) -> Option<Asked<'_>> {
         let asked = self.work.as_ref()?.questions.first()?;
@@ -130,7 +159,7 @@ impl Opened {
                 rows::push(&mut rows, rows::BAD, "", why);
                 rows
             }
-            Content::Unknown => Vec::new(),
+            Content::Unknown => vec![Row::styled("Loading …", rows::DIM)],
         };
         if let Some(question) = self.question() {
             let open = self.work.as_ref().map_or(1, |work| work.questions.len());

@@ -208,6 +208,62 @@ fn messages_interrupts_and_ends_are_for_the_open_work() {
     assert_eq!(press(&mut app, "q"), Some(Effect::Unfollow));
 }
 
+/// What each key does that acts on open work, in this state.
+fn acts(kind: Kind, state: &str) -> String {
+    let work = Work {
+        kind,
+        ..work("w", state, None, &[])
+    };
+    let mut app = app(vec![work]);
+    press(&mut app, "\n");
+    let mut does_something = |key: &char| {
+        let effect = press(&mut app, &key.to_string());
+        let begins = app.mode != Mode::Browse;
+        let is_refused = app.notice.take().is_some_and(|notice| notice.is_failure);
+        assert_ne!(
+            effect.is_some() || begins,
+            is_refused,
+            "{key} {kind:?} {state}"
+        );
+        press(&mut app, "\u{1b}");
+        if app.opened.is_none() {
+            press(&mut app, "\n");
+        }
+        !is_refused
+    };
+    "sifxr".chars().filter(|key| does_something(key)).collect()
+}
+
+#[test]
+fn keys_do_what_the_state_allows() {
+    for (kind, state, allowed) in [
+        (Kind::Session, "running", "sifx"),
+        (Kind::Session, "idle", "sfx"),
+        (Kind::Session, "cancelled", ""),
+        (Kind::Job, "running", "sx"),
+        (Kind::Job, "failed", "r"),
+        (Kind::Run, "completed", "r"),
+    ] {
+        assert_eq!(acts(kind, state), allowed, "{kind:?} {state}");
+    }
+}
+
+#[test]
+fn job_is_submitted_again_after_confirming() {
+    let failed = Work {
+        kind: Kind::Job,
+        ..work("w", "failed", None, &[])
+    };
+    let mut app = app(vec![failed]);
+    press(&mut app, "\n");
+    assert_eq!(press(&mut app, "r"), None);
+    let target = Target {
+        id: "w".to_owned(),
+        kind: Kind::Job,
+    };
+    assert_eq!(press(&mut app, "\n"), Some(Effect::Retry(target)));
+}
+
 #[test]
 fn rows_have_no_control_characters() {
     let mut rows = Vec::new();

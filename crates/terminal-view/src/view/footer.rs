@@ -8,7 +8,7 @@ use ratatui::text::Span;
 use ratatui::widgets::{Paragraph, Wrap};
 
 use crate::logic::app::App;
-use crate::logic::mode::{Filling, Mode, Purpose};
+use crate::logic::mode::{Act, Filling, Mode, Purpose};
 use crate::logic::rows::{ASKING, BAD, DIM, GOOD, TITLE};
 
 pub(super) fn paragraph(app: &App, width: u16) -> Paragraph<'static> {
@@ -62,17 +62,20 @@ fn hint(app: &App) -> (String, Style) {
     if let Some(failure) = app.list.failure() {
         return (visible_line(failure).into_owned(), BAD);
     }
-    let words = match &app.opened {
-        None => "Enter open  j/k move  / filter  ? help  q quit",
+    match &app.opened {
+        None => {
+            let words = "Enter open  j/k move  / filter  ? help  q quit";
+            (words.to_owned(), DIM)
+        }
         Some(opened) if opened.question().is_some() => {
-            return ("1-9 choose an answer  ? help  q back".to_owned(), ASKING);
+            ("1-9 choose an answer  ? help  q back".to_owned(), ASKING)
         }
-        Some(opened) if opened.target.is_session() => {
-            "s message  i interrupt  d diff  f fork  x end  ? help  q back"
+        Some(opened) => {
+            let acts = Act::ALL.iter().filter(|(act, ..)| opened.allows(*act));
+            let acts = acts.map(|(_, key, words)| format!("{key} {words}  "));
+            (acts.chain(["? help  q back".to_owned()]).collect(), DIM)
         }
-        Some(_) => "s message  x cancel  ? help  q back",
-    };
-    (words.to_owned(), DIM)
+    }
 }
 
 /// The end of a text, as much as leaves room for the cursor.

@@ -1,5 +1,7 @@
 //! Pictures of the view.
 
+mod docs;
+
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -37,10 +39,13 @@ fn work(id: &str, kind: Kind, state: &str) -> Work {
 }
 
 fn asking() -> Work {
+    asking_to("\u{1b}[2J:\n\n    touch 日本語.txt\n\nReason: it is needed")
+}
+
+fn asking_to(run: &str) -> Work {
     let question = StoredQuestion {
         kind: ActionKind::Command,
-        text: "Codex wants to run \u{1b}[2J:\n\n    touch 日本語.txt\n\nReason: it is needed"
-            .to_owned(),
+        text: format!("Codex wants to run {run}"),
         decisions: vec![
             Decision::Accept,
             Decision::AcceptWithExecpolicyAmendment(vec!["touch".to_owned()]),
