@@ -2,7 +2,7 @@
 
 use common::text::visible_line;
 use work_board::logic::conversation::Conversation;
-use work_board::logic::step::{PlanStep, Step, StepKind, gap_words};
+use work_board::logic::step::{PlanStep, Step, StepKind, command_words, gap_words, status_words};
 
 use super::rows::{ASKING, BAD, DIM, GOOD, INPUT, PLAIN, Row, TITLE, gap, push};
 
@@ -36,14 +36,20 @@ fn push_step(rows: &mut Vec<Row>, step: &Step) {
         } => {
             push(rows, INPUT, "$ ", command);
             push_output(rows, text);
-            match exit_code {
-                Some(0) => push(rows, GOOD, "  ", "exit code 0"),
-                Some(code) => push(rows, BAD, "  ", &format!("exit code {code}")),
-                None => push(rows, DIM, "  ", status),
-            }
+            let style = match exit_code {
+                Some(0) => GOOD,
+                Some(_) => BAD,
+                None => DIM,
+            };
+            push(rows, style, "  ", &command_words(status, *exit_code));
         }
         StepKind::Files { files, status } => {
-            push(rows, TITLE, "", &format!("Changes of files: {status}"));
+            push(
+                rows,
+                TITLE,
+                "",
+                &format!("Changes of files: {}", status_words(status)),
+            );
             for file in files {
                 let line = format!("{} {}", file.kind, visible_line(&file.path));
                 push(rows, PLAIN, "  ", &line);

@@ -13,7 +13,9 @@ use super::question::{self, Extent};
 use crate::logic::access::Scope;
 use work_board::Work;
 use work_board::logic::conversation::Conversation;
-use work_board::logic::step::{ChangedFile, PlanStep, Step, StepKind, gap_words};
+use work_board::logic::step::{
+    ChangedFile, PlanStep, Step, StepKind, command_words, gap_words, status_words,
+};
 
 /// The part with the plan.
 pub(crate) const PLAN: &str = "plan";
@@ -136,16 +138,13 @@ pub(crate) fn step(address: &str, step: &Step) -> Markup {
                 StepKind::Command { command, text: output, status, exit_code } => {
                     h3 { code { (foreign(command)) } }
                     p.facts {
-                        @match exit_code {
-                            Some(code) => { "exit code " (code) }
-                            None => (foreign_line(status)),
-                        }
+                        (foreign_line(&command_words(status, *exit_code)))
                     }
                     pre.output id=(text) tabindex="0" { (foreign(output)) }
                 }
                 StepKind::Files { files, status } => {
                     h3 { "Changes of files" }
-                    p.facts { (foreign_line(status)) }
+                    p.facts { (foreign_line(status_words(status))) }
                     @for file in files { (changed(file)) }
                 }
                 StepKind::Picture { path, is_shown } => {

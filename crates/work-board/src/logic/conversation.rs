@@ -191,7 +191,8 @@ impl Conversation {
         let missing = number - self.next.unwrap_or(number).min(number);
         if missing > 0 {
             let kind = StepKind::Gap { count: missing };
-            changes.push(self.push(place(number - missing), event.at, None, kind));
+            // Prompts of turns that are missing stand before it.
+            changes.push(self.push(place(number - 1), event.at, None, kind));
         }
         self.next = Some(number + 1);
         let (event_number, number) = (number, place(number));
@@ -468,8 +469,8 @@ mod tests {
         let message = |id: &str| json!({ "type": "agentMessage", "id": id, "text": "m" });
         one.take(item(5, "item/completed", message("a")));
         let changes = one.take(item(9, "item/completed", message("b")));
-        assert_eq!(changes, [Change::Put(place(6)), Change::Put(place(9))]);
-        assert_eq!(one.step(place(6)).unwrap().kind, StepKind::Gap { count: 3 });
+        assert_eq!(changes, [Change::Put(place(8)), Change::Put(place(9))]);
+        assert_eq!(one.step(place(8)).unwrap().kind, StepKind::Gap { count: 3 });
     }
 
     #[test]
@@ -481,21 +482,48 @@ mod tests {
         let changes = one.take(item(1_000_002, "item/completed", message("b")));
         assert_eq!(
             changes,
-            [Change::Put(place(1_000_000)), Change::Put(place(1_000_002))]
+            [Change::Put(place(1_000_001)), Change::Put(place(1_000_002))]
         );
         one.begin(0);
         let changes = one.take(item(1_000_003, "item/completed", message("c")));
         assert_eq!(changes, [Change::Put(place(1_000_003))]);
     }
 
-    #[test]
-    fn prompt_comes_before_its_events_and_once() {
-        let mut one = Conversation::default();
-        let prompt = |before, text: &str| SessionNews::Prompt {
+    fn prompt(before: u64, text: &str) -> SessionNews {
+        SessionNews::Prompt {
             before,
             at: SystemTime::UNIX_EPOCH,
             text: text.to_owned(),
-        };
+        }
+    }
+
+    #[test]
+    fn prompts_of_missing_events_come_before_the_gap() {
+        let mut one = Conversation::default();
+        let message = |id: &str| json!({ "type": "agentMessage", "id": id, "text": "m" });
+        one.take(prompt(0, "first"));
+        one.take(item(0, "item/completed", message("a")));
+        one.take(prompt(500, "second"));
+        one.take(item(1200, "item/completed", message("b")));
+        let shown: Vec<&StepKind> = one.steps().map(|step| &step.kind).collect();
+        assert!(
+            matches!(
+                shown[..],
+                [
+                    StepKind::Prompt { .. },
+                    StepKind::Message { .. },
+                    StepKind::Prompt { .. },
+                    StepKind::Gap { count: 1199 },
+                    StepKind::Message { .. }
+                ]
+            ),
+            "{shown:?}"
+        );
+    }
+
+    #[test]
+    fn prompt_comes_before_its_events_and_once() {
+        let mut one = Conversation::default();
         let message = json!({ "type": "agentMessage", "id": "a", "text": "m" });
         assert_eq!(one.take(prompt(0, "do it")), [Change::Put(0)]);
         one.take(item(0, "item/completed", message.clone()));

@@ -154,6 +154,25 @@ impl StepKind {
     }
 }
 
+/// The words for a state that Codex names, as of a command or a change of files.
+#[must_use]
+pub fn status_words(status: &str) -> &str {
+    match status {
+        "inProgress" => "in progress",
+        other => other,
+    }
+}
+
+/// The words for how a command has ended, or for its state. Codex gives one that was killed or
+/// declined -1 as its exit code.
+#[must_use]
+pub fn command_words(status: &str, exit_code: Option<i64>) -> String {
+    match exit_code {
+        Some(code) if code >= 0 => format!("exit code {code}"),
+        Some(_) | None => status_words(status).to_owned(),
+    }
+}
+
 /// The words for events that are no longer known.
 #[must_use]
 pub fn gap_words(count: u64) -> String {
