@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{HeaderMap, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use common::sync::lock;
@@ -66,7 +66,12 @@ impl AccessControl {
     }
 
     /// Checks where a request comes from, which needs no credential.
-    fn check_origin(&self, method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
+    fn check_origin(
+        &self,
+        method: &Method,
+        target: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<(), Refusal> {
         // Of two of them, a proxy before us may have looked at the other one.
         let is_double = |name| headers.get_all(name).iter().count() > 1;
         if is_double(header::HOST) {
@@ -79,8 +84,12 @@ impl AccessControl {
             return Err(Refusal::NotBearer);
         }
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-        self.authorities
-            .check(text(header::HOST), text(header::ORIGIN))?;
+        // A target that names a host counts more than `Host` (RFC 9112, 3.2.2).
+        let host = match target.authority() {
+            Some(authority) => Some(authority.as_str()),
+            None => text(header::HOST),
+        };
+        self.authorities.check(host, text(header::ORIGIN))?;
         // A browser that names no origin says at least whether it is ours.
         let site = headers.get("sec-fetch-site").map(|value| value.as_bytes());
         let changes = !matches!(*method, Method::GET | Method::HEAD);
@@ -122,16 +131,22 @@ impl AccessControl {
         Ok(credentials)
     }
 
+    /// Whether a credential with which somebody has come in is still valid.
+    pub(crate) fn is_valid(&self, id: &CredentialId) -> bool {
+        match self.credentials() {
+            Ok(all) => all.has(id, SystemTime::now()),
+            Err(error) => {
+                // Whoever has come in stays until something is known.
+                tracing::warn!("{error}");
+                true
+            }
+        }
+    }
+
     /// Completes when a credential is no longer valid.
     pub(crate) async fn until_revoked(&self, caller: &Caller) {
-        loop {
+        while self.is_valid(&caller.id) {
             sleep(LOOK_AFTER).await;
-            match self.credentials() {
-                Ok(all) if all.has(&caller.id, SystemTime::now()) => {}
-                Ok(_) => return,
-                // Whoever has come in stays until something is known.
-                Err(error) => tracing::warn!("{error}"),
-            }
         }
     }
 
@@ -222,7 +237,7 @@ pub(crate) async fn check_origin(
     request: Request,
     next: Next,
 ) -> Response {
-    match access.check_origin(request.method(), request.headers()) {
+    match access.check_origin(request.method(), request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     }

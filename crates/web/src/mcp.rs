@@ -31,7 +31,10 @@ pub(crate) async fn respond(
         return refusal.into_response();
     }
     let connect = &app.board.connections.classic;
-    let service = app.mcp.get_or_try_init(|| service(connect, &app.closing));
+    let access = Arc::clone(&app.access);
+    let is_valid = move |id: &CredentialId| access.is_valid(id);
+    let new = || service(connect, &app.closing, is_valid);
+    let service = app.mcp.get_or_try_init(new);
     match service.await {
         Ok(mcp) => pass(mcp, caller.id, request).await,
         Err(why) => Refusal::Failed(why).into_response(),
@@ -58,8 +61,13 @@ async fn pass(mcp: &Mcp, caller: CredentialId, request: Request) -> Response {
     }
 }
 
-/// The service, whose clients are connected to hosts. It ends with `closing`.
-async fn service(connect: &Arc<Connect>, closing: &CancellationToken) -> Result<Mcp, String> {
+/// The service, whose clients are connected to hosts. It ends with `closing`. `is_valid` says whether the
+/// owner of a session may still come in.
+async fn service(
+    connect: &Arc<Connect>,
+    closing: &CancellationToken,
+    is_valid: impl Fn(&CredentialId) -> bool + Send + 'static,
+) -> Result<Mcp, String> {
     let connect = Arc::clone(connect);
     let about = about(&*connect).await?;
     let new = move || Ok(Forwarder::new(Arc::clone(&connect), about.clone()));
@@ -70,7 +78,7 @@ async fn service(connect: &Arc<Connect>, closing: &CancellationToken) -> Result<
         .with_max_request_body_bytes(LONGEST_MESSAGE)
         .with_cancellation_token(closing.child_token());
     let sessions = Arc::new(McpSessions::new());
-    let ending = Arc::clone(&sessions).end_idle();
+    let ending = Arc::clone(&sessions).end_abandoned(is_valid);
     tokio::spawn(closing.clone().run_until_cancelled_owned(ending));
     let service = StreamableHttpService::new(new, Arc::clone(&sessions), config);
     Ok(Mcp { service, sessions })
@@ -198,7 +206,7 @@ mod tests {
         let hosts = FakeHosts::default();
         let (connect, mut received) = hosts.connect();
         let closing = CancellationToken::new();
-        let service = service(&connect, &closing).await.unwrap();
+        let service = service(&connect, &closing, |_| true).await.unwrap();
         let begun = initialize(&service).await;
         let session = session_of(&begun);
         let session = Some(&*session);
@@ -236,7 +244,9 @@ mod tests {
     #[tokio::test]
     async fn surplus_session_is_refused_with_a_hint() {
         let (connect, _received) = FakeHosts::default().connect();
-        let service = service(&connect, &CancellationToken::new()).await.unwrap();
+        let service = service(&connect, &CancellationToken::new(), |_| true)
+            .await
+            .unwrap();
         let mut all = Vec::new();
         let refused = loop {
             let response = initialize(&service).await;

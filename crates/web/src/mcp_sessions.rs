@@ -149,27 +149,27 @@ impl McpSessions {
         }
     }
 
-    /// Ends the sessions that are idle, for ever.
-    pub(crate) async fn end_idle(self: Arc<Self>) {
+    /// Ends the sessions that are idle, and those whose owner may no longer come in, for ever.
+    pub(crate) async fn end_abandoned(
+        self: Arc<Self>,
+        is_valid: impl Fn(&CredentialId) -> bool + Send,
+    ) {
         loop {
             sleep(LOOK_AFTER).await;
-            self.end_idle_now().await;
-        }
-    }
-
-    async fn end_idle_now(&self) {
-        for id in self.idle() {
-            tracing::info!("an MCP session ends: its client was silent");
-            if let Err(error) = self.close_session(&id).await {
-                tracing::warn!("an MCP session cannot be ended: {error}");
+            for id in self.abandoned(&is_valid) {
+                tracing::info!("an MCP session ends: its client was silent, or its token revoked");
+                if let Err(error) = self.close_session(&id).await {
+                    tracing::warn!("an MCP session cannot be ended: {error}");
+                }
             }
         }
     }
 
-    fn idle(&self) -> Vec<SessionId> {
+    fn abandoned(&self, is_valid: impl Fn(&CredentialId) -> bool) -> Vec<SessionId> {
         let usages = lock(&self.usages);
-        let idle = usages.iter().filter(|(_, usage)| usage.is_idle());
-        idle.map(|(id, _)| id.clone()).collect()
+        let is_abandoned = |usage: &Usage| usage.is_idle() || !is_valid(usage.place.owner());
+        let abandoned = usages.iter().filter(|(_, usage)| is_abandoned(usage));
+        abandoned.map(|(id, _)| id.clone()).collect()
     }
 
     /// Whether a caller has this session.
@@ -315,9 +315,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn session_of_a_revoked_credential_ends() {
+        let sessions = Arc::new(McpSessions::new());
+        let create = |owner: &str| {
+            let owner = CredentialId::of_test(owner);
+            noting_full(owner, sessions.create_session())
+        };
+        let (kept, _transport) = create("one").await.0.unwrap();
+        let (revoked, _transport) = create("revoked").await.0.unwrap();
+        let gone = CredentialId::of_test("revoked");
+        tokio::spawn(Arc::clone(&sessions).end_abandoned(move |id| *id != gone));
+        sleep(LOOK_AFTER * 2).await;
+        assert!(sessions.has_session(&kept).await.unwrap());
+        assert!(!sessions.has_session(&revoked).await.unwrap());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn idle_session_ends_unless_a_stream_is_open() {
         let sessions = Arc::new(McpSessions::new());
-        tokio::spawn(Arc::clone(&sessions).end_idle());
+        tokio::spawn(Arc::clone(&sessions).end_abandoned(|_| true));
         let create = || {
             let owner = CredentialId::of_test("one");
             noting_full(owner, sessions.create_session())

@@ -135,14 +135,28 @@ async fn look_only_token_changes_nothing() {
         status(&web.request("GET", "/api/work").bearer(&token)).await,
         200
     );
-    for (method, path) in [
-        ("POST", "/sessions"),
-        ("POST", "/sessions/x/answer"),
-        ("POST", "/jobs/x/cancel"),
-        ("POST", "/mcp"),
-        ("GET", "/mcp"),
-        ("DELETE", "/mcp"),
-    ] {
+    let acts = [
+        "/sessions",
+        "/sessions/x/answer",
+        "/sessions/x/prompt",
+        "/sessions/x/interrupt",
+        "/sessions/x/cancel",
+        "/sessions/x/fork",
+        "/jobs/x/answer",
+        "/jobs/x/steer",
+        "/jobs/x/cancel",
+        "/jobs/x/retry",
+        "/runs",
+        "/threads",
+        "/mail",
+        "/api/conductor",
+        "/mcp",
+    ];
+    let acts = acts.map(|path| ("POST", path));
+    for (method, path) in acts
+        .into_iter()
+        .chain([("GET", "/mcp"), ("DELETE", "/mcp")])
+    {
         let refused = web.request(method, path).bearer(&token).send().await;
         assert_eq!(refused.status, 403, "{method} {path}: {refused:?}");
     }
@@ -176,6 +190,14 @@ async fn cross_site_request_is_refused() {
             let rebound = web.request("GET", path).header("host", &host);
             assert_eq!(status(&rebound).await, 421, "{host} {path}");
         }
+    }
+    // A target with a host counts more than `Host`.
+    for (target, expected) in [
+        ("http://attacker.example/api/work".to_owned(), 421),
+        (format!("http://{}/api/work", web.address), 200),
+    ] {
+        let absolute = web.request("GET", &target).header("cookie", &web.cookie);
+        assert_eq!(status(&absolute).await, expected, "{target}");
     }
     // One name for a proxy, and another one for us.
     let two = format!("{}\r\nhost: attacker.example", web.address);
