@@ -56,7 +56,8 @@ struct Page {
     server: Child,
     address: SocketAddr,
     link: String,
-    token: String,
+    /// One credential may have 32 watchers.
+    tokens: [String; 2],
 }
 
 impl Page {
@@ -69,23 +70,24 @@ impl Page {
         let link = lines.next_line().await.unwrap().unwrap();
         let (_, port) = link.split_once(".localhost:").unwrap();
         let port: u16 = port.split_once('/').unwrap().0.parse().unwrap();
-        let token = command(&fixture, &["token", "a bench"])
-            .output()
-            .await
-            .unwrap();
-        let token = String::from_utf8(token.stdout).unwrap().trim().to_owned();
+        let token = async || {
+            let mut token = command(&fixture, &["token", "a bench"]);
+            let token = token.output().await.unwrap().stdout;
+            String::from_utf8(token).unwrap().trim().to_owned()
+        };
+        let tokens = [token().await, token().await];
         Self {
             fixture,
             poller,
             server,
             address: (Ipv4Addr::LOCALHOST, port).into(),
             link,
-            token,
+            tokens,
         }
     }
 
     fn get(&self, path: &str) -> Request {
-        Request::new(self.address, "GET", path).bearer(&self.token)
+        Request::new(self.address, "GET", path).bearer(&self.tokens[0])
     }
 
     fn pid(&self) -> u32 {
@@ -272,8 +274,9 @@ async fn watched() -> Row {
     let (_, path) = shown.split_once("data-events=\"").unwrap();
     let path = path.split_once('"').unwrap().0.to_owned();
     let mut watchers = Vec::new();
-    for _ in 0..WATCHERS {
-        let mut events = page.get(&path).events().await;
+    for number in 0..WATCHERS {
+        let token = &page.tokens[number % page.tokens.len()];
+        let mut events = page.get(&path).bearer(token).events().await;
         watchers.push(tokio::spawn(async move {
             let mut count = 0_u64;
             while let Some(event) = events.next().await {
