@@ -6,8 +6,8 @@
 //! be lost when the power fails, but not when this process dies.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -252,7 +252,7 @@ impl Audit {
         match state_file::lock_within(&self.lock, LOCK_TIMEOUT) {
             Ok(_lock) => {
                 let file = self.file(text.len() as u64)?;
-                let appended = append(file, text.as_bytes());
+                let appended = state_file::append_line(file, text.as_bytes());
                 if !self.keeps_open {
                     self.open = None;
                 }
@@ -262,9 +262,7 @@ impl Audit {
             // just rotated is not lost.
             Err(FileError::Busy { .. }) => {
                 let file = state_file::open_to_append(&self.path)?;
-                (&file)
-                    .write_all(text.as_bytes())
-                    .map_err(about(&self.path))
+                state_file::append_line(&file, text.as_bytes()).map_err(about(&self.path))
             }
             Err(error) => Err(error),
         }
@@ -340,32 +338,6 @@ fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
     match fs::rename(from, to) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(about(from)(error)),
         _ => Ok(()),
-    }
-}
-
-/// Appends a whole line, or nothing.
-fn append(file: &mut File, line: &[u8]) -> io::Result<()> {
-    let length = file.metadata()?.len();
-    let mut last = [b'\n'];
-    if length > 0 {
-        file.read_exact_at(&mut last, length - 1)?;
-    }
-    // A power failure can leave half a line.
-    let begun;
-    let line = match last == [b'\n'] {
-        true => line,
-        false => {
-            begun = [b"\n", line].concat();
-            &begun
-        }
-    };
-    match file.write(line) {
-        Ok(written) if written == line.len() => Ok(()),
-        Ok(_) => {
-            file.set_len(length)?;
-            Err(io::ErrorKind::StorageFull.into())
-        }
-        Err(error) => Err(error),
     }
 }
 

@@ -5,13 +5,14 @@
 )]
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use common::text::escape_json;
 use nix::fcntl::OFlag;
+use safe_files::state_file;
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -73,6 +74,7 @@ impl EvidenceFile {
     fn open(path: &Path, state: State) -> io::Result<Self> {
         let file = OpenOptions::new()
             .create(true)
+            .read(true)
             .append(true)
             .mode(0o600)
             .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
@@ -88,7 +90,7 @@ impl EvidenceFile {
     pub(super) fn write(&mut self, record: &TurnRecord) {
         let written = line_of(record)
             .map_err(io::Error::from)
-            .and_then(|line| self.file.write_all(line.as_bytes()));
+            .and_then(|line| state_file::append_line(&self.file, line.as_bytes()));
         match (written, self.state) {
             (Ok(()), State::New) => self.state = State::Complete,
             (Ok(()), State::Complete | State::Incomplete) => {}

@@ -9,7 +9,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -112,6 +112,34 @@ pub fn open_to_append(path: &Path) -> Result<File, FileError> {
     opened.map_err(about(path))
 }
 
+/// Appends a whole line to a file that was opened for reading and appending, or nothing: half a line
+/// would spoil the next one too. Half a line that is there, as after a power failure, is ended first.
+pub fn append_line(file: &File, line: &[u8]) -> io::Result<()> {
+    let length = file.metadata()?.len();
+    let mut last = [b'\n'];
+    if length > 0 {
+        file.read_exact_at(&mut last, length - 1)?;
+    }
+    let begun;
+    let line = match last == [b'\n'] {
+        true => line,
+        false => {
+            begun = [b"\n", line].concat();
+            &begun
+        }
+    };
+    let mut file = file;
+    let written = file.write(line)?;
+    if written == line.len() {
+        return Ok(());
+    }
+    // What another process has added meanwhile stays.
+    if file.metadata()?.len() == length + written as u64 {
+        file.set_len(length)?;
+    }
+    Err(io::ErrorKind::StorageFull.into())
+}
+
 /// Reads an open file of at most `limit` bytes.
 pub fn read(file: &File, path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
     let mut bytes = Vec::new();
@@ -207,4 +235,39 @@ pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::SmallDisk;
+
+    use super::*;
+
+    #[test]
+    fn line_is_appended_as_a_whole_or_not_at_all() {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = SmallDisk::on(directory.path(), 64);
+        let path = disk.path().join("lines");
+        let file = open_to_append(&path).unwrap();
+        append_line(&file, b"first\n").unwrap();
+        let ballast = disk.fill();
+        // The rest of the first page is all the room that there is.
+        let long = [&[b'x'; 10_000], b"\n".as_slice()].concat();
+        let error = append_line(&file, &long).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{error}");
+        assert_eq!(fs::read(&path).unwrap(), b"first\n");
+        drop(ballast);
+        append_line(&file, b"second\n").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"first\nsecond\n");
+    }
+
+    #[test]
+    fn half_a_line_is_ended_first() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lines");
+        fs::write(&path, "{\"half").unwrap();
+        let file = open_to_append(&path).unwrap();
+        append_line(&file, b"whole\n").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"{\"half\nwhole\n");
+    }
 }
