@@ -1,6 +1,6 @@
 //! `codex-mcp` without a verb: the overview at a terminal, the server on a pipe; and `--version`.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, OpenOptions, Permissions};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
@@ -114,7 +114,11 @@ fn request(id: u32, method: &str, params: &Value) -> String {
 
 /// The answers to a client's first messages.
 fn served(home: &Home, args: &[&str]) -> Vec<Value> {
-    let absent = home.root().join("absent");
+    let mut server = program(home, &home.root().join("absent"));
+    answers(server.args(args).stderr(Stdio::piped()))
+}
+
+fn answers(server: &mut Command) -> Vec<Value> {
     let introduction = json!({
         "protocolVersion": "2025-06-18",
         "capabilities": {},
@@ -126,13 +130,8 @@ fn served(home: &Home, args: &[&str]) -> Vec<Value> {
         initialized.to_string(),
         request(2, "tools/list", &json!({})),
     ];
-    let mut child = program(home, &absent)
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let server = server.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = server.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     writeln!(stdin, "{}", lines.join("\n")).unwrap();
     let mut stdout = child.stdout.take().unwrap();
@@ -153,6 +152,18 @@ fn served(home: &Home, args: &[&str]) -> Vec<Value> {
     text.lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect()
+}
+
+#[test]
+fn server_answers_where_its_log_cannot_be_written() {
+    let home = Home::new("");
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut server = program(&home, &home.root().join("absent"));
+    server
+        .arg("serve")
+        .env("CODEX_MCP_LOG", "trace")
+        .stderr(full);
+    assert_eq!(answers(&mut server).len(), 2);
 }
 
 #[test]
