@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use futures::future::join_all;
 use scripted_model::{Reply, Request, Script, Shell};
 use serde_json::Value;
 use testkit::SmallDisk;
@@ -41,6 +42,10 @@ const DISK: &str = "CODEX_MCP_TEST_DISK";
 
 /// The size of that disk, in KiB.
 const DISK_SIZE: u32 = 64 << 10;
+
+/// How many jobs ask at the same time. One whose worker was killed is ended by a worker that lives for
+/// 20 s, for which others must not wait.
+const ASKING: usize = 4;
 
 /// The pause between two submissions. A job takes about a second.
 const PAUSE: Duration = Duration::from_millis(700);
@@ -314,7 +319,8 @@ async fn promises_are_kept_while_everything_is_killed() {
     });
     let mail = load.clone().write_mail();
     let jobs = tokio::spawn(load.clone().submit_jobs());
-    let approved = tokio::spawn(load.clone().approve_jobs());
+    let approved = join_all([(); ASKING].map(|()| load.clone().approve_jobs()));
+    let approved = tokio::spawn(approved);
     let runs = tokio::spawn(load.clone().execute_runs());
     let clients: Vec<_> = CLIENTS
         .into_iter()
@@ -337,6 +343,7 @@ async fn promises_are_kept_while_everything_is_killed() {
     }
     let disk = disk.map(|(disk, filling)| (disk, filling.join().unwrap()));
     let (jobs, approved, runs) = tokio::try_join!(jobs, approved, runs).unwrap();
+    let approved: Vec<ApprovedJob> = approved.into_iter().flatten().collect();
     let messages = mail.join().unwrap();
     let ended = check_jobs(&stage, &jobs).await;
     let approvals = check_approvals(&stage, &approved).await;

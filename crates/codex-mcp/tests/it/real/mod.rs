@@ -61,13 +61,16 @@ use scripted_model::{Script, ScriptedModel};
 use serde_json::{Value, json};
 use testkit::{Home, Launch, McpClient};
 use tokio::process::Command;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
-use crate::jobs::wait_for;
 use crate::on_each_release;
 
 /// The version of MCP that most clients speak today.
 const VERSION: &str = "2025-06-18";
+
+/// The limit for the end of all processes of a test, and how often they are looked at.
+const ENDING: Duration = Duration::from_secs(120);
+const LOOK_AFTER: Duration = Duration::from_millis(20);
 
 /// A home, a model and a release of Codex.
 struct CodexFixture {
@@ -125,10 +128,14 @@ impl CodexFixture {
     /// Waits until all processes have ended, as an idle worker does after a while.
     async fn until_processes_end(&self) {
         self.stop_own_hosts().await;
-        wait_for("the end of all processes", async || {
-            self.home.processes().is_empty().then_some(())
-        })
-        .await;
+        let ends = timeout(ENDING, async {
+            while !self.home.processes().is_empty() {
+                sleep(LOOK_AFTER).await;
+            }
+        });
+        if ends.await.is_err() {
+            panic!("some processes do not end: {:#?}", self.home.processes());
+        }
     }
 
     /// Ends the hosts that a test has without asking for them.
