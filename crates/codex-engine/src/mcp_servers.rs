@@ -19,33 +19,55 @@ const OWN_NAME: &str = "codex-mcp";
 /// The command of this program with which it hands work to Codex.
 const SERVE: &str = "serve";
 
+/// Programs that run a package of npm, and the words with which some of them do.
+const RUNNERS: [&str; 7] = ["npx", "bunx", "pnpx", "npm", "pnpm", "yarn", "bun"];
+const RUN: [&str; 3] = ["exec", "dlx", "x"];
+
 /// Whether an entry starts this program, by its path, its name or its package, as a server
 /// that hands work to Codex.
 pub(super) fn hands_work_to_codex(entry: &Map<String, Value>) -> bool {
+    let command = entry.get("command").and_then(Value::as_str);
+    let program = command.map_or("", program_name);
     let args = entry.get("args").and_then(Value::as_array);
-    let words = entry
-        .get("command")
-        .into_iter()
-        .chain(args.into_iter().flatten());
-    let words = words.filter_map(Value::as_str);
-    // After `npx --package codex-mcp`, the name comes twice.
-    let mut from_name = words.skip_while(|word| !is_own(word)).peekable();
-    let mut args = from_name
-        .peek()
-        .is_some()
-        .then(|| from_name.skip_while(|word| is_own(word)));
-    args.as_mut().is_some_and(|args| {
-        let args: Vec<&str> = args.collect();
-        args.contains(&SERVE) || args.iter().all(|arg| arg.starts_with('-'))
-    })
+    let args = args.into_iter().flatten().filter_map(Value::as_str);
+    let args: Vec<&str> = match program {
+        OWN_NAME => args.collect(),
+        runner if RUNNERS.contains(&runner) => {
+            let mut args = args.skip_while(|word| is_of_runner(word));
+            if !args.next().is_some_and(is_own_package) {
+                return false;
+            }
+            // After `npx --package codex-mcp`, the name comes once more.
+            args.skip_while(|word| *word == OWN_NAME).collect()
+        }
+        _ => return false,
+    };
+    args.contains(&SERVE) || args.iter().all(|word| word.starts_with('-'))
 }
 
-/// Whether a word of a command line names this program, or a package of it with or without
-/// a version.
-fn is_own(word: &str) -> bool {
-    let name = word.rsplit(['/', '\\', '=']).next().unwrap_or(word);
-    let name = name.split_once('@').map_or(name, |(name, _)| name);
-    name.strip_suffix(".exe").unwrap_or(name) == OWN_NAME
+/// The name of a program without its directory and ending.
+fn program_name(command: &str) -> &str {
+    let name = command.rsplit(['/', '\\']).next().unwrap_or(command);
+    let name = name.strip_suffix(".exe").unwrap_or(name);
+    name.strip_suffix(".cmd").unwrap_or(name)
+}
+
+/// Whether a word is for the program that runs a package, and names none.
+fn is_of_runner(word: &str) -> bool {
+    RUN.contains(&word) || (word.starts_with('-') && !word.starts_with("--package="))
+}
+
+/// Whether a word names a package of this program, in any scope, with or without a version.
+fn is_own_package(word: &str) -> bool {
+    let package = word.strip_prefix("--package=").unwrap_or(word);
+    let name = match package
+        .strip_prefix('@')
+        .and_then(|rest| rest.split_once('/'))
+    {
+        Some((_, name)) => name,
+        None => package,
+    };
+    name.split('@').next() == Some(OWN_NAME)
 }
 
 /// Merges the entries of servers in overrides over the known ones.
@@ -118,7 +140,9 @@ mod tests {
             ("codex-mcp", &["--codex-bin", "/codex", "serve"]),
             ("npx", &["-y", "codex-mcp@1.2.3", "serve"]),
             ("npx", &["-y", "--package=codex-mcp", "codex-mcp"]),
-            ("npx", &["-y", "@leo000001/codex-mcp"]),
+            ("npx", &["-y", "-p", "codex-mcp", "codex-mcp", "serve"]),
+            ("/usr/bin/npx", &["-y", "@leo000001/codex-mcp@2"]),
+            ("pnpm", &["dlx", "codex-mcp", "serve"]),
         ] {
             assert!(hands_work(command, args), "{command} {args:?}");
         }
@@ -128,10 +152,9 @@ mod tests {
     fn other_servers_are_not_taken_for_it() {
         for (command, args) in [
             ("codex-mcp", ["eyes-mcp"].as_slice()),
-            (
-                "npx",
-                &["-y", "server-filesystem", "/home/me/codex-mcp/docs"],
-            ),
+            ("npx", &["-y", "server-filesystem", "codex-mcp"]),
+            ("npx", &["-y", "codex-mcp", "eyes-mcp"]),
+            ("uvx", &["server-git", "/home/me/codex-mcp"]),
             ("my-codex-mcp", &["serve"]),
             ("node", &["serve"]),
         ] {
