@@ -312,8 +312,9 @@ async fn user_question_becomes_a_form_on_the_newest() {
 /// Our own server is one of Codex's MCP servers, and Codex asks before it calls its tools. (0.104.0
 /// does not.)
 async fn tool_call_is_elicited(release: &str) {
-    let server = env!("CARGO_BIN_EXE_codex-mcp");
-    let config = format!("[mcp_servers.inner]\ncommand = {server:?}\nargs = [\"serve\"]\n");
+    // An entry with our program as its command is switched off.
+    let server = concat!("exec ", env!("CARGO_BIN_EXE_codex-mcp"), " serve");
+    let config = format!("[mcp_servers.inner]\ncommand = \"sh\"\nargs = [\"-c\", {server:?}]\n");
     let script = Script::new().otherwise([
         Reply::mcp(
             "inner",
