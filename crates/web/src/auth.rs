@@ -145,8 +145,12 @@ impl AccessControl {
 
     /// Completes when a credential is no longer valid.
     pub(crate) async fn until_revoked(&self, caller: &Caller) {
-        while self.is_valid(&caller.id) {
+        // It was valid just now: this waits beside every response.
+        loop {
             sleep(LOOK_AFTER).await;
+            if !self.is_valid(&caller.id) {
+                return;
+            }
         }
     }
 

@@ -61,8 +61,8 @@ async fn pass(mcp: &Mcp, caller: CredentialId, request: Request) -> Response {
     }
 }
 
-/// The service, whose clients are connected to hosts. It ends with `closing`. `is_valid` says whether the
-/// owner of a session may still come in.
+/// The service, whose clients are connected to hosts. It ends with `closing`. `is_valid` says whether a
+/// credential is still valid.
 async fn service(
     connect: &Arc<Connect>,
     closing: &CancellationToken,

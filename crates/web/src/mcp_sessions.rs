@@ -149,7 +149,7 @@ impl McpSessions {
         }
     }
 
-    /// Ends the sessions that are idle, and those whose owner may no longer come in, for ever.
+    /// Ends the sessions that are idle, and those whose credential is no longer valid. Never returns.
     pub(crate) async fn end_abandoned(
         self: Arc<Self>,
         is_valid: impl Fn(&CredentialId) -> bool + Send,
@@ -166,10 +166,17 @@ impl McpSessions {
     }
 
     fn abandoned(&self, is_valid: impl Fn(&CredentialId) -> bool) -> Vec<SessionId> {
-        let usages = lock(&self.usages);
-        let is_abandoned = |usage: &Usage| usage.is_idle() || !is_valid(usage.place.owner());
-        let abandoned = usages.iter().filter(|(_, usage)| is_abandoned(usage));
-        abandoned.map(|(id, _)| id.clone()).collect()
+        let all: Vec<_> = {
+            let usages = lock(&self.usages);
+            let all = usages.iter();
+            all.map(|(id, usage)| (id.clone(), usage.is_idle(), usage.place.owner().clone()))
+                .collect()
+        };
+        // Whether a credential is valid may be read from a file, for which no request must wait.
+        let all = all.into_iter();
+        all.filter(|(_, is_idle, owner)| *is_idle || !is_valid(owner))
+            .map(|(id, ..)| id)
+            .collect()
     }
 
     /// Whether a caller has this session.
