@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
-/// What is written at a time to fill a disk, in bytes: its last page is filled too.
+/// How much is written at once to fill the disk, in bytes: a page, so that no page stays free.
 const PIECE: usize = 4096;
 
 /// A small file system that is mounted on a directory until this is dropped.
@@ -38,7 +38,7 @@ impl SmallDisk {
         &self.0
     }
 
-    /// Leaves no room, until that which is returned is dropped.
+    /// Fills the disk until the returned [`Ballast`] is dropped.
     #[must_use]
     pub fn fill(&self) -> Ballast {
         let ballast = Ballast(self.0.join("ballast"));

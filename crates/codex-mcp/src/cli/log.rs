@@ -84,8 +84,8 @@ fn start_with(usual: &'static str) {
         .with_env_filter(asked.unwrap_or_else(|| EnvFilter::new(usual)))
         .with_writer(move || output::log(styles))
         .with_ansi(styles == Colours::On)
-        // That a line cannot be written is said on stderr, which is this log: on a full disk,
-        // saying it panics.
+        // Otherwise a line that cannot be written is reported with `eprintln!`, which panics where
+        // stderr is the log on the full disk.
         .log_internal_errors(false)
         .init();
     if let Some(error) = wrong {

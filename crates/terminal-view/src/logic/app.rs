@@ -207,7 +207,7 @@ impl App {
         None
     }
 
-    /// Begins something with the open work, if its state allows that.
+    /// Begins an action on the open work, if its state allows it.
     fn begin(&mut self, act: Act) -> Option<Effect> {
         let opened = self.opened.as_mut()?;
         if !opened.allows(act) {

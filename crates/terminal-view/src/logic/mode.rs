@@ -71,7 +71,7 @@ impl Target {
     }
 }
 
-/// What can be done with work that is open.
+/// An action on the work that is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Act {
     Send,
@@ -84,7 +84,7 @@ pub(crate) enum Act {
 }
 
 impl Act {
-    /// All, with their keys and the words for them, in the order in which they are shown.
+    /// All actions with their keys and labels, in the order in which they are shown.
     pub(crate) const ALL: [(Self, char, &str); 6] = [
         (Self::Send, 's', "message"),
         (Self::Interrupt, 'i', "interrupt"),

@@ -84,7 +84,7 @@ impl Opened {
         self.is_stale = true;
     }
 
-    /// Whether something can be done with the work in its present state.
+    /// Whether the state of the work allows an action.
     pub(crate) fn allows(&self, act: Act) -> bool {
         let is_session = self.target.is_session();
         let work = self.work.as_ref();
@@ -102,7 +102,7 @@ impl Opened {
         }
     }
 
-    /// Why something cannot be done.
+    /// Why an action is not allowed.
     pub(crate) fn refusal(&self, act: Act) -> &'static str {
         match (self.target.is_session(), act) {
             (false, Act::Interrupt | Act::ShowDiff | Act::Fork) => "Only sessions have that.",

@@ -208,7 +208,7 @@ fn messages_interrupts_and_ends_are_for_the_open_work() {
     assert_eq!(press(&mut app, "q"), Some(Effect::Unfollow));
 }
 
-/// What each key does that acts on open work, in this state.
+/// The keys of actions that are allowed on work of this kind in this state.
 fn acts(kind: Kind, state: &str) -> String {
     let work = Work {
         kind,

@@ -43,8 +43,8 @@ const DISK: &str = "CODEX_MCP_TEST_DISK";
 /// The size of that disk, in KiB.
 const DISK_SIZE: u32 = 64 << 10;
 
-/// How many jobs ask at the same time. One whose worker was killed is ended by a worker that lives for
-/// 20 s, for which others must not wait.
+/// How many jobs ask at the same time. A job whose worker was killed fails only when another worker has
+/// run for 20 s; meanwhile the other jobs are approved.
 const ASKING: usize = 4;
 
 /// The pause between two submissions. A job takes about a second.

@@ -4,7 +4,7 @@ use testkit::docs::check;
 
 use super::*;
 
-/// A session that asks, one that runs, an idle one, a run and a failed job.
+/// A session that asks, one that runs, a run and a failed job.
 fn example() -> App {
     let asking = Work {
         task: Some("Add a greeting, and publish it".to_owned()),
