@@ -32,7 +32,7 @@ const OUTSIDE: [&str; 12] = [
 /// Crates of ours of which the pure parts are used alone, and these parts.
 const PARTLY: [(&str, &str); 7] = [
     ("agent_team", "logic"),
-    ("codex_config", "prompt_kind"),
+    ("codex_config", "logic"),
     ("codex_engine", "logic"),
     ("git_probe", "logic"),
     ("goal_run", "logic"),

@@ -15,8 +15,8 @@
 //! [`layers`] reads the user's layer and lays a repository's over it; [`profile`] is the layer
 //! of a profile; [`rules`] finds the rules by which git leaves Codex's sandbox;
 //! [`writable_roots`] resolves further writable directories; [`trust`] records what the user
-//! trusts, with the hashes of the files that the trust covers, and [`prompt_kind`] names the
-//! prompt files among them.
+//! trusts, with the hashes of the files that the trust covers, and [`logic::prompt_kind`] names the
+//! prompt files among them. [`logic::codex_servers`] recognises the MCP servers that hand work to Codex.
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -40,8 +40,8 @@
 
 mod directory_trust;
 pub mod layers;
+pub mod logic;
 pub mod profile;
-pub mod prompt_kind;
 pub mod rules;
 pub mod trust;
 pub mod writable_roots;

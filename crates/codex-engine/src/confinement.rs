@@ -181,9 +181,9 @@ impl ThreadContext<'_> {
         }
     }
 
-    /// Has Codex not start this program once more, from an entry in its configuration: its
-    /// model could hand on work without end, and to a Codex with a wider sandbox than its
-    /// own. Overrides that state whether such a server is enabled stay.
+    /// Keeps Codex from starting this program again, as an MCP server of its configuration: its
+    /// model could delegate without end, and to a Codex with a wider sandbox than its own. An
+    /// override that enables or disables the server takes precedence.
     pub(crate) fn without_own_servers(&self, config: &mut Map<String, Value>) {
         let mut stated = BTreeMap::new();
         mcp_servers::in_overrides(config, &mut stated);
@@ -191,7 +191,7 @@ impl ThreadContext<'_> {
             let is_stated = stated
                 .get(&name)
                 .is_some_and(|entry| entry.contains_key(mcp_servers::ENABLED));
-            if mcp_servers::hands_work_to_codex(&entry) && !is_stated {
+            if !is_stated && mcp_servers::is_own(entry) {
                 mcp_servers::set(config, &name, mcp_servers::ENABLED, false.into());
             }
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use codex_config::logic::codex_servers::{Kind, command_line};
 use serde_json::{Map, Value};
 
 /// The table of MCP servers in Codex's configuration.
@@ -13,61 +14,13 @@ pub(super) const TOOL_TIMEOUT: &str = "tool_timeout_sec";
 /// Whether Codex starts a server, in its entry.
 pub(super) const ENABLED: &str = "enabled";
 
-/// The name of this program and of its packages.
-const OWN_NAME: &str = "codex-mcp";
-
-/// The command of this program with which it hands work to Codex.
-const SERVE: &str = "serve";
-
-/// Programs that run a package of npm, and the words with which some of them do.
-const RUNNERS: [&str; 7] = ["npx", "bunx", "pnpx", "npm", "pnpm", "yarn", "bun"];
-const RUN: [&str; 3] = ["exec", "dlx", "x"];
-
-/// Whether an entry starts this program, by its path, its name or its package, as a server
-/// that hands work to Codex.
-pub(super) fn hands_work_to_codex(entry: &Map<String, Value>) -> bool {
-    let command = entry.get("command").and_then(Value::as_str);
-    let program = command.map_or("", program_name);
-    let args = entry.get("args").and_then(Value::as_array);
-    let args = args.into_iter().flatten().filter_map(Value::as_str);
-    let args: Vec<&str> = match program {
-        OWN_NAME => args.collect(),
-        runner if RUNNERS.contains(&runner) => {
-            let mut args = args.skip_while(|word| is_of_runner(word));
-            if !args.next().is_some_and(is_own_package) {
-                return false;
-            }
-            // After `npx --package codex-mcp`, the name comes once more.
-            args.skip_while(|word| *word == OWN_NAME).collect()
-        }
-        _ => return false,
-    };
-    args.contains(&SERVE) || args.iter().all(|word| word.starts_with('-'))
-}
-
-/// The name of a program without its directory and ending.
-fn program_name(command: &str) -> &str {
-    let name = command.rsplit(['/', '\\']).next().unwrap_or(command);
-    let name = name.strip_suffix(".exe").unwrap_or(name);
-    name.strip_suffix(".cmd").unwrap_or(name)
-}
-
-/// Whether a word is for the program that runs a package, and names none.
-fn is_of_runner(word: &str) -> bool {
-    RUN.contains(&word) || (word.starts_with('-') && !word.starts_with("--package="))
-}
-
-/// Whether a word names a package of this program, in any scope, with or without a version.
-fn is_own_package(word: &str) -> bool {
-    let package = word.strip_prefix("--package=").unwrap_or(word);
-    let name = match package
-        .strip_prefix('@')
-        .and_then(|rest| rest.split_once('/'))
-    {
-        Some((_, name)) => name,
-        None => package,
-    };
-    name.split('@').next() == Some(OWN_NAME)
+/// Whether an entry starts this program, or the npm package of the same name, as a server that
+/// hands work to Codex.
+pub(super) fn is_own(entry: Map<String, Value>) -> bool {
+    let line = command_line(&Value::Object(entry));
+    // A file is not looked for: the name tells enough.
+    let kind = Kind::of(&line, &|_| None);
+    matches!(kind, Some(Kind::Ours | Kind::NpmPackage))
 }
 
 /// Merges the entries of servers in overrides over the known ones.
@@ -126,9 +79,9 @@ mod tests {
 
     use super::*;
 
-    fn hands_work(command: &str, args: &[&str]) -> bool {
+    fn is_own_command(command: &str, args: &[&str]) -> bool {
         let entry = json!({ "command": command, "args": args });
-        hands_work_to_codex(entry.as_object().unwrap())
+        is_own(entry.as_object().unwrap().clone())
     }
 
     #[test]
@@ -136,15 +89,14 @@ mod tests {
         for (command, args) in [
             ("/opt/bin/codex-mcp", ["serve"].as_slice()),
             ("codex-mcp", &[]),
-            ("C:\\bin\\codex-mcp.exe", &["serve"]),
             ("codex-mcp", &["--codex-bin", "/codex", "serve"]),
             ("npx", &["-y", "codex-mcp@1.2.3", "serve"]),
             ("npx", &["-y", "--package=codex-mcp", "codex-mcp"]),
             ("npx", &["-y", "-p", "codex-mcp", "codex-mcp", "serve"]),
-            ("/usr/bin/npx", &["-y", "@leo000001/codex-mcp@2"]),
+            ("npx", &["-y", "@leo000001/codex-mcp@2"]),
             ("pnpm", &["dlx", "codex-mcp", "serve"]),
         ] {
-            assert!(hands_work(command, args), "{command} {args:?}");
+            assert!(is_own_command(command, args), "{command} {args:?}");
         }
     }
 
@@ -158,9 +110,9 @@ mod tests {
             ("my-codex-mcp", &["serve"]),
             ("node", &["serve"]),
         ] {
-            assert!(!hands_work(command, args), "{command} {args:?}");
+            assert!(!is_own_command(command, args), "{command} {args:?}");
         }
         let url = json!({ "url": "https://example.com/codex-mcp" });
-        assert!(!hands_work_to_codex(url.as_object().unwrap()));
+        assert!(!is_own(url.as_object().unwrap().clone()));
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use codex_config::layers::UserConfig;
-use codex_config::prompt_kind::PromptKind;
+use codex_config::logic::prompt_kind::PromptKind;
 use codex_config::trust::{Trust, directory_trust};
 use codex_engine::confinement::left_out;
 use common::text::shell_word;
@@ -102,7 +102,7 @@ mod tests {
     use std::fs;
 
     use crate::logic::prompts::Inserts;
-    use codex_config::prompt_kind::PromptKind;
+    use codex_config::logic::prompt_kind::PromptKind;
 
     use super::*;
 

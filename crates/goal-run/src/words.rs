@@ -1,6 +1,6 @@
 //! Texts about a run for people.
 
-use codex_config::prompt_kind::PromptKind;
+use codex_config::logic::prompt_kind::PromptKind;
 use codex_engine::Grants;
 use codex_engine::logic::usage_limits::used;
 use codex_protocol::codex::RateLimits;

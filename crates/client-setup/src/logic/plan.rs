@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
+use codex_config::logic::codex_servers::{Kind, OWN_NAME, RealPath, command_line, own_args};
 use serde_json::Value;
 
 use super::clients::Client;
 use super::document::{EditError, Member, Servers};
-use super::entry::{
-    Entry, Kind, OWN_NAME, RealPath, WantedEntry, command_line, options_of_mcp_server, own_args,
-};
+use super::entry::{Entry, WantedEntry, options_of_mcp_server};
 
 /// A change of a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]

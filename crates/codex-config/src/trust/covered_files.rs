@@ -9,7 +9,7 @@ use common::text::one_line;
 use safe_files::untrusted_file::{Links, read_text};
 use toml::{Table, Value};
 
-use crate::prompt_kind::PromptKind;
+use crate::logic::prompt_kind::PromptKind;
 
 /// The file with codex-mcp's settings.
 pub(crate) const SETTINGS: &str = ".atm.toml";

@@ -13,7 +13,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::prompt_kind::PromptKind;
+use crate::logic::prompt_kind::PromptKind;
 use common::text::{hex, one_line};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

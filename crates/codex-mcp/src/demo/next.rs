@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use client_setup::logic::entry::{OWN_NAME as NAME, OWN_PACKAGE};
+use codex_config::logic::codex_servers::{OWN_NAME as NAME, OWN_PACKAGE};
 use codex_engine::binary::{self, Source};
 use common::text::shell_word;
 

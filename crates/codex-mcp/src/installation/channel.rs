@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use client_setup::logic::entry::OWN_PACKAGE;
+use codex_config::logic::codex_servers::OWN_PACKAGE;
 use strum::{IntoStaticStr, VariantArray};
 
 /// The way by which a copy of the program has come onto a machine.

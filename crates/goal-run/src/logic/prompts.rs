@@ -3,7 +3,7 @@
 //! In a template, `{name}` is a placeholder, and `{{` and `}}` are plain braces. Braces in
 //! inserted texts mean nothing.
 
-use codex_config::prompt_kind::PromptKind;
+use codex_config::logic::prompt_kind::PromptKind;
 use common::text::BoundedText;
 
 /// The longest template, in bytes.

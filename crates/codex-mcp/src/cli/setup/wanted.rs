@@ -3,7 +3,8 @@
 use std::io;
 use std::path::{self, PathBuf};
 
-use client_setup::logic::entry::{OWN_NAME, OWN_PACKAGE, WantedEntry};
+use client_setup::logic::entry::WantedEntry;
+use codex_config::logic::codex_servers::{OWN_NAME, OWN_PACKAGE};
 
 use super::super::serve_args;
 use super::change::program;

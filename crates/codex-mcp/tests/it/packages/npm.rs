@@ -285,7 +285,10 @@ fn packages_name_each_other_and_the_server() {
     let platform = packages.manifest(&platform_package());
     let dependencies = json!({ platform_package(): VERSION });
     assert_eq!(main["optionalDependencies"], dependencies, "{main:#}");
-    assert_eq!(main["name"], client_setup::logic::entry::OWN_PACKAGE);
+    assert_eq!(
+        main["name"],
+        codex_config::logic::codex_servers::OWN_PACKAGE
+    );
     assert_eq!(main["scripts"], Value::Null, "{main:#}");
     assert_eq!(platform["os"], json!(["linux"]), "{platform:#}");
     // The program is static.

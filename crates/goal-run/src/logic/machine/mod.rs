@@ -29,7 +29,7 @@ mod limits;
 
 use std::time::Duration;
 
-use codex_config::prompt_kind::PromptKind;
+use codex_config::logic::prompt_kind::PromptKind;
 use codex_engine::logic::work::{Evidence, FailureClass};
 use serde::Serialize;
 

@@ -5,7 +5,7 @@ mod notice;
 
 use std::ops::AddAssign;
 
-use codex_config::prompt_kind::PromptKind;
+use codex_config::logic::prompt_kind::PromptKind;
 use codex_engine::logic::describe::line;
 use codex_engine::logic::work::Evidence;
 use codex_protocol::codex::TokenCount;
