@@ -26,7 +26,7 @@ const PACKAGE: &str = "@openai/codex";
 
 /// The release that is installed: the newest that the tests run against, the
 /// last line of `crates/testkit/codex-releases.txt`.
-pub(super) const RELEASE: &str = "0.169.0";
+pub(super) const RELEASE: &str = "0.171.0";
 
 /// How long npm may take. It downloads some 100 MB.
 const TIMEOUT: Duration = Duration::from_mins(15);

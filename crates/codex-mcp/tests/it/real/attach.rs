@@ -160,8 +160,8 @@ async fn both_sides_work_on_one_thread_v0_153_4() {
 }
 
 #[tokio::test]
-async fn both_sides_work_on_one_thread_v0_169_0() {
-    both_sides_work_on_one_thread("0.169.0").await;
+async fn both_sides_work_on_one_thread_v0_171_0() {
+    both_sides_work_on_one_thread("0.171.0").await;
 }
 
 /// The host is killed while the person works in the terminal, and a turn begins there before the
@@ -193,8 +193,8 @@ async fn terminal_stays_connected_when_the_host_is_killed_v0_153_4() {
 }
 
 #[tokio::test]
-async fn terminal_stays_connected_when_the_host_is_killed_v0_169_0() {
-    terminal_stays_connected_when_the_host_is_killed("0.169.0").await;
+async fn terminal_stays_connected_when_the_host_is_killed_v0_171_0() {
+    terminal_stays_connected_when_the_host_is_killed("0.171.0").await;
 }
 
 /// Codex names a review differently at its end.
@@ -243,8 +243,8 @@ async fn tools_work_while_a_terminal_is_open_v0_153_4() {
 }
 
 #[tokio::test]
-async fn tools_work_while_a_terminal_is_open_v0_169_0() {
-    tools_work_while_a_terminal_is_open("0.169.0").await;
+async fn tools_work_while_a_terminal_is_open_v0_171_0() {
+    tools_work_while_a_terminal_is_open("0.171.0").await;
 }
 
 /// A command of Codex can replace the directory of another session by a link to the user's home.

@@ -26,8 +26,8 @@ macro_rules! on_each_release_with_tokens {
             }
 
             #[tokio::test]
-            async fn v0_169_0() {
-                super::$test("0.169.0").await;
+            async fn v0_171_0() {
+                super::$test("0.171.0").await;
             }
         }
     )+};
