@@ -17,7 +17,7 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 
 pub(super) struct RepositoryFixture {
     pub(super) home: Home,
-    model: ScriptedModel,
+    pub(super) model: ScriptedModel,
     release: String,
 }
 

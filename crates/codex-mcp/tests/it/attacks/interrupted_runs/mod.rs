@@ -56,6 +56,11 @@ impl PausedRun {
         let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let run = piped.kill_on_drop(true).spawn().unwrap();
         gate.reached(1).await;
+        // What a failed command leaves behind would look like a lost commit.
+        let request = stage.model.requests().pop().unwrap();
+        for output in request.tool_outputs() {
+            assert!(output.text.contains("exited with code 0"), "{output:?}");
+        }
         Self { stage, run, gate }
     }
 
