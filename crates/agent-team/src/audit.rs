@@ -242,7 +242,8 @@ impl Audit {
     ///
     /// # Errors
     ///
-    /// When the line can't be written; then the file has nothing of it.
+    /// When the line can't be written. Then the file has nothing of it, unless another process wrote at
+    /// the same moment without the lock, for which it has waited too long.
     pub fn write(&mut self, record: &Record<'_>) -> Result<(), FileError> {
         let line = self.line(record);
         let mut text = serde_json::to_string(&line)

@@ -114,6 +114,13 @@ pub fn open_to_append(path: &Path) -> Result<File, FileError> {
 
 /// Appends a whole line to a file that was opened for reading and appending, or nothing: half a line
 /// would spoil the next one too. Half a line that is there, as after a power failure, is ended first.
+///
+/// Half of this line stays only if somebody else appends at the same moment, which callers prevent by
+/// a lock, or which the next line ends.
+///
+/// # Errors
+///
+/// The system's; [`StorageFull`](io::ErrorKind::StorageFull) if only a part could be written.
 pub fn append_line(file: &File, line: &[u8]) -> io::Result<()> {
     let length = file.metadata()?.len();
     let mut last = [b'\n'];
@@ -239,10 +246,12 @@ pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(target_os = "linux")]
     use testkit::SmallDisk;
 
     use super::*;
 
+    #[cfg(target_os = "linux")]
     #[test]
     fn line_is_appended_as_a_whole_or_not_at_all() {
         let directory = tempfile::tempdir().unwrap();

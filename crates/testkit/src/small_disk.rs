@@ -4,12 +4,10 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
-
 /// How much is written at once to fill the disk, in bytes: a page, so that no page stays free.
 const PIECE: usize = 4096;
 
-/// A small file system that is mounted on a directory until this is dropped.
+/// A small file system that is mounted on a directory until this is dropped. Only on Linux.
 #[derive(Debug)]
 pub struct SmallDisk(PathBuf);
 
@@ -18,17 +16,7 @@ impl SmallDisk {
     #[must_use]
     pub fn on(directory: &Path, size: u32) -> Self {
         fs::create_dir_all(directory).unwrap();
-        let size = format!("size={size}k");
-        let mounted = mount(
-            Some("codex-mcp-test"),
-            directory,
-            Some("tmpfs"),
-            MsFlags::empty(),
-            Some(size.as_str()),
-        );
-        mounted.unwrap_or_else(|error| {
-            panic!("this test mounts a small tmpfs, which takes root and CAP_SYS_ADMIN: {error}")
-        });
+        mount(directory, size);
         Self(directory.to_owned())
     }
 
@@ -55,9 +43,37 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        umount2(&self.0, MntFlags::MNT_DETACH).unwrap();
+        unmount(&self.0);
     }
 }
+
+#[cfg(target_os = "linux")]
+fn mount(directory: &Path, size: u32) {
+    let size = format!("size={size}k");
+    let mounted = nix::mount::mount(
+        Some("codex-mcp-test"),
+        directory,
+        Some("tmpfs"),
+        nix::mount::MsFlags::empty(),
+        Some(size.as_str()),
+    );
+    mounted.unwrap_or_else(|error| {
+        panic!("this test mounts a small tmpfs, which takes root and CAP_SYS_ADMIN: {error}")
+    });
+}
+
+#[cfg(not(target_os = "linux"))]
+fn mount(_: &Path, _: u32) {
+    panic!("this test mounts a tmpfs, which only Linux has");
+}
+
+#[cfg(target_os = "linux")]
+fn unmount(directory: &Path) {
+    nix::mount::umount2(directory, nix::mount::MntFlags::MNT_DETACH).unwrap();
+}
+
+#[cfg(not(target_os = "linux"))]
+fn unmount(_: &Path) {}
 
 /// A file that takes the room of a [`SmallDisk`]. It is removed on drop.
 #[derive(Debug)]
