@@ -6,7 +6,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -62,11 +62,11 @@ impl EvidenceFile {
         Self::open(&directory.join(name), State::New)
     }
 
-    /// Appends to the file at `path`. A link is not followed.
+    /// Appends to the file at `path`. A link is not followed, and a pipe is refused: it keeps nothing.
     ///
     /// # Errors
     ///
-    /// The system's, if the file cannot be opened.
+    /// The system's, if the file cannot be opened, and `InvalidInput` for a pipe.
     pub fn at(path: &Path) -> io::Result<Self> {
         Self::open(path, State::Complete)
     }
@@ -79,6 +79,10 @@ impl EvidenceFile {
             .mode(0o600)
             .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
             .open(path)?;
+        if file.metadata()?.file_type().is_fifo() {
+            let why = "it is a pipe, which keeps nothing; name a file";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         Ok(Self {
             path: std::path::absolute(path)?,
             file,
@@ -151,6 +155,15 @@ mod tests {
     fn hidden_characters_are_escaped() {
         let line = line_of(&"a\u{9b}31m\u{7f}\u{202e}").unwrap();
         assert_eq!(line, "\"a\\u009b31m\\u007f\\u202e\"\n");
+    }
+
+    #[test]
+    fn pipe_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let error = EvidenceFile::at(&pipe).unwrap_err();
+        assert!(error.to_string().contains("name a file"), "{error}");
     }
 
     #[test]
