@@ -191,8 +191,10 @@ impl Conversation {
         let missing = number - self.next.unwrap_or(number).min(number);
         if missing > 0 {
             let kind = StepKind::Gap { count: missing };
-            // Prompts of turns that are missing stand before it.
-            changes.push(self.push(place(number - 1), event.at, None, kind));
+            // Prompts of turns that are missing stand before it, as does one just before this event.
+            let after_last = self.steps.back().map_or(0, |step| step.number + 1);
+            let at = place(number - 1).max(after_last);
+            changes.push(self.push(at, event.at, None, kind));
         }
         self.next = Some(number + 1);
         let (event_number, number) = (number, place(number));

@@ -140,6 +140,21 @@ fn prompts_of_missing_events_come_before_the_gap() {
 }
 
 #[test]
+fn steps_are_in_order_if_the_first_event_after_a_gap_follows_a_prompt() {
+    let mut one = Conversation::default();
+    let message = |id: &str| json!({ "type": "agentMessage", "id": id, "text": "m" });
+    one.take(item(0, "item/completed", message("a")));
+    one.take(prompt(9, "more"));
+    let changes = one.take(item(9, "item/completed", message("b")));
+    let places: Vec<u64> = one.steps().map(|step| step.number).collect();
+    assert!(places.is_sorted_by(|one, next| one < next), "{places:?}");
+    // The place of the prompt, and the next one, which the gap gets.
+    let gap = 9 * STRIDE + 1;
+    assert_eq!(changes, [Change::Put(gap), Change::Put(place(9))]);
+    assert_eq!(one.step(gap).unwrap().kind, StepKind::Gap { count: 8 });
+}
+
+#[test]
 fn prompt_comes_before_its_events_and_once() {
     let mut one = Conversation::default();
     let message = json!({ "type": "agentMessage", "id": "a", "text": "m" });
