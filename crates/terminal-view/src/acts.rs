@@ -12,8 +12,11 @@ use crate::logic::mode::{Effect, Target};
 #[derive(Debug)]
 pub(crate) enum Done {
     Said(&'static str),
-    /// A fork, or a job that was submitted again.
-    Begun(Target),
+    /// A fork, or a job that was submitted again, and the work it came from.
+    Begun {
+        from: Target,
+        new: Target,
+    },
 }
 
 /// Why something was not done.
@@ -49,18 +52,25 @@ pub(crate) async fn act(board: &WorkBoard, effect: Effect) -> Result<Option<Done
             Done::Said("The turn is being interrupted.")
         }
         Effect::Cancel(target) => cancel(board, &target).await?,
-        Effect::Fork(target) => Done::Begun(Target {
-            id: board.fork(&target.id).await?,
-            ..target
-        }),
-        Effect::Retry(target) => {
-            let job = target.id.parse().map_err(|_| NotDone::NoJob)?;
+        Effect::Fork(from) => {
+            let id = board.fork(&from.id).await?;
+            begun(from, id)
+        }
+        Effect::Retry(from) => {
+            let job = from.id.parse().map_err(|_| NotDone::NoJob)?;
             let id = board.retry(job).await?;
-            let id = id.as_str().to_owned();
-            Done::Begun(Target { id, ..target })
+            begun(from, id.as_str().to_owned())
         }
     };
     Ok(Some(done))
+}
+
+fn begun(from: Target, id: String) -> Done {
+    let kind = from.kind;
+    Done::Begun {
+        from,
+        new: Target { id, kind },
+    }
 }
 
 async fn job(board: &WorkBoard, target: &Target) -> Result<JobId, NotDone> {

@@ -141,8 +141,8 @@ impl Shell {
             Incoming::Work(work) => self.app.set_work(work),
             Incoming::Content(of, content) => self.app.set_content(&of, content),
             Incoming::Done(Ok(Some(Done::Said(words)))) => self.app.notify(words, false),
-            Incoming::Done(Ok(Some(Done::Begun(new)))) => {
-                if let Some(effect) = self.app.begun(new) {
+            Incoming::Done(Ok(Some(Done::Begun { from, new }))) => {
+                if let Some(effect) = self.app.begun(&from, new) {
                     return self.perform(effect, screen);
                 }
             }

@@ -69,10 +69,14 @@ impl App {
         Effect::Follow(target)
     }
 
-    /// Opens a fork, or a job that was submitted again, unless somebody has begun something else
-    /// meanwhile.
-    pub(crate) fn begun(&mut self, new: Target) -> Option<Effect> {
-        if self.opened.is_none() || self.mode != Mode::Browse {
+    /// Opens a fork, or a job that was submitted again, unless the work it came from was left
+    /// meanwhile, or something is being typed or confirmed.
+    pub(crate) fn begun(&mut self, from: &Target, new: Target) -> Option<Effect> {
+        let is_open = self
+            .opened
+            .as_ref()
+            .is_some_and(|opened| opened.target == *from);
+        if !is_open || self.mode != Mode::Browse {
             self.notify(format!("New: {} {}", new.kind.as_ref(), new.id), false);
             return None;
         }

@@ -90,7 +90,7 @@ impl Opened {
         let work = self.work.as_ref();
         let is_busy = work.is_none_or(|work| work.group() != Group::Ended);
         let is_over = match is_session {
-            true => work.is_some_and(|work| work.is_cancelled() || work.state == GONE),
+            true => work.is_some_and(Work::is_cancelled) || self.is_gone(),
             false => !is_busy,
         };
         match act {
@@ -102,9 +102,18 @@ impl Opened {
         }
     }
 
+    /// Whether no host has the session: it has ended with its host, or the next one has yet to take
+    /// it over.
+    fn is_gone(&self) -> bool {
+        self.work.as_ref().is_some_and(|work| work.state == GONE)
+    }
+
     /// Why an action is not allowed.
     pub(crate) fn refusal(&self, act: Act) -> &'static str {
         match (self.target.is_session(), act) {
+            (true, Act::Send | Act::End | Act::Interrupt | Act::Fork) if self.is_gone() => {
+                "No host has this session now."
+            }
             (false, Act::Interrupt | Act::ShowDiff | Act::Fork) => "Only sessions have that.",
             (true, Act::Retry) => "Only jobs and runs have that.",
             (false, Act::Retry) => "It has not ended yet.",

@@ -240,6 +240,7 @@ fn keys_do_what_the_state_allows() {
         (Kind::Session, "running", "sifx"),
         (Kind::Session, "idle", "sfx"),
         (Kind::Session, "cancelled", ""),
+        (Kind::Session, "gone", ""),
         (Kind::Job, "running", "sx"),
         (Kind::Job, "failed", "r"),
         (Kind::Run, "completed", "r"),
@@ -262,6 +263,20 @@ fn job_is_submitted_again_after_confirming() {
         kind: Kind::Job,
     };
     assert_eq!(press(&mut app, "\n"), Some(Effect::Retry(target)));
+}
+
+#[test]
+fn new_work_is_opened_unless_its_origin_was_left() {
+    let target = |id: &str| Target {
+        id: id.to_owned(),
+        kind: Kind::Session,
+    };
+    let all = vec![work("a", "idle", None, &[]), work("b", "idle", None, &[])];
+    let mut app = app(all);
+    app.open(target("b"));
+    assert_eq!(app.begun(&target("a"), target("new")), None);
+    let opened = app.begun(&target("b"), target("new"));
+    assert_eq!(opened, Some(Effect::Follow(target("new"))));
 }
 
 #[test]

@@ -30,7 +30,7 @@ i             interrupt the turn
 d             show the diff of the turn
 f             fork the session
 x, Enter      end the session, cancel the job
-r, Enter      submit a job that has ended once more
+r, Enter      submit again a job that has ended
 
 Ctrl-Z        back to the shell; fg returns
 Ctrl-C        quit
