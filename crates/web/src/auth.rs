@@ -145,7 +145,7 @@ impl AccessControl {
 
     /// Completes when a credential is no longer valid.
     pub(crate) async fn until_revoked(&self, caller: &Caller) {
-        // It was valid just now: this waits beside every response.
+        // It was valid just now, so the first look comes after a pause.
         loop {
             sleep(LOOK_AFTER).await;
             if !self.is_valid(&caller.id) {

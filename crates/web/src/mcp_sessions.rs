@@ -35,7 +35,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// How long a session with an open stream may be silent: as long as a question may be open.
 const SILENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How often idle sessions are looked for.
+/// How often idle sessions, and those of revoked credentials, are looked for.
 const LOOK_AFTER: Duration = Duration::from_secs(30);
 
 tokio::task_local! {
@@ -157,7 +157,9 @@ impl McpSessions {
         loop {
             sleep(LOOK_AFTER).await;
             for id in self.abandoned(&is_valid) {
-                tracing::info!("an MCP session ends: its client was silent, or its token revoked");
+                tracing::info!(
+                    "an MCP session ends: its client was silent, or its credential is no longer valid"
+                );
                 if let Err(error) = self.close_session(&id).await {
                     tracing::warn!("an MCP session cannot be ended: {error}");
                 }
