@@ -58,7 +58,9 @@ impl PausedRun {
         gate.reached(1).await;
         // What a failed command leaves behind would look like a lost commit.
         let request = stage.model.requests().pop().unwrap();
-        for output in request.tool_outputs() {
+        let outputs = request.tool_outputs();
+        assert!(!outputs.is_empty());
+        for output in outputs {
             assert!(output.text.contains("exited with code 0"), "{output:?}");
         }
         Self { stage, run, gate }
