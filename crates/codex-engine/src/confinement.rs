@@ -153,6 +153,9 @@ impl ThreadContext<'_> {
     /// the overrides, but not for servers of Codex's plugins, nor in 0.104.0 for those of
     /// a trusted repository.
     pub fn limit_tools(&self, overrides: &mut Map<String, Value>, limit: ToolLimit) {
+        if mcp_servers::asks_for_none(overrides) {
+            return;
+        }
         for (name, entry) in self.servers(overrides) {
             let can_run = entry.contains_key("command") || entry.contains_key("url");
             let has_own = entry.contains_key(mcp_servers::TOOL_TIMEOUT);
@@ -171,7 +174,7 @@ impl ThreadContext<'_> {
         let (Some(directory), Some(release)) = (directory, self.release) else {
             return;
         };
-        if release >= FIRST_WITH_PLACED_SERVERS {
+        if release >= FIRST_WITH_PLACED_SERVERS || mcp_servers::asks_for_none(config) {
             return;
         }
         for (name, entry) in self.servers(config) {
@@ -181,17 +184,24 @@ impl ThreadContext<'_> {
         }
     }
 
-    /// Keeps Codex from starting this program again, as an MCP server of its configuration: its
-    /// model could delegate without end, and to a Codex with a wider sandbox than its own. An
-    /// override that enables or disables the server takes precedence.
-    pub(crate) fn without_own_servers(&self, config: &mut Map<String, Value>) {
+    /// Keeps Codex from starting servers of its configuration that hand work to Codex, this program
+    /// among them: its model could delegate without end, and to a Codex with a wider sandbox than
+    /// its own. An override that enables or disables the server takes precedence, and so does one
+    /// by which another program is started.
+    pub(crate) fn without_delegation(&self, config: &mut Map<String, Value>) {
+        let asks_for_none = mcp_servers::asks_for_none(config);
         let mut stated = BTreeMap::new();
         mcp_servers::in_overrides(config, &mut stated);
-        for (name, entry) in self.servers(&Map::new()) {
+        let configured = self.servers(&Map::new());
+        for (name, entry) in self.servers(config) {
             let is_stated = stated
                 .get(&name)
                 .is_some_and(|entry| entry.contains_key(mcp_servers::ENABLED));
-            if !is_stated && mcp_servers::is_own(entry) {
+            if is_stated || !configured.contains_key(&name) {
+                continue;
+            }
+            if asks_for_none || mcp_servers::hands_on_work(entry) {
+                tracing::debug!("the MCP server {name} is switched off in this thread");
                 mcp_servers::set(config, &name, mcp_servers::ENABLED, false.into());
             }
         }
@@ -450,6 +460,52 @@ mod tests {
     }
 
     const NEW: Release = Release::new(0, 169, 0);
+
+    /// Overrides as they are changed for a user whose Codex has this server and another one.
+    fn without_delegation(overrides: Value) -> Value {
+        let user = "[mcp_servers.ours]\ncommand = \"codex-mcp\"\nargs = [\"serve\"]\n\
+                    [mcp_servers.docs]\ncommand = \"docs\"\n";
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join("config.toml"), user).unwrap();
+        let place = ThreadContext {
+            conversation: Conversation::New,
+            config: &UserConfig::read(home.path()).layers(None, None),
+            release: Some(NEW),
+            trust: None,
+        };
+        let mut overrides = object(overrides);
+        place.without_delegation(&mut overrides);
+        overrides.into()
+    }
+
+    #[test]
+    fn servers_that_hand_on_work_are_switched_off() {
+        let off = json!({ "mcp_servers.ours.enabled": false });
+        assert_eq!(without_delegation(json!({})), off);
+        let off = json!({ "enabled": false });
+        assert_eq!(
+            without_delegation(json!({ "mcp_servers": { "more": { "command": "more" } } })),
+            json!({ "mcp_servers": { "more": { "command": "more" }, "ours": off } }),
+            "nothing stands beside the table"
+        );
+        assert_eq!(
+            without_delegation(json!({ "mcp_servers": {} })),
+            json!({ "mcp_servers": { "docs": off, "ours": off } }),
+            "no server is asked for"
+        );
+    }
+
+    #[test]
+    fn what_a_call_says_of_servers_that_hand_on_work_is_kept() {
+        for stated in [
+            json!({ "mcp_servers.ours.enabled": true }),
+            json!({ "mcp_servers": { "ours": { "enabled": true } } }),
+            json!({ "mcp_servers.ours": { "command": "another", "args": [] } }),
+            json!({ "mcp_servers.mine": { "command": "codex-mcp" }, "mcp_servers.ours.enabled": false }),
+        ] {
+            assert_eq!(without_delegation(stated.clone()), stated);
+        }
+    }
 
     #[test]
     fn untrusted_directory_gets_the_usual_defaults_and_the_level() {

@@ -1,7 +1,7 @@
 //! A running `codex mcp-server`.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use codex_config::layers::UserConfig;
@@ -99,7 +99,7 @@ impl McpServer {
     pub fn start(codex: &InstalledCodex) -> io::Result<(Self, Pipes)> {
         warn_of_replaceable(&codex.binary.native);
         let mut args = vec!["mcp-server".to_owned()];
-        args.extend(overrides(codex));
+        args.extend(overrides(&codex.home, codex.release));
         let mut program = Program::new(&codex.binary.native, args);
         program.env = codex.binary.env();
         program.env.push((NO_GIT.0.into(), NO_GIT.1.into()));
@@ -142,15 +142,16 @@ impl McpServer {
     }
 }
 
-/// The overrides that hide from commands the variable that keeps Codex's own git away.
+/// The overrides that hide from commands the variable that keeps Codex's own git away, and those
+/// that switch off the user's servers that hand work to Codex.
 /// Trust is stated in each call that begins a thread, which names the directory
 /// (`mcp_proxy::augment`).
-fn overrides(codex: &InstalledCodex) -> Vec<String> {
+fn overrides(home: &Path, release: Option<Release>) -> Vec<String> {
     let mut config = Map::new();
     let workplace = ThreadContext {
         conversation: Conversation::Resumed,
-        config: &UserConfig::read(&codex.home).layers(None, None),
-        release: codex.release,
+        config: &UserConfig::read(home).layers(None, None),
+        release,
         trust: None,
     };
     workplace.confine(RequestedSettings {
@@ -158,8 +159,24 @@ fn overrides(codex: &InstalledCodex) -> Vec<String> {
         approval_policy: &mut None,
         config: &mut config,
     });
+    workplace.without_delegation(&mut config);
     let values = config
         .iter()
         .filter_map(|(key, value)| Some(format!("--config={key}={}", toml_value::value(value)?)));
     values.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_that_hand_on_work_are_switched_off() {
+        let home = tempfile::tempdir().unwrap();
+        let user = "[mcp_servers.ours]\ncommand = \"codex-mcp\"\nargs = [\"serve\"]\n";
+        std::fs::write(home.path().join("config.toml"), user).unwrap();
+        let overrides = overrides(home.path(), Some(Release::new(0, 153, 4)));
+        let off = "--config=mcp_servers.ours.enabled=false";
+        assert!(overrides.iter().any(|one| one == off), "{overrides:?}");
+    }
 }

@@ -14,13 +14,19 @@ pub(super) const TOOL_TIMEOUT: &str = "tool_timeout_sec";
 /// Whether Codex starts a server, in its entry.
 pub(super) const ENABLED: &str = "enabled";
 
-/// Whether an entry starts this program, or the npm package of the same name, as a server that
-/// hands work to Codex.
-pub(super) fn is_own(entry: Map<String, Value>) -> bool {
+/// Whether an entry starts a server that hands work to Codex: this program, the npm package of the
+/// same name, or `codex mcp-server`.
+pub(super) fn hands_on_work(entry: Map<String, Value>) -> bool {
     let line = command_line(&Value::Object(entry));
     // A file is not looked for: the name tells enough.
-    let kind = Kind::of(&line, &|_| None);
-    matches!(kind, Some(Kind::Ours | Kind::NpmPackage))
+    Kind::of(&line, &|_| None).is_some()
+}
+
+/// Whether the overrides ask for no servers at all, by an empty table. An entry that is added to it
+/// would bring back all servers of the configuration.
+pub(super) fn asks_for_none(overrides: &Map<String, Value>) -> bool {
+    let table = overrides.get(TABLE).and_then(Value::as_object);
+    table.is_some_and(Map::is_empty)
 }
 
 /// Merges the entries of servers in overrides over the known ones.
@@ -53,24 +59,60 @@ pub(super) fn in_overrides(
 
 /// Sets a field of a server, in its entry among the overrides if there is one. A name
 /// that is no bare TOML key is ignored, as Codex does not accept it.
+///
+/// If the overrides have the whole table, all servers of the overrides are put into it: Codex merges
+/// overrides in an order of its own, and a table replaces what stands beside it.
 pub(super) fn set(overrides: &mut Map<String, Value>, name: &str, field: &str, value: Value) {
     let is_bare = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
     if name.is_empty() || !name.chars().all(is_bare) {
         return;
     }
+    if overrides.get(TABLE).is_some_and(Value::is_object) {
+        put_into_table(overrides);
+        insert(overrides, &[TABLE, name, field], value);
+        return;
+    }
     let key = format!("{TABLE}.{name}");
-    let is_nested =
-        matches!(overrides.get(TABLE), Some(Value::Object(table)) if table.contains_key(name));
-    let entry = match is_nested {
-        true => overrides
-            .get_mut(TABLE)
-            .and_then(|table| table.get_mut(name)),
-        false => overrides.get_mut(&key),
-    };
-    match entry.and_then(Value::as_object_mut) {
+    match overrides.get_mut(&key).and_then(Value::as_object_mut) {
         Some(entry) => entry.insert(field.to_owned(), value),
         None => overrides.insert(format!("{key}.{field}"), value),
     };
+}
+
+/// Puts the overrides of servers with dotted keys into the table.
+fn put_into_table(overrides: &mut Map<String, Value>) {
+    let is_of_server = |key: &String| {
+        key.strip_prefix(TABLE)
+            .is_some_and(|rest| rest.starts_with('.'))
+    };
+    let dotted: Vec<String> = overrides
+        .keys()
+        .filter(|key| is_of_server(key))
+        .cloned()
+        .collect();
+    for key in dotted {
+        if let Some(value) = overrides.remove(&key) {
+            let path: Vec<&str> = key.split('.').collect();
+            insert(overrides, &path, value);
+        }
+    }
+}
+
+/// Inserts a value at a path of tables, which are made where there is none. A table is laid over
+/// one that is there.
+fn insert(table: &mut Map<String, Value>, path: &[&str], value: Value) {
+    let Some((first, rest)) = path.split_first() else {
+        return;
+    };
+    let entry = table.entry(*first).or_insert_with(|| Map::new().into());
+    if !rest.is_empty() && !entry.is_object() {
+        *entry = Map::new().into();
+    }
+    match (entry, value) {
+        (Value::Object(inner), value) if !rest.is_empty() => insert(inner, rest, value),
+        (Value::Object(known), Value::Object(more)) => known.extend(more),
+        (entry, value) => *entry = value,
+    }
 }
 
 #[cfg(test)]
@@ -79,40 +121,39 @@ mod tests {
 
     use super::*;
 
-    fn is_own_command(command: &str, args: &[&str]) -> bool {
-        let entry = json!({ "command": command, "args": args });
-        is_own(entry.as_object().unwrap().clone())
+    fn object(value: Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    fn with_set(overrides: Value) -> Value {
+        let mut overrides = object(overrides);
+        set(&mut overrides, "ours", ENABLED, false.into());
+        overrides.into()
     }
 
     #[test]
-    fn own_server_is_recognised_by_path_name_and_package() {
-        for (command, args) in [
-            ("/opt/bin/codex-mcp", ["serve"].as_slice()),
-            ("codex-mcp", &[]),
-            ("codex-mcp", &["--codex-bin", "/codex", "serve"]),
-            ("npx", &["-y", "codex-mcp@1.2.3", "serve"]),
-            ("npx", &["-y", "--package=codex-mcp", "codex-mcp"]),
-            ("npx", &["-y", "-p", "codex-mcp", "codex-mcp", "serve"]),
-            ("npx", &["-y", "@leo000001/codex-mcp@2"]),
-            ("pnpm", &["dlx", "codex-mcp", "serve"]),
-        ] {
-            assert!(is_own_command(command, args), "{command} {args:?}");
-        }
+    fn field_goes_where_the_server_is() {
+        assert_eq!(
+            with_set(json!({ "model": "m" })),
+            json!({ "model": "m", "mcp_servers.ours.enabled": false })
+        );
+        assert_eq!(
+            with_set(json!({ "mcp_servers.ours": { "command": "c" } })),
+            json!({ "mcp_servers.ours": { "command": "c", "enabled": false } })
+        );
     }
 
     #[test]
-    fn other_servers_are_not_taken_for_it() {
-        for (command, args) in [
-            ("codex-mcp", ["eyes-mcp"].as_slice()),
-            ("npx", &["-y", "server-filesystem", "codex-mcp"]),
-            ("npx", &["-y", "codex-mcp", "eyes-mcp"]),
-            ("uvx", &["server-git", "/home/me/codex-mcp"]),
-            ("my-codex-mcp", &["serve"]),
-            ("node", &["serve"]),
-        ] {
-            assert!(!is_own_command(command, args), "{command} {args:?}");
-        }
-        let url = json!({ "url": "https://example.com/codex-mcp" });
-        assert!(!is_own(url.as_object().unwrap().clone()));
+    fn nothing_stays_beside_the_whole_table() {
+        let overrides = json!({
+            "mcp_servers.docs.env.KEY": "value",
+            "mcp_servers": { "docs": { "command": "docs", "env": { "A": "b" } } },
+            "mcp_servers.ours": { "command": "c" },
+        });
+        let expected = json!({ "mcp_servers": {
+            "docs": { "command": "docs", "env": { "A": "b", "KEY": "value" } },
+            "ours": { "command": "c", "enabled": false },
+        } });
+        assert_eq!(with_set(overrides), expected);
     }
 }

@@ -367,7 +367,7 @@ impl Engine {
         match settings.mcp_servers {
             McpServers::Configured => {
                 workplace.place_servers(&mut thread.config);
-                workplace.without_own_servers(&mut thread.config);
+                workplace.without_delegation(&mut thread.config);
             }
             McpServers::Off => workplace.keep_apart(&mut thread.config),
         }

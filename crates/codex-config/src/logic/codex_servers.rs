@@ -39,17 +39,23 @@ impl Kind {
         let (first, args) = command_line.split_first()?;
         let program = Path::new(first).file_stem()?.to_str()?;
         let has = |word: &str| args.iter().any(|arg| arg == word);
+        let runs_script = ["node", "bun", "deno"].contains(&program);
         // The program, or the script that Node runs.
         let is_in_package = |name: &str| {
             let directory = format!("/{name}/");
-            let mut words = command_line.iter().take(2);
+            let mut words = command_line.iter().take(if runs_script { 2 } else { 1 });
             let real = (program == OWN_NAME).then(|| real_path(first)).flatten();
             let leads_there = |real: PathBuf| real.to_string_lossy().contains(&directory);
             words.any(|word| word.contains(&directory)) || real.is_some_and(leads_there)
         };
+        let is_own_script = || {
+            let script = args
+                .first()
+                .and_then(|script| Path::new(script).file_stem());
+            runs_script && script == Some(OWN_NAME.as_ref())
+        };
         let package = run_package(program, args);
-        let first = args.iter().find(|arg| !arg.starts_with('-'));
-        match first.map(String::as_str) {
+        match verb(args) {
             _ if package == Some(NPM_PACKAGE) => Some(Self::NpmPackage),
             _ if is_in_package(NPM_PACKAGE) => Some(Self::NpmPackage),
             _ if package == Some("@openai/codex") && has("mcp-server") => Some(Self::McpServer),
@@ -57,6 +63,7 @@ impl Kind {
             // The name of the command before it was `mcp-server`.
             Some("mcp") if program == "codex" && args.len() == 1 => Some(Self::McpServer),
             _ if package == Some(OWN_PACKAGE) && serves(command_line) => Some(Self::Ours),
+            _ if is_own_script() && serves(command_line) => Some(Self::Ours),
             None if program == OWN_NAME => Some(Self::Ours),
             _ if program == OWN_NAME && has("serve") => Some(Self::Ours),
             _ => None,
@@ -67,7 +74,19 @@ impl Kind {
 /// Whether a command line that runs our package starts the server: it has the verb `serve`, or none.
 fn serves(command_line: &[String]) -> bool {
     let args = own_args(command_line);
-    args.iter().any(|arg| arg == "serve") || args.iter().all(|arg| arg.starts_with('-'))
+    args.iter().any(|arg| arg == "serve") || verb(&args).is_none()
+}
+
+/// The first argument that is no option, nor the value of one that may stand before a verb.
+fn verb(args: &[String]) -> Option<&str> {
+    let mut args = args.iter().map(String::as_str);
+    loop {
+        match args.next()? {
+            "-C" | "--color" => args.next()?,
+            option if option.starts_with('-') => continue,
+            verb => return Some(verb),
+        };
+    }
 }
 
 /// The package that npx or one of its relatives runs.
@@ -203,6 +222,35 @@ mod tests {
                 Some(Kind::Ours),
             ),
             (json!({ "command": "codex-mcp" }), Some(Kind::Ours)),
+            (
+                json!({ "command": "codex-mcp", "args": ["-C", "/repo", "--color", "never"] }),
+                Some(Kind::Ours),
+            ),
+            (
+                json!({ "command": "npx", "args": ["-y", "codex-mcp", "-C", "/repo"] }),
+                Some(Kind::Ours),
+            ),
+            (
+                json!({ "command": "node", "args": ["/x/codex-mcp/bin/codex-mcp.js", "serve"] }),
+                Some(Kind::Ours),
+            ),
+            (
+                json!({ "command": "node", "args": ["/x/codex-mcp/bin/codex-mcp.js", "eyes-mcp"] }),
+                None,
+            ),
+            (json!({ "command": "node", "args": ["serve"] }), None),
+            (
+                json!({ "command": "server-files", "args": ["/src/@leo000001/codex-mcp/docs"] }),
+                None,
+            ),
+            (
+                json!({ "command": "uvx", "args": ["server-git", "/home/me/codex-mcp"] }),
+                None,
+            ),
+            (
+                json!({ "command": "my-codex-mcp", "args": ["serve"] }),
+                None,
+            ),
             (
                 json!({ "command": "codex-mcp", "args": ["--codex-bin", "/codex", "serve"] }),
                 Some(Kind::Ours),

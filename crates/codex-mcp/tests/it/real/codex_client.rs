@@ -219,7 +219,15 @@ fn nested() -> Value {
 
 /// The other Codex has the same configuration.
 async fn other_codex_does_not_get_this_server(release: &str) {
-    for (overrides, gets_it) in [(json!({}), false), (nested(), true)] {
+    let more = json!({ "mcp_servers": { "docs": { "command": "true" } } });
+    // Codex merges overrides in an order of chance, which a table beside the switch would make matter.
+    for (overrides, gets_it) in [
+        (json!({}), false),
+        (nested(), true),
+        (more.clone(), false),
+        (more.clone(), false),
+        (more, false),
+    ] {
         let stage = stage(release, nesting(&overrides)).await;
         let server = codex(&stage, |_| None).await;
         let said = turn(&server, "delegate").await;
