@@ -220,7 +220,7 @@ fn nested() -> Value {
 /// The other Codex has the same configuration.
 async fn other_codex_does_not_get_this_server(release: &str) {
     let more = json!({ "mcp_servers": { "docs": { "command": "true" } } });
-    // Codex merges overrides in an order of chance, which a table beside the switch would make matter.
+    // Codex merges overrides in random order: a table beside the switch would undo it every other time.
     for (overrides, gets_it) in [
         (json!({}), false),
         (nested(), true),

@@ -36,7 +36,7 @@ async fn colours_are_passed_on_unchanged(release: &str) {
         eyes.tmux.types("typed").await;
         eyes.tmux.shows("› typed").await;
         let screen = eyes.tmux.coloured().await;
-        // The line of the status has the thread's title too, from 0.171.0 on in a colour of chance.
+        // The status line has the thread's title too, from 0.171.0 on in a random colour.
         let of_codex = |line: &&str| !line.contains("$ ") && !line.contains(" · ");
         let said = |line: &&str| {
             ["say it", "It is ", "typed"]
