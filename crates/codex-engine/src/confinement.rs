@@ -29,6 +29,7 @@ use serde_json::{Map, Value, json};
 use supervise::search_path::{self, PATH};
 
 use super::mcp_servers;
+use super::overrides::set;
 use super::tool_timeout::{LimitOrigin, ToolLimit};
 
 /// The variable of Codex's process that keeps its own git away from repositories.
@@ -384,21 +385,6 @@ fn set_trust_level(config: &mut Map<String, Value>, trust: &DirectoryTrust) {
     config.insert(PROJECTS.to_owned(), projects.into());
 }
 
-/// Sets a key among overrides, within its table if there is one: Codex might use only one
-/// of a table and its dotted key.
-pub fn set(config: &mut Map<String, Value>, path: &[&str], value: Value) {
-    let dotted = path.join(".");
-    if let [first, rest @ ..] = path
-        && !rest.is_empty()
-        && let Some(Value::Object(inner)) = config.get_mut(*first)
-    {
-        set(inner, rest, value);
-        config.remove(&dotted);
-        return;
-    }
-    config.insert(dotted, value);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -455,7 +441,7 @@ mod tests {
     fn without_path(config: &mut Map<String, Value>) {
         config.remove("shell_environment_policy.set.PATH");
         if let Some(Value::Object(policy)) = config.get_mut("shell_environment_policy") {
-            policy.remove("set.PATH");
+            policy.remove("set");
         }
     }
 

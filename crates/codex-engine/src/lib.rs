@@ -68,6 +68,7 @@ mod mcp_server;
 mod mcp_servers;
 mod mount_targets;
 mod observer;
+pub mod overrides;
 mod pause;
 pub mod picture;
 mod polling;

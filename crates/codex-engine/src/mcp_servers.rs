@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use codex_config::logic::codex_servers::{Kind, command_line};
 use serde_json::{Map, Value};
 
+use super::overrides;
+
 /// The table of MCP servers in Codex's configuration.
 const TABLE: &str = "mcp_servers";
 
@@ -59,60 +61,12 @@ pub(super) fn in_overrides(
 
 /// Sets a field of a server, in its entry among the overrides if there is one. A name
 /// that is no bare TOML key is ignored, as Codex does not accept it.
-///
-/// If the overrides have the whole table, all servers of the overrides are put into it: Codex merges
-/// overrides in an order of its own, and a table replaces what stands beside it.
 pub(super) fn set(overrides: &mut Map<String, Value>, name: &str, field: &str, value: Value) {
     let is_bare = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
     if name.is_empty() || !name.chars().all(is_bare) {
         return;
     }
-    if overrides.get(TABLE).is_some_and(Value::is_object) {
-        put_into_table(overrides);
-        insert(overrides, &[TABLE, name, field], value);
-        return;
-    }
-    let key = format!("{TABLE}.{name}");
-    match overrides.get_mut(&key).and_then(Value::as_object_mut) {
-        Some(entry) => entry.insert(field.to_owned(), value),
-        None => overrides.insert(format!("{key}.{field}"), value),
-    };
-}
-
-/// Puts the overrides of servers with dotted keys into the table.
-fn put_into_table(overrides: &mut Map<String, Value>) {
-    let is_of_server = |key: &String| {
-        key.strip_prefix(TABLE)
-            .is_some_and(|rest| rest.starts_with('.'))
-    };
-    let dotted: Vec<String> = overrides
-        .keys()
-        .filter(|key| is_of_server(key))
-        .cloned()
-        .collect();
-    for key in dotted {
-        if let Some(value) = overrides.remove(&key) {
-            let path: Vec<&str> = key.split('.').collect();
-            insert(overrides, &path, value);
-        }
-    }
-}
-
-/// Inserts a value at a path of tables, which are made where there is none. A table is laid over
-/// one that is there.
-fn insert(table: &mut Map<String, Value>, path: &[&str], value: Value) {
-    let Some((first, rest)) = path.split_first() else {
-        return;
-    };
-    let entry = table.entry(*first).or_insert_with(|| Map::new().into());
-    if !rest.is_empty() && !entry.is_object() {
-        *entry = Map::new().into();
-    }
-    match (entry, value) {
-        (Value::Object(inner), value) if !rest.is_empty() => insert(inner, rest, value),
-        (Value::Object(known), Value::Object(more)) => known.extend(more),
-        (entry, value) => *entry = value,
-    }
+    overrides::set(overrides, &[TABLE, name, field], value);
 }
 
 #[cfg(test)]
@@ -121,39 +75,17 @@ mod tests {
 
     use super::*;
 
-    fn object(value: Value) -> Map<String, Value> {
-        value.as_object().unwrap().clone()
-    }
-
-    fn with_set(overrides: Value) -> Value {
-        let mut overrides = object(overrides);
-        set(&mut overrides, "ours", ENABLED, false.into());
-        overrides.into()
-    }
-
     #[test]
-    fn field_goes_where_the_server_is() {
+    fn name_that_codex_does_not_accept_is_ignored() {
+        let mut overrides = Map::new();
+        for name in ["", "a b", "a.b", "a\"b"] {
+            set(&mut overrides, name, ENABLED, false.into());
+        }
+        assert_eq!(overrides, Map::new());
+        set(&mut overrides, "a-b", ENABLED, false.into());
         assert_eq!(
-            with_set(json!({ "model": "m" })),
-            json!({ "model": "m", "mcp_servers.ours.enabled": false })
+            Value::from(overrides),
+            json!({ "mcp_servers.a-b.enabled": false })
         );
-        assert_eq!(
-            with_set(json!({ "mcp_servers.ours": { "command": "c" } })),
-            json!({ "mcp_servers.ours": { "command": "c", "enabled": false } })
-        );
-    }
-
-    #[test]
-    fn nothing_stays_beside_the_whole_table() {
-        let overrides = json!({
-            "mcp_servers.docs.env.KEY": "value",
-            "mcp_servers": { "docs": { "command": "docs", "env": { "A": "b" } } },
-            "mcp_servers.ours": { "command": "c" },
-        });
-        let expected = json!({ "mcp_servers": {
-            "docs": { "command": "docs", "env": { "A": "b", "KEY": "value" } },
-            "ours": { "command": "c", "enabled": false },
-        } });
-        assert_eq!(with_set(overrides), expected);
     }
 }

@@ -34,8 +34,9 @@ use safe_files::off_runtime::{self, OffRuntimeError};
 use serde_json::{Map, Value};
 use supervise::descendants::{Process, Processes};
 
-use super::confinement::{self, MARK};
+use super::confinement::MARK;
 use super::engine::Engine;
+use super::overrides;
 
 /// How long the processes have to stop before the commands are killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
@@ -80,7 +81,7 @@ impl CommandMark {
     /// Makes Codex pass the mark to the commands of the thread with these overrides.
     pub fn set_in(&self, config: &mut Map<String, Value>) {
         let path = ["shell_environment_policy", "set", MARK];
-        confinement::set(config, &path, self.0.as_str().into());
+        overrides::set(config, &path, self.0.as_str().into());
     }
 
     /// The processes of commands that belong to this mark.

@@ -13,9 +13,9 @@ use safe_files::off_runtime;
 use serde_json::{Map, Value, json};
 
 use super::command::Settings;
-use super::confinement::set;
 use super::engine::Engine;
 use super::error::EngineError;
+use super::overrides::set;
 
 /// The table of these permissions in Codex's configuration.
 const TABLE: &str = "sandbox_workspace_write";

@@ -6,7 +6,7 @@ use std::time::Duration;
 use agent_team::logic::TeamName;
 use codex_config::layers::get;
 use codex_config::writable_roots;
-use codex_engine::confinement::set;
+use codex_engine::overrides::set;
 use codex_engine::tool_timeout::LimitOrigin;
 use goal_run::logic::notifier::Notifier;
 use safe_files::directory::{self, ReplacedDirectory};

@@ -11,6 +11,7 @@ use super::{CodexFixture, assert_error, on_each_release, structured};
 on_each_release!(
     call_codex_without_sandbox_writes_and_records_no_trust,
     call_codex_applies_config_directories_and_network,
+    tables_of_a_call_do_not_replace_variables_of_ours,
     worker_reads_the_bounds_anew_for_each_job,
     end_of_a_job_is_notified,
     tool_timeout_ends_a_tool_call,
@@ -204,6 +205,31 @@ async fn call_codex_applies_config_directories_and_network(release: &str) {
         given.extend(more.as_object().unwrap().clone());
         let refused = client.call_tool("call_codex", arguments).await;
         assert_error(&refused, "OUT_OF_BOUNDS");
+    }
+    stage.finish_with_worker(client).await;
+}
+
+/// Codex merges overrides in random order, so several times.
+async fn tables_of_a_call_do_not_replace_variables_of_ours(release: &str) {
+    let writes = "echo ${CODEX_MCP_TURN:+marked} $GREETING > made.txt";
+    let script = Script::new().otherwise([Reply::shell(writes), Reply::say("Done.")]);
+    let stage = CodexFixture::for_jobs(release, script, "", "").await;
+    let mut client = stage.client(&[]).await;
+    let greeting = json!({ "GREETING": "hello" });
+    for config in [
+        json!({ "shell_environment_policy": { "ignore_default_excludes": true } }),
+        json!({ "shell_environment_policy": { "set": greeting } }),
+        json!({ "shell_environment_policy.set": greeting }),
+        json!({ "shell_environment_policy.set": greeting }),
+        json!({ "shell_environment_policy.set": greeting }),
+    ] {
+        let said = config.to_string().contains("hello");
+        let more = json!({ "config": config.clone(), "sandbox": "workspace-write" });
+        let job = stage.job(&mut client, more).await;
+        assert_eq!(job["status"], "completed", "{job:#}");
+        let made = fs::read_to_string(stage.file("made.txt")).unwrap();
+        let expected = if said { "marked hello" } else { "marked" };
+        assert_eq!(made.trim(), expected, "{config}");
     }
     stage.finish_with_worker(client).await;
 }

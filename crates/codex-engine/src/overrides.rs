@@ -1,0 +1,109 @@
+//! Overrides of Codex's configuration for one thread: keys with dots, or tables.
+//!
+//! Codex merges them in random order, and a table replaces what was merged before it. So nothing that
+//! we set may stand beside a table that holds it.
+
+use serde_json::{Map, Value};
+
+/// Sets the value at a path of names.
+///
+/// If the overrides have a table that holds it, the value goes there, and so does everything else
+/// that they say about this table.
+pub fn set(overrides: &mut Map<String, Value>, path: &[&str], value: Value) {
+    let splits = (1..path.len()).map(|length| path.split_at(length));
+    let tables = splits.map(|(outer, inner)| (outer.join("."), inner));
+    let mut tables = tables.filter(|(key, _)| overrides.get(key).is_some_and(Value::is_object));
+    let Some((key, inner)) = tables.next() else {
+        overrides.insert(path.join("."), value);
+        return;
+    };
+    let parts = take_parts(overrides, &key);
+    if let Some(Value::Object(table)) = overrides.get_mut(&key) {
+        for (part, value) in parts {
+            let path: Vec<&str> = part.split('.').collect();
+            insert(table, &path, value);
+        }
+        insert(table, inner, value);
+    }
+}
+
+/// Removes what stands beside a table and belongs to it, with keys that count from the table.
+fn take_parts(overrides: &mut Map<String, Value>, table: &str) -> Vec<(String, Value)> {
+    let prefix = format!("{table}.");
+    let keys = overrides.keys().filter(|key| key.starts_with(&prefix));
+    let keys: Vec<String> = keys.cloned().collect();
+    let parts = keys.into_iter().filter_map(|key| {
+        let value = overrides.remove(&key)?;
+        Some((key.strip_prefix(&prefix)?.to_owned(), value))
+    });
+    parts.collect()
+}
+
+/// Inserts a value at a path of tables, which are made where there is none. A table is laid over
+/// one that is there.
+fn insert(table: &mut Map<String, Value>, path: &[&str], value: Value) {
+    let Some((first, rest)) = path.split_first() else {
+        return;
+    };
+    let entry = table.entry(*first).or_insert_with(|| Map::new().into());
+    if !rest.is_empty() && !entry.is_object() {
+        *entry = Map::new().into();
+    }
+    match (entry, value) {
+        (Value::Object(inner), value) if !rest.is_empty() => insert(inner, rest, value),
+        (Value::Object(known), Value::Object(more)) => known.extend(more),
+        (entry, value) => *entry = value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn with_set(overrides: Value) -> Value {
+        let mut overrides = overrides.as_object().unwrap().clone();
+        set(&mut overrides, &["a", "b", "c"], 1.into());
+        overrides.into()
+    }
+
+    #[test]
+    fn value_goes_into_the_table_that_holds_it() {
+        for (overrides, expected) in [
+            (json!({ "x": 0 }), json!({ "x": 0, "a.b.c": 1 })),
+            (json!({ "a.b.d": 0 }), json!({ "a.b.d": 0, "a.b.c": 1 })),
+            (
+                json!({ "a.b": { "d": 0 } }),
+                json!({ "a.b": { "d": 0, "c": 1 } }),
+            ),
+            (
+                json!({ "a": { "d": 0 } }),
+                json!({ "a": { "d": 0, "b": { "c": 1 } } }),
+            ),
+            (
+                json!({ "a": { "b": 0 } }),
+                json!({ "a": { "b": { "c": 1 } } }),
+            ),
+            (
+                json!({ "ab": {}, "a": {} }),
+                json!({ "ab": {}, "a": { "b": { "c": 1 } } }),
+            ),
+        ] {
+            assert_eq!(with_set(overrides), expected);
+        }
+    }
+
+    #[test]
+    fn nothing_stays_beside_the_table() {
+        let overrides = json!({
+            "a": { "b": { "d": 0 }, "x": { "y": 0 } },
+            "a.b": { "e": 0 },
+            "a.b.f": 0,
+            "a.x.z": 0,
+        });
+        let inner = json!({ "c": 1, "d": 0, "e": 0, "f": 0 });
+        let expected = json!({ "a": { "b": inner, "x": { "y": 0, "z": 0 } } });
+        assert_eq!(with_set(overrides), expected);
+    }
+}
