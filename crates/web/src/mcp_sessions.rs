@@ -35,7 +35,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// How long a session with an open stream may be silent: as long as a question may be open.
 const SILENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How often idle sessions, and those of revoked credentials, are looked for.
+/// The pause between two searches for sessions that are idle or whose credential is no longer valid.
 const LOOK_AFTER: Duration = Duration::from_secs(30);
 
 tokio::task_local! {

@@ -102,8 +102,8 @@ impl Opened {
         }
     }
 
-    /// Whether no host has the session: it has ended with its host, or the next one has yet to take
-    /// it over.
+    /// Whether no host has the session: it ended with its host, or the next host has not taken it
+    /// over yet.
     fn is_gone(&self) -> bool {
         self.work.as_ref().is_some_and(|work| work.state == GONE)
     }
