@@ -170,17 +170,77 @@ mod tests {
 
     use super::*;
 
+    /// What a server is whose entry has this form.
+    fn kind(server: &Value) -> Option<Kind> {
+        Kind::of(&command_line(server), &|_| None)
+    }
+
     #[test]
     fn servers_are_recognised_by_their_command_lines() {
-        let cases = [
+        let lines: [(Option<Kind>, &[&str]); 4] = [
             (
-                json!({ "command": "codex", "args": ["mcp-server"] }),
                 Some(Kind::McpServer),
+                &[
+                    "codex mcp-server",
+                    "/usr/bin/codex -c model=x mcp-server",
+                    "npx -y @openai/codex@0.150 mcp-server",
+                    "codex mcp",
+                ],
             ),
             (
-                json!({ "command": "/usr/bin/codex", "args": ["-c", "model=x", "mcp-server"] }),
-                Some(Kind::McpServer),
+                Some(Kind::NpmPackage),
+                &[
+                    "npx -y @leo000001/codex-mcp",
+                    "npx -y @leo000001/codex-mcp@latest",
+                    "npx --package=@leo000001/codex-mcp codex-mcp",
+                    "node /x/node_modules/@leo000001/codex-mcp/dist/index.js",
+                ],
             ),
+            (
+                None,
+                &[
+                    "npx -y codex-mcp-other",
+                    "npx -y @x/server-filesystem docs codex-mcp",
+                    "npm run --workspace codex-mcp docs",
+                    "node /x/codex-mcp/bin/codex-mcp.js eyes-mcp",
+                    "node serve",
+                    "server-files /src/@leo000001/codex-mcp/docs",
+                    "uvx server-git /home/me/codex-mcp",
+                    "my-codex-mcp serve",
+                    "codex mcp list",
+                    "codex-mcp eyes-mcp",
+                    "npx -y codex-mcp eyes-mcp",
+                    "npx -y -p codex-mcp codex-eyes-mcp",
+                    "codex exec",
+                ],
+            ),
+            (
+                Some(Kind::Ours),
+                &[
+                    "pnpm dlx codex-mcp serve",
+                    "/opt/codex-mcp serve --api sessions",
+                    "codex-mcp",
+                    "codex-mcp -C /repo --color never",
+                    "npx -y codex-mcp -C /repo",
+                    "node /x/codex-mcp/bin/codex-mcp.js serve",
+                    "codex-mcp --codex-bin /codex serve",
+                    "npx -y codex-mcp@0.1.0 serve",
+                    "npx -y -p codex-mcp codex-mcp",
+                ],
+            ),
+        ];
+        for (expected, lines) in lines {
+            for line in lines {
+                let words: Vec<&str> = line.split(' ').collect();
+                let server = json!({ "command": words[0], "args": words[1..] });
+                assert_eq!(kind(&server), expected, "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn command_line_is_found_in_each_form_of_an_entry() {
+        for (server, expected) in [
             (
                 json!({ "command": ["codex", "mcp-server"] }),
                 Some(Kind::McpServer),
@@ -193,112 +253,11 @@ mod tests {
                 json!({ "cmd": "codex", "args": ["mcp-server"] }),
                 Some(Kind::McpServer),
             ),
-            (
-                json!({ "command": "npx", "args": ["-y", "@leo000001/codex-mcp"] }),
-                Some(Kind::NpmPackage),
-            ),
-            (
-                json!({ "command": "npx", "args": ["-y", "@leo000001/codex-mcp@latest"] }),
-                Some(Kind::NpmPackage),
-            ),
-            (
-                json!({ "command": "npx", "args": ["-y", "codex-mcp-other"] }),
-                None,
-            ),
-            (
-                json!({ "command": "npx", "args": ["-y", "@x/server-filesystem", "docs", "codex-mcp"] }),
-                None,
-            ),
-            (
-                json!({ "command": "npm", "args": ["run", "--workspace", "codex-mcp", "docs"] }),
-                None,
-            ),
-            (
-                json!({ "command": "pnpm", "args": ["dlx", "codex-mcp", "serve"] }),
-                Some(Kind::Ours),
-            ),
-            (
-                json!({ "command": "/opt/codex-mcp", "args": ["serve", "--api", "sessions"] }),
-                Some(Kind::Ours),
-            ),
-            (json!({ "command": "codex-mcp" }), Some(Kind::Ours)),
-            (
-                json!({ "command": "codex-mcp", "args": ["-C", "/repo", "--color", "never"] }),
-                Some(Kind::Ours),
-            ),
-            (
-                json!({ "command": "npx", "args": ["-y", "codex-mcp", "-C", "/repo"] }),
-                Some(Kind::Ours),
-            ),
-            (
-                json!({ "command": "node", "args": ["/x/codex-mcp/bin/codex-mcp.js", "serve"] }),
-                Some(Kind::Ours),
-            ),
-            (
-                json!({ "command": "node", "args": ["/x/codex-mcp/bin/codex-mcp.js", "eyes-mcp"] }),
-                None,
-            ),
-            (json!({ "command": "node", "args": ["serve"] }), None),
-            (
-                json!({ "command": "server-files", "args": ["/src/@leo000001/codex-mcp/docs"] }),
-                None,
-            ),
-            (
-                json!({ "command": "uvx", "args": ["server-git", "/home/me/codex-mcp"] }),
-                None,
-            ),
-            (
-                json!({ "command": "my-codex-mcp", "args": ["serve"] }),
-                None,
-            ),
-            (
-                json!({ "command": "codex-mcp", "args": ["--codex-bin", "/codex", "serve"] }),
-                Some(Kind::Ours),
-            ),
-            (
-                json!({ "command": "npx", "args": ["-y", "codex-mcp@0.1.0", "serve"] }),
-                Some(Kind::Ours),
-            ),
-            (
-                json!({ "command": "npx", "args": ["-y", "@openai/codex@0.150", "mcp-server"] }),
-                Some(Kind::McpServer),
-            ),
-            (
-                json!({ "command": "codex", "args": ["mcp"] }),
-                Some(Kind::McpServer),
-            ),
-            (json!({ "command": "codex", "args": ["mcp", "list"] }), None),
-            (
-                json!({ "command": "npx", "args": ["--package=@leo000001/codex-mcp", "codex-mcp"] }),
-                Some(Kind::NpmPackage),
-            ),
-            (
-                json!({ "command": "node", "args": ["/x/node_modules/@leo000001/codex-mcp/dist/index.js"] }),
-                Some(Kind::NpmPackage),
-            ),
-            (
-                json!({ "command": "codex-mcp", "args": ["eyes-mcp"] }),
-                None,
-            ),
-            (
-                json!({ "command": "npx", "args": ["-y", "codex-mcp", "eyes-mcp"] }),
-                None,
-            ),
-            (
-                json!({ "command": "npx", "args": ["-y", "-p", "codex-mcp", "codex-eyes-mcp"] }),
-                None,
-            ),
-            (
-                json!({ "command": "npx", "args": ["-y", "-p", "codex-mcp", "codex-mcp"] }),
-                Some(Kind::Ours),
-            ),
-            (json!({ "command": "codex", "args": ["exec"] }), None),
             (json!({ "url": "https://example.com" }), None),
             (json!(null), None),
-        ];
-        for (server, kind) in cases {
-            let found = Kind::of(&command_line(&server), &|_| None);
-            assert_eq!(found, kind, "{server}");
+            (json!({ "command": "codex-mcp" }), Some(Kind::Ours)),
+        ] {
+            assert_eq!(kind(&server), expected, "{server}");
         }
     }
 
