@@ -215,8 +215,8 @@ impl ThreadContext<'_> {
         for name in self.servers(config).into_keys() {
             mcp_servers::set(config, &name, mcp_servers::ENABLED, false.into());
         }
-        for feature in ["features.plugins", "features.apps"] {
-            config.insert(feature.to_owned(), false.into());
+        for feature in ["plugins", "apps"] {
+            set(config, &["features", feature], false.into());
         }
         config.insert("project_doc_max_bytes".to_owned(), 0.into());
     }

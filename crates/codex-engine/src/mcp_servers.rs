@@ -16,16 +16,16 @@ pub(super) const TOOL_TIMEOUT: &str = "tool_timeout_sec";
 /// Whether Codex starts a server, in its entry.
 pub(super) const ENABLED: &str = "enabled";
 
-/// Whether an entry starts a server that hands work to Codex: this program, the npm package of the
-/// same name, or `codex mcp-server`.
+/// Whether the entry of a server starts a program that hands work to Codex: this one, the npm
+/// package of the same name, or `codex mcp-server`.
 pub(super) fn hands_on_work(entry: Map<String, Value>) -> bool {
     let line = command_line(&Value::Object(entry));
     // A file is not looked for: the name tells enough.
     Kind::of(&line, &|_| None).is_some()
 }
 
-/// Whether the overrides ask for no servers at all, by an empty table. An entry that is added to it
-/// would bring back all servers of the configuration.
+/// Whether the table of servers in the overrides is empty, by which newer releases start none. With an
+/// entry in it, they would start those of the configuration again.
 pub(super) fn asks_for_none(overrides: &Map<String, Value>) -> bool {
     let table = overrides.get(TABLE).and_then(Value::as_object);
     table.is_some_and(Map::is_empty)

@@ -1,8 +1,9 @@
 //! Overrides of Codex's configuration for one thread: keys with dots, or tables.
 //!
-//! Codex merges them in random order, and a table replaces what was merged before it. So nothing that
-//! we set may stand beside a table that holds it.
+//! Codex merges them in random order, and a table replaces what was merged before it. So nothing may
+//! stand beside a table that holds it.
 
+use codex_config::profile::overlay;
 use serde_json::{Map, Value};
 
 /// Sets the value at a path of names.
@@ -17,13 +18,32 @@ pub fn set(overrides: &mut Map<String, Value>, path: &[&str], value: Value) {
         overrides.insert(path.join("."), value);
         return;
     };
-    let parts = take_parts(overrides, &key);
+    complete(overrides, &key);
     if let Some(Value::Object(table)) = overrides.get_mut(&key) {
+        insert(table, inner, value);
+    }
+}
+
+/// Puts everything that stands beside a table, and belongs to it, into the table. A key with dots
+/// takes precedence over the same key in the table.
+pub(crate) fn complete_tables(overrides: &mut Map<String, Value>) {
+    let tables = overrides.iter().filter(|(_, value)| value.is_object());
+    let tables: Vec<String> = tables.map(|(key, _)| key.clone()).collect();
+    for table in tables {
+        // One that belongs to another table is there by now.
+        if overrides.contains_key(&table) {
+            complete(overrides, &table);
+        }
+    }
+}
+
+fn complete(overrides: &mut Map<String, Value>, key: &str) {
+    let parts = take_parts(overrides, key);
+    if let Some(Value::Object(table)) = overrides.get_mut(key) {
         for (part, value) in parts {
             let path: Vec<&str> = part.split('.').collect();
             insert(table, &path, value);
         }
-        insert(table, inner, value);
     }
 }
 
@@ -51,7 +71,7 @@ fn insert(table: &mut Map<String, Value>, path: &[&str], value: Value) {
     }
     match (entry, value) {
         (Value::Object(inner), value) if !rest.is_empty() => insert(inner, rest, value),
-        (Value::Object(known), Value::Object(more)) => known.extend(more),
+        (Value::Object(known), Value::Object(more)) => overlay(known, more),
         (entry, value) => *entry = value,
     }
 }
@@ -92,6 +112,26 @@ mod tests {
         ] {
             assert_eq!(with_set(overrides), expected);
         }
+    }
+
+    #[test]
+    fn parts_of_all_tables_are_put_into_them() {
+        let overrides = json!({
+            "a": { "b": { "c": 0 } },
+            "a.b": { "d": 0 },
+            "a.b.c": 1,
+            "ab.c": 0,
+            "x.y": { "z": 0 },
+            "x.y.z": 1,
+        });
+        let mut overrides = overrides.as_object().unwrap().clone();
+        complete_tables(&mut overrides);
+        let expected = json!({
+            "a": { "b": { "c": 1, "d": 0 } },
+            "ab.c": 0,
+            "x.y": { "z": 1 },
+        });
+        assert_eq!(Value::from(overrides), expected);
     }
 
     #[test]

@@ -31,7 +31,7 @@ use super::observer::Act;
 use super::requests::call;
 use super::rollouts::{self, StartDirectory};
 use super::sessions::{AddedSession, TooManySessions};
-use super::{closing, hub, workspace};
+use super::{closing, hub, overrides, workspace};
 use crate::logic::session::{PromptRefused, State};
 
 /// The key of the writable directories in Codex's configuration.
@@ -395,7 +395,8 @@ impl Engine {
         Some(format!("{rules}. {}", GitRules::HINT))
     }
 
-    /// The thread's settings, merged over those of the profile.
+    /// The thread's settings, merged over those of the profile, with nothing beside a table that
+    /// holds it.
     pub(super) fn with_profile(&self, settings: &Settings) -> Result<ThreadSettings, EngineError> {
         let mut thread = settings.thread.clone();
         if let Some(profile) = &settings.profile {
@@ -403,6 +404,7 @@ impl Engine {
             profile::overlay(&mut config, std::mem::take(&mut thread.config));
             thread.config = config;
         }
+        overrides::complete_tables(&mut thread.config);
         Ok(thread)
     }
 }

@@ -12,6 +12,7 @@ on_each_release!(
     call_codex_without_sandbox_writes_and_records_no_trust,
     call_codex_applies_config_directories_and_network,
     tables_of_a_call_do_not_replace_variables_of_ours,
+    table_of_a_profile_does_not_replace_what_the_call_says,
     worker_reads_the_bounds_anew_for_each_job,
     end_of_a_job_is_notified,
     tool_timeout_ends_a_tool_call,
@@ -230,6 +231,39 @@ async fn tables_of_a_call_do_not_replace_variables_of_ours(release: &str) {
         let made = fs::read_to_string(stage.file("made.txt")).unwrap();
         let expected = if said { "marked hello" } else { "marked" };
         assert_eq!(made.trim(), expected, "{config}");
+    }
+    stage.finish_with_worker(client).await;
+}
+
+/// Codex merges overrides in random order, so several times.
+async fn table_of_a_profile_does_not_replace_what_the_call_says(release: &str) {
+    let writes = "echo ${CODEX_SANDBOX_NETWORK_DISABLED:-open} > made.txt";
+    let script = Script::new().otherwise([Reply::shell(writes), Reply::say("Done.")]);
+    let stage = CodexFixture::for_jobs(release, script, "", "").await;
+    let profile = stage.home.codex_home().join("online.config.toml");
+    fs::write(
+        profile,
+        "[sandbox_workspace_write]\nnetwork_access = true\n",
+    )
+    .unwrap();
+    let mut client = stage.client(&[]).await;
+    let closed = json!({ "network": false });
+    for (more, made) in [
+        (json!({}), "open"),
+        (closed.clone(), "1"),
+        (closed.clone(), "1"),
+        (closed.clone(), "1"),
+        (closed, "1"),
+    ] {
+        let mut given = json!({ "profile": "online", "sandbox": "workspace-write" });
+        given
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        let job = stage.job(&mut client, given).await;
+        assert_eq!(job["status"], "completed", "{job:#}");
+        let written = fs::read_to_string(stage.file("made.txt")).unwrap();
+        assert_eq!(written.trim(), made, "{more}");
     }
     stage.finish_with_worker(client).await;
 }
