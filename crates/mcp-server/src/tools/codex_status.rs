@@ -1,6 +1,7 @@
 //! `codex_status`: the status of the server and its Codex.
 
 use rmcp::model::{CallToolResult, JsonObject, Tool};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -15,12 +16,11 @@ pub(crate) fn describe() -> Tool {
     let description = "Use to see whether Codex is up, its version or how it ended, and its calls, \
 threads and open questions.";
     let answer = output(json!({ "codex?": "object", "openQuestions?": "integer" }));
-    let input = input(json!({}), []);
-    tool(NAME, "Codex Status", description, input).with_raw_output_schema(answer)
+    tool(NAME, "Codex Status", description, input::<Arguments>()).with_raw_output_schema(answer)
 }
 
 /// The tool takes no arguments.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {}
 

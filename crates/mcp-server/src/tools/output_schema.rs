@@ -9,10 +9,14 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
+use super::schema::sent_as;
+
 /// A JSON Schema that is an object.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
 pub(super) struct OutputSchema(pub(super) Map<String, Value>);
+
+sent_as!(Map<String, Value>: OutputSchema);
 
 impl TryFrom<Map<String, Value>> for OutputSchema {
     type Error = String;

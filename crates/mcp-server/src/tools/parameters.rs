@@ -12,6 +12,7 @@ use serde_json::Value;
 use settings::{PolicyName, REPLACED};
 
 use super::parameter_names::{resolved, unknown};
+use super::schema::{OneOf, sent_as};
 use crate::code::Code;
 use crate::error::ToolError;
 use crate::server::Server;
@@ -102,6 +103,8 @@ const MISPLACED: [(&str, &[&str]); 2] = [
 #[serde(try_from = "String")]
 pub(super) struct NonBlankText(pub(super) String);
 
+sent_as!(String: NonBlankText);
+
 impl TryFrom<String> for NonBlankText {
     type Error = &'static str;
 
@@ -116,6 +119,8 @@ impl TryFrom<String> for NonBlankText {
 /// An approval policy by any of its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(super) struct Policy(PolicyName);
+
+sent_as!(OneOf<PolicyName>: Policy);
 
 impl Policy {
     /// The policy by its current name in Codex. The first time that a replaced policy is given, a
@@ -181,6 +186,8 @@ impl TryFrom<Count> for Wait {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Wait")]
 pub(super) struct TimeLimit(pub(super) Duration);
+
+sent_as!(u64: Count, Wait, TimeLimit);
 
 impl TryFrom<Wait> for TimeLimit {
     type Error = &'static str;

@@ -1,10 +1,18 @@
 //! The definitions of tools, with the schemas of their parameters and answers. The schemas are in
 //! the context of every client's model, so they are short: the resource `config` describes the
 //! parameters.
+//!
+//! The schema of a tool's parameters is that of the struct that they are parsed into. The
+//! documentation of a field is what the model reads about the parameter.
 
+use std::borrow::Cow;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool};
+use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 use strum::VariantNames;
 
@@ -33,45 +41,77 @@ pub fn object(value: Value) -> Arc<JsonObject> {
     }
 }
 
-/// A string that is one of the words of this type.
-pub(super) fn one_of<T: VariantNames>() -> Value {
-    json!({ "type": "string", "enum": T::VARIANTS })
-}
+/// The schema of a string that is one of the words of `T`.
+pub(super) struct OneOf<T>(PhantomData<T>);
 
-/// A list of strings.
-pub(super) fn texts() -> Value {
-    json!({ "type": "array", "items": { "type": "string" } })
-}
-
-/// A schema with a description.
-pub(super) fn about(mut schema: Value, words: &str) -> Value {
-    if let Value::Object(schema) = &mut schema {
-        schema.insert("description".to_owned(), words.into());
+impl<T: VariantNames> JsonSchema for OneOf<T> {
+    fn inline_schema() -> bool {
+        true
     }
-    schema
-}
 
-/// A schema with a default value.
-pub(super) fn or(mut schema: Value, default: impl Into<Value>) -> Value {
-    if let Value::Object(schema) = &mut schema {
-        schema.insert("default".to_owned(), default.into());
+    fn schema_name() -> Cow<'static, str> {
+        "OneOf".into()
     }
-    schema
-}
 
-/// A switch that is off by default. The schema does not state the default, to save room in the list
-/// of tools.
-pub(super) fn off() -> Value {
-    json!({ "type": "boolean" })
-}
-
-/// The schema of a tool's parameters.
-pub(super) fn input<const N: usize>(properties: Value, required: [&str; N]) -> Value {
-    let mut input = json!({ "type": "object", "properties": properties });
-    if let (Value::Object(input), 1..) = (&mut input, N) {
-        input.insert("required".to_owned(), json!(required.as_slice()));
+    fn json_schema(_generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "enum": T::VARIANTS })
     }
-    input
+}
+
+/// Gives a type the schema of the value that it is parsed from.
+macro_rules! sent_as {
+    ($sent:ty: $($own:ty),+) => { $(
+        impl ::schemars::JsonSchema for $own {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> ::std::borrow::Cow<'static, str> {
+                <$sent as ::schemars::JsonSchema>::schema_name()
+            }
+
+            fn json_schema(generator: &mut ::schemars::SchemaGenerator) -> ::schemars::Schema {
+                <$sent as ::schemars::JsonSchema>::json_schema(generator)
+            }
+        }
+    )+ };
+}
+pub(super) use sent_as;
+
+/// The schema of a tool's parameters, which are parsed into a `T`.
+pub(super) fn input<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.meta_schema = None;
+        settings.inline_subschemas = true;
+    });
+    let settings = settings.with_transform(RecursiveTransform(shorten));
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    let root = schema.ensure_object();
+    root.remove("description");
+    // Some clients refuse a tool without it.
+    root.entry("properties").or_insert_with(|| json!({}));
+    schema.to_value()
+}
+
+/// Removes what costs room in the list of tools and tells a model nothing: that an optional
+/// parameter may also be null, the size of numbers, and that others are refused.
+fn shorten(schema: &mut Schema) {
+    let Some(schema) = schema.as_object_mut() else {
+        return;
+    };
+    for keyword in ["title", "format", "minimum", "additionalProperties"] {
+        schema.remove(keyword);
+    }
+    if let Some(Value::Array(types)) = schema.get_mut("type") {
+        types.retain(|name| name != "null");
+        if let [only] = types.as_slice() {
+            let only = only.clone();
+            schema.insert("type".to_owned(), only);
+        }
+    }
+    if let Some(Value::Array(values)) = schema.get_mut("enum") {
+        values.retain(|value| !value.is_null());
+    }
 }
 
 /// The schema of a tool's answer: members with their types. A member whose name ends with `?` is
@@ -100,4 +140,57 @@ pub(super) fn output(members: Value) -> Arc<JsonObject> {
         output.insert("anyOf".to_owned(), alternatives);
     }
     object(output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(VariantNames)]
+    #[strum(serialize_all = "snake_case")]
+    #[expect(dead_code, reason = "its words are read")]
+    enum Colour {
+        Red,
+        DarkBlue,
+    }
+
+    /// Not shown.
+    #[derive(JsonSchema)]
+    #[serde(rename_all = "camelCase", deny_unknown_fields)]
+    #[expect(dead_code, reason = "its schema is read")]
+    struct Arguments {
+        /// What to do.
+        task: String,
+        #[schemars(extend("default" = 3))]
+        most_turns: Option<u64>,
+        #[schemars(with = "Option<OneOf<Colour>>")]
+        colour: Option<String>,
+        names: Option<Vec<String>>,
+        config: Option<Map<String, Value>>,
+    }
+
+    #[test]
+    fn schema_is_that_of_the_struct_and_short() {
+        let expected = json!({
+            "type": "object",
+            "properties": {
+                "task": { "type": "string", "description": "What to do." },
+                "mostTurns": { "type": "integer", "default": 3 },
+                "colour": { "type": "string", "enum": ["red", "dark_blue"] },
+                "names": { "type": "array", "items": { "type": "string" } },
+                "config": { "type": "object" },
+            },
+            "required": ["task"],
+        });
+        assert_eq!(input::<Arguments>(), expected);
+    }
+
+    #[test]
+    fn tool_without_parameters_has_properties() {
+        #[derive(JsonSchema)]
+        struct Nothing {}
+
+        let expected = json!({ "type": "object", "properties": {} });
+        assert_eq!(input::<Nothing>(), expected);
+    }
 }

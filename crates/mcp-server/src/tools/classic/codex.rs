@@ -9,59 +9,48 @@ use codex_protocol::codex::{ApprovalPolicy, SandboxMode, ThreadSettings};
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
 use rmcp::service::RequestContext;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
-use settings::PolicyName;
+use serde_json::{Map, Value};
 
 use super::tool;
 use crate::error::ToolError;
 use crate::server::Server;
 use crate::tools::parameters::{NonBlankText, Policy, Wait, arguments};
-use crate::tools::schema::{input, one_of};
+use crate::tools::schema::{OneOf, input};
 use crate::turn_call::TurnCall;
 
 pub(in crate::tools) const NAME: &str = "codex";
 
 /// The parameters of `codex mcp-server`'s tool, `profile` of its older
 /// releases included.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Arguments {
     prompt: NonBlankText,
     model: Option<String>,
+    /// Default: the server's repository.
     cwd: Option<PathBuf>,
     approval_policy: Option<Policy>,
+    #[schemars(with = "Option<OneOf<SandboxMode>>")]
     sandbox: Option<SandboxMode>,
-    #[serde(default)]
-    config: Map<String, Value>,
+    config: Option<Map<String, Value>>,
     base_instructions: Option<String>,
     developer_instructions: Option<String>,
     compact_prompt: Option<String>,
+    #[schemars(with = "Option<String>")]
     profile: Option<ProfileName>,
+    /// Return then; work continues.
     wait_ms: Option<Wait>,
     tag: Option<String>,
 }
 
 pub(in crate::tools) fn describe() -> Tool {
-    let properties = json!({
-        "prompt": { "type": "string" },
-        "cwd": { "type": "string", "description": "Default: the server's repository." },
-        "sandbox": one_of::<SandboxMode>(),
-        "approval-policy": one_of::<PolicyName>(),
-        "model": { "type": "string" },
-        "profile": { "type": "string" },
-        "config": { "type": "object" },
-        "base-instructions": { "type": "string" },
-        "developer-instructions": { "type": "string" },
-        "compact-prompt": { "type": "string" },
-        "wait-ms": { "type": "integer", "description": "Return then; work continues." },
-        "tag": { "type": "string" },
-    });
     let description = "Use to delegate a task to Codex, a coding agent that reads, writes and runs \
 code in cwd, and wait for its final message. Returns it and a threadId for codex-reply. Status \
 waiting_approval: decide `actions` with codex_check; running: poll with codex_check. Defaults: \
 Codex's config.";
-    tool(NAME, "Codex", description, input(properties, ["prompt"]))
+    tool(NAME, "Codex", description, input::<Arguments>())
 }
 
 pub(in crate::tools) async fn call(
@@ -94,7 +83,7 @@ pub(in crate::tools) async fn call(
 impl Arguments {
     /// The settings of the thread, and the first prompt.
     fn into_start(self, approval_policy: Option<ApprovalPolicy>) -> (StartThread, String) {
-        let mut config = self.config;
+        let mut config = self.config.unwrap_or_default();
         if let Some(prompt) = self.compact_prompt {
             config.insert("compact_prompt".to_owned(), prompt.into());
         }
@@ -123,6 +112,8 @@ impl Arguments {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn read(value: Value) -> Result<Arguments, String> {

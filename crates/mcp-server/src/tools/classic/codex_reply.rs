@@ -6,8 +6,8 @@ use codex_engine::command::{Prompt, ResumeThread, Settings, StartThread};
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
 use rmcp::service::RequestContext;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 
 use super::tool;
 use crate::code::Code;
@@ -19,32 +19,22 @@ use crate::turn_call::TurnCall;
 
 pub(in crate::tools) const NAME: &str = "codex-reply";
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Arguments {
     prompt: NonBlankText,
     thread_id: Option<String>,
-    /// The older name of `threadId`.
+    // The older name of `threadId`.
+    #[schemars(extend("deprecated" = true))]
     conversation_id: Option<String>,
     #[serde(rename = "wait-ms")]
     wait: Option<Wait>,
 }
 
 pub(in crate::tools) fn describe() -> Tool {
-    let properties = json!({
-        "prompt": { "type": "string" },
-        "threadId": { "type": "string" },
-        "wait-ms": { "type": "integer" },
-        "conversationId": { "type": "string", "deprecated": true },
-    });
     let description = "Use to continue a thread, even one from before a restart. Waits and \
 returns like codex.";
-    tool(
-        NAME,
-        "Codex Reply",
-        description,
-        input(properties, ["prompt"]),
-    )
+    tool(NAME, "Codex Reply", description, input::<Arguments>())
 }
 
 pub(in crate::tools) async fn call(
@@ -91,7 +81,7 @@ impl Arguments {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     use super::*;
 

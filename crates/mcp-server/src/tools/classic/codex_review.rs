@@ -9,8 +9,8 @@ use goal_run::reviewer::{ReviewScope, read_only};
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
 use rmcp::service::RequestContext;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 
 use super::tool;
 use crate::code::Code;
@@ -22,7 +22,7 @@ use crate::turn_call::TurnCall;
 
 pub(in crate::tools) const NAME: &str = "codex_review";
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 struct Arguments {
     base: Option<NonBlankText>,
@@ -35,17 +35,9 @@ struct Arguments {
 }
 
 pub(in crate::tools) fn describe() -> Tool {
-    let properties = json!({
-        "base": { "type": "string" },
-        "commit": { "type": "string" },
-        "instructions": { "type": "string" },
-        "cwd": { "type": "string" },
-        "model": { "type": "string" },
-        "wait-ms": { "type": "integer" },
-    });
     let description = "Use to have a read-only thread review uncommitted changes, those since \
 branch `base`, a `commit`, or what `instructions` say. Returns like codex.";
-    tool(NAME, "Review", description, input(properties, []))
+    tool(NAME, "Review", description, input::<Arguments>())
 }
 
 pub(in crate::tools) async fn call(

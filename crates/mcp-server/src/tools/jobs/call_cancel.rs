@@ -3,6 +3,7 @@
 use job_queue::logic::CancelResponse;
 use job_queue::service::Jobs;
 use rmcp::model::{CallToolResult, JsonObject, Tool};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -14,21 +15,19 @@ use crate::tools::schema::{answer, input, output, tool};
 
 pub(super) const NAME: &str = "call_cancel";
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
     job_id: JobIdArgument,
 }
 
 pub(super) fn describe() -> Tool {
-    let properties = json!({ "job_id": { "type": "string" } });
     let description = "Use to cancel a job. If it is still stopping, `message` says so.";
     let answer = output(json!({
         "job_id": "string",
         "new_status": "string",
     }));
-    let input = input(properties, ["job_id"]);
-    tool(NAME, "Cancel Job", description, input).with_raw_output_schema(answer)
+    tool(NAME, "Cancel Job", description, input::<Arguments>()).with_raw_output_schema(answer)
 }
 
 pub(super) async fn call(jobs: &Jobs, given: JsonObject) -> Result<CallToolResult, ToolError> {

@@ -11,6 +11,7 @@ use job_queue::logic::JobId;
 use job_queue::service::{Jobs, Submission};
 use job_queue::spec::{Continuation, JobSpec, TIMEOUT};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -18,11 +19,11 @@ use super::ids::ThreadIdArgument;
 use crate::code::Code;
 use crate::error::ToolError;
 use crate::tools::parameters::{Count, TimeLimit, arguments};
-use crate::tools::schema::{about, answer, input, off, one_of, output, texts, tool};
+use crate::tools::schema::{OneOf, answer, input, output, tool};
 
 pub(super) const NAME: &str = "call_codex";
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
     prompt: String,
@@ -30,56 +31,38 @@ struct Arguments {
     task_name: Option<String>,
     model: Option<String>,
     resume_session_id: Option<ThreadIdArgument>,
-    #[serde(default)]
+    /// Latest job of cwd.
     continue_latest: Option<bool>,
+    #[schemars(extend("default" = milliseconds(TIMEOUT)))]
     timeout_ms: Option<TimeLimit>,
     tool_timeout_ms: Option<TimeLimit>,
     expose_stream: Option<bool>,
     fire_and_forget: Option<bool>,
+    /// Default: configured, else workspace-write.
+    #[schemars(with = "Option<OneOf<SandboxMode>>")]
     sandbox: Option<SandboxMode>,
+    #[schemars(with = "Option<String>")]
     effort: Option<Effort>,
+    #[schemars(with = "Option<String>")]
     profile: Option<ProfileName>,
     images: Option<Vec<String>>,
     output_schema: Option<Map<String, Value>>,
     config: Option<Map<String, Value>>,
     add_dirs: Option<Vec<PathBuf>>,
     network: Option<bool>,
+    #[schemars(with = "Option<OneOf<Approval>>")]
     approval: Option<Approval>,
     approval_timeout_ms: Option<TimeLimit>,
+    #[schemars(with = "Option<Vec<String>>")]
     notify: Option<Vec<Notifier>>,
     retry: Option<Count>,
 }
 
 pub(super) fn describe() -> Tool {
-    let properties = json!({
-        "prompt": { "type": "string" },
-        "cwd": { "type": "string" },
-        "task_name": { "type": "string" },
-        "model": { "type": "string" },
-        "sandbox": about(one_of::<SandboxMode>(), "Default: configured, else workspace-write."),
-        "effort": { "type": "string" },
-        "profile": { "type": "string" },
-        "config": { "type": "object" },
-        "add_dirs": texts(),
-        "network": { "type": "boolean" },
-        "approval": one_of::<Approval>(),
-        "approval_timeout_ms": { "type": "integer" },
-        "resume_session_id": { "type": "string" },
-        "continue_latest": about(off(), "Latest job of cwd."),
-        "timeout_ms": { "type": "integer", "default": milliseconds(TIMEOUT) },
-        "tool_timeout_ms": { "type": "integer" },
-        "images": texts(),
-        "output_schema": { "type": "object" },
-        "expose_stream": off(),
-        "fire_and_forget": off(),
-        "notify": texts(),
-        "retry": { "type": "integer" },
-    });
     let description = "Use to hand Codex a task that continues after this client exits. Returns \
 {job_id} at once; poll with call_status. approval ask: call_respond answers its questions.";
     let answer = output(json!({ "status": "string", "job_id": "string" }));
-    let input = input(properties, ["prompt", "cwd"]);
-    tool(NAME, "Call Codex", description, input).with_raw_output_schema(answer)
+    tool(NAME, "Call Codex", description, input::<Arguments>()).with_raw_output_schema(answer)
 }
 
 pub(super) async fn call(

@@ -5,13 +5,14 @@ use job_queue::logic::JobState;
 use job_queue::service::Jobs;
 use job_queue::store::{JobFilter, JobList};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::code::Code;
 use crate::error::ToolError;
 use crate::tools::parameters::{Count, arguments};
-use crate::tools::schema::{answer, input, one_of, output, tool};
+use crate::tools::schema::{OneOf, answer, input, output, tool};
 
 pub(super) const NAME: &str = "call_jobs";
 
@@ -21,24 +22,20 @@ pub(crate) const LIMIT: u32 = 20;
 /// The most jobs that may be asked for.
 const MAX_LIMIT: u32 = 100;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
+    #[schemars(extend("default" = LIMIT))]
     limit: Option<Count>,
+    #[schemars(with = "Option<OneOf<JobState>>")]
     status_filter: Option<JobState>,
     tool_name: Option<String>,
 }
 
 pub(super) fn describe() -> Tool {
-    let properties = json!({
-        "limit": { "type": "integer", "default": LIMIT },
-        "status_filter": one_of::<JobState>(),
-        "tool_name": { "type": "string" },
-    });
     let description = "Use to find jobs of all clients of this store, newest first.";
     let answer = output(json!({ "jobs": "array", "total": "integer" }));
-    let input = input(properties, []);
-    tool(NAME, "List Jobs", description, input).with_raw_output_schema(answer)
+    tool(NAME, "List Jobs", description, input::<Arguments>()).with_raw_output_schema(answer)
 }
 
 pub(super) async fn call(jobs: &Jobs, given: JsonObject) -> Result<CallToolResult, ToolError> {

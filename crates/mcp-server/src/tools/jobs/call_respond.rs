@@ -3,6 +3,7 @@
 use codex_engine::logic::action::{DecidedBy, Decision};
 use job_queue::service::{Jobs, NewAnswer, Response};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -14,30 +15,22 @@ use crate::tools::schema::{answer, input, output, tool};
 
 pub(super) const NAME: &str = "call_respond";
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
     job_id: JobIdArgument,
     request_id: Option<String>,
+    #[schemars(extend("type" = ["string", "object"]))]
     decision: Option<Value>,
     answers: Option<Map<String, Value>>,
     steer: Option<NonBlankText>,
 }
 
 pub(super) fn describe() -> Tool {
-    let text = || json!({ "type": "string" });
-    let properties = json!({
-        "job_id": text(),
-        "request_id": text(),
-        "decision": { "type": ["string", "object"] },
-        "answers": { "type": "object" },
-        "steer": text(),
-    });
     let description = "Use to answer a job's question with one of its `decisions` or its \
 fields, or steer its turn.";
     let answer = output(json!({ "message": "string" }));
-    let input = input(properties, ["job_id"]);
-    tool(NAME, "Answer Job", description, input).with_raw_output_schema(answer)
+    tool(NAME, "Answer Job", description, input::<Arguments>()).with_raw_output_schema(answer)
 }
 
 pub(super) async fn call(jobs: &Jobs, given: JsonObject) -> Result<CallToolResult, ToolError> {

@@ -6,6 +6,7 @@ use job_queue::service::{JobView, Jobs};
 use job_queue::store::{Job, Question, StoredEvent};
 use job_queue::worker::start::StartError;
 use rmcp::model::{CallToolResult, JsonObject, Tool};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -25,20 +26,16 @@ const MAX_EVENTS: u64 = 100;
 /// The longest part of an event that is shown, in bytes.
 const EVENT_LIMIT: usize = 4096;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
     job_id: JobIdArgument,
+    /// For its end.
     wait_ms: Option<Wait>,
     tail: Option<Count>,
 }
 
 pub(super) fn describe() -> Tool {
-    let properties = json!({
-        "job_id": { "type": "string" },
-        "wait_ms": { "type": "integer", "description": "For its end." },
-        "tail": { "type": "integer" },
-    });
     let description = "Use to follow a job: response (final message), error, questions (for \
 call_respond), problems, metadata (changed files, diff, commands, usage), result of a run.";
     let answer = output(json!({
@@ -46,8 +43,7 @@ call_respond), problems, metadata (changed files, diff, commands, usage), result
         "status": "string",
         "response": ["string", "null"],
     }));
-    let input = input(properties, ["job_id"]);
-    tool(NAME, "Job Status", description, input).with_raw_output_schema(answer)
+    tool(NAME, "Job Status", description, input::<Arguments>()).with_raw_output_schema(answer)
 }
 
 /// The query of a call.

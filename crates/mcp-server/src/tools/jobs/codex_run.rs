@@ -20,6 +20,7 @@ use job_queue::run::spec::RunJobSpec;
 use job_queue::service::{JobView, Jobs};
 use job_queue::store::Job;
 use rmcp::model::{CallToolResult, JsonObject, Tool};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use strum::VariantNames;
@@ -30,36 +31,71 @@ use super::wait::{WaitOutcome, until_ended};
 use crate::code::Code;
 use crate::error::ToolError;
 use crate::tools::parameters::{Count, Wait, arguments};
-use crate::tools::schema::{about, answer, input, off, one_of, output, texts, tool};
+use crate::tools::schema::{OneOf, answer, input, output, tool};
 
 pub(super) const NAME: &str = job_queue::run::spec::TOOL;
 
 /// The default time to wait for the end: some clients end a call after a minute.
 const WAIT: Duration = Duration::from_secs(50);
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
     task: String,
+    /// Default: the server's directory.
     repo: Option<PathBuf>,
+    #[schemars(with = "Option<CriteriaSchema>")]
     exit_criteria: Option<Criteria>,
+    #[schemars(extend("default" = MAX_TURNS))]
     max_turns: Option<Count>,
+    #[schemars(extend("default" = milliseconds(TURN_LIMIT)))]
     turn_timeout_ms: Option<Count>,
+    #[schemars(extend("default" = milliseconds(TOTAL_LIMIT)))]
     total_timeout_ms: Option<Count>,
+    #[schemars(extend("default" = STALL_AFTER))]
     stall_after: Option<Count>,
     max_tokens: Option<Count>,
     allow_preexisting: Option<bool>,
     thread_id: Option<ThreadIdArgument>,
     worktree: Option<bool>,
     model: Option<String>,
+    #[schemars(with = "Option<OneOf<SandboxMode>>")]
     sandbox: Option<SandboxMode>,
+    #[schemars(with = "Option<String>")]
     effort: Option<Effort>,
+    #[schemars(with = "Option<String>")]
     profile: Option<ProfileName>,
+    #[schemars(with = "Option<OneOf<Approval>>")]
     approve: Option<Approval>,
+    /// mail:AGENT, irc://…, desktop, webhook:URL, ntfy:TOPIC, command:PROGRAM
+    #[schemars(with = "Option<Vec<String>>")]
     notify: Option<Vec<Notifier>>,
     task_name: Option<String>,
     retry: Option<Count>,
+    #[schemars(extend("default" = milliseconds(WAIT)))]
     wait_ms: Option<Wait>,
+}
+
+// The schema of the criteria. Most can be one value or several; this is the most useful form.
+/// All must hold. If none: Codex executed something and says it is done.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct CriteriaSchema {
+    /// Globs of new or changed files.
+    files: Option<Vec<String>>,
+    /// N new, or "N@BRANCH".
+    #[schemars(extend("type" = ["integer", "string"]))]
+    commits: Option<String>,
+    branch: Option<String>,
+    pushed: Option<bool>,
+    pr: Option<bool>,
+    /// OWNER/REPO#N
+    issue_comment: Option<String>,
+    clean: Option<bool>,
+    /// Exits with 0; unsandboxed.
+    command: Option<String>,
+    review: Option<bool>,
+    diff_within: Option<Vec<String>>,
 }
 
 /// The answer to Codex's questions, as nobody can be asked.
@@ -72,28 +108,6 @@ enum Approval {
 }
 
 pub(super) fn describe() -> Tool {
-    let properties = json!({
-        "task": { "type": "string" },
-        "repo": { "type": "string", "description": "Default: the server's directory." },
-        "exit_criteria": exit_criteria(),
-        "max_turns": { "type": "integer", "default": MAX_TURNS },
-        "turn_timeout_ms": { "type": "integer", "default": milliseconds(TURN_LIMIT) },
-        "total_timeout_ms": { "type": "integer", "default": milliseconds(TOTAL_LIMIT) },
-        "stall_after": { "type": "integer", "default": STALL_AFTER },
-        "max_tokens": { "type": "integer" },
-        "allow_preexisting": off(),
-        "thread_id": { "type": "string" },
-        "worktree": off(),
-        "model": { "type": "string" },
-        "sandbox": one_of::<SandboxMode>(),
-        "effort": { "type": "string" },
-        "profile": { "type": "string" },
-        "approve": one_of::<Approval>(),
-        "notify": about(texts(), "mail:AGENT, irc://…, desktop, webhook:URL, ntfy:TOPIC, command:PROGRAM"),
-        "task_name": { "type": "string" },
-        "retry": { "type": "integer" },
-        "wait_ms": { "type": "integer", "default": milliseconds(WAIT) },
-    });
     let description = "Use when the result must exist in the repository: Codex works turn after turn \
 until exit_criteria hold. Returns {ok, artifacts, evidence, turns, reason, partial, missing, \
 usage}; after wait_ms {status, job_id} for call_status. Continues after the call returns; \
@@ -104,30 +118,7 @@ call_cancel cancels it.";
         "job_id": "string",
         "thread_id?": ["string", "null"],
     }));
-    let input = input(properties, ["task"]);
-    tool(NAME, "Run Until Done", description, input).with_raw_output_schema(answer)
-}
-
-/// The schema of the criteria. Most can be one value or several; the schema describes the most
-/// useful form.
-fn exit_criteria() -> Value {
-    let switch = json!({ "type": "boolean" });
-    json!({
-        "type": "object",
-        "description": "All must hold. If none: Codex executed something and says it is done.",
-        "properties": {
-            "files": about(texts(), "Globs of new or changed files."),
-            "commits": { "type": ["integer", "string"], "description": "N new, or \"N@BRANCH\"." },
-            "branch": { "type": "string" },
-            "pushed": switch,
-            "pr": switch,
-            "issue_comment": { "type": "string", "description": "OWNER/REPO#N" },
-            "clean": switch,
-            "command": { "type": "string", "description": "Exits with 0; unsandboxed." },
-            "review": switch,
-            "diff_within": texts(),
-        },
-    })
+    tool(NAME, "Run Until Done", description, input::<Arguments>()).with_raw_output_schema(answer)
 }
 
 /// A submitted run, and the time until which the call waits for its end.

@@ -4,6 +4,10 @@ use job_queue::logic::{BadPrefix, JobPrefix};
 use job_queue::thread_ids::{BadThreadPrefix, ThreadPrefix};
 use serde::Deserialize;
 
+use crate::tools::schema::sent_as;
+
+sent_as!(String: JobIdArgument, ThreadIdArgument);
+
 /// The ID of a job, or a prefix of it.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "String")]

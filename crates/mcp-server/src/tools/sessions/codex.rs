@@ -9,9 +9,8 @@ use codex_protocol::codex::{Effort, SandboxMode};
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
 use rmcp::service::RequestContext;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
-use settings::PolicyName;
 
 use super::answers::{opened, opened_schema};
 use super::elicit::elicit;
@@ -19,60 +18,36 @@ use super::settings::{AdvancedSettings, SessionArguments, SessionStart};
 use crate::error::ToolError;
 use crate::server::Server;
 use crate::tools::parameters::{NonBlankText, Policy, arguments};
-use crate::tools::schema::{answer, input, off, one_of, or, texts, tool};
+use crate::tools::schema::{OneOf, answer, input, tool};
 
 pub(in crate::tools) const NAME: &str = "codex";
 
 /// The default reasoning effort (that of the npm package).
 const EFFORT: Effort = Effort::Low;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Arguments {
     prompt: NonBlankText,
     approval_policy: Policy,
+    #[schemars(with = "OneOf<SandboxMode>")]
     sandbox: SandboxMode,
+    #[schemars(with = "Option<OneOf<Effort>>", extend("default" = EFFORT))]
     effort: Option<Effort>,
+    /// Default: the server's repository.
     cwd: Option<PathBuf>,
     model: Option<String>,
+    #[schemars(with = "Option<String>")]
     profile: Option<ProfileName>,
     tag: Option<String>,
     advanced: Option<AdvancedSettings>,
 }
 
 pub(in crate::tools) fn describe() -> Tool {
-    let advanced = json!({
-        "type": "object",
-        "properties": {
-            "baseInstructions": { "type": "string" },
-            "developerInstructions": { "type": "string" },
-            "personality": { "type": "string" },
-            "summary": { "type": "string" },
-            "config": { "type": "object" },
-            "ephemeral": off(),
-            "outputSchema": { "type": "object" },
-            "images": texts(),
-            "approvalTimeoutMs": { "type": "integer" },
-            "stallTimeoutMs": { "type": "integer" },
-        },
-    });
-    let properties = json!({
-        "prompt": { "type": "string" },
-        "approvalPolicy": one_of::<PolicyName>(),
-        "sandbox": one_of::<SandboxMode>(),
-        "effort": or(one_of::<Effort>(), "low"),
-        "cwd": { "type": "string", "description": "Default: the server's repository." },
-        "model": { "type": "string" },
-        "profile": { "type": "string" },
-        "tag": { "type": "string" },
-        "advanced": advanced,
-    });
     let description = "Use to start Codex, a coding agent that reads, writes and runs code in cwd, \
 without waiting. Returns {sessionId, threadId, status, pollInterval} at once. Poll with \
 codex_check until status is idle; its result has the final message.";
-    let required = ["prompt", "approvalPolicy", "sandbox"];
-    tool(NAME, "Codex", description, input(properties, required))
-        .with_raw_output_schema(opened_schema())
+    tool(NAME, "Codex", description, input::<Arguments>()).with_raw_output_schema(opened_schema())
 }
 
 pub(in crate::tools) async fn call(

@@ -9,6 +9,7 @@ use codex_engine::logic::session::State;
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
 use rmcp::service::RequestContext;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use strum::{IntoStaticStr, VariantNames};
@@ -19,7 +20,7 @@ use crate::code::Code;
 use crate::error::ToolError;
 use crate::server::Server;
 use crate::tools::parameters::{Count, Wait, arguments};
-use crate::tools::schema::{answer, input, one_of, or, output, texts, tool};
+use crate::tools::schema::{OneOf, answer, input, output, tool};
 
 pub(in crate::tools) const NAME: &str = "codex_check";
 
@@ -36,21 +37,29 @@ enum Action {
     RespondUserInput,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Arguments {
+    #[schemars(with = "OneOf<Action>")]
     action: Action,
+    #[schemars(required)]
     session_id: Option<String>,
     cursor: Option<Count>,
     max_events: Option<Count>,
+    #[schemars(with = "Option<OneOf<ResponseMode>>", extend("default" = "minimal"))]
     response_mode: Option<ResponseMode>,
+    #[schemars(with = "Option<Map<String, Value>>")]
     poll_options: Option<Options>,
     wait_ms: Option<Wait>,
     request_id: Option<String>,
+    #[schemars(with = "Option<OneOf<DecisionName>>")]
     decision: Option<DecisionName>,
     execpolicy_amendment: Option<Vec<String>>,
+    /// {action: allow|deny, host}
+    #[schemars(with = "Option<Map<String, Value>>")]
     network_policy_amendment: Option<NetworkRule>,
     deny_message: Option<String>,
+    /// {questionId: {answers: [text]}}
     answers: Option<Map<String, Value>>,
 }
 
@@ -91,21 +100,6 @@ enum NetworkAction {
 }
 
 pub(in crate::tools) fn describe() -> Tool {
-    let properties = json!({
-        "action": one_of::<Action>(),
-        "sessionId": { "type": "string" },
-        "cursor": { "type": "integer" },
-        "maxEvents": { "type": "integer" },
-        "responseMode": or(one_of::<ResponseMode>(), "minimal"),
-        "waitMs": { "type": "integer" },
-        "pollOptions": { "type": "object" },
-        "requestId": { "type": "string" },
-        "decision": one_of::<DecisionName>(),
-        "execpolicyAmendment": texts(),
-        "networkPolicyAmendment": { "type": "object", "description": "{action: allow|deny, host}" },
-        "denyMessage": { "type": "string" },
-        "answers": { "type": "object", "description": "{questionId: {answers: [text]}}" },
-    });
     let description = "Use to follow a session and decide what it asks. poll: result.output is the \
 final message. At waiting_approval decide each of actions[] by respond_permission, or answer \
 questions by respond_user_input, before it times out. decline, cancel (also ends the turn) and \
@@ -118,8 +112,7 @@ codex_session wait_any.";
         "actions?": "array",
         "result?": "object",
     }));
-    let input = input(properties, ["action", "sessionId"]);
-    tool(NAME, "Codex Check", description, input).with_raw_output_schema(answer)
+    tool(NAME, "Codex Check", description, input::<Arguments>()).with_raw_output_schema(answer)
 }
 
 pub(in crate::tools) async fn call(

@@ -8,8 +8,8 @@ use codex_protocol::codex::{Effort, ModelOptions, Personality, ReasoningSummary,
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
 use rmcp::service::RequestContext;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 
 use super::answers::{opened, opened_schema};
 use super::elicit::elicit;
@@ -21,38 +21,31 @@ use crate::tools::schema::{answer, input, tool};
 
 pub(in crate::tools) const NAME: &str = "codex_reply";
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Arguments {
     session_id: String,
     prompt: NonBlankText,
     model: Option<String>,
+    #[schemars(with = "Option<String>")]
     approval_policy: Option<Policy>,
+    #[schemars(with = "Option<String>")]
     effort: Option<Effort>,
+    #[schemars(with = "Option<String>")]
     summary: Option<ReasoningSummary>,
+    #[schemars(with = "Option<String>")]
     personality: Option<Personality>,
+    #[schemars(with = "Option<String>")]
     sandbox: Option<SandboxMode>,
     cwd: Option<PathBuf>,
     output_schema: Option<OutputSchema>,
 }
 
 pub(in crate::tools) fn describe() -> Tool {
-    let properties = json!({
-        "sessionId": { "type": "string" },
-        "prompt": { "type": "string" },
-        "model": { "type": "string" },
-        "approvalPolicy": { "type": "string" },
-        "sandbox": { "type": "string" },
-        "effort": { "type": "string" },
-        "summary": { "type": "string" },
-        "personality": { "type": "string" },
-        "cwd": { "type": "string" },
-        "outputSchema": { "type": "object" },
-    });
     let description = "Use to prompt a session that is idle or in error. Returns at once, as codex, \
 whose settings it takes; they hold from now on.";
-    let input = input(properties, ["sessionId", "prompt"]);
-    tool(NAME, "Codex Reply", description, input).with_raw_output_schema(opened_schema())
+    tool(NAME, "Codex Reply", description, input::<Arguments>())
+        .with_raw_output_schema(opened_schema())
 }
 
 pub(in crate::tools) async fn call(

@@ -13,6 +13,7 @@ use common::timestamp::timestamp;
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject, Tool};
 use rmcp::service::RequestContext;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use strum::VariantNames;
@@ -25,7 +26,7 @@ use crate::error::ToolError;
 use crate::server::Server;
 use crate::tools::parameter_names::resolved;
 use crate::tools::parameters::{NonBlankText, Policy, Wait, arguments};
-use crate::tools::schema::{answer, input, off, one_of, output, texts, tool};
+use crate::tools::schema::{OneOf, answer, input, output, tool};
 
 pub(in crate::tools) const NAME: &str = "codex_session";
 
@@ -54,50 +55,40 @@ enum Action {
     EndTerminals,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Arguments {
+    #[schemars(with = "OneOf<Action>")]
     action: Action,
     session_id: Option<String>,
     include_sensitive: Option<bool>,
     session_ids: Option<Vec<String>>,
+    #[schemars(extend("default" = milliseconds(WAIT)))]
     wait_ms: Option<Wait>,
     process_id: Option<String>,
     prompt: Option<NonBlankText>,
     thread_id: Option<String>,
+    #[schemars(with = "Option<String>")]
     approval_policy: Option<Policy>,
+    #[schemars(with = "Option<String>")]
     sandbox: Option<SandboxMode>,
+    #[schemars(with = "Option<String>")]
     effort: Option<Effort>,
     cwd: Option<PathBuf>,
     model: Option<String>,
+    #[schemars(with = "Option<String>")]
     profile: Option<ProfileName>,
+    #[schemars(with = "Option<Map<String, Value>>")]
     advanced: Option<AdvancedSettings>,
 }
 
 pub(in crate::tools) fn describe() -> Tool {
-    let properties = json!({
-        "action": one_of::<Action>(),
-        "sessionId": { "type": "string" },
-        "includeSensitive": off(),
-        "prompt": { "type": "string" },
-        "sessionIds": texts(),
-        "waitMs": { "type": "integer", "default": milliseconds(WAIT) },
-        "processId": { "type": "string" },
-        "threadId": { "type": "string" },
-        "approvalPolicy": { "type": "string" },
-        "sandbox": { "type": "string" },
-        "effort": { "type": "string" },
-        "cwd": { "type": "string" },
-        "model": { "type": "string" },
-        "profile": { "type": "string" },
-        "advanced": { "type": "object" },
-    });
     let description = "Use to manage sessions. list; get: usage, plan, diff, changedFiles; \
 interrupt the turn; cancel or fork the session; steer: add to the turn; resume a thread; wait_any: \
 wait until one of sessionIds (omit handled ones) is idle, ended or asking; terminals, \
 end_terminals: commands that outlive their turn.";
     let answer = output(json!({ "status?": "string", "sessions?": "array" }));
-    let input = input(properties, ["action"]);
+    let input = input::<Arguments>();
     tool(NAME, "Codex Session", description, input).with_raw_output_schema(answer)
 }
 

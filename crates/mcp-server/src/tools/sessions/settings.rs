@@ -11,6 +11,7 @@ use codex_protocol::codex::{
     Effort, ModelOptions, Persistence, Personality, ReasoningSummary, SandboxMode, ThreadSettings,
 };
 use safe_files::off_runtime;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -20,13 +21,15 @@ use crate::server::Server;
 use crate::tools::output_schema::OutputSchema;
 use crate::tools::parameters::{Policy, TimeLimit};
 
-/// Settings that are rarely used.
-#[derive(Debug, Default, Deserialize)]
+// Settings that are rarely used. This is not documentation, which would be in the schema.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct AdvancedSettings {
     base_instructions: Option<String>,
     developer_instructions: Option<String>,
+    #[schemars(with = "Option<String>")]
     personality: Option<Personality>,
+    #[schemars(with = "Option<String>")]
     summary: Option<ReasoningSummary>,
     config: Option<Map<String, Value>>,
     ephemeral: Option<bool>,

@@ -3,6 +3,7 @@
 use agent_team::MailClient;
 use agent_team::mail::Letter;
 use rmcp::model::{JsonObject, Tool};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -13,7 +14,7 @@ use crate::tools::schema::{answer, input, output, tool};
 
 pub(super) const NAME: &str = "atm_broadcast";
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
     message: NonBlankText,
@@ -21,15 +22,10 @@ struct Arguments {
 }
 
 pub(super) fn describe() -> Tool {
-    let properties = json!({
-        "message": { "type": "string" },
-        "summary": { "type": "string" },
-    });
     let description =
         "Use to write to all other agents of the team. Tells who got it and who did not.";
     let answer = output(json!({ "sent?": "array", "failed?": "array" }));
-    let input = input(properties, ["message"]);
-    tool(NAME, "Broadcast Mail", description, input).with_raw_output_schema(answer)
+    tool(NAME, "Broadcast Mail", description, input::<Arguments>()).with_raw_output_schema(answer)
 }
 
 pub(super) async fn call(

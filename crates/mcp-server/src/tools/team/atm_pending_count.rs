@@ -3,6 +3,7 @@
 use agent_team::MailClient;
 use agent_team::logic::inbox::PendingMail;
 use rmcp::model::{JsonObject, Tool};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -14,15 +15,14 @@ use crate::tools::schema::{answer, input, output, tool};
 pub(super) const NAME: &str = "atm_pending_count";
 
 /// The tool takes no arguments.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {}
 
 pub(super) fn describe() -> Tool {
     let description = "Use to see how much mail is unread, and from whom; it stays unread.";
     let answer = output(json!({ "count?": "integer", "senders?": "array" }));
-    let input = input(json!({}), []);
-    tool(NAME, "Count Mail", description, input).with_raw_output_schema(answer)
+    tool(NAME, "Count Mail", description, input::<Arguments>()).with_raw_output_schema(answer)
 }
 
 pub(super) async fn call(

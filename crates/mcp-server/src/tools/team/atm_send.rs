@@ -4,19 +4,21 @@ use agent_team::MailClient;
 use agent_team::logic::{Address, BadName};
 use agent_team::mail::Letter;
 use rmcp::model::{JsonObject, Tool};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::deliveries::ToolOutcome;
 use crate::error::ToolError;
 use crate::tools::parameters::{NonBlankText, arguments};
-use crate::tools::schema::{answer, input, output, tool};
+use crate::tools::schema::{answer, input, output, sent_as, tool};
 
 pub(super) const NAME: &str = "atm_send";
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
+    /// AGENT or AGENT@TEAM
     to: To,
     message: NonBlankText,
     summary: Option<String>,
@@ -27,6 +29,8 @@ struct Arguments {
 #[serde(try_from = "String")]
 struct To(Address);
 
+sent_as!(String: To);
+
 impl TryFrom<String> for To {
     type Error = BadName;
 
@@ -36,15 +40,9 @@ impl TryFrom<String> for To {
 }
 
 pub(super) fn describe() -> Tool {
-    let properties = json!({
-        "to": { "type": "string", "description": "AGENT or AGENT@TEAM" },
-        "message": { "type": "string" },
-        "summary": { "type": "string" },
-    });
     let description = "Use to write to another agent of the team, in this server's own name.";
     let answer = output(json!({ "to?": "string", "message_id?": "string" }));
-    let input = input(properties, ["to", "message"]);
-    tool(NAME, "Send Mail", description, input).with_raw_output_schema(answer)
+    tool(NAME, "Send Mail", description, input::<Arguments>()).with_raw_output_schema(answer)
 }
 
 pub(super) async fn call(

@@ -3,6 +3,7 @@
 use agent_team::Records;
 use agent_team::logic::registry::Entry;
 use rmcp::model::{JsonObject, Tool};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -20,21 +21,18 @@ pub(crate) const LIMIT: u64 = 20;
 /// The most threads that may be asked for.
 const MAX_LIMIT: u64 = 200;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
+    #[schemars(extend("default" = LIMIT))]
     limit: Option<Count>,
 }
 
 pub(super) fn describe() -> Tool {
-    let properties = json!({
-        "limit": { "type": "integer", "default": LIMIT },
-    });
     let description = "Use to find this identity's earlier threads, latest first, to continue with \
 codex-reply or codex_session.";
     let answer = output(json!({ "threads": "array", "total": "integer" }));
-    let input = input(properties, []);
-    tool(NAME, "Codex Threads", description, input).with_raw_output_schema(answer)
+    tool(NAME, "Codex Threads", description, input::<Arguments>()).with_raw_output_schema(answer)
 }
 
 pub(super) async fn call(
