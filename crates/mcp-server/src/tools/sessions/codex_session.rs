@@ -55,6 +55,7 @@ enum Action {
     EndTerminals,
 }
 
+/// The parameters of all actions; [`Request`] has those of one.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Arguments {
@@ -82,6 +83,38 @@ struct Arguments {
     advanced: Option<AdvancedSettings>,
 }
 
+/// An action with what it needs.
+enum Request {
+    List {
+        sensitive: bool,
+    },
+    Get {
+        session: SessionId,
+        sensitive: bool,
+    },
+    Cancel(SessionId),
+    Interrupt(SessionId),
+    Fork(SessionId),
+    Steer {
+        session: SessionId,
+        text: String,
+    },
+    Resume {
+        thread: String,
+        prompt: Option<String>,
+        arguments: Box<SessionArguments>,
+    },
+    WaitAny {
+        sessions: Vec<SessionId>,
+        wait: Duration,
+    },
+    Terminals(SessionId),
+    EndTerminals {
+        session: SessionId,
+        process: Option<String>,
+    },
+}
+
 pub(in crate::tools) fn describe() -> Tool {
     let description = "Use to manage sessions. list; get: usage, plan, diff, changedFiles; \
 interrupt the turn; cancel or fork the session; steer: add to the turn; resume a thread; wait_any: \
@@ -102,33 +135,33 @@ pub(in crate::tools) async fn call(
     let given: Arguments = arguments(given)?;
     given.action.takes(&named)?;
     let engine = &server.engine;
-    let object = match given.action {
-        Action::List => list(engine, given.include_sensitive.unwrap_or(false)),
-        Action::Get => {
-            let info = engine.get(&session(engine, given.session_id)?)?;
-            details(&info, given.include_sensitive.unwrap_or(false))
-        }
-        Action::Cancel => {
-            let session = session(engine, given.session_id)?;
+    let object = match given.request(engine)? {
+        Request::List { sensitive } => list(engine, sensitive),
+        Request::Get { session, sensitive } => details(&engine.get(&session)?, sensitive),
+        Request::Cancel(session) => {
             engine.cancel(&session, CANCELLED)?;
             done(&session, "cancelled")
         }
-        Action::Interrupt => {
-            let session = session(engine, given.session_id)?;
+        Request::Interrupt(session) => {
             engine.interrupt_session(&session)?;
             done(&session, "interrupted")
         }
-        Action::Fork => {
-            let session = session(engine, given.session_id)?;
+        Request::Fork(session) => {
             let engine = Arc::clone(engine);
             let forking = async move { engine.fork(&session).await };
             forked(&server.run_detached(context, forking).await?)
         }
-        Action::Steer => steer(server, context, given).await?,
-        Action::Resume => resume(server, context, given).await?,
-        Action::WaitAny => wait_any(server, context, given).await?,
-        Action::Terminals => terminals(server, context, given).await?,
-        Action::EndTerminals => end_terminals(server, context, given).await?,
+        Request::Steer { session, text } => steer(server, context, session, text).await?,
+        Request::Resume {
+            thread,
+            prompt,
+            arguments,
+        } => resume(server, context, &thread, prompt, *arguments).await?,
+        Request::WaitAny { sessions, wait } => wait_any(server, context, &sessions, wait).await?,
+        Request::Terminals(session) => terminals(server, context, &session).await?,
+        Request::EndTerminals { session, process } => {
+            end_terminals(server, context, session, process).await?
+        }
     };
     Ok(answer(object).into())
 }
@@ -137,6 +170,58 @@ pub(in crate::tools) async fn call(
 fn named(given: &JsonObject) -> Vec<String> {
     let given = given.iter().filter(|(_, value)| !value.is_null());
     given.map(|(name, _)| name.clone()).collect()
+}
+
+impl Arguments {
+    /// The action with its parameters, of which none is missing.
+    fn request(self, engine: &Engine) -> Result<Request, ToolError> {
+        let sensitive = self.include_sensitive.unwrap_or_default();
+        let session = || session(engine, self.session_id);
+        Ok(match self.action {
+            Action::List => Request::List { sensitive },
+            Action::Get => Request::Get {
+                session: session()?,
+                sensitive,
+            },
+            Action::Cancel => Request::Cancel(session()?),
+            Action::Interrupt => Request::Interrupt(session()?),
+            Action::Fork => Request::Fork(session()?),
+            Action::Steer => Request::Steer {
+                session: session()?,
+                text: self.prompt.ok_or_else(|| missing("prompt", "steer"))?.0,
+            },
+            Action::Resume => Request::Resume {
+                thread: self
+                    .thread_id
+                    .ok_or_else(|| missing("threadId", "resume"))?,
+                prompt: self.prompt.map(|NonBlankText(text)| text),
+                arguments: Box::new(SessionArguments {
+                    approval_policy: self.approval_policy,
+                    sandbox: self.sandbox,
+                    effort: self.effort,
+                    cwd: self.cwd,
+                    model: self.model,
+                    profile: self.profile,
+                    tag: None,
+                    advanced: self.advanced,
+                }),
+            },
+            Action::WaitAny => {
+                let names = self.session_ids.filter(|names| !names.is_empty());
+                let names = names.ok_or_else(|| missing("sessionIds", "wait_any"))?;
+                let sessions = names.iter().map(|name| engine.session_named(name));
+                Request::WaitAny {
+                    sessions: sessions.collect::<Result<_, _>>()?,
+                    wait: self.wait_ms.map_or(WAIT, |Wait(wait)| wait),
+                }
+            }
+            Action::Terminals => Request::Terminals(session()?),
+            Action::EndTerminals => Request::EndTerminals {
+                session: session()?,
+                process: self.process_id,
+            },
+        })
+    }
 }
 
 impl Action {
@@ -200,14 +285,13 @@ fn done(session: &SessionId, what: &str) -> Value {
 async fn steer(
     server: &Server,
     context: &RequestContext<RoleServer>,
-    given: Arguments,
+    session: SessionId,
+    text: String,
 ) -> Result<Value, ToolError> {
-    let session = session(&server.engine, given.session_id)?;
-    let NonBlankText(words) = given.prompt.ok_or_else(|| missing("prompt", "steer"))?;
     let engine = Arc::clone(&server.engine);
     let steered = session.clone();
     server
-        .run_detached(context, async move { engine.steer(&steered, &words).await })
+        .run_detached(context, async move { engine.steer(&steered, &text).await })
         .await?;
     Ok(done(&session, "steered"))
 }
@@ -215,31 +299,20 @@ async fn steer(
 async fn resume(
     server: &Server,
     context: &RequestContext<RoleServer>,
-    given: Arguments,
+    thread: &str,
+    prompt: Option<String>,
+    arguments: SessionArguments,
 ) -> Result<Value, ToolError> {
-    let thread = given
-        .thread_id
-        .ok_or_else(|| missing("threadId", "resume"))?;
-    let thread = server.thread(&thread).await?;
-    let session_arguments = SessionArguments {
-        approval_policy: given.approval_policy,
-        sandbox: given.sandbox,
-        effort: given.effort,
-        cwd: given.cwd,
-        model: given.model,
-        profile: given.profile,
-        tag: None,
-        advanced: given.advanced,
-    };
+    let thread = server.thread(thread).await?;
     let SessionStart {
         mut start,
         first,
         warnings,
-    } = session_arguments.into_start(server).await?;
+    } = arguments.into_start(server).await?;
     server.bound_resumed(&thread, &mut start.settings)?;
     let resume = ResumeThread { thread, start };
-    let prompt = match given.prompt {
-        Some(NonBlankText(text)) => Some(Prompt { text, ..first }),
+    let prompt = match prompt {
+        Some(text) => Some(Prompt { text, ..first }),
         None if first != Prompt::default() => {
             let message = "images and outputSchema go with a prompt, and there is none";
             return Err(ToolError::new(Code::InvalidArgument, message));
@@ -272,16 +345,10 @@ async fn resume(
 async fn wait_any(
     server: &Server,
     context: &RequestContext<RoleServer>,
-    given: Arguments,
+    sessions: &[SessionId],
+    wait: Duration,
 ) -> Result<Value, ToolError> {
-    let names = given.session_ids.unwrap_or_default();
-    if names.is_empty() {
-        return Err(missing("sessionIds", "wait_any"));
-    }
-    let sessions = names.iter().map(|name| server.engine.session_named(name));
-    let sessions = sessions.collect::<Result<Vec<SessionId>, _>>()?;
-    let wait = given.wait_ms.map_or(WAIT, |Wait(wait)| wait);
-    let attention = server.engine.attention(&sessions, wait);
+    let attention = server.engine.attention(sessions, wait);
     let look = || {
         let mut sessions = sessions.iter();
         sessions.find_map(|session| server.engine.current_step(session))
@@ -296,10 +363,9 @@ async fn wait_any(
 async fn terminals(
     server: &Server,
     context: &RequestContext<RoleServer>,
-    given: Arguments,
+    session: &SessionId,
 ) -> Result<Value, ToolError> {
-    let session = session(&server.engine, given.session_id)?;
-    let listing = server.engine.terminals(&session);
+    let listing = server.engine.terminals(session);
     let terminals = server.wait_for(context, listing).await??;
     Ok(json!({ "sessionId": session, "terminals": terminals }))
 }
@@ -307,11 +373,11 @@ async fn terminals(
 async fn end_terminals(
     server: &Server,
     context: &RequestContext<RoleServer>,
-    given: Arguments,
+    session: SessionId,
+    process: Option<String>,
 ) -> Result<Value, ToolError> {
-    let session = session(&server.engine, given.session_id)?;
     let engine = Arc::clone(&server.engine);
-    let (process, of) = (given.process_id, session.clone());
+    let of = session.clone();
     let ending = async move {
         match process {
             Some(process) => engine.end_terminal(&of, &process).await,
