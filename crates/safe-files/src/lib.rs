@@ -10,6 +10,7 @@
 //! | [`off_runtime`] | the same in asynchronous code: a thread of its own, with a deadline |
 //! | [`directory`] | directories that are noted now and used later: detects one that was replaced by a link |
 //! | [`state_file`], [`state_directory`], [`directory_lock`] | files of our own: written whole, locked between processes |
+//! | [`home_directory`] | the home directory, which never lies where a client has started us |
 //! | [`own_log`] | the log of a background process, bounded while it runs |
 //! | [`scratch`] | directories for a while, out of reach of Codex's sandbox |
 //!
@@ -31,6 +32,7 @@
 
 pub mod directory;
 pub mod directory_lock;
+pub mod home_directory;
 pub mod off_runtime;
 pub mod own_log;
 pub mod scratch;

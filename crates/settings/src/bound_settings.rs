@@ -93,10 +93,12 @@ impl Lookup<'_> {
         let Some(Setting { value, source }) = set else {
             return Ok(None);
         };
-        let home = self.variable("HOME").map(PathBuf::from);
+        let home = self.home();
         let absolute = |path: PathBuf| {
-            let below_home = path.strip_prefix("~").ok().zip(home.as_deref());
-            let path = below_home.map_or(path.clone(), |(below, home)| home.join(below));
+            let path = match path.strip_prefix("~") {
+                Ok(below) => home.join(below),
+                Err(_) => path,
+            };
             match path.is_absolute() {
                 true => Ok(path),
                 false => Err(relative(&path, &source)),

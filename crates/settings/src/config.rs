@@ -19,7 +19,7 @@ use crate::flags::Flags;
 use crate::jobs::JobSettings;
 use crate::key::{HOST, ROLE, SUMMARIES, TEAM_TOOLS};
 use crate::listen_address::ListenAddress;
-use crate::lookup::{Lookup, in_section, origin, user_file_below};
+use crate::lookup::{Lookup, in_section, origin};
 use crate::presets::Presets;
 use crate::repository::{Narrowing, RepositoryFile};
 use crate::retention::{RetentionSettings, retention};
@@ -108,7 +108,7 @@ impl Lookup<'_> {
         let atm_home = self.atm_home();
         let mut warnings = Vec::new();
         let given_role = self.flag_or_variable(ROLE, flags.role.clone())?;
-        let (files, narrowing) = self.files(&atm_home, &codex_home, &mut warnings)?;
+        let (files, narrowing) = self.files(&codex_home, &mut warnings)?;
         let eyes = self.eyes(&flags, &files)?;
         let bounds = self.bounds(&flags, &files, &mut warnings)?;
         let set_role = || in_section(&files, |file| file.section.role.clone());
@@ -122,7 +122,7 @@ impl Lookup<'_> {
                 &files,
                 role,
                 &codex_home,
-                &user_file_below(&atm_home),
+                &self.user_file(),
             )?);
         }
         if bounds.allow_full_access() {
@@ -163,11 +163,10 @@ impl Lookup<'_> {
     /// untrusted repository.
     fn files(
         &self,
-        atm_home: &Path,
         codex_home: &Path,
         warnings: &mut Vec<Warning>,
     ) -> Result<(Vec<File>, Option<Narrowing>), ConfigError> {
-        let user = File::of_user(&user_file_below(atm_home), warnings)?;
+        let user = File::of_user(&self.user_file(), warnings)?;
         let found = self.repository_file(codex_home, user.as_ref(), warnings)?;
         let (repository, narrowing) = match found {
             None => (None, None),

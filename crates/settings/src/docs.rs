@@ -108,10 +108,15 @@ fn settings() -> String {
 fn defaults() -> Value {
     let directory = tempfile::tempdir().unwrap();
     let here: &Path = directory.path();
-    let home = |name: &str| (name == "HOME").then(|| OsString::from("~"));
+    let variables = |name: &str| match name {
+        "HOME" => Some(OsString::from("~")),
+        // No settings of whoever runs the test.
+        "ATM_HOME" => Some(here.into()),
+        _ => None,
+    };
     let lookup = Lookup {
         here,
-        variables: &home,
+        variables: &variables,
     };
     as_json(&lookup.load(Flags::default()).unwrap())
 }

@@ -95,13 +95,10 @@ impl Lookup<'_> {
     /// Resolves a relative path, and one that begins with `~`, to an absolute path.
     fn at_home(&self, location: Location) -> Location {
         match location {
-            Location::Sqlite(path) => {
-                let home = self.variable("HOME").map(PathBuf::from).unwrap_or_default();
-                Location::Sqlite(match path.strip_prefix("~") {
-                    Ok(below) => home.join(below),
-                    Err(_) => self.here.join(path),
-                })
-            }
+            Location::Sqlite(path) => Location::Sqlite(match path.strip_prefix("~") {
+                Ok(below) => self.home().join(below),
+                Err(_) => self.here.join(path),
+            }),
             server @ Location::Postgres(_) => server,
         }
     }

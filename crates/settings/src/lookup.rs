@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::duration::{self, SetDuration};
+use safe_files::home_directory::home_directory;
 use serde::de::value::Error as ValueError;
 use serde::de::{DeserializeOwned, IntoDeserializer};
 
@@ -21,52 +22,64 @@ pub(super) struct Lookup<'a> {
     pub(super) variables: &'a dyn Fn(&str) -> Option<OsString>,
 }
 
+/// Our own variables. No path is resolved by them.
+fn of_process() -> Lookup<'static> {
+    Lookup {
+        here: Path::new(""),
+        variables: &|name| env::var_os(name),
+    }
+}
+
+/// The home directory of a user who has none: as Debian names it, it does not exist.
+const NO_HOME: &str = "/nonexistent";
+
 /// The directory that has the teams and the records of servers: `ATM_HOME`, else HOME.
 #[must_use]
 pub fn atm_home() -> PathBuf {
-    let lookup = Lookup {
-        here: Path::new(""),
-        variables: &|name| env::var_os(name),
-    };
-    lookup.atm_home()
+    of_process().atm_home()
 }
 
 /// Codex's home directory: `CODEX_HOME`, else `~/.codex`.
 #[must_use]
 pub fn codex_home() -> PathBuf {
-    let lookup = Lookup {
-        here: Path::new(""),
-        variables: &|name| env::var_os(name),
-    };
-    lookup.codex_home()
+    of_process().codex_home()
 }
 
 /// The user's file of settings.
 #[must_use]
 pub fn user_file() -> PathBuf {
-    user_file_below(&atm_home())
-}
-
-pub(super) fn user_file_below(atm_home: &Path) -> PathBuf {
-    atm_home.join(".config/atm/config.toml")
+    of_process().user_file()
 }
 
 impl Lookup<'_> {
     /// The remedy for a key that is never taken from a repository.
     pub(super) fn user_file_hint(&self) -> String {
-        let file = user_file_below(&self.atm_home());
-        format!("Set it in {}.", file.display())
+        format!("Set it in {}.", self.user_file().display())
     }
 
+    /// The user's file of settings, below `ATM_HOME` or the home directory.
+    pub(super) fn user_file(&self) -> PathBuf {
+        let set = self.variable("ATM_HOME").map(PathBuf::from);
+        let set = set.filter(|path| path.is_absolute());
+        let home = set.unwrap_or_else(|| self.home());
+        home.join(".config/atm/config.toml")
+    }
+
+    /// The user's home directory; where none is known, one that does not exist.
+    pub(super) fn home(&self) -> PathBuf {
+        let home = home_directory(|name| self.variable(name));
+        home.unwrap_or_else(|| PathBuf::from(NO_HOME))
+    }
+
+    /// The home of teams; a relative path where it is not known.
     pub(super) fn atm_home(&self) -> PathBuf {
         let home = self.variable("ATM_HOME").or_else(|| self.variable("HOME"));
         home.map(PathBuf::from).unwrap_or_default()
     }
 
     pub(super) fn codex_home(&self) -> PathBuf {
-        let directory = |name| self.variable(name).map(PathBuf::from);
-        let home = || directory("HOME").unwrap_or_default();
-        directory("CODEX_HOME").unwrap_or_else(|| home().join(".codex"))
+        let set = self.variable("CODEX_HOME").map(PathBuf::from);
+        set.unwrap_or_else(|| self.home().join(".codex"))
     }
 
     /// The value of a variable; an empty one counts as unset.

@@ -1,7 +1,7 @@
 //! The settings of the server itself: its Codex, its name and team, its time limit.
 
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use agent_team::logic::{AgentName, TeamName};
@@ -48,10 +48,10 @@ impl Lookup<'_> {
             Scope::Repository => None,
             Scope::User => {
                 let program = file.section.codex_bin.as_deref()?;
-                match (program.strip_prefix("~"), self.variable("HOME")) {
-                    (Ok(below), Some(home)) => Some(Path::new(&home).join(below)),
-                    _ => Some(file.beside(program)),
-                }
+                Some(match program.strip_prefix("~") {
+                    Ok(below) => self.home().join(below),
+                    Err(_) => file.beside(program),
+                })
             }
         }))
     }

@@ -103,3 +103,18 @@ fn durations_have_units_in_files_and_variables() {
     let config = world.load(Flags::default()).unwrap();
     assert_eq!(config.request_timeout.value, Duration::from_secs(90));
 }
+
+#[test]
+fn home_is_never_where_the_server_was_started() {
+    for relative in ["", ".", "home"] {
+        let world = World::new().variable("HOME", relative);
+        let below_here = world.here().join(relative).join(".config/atm");
+        std::fs::create_dir_all(&below_here).unwrap();
+        let file = below_here.join("config.toml");
+        std::fs::write(file, "[core]\nidentity = \"planted\"\n").unwrap();
+        let config = world.load(Flags::default()).unwrap();
+        let identity = config.identity.value.to_string();
+        assert_ne!(identity, "planted", "{relative:?}");
+        assert!(config.codex_home.is_absolute(), "{:?}", config.codex_home);
+    }
+}

@@ -13,6 +13,7 @@ mod hostile_commits;
 mod hostile_files;
 mod interrupted_runs;
 mod job_answers;
+mod missing_home;
 mod outside_git;
 mod pipes;
 mod planted;
