@@ -31,15 +31,17 @@ use crate::run::spec::StoredRun;
 use crate::store::{Claim, ClaimedJob, FinishedJob, Job, NewEvent, RenewOutcome, WriteOutcome};
 
 /// Runs a claimed job, and stores the outcome. The claim was requested at the moment `asked`.
-pub(super) async fn attempt(worker: &Worker, claimed: ClaimedJob, asked: Instant) {
+pub(super) async fn attempt(held: HeldJob, claimed: ClaimedJob, asked: Instant) {
     let span = tracing::info_span!("job", id = %claimed.claim.job);
     // On the heap, as the future of an attempt may be larger than a thread's stack.
-    Box::pin(run_claimed(worker, claimed, asked))
+    Box::pin(run_claimed(held, claimed, asked))
         .instrument(span)
         .await;
 }
 
-async fn run_claimed(worker: &Worker, claimed: ClaimedJob, asked: Instant) {
+async fn run_claimed(mut held: HeldJob, claimed: ClaimedJob, asked: Instant) {
+    let worker = Rc::clone(&held.worker);
+    let worker = worker.as_ref();
     let ClaimedJob { claim, job } = claimed;
     let began = Instant::now();
     let name = format!("job {} {:?}", claim.job, job.summary.task_name);
@@ -47,7 +49,6 @@ async fn run_claimed(worker: &Worker, claimed: ClaimedJob, asked: Instant) {
         1 => tracing::info!("{name} begins"),
         number => tracing::info!("{name} begins, attempt {number}"),
     }
-    let held = HandleGuard::new(worker, &claim.job);
     let phase = match job.wait_history.unfinished(SystemTime::now()) {
         Some(_) => AttemptPhase::Look,
         None => AttemptPhase::Turn,
@@ -64,33 +65,45 @@ async fn run_claimed(worker: &Worker, claimed: ClaimedJob, asked: Instant) {
         ended = run(worker, &claim, &job, &held.cancel) => ended,
         never = keep_lease(worker, &claim, &lease, &held.cancel) => match never {},
     };
+    held.is_settled = !matches!(ended, AttemptEnd::Unwritten(_));
     let millis = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     let took = humantime::format_duration(Duration::from_millis(millis));
     tracing::info!("{name} {ended} after {took}");
 }
 
-/// Registers the cancel handle with the worker while the attempt runs.
-struct HandleGuard<'a> {
-    worker: &'a Worker,
+/// A job that the worker has: it is registered with its cancel handle while its attempt runs.
+///
+/// It has to be made in the same step in which the claim is known. Otherwise a worker that looks
+/// for claims whose answers were lost would find this one, and run the job a second time.
+pub(super) struct HeldJob {
+    worker: Rc<Worker>,
     job: JobId,
     cancel: Rc<CancelHandle>,
+    /// Whether the store has the outcome, or the job is not this worker's any more.
+    is_settled: bool,
 }
 
-impl<'a> HandleGuard<'a> {
-    fn new(worker: &'a Worker, job: &JobId) -> Self {
+impl HeldJob {
+    pub(super) fn new(worker: &Rc<Worker>, job: &JobId) -> Self {
         let cancel = Rc::new(CancelHandle::default());
         let mut cancel_handles = worker.cancel_handles.borrow_mut();
         cancel_handles.insert(job.clone(), Rc::clone(&cancel));
+        worker.unsettled.borrow_mut().remove(job);
         Self {
-            worker,
+            worker: Rc::clone(worker),
             job: job.clone(),
             cancel,
+            is_settled: false,
         }
     }
 }
 
-impl Drop for HandleGuard<'_> {
+impl Drop for HeldJob {
     fn drop(&mut self) {
+        if !self.is_settled {
+            let mut unsettled = self.worker.unsettled.borrow_mut();
+            unsettled.insert(self.job.clone());
+        }
         // The worker may have claimed the job again in between.
         let mut cancel_handles = self.worker.cancel_handles.borrow_mut();
         if cancel_handles

@@ -314,4 +314,4 @@ fn schema(schema: Option<&Value>) -> Result<Option<Map<String, Value>>, BadAttem
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

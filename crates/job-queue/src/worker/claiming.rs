@@ -7,10 +7,11 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::attempt::{self, HeldJob};
 use super::cancel_handle::CancelReason;
 use super::slot::{RetakeOutcome, WorkerSlot};
-use super::{ClaimState, SHUTDOWN_TIMEOUT, Worker, attempt};
-use crate::logic::IdleTimer;
+use super::{ClaimState, SHUTDOWN_TIMEOUT, Worker};
+use crate::logic::{IdleTimer, JobId};
 use crate::store::{ClaimedJob, Demand, StoreError};
 
 /// Takes jobs until the worker is told to end or leaves, then waits for the running ones.
@@ -101,9 +102,9 @@ impl Attempts {
     }
 
     fn begin(&mut self, TimedClaim(claimed, asked): TimedClaim) {
-        let worker = Rc::clone(&self.worker);
-        let attempt = async move { attempt::attempt(&worker, claimed, asked).await };
-        self.tasks.spawn_local(attempt);
+        let held = HeldJob::new(&self.worker, &claimed.claim.job);
+        self.tasks
+            .spawn_local(attempt::attempt(held, claimed, asked));
     }
 
     /// Releases the slot and checks once more for a job, see [`WorkerSlot`].
@@ -176,7 +177,7 @@ async fn claim(worker: &Worker) -> Result<Option<TimedClaim>, StoreError> {
     let asked = Instant::now();
     let (host, lease) = (&worker.options.host, worker.options.timing.lease);
     if worker.claims.get() == ClaimState::InDoubt {
-        let known: Vec<_> = worker.cancel_handles.borrow().keys().cloned().collect();
+        let known = known_jobs(worker);
         let reclaimed = worker.store.reclaim(worker.id(), &known, lease).await?;
         if reclaimed.is_some() {
             return Ok(reclaimed.map(|claimed| TimedClaim(claimed, asked)));
@@ -186,6 +187,13 @@ async fn claim(worker: &Worker) -> Result<Option<TimedClaim>, StoreError> {
     let claimed = worker.store.claim(worker.id(), host, lease).await?;
     worker.claims.set(ClaimState::Known);
     Ok(claimed.map(|claimed| TimedClaim(claimed, asked)))
+}
+
+/// The jobs that the worker has begun and that the store may still count as its own.
+fn known_jobs(worker: &Worker) -> Vec<JobId> {
+    let running = worker.cancel_handles.borrow();
+    let unsettled = worker.unsettled.borrow();
+    running.keys().chain(unsettled.iter()).cloned().collect()
 }
 
 fn log_panic(ended: Result<(), JoinError>) {
@@ -209,5 +217,61 @@ async fn until(moment: Option<std::time::Instant>) {
     match moment {
         Some(moment) => sleep_until(moment.into()).await,
         None => pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::LocalSet;
+
+    use super::*;
+    use crate::store::{JobStore, NewJob, Request};
+    use crate::worker::attempt_spec::tests::TestHost;
+
+    /// A worker that has claimed a job, with an answer that came at the second try.
+    async fn worker_with_claim(host: &TestHost) -> (Attempts, TimedClaim) {
+        let options = host.options();
+        let store = JobStore::open(&options.location, &options.access())
+            .await
+            .unwrap();
+        store
+            .submit(&NewJob::new(Request::new("p", "/missing")))
+            .await
+            .unwrap();
+        let worker = Rc::new(Worker::new(store, options));
+        let lost = claim(&worker).await.unwrap();
+        assert!(lost.is_some(), "the answer that is lost");
+        worker.claims.set(ClaimState::InDoubt);
+        let found = claim(&worker).await.unwrap();
+        assert_eq!(worker.claims.get(), ClaimState::InDoubt);
+        (Attempts::new(&worker), found.unwrap())
+    }
+
+    #[tokio::test]
+    async fn job_whose_claim_was_found_again_is_begun_once() {
+        let host = TestHost::new();
+        let test = async {
+            let (mut attempts, found) = worker_with_claim(&host).await;
+            attempts.begin(found);
+            let again = claim(&attempts.worker).await.unwrap();
+            assert!(again.is_none(), "a second attempt at the same job");
+            attempts.tasks.shutdown().await;
+        };
+        LocalSet::new().run_until(test).await;
+    }
+
+    #[tokio::test]
+    async fn job_whose_outcome_is_not_stored_is_not_begun_again() {
+        let host = TestHost::new();
+        let test = async {
+            let (mut attempts, found) = worker_with_claim(&host).await;
+            attempts.begin(found);
+            // Its task ends as after a panic, and the store says that the job runs.
+            attempts.tasks.shutdown().await;
+            attempts.worker.claims.set(ClaimState::InDoubt);
+            let again = claim(&attempts.worker).await.unwrap();
+            assert!(again.is_none(), "the attempt may have executed something");
+        };
+        LocalSet::new().run_until(test).await;
     }
 }

@@ -61,7 +61,7 @@ pub mod start;
 mod store_health;
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -261,6 +261,9 @@ struct Worker {
     options: Options,
     /// The handles of the running jobs.
     cancel_handles: RefCell<HashMap<JobId, Rc<CancelHandle>>>,
+    /// The jobs whose attempts have ended without the store having the outcome: it still says that
+    /// this worker runs them, until their leases end.
+    unsettled: RefCell<HashSet<JobId>>,
     /// The logins of the jobs that this worker has put back to wait for a usage limit.
     logins: RefCell<HashMap<JobId, Login>>,
     store_health: StoreHealth,
@@ -322,6 +325,7 @@ impl Worker {
             about,
             options,
             cancel_handles: RefCell::default(),
+            unsettled: RefCell::default(),
             logins: RefCell::default(),
             store_health: StoreHealth::new(),
             claims: Cell::new(ClaimState::Known),

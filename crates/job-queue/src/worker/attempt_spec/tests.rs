@@ -22,10 +22,10 @@ const FIRST: &str = "01a200a4-327e-7ce2-b260-3fbdb333d5f1";
 const SECOND: &str = "01a200a4-327e-7ce2-b260-3fbdb333d5f2";
 
 /// A directory with two Codex programs.
-struct TestHost(TempDir);
+pub(in crate::worker) struct TestHost(TempDir);
 
 impl TestHost {
-    fn new() -> Self {
+    pub(in crate::worker) fn new() -> Self {
         let place = Self(tempfile::tempdir().unwrap());
         for name in ["ours", "theirs"] {
             let path = place.path(name);
@@ -40,7 +40,7 @@ impl TestHost {
         self.0.path().join(name)
     }
 
-    fn options(&self) -> Options {
+    pub(in crate::worker) fn options(&self) -> Options {
         Options {
             bounds: Bounds::default().into(),
             location: Location::Sqlite(self.path("jobs.db")),
