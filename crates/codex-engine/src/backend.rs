@@ -10,7 +10,7 @@
 //! needs it. Requests that arrive during a start wait for the same start.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -58,6 +58,19 @@ pub struct Launch {
     pub codex: Option<(PathBuf, Source)>,
     /// The longest line that is accepted from Codex, in bytes.
     pub line_limit: usize,
+}
+
+impl Launch {
+    /// The same with the Codex that is found for a client in this directory. A process that serves
+    /// several clients has another directory, from which another one could be found.
+    pub(super) fn found_for(&self, directory: Option<&Path>) -> Self {
+        let found = binary::find_for(self.codex.clone(), directory).ok();
+        let found = found.map(|found| (found.chosen, found.source));
+        Self {
+            codex: found.or_else(|| self.codex.clone()),
+            ..self.clone()
+        }
+    }
 }
 
 /// Why no app-server is available.
@@ -315,7 +328,7 @@ impl Backend {
         generation: Generation,
     ) -> Result<AppServer, LaunchError> {
         let codex = binary::find(self.launch.codex.clone())?;
-        warn_of_replaceable(&codex.native);
+        warn_of_replaceable(&codex.native, self.directory.as_deref());
         let mut program = Program::new(&codex.native, ["app-server"]);
         let adoption = match self.adoption_socket(&codex).await {
             Some(socket) => {

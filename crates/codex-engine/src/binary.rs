@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fmt};
 
 use serde::{Deserialize, Serialize};
-use supervise::search_path::{PATH, SearchPaths, find_program, is_executable, our_variable};
+use supervise::search_path::{PATH, SearchPaths, find_program, is_executable};
 
 /// The source of the choice of a Codex.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,8 +71,21 @@ pub enum NoCodex {
 ///
 /// [`NoCodex`].
 pub fn find(chosen: Option<(PathBuf, Source)>) -> Result<CodexBinary, NoCodex> {
+    find_for(chosen, None)
+}
+
+/// Finds the Codex to run for a client in this directory, which need not be ours.
+///
+/// # Errors
+///
+/// [`NoCodex`].
+pub fn find_for(
+    chosen: Option<(PathBuf, Source)>,
+    directory: Option<&Path>,
+) -> Result<CodexBinary, NoCodex> {
+    let on_path = |name: &str| on_path(name, directory);
     let (path, source) = match chosen {
-        Some((path, source)) => (absolute(in_path_or_directory(path)), source),
+        Some((path, source)) => (absolute(in_path_or_directory(path, on_path)), source),
         None => (on_path("codex").ok_or(NoCodex::NotOnPath)?, Source::Path),
     };
     if !is_executable(&path) {
@@ -114,7 +127,7 @@ fn absolute(path: PathBuf) -> PathBuf {
 }
 
 /// A bare name is looked up on PATH, as a shell would.
-fn in_path_or_directory(path: PathBuf) -> PathBuf {
+fn in_path_or_directory(path: PathBuf, on_path: impl Fn(&str) -> Option<PathBuf>) -> PathBuf {
     let bare = path.components().count() == 1 && path.is_relative();
     match path.to_str() {
         Some(name) if bare && !name.starts_with('.') => on_path(name).unwrap_or(path),
@@ -124,9 +137,9 @@ fn in_path_or_directory(path: PathBuf) -> PathBuf {
 
 /// Directories that Codex's commands can write are searched last, relative ones not at
 /// all.
-fn on_path(name: &str) -> Option<PathBuf> {
+fn on_path(name: &str, directory: Option<&Path>) -> Option<PathBuf> {
     let path = env::var_os(PATH)?;
-    let protected = SearchPaths::of_process(None, our_variable).without_writable(&path);
+    let protected = SearchPaths::of_client(directory).without_writable(&path);
     [protected, Some(path)]
         .into_iter()
         .flatten()

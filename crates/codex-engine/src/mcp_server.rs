@@ -97,7 +97,7 @@ impl McpServer {
     ///
     /// If the process cannot be started. See [`spawn`].
     pub fn start(codex: &InstalledCodex) -> io::Result<(Self, Pipes)> {
-        warn_of_replaceable(&codex.binary.native);
+        warn_of_replaceable(&codex.binary.native, None);
         let mut args = vec!["mcp-server".to_owned()];
         args.extend(overrides(&codex.home, codex.release));
         let mut program = Program::new(&codex.binary.native, args);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use safe_files::off_runtime;
 use serde::{Deserialize, Serialize};
-use supervise::search_path::protected_in;
+use supervise::search_path::{protected_in, warn_of_replaceable};
 
 use super::backend::{Backend, Launch, NewAdoptionSocket};
 use super::binary;
@@ -198,14 +198,21 @@ impl AppServers {
 
     /// The app-server of those who agree with this client in everything that counts.
     pub(super) fn of(&self, client: &CodexStart, terms: String) -> Arc<SharedCodex> {
+        let directory = client.directory.as_deref();
+        let launch = client.launch.found_for(directory);
         let agreement = Agreement {
-            launch: Some(client.launch.clone()),
-            program: ProgramFile::of(&client.launch),
-            search_paths: protected_in(client.directory.as_deref()),
+            launch: Some(launch.clone()),
+            program: ProgramFile::of(&launch),
+            search_paths: protected_in(directory),
             terms,
         };
-        let found = self.agreeing(&agreement);
-        found.unwrap_or_else(|| self.add(agreement, &client.launch, &client.env))
+        if let Some(found) = self.agreeing(&agreement) {
+            return found;
+        }
+        if let Some(program) = agreement.program() {
+            warn_of_replaceable(program, directory);
+        }
+        self.add(agreement, &launch, &client.env)
     }
 
     fn agreeing(&self, agreement: &Agreement) -> Option<Arc<SharedCodex>> {

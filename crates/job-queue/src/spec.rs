@@ -399,7 +399,10 @@ impl Submitter {
 
     /// The Codex of a job; `None` if only other machines may have one.
     pub(super) fn codex(&self) -> Result<Option<PathBuf>, BadJobSpec> {
-        match (binary::find(self.codex.clone()), self.scope) {
+        match (
+            binary::find_for(self.codex.clone(), Some(&self.directory)),
+            self.scope,
+        ) {
             (Ok(codex), _) => Ok(Some(codex.chosen)),
             (Err(_), StoreScope::Anywhere) if self.codex.is_none() => Ok(None),
             (Err(error), _) => Err(error.into()),

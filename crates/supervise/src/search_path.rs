@@ -89,6 +89,21 @@ impl SearchPaths {
         paths
     }
 
+    /// The search paths of a client in this directory, which counts as writable unless HOME lies in
+    /// it. Our own directory counts too.
+    pub fn of_client(directory: Option<&Path>) -> Self {
+        let paths = Self::of_process(None, our_variable);
+        match directory.filter(|directory| !paths.has_home_in(directory)) {
+            None => paths,
+            directory => Self::of_process(directory, our_variable),
+        }
+    }
+
+    fn has_home_in(&self, directory: &Path) -> bool {
+        let home = self.home.as_deref().map(resolved);
+        home.is_some_and(|home| home.starts_with(resolved(directory)))
+    }
+
     /// A PATH without the entries that commands can write; `None` if it has none.
     pub fn without_writable(&self, path: &OsStr) -> Option<OsString> {
         let counts = |entry: &Path| entry.is_absolute() && !self.is_writable(entry);
@@ -178,15 +193,15 @@ pub fn our_variable(name: &str) -> Option<OsString> {
 /// Our own directory, unless HOME lies in it.
 fn own_directory(paths: &SearchPaths) -> Option<PathBuf> {
     let own = env::current_dir().ok()?;
-    let home = paths.home.as_deref().map(resolved);
-    home.is_none_or(|home| !home.starts_with(&own))
-        .then_some(own)
+    (!paths.has_home_in(&own)).then_some(own)
 }
 
-/// Warns if Codex or this program lies where Codex's commands can replace it.
-pub fn warn_of_replaceable(codex: &Path) {
-    let own = own_directory(&SearchPaths::of_process(None, our_variable));
-    let paths = SearchPaths::of_process(own.as_deref(), our_variable);
+/// Warns if Codex or this program lies where the commands of a Codex in this directory, ours by
+/// default, can replace it.
+pub fn warn_of_replaceable(codex: &Path, directory: Option<&Path>) {
+    let own = || own_directory(&SearchPaths::of_process(None, our_variable));
+    let directory = directory.map(Path::to_owned).or_else(own);
+    let paths = SearchPaths::of_client(directory.as_deref());
     let executables = [Some(codex.to_owned()), env::current_exe().ok()];
     for path in executables.into_iter().flatten() {
         if paths.is_in_workplace(&path) {

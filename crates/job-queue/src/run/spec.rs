@@ -127,7 +127,7 @@ impl Submitter {
         }
         let read_only = self.read_only_cause(&run);
         self.fill_in(&mut run)?;
-        let codex = binary::find(self.codex.clone())?.chosen;
+        let codex = binary::find_for(self.codex.clone(), Some(&self.directory))?.chosen;
         let cwd = run.repo.to_str().map(str::to_owned);
         let cwd = cwd.ok_or_else(|| BadJobSpec::DirectoryNotText(run.repo.clone()))?;
         let settings = &run.settings;

@@ -133,6 +133,47 @@ async fn codex_runs_no_git_of_an_unknown_repository() {
     assert!(!stage.was_attacked());
 }
 
+/// A client's directory that is no repository. The host has another directory than its clients.
+#[tokio::test]
+async fn codex_in_the_directory_of_a_client_is_not_run() {
+    let script = Script::new().otherwise([Reply::say("Done.")]);
+    let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
+    let codex = stage.codex();
+    let (project, tools) = (
+        stage.home.root().join("project"),
+        stage.home.root().join("tools"),
+    );
+    let real = format!("exec {} \"$@\"", codex.display());
+    let caught = stage.caught();
+    program(
+        &project.join("bin/codex"),
+        &format!("echo x >> {}\n{real}", caught.display()),
+    );
+    program(&tools.join("codex"), &real);
+    let path = with_path(&format!("{}/bin:{}", project.display(), tools.display()));
+    let command = format!("PATH={path}; codex --version");
+    run_in_shell(&stage.home, &project, &command);
+    assert!(stage.was_attacked(), "the control shows the attack working");
+    fs::remove_file(&caught).unwrap();
+
+    for mode in ["--no-host", "--host"] {
+        let launch = Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
+            .args(["serve", mode])
+            .envs(stage.home.env())
+            .env("PATH", &path)
+            .current_dir(&project);
+        let mut client = McpClient::start(&launch);
+        client.initialize("2025-06-18", json!({})).await;
+        let call = json!({ "prompt": "x", "sandbox": "read-only", "approval-policy": "never" });
+        let result = client.call_tool("codex", call).await;
+        assert_ne!(result["isError"], true, "{mode}: {result:#}");
+        client.finish().await;
+        assert!(!stage.was_attacked(), "{mode}");
+    }
+    let stopped = stage.codex_mcp(&["host", "stop"]).await;
+    assert!(stopped.status.success());
+}
+
 #[tokio::test]
 async fn git_in_a_relative_path_entry_is_not_run() {
     let script = Script::new().otherwise([Reply::say("Done.")]);
