@@ -19,7 +19,7 @@
 //! let before = "// Mine.\n{ \"mcpServers\": {} }\n";
 //! let wanted = WantedEntry {
 //!     command: vec!["codex-mcp".to_owned()],
-//!     args: None,
+//!     options: Vec::new(),
 //!     env: Vec::new(),
 //!     accepts: |_, _| true,
 //! };

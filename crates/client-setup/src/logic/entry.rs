@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use codex_config::logic::codex_servers::without_version;
+use codex_config::logic::codex_servers::{OWN_NAME, without_version};
 
 /// The name of the entry, unless the user chooses another one.
 pub const NAME: &str = "codex";
@@ -33,14 +33,17 @@ pub struct WantedEntry {
     /// The program, as a path or a name on PATH, and the words before its arguments: with npx, the
     /// package.
     pub command: Vec<String>,
-    /// Its arguments. `None`: those of the entry that is there, or those that keep the tools of the
-    /// server that is replaced.
-    pub args: Option<Vec<String>>,
+    /// The options of `serve` that the user gives. They are set in the arguments of the existing
+    /// entry, or in those that keep the tools of the server that is replaced.
+    pub options: Vec<ServeOption>,
     /// As in [`Entry`].
     pub env: Vec<(String, String)>,
     /// Which options of a replaced server can be taken over.
     pub accepts: Accepts,
 }
+
+/// An option of `serve`, such as `--api`, and its value.
+pub type ServeOption = (&'static str, String);
 
 /// Whether `serve` takes an option, given first, with this value.
 pub type Accepts = fn(&str, &str) -> bool;
@@ -81,6 +84,61 @@ pub fn options_of_mcp_server(
     (options.collect(), left_out)
 }
 
+/// The options on a command line that starts the npm package @leo000001/codex-mcp. `serve` has no
+/// option for any of them.
+pub(super) fn options_of_npm_package(command_line: &[String]) -> Vec<String> {
+    // The package itself, a file in it, or the link to its program.
+    let names_package = |word: &&String| word.contains(OWN_NAME);
+    let words = command_line
+        .iter()
+        .skip_while(|word| !names_package(word))
+        .skip_while(names_package);
+    let options = settings(words).into_iter();
+    options.map(|option| option.words).collect()
+}
+
+/// Sets options in the arguments of this program: an option that the arguments have gets the new value,
+/// another one is added at the end. All other arguments stay, because bounds can be among them.
+pub(super) fn with_options(mut args: Vec<String>, options: &[ServeOption]) -> Vec<String> {
+    // Without the verb, this program serves too, but takes no options of `serve`.
+    if !options.is_empty() && args.iter().all(|arg| arg != "serve") {
+        args.push("serve".to_owned());
+    }
+    for (name, value) in options {
+        args = with_option(args, name, value);
+    }
+    args
+}
+
+/// Sets one option, in the spelling that the arguments have: `--x value` or `--x=value`.
+fn with_option(args: Vec<String>, name: &str, value: &str) -> Vec<String> {
+    let attached = format!("{name}=");
+    let mut is_set = false;
+    let mut merged = Vec::new();
+    let mut args = args.into_iter();
+    while let Some(arg) = args.next() {
+        let words = if arg == name {
+            // The earlier value.
+            args.next();
+            vec![name.to_owned(), value.to_owned()]
+        } else if arg.starts_with(&attached) {
+            vec![format!("{attached}{value}")]
+        } else {
+            merged.push(arg);
+            continue;
+        };
+        // `--tools` can be given several times; the new value replaces them all.
+        if !is_set {
+            merged.extend(words);
+            is_set = true;
+        }
+    }
+    if !is_set {
+        merged.extend([name.to_owned(), value.to_owned()]);
+    }
+    merged
+}
+
 /// A setting on the command line of Codex.
 struct CodexSetting {
     key: String,
@@ -93,7 +151,12 @@ struct CodexSetting {
 fn settings_of_codex(command_line: &[String]) -> Vec<CodexSetting> {
     let is_program = |word: &&String| is_codex(word) || without_version(word) == "@openai/codex";
     let words = command_line.iter().skip_while(|word| !is_program(word));
-    let mut words = words.skip(1).map(String::as_str).peekable();
+    settings(words.skip(1))
+}
+
+/// The settings in words after the program.
+fn settings<'a>(words: impl Iterator<Item = &'a String>) -> Vec<CodexSetting> {
+    let mut words = words.map(String::as_str).peekable();
     let mut settings = Vec::new();
     while let Some(word) = words.next() {
         if word == "mcp-server" || word == "mcp" {

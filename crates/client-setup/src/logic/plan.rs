@@ -7,7 +7,9 @@ use serde_json::Value;
 
 use super::clients::Client;
 use super::document::{EditError, Member, Servers};
-use super::entry::{Entry, WantedEntry, options_of_mcp_server};
+use super::entry::{
+    Entry, WantedEntry, options_of_mcp_server, options_of_npm_package, with_options,
+};
 
 /// A change of a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -321,14 +323,17 @@ impl WantedEntry {
         let line = present.map(command_line).unwrap_or_default();
         let (args, left_out) = match kind {
             Some(Kind::Ours) => (own_args(&line), Vec::new()),
-            Some(Kind::NpmPackage) => (words(&["serve", "--api", "sessions"]), Vec::new()),
+            Some(Kind::NpmPackage) => (
+                words(&["serve", "--api", "sessions"]),
+                options_of_npm_package(&line),
+            ),
             Some(Kind::McpServer) => {
                 let (options, left_out) = options_of_mcp_server(&line, self.accepts);
                 ([words(&["serve"]), options].concat(), left_out)
             }
             None => (words(&["serve"]), Vec::new()),
         };
-        let args = self.args.clone().unwrap_or(args);
+        let args = with_options(args, &self.options);
         let mut words = self.command.iter().cloned().chain(args);
         let entry = Entry {
             command: words.next().unwrap_or_default(),
@@ -356,15 +361,15 @@ mod tests {
     fn wanted() -> WantedEntry {
         WantedEntry {
             command: words(&["/opt/bin/codex-mcp"]),
-            args: None,
+            options: Vec::new(),
             env: vec![("CODEX_HOME".to_owned(), "/codex".to_owned())],
             accepts: |_, _| true,
         }
     }
 
-    fn with_args(args: &[&str]) -> WantedEntry {
+    fn with_option(name: &'static str, value: &str) -> WantedEntry {
         WantedEntry {
-            args: Some(words(args)),
+            options: vec![(name, value.to_owned())],
             ..wanted()
         }
     }
@@ -431,27 +436,71 @@ mod tests {
     }
 
     #[test]
-    fn arguments_change_only_if_they_are_given() {
-        let plan = adding(
-            Client::Zed,
-            "",
-            None,
-            &with_args(&["serve", "--team", "t"]),
-            NO_LINKS,
-        );
+    fn options_change_only_if_they_are_given() {
+        let team = |name: &str| with_option("--team", name);
+        let plan = adding(Client::Zed, "", None, &team("mine"), NO_LINKS);
         let text = plan.unwrap().after;
-        let again = adding(Client::Zed, &text, None, &wanted(), NO_LINKS).unwrap();
-        assert_eq!(again.after, text);
-        let other = adding(Client::Zed, &text, None, &with_args(&["serve"]), NO_LINKS).unwrap();
+        for same in [wanted(), team("mine")] {
+            let again = adding(Client::Zed, &text, None, &same, NO_LINKS).unwrap();
+            assert_eq!(again.after, text);
+        }
+        let other = adding(Client::Zed, &text, None, &team("other"), NO_LINKS).unwrap();
         assert_eq!(changes(&other), [("codex", EntryChange::Update)]);
-        assert!(!other.after.contains("--team"), "{}", other.after);
+        assert_eq!(other.entries[0].entry.args, ["serve", "--team", "other"]);
+    }
+
+    #[test]
+    fn other_options_of_an_entry_stay_when_one_is_given() {
+        let wanted = with_option("--codex-bin", "/codex");
+        for (old, args, left_out) in [
+            (
+                "codex-mcp serve --max-sandbox read-only --no-commands",
+                "serve --max-sandbox read-only --no-commands --codex-bin /codex",
+                "",
+            ),
+            (
+                "codex-mcp serve --codex-bin /old --no-commands",
+                "serve --codex-bin /codex --no-commands",
+                "",
+            ),
+            (
+                "codex-mcp serve --codex-bin=/old --no-commands --codex-bin /older",
+                "serve --codex-bin=/codex --no-commands",
+                "",
+            ),
+            (
+                "codex-mcp -C /repo",
+                "-C /repo serve --codex-bin /codex",
+                "",
+            ),
+            (
+                "codex -s read-only -a never --search mcp-server",
+                "serve --sandbox read-only --approval-policy never --codex-bin /codex",
+                "--search",
+            ),
+            (
+                "npx -y @leo000001/codex-mcp@latest --log debug --quiet",
+                "serve --api sessions --codex-bin /codex",
+                "--log debug, --quiet",
+            ),
+        ] {
+            let line: Vec<&str> = old.split(' ').collect();
+            let server = json!({ "command": line[0], "args": line[1..] });
+            let text = json!({ "mcpServers": { "codex": server } }).to_string();
+            let plan = adding(Client::Cursor, &text, None, &wanted, NO_LINKS).unwrap();
+            let entry = &plan.entries[0];
+            assert_eq!(entry.entry.args.join(" "), args, "{old}");
+            assert_eq!(entry.left_out.join(", "), left_out, "{old}");
+            let again = adding(Client::Cursor, &plan.after, None, &wanted, NO_LINKS).unwrap();
+            assert_eq!(changes(&again), [("codex", EntryChange::Keep)], "{old}");
+        }
     }
 
     #[test]
     fn arguments_stay_when_another_copy_of_the_program_is_meant() {
         let npx = WantedEntry {
             command: words(&["npx", "-y", "codex-mcp"]),
-            ..with_args(&["serve", "--team", "t"])
+            ..with_option("--team", "t")
         };
         let line = |text: &str| {
             let servers = Client::Cursor.format().servers(text, "mcpServers").unwrap();
@@ -463,7 +512,10 @@ mod tests {
         assert_eq!(line(&by_npx), "npx -y codex-mcp serve --team t");
         let installed = adding(Client::Cursor, &by_npx, None, &wanted(), NO_LINKS).unwrap();
         assert_eq!(line(&installed.after), "/opt/bin/codex-mcp serve --team t");
-        let npx = WantedEntry { args: None, ..npx };
+        let npx = WantedEntry {
+            options: Vec::new(),
+            ..npx
+        };
         let back = adding(Client::Cursor, &installed.after, None, &npx, NO_LINKS).unwrap();
         assert_eq!(back.after, by_npx);
     }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{self, PathBuf};
 
-use client_setup::logic::entry::WantedEntry;
+use client_setup::logic::entry::{ServeOption, WantedEntry};
 use codex_config::logic::codex_servers::{OWN_NAME, OWN_PACKAGE};
 
 use super::super::serve_args;
@@ -34,7 +34,7 @@ pub(super) fn entry(args: &Args) -> Result<WantedEntry, Failure> {
     };
     Ok(WantedEntry {
         command,
-        args: args_with_options(args)?,
+        options: options(args)?,
         env,
         accepts: serve_accepts,
     })
@@ -61,32 +61,27 @@ fn command() -> io::Result<Vec<String>> {
     Ok(vec![word])
 }
 
-/// The arguments without options.
-fn args_without_options() -> Vec<String> {
-    vec![SERVE.to_owned()]
-}
-
-/// The arguments that clients are to use; `None` if the user gives no options.
-fn args_with_options(args: &Args) -> Result<Option<Vec<String>>, Failure> {
-    let mut words = args_without_options();
+/// The options of `serve` that the user gives.
+fn options(args: &Args) -> Result<Vec<ServeOption>, Failure> {
+    let mut options = Vec::new();
     if let Some(api) = args.api {
-        words.extend(["--api".to_owned(), word_of(&api)]);
+        options.push(("--api", word_of(&api)));
     }
     if !args.tools.is_empty() {
         let groups: Vec<String> = args.tools.iter().map(word_of).collect();
-        words.extend(["--tools".to_owned(), groups.join(",")]);
+        options.push(("--tools", groups.join(",")));
     }
     if let Some(team) = &args.team {
-        words.extend(["--team".to_owned(), team.to_string()]);
+        options.push(("--team", team.to_string()));
     }
     if let Some(codex) = &args.codex_bin {
         // Clients start in other directories.
         let path = path::absolute(codex).ok().filter(|path| path.is_file());
         let word = path.and_then(|path| path.into_os_string().into_string().ok());
         let word = word.ok_or_else(|| Failure::NoCodex(codex.clone()))?;
-        words.extend(["--codex-bin".to_owned(), word]);
+        options.push(("--codex-bin", word));
     }
-    Ok((words.len() > 1).then_some(words))
+    Ok(options)
 }
 
 /// The variables that clients without an environment for servers have to be told, where they are
