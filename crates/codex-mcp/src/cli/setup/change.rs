@@ -1,6 +1,7 @@
 //! The changes that are to be made, file by file.
 
 use std::env;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use client_setup::files::{ConfigFile, FileError};
@@ -12,10 +13,10 @@ use client_setup::receipts::{Before, ReceiptError, Receipts};
 use git_probe::repository::{Repository, ceilings};
 use safe_files::state_file;
 use strum::VariantArray as _;
-use supervise::search_path::{PATH, find_program};
+use supervise::search_path::{PATH, SearchPaths, find_program, our_variable};
 
 use super::Failure;
-use crate::environment::variable;
+use crate::environment::{home, variable};
 
 /// What the user has asked for.
 pub(super) struct Request {
@@ -200,7 +201,7 @@ impl Request {
 /// files of their own; to be removed from, all.
 pub(super) fn clients(request: &Request) -> Vec<Client> {
     let is_installed = |client: &Client| {
-        let has_program = client.programs().iter().any(|name| program(name).is_some());
+        let has_program = client.programs().iter().any(|name| is_on_path(name));
         has_program || user_file(&request.home, *client).exists()
     };
     let has_file = |client: &Client| request.top.is_none() || client.project_file().is_some();
@@ -211,9 +212,26 @@ pub(super) fn clients(request: &Request) -> Vec<Client> {
     }
 }
 
-/// The program of this name on PATH.
+/// The program of this name in the directories of [`protected_path`]: it may be run.
 pub(super) fn program(name: &str) -> Option<PathBuf> {
-    find_program(name, &variable(PATH)?)
+    find_program(name, &protected_path()?)
+}
+
+/// Whether any directory of PATH has a program of this name. It may have been planted.
+pub(super) fn is_on_path(name: &str) -> bool {
+    variable(PATH).is_some_and(|path| find_program(name, &path).is_some())
+}
+
+/// PATH without the directories that Codex's commands can write, such as `.venv/bin` of the
+/// repository: `setup` runs the programs that it finds as the user, outside of any sandbox.
+pub(super) fn protected_path() -> Option<OsString> {
+    let path = variable(PATH)?;
+    let home = home().map(|home| home.canonicalize().unwrap_or(home));
+    let has_home = |top: &PathBuf| home.as_ref().is_some_and(|home| home.starts_with(top));
+    // HOME can be a repository (dotfiles), and has the user's own programs then.
+    let top = repository_top().filter(|top| !has_home(top));
+    let paths = SearchPaths::of_process(top.as_deref(), our_variable);
+    Some(paths.without_writable(&path).unwrap_or(path))
 }
 
 /// The top of the repository around the working directory.

@@ -8,7 +8,7 @@ use common::output;
 use supervise::short_lived;
 use supervise::spawn::{Program, become_program};
 
-use super::change::program;
+use super::change::{is_on_path, program};
 use super::{Args, Failure, Outcome, asks};
 use crate::cli::runtime;
 use crate::cli::stored::complain;
@@ -24,7 +24,7 @@ const INSTALL_TIMEOUT: Duration = Duration::from_secs(600);
 /// Offers to install Codex with npm, if there is none.
 pub(super) fn offer_install(args: &Args) -> Result<(), Failure> {
     let is_chosen = args.codex_bin.is_some() || variable("CODEX_MCP_CODEX_BIN").is_some();
-    if is_chosen || program("codex").is_some() || !io::stdin().is_terminal() {
+    if is_chosen || is_on_path("codex") || !io::stdin().is_terminal() {
         return Ok(());
     }
     let Some(npm) = program("npm") else {

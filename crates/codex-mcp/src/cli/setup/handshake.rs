@@ -8,12 +8,15 @@ use std::time::Duration;
 use client_setup::logic::clients::Client;
 use client_setup::logic::entry::{Entry, START_TIMEOUT};
 use client_setup::logic::plan::ServerProcess;
+use codex_config::logic::codex_servers::OWN_NAME;
 use rmcp::ServiceExt;
+use supervise::search_path::PATH;
 use supervise::short_lived::read_output;
 use supervise::spawn::{Program, spawn};
 use tokio::time::timeout;
 
-use super::change::program;
+use super::change::{is_on_path, program, protected_path};
+use crate::installation::Installation;
 
 /// How long the server may take to end.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
@@ -54,9 +57,7 @@ impl Launch {
     fn program(&self) -> Result<Program, String> {
         let path = match self.command.contains('/') {
             true => PathBuf::from(&self.command),
-            false => {
-                program(&self.command).ok_or_else(|| format!("{} is not on PATH", self.command))?
-            }
+            false => file_of(&self.command)?,
         };
         // Another path depends on what the client has open.
         let cwd = self.process.directory.clone();
@@ -72,7 +73,11 @@ impl Launch {
             });
         };
         let passed = passed.iter().filter_map(|name| {
-            let value = std::env::var_os(name)?;
+            let value = match *name {
+                // The server and npx look up programs on it.
+                PATH => protected_path()?,
+                name => std::env::var_os(name)?,
+            };
             Some([OsString::from(*name), value].join("=".as_ref()))
         });
         let written = env.map(|(name, value)| [name, value].join("=".as_ref()));
@@ -80,10 +85,9 @@ impl Launch {
         words.extend(passed.chain(written));
         words.push(path.into());
         words.extend(self.args.iter().map(OsString::from));
-        let env = program("env").ok_or_else(|| "env is not on PATH".to_owned())?;
         Ok(Program {
             cwd,
-            ..Program::new(&env, words)
+            ..Program::new(&file_of("env")?, words)
         })
     }
 
@@ -92,6 +96,25 @@ impl Launch {
             Some(directory) => format!("cannot start it in {}: {error}", directory.display()),
             None => format!("cannot start it: {error}"),
         }
+    }
+}
+
+/// The file of a program that is named without a directory, as entries of repositories name
+/// codex-mcp. If PATH has codex-mcp only where Codex's commands can write, it is this executable.
+fn file_of(name: &str) -> Result<PathBuf, String> {
+    if let Some(file) = program(name) {
+        return Ok(file);
+    }
+    match is_on_path(name) {
+        false => Err(format!("{name} is not on PATH")),
+        true if name == OWN_NAME => {
+            let own = Installation::of_this_process().program;
+            own.ok_or_else(|| "cannot determine the path of this executable".to_owned())
+        }
+        true => Err(format!(
+            "{name} is not run, because it is only in directories of PATH that Codex's commands can \
+             write; install it elsewhere"
+        )),
     }
 }
 

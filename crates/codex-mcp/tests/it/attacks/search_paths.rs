@@ -29,11 +29,15 @@ fn program(path: &Path, text: &str) {
     fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
 }
 
-fn real_git() -> PathBuf {
+fn installed(name: &str) -> PathBuf {
     std::env::split_paths(&std::env::var_os("PATH").unwrap())
-        .map(|directory| directory.join("git"))
-        .find(|git| git.is_file())
+        .map(|directory| directory.join(name))
+        .find(|program| program.is_file())
         .unwrap()
+}
+
+fn real_git() -> PathBuf {
+    installed("git")
 }
 
 /// A wrapper of git that writes `caught` if it can, and so shows that it ran outside of the
@@ -291,4 +295,71 @@ async fn notifier_is_not_run_from_the_working_tree() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(!stage.was_attacked(), "{stderr}");
     assert!(told_by.exists(), "{stderr}");
+}
+
+/// The control: a shell with this PATH runs the planted program of this name.
+fn assert_planted_runs(stage: &RepositoryFixture, path: &str, name: &str) {
+    let command = format!("PATH={path}; {name}");
+    run_in_shell(&stage.home, &stage.home.work(), &command);
+    assert!(stage.was_attacked(), "the control shows the attack working");
+    fs::remove_file(stage.caught()).unwrap();
+}
+
+#[tokio::test]
+async fn setup_runs_no_program_of_the_working_tree() {
+    let script = Script::new().otherwise([Reply::say("Done.")]);
+    let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
+    let environment = stage.home.work().join(".venv/bin");
+    let catch = format!("echo x >> {}", stage.caught().display());
+    let own = stage.home.root().join("recording");
+    let path = with_path(&format!("{}:{}", environment.display(), own.display()));
+    for (name, real) in [
+        ("claude", PathBuf::from("true")),
+        ("codex", PathBuf::from("true")),
+        ("codex-mcp", PathBuf::from(env!("CARGO_BIN_EXE_codex-mcp"))),
+        ("env", installed("env")),
+    ] {
+        program(&environment.join(name), &catch);
+        assert_planted_runs(&stage, &path, name);
+        recording(&stage, name, &real);
+    }
+    // The commands of clients are run only to make a file.
+    fs::remove_file(stage.home.codex_home().join("config.toml")).unwrap();
+    for place in [None, Some("--project")] {
+        let mut args = vec!["setup", "codex", "claude-code", "--yes"];
+        args.extend(place);
+        let output = stage.command(&args).env("PATH", &path).output().await;
+        let output = output.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert!(!stage.was_attacked(), "{output:?}");
+    }
+    for name in ["claude", "codex", "codex-mcp", "env"] {
+        // The control: programs outside of the working tree are found and run.
+        let seen = stage.home.root().join(format!("seen-by-{name}"));
+        let seen = fs::read_to_string(seen).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(seen.contains(own.to_str().unwrap()), "{name}: {seen}");
+        assert!(
+            !seen.contains(environment.to_str().unwrap()),
+            "{name}: {seen}"
+        );
+    }
+}
+
+/// An entry of a repository names `codex-mcp` without a directory.
+#[tokio::test]
+async fn setup_checks_with_its_own_program_instead_of_a_planted_one() {
+    let script = Script::new().otherwise([Reply::say("Done.")]);
+    let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
+    let environment = stage.home.work().join(".venv/bin");
+    let catch = format!("echo x >> {}", stage.caught().display());
+    program(&environment.join("codex-mcp"), &catch);
+    let path = format!("{}:/usr/bin:/bin", environment.display());
+    assert_planted_runs(&stage, &path, "codex-mcp");
+    let args = ["setup", "codex", "claude-code", "--project", "--yes"];
+    let output = stage.command(&args).env("PATH", path).output().await;
+    let output = output.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(!stage.was_attacked(), "{output:?}");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(stdout.matches("answers, with").count(), 2, "{stdout}");
 }
