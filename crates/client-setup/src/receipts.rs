@@ -31,7 +31,8 @@ pub struct Receipt {
     pub client: String,
     /// What the file was before.
     pub before: Before,
-    /// The entries that were replaced, by their names.
+    /// The servers that were replaced, and the entries of the user's own that were changed, by their
+    /// names.
     pub replaced: Servers,
     /// The SHA-256 digests of the texts for which `before` holds: the one after the change and,
     /// until that is written, the one before.
@@ -187,7 +188,7 @@ impl Receipts {
         }
     }
 
-    /// The entries of a file that were replaced.
+    /// The entries of a file that were replaced or changed, as [`Receipt::replaced`] has them.
     #[must_use]
     pub fn replaced(&self, file: &Path) -> Servers {
         let receipt = self.all.iter().find(|receipt| receipt.file == file);

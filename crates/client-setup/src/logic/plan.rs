@@ -29,7 +29,7 @@ pub struct PlannedEntry {
     pub entry: Entry,
     /// How it comes about.
     pub change: EntryChange,
-    /// The server that it replaces.
+    /// The server that has this name in the file before the change, be it another one or ours.
     pub replaced: Option<Value>,
     /// The options of the replaced server that this program does not have.
     pub left_out: Vec<String>,
@@ -93,13 +93,11 @@ impl Plan {
         ServerProcess { env, directory }
     }
 
-    /// Whether the file has had an entry of this program with this name.
+    /// Whether the plan is to add an entry of this name, which the file does not have.
     #[must_use]
-    pub fn has_had(&self, name: &str) -> bool {
-        let is_older =
-            |entry: &PlannedEntry| matches!(entry.change, EntryChange::Keep | EntryChange::Update);
+    pub fn adds(&self, name: &str) -> bool {
         let mut entries = self.entries.iter();
-        entries.any(|entry| entry.name == name && is_older(entry))
+        entries.any(|entry| entry.name == name && entry.change == EntryChange::Add)
     }
 
     /// The entry that is new, if the plan is to add one and nothing else.
@@ -145,9 +143,8 @@ pub fn adding(
             Some(kind) => EntryChange::Replace(kind),
         };
         after = edited;
-        let is_replaced = matches!(change, EntryChange::Replace(_));
         entries.push(PlannedEntry {
-            replaced: present.filter(|_| is_replaced).cloned(),
+            replaced: present.cloned(),
             name,
             entry,
             change,
@@ -227,12 +224,14 @@ pub struct Removed {
     pub text: String,
     /// The names of the entries.
     pub names: Vec<String>,
-    /// Those of them that are what they were before this program replaced them.
+    /// Those of them that are what they were before this program replaced or changed them.
     pub put_back: Vec<String>,
+    /// Whether entries of this program stay because they have another name.
+    pub has_others: bool,
 }
 
-/// Plans to remove the entries of this program, or the one of this name. Those that were `replaced`
-/// are put back.
+/// Plans to remove the entries of this program, or the one of this name. The servers in `replaced` are
+/// put back; entries of this program that the user has written can be among them.
 ///
 /// # Errors
 ///
@@ -250,15 +249,19 @@ pub fn removing(
     let ours = servers
         .iter()
         .filter(|(_, server)| is_ours(server, real_path));
-    let names: Vec<String> = ours
-        .map(|(name, _)| name.clone())
-        .filter(is_meant)
-        .collect();
+    let ours = ours.map(|(name, _)| name.clone());
+    let (names, others): (Vec<String>, Vec<String>) = ours.partition(is_meant);
     let mut text = text.to_owned();
     let mut put_back = Vec::new();
     for name in &names {
+        let earlier = replaced.get(name);
+        // An entry that is as it was before keeps its place and its comments.
+        if earlier.is_some() && earlier == servers.get(name) {
+            put_back.push(name.clone());
+            continue;
+        }
         text = format.remove(&text, key, name)?;
-        if let Some(Value::Object(members)) = replaced.get(name) {
+        if let Some(Value::Object(members)) = earlier {
             let members: Vec<Member> = members.clone().into_iter().collect();
             text = format.set(&text, key, name, &members)?;
             put_back.push(name.clone());
@@ -268,6 +271,7 @@ pub fn removing(
         text,
         names,
         put_back,
+        has_others: !others.is_empty(),
     })
 }
 
@@ -433,6 +437,33 @@ mod tests {
         let rest = rest.unwrap();
         assert_eq!(rest.keys().collect::<Vec<_>>(), ["delegate", "time"]);
         assert_eq!(rest["delegate"], server);
+    }
+
+    #[test]
+    fn own_entries_that_were_changed_are_put_back() {
+        let old = json!({ "mcpServers": {
+            "mine": { "command": "codex-mcp", "args": ["serve", "--max-sandbox", "read-only"] },
+            "same": { "command": "/opt/bin/codex-mcp", "args": ["serve"] },
+        } });
+        let plan = adding(Client::Cursor, &old.to_string(), None, &wanted(), NO_LINKS).unwrap();
+        let expected = [("mine", EntryChange::Update), ("same", EntryChange::Keep)];
+        assert_eq!(changes(&plan), expected);
+        let entries = plan.entries.iter();
+        let replaced = entries.map(|entry| (entry.name.clone(), entry.replaced.clone().unwrap()));
+        let replaced: Servers = replaced.collect();
+        let removing = |name: Option<&str>, replaced: &Servers| {
+            removing(Client::Cursor, &plan.after, name, replaced, NO_LINKS).unwrap()
+        };
+        let removed = removing(None, &replaced);
+        assert_eq!(removed.put_back, ["mine", "same"]);
+        assert!(!removed.has_others);
+        let rest: Value = serde_json::from_str(&removed.text).unwrap();
+        assert_eq!(rest, old);
+        assert!(removing(Some("mine"), &replaced).has_others);
+        // As a control: entries that are not known from before are gone.
+        let removed = removing(None, &Servers::new());
+        assert_eq!(removed.put_back, [""; 0]);
+        assert!(!removed.text.contains("codex-mcp"), "{}", removed.text);
     }
 
     #[test]

@@ -4,9 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use client_setup::files::ConfigFile;
-use client_setup::logic::clients::Client;
 use client_setup::logic::document::Servers;
-use client_setup::logic::plan::Plan;
+use client_setup::logic::plan::{EntryChange, Plan, PlannedEntry};
 use client_setup::receipts::{Before, Receipt, Receipts, digest};
 use supervise::short_lived;
 use supervise::spawn::Program;
@@ -65,7 +64,7 @@ async fn write(request: &Request, applied: &mut Applied) -> Result<(), ChangeErr
         Err(_) => Ok(()),
         Ok(Action::Set { .. }) => set(request, applied, &mut receipts).await,
         Ok(Action::Remove { file, removal, .. }) => {
-            applied.copy = remove(applied.change.client, file, removal, &mut receipts)?;
+            applied.copy = remove(file, removal, &mut receipts)?;
             Ok(())
         }
     }
@@ -88,15 +87,17 @@ async fn set(
         applied.copy = receipts.copy(name);
     }
     let texts = text.into_iter().chain([plan.after.as_str()]);
+    let mut earlier = receipts.all().iter();
+    let has_receipt = earlier.any(|receipt| receipt.file == file.path());
     let receipt = Receipt {
         file: file.path().to_owned(),
         client: change.client.to_string(),
         before,
-        replaced: replaced(plan),
+        replaced: replaced(plan, has_receipt),
         texts: texts.map(digest).collect(),
     };
     // First, so that no crash leaves a change without it.
-    receipts.note(receipt.clone(), |name| plan.has_had(name))?;
+    receipts.note(receipt.clone(), |name| !plan.adds(name))?;
     let after = match own_command(request, change, file, plan) {
         None => {
             file.replace(&plan.after)?;
@@ -114,7 +115,6 @@ async fn set(
 
 /// Removes entries; returns the copy of the file from before, unless that is restored.
 fn remove(
-    client: Client,
     file: &ConfigFile,
     removal: &Removal,
     receipts: &mut Receipts,
@@ -130,14 +130,17 @@ fn remove(
         Some(after) => file.replace(after)?,
         None => file.remove()?,
     }
-    let rest = removal.after().unwrap_or_default();
-    let is_restored = !matches!(removal, Removal::Edited { .. });
-    // A restored file can have an entry that the user has written.
-    if is_restored || !has_ours(client, rest).unwrap_or(false) {
+    let (is_restored, has_others) = match removal {
+        Removal::File | Removal::Restored(_) => (true, false),
+        Removal::Edited { has_others, .. } => (false, *has_others),
+    };
+    // An entry of this program that was restored or put back is the user's own.
+    if !has_others {
         receipts.forget(file.path(), is_restored)?;
         return Ok(copy);
     }
     // Only the entry of one name was meant.
+    let rest = removal.after().unwrap_or_default();
     let known = receipts.exact(file.path(), file.text().unwrap_or_default());
     if let Some(known) = known.cloned() {
         let texts = vec![digest(rest)];
@@ -146,9 +149,12 @@ fn remove(
     Ok(copy)
 }
 
-/// The servers that are replaced, by their names.
-fn replaced(plan: &Plan) -> Servers {
-    let entries = plan.entries.iter();
+/// The servers that a removal has to put back, by their names. An entry of this program is one of them
+/// if no receipt says that `setup` has changed the file before: then the user has written it.
+fn replaced(plan: &Plan, has_receipt: bool) -> Servers {
+    let is_of_user =
+        |entry: &&PlannedEntry| matches!(entry.change, EntryChange::Replace(_)) || !has_receipt;
+    let entries = plan.entries.iter().filter(is_of_user);
     let replaced = entries.filter_map(|entry| Some((entry.name.clone(), entry.replaced.clone()?)));
     replaced.collect()
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use client_setup::files::{ConfigFile, FileError};
 use client_setup::logic::clients::{Client, Locations};
-use client_setup::logic::document::EditError;
+use client_setup::logic::document::{EditError, Servers};
 use client_setup::logic::entry::{Entry, WantedEntry};
 use client_setup::logic::plan::{self, Plan, PlanError};
 use client_setup::receipts::{Before, ReceiptError, Receipts};
@@ -62,8 +62,10 @@ pub(super) enum Removal {
     /// The file without the entries: it was edited since they were added, or nothing is known of it.
     Edited {
         text: String,
-        /// The entries that are what they were before they were replaced.
+        /// The entries that are what they were before they were replaced or changed.
         put_back: Vec<String>,
+        /// Whether entries of this program stay because they have another name.
+        has_others: bool,
     },
 }
 
@@ -387,14 +389,19 @@ fn removing(
         // The user has written the entry.
         return Ok(None);
     }
-    let replaced = receipts.replaced(file.path());
-    let name = request.name.as_deref();
-    let removed = plan::removing(client, text, name, &replaced, &real_path);
-    let removed = removed.map_err(|error| ChangeError::Plan {
-        path: file.path().to_owned(),
-        error: error.into(),
-    })?;
-    if removed.names.is_empty() {
+    let without_entries = |replaced: &Servers| {
+        let removed = plan::removing(client, text, request.name.as_deref(), replaced, &real_path);
+        removed.map_err(|error| ChangeError::Plan {
+            path: file.path().to_owned(),
+            error: error.into(),
+        })
+    };
+    let mut removed = without_entries(&receipts.replaced(file.path()))?;
+    if removed.text == text && request.names_clients {
+        // The entries are as the user has written them.
+        removed = without_entries(&Servers::new())?;
+    }
+    if removed.text == text {
         return Ok(None);
     }
     file.check_writable()?;
@@ -405,6 +412,7 @@ fn removing(
     let removal = restored.unwrap_or(Removal::Edited {
         text: removed.text,
         put_back: removed.put_back,
+        has_others: removed.has_others,
     });
     Ok(Some(Action::Remove {
         file,

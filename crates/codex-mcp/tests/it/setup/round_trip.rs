@@ -280,6 +280,50 @@ fn entry_that_the_user_has_written_is_restored() {
 }
 
 #[test]
+fn entry_that_the_user_has_written_is_put_back_into_an_edited_file() {
+    let (home, file) = with_cursor(BY_HAND);
+    let setup = Setup::on_the_newest(&home);
+    setup.json(&["cursor", "--yes"]);
+    // What later changes find is no longer the user's.
+    setup.json(&["cursor", "--yes", "--tools", "sessions"]);
+    setup.json(&["cursor", "--yes", "--name", "second"]);
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replacen('{', "{\"mine\": 1,", 1)).unwrap();
+    let removed = setup.json(&["--remove", "--yes"]);
+    assert_eq!(actions(&removed), [("cursor", "remove")], "{removed:#}");
+    let read = || -> Value { serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap() };
+    let by_hand: Value = serde_json::from_str(BY_HAND).unwrap();
+    assert_eq!(read()["mcpServers"], by_hand["mcpServers"]);
+    assert_eq!(read()["mine"], 1);
+
+    // It is the user's as before.
+    let nothing = setup.json(&["--remove", "--yes"]);
+    assert_eq!(nothing["changes"], json!([]), "{nothing:#}");
+    assert_eq!(read()["mcpServers"], by_hand["mcpServers"]);
+    let removed = setup.json(&["cursor", "--remove", "--yes"]);
+    assert_eq!(actions(&removed), [("cursor", "remove")], "{removed:#}");
+    assert_eq!(read()["mcpServers"].get("codex"), None);
+}
+
+/// Such as by a checkout of the repository in which the user keeps the file.
+#[test]
+fn entry_that_the_user_has_taken_back_is_only_removed_by_name() {
+    let (home, file) = with_cursor(BY_HAND);
+    let setup = Setup::on_the_newest(&home);
+    setup.json(&["cursor", "--yes"]);
+    fs::write(&file, BY_HAND).unwrap();
+    let said = setup.run(&["--remove", "--yes"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let advice = ": `codex-mcp setup --remove cursor` removes it";
+    assert!(said.stdout.contains(advice), "{}", said.stdout);
+    assert_eq!(fs::read_to_string(&file).unwrap(), BY_HAND);
+    let removed = setup.json(&["cursor", "--remove", "--yes"]);
+    assert_eq!(actions(&removed), [("cursor", "remove")], "{removed:#}");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(!text.contains("codex-mcp"), "{text}");
+}
+
+#[test]
 fn server_that_the_user_has_removed_is_not_put_back() {
     let (home, file) =
         with_cursor(r#"{"mcpServers": {"codex": {"command": "codex", "args": ["mcp-server"]}}}"#);
