@@ -76,6 +76,9 @@ pub enum ConnectError {
     /// The host does not do what this client wants.
     #[error("{0}")]
     Refused(String),
+    /// A running host cannot be asked, or its answer cannot be read.
+    #[error("cannot ask the host process: {0}")]
+    Ask(io::Error),
     /// The connection was lost before the answer.
     #[error(
         "the connection to the host process was lost before it answered; it may have acted all the same: {0}"
@@ -139,7 +142,8 @@ pub async fn serve(
 pub async fn status(endpoint: &HostEndpoint) -> Result<Option<HostStatus>, ConnectError> {
     match ask_running(endpoint, &Request::Status).await? {
         Some(Answer::Status(status)) => Ok(Some(status)),
-        _ => Ok(None),
+        Some(other) => Err(unexpected(&other)),
+        None => Ok(None),
     }
 }
 
@@ -151,7 +155,8 @@ pub async fn status(endpoint: &HostEndpoint) -> Result<Option<HostStatus>, Conne
 pub async fn sessions(endpoint: &HostEndpoint) -> Result<Vec<SessionSummary>, ConnectError> {
     match ask_running(endpoint, &Request::Sessions).await? {
         Some(Answer::Sessions(sessions)) => Ok(sessions),
-        _ => Ok(Vec::new()),
+        Some(other) => Err(unexpected(&other)),
+        None => Ok(Vec::new()),
     }
 }
 
@@ -293,18 +298,18 @@ pub async fn stop(endpoint: &HostEndpoint) -> Result<bool, ConnectError> {
     let Some(mut stream) = connect_running(endpoint).await? else {
         return Ok(false);
     };
-    let asked = timeout(ANSWER_TIMEOUT, ask(endpoint, &mut stream, &Request::Stop)).await;
-    let silent = || ConnectError::Silent {
-        log: endpoint.log(),
-    };
-    if asked.map_err(|_| silent())?.ok().flatten() != Some(Answer::Stopping) {
-        return Ok(false);
+    match ask_connected(endpoint, &mut stream, &Request::Stop).await? {
+        Some(Answer::Stopping) => {}
+        Some(other) => return Err(unexpected(&other)),
+        None => return Ok(false),
     }
     // The end of the process closes the connection.
     let mut rest = Vec::new();
     match timeout(STOP_TIMEOUT, stream.read_to_end(&mut rest)).await {
         Ok(_) => Ok(true),
-        Err(_) => Err(silent()),
+        Err(_) => Err(ConnectError::Silent {
+            log: endpoint.log(),
+        }),
     }
 }
 
@@ -324,18 +329,33 @@ async fn ask_running(
     endpoint: &HostEndpoint,
     request: &Request,
 ) -> Result<Option<Answer>, ConnectError> {
-    let Some(mut stream) = connect_running(endpoint).await? else {
-        return Ok(None);
-    };
-    match timeout(ANSWER_TIMEOUT, ask(endpoint, &mut stream, request)).await {
-        Ok(answer) => Ok(answer.unwrap_or_default()),
+    match connect_running(endpoint).await? {
+        Some(mut stream) => ask_connected(endpoint, &mut stream, request).await,
+        None => Ok(None),
+    }
+}
+
+/// Asks the host at the other end of a connection; `None` if it is ending, and closes the
+/// connection before it is asked.
+async fn ask_connected(
+    endpoint: &HostEndpoint,
+    stream: &mut UnixStream,
+    request: &Request,
+) -> Result<Option<Answer>, ConnectError> {
+    match timeout(ANSWER_TIMEOUT, ask(endpoint, stream, request)).await {
+        Ok(Ok(Some(Answer::Refused { why }))) => Err(ConnectError::Refused(format!(
+            "the host process refuses to answer: {why}"
+        ))),
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => Err(ConnectError::Ask(error)),
         Err(_) => Err(ConnectError::Silent {
             log: endpoint.log(),
         }),
     }
 }
 
-/// Asks the host, as a client that can write beside its socket.
+/// Asks the host, as a client that can write beside its socket; `None` if the host has closed the
+/// connection before it was asked.
 async fn ask(
     endpoint: &HostEndpoint,
     stream: &mut UnixStream,
@@ -344,10 +364,17 @@ async fn ask(
     let Some(()) = send(endpoint, stream, request).await? else {
         return Ok(None);
     };
-    match request {
+    let answer: Option<Answer> = match request {
         // What follows the answer belongs to others.
-        Request::Serve(_) => line::read(stream, ANSWER_LIMIT).await,
-        _ => line::read(&mut BufReader::new(stream), ANSWER_LIMIT).await,
+        Request::Serve(_) => line::read(stream, ANSWER_LIMIT).await?,
+        _ => line::read(&mut BufReader::new(stream), ANSWER_LIMIT).await?,
+    };
+    match answer {
+        Some(answer) => Ok(Some(answer)),
+        None => Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "the connection was closed before the answer",
+        )),
     }
 }
 
@@ -357,7 +384,11 @@ async fn send(
     stream: &mut UnixStream,
     request: &Request,
 ) -> io::Result<Option<()>> {
-    let challenge: Option<Challenge> = line::read(stream, LINE_LIMIT).await?;
+    let challenge: Option<Challenge> = match line::read(stream, LINE_LIMIT).await {
+        // The host has ended before it accepted the connection.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => None,
+        read => read?,
+    };
     let Some(Challenge { file }) = challenge else {
         return Ok(None);
     };
@@ -416,4 +447,109 @@ fn open_log(path: &Path) -> Result<File, FileError> {
         })?;
     }
     state_file::open_to_append(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use supervise::proof::ProofName;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::UnixListener;
+
+    use super::*;
+
+    /// The moment at which a host closes a connection.
+    #[derive(Debug, Clone, Copy)]
+    enum Close {
+        BeforeChallenge,
+        BeforeAnswer,
+        /// After it has sent this line.
+        AfterAnswer(&'static str),
+    }
+
+    /// Accepts clients, and closes each connection at this moment.
+    async fn accept(listener: UnixListener, close: Close) {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            if let Close::BeforeChallenge = close {
+                continue;
+            }
+            let file = ProofName::random().unwrap();
+            line::write(&mut stream, &Challenge { file }).await.unwrap();
+            let request: Option<Request> = line::read(&mut stream, LINE_LIMIT).await.unwrap();
+            assert!(request.is_some());
+            if let Close::AfterAnswer(answer) = close {
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        }
+    }
+
+    /// The answers to all questions that tolerate a missing host.
+    struct Answers {
+        status: Result<Option<HostStatus>, ConnectError>,
+        sessions: Result<Vec<SessionSummary>, ConnectError>,
+        stop: Result<bool, ConnectError>,
+    }
+
+    impl Answers {
+        async fn of_host_that_closes(close: Close) -> Self {
+            let state = tempfile::tempdir().unwrap();
+            let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
+            let lock = endpoint.take().unwrap().unwrap();
+            let listener = lock.listen().unwrap();
+            let asking = async {
+                Self {
+                    status: status(&endpoint).await,
+                    sessions: sessions(&endpoint).await,
+                    stop: stop(&endpoint).await,
+                }
+            };
+            tokio::select! {
+                answers = asking => answers,
+                () = accept(listener, close) => panic!("the host accepts clients for ever"),
+            }
+        }
+
+        /// The errors, of which there has to be one for each question.
+        fn errors(self) -> [ConnectError; 3] {
+            [
+                self.status.unwrap_err(),
+                self.sessions.unwrap_err(),
+                self.stop.unwrap_err(),
+            ]
+        }
+    }
+
+    #[tokio::test]
+    async fn host_that_closes_before_its_challenge_is_none() {
+        let answers = Answers::of_host_that_closes(Close::BeforeChallenge).await;
+        assert_eq!(answers.status.unwrap(), None);
+        assert_eq!(answers.sessions.unwrap(), []);
+        assert!(!answers.stop.unwrap());
+    }
+
+    #[tokio::test]
+    async fn host_that_does_not_answer_is_an_error() {
+        for close in [Close::BeforeAnswer, Close::AfterAnswer("nonsense\n")] {
+            let answers = Answers::of_host_that_closes(close).await;
+            for error in answers.errors() {
+                assert!(matches!(error, ConnectError::Ask(_)), "{close:?}: {error}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn host_that_refuses_is_an_error() {
+        let refused = Close::AfterAnswer("{\"refused\":{\"why\":\"no room\"}}\n");
+        for error in Answers::of_host_that_closes(refused).await.errors() {
+            let text = error.to_string();
+            assert_eq!(text, "the host process refuses to answer: no room");
+        }
+        let serving = Close::AfterAnswer("\"serving\"\n");
+        for error in Answers::of_host_that_closes(serving).await.errors() {
+            assert!(
+                error.to_string().starts_with("unexpected answer"),
+                "{error}"
+            );
+        }
+    }
 }

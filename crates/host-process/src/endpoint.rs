@@ -189,7 +189,13 @@ impl HostEndpoint {
     ///
     /// Those of the file system.
     pub(crate) fn prove(&self, name: &ProofName) -> io::Result<()> {
-        proof::make(&self.directory, name)
+        proof::make(&self.directory, name).map_err(|error| {
+            let directory = self.directory.display();
+            io::Error::new(
+                error.kind(),
+                format!("cannot make a file in {directory}: {error}"),
+            )
+        })
     }
 
     /// Connects to the host.

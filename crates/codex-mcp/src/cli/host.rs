@@ -403,20 +403,50 @@ fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
     let endpoints = serve::all_endpoints()?;
     let asking = async { join_all(endpoints.iter().map(connect::status)).await };
     let answers = runtime::block_on(asking).map_err(Failure::Runtime)?;
-    let mut found = Vec::new();
-    for answer in answers {
-        match answer {
-            Ok(status) => found.extend(status),
-            // The others are listed all the same.
-            Err(error) => complain("error", &error.to_string()),
-        }
-    }
+    let Answered { given, failures } = Answered::new(answers);
+    let found: Vec<HostStatus> = given.into_iter().flatten().collect();
     match args.json {
         true => output::json(&found.iter().map(as_json).collect::<Vec<_>>()),
+        // A host runs, though it has not said so.
+        false if found.is_empty() && failures > 0 => Ok(()),
         false => output::answer(&as_text(&found)),
     }
     .map_err(Failure::Write)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(exit_code(failures))
+}
+
+/// The answers of hosts.
+struct Answered<T> {
+    given: Vec<T>,
+    /// How many hosts have not answered.
+    failures: usize,
+}
+
+impl<T> Answered<T> {
+    /// Prints the errors of hosts that have not answered. The others count all the same.
+    fn new(answers: Vec<Result<T, ConnectError>>) -> Self {
+        let mut answered = Self {
+            given: Vec::new(),
+            failures: 0,
+        };
+        for answer in answers {
+            match answer {
+                Ok(answer) => answered.given.push(answer),
+                Err(error) => {
+                    complain("error", &error.to_string());
+                    answered.failures += 1;
+                }
+            }
+        }
+        answered
+    }
+}
+
+fn exit_code(failures: usize) -> ExitCode {
+    match failures {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
 }
 
 fn as_json(status: &HostStatus) -> serde_json::Value {
@@ -455,22 +485,14 @@ fn stop() -> Result<ExitCode, Failure> {
     let endpoints = serve::all_endpoints()?;
     let stopping = async { join_all(endpoints.iter().map(connect::stop)).await };
     let answers = runtime::block_on(stopping).map_err(Failure::Runtime)?;
-    let mut ended = 0;
-    let mut code = ExitCode::SUCCESS;
-    for answer in answers {
-        match answer {
-            Ok(has_ended) => ended += usize::from(has_ended),
-            Err(error) => {
-                complain("error", &error.to_string());
-                code = ExitCode::FAILURE;
-            }
-        }
-    }
-    let text = match ended {
+    let Answered { given, failures } = Answered::new(answers);
+    let text = match given.into_iter().filter(|has_ended| *has_ended).count() {
+        // A host runs, though it has not ended.
+        0 if failures > 0 => return Ok(exit_code(failures)),
         0 => "no host process runs".to_owned(),
         1 => "the host process has ended".to_owned(),
         count => format!("{count} host processes have ended"),
     };
     output::answer(&text).map_err(Failure::Write)?;
-    Ok(code)
+    Ok(exit_code(failures))
 }

@@ -92,8 +92,9 @@ fn list(args: &Args) -> Result<ExitCode, Failure> {
     let jobs = OnceCell::new();
     runtime::block_on(async {
         if !args.watch {
-            print(&work(&config, &jobs).await?, args)?;
-            return Ok(ExitCode::SUCCESS);
+            let listing = gather(&config, &jobs).await?;
+            print(&listing, args)?;
+            return Ok(listing.exit_code());
         }
         match unless_interrupted(watch(&config, &jobs, args)).await {
             Ok(Some(done)) => done,
@@ -107,23 +108,42 @@ fn list(args: &Args) -> Result<ExitCode, Failure> {
 /// Prints the work whenever it has changed; at a terminal each second, as its age does.
 async fn watch(config: &Config, jobs: &OnceCell<Jobs>, args: &Args) -> Result<ExitCode, Failure> {
     let is_drawn = !args.json && output::stdout_columns().is_some();
-    let mut last = None;
+    let mut last: Option<Listing> = None;
     loop {
-        let now = Some(work(config, jobs).await?);
+        let now = gather(config, jobs).await?;
         if is_drawn {
             output::stdout().clear_screen()?;
         }
-        if is_drawn || now != last {
-            print(now.as_deref().unwrap_or_default(), args)?;
-            last = now;
+        if is_drawn || last.as_ref() != Some(&now) {
+            print(&now, args)?;
+            last = Some(now);
         }
         sleep(PAUSE).await;
     }
 }
 
-/// All work under way, the newest first. `jobs` is opened once.
-async fn work(config: &Config, jobs: &OnceCell<Jobs>) -> Result<Vec<Work>, Failure> {
-    let silent = |error: ConnectError| complain("warning", &error.to_string());
+/// The work under way.
+#[derive(Debug, PartialEq)]
+struct Listing {
+    /// The newest first.
+    work: Vec<Work>,
+    /// The errors of hosts whose sessions are missing.
+    failures: Vec<String>,
+}
+
+impl Listing {
+    fn exit_code(&self) -> ExitCode {
+        match self.failures.is_empty() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        }
+    }
+}
+
+/// Gathers all work under way. `jobs` is opened once.
+async fn gather(config: &Config, jobs: &OnceCell<Jobs>) -> Result<Listing, Failure> {
+    let mut failures = Vec::new();
+    let silent = |error: ConnectError| failures.push(error.to_string());
     let mut work = work_list::sessions(silent).await?;
     if work_list::has_store(config) {
         let jobs = jobs.get_or_init(|| jobs::service(config));
@@ -131,13 +151,19 @@ async fn work(config: &Config, jobs: &OnceCell<Jobs>) -> Result<Vec<Work>, Failu
         work.extend(unfinished_jobs(jobs.store().await?, list).await?);
     }
     work.sort_by_key(|one| Reverse(one.created_at));
-    Ok(work)
+    Ok(Listing { work, failures })
 }
 
-fn print(work: &[Work], args: &Args) -> Result<(), Failure> {
+fn print(listing: &Listing, args: &Args) -> Result<(), Failure> {
+    let Listing { work, failures } = listing;
+    for failure in failures {
+        complain("error", failure);
+    }
     match (args.json, args.watch) {
         (true, true) => output::json_line(&json!({ "work": work }).to_string())?,
         (true, false) => output::json(&json!({ "work": work }))?,
+        // A host runs, and may have work.
+        (false, _) if work.is_empty() && !failures.is_empty() => {}
         (false, _) => print_table(work)?,
     }
     Ok(())

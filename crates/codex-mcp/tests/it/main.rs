@@ -19,6 +19,7 @@ mod doctor;
 mod eyes_mcp;
 mod first_contact;
 mod hostile;
+mod hosts;
 mod jobs;
 mod jobs_cli;
 mod look;

@@ -270,9 +270,8 @@ pub enum Answer {
     Stopping,
 }
 
-/// The state of a host.
+/// The state of a host. One of a newer version may say more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct HostStatus {
     /// The ID of its process.
     pub pid: u32,
@@ -284,9 +283,8 @@ pub struct HostStatus {
     pub clients: usize,
 }
 
-/// A session of a host.
+/// A session of a host. One of a newer version may say more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct SessionSummary {
     /// Its ID.
     pub session: String,
@@ -311,9 +309,8 @@ pub struct SessionSummary {
     pub directory: Option<PathBuf>,
 }
 
-/// The current step of a turn.
+/// The current step of a turn. A host of a newer version may say more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct StepSummary {
     /// A description: one line without hidden characters.
     pub words: String,
@@ -342,5 +339,38 @@ mod tests {
         let json = serde_json::to_string(&Answer::Serving).unwrap();
         assert_eq!(json, r#""serving""#);
         assert!(serde_json::from_str::<Request>(r#"{"format":"/"}"#).is_err());
+    }
+
+    #[test]
+    fn unknown_members_of_a_newer_host_are_ignored() {
+        let status = Answer::Status(HostStatus {
+            pid: 7,
+            version: "9.0.0".to_owned(),
+            uptime: Duration::from_secs(1),
+            clients: 2,
+        });
+        let sessions = Answer::Sessions(vec![SessionSummary {
+            session: "sess_1".to_owned(),
+            thread: "t".to_owned(),
+            title: None,
+            state: "running".to_owned(),
+            created: SystemTime::UNIX_EPOCH,
+            step: Some(StepSummary {
+                words: "reads".to_owned(),
+                since: SystemTime::UNIX_EPOCH,
+            }),
+            tokens: None,
+            questions: Vec::new(),
+            expiries: Vec::new(),
+            directory: None,
+        }]);
+        for (answer, objects) in [(status, 1), (sessions, 2)] {
+            let mut newer = serde_json::to_string(&answer).unwrap();
+            for first in ["\"pid\"", "\"session\"", "\"words\""] {
+                newer = newer.replace(first, &format!("\"new\":1,{first}"));
+            }
+            assert_eq!(newer.matches("\"new\"").count(), objects);
+            assert_eq!(serde_json::from_str::<Answer>(&newer).unwrap(), answer);
+        }
     }
 }

@@ -1,0 +1,145 @@
+//! `codex-mcp ps` and `codex-mcp host` with hosts that the test plays.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Output;
+
+use host_process::endpoint::{HostEndpoint, HostLock};
+use serde_json::{Value, json};
+use testkit::Home;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixListener;
+use tokio::process::Command;
+
+/// The key of the host that a test plays.
+const KEY: &str = "0123456789abcdef01234567";
+
+/// The file that each client has to make first.
+const PROOF: &str = "00112233445566778899aabbccddeeff.proof";
+
+/// The output of our program.
+async fn output(home: &Home, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+    let command = command.args(args).env_clear().envs(home.env());
+    let command = command.current_dir(home.work()).kill_on_drop(true);
+    command.output().await.unwrap()
+}
+
+/// A host that runs, and says the same to each client.
+struct PlayedHost {
+    home: Home,
+    listener: UnixListener,
+    _lock: HostLock,
+}
+
+impl PlayedHost {
+    fn new() -> Self {
+        let home = Home::new("");
+        let endpoint = HostEndpoint::new(&home.state_home().join("codex-mcp"), KEY.to_owned());
+        let lock = endpoint.take().unwrap().unwrap();
+        let listener = lock.listen().unwrap();
+        Self {
+            home,
+            listener,
+            _lock: lock,
+        }
+    }
+
+    fn proof(&self) -> PathBuf {
+        self.home.state_home().join("codex-mcp/hosts").join(PROOF)
+    }
+
+    /// Answers one client after the other.
+    async fn answer(&self, answer: &str) {
+        loop {
+            let (stream, _) = self.listener.accept().await.unwrap();
+            let (reader, mut writer) = stream.into_split();
+            let challenge = format!("{{\"file\":\"{PROOF}\"}}\n");
+            writer.write_all(challenge.as_bytes()).await.unwrap();
+            let mut request = String::new();
+            BufReader::new(reader)
+                .read_line(&mut request)
+                .await
+                .unwrap();
+            // A client that cannot make the file has gone.
+            if !request.is_empty() {
+                fs::remove_file(self.proof()).unwrap();
+                writer.write_all(answer.as_bytes()).await.unwrap();
+            }
+        }
+    }
+
+    /// The output of our program while the host answers.
+    async fn output(&self, answer: &str, args: &[&str]) -> Output {
+        tokio::select! {
+            output = output(&self.home, args) => output,
+            () = self.answer(answer) => panic!("the host answers for ever"),
+        }
+    }
+
+    /// Checks that no verb takes the host for a missing one, and that each reports this error.
+    async fn is_reported(&self, answer: &str, error: &str) {
+        for (args, listed) in [
+            (&["host", "status"][..], None),
+            (&["host", "status", "--json"], Some(json!([]))),
+            (&["host", "stop"], None),
+            (&["ps"], None),
+            (&["ps", "--json"], Some(json!({ "work": [] }))),
+        ] {
+            let output = self.output(answer, args).await;
+            assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
+            let errors = String::from_utf8(output.stderr).unwrap();
+            assert!(errors.contains(error), "{args:?}: {errors}");
+            match listed {
+                Some(listed) => {
+                    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+                    assert_eq!(printed, listed, "{args:?}");
+                }
+                None => assert_eq!(output.stdout, b"", "{args:?}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn host_that_refuses_to_answer_is_reported() {
+    let host = PlayedHost::new();
+    let refusal = format!("{}\n", json!({ "refused": { "why": "no room" } }));
+    let error = "error: the host process refuses to answer: no room";
+    host.is_reported(&refusal, error).await;
+}
+
+#[tokio::test]
+async fn answer_that_cannot_be_read_is_reported() {
+    let host = PlayedHost::new();
+    let error = "error: cannot ask the host process: ";
+    host.is_reported("{\"of_a_newer_host\":{}}\n", error).await;
+}
+
+/// As in a directory that is full or read-only. (For root, no directory is read-only by its mode.)
+#[tokio::test]
+async fn proof_that_cannot_be_made_is_reported() {
+    let host = PlayedHost::new();
+    fs::write(host.proof(), "in the way").unwrap();
+    let error = "error: cannot ask the host process: cannot make a file in ";
+    host.is_reported("", error).await;
+}
+
+/// The control.
+#[tokio::test]
+async fn host_of_a_newer_version_is_listed() {
+    let host = PlayedHost::new();
+    let status = json!({ "status": {
+        "pid": 7,
+        "version": "9.0.0",
+        "uptime": { "secs": 10, "nanos": 0 },
+        "clients": 2,
+        "new": true,
+    } });
+    let answer = format!("{status}\n");
+    let output = host.output(&answer, &["host", "status"]).await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let listed = String::from_utf8(output.stdout).unwrap();
+    let expected = "process 7, version 9.0.0: 2 clients, up 10s";
+    assert_eq!(listed.trim_end(), expected);
+}
