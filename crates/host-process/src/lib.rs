@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A host is started on demand ([`connect`]) and leaves when it has served nobody for a while.
-//! There is one for each state directory, build of the program and [environment] of its
-//! clients: Codex's commands run in the environment of the host. A new version of the program
+//! There is one for each state directory, build of the program, and [environment] and umask of
+//! its clients: Codex's commands run in the environment of the host. A new version of the program
 //! therefore starts a new host, and the old one ends when its last client has gone.
 //!
 //! [`endpoint`] finds the socket, [`handshake`] has the first lines, [`listener`] is the host's
@@ -30,7 +30,7 @@
 //! ```
 //! use host_process::logic::environment::key;
 //!
-//! let of = |path: &str| key(b"1.0", [("PATH".into(), path.into())]);
+//! let of = |path: &str| key(b"1.0", "0022", [("PATH".into(), path.into())]);
 //! assert_ne!(of("/bin"), of("/venv/bin:/bin"));
 //! ```
 #![cfg_attr(

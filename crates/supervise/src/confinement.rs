@@ -3,10 +3,11 @@
 //! A command in Codex's sandbox runs as the user. Where the sandbox allows it the network, it can
 //! connect to any socket of the user, and the process that listens would do for it what the
 //! sandbox keeps it from doing. So both ends of a connection have to be equally free: in the same
-//! namespaces, with the same filters of system calls, with the same groups, capabilities and
-//! umask, and both with or without `no_new_privs`, which every command in Codex's sandbox has
-//! (0.104.0 to 0.169.0). The check goes by the process ID, which may be that of another process
-//! by then, and does not see Landlock: the proof of a client is what decides, see [`proof`].
+//! namespaces, with the same filters of system calls, with the same groups and capabilities, and
+//! both with or without `no_new_privs`, which every command in Codex's sandbox has (0.104.0 to
+//! 0.169.0). A umask confines nothing: that of a desktop and that of a terminal may differ. The
+//! check goes by the process ID, which may be that of another process by then, and does not see
+//! Landlock: the proof of a client is what decides, see [`proof`].
 //!
 //! [`proof`]: crate::proof
 
@@ -21,10 +22,9 @@ use std::path::PathBuf;
 /// [`io::ErrorKind::PermissionDenied`] if it is not; those of the file system if that cannot be
 /// determined.
 pub fn check(pid: i32) -> io::Result<()> {
-    let process = pid.to_string();
-    let ours = (fields("self")?, namespaces("self")?);
-    let theirs = (fields(&process)?, namespaces(&process)?);
-    equal_or_denied(pid, ours == theirs)
+    check_without_namespaces(pid)?;
+    let (ours, theirs) = (namespaces("self")?, namespaces(&pid.to_string())?);
+    equal_or_denied(pid, &NAMESPACES, &ours, &theirs)
 }
 
 /// As [`check`], without the namespaces: those of a process that is not dumpable, as a guard
@@ -34,32 +34,42 @@ pub fn check(pid: i32) -> io::Result<()> {
 ///
 /// As for [`check`].
 pub(crate) fn check_without_namespaces(pid: i32) -> io::Result<()> {
-    equal_or_denied(pid, fields("self")? == fields(&pid.to_string())?)
+    let (ours, theirs) = (fields("self")?, fields(&pid.to_string())?);
+    equal_or_denied(pid, &FIELDS, &ours, &theirs)
 }
 
-fn equal_or_denied(pid: i32, are_equal: bool) -> io::Result<()> {
-    match are_equal {
-        true => Ok(()),
-        false => Err(io::Error::new(
+/// Fails with the name of the first value that differs.
+fn equal_or_denied<T: PartialEq>(
+    pid: i32,
+    names: &[&str],
+    ours: &[T],
+    theirs: &[T],
+) -> io::Result<()> {
+    let mut compared = names.iter().zip(ours.iter().zip(theirs));
+    match compared.find(|(_, (ours, theirs))| ours != theirs) {
+        None => Ok(()),
+        Some((name, _)) => Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            format!("process {pid} is confined in another way than this one"),
+            format!(
+                "process {pid} is confined in another way than this one: {} differs",
+                name.trim_end_matches(':')
+            ),
         )),
     }
 }
 
 /// The limits in the status of a process, see proc_pid_status(5).
-const FIELDS: [&str; 7] = [
+const FIELDS: [&str; 6] = [
     "Gid:",
     "Groups:",
     "CapEff:",
     "NoNewPrivs:",
     "Seccomp:",
     "Seccomp_filters:",
-    "Umask:",
 ];
 
-/// Kinds of namespaces, see namespaces(7).
-const NAMESPACES: [&str; 4] = ["mnt", "net", "pid", "user"];
+/// The links to namespaces in the directory of a process, see namespaces(7).
+const NAMESPACES: [&str; 4] = ["ns/mnt", "ns/net", "ns/pid", "ns/user"];
 
 /// The values of [`FIELDS`].
 #[expect(
@@ -77,12 +87,15 @@ fn fields(process: &str) -> io::Result<Vec<String>> {
 
 /// The identities of [`NAMESPACES`].
 fn namespaces(process: &str) -> io::Result<Vec<PathBuf>> {
-    let namespace = |name: &&str| fs::read_link(format!("/proc/{process}/ns/{name}"));
+    let namespace = |name: &&str| fs::read_link(format!("/proc/{process}/{name}"));
     NAMESPACES.iter().map(namespace).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     #[test]
@@ -92,5 +105,33 @@ mod tests {
         // There is no process of this number.
         assert!(check(i32::MAX).is_err());
         assert!(check_without_namespaces(i32::MAX).is_err());
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a process with another umask")]
+    fn umask_confines_nothing() {
+        let mut child = Command::new("sh")
+            .args(["-c", "umask 0137 && echo ready && read end"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        stdout.read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        check(i32::try_from(child.id()).unwrap()).unwrap();
+        // It ends when its stdin is closed.
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn error_names_what_differs() {
+        let names = ["NoNewPrivs:", "Seccomp:"];
+        equal_or_denied(7, &names, &["0", "0"], &["0", "0"]).unwrap();
+        let denied = equal_or_denied(7, &names, &["0", "0"], &["0", "2"]).unwrap_err();
+        assert_eq!(denied.kind(), io::ErrorKind::PermissionDenied);
+        let expected = "process 7 is confined in another way than this one: Seccomp differs";
+        assert_eq!(denied.to_string(), expected);
     }
 }

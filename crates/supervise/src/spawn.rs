@@ -92,6 +92,13 @@ pub fn is_unknown_to_hosts(name: &OsStr) -> bool {
     unknown.any(|known| name == *known)
 }
 
+/// The umask in octal digits, which all that is started here inherits. Empty if the system does not
+/// tell it.
+#[must_use]
+pub fn umask() -> String {
+    platform::umask()
+}
+
 /// A program to start, with its environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {

@@ -3,7 +3,8 @@
 //! Codex and its commands inherit the environment of the process that starts them. So a host
 //! has the environment of its clients, and a client whose environment differs in a variable
 //! that commands may use gets another host: with another PATH or an active virtual
-//! environment, the same command runs another program.
+//! environment, the same command runs another program. They inherit the umask as well: with
+//! another one, others can read what a command writes, or cannot.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -70,10 +71,14 @@ const WITHOUT_MEANING: [&str; 51] = [
 /// the same key by chance.
 const KEY_BYTES: usize = 12;
 
-/// The key of these variables for a program, which is given by bytes that differ between its
-/// builds.
+/// The key of a umask and these variables for a program, which is given by bytes that differ
+/// between its builds.
 #[must_use]
-pub fn key(program: &[u8], variables: impl IntoIterator<Item = (OsString, OsString)>) -> String {
+pub fn key(
+    program: &[u8],
+    umask: &str,
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+) -> String {
     let mut counted: Vec<_> = variables
         .into_iter()
         .filter(|(name, _)| has_meaning(name))
@@ -86,6 +91,7 @@ pub fn key(program: &[u8], variables: impl IntoIterator<Item = (OsString, OsStri
         digest.update(bytes);
     };
     add(program);
+    add(umask.as_bytes());
     for (name, value) in &counted {
         add(name.as_bytes());
         add(value.as_bytes());
@@ -106,6 +112,7 @@ mod tests {
         let variables = variables.iter();
         key(
             b"1",
+            "0022",
             variables.map(|(name, value)| (name.into(), value.into())),
         )
     }
@@ -131,7 +138,8 @@ mod tests {
             of(&[("PATH", "/bin"), ("VIRTUAL_ENV", "/venv")]),
             of(&[("PATH", "/bin"), ("SSH_AUTH_SOCK", "/tmp/a")]),
             of(&[("PAT", "H/bin")]),
-            key(b"2", [("PATH".into(), "/bin".into())]),
+            key(b"2", "0022", [("PATH".into(), "/bin".into())]),
+            key(b"1", "0077", [("PATH".into(), "/bin".into())]),
         ] {
             assert_ne!(plain, other);
         }

@@ -68,6 +68,14 @@ pub(crate) fn own_executable() -> io::Result<PathBuf> {
     Ok("/proc/self/exe".into())
 }
 
+/// The umask of this process in octal digits. Empty before Linux 4.7, which does not tell it.
+pub(crate) fn umask() -> String {
+    let status = read("/proc/self/status".to_owned()).unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
+    let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    umask.unwrap_or_default().trim().to_owned()
+}
+
 /// A short path to a directory, valid in this process as long as the directory is open.
 pub(crate) fn short_path_to(directory: &OwnedFd) -> Option<PathBuf> {
     let descriptor = directory.as_raw_fd().to_string();

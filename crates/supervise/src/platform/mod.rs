@@ -7,6 +7,7 @@
 //! | `/proc/self/exe` is this program even after an upgrade. | The path at which it was started. |
 //! | Both ends of a connection compare their confinement. | The [proof](crate::proof) alone decides. |
 //! | The path of a socket may have any length. | 100 bytes at most. |
+//! | `/proc` tells the umask. | The umask is set for a moment to read it. |
 //!
 //! `--cfg portable` chooses the other systems' side on Linux too, so that it can be tested there.
 
@@ -19,3 +20,23 @@ mod portable;
 pub(crate) use linux::*;
 #[cfg(not(all(target_os = "linux", not(portable))))]
 pub(crate) use portable::*;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a program that prints its umask and ends"
+    )]
+    fn umask_is_that_of_programs() {
+        let shell = std::process::Command::new("sh")
+            .args(["-c", "umask"])
+            .output()
+            .unwrap();
+        let printed = String::from_utf8(shell.stdout).unwrap();
+        let number = |octal: &str| u32::from_str_radix(octal.trim(), 8).unwrap();
+        assert_eq!(number(&umask()), number(&printed));
+    }
+}

@@ -5,6 +5,7 @@ use std::iter;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
+use nix::sys::stat::{Mode, umask as set_umask};
 use nix::unistd::Pid;
 
 /// Whether the system signals the death of our owner.
@@ -45,6 +46,14 @@ pub(crate) fn environment(_process: Pid) -> Vec<u8> {
 /// If the system does not tell it.
 pub(crate) fn own_executable() -> io::Result<PathBuf> {
     std::env::current_exe()
+}
+
+/// The umask of this process in octal digits. It is set to read it, for a moment to one that lets
+/// nobody else use a new file.
+pub(crate) fn umask() -> String {
+    let umask = set_umask(Mode::S_IRWXG | Mode::S_IRWXO);
+    set_umask(umask);
+    format!("{:04o}", umask.bits())
 }
 
 /// None: no path leads through an open directory.

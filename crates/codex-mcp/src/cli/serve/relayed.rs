@@ -22,7 +22,7 @@ use rmcp::transport::stdio_pipes;
 use safe_files::state_directory::state_directory;
 use serde_json::{Value, json};
 use settings::Config;
-use supervise::spawn::{is_unknown_to_hosts, own_executable};
+use supervise::spawn::{is_unknown_to_hosts, own_executable, umask};
 use tokio::net::UnixStream;
 use uuid::Uuid;
 
@@ -51,13 +51,13 @@ pub(super) struct Link {
     request: ServeRequest,
 }
 
-/// The endpoint of the host for clients like this process: of this program, with this
-/// environment.
+/// The endpoint of the host for clients like this process: of this program, with this umask and
+/// this environment.
 pub(in crate::cli) fn endpoint() -> Result<HostEndpoint, HostEndpointError> {
     let state = state()?;
     let program = program().map_err(HostEndpointError::NoProgram)?;
     let variables = env::vars_os().filter(|(name, _)| !is_unknown_to_hosts(name));
-    let key = environment::key(program.as_bytes(), variables);
+    let key = environment::key(program.as_bytes(), &umask(), variables);
     Ok(HostEndpoint::new(&state, key))
 }
 

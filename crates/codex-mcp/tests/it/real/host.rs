@@ -468,6 +468,34 @@ async fn other_environment_has_another_host() {
     finish(&stage, clients).await;
 }
 
+/// Commands inherit the umask of their host. The verbs reach the hosts of all umasks.
+#[tokio::test]
+async fn other_umask_has_another_host() {
+    let stage = CodexFixture::new(testkit::codex::newest(), script()).await;
+    let mut clients = Vec::new();
+    for umask in ["022", "077"] {
+        let serve = format!("umask {umask} && exec \"$0\" serve --host");
+        let launch = Launch::new("sh").args(["-c", &serve, env!("CARGO_BIN_EXE_codex-mcp")]);
+        let launch = launch
+            .envs(stage.home.env())
+            .env(
+                "CODEX_MCP_CODEX_BIN",
+                testkit::codex::native_binary(&stage.release),
+            )
+            .current_dir(stage.home.work());
+        let mut client = McpClient::start(&launch);
+        client.initialize(super::VERSION, json!({})).await;
+        let begun = client.call_tool("codex", json!({"prompt": "first"})).await;
+        assert_completed(&begun, "one");
+        clients.push(client);
+    }
+    let counts: Vec<Value> = hosts(&stage).await;
+    let counts: Vec<&Value> = counts.iter().map(|host| &host["clients"]).collect();
+    assert_eq!(counts, [1, 1]);
+    assert_eq!(work(&stage).await.len(), 2);
+    finish(&stage, clients).await;
+}
+
 /// The bounds of a client hold for the sessions that it can continue.
 #[tokio::test]
 async fn clients_with_other_bounds_share_no_sessions() {
