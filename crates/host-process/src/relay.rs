@@ -23,7 +23,7 @@ use codex_protocol::lines::{Frame, Framing, LineDecoder};
 use codex_protocol::rpc::RequestId;
 use common::sync::lock;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::connect::ConnectError;
@@ -35,6 +35,9 @@ const HOST_LIMIT: usize = 1 << 30;
 /// How long the host may take to end the service of a client that has gone: its threads may
 /// write summaries.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// How long the client or the host may take to accept a message once the relay is told to end.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// If two hosts in a row are killed within this time after they were connected, the next one is
 /// started only for a message of the client, so that a host that always fails is not restarted in a
@@ -115,18 +118,53 @@ impl<R: AsyncRead + Unpin> Input<R> {
 
 /// The messages for the client, one at a time.
 struct Output<'a, W> {
-    writer: tokio::sync::Mutex<W>,
+    /// `None` once a message was given up, of which the client may have got a part.
+    writer: tokio::sync::Mutex<Option<W>>,
     framing: Mutex<Framing>,
     answers: &'a dyn RelayAnswers,
+    closing: &'a CancellationToken,
 }
 
 impl<W: AsyncWrite + Unpin> Output<'_, W> {
     async fn send(&self, message: Vec<u8>) -> io::Result<()> {
         let framed = lock(&self.framing).frame(message);
         let mut writer = self.writer.lock().await;
-        writer.write_all(&framed).await?;
-        writer.flush().await
+        let open = writer.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        let sent = write(open, &framed, self.closing).await;
+        if sent.as_ref().is_err_and(is_overdue) {
+            tracing::warn!("the client does not read its last messages");
+            *writer = None;
+        }
+        sent
     }
+}
+
+/// Writes a message. Once `closing` is cancelled, the other side has [`CLOSE_TIMEOUT`] to accept
+/// it, as one that does not read would hold up the end for ever.
+async fn write(
+    writer: &mut (impl AsyncWrite + Unpin),
+    framed: &[u8],
+    closing: &CancellationToken,
+) -> io::Result<()> {
+    let writing = async {
+        writer.write_all(framed).await?;
+        writer.flush().await
+    };
+    tokio::select! {
+        biased;
+        written = writing => written,
+        () = overdue(closing) => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+/// Completes [`CLOSE_TIMEOUT`] after this call, or after `closing` is cancelled if that is later.
+async fn overdue(closing: &CancellationToken) {
+    closing.cancelled().await;
+    sleep(CLOSE_TIMEOUT).await;
+}
+
+fn is_overdue(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::TimedOut
 }
 
 /// The functions by which a relay finds hosts.
@@ -142,7 +180,7 @@ pub struct Hosts<C, A> {
 ///
 /// # Errors
 ///
-/// When the client cannot be written to.
+/// When the client cannot be written to, unless `closing` is cancelled.
 pub async fn run<R, W, S, C>(
     client: ClientSide<R, W>,
     first: S,
@@ -165,25 +203,50 @@ where
         ended: false,
     };
     let output = Output {
-        writer: tokio::sync::Mutex::new(client.writer),
+        writer: tokio::sync::Mutex::new(Some(client.writer)),
         framing: Mutex::default(),
         answers,
+        closing: &closing,
     };
-    let connect = &hosts.connect;
+    match relay(&mut input, &output, &conversation, first, &hosts).await {
+        // A client that does not read cannot make an end that was asked for a failure.
+        Err(error) if closing.is_cancelled() => {
+            tracing::debug!("some messages have not reached the client: {error}");
+            Ok(())
+        }
+        relayed => relayed,
+    }
+}
+
+/// Relays from one host to the next.
+async fn relay<R, W, S, C>(
+    input: &mut Input<R>,
+    output: &Output<'_, W>,
+    conversation: &Mutex<Conversation>,
+    first: S,
+    hosts: &Hosts<impl Fn() -> C, impl Fn() -> bool>,
+) -> io::Result<()>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+    S: AsyncRead + AsyncWrite,
+    C: Future<Output = Result<S, ConnectError>>,
+{
+    let (connect, closing) = (&hosts.connect, output.closing);
     let mut next = Some(first);
     let mut was_short = false;
     loop {
         let stream = match next.take() {
             Some(stream) => stream,
-            None => match reconnect(&mut input, &output, &conversation, connect, &closing).await? {
+            None => match reconnect(input, output, conversation, connect, closing).await? {
                 Some(stream) => stream,
                 None => return Ok(()),
             },
         };
         let since = Instant::now();
-        let end = link(&mut input, &output, &conversation, stream, &closing).await;
+        let end = link(input, output, conversation, stream, closing).await;
         // Nothing is locked while a message is written.
-        let taken_back = lock(&conversation).host_ended();
+        let taken_back = lock(conversation).host_ended();
         for message in taken_back {
             output.send(message).await?;
         }
@@ -195,11 +258,11 @@ where
         }
         was_short = is_short;
         if next.is_none() {
-            lock(&conversation).forget_repeatable();
+            lock(conversation).forget_repeatable();
         }
-        let lost = lock(&conversation).lost();
+        let lost = lock(conversation).lost();
         for (id, kind) in lost {
-            output.send(answers.lost(&id, kind)).await?;
+            output.send(output.answers.lost(&id, kind)).await?;
         }
         match end {
             LinkEnd::Lost if is_lost => {
@@ -291,7 +354,10 @@ where
             }
         },
         // The host does not read any more, and has perhaps answered before.
-        Err(_) => down.await,
+        Err(_) => tokio::select! {
+            received = down => received,
+            () = overdue(closing) => LinkEnd::Lost,
+        },
     }
 }
 
@@ -315,7 +381,7 @@ where
     let introduction = lock(conversation).introduction();
     let calls = lock(conversation).take_repeatable();
     for message in introduction.into_iter().chain(calls) {
-        host.write_all(&Framing::Headers.frame(message)).await?;
+        write(&mut host, &Framing::Headers.frame(message), closing).await?;
     }
     loop {
         let next = match input.held.take() {
@@ -333,8 +399,7 @@ where
                     .map(Cow::into_owned);
                 if let Some(passed) = passed {
                     // A message with a newline inside, or that looks like a header, is no line.
-                    host.write_all(&Framing::Headers.frame(passed)).await?;
-                    host.flush().await?;
+                    write(&mut host, &Framing::Headers.frame(passed), closing).await?;
                 }
             }
             Next::TooLong(length, head) => {
@@ -375,5 +440,88 @@ where
                 return LinkEnd::ClientGone;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::io::{DuplexStream, duplex};
+
+    use super::*;
+
+    /// How long the end of a relay may take, in simulated time.
+    const END_LIMIT: Duration = Duration::from_secs(10);
+
+    /// Room for all messages, and for less than one.
+    const ROOMY: usize = 4096;
+    const NARROW: usize = 16;
+
+    const REQUEST: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n";
+    const NOTIFICATION: &[u8] = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}\n";
+
+    const LOST: &str = "the host has ended";
+
+    struct Answers;
+
+    impl RelayAnswers for Answers {
+        fn lost(&self, _: &RequestId, _: RequestKind) -> Vec<u8> {
+            LOST.into()
+        }
+
+        fn no_host(&self, _: &RequestId, _: RequestKind, _: &ConnectError) -> Vec<u8> {
+            Vec::new()
+        }
+
+        fn too_long(&self, _: u64, _: &[u8]) -> Vec<u8> {
+            Vec::new()
+        }
+    }
+
+    /// Tells a relay to end that passes on a request and a notification of the host, which nobody
+    /// reads but for the first byte of the request. Returns the output for the client.
+    async fn end_unread(client_room: usize, host_room: usize) -> String {
+        let (reader, mut client_input) = duplex(ROOMY);
+        let (writer, mut client_output) = duplex(client_room);
+        let (link, mut host) = duplex(host_room);
+        let client = ClientSide {
+            reader,
+            writer,
+            line_limit: ROOMY,
+        };
+        let hosts = Hosts {
+            connect: || pending::<Result<DuplexStream, ConnectError>>(),
+            is_adopted: || false,
+        };
+        let closing = CancellationToken::new();
+        let repeatable = Repeatable::default();
+        let relaying = run(client, link, hosts, repeatable, &Answers, closing.clone());
+        let ending = async {
+            client_input.write_all(REQUEST).await.unwrap();
+            // The relay has begun to pass the request on.
+            host.read_u8().await.unwrap();
+            host.write_all(NOTIFICATION).await.unwrap();
+            closing.cancel();
+        };
+        let both = timeout(END_LIMIT, async { tokio::join!(relaying, ending).0 });
+        both.await.unwrap().unwrap();
+        let mut read = String::new();
+        client_output.read_to_string(&mut read).await.unwrap();
+        read
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn client_that_does_not_read_does_not_hold_up_the_end() {
+        let read = end_unread(NARROW, ROOMY).await;
+        // No other message follows a part of one.
+        let notification = str::from_utf8(NOTIFICATION).unwrap();
+        assert_eq!(read, notification[..NARROW]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn host_that_does_not_read_does_not_hold_up_the_end() {
+        let read = end_unread(ROOMY, NARROW).await;
+        assert!(read.ends_with(&format!("{LOST}\n")), "{read}");
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use testkit::Signal;
 use testkit::fake::{HELLO, Plan};
+use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::serve::{HANDSHAKE, Serve, completed, stuck};
@@ -60,7 +61,12 @@ async fn closed_stdout_during_a_turn_ends_codex_too() {
 
 /// A server whose client does not read, with more answers than the pipe holds.
 async fn unheard() -> Serve {
-    let mut serve = Serve::plain(&Plan::new()).await;
+    unheard_with(&[]).await
+}
+
+/// The same with other arguments.
+async fn unheard_with(args: &[&str]) -> Serve {
+    let mut serve = Serve::plain_with(&Plan::new(), args).await;
     serve.client.stop_reading().await;
     for _ in 0..200 {
         let list = serve.client.request("tools/list", json!({}));
@@ -81,4 +87,17 @@ async fn client_that_does_not_read_does_not_block_sigterm() {
     refused.client.stop_reading().await;
     refused.client.send_raw("not JSON\n".repeat(5000));
     refused.finish_by(Signal::SIGTERM).await;
+}
+
+#[tokio::test]
+async fn client_of_a_host_that_does_not_read_does_not_block_sigterm() {
+    let mut serve = unheard_with(&["--host"]).await;
+    serve.client.signal(Signal::SIGTERM);
+    let status = serve.client.exited().await;
+    assert!(status.success(), "{status}: {}", serve.client.stderr());
+    let mut stop = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+    let stop = stop.args(["host", "stop"]).env_clear();
+    let stopped = stop.envs(serve.home.env()).output().await.unwrap();
+    assert!(stopped.status.success(), "{stopped:?}");
+    serve.gone(status).await;
 }
