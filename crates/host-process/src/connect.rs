@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use safe_files::state_file::{self, FileError};
 use serde_json::Value;
@@ -446,7 +446,11 @@ fn open_log(path: &Path) -> Result<File, FileError> {
             error,
         })?;
     }
-    state_file::open_to_append(path)
+    let log = state_file::open_to_append(path)?;
+    // So that a host with another key does not remove it as an old one while the host here starts.
+    // If that fails, the host may lose its log.
+    let _ = log.set_modified(SystemTime::now());
+    Ok(log)
 }
 
 #[cfg(test)]
@@ -517,6 +521,17 @@ mod tests {
                 self.stop.unwrap_err(),
             ]
         }
+    }
+
+    #[test]
+    fn opened_log_counts_as_changed() {
+        let state = tempfile::tempdir().unwrap();
+        let path = state.path().join("hosts/k.log");
+        let before = SystemTime::now() - Duration::from_secs(60);
+        let long_ago = SystemTime::UNIX_EPOCH;
+        open_log(&path).unwrap().set_modified(long_ago).unwrap();
+        let log = open_log(&path).unwrap();
+        assert!(log.metadata().unwrap().modified().unwrap() > before);
     }
 
     #[tokio::test]

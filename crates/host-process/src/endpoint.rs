@@ -1,10 +1,12 @@
 //! Where the hosts of a user are found: a socket and a lock for each, in one directory.
 //!
 //! The lock decides. A host holds it from before it listens until it has ended, so the socket
-//! of a lock that is free belongs to a host that was killed, and may be replaced.
+//! of a lock that is free belongs to a host that was killed, and may be replaced. A process that
+//! takes the lock of an old host may remove its files, so a lock counts only while its file is there.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use safe_files::state_directory::make_directory;
@@ -18,13 +20,16 @@ use uuid::Uuid;
 const DIRECTORY: &str = "hosts";
 
 /// The end of a socket's name.
-const SOCKET: &str = "sock";
+pub(crate) const SOCKET: &str = "sock";
 
 /// The end of the name of an adoption socket.
-const GUARD: &str = "guard";
+pub(crate) const GUARD: &str = "guard";
 
 /// The end of a lock's name.
-const LOCK: &str = "lock";
+pub(crate) const LOCK: &str = "lock";
+
+/// The end of a log's name.
+pub(crate) const LOG: &str = "log";
 
 /// How many hexadecimal digits tell the app-servers of a user apart.
 const ID_DIGITS: usize = 12;
@@ -56,8 +61,21 @@ impl HostEndpoint {
     /// The endpoint of the hosts with a key that comes from a file; `None` if it is not a key.
     #[must_use]
     pub fn named(state: &Path, key: String) -> Option<Self> {
-        let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_hexdigit());
-        is_key.then(|| Self::new(state, key))
+        is_key(&key).then(|| Self::new(state, key))
+    }
+
+    /// The endpoint in the same directory with a key that comes from a file; `None` if it is not a
+    /// key.
+    pub(crate) fn beside(&self, key: &str) -> Option<Self> {
+        is_key(key).then(|| Self {
+            directory: self.directory.clone(),
+            key: key.to_owned(),
+        })
+    }
+
+    /// The directory of all hosts.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// The key of its hosts.
@@ -95,7 +113,7 @@ impl HostEndpoint {
     /// The log of the host.
     #[must_use]
     pub fn log(&self) -> PathBuf {
-        self.file("log")
+        self.file(LOG)
     }
 
     /// Whether the last host was killed and has left app-servers. A host that ends by itself removes
@@ -160,11 +178,13 @@ impl HostEndpoint {
         Ok(left)
     }
 
-    fn file(&self, end: &str) -> PathBuf {
+    /// The file of this host whose name has this end.
+    pub(crate) fn file(&self, end: &str) -> PathBuf {
         self.directory.join(format!("{}.{end}", self.key))
     }
 
-    /// Takes the right to be the host here; `None` if there is one.
+    /// Takes the right to be the host here; `None` if there is one, or the files of an old one are
+    /// just being removed.
     ///
     /// # Errors
     ///
@@ -172,15 +192,20 @@ impl HostEndpoint {
     pub fn take(&self) -> io::Result<Option<HostLock>> {
         make_directory(&self.directory)?;
         check_directory(&self.directory)?;
-        let file = open_to_lock(&self.file(LOCK))?;
+        self.take_by(open_to_lock(&self.file(LOCK))?)
+    }
+
+    fn take_by(&self, file: File) -> io::Result<Option<HostLock>> {
         match file.try_lock() {
-            Ok(()) => Ok(Some(HostLock {
-                endpoint: self.clone(),
-                _file: file,
-            })),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(error),
         }
+        // The file may have been removed after it was opened.
+        Ok(is_at(&file, &self.file(LOCK))?.then(|| HostLock {
+            endpoint: self.clone(),
+            _file: file,
+        }))
     }
 
     /// Makes the file of a proof.
@@ -212,6 +237,20 @@ impl HostEndpoint {
         let stream = private_socket::connect(&socket).await?;
         check_peer(&stream)?;
         Ok(stream)
+    }
+}
+
+fn is_key(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Whether an open file is the one at a path.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let opened = file.metadata()?;
+    match fs::symlink_metadata(path) {
+        Ok(there) => Ok((opened.dev(), opened.ino()) == (there.dev(), there.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -249,7 +288,7 @@ impl HostLock {
 #[cfg(test)]
 mod tests {
     use std::fs::Permissions;
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::os::unix::fs::PermissionsExt;
     use std::slice;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -283,6 +322,25 @@ mod tests {
         drop((lock, listener));
         assert_eq!(HostEndpoint::all(state.path()).unwrap(), []);
         assert!(endpoint.take().unwrap().is_some());
+    }
+
+    #[test]
+    fn lock_of_a_removed_file_is_not_taken() {
+        let state = tempfile::tempdir().unwrap();
+        let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
+        drop(endpoint.take().unwrap().unwrap());
+        let path = endpoint.file(LOCK);
+        let removed = open_to_lock(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(endpoint.take_by(removed).unwrap().is_none());
+        // Nor is it while another process has made a new one.
+        let removed = open_to_lock(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let lock = endpoint.take().unwrap().unwrap();
+        assert!(endpoint.take_by(removed).unwrap().is_none());
+        drop(lock);
+        let kept = open_to_lock(&path).unwrap();
+        assert!(endpoint.take_by(kept).unwrap().is_some());
     }
 
     #[tokio::test]

@@ -21,6 +21,7 @@ use futures::Stream;
 use futures::future::join_all;
 use host_process::connect::{self, ConnectError, READY, TAKEN};
 use host_process::endpoint::HostEndpoint;
+use host_process::leftovers;
 use host_process::listener::{self, Client, HostService};
 use host_process::logic::handshake::{
     Answer, HostStatus, ServeRequest, SessionAnswer, SessionRequest, SessionSummary, StepSummary,
@@ -185,6 +186,7 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
         }
         let listening = lock.listen().map_err(Failure::Directory)?;
         announce(READY).map_err(Failure::Write)?;
+        leftovers::remove(&endpoint, SystemTime::now());
         listener::run(lock, listening, idle, closing, service)
             .await
             .map_err(Failure::Directory)?;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Output;
+use std::time::SystemTime;
 
 use host_process::endpoint::{HostEndpoint, HostLock};
 use serde_json::{Value, json};
@@ -142,4 +143,26 @@ async fn host_of_a_newer_version_is_listed() {
     let listed = String::from_utf8(output.stdout).unwrap();
     let expected = "process 7, version 9.0.0: 2 clients, up 10s";
     assert_eq!(listed.trim_end(), expected);
+}
+
+#[tokio::test]
+async fn host_removes_files_of_old_hosts_when_it_starts() {
+    let home = Home::new("");
+    let directory = home.state_home().join("codex-mcp/hosts");
+    let old = HostEndpoint::new(&home.state_home().join("codex-mcp"), KEY.to_owned());
+    drop(old.take().unwrap().unwrap());
+    fs::write(old.log(), "from long ago").unwrap();
+    for file in fs::read_dir(&directory).unwrap() {
+        let file = fs::File::open(file.unwrap().path()).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    }
+    let host = output(&home, &["host", "run", "--idle", "1s"]).await;
+    assert!(host.status.success(), "{host:?}");
+    assert_eq!(host.stdout, b"ready\n");
+    let left = fs::read_dir(&directory).unwrap();
+    let left: Vec<_> = left.map(|file| file.unwrap().file_name()).collect();
+    // The lock of the new one.
+    assert_eq!(left.len(), 1, "{left:?}");
+    let name = left[0].to_str().unwrap();
+    assert!(name.ends_with(".lock") && !name.starts_with(KEY), "{name}");
 }
