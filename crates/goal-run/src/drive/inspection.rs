@@ -31,7 +31,8 @@ const REVIEW_LIMIT: Duration = Duration::from_secs(600);
 /// The repository after a turn.
 pub(super) struct Inspection {
     pub(super) now: Snapshot,
-    /// The local state that the verdict rests on, after the commands of criteria.
+    /// The local state that the verdict rests on, which is that after the commands of
+    /// criteria.
     judged: LocalState,
     /// Codex's stopped commands. They continue when this is dropped.
     paused: Paused,
@@ -57,19 +58,16 @@ impl<W: Watcher> Driver<'_, W> {
         let restored = self.context.submodules.restore().await;
         self.context.warn(restored);
         self.take_over().await;
-        let mut now = self.inspector.now().await;
-        if let Some(why) = &self.takeover_error {
-            now = self.inspector.without_git(now, why);
-        }
+        let now = self.inspector.now().await;
+        let mut now = self.without_failed_takeover(now);
         self.verdict = self.judge(&now);
-        let mut judged = LocalState::from(&now);
         if self.inspector.has_commands() && self.verdict.is_worth_commands() {
             // They run outside of the sandbox, and have to read the state just judged.
             paused.kill_commands().await?;
-            now.commands = self.commands().await;
-            judged = self.inspector.local().await;
+            now = self.run_commands(&now).await;
             self.verdict = self.judge(&now);
         }
+        let judged = LocalState::from(&now);
         if self.verdict.is_worth_review() {
             // The reviewer's own commands have to run, but no others. Changes in the
             // meantime are found when the run is confirmed.
@@ -132,6 +130,17 @@ impl<W: Watcher> Driver<'_, W> {
         }
     }
 
+    /// Runs the commands of criteria. They execute what Codex has written, and can change
+    /// what the other criteria rest on, so the snapshot is of the state after them.
+    async fn run_commands(&self, before: &Snapshot) -> Snapshot {
+        let commands = self.commands().await;
+        let after = self.inspector.after_commands(before).await;
+        Snapshot {
+            commands,
+            ..self.without_failed_takeover(after)
+        }
+    }
+
     async fn commands(&self) -> BTreeMap<CommandLine, Probe<CommandEnd>> {
         let elapsed = self.clock.elapsed();
         let left = self.spec.limits.total().saturating_sub(elapsed);
@@ -172,6 +181,14 @@ impl<W: Watcher> Driver<'_, W> {
         };
         self.takeover_error = takeover_error;
         self.context.warn(warnings);
+    }
+
+    /// The snapshot, without facts from git if Codex's commits could not be taken over.
+    fn without_failed_takeover(&self, now: Snapshot) -> Snapshot {
+        match &self.takeover_error {
+            Some(why) => self.inspector.without_git(now, why),
+            None => now,
+        }
     }
 
     fn judge(&self, now: &Snapshot) -> Verdict {

@@ -220,7 +220,7 @@ impl RepoInspector {
             identity,
             comments,
         });
-        let snapshot = self.snapshot().await;
+        let snapshot = self.snapshot(None).await;
         self.check(&snapshot)?;
         Ok(snapshot)
     }
@@ -252,7 +252,15 @@ impl RepoInspector {
 
     /// The snapshot of now. No command is run.
     pub async fn now(&self) -> Snapshot {
-        self.options.until_stopped(self.snapshot()).await
+        self.options.until_stopped(self.snapshot(None)).await
+    }
+
+    /// The snapshot after commands of criteria, which can change the repository. `before` is
+    /// that from before them; what it has of the remote and of GitHub still counts, unless
+    /// something else is checked out now.
+    pub async fn after_commands(&self, before: &Snapshot) -> Snapshot {
+        let snapshot = self.snapshot(Some(before));
+        self.options.until_stopped(snapshot).await
     }
 
     /// The local state alone, which needs fewer questions to git than a snapshot.
@@ -281,14 +289,21 @@ impl RepoInspector {
         Some((tree.ok(), refs))
     }
 
-    async fn snapshot(&self) -> Snapshot {
+    /// The snapshot. Local facts are read; others are taken from `known`, if it is given.
+    async fn snapshot(&self, known: Option<&Snapshot>) -> Snapshot {
         let Some(at_start) = &self.at_start else {
             return Snapshot::default();
         };
+        let comments = async {
+            match known {
+                Some(known) => known.comments.clone(),
+                None => self.comments(at_start).await,
+            }
+        };
         let (mut snapshot, files, comments) = futures::join!(
-            self.repository(at_start),
+            self.repository(at_start, known),
             self.files.scan(),
-            self.comments(at_start)
+            comments
         );
         snapshot.files = files;
         snapshot.comments = comments;
@@ -296,7 +311,7 @@ impl RepoInspector {
     }
 
     /// The facts from git, the remote and GitHub.
-    async fn repository(&self, at_start: &StartState) -> Snapshot {
+    async fn repository(&self, at_start: &StartState, known: Option<&Snapshot>) -> Snapshot {
         let git = match &self.location {
             RepoLocation::Tree { git } => git,
             RepoLocation::Directory { why, .. } => return self.failed_git_snapshot(why),
@@ -308,7 +323,7 @@ impl RepoInspector {
         let before = at_start.initial.refs.tip.as_deref();
         let (tree, mut snapshot) = futures::join!(
             tree::look(&git, before, &self.io_thread),
-            self.history(&git, at_start)
+            self.history(&git, at_start, known)
         );
         snapshot.tree = tree;
         snapshot
@@ -325,20 +340,44 @@ impl RepoInspector {
         }
     }
 
-    async fn history(&self, git: &Git, at_start: &StartState) -> Snapshot {
+    async fn history(
+        &self,
+        git: &Git,
+        at_start: &StartState,
+        known: Option<&Snapshot>,
+    ) -> Snapshot {
         let refs = match Refs::read(git).await {
             Ok(refs) => refs,
             Err(error) => return self.failed_git_snapshot(&error.to_string()),
         };
-        let branch = refs.branch.as_deref();
-        let (histories, remote, pull_requests) = futures::join!(
+        let (histories, published) = futures::join!(
             Histories::look(git, &at_start.initial, &refs, &self.needs.branches),
-            self.remote(git, branch),
-            self.pull_requests(&refs, at_start)
+            self.published(git, &refs, at_start, known)
         );
         Snapshot {
             head: histories.head,
             branches: histories.branches,
+            ..published
+        }
+    }
+
+    /// The branches of the remote and the pull requests. Which ones are asked for depends on
+    /// what is checked out: those of `known` count where that is the same.
+    async fn published(
+        &self,
+        git: &Git,
+        refs: &Refs,
+        at_start: &StartState,
+        known: Option<&Snapshot>,
+    ) -> Snapshot {
+        let (remote, pull_requests) = match known.filter(|known| refs.is_checked_out_in(known)) {
+            Some(known) => (known.remote.clone(), known.pull_requests.clone()),
+            None => futures::join!(
+                self.remote(git, refs.branch.as_deref()),
+                self.pull_requests(refs, at_start)
+            ),
+        };
+        Snapshot {
             remote,
             pull_requests,
             ..Snapshot::default()

@@ -8,6 +8,7 @@ use git_probe::{Git, GitError};
 use supervise::exit::Exit;
 
 use crate::logic::names::BranchName;
+use crate::logic::snapshot::Snapshot;
 
 /// The prefix of a branch's ref.
 pub(super) const BRANCHES: &str = "refs/heads/";
@@ -44,6 +45,12 @@ impl Refs {
                 .map(|(id, name)| (name.to_owned(), id.to_owned()))
                 .collect(),
         })
+    }
+
+    /// Whether a snapshot has the same branch and commit checked out.
+    pub(super) fn is_checked_out_in(&self, snapshot: &Snapshot) -> bool {
+        let head = snapshot.head.found();
+        head.is_some_and(|head| head.branch == self.branch && head.history.tip == self.tip)
     }
 
     /// The last commit of a branch; `None` if the branch does not exist.

@@ -7,7 +7,7 @@ use testkit::wait::wait_for_file;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::Scene;
+use super::{Scene, beginnings};
 
 /// Longer than any of these commands takes, also on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
@@ -50,6 +50,36 @@ async fn command_is_judged_by_its_exit() {
         run.assert_first(&run.judged_with_commands(LONG).await, beginning);
     }
     assert_eq!(scene.home.processes(), []);
+}
+
+/// Each command succeeds, and undoes what the other criterion held by.
+#[tokio::test]
+async fn criteria_are_judged_by_the_state_after_the_commands() {
+    for (criterion, command, expected) in [
+        ("files=src/a.txt", "rm src/a.txt", "no"),
+        ("diff_within=src", "touch outside.txt", "no"),
+        ("clean", "touch outside.txt", "no"),
+        ("commits=1", "git reset --quiet --soft HEAD~", "no"),
+        ("branch=work", "git branch --quiet -D work", "no"),
+        ("clean", "mv .git gone", "unknown"),
+    ] {
+        let scene = Scene::new();
+        let command = format!("command={command}");
+        let run = scene.run(&[criterion, &command]).await;
+        scene.write("src/a.txt", "made");
+        scene.commit("src/b.txt");
+        scene.git(&["branch", "work"]);
+        let other = |judged: Vec<String>| {
+            let of_command = ["no: this command", "yes: it exited with"];
+            let is_command = |one: &String| of_command.iter().any(|words| one.starts_with(words));
+            let other = judged.into_iter().find(|one| !is_command(one));
+            other.unwrap()
+        };
+        let before = other(run.judged().await);
+        assert_eq!(beginnings(&[before]), ["yes"], "{criterion}");
+        let after = other(run.judged_with_commands(LONG).await);
+        assert_eq!(beginnings(&[after]), [expected], "{criterion} {command}");
+    }
 }
 
 #[tokio::test]

@@ -136,6 +136,30 @@ async fn pull_request_without_the_last_commits_does_not_count() {
 }
 
 #[tokio::test]
+async fn github_is_asked_again_after_commands_for_another_branch_alone() {
+    let github = GitHub::new();
+    let texts = ["pr", "issue_comment=o/r#7", "clean"];
+    let run = github.scene.run(&texts).await;
+    github.has("pulls", &[pull(1, "main", AFTER)]);
+    github.has("comments", &[comment(2, "me", AFTER)]);
+    let before = run.looker.now().await;
+    let asked = github.asked();
+    let judged = async || {
+        let after = run.looker.after_commands(&before).await;
+        told(&run.verdict(&after, Preexisting::Ignored))
+    };
+    github.scene.write("left.txt", "by a command");
+    assert_eq!(beginnings(&judged().await), ["yes", "yes", "no"]);
+    assert_eq!(github.asked(), asked);
+
+    github.scene.git(&["checkout", "--quiet", "-b", "other"]);
+    assert_eq!(beginnings(&judged().await), ["no", "yes", "no"]);
+    let more = github.asked().replacen(&asked, "", 1);
+    assert!(more.starts_with("pr list --head=other "), "{more}");
+    assert_eq!(more.lines().count(), 1, "{more}");
+}
+
+#[tokio::test]
 async fn queries_are_given_up_on_request() {
     let github = GitHub::new();
     let texts = ["pr", "issue_comment=o/r#7", "clean", "files=**"];

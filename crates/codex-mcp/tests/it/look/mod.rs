@@ -180,11 +180,15 @@ impl Run {
 
     /// The findings, with commands run.
     async fn judged_with_commands(&self, limit: Duration) -> Vec<String> {
-        let mut now = self.looker.now().await;
-        now.commands = self
+        let before = self.looker.now().await;
+        let commands = self
             .looker
             .commands(limit, Instant::now() + limit * 8, &Default::default())
             .await;
+        let now = Snapshot {
+            commands,
+            ..self.looker.after_commands(&before).await
+        };
         told(&self.verdict(&now, Preexisting::Ignored))
     }
 

@@ -152,3 +152,36 @@ async fn command_and_diff_criteria_are_judged_after_each_turn() {
     assert_eq!(state("diff_within"), "not_yet");
     assert_eq!(state("command"), "not_yet");
 }
+
+/// Codex writes a script that a criterion runs, and which undoes or exceeds the work.
+#[tokio::test]
+async fn criteria_are_judged_by_the_state_after_the_commands() {
+    for (script, criterion, missing) in [
+        (
+            "rm src/a.txt",
+            "files=src/a.txt",
+            "the file src/a.txt does not exist",
+        ),
+        (
+            "echo x > outside.txt",
+            "diff_within=src,check.sh",
+            "changed outside of what may be changed: \"outside.txt\"",
+        ),
+    ] {
+        let work = format!("mkdir src && echo made > src/a.txt && echo '{script}' > check.sh");
+        let model = Script::new().otherwise([Reply::shell(work), Reply::say("Done.")]);
+        let stage = CodexFixture::new(testkit::codex::newest(), model).await;
+        let until = ["--until", criterion, "--until", "command=sh check.sh"];
+        let ran = stage
+            .run(&[&["x", "--max-turns", "1"][..], &until].concat())
+            .await;
+        ran.assert_not_done("max_turns_exceeded");
+        assert_eq!(ran.result["missing"][0], missing, "{:#}", ran.result);
+        let made = ran.result["partial"].to_string();
+        assert_eq!(
+            made.contains("src/a.txt"),
+            stage.file("src/a.txt").exists(),
+            "{made}"
+        );
+    }
+}
