@@ -109,12 +109,21 @@ pub struct Head {
 pub struct History {
     /// The last commit; `None` before the first one.
     pub tip: Option<String>,
+    /// Whether the last commit came from elsewhere since the start, as by a `git pull`.
+    pub tip_is_foreign: bool,
     /// The number of commits.
     pub total: u64,
     /// The number of commits to which no branch, tag or remote branch led at the start.
     pub new: u64,
     /// The latest new commits, newest first, see [`COMMITS_NAMED`].
     pub newest: Vec<Commit>,
+}
+
+impl History {
+    /// Whether there are commits since the start, and all of them came from elsewhere.
+    pub(super) fn is_foreign(&self) -> bool {
+        self.tip_is_foreign && self.new == 0
+    }
 }
 
 /// A commit.
@@ -229,8 +238,11 @@ impl Snapshot {
     }
 
     /// The branches of the remote that are now at the checked-out commit, and were not before.
+    /// None if all new commits came from elsewhere: somebody else has pushed them.
     pub(super) fn pushed<'a>(&'a self, start: &Self) -> Vec<(&'a str, &'a str)> {
-        let tip = self.head.found().and_then(|head| head.history.tip.as_ref());
+        let head = self.head.found();
+        let own = head.filter(|head| !head.history.is_foreign());
+        let tip = own.and_then(|head| head.history.tip.as_ref());
         let (Some(tip), Some(remote), Some(before)) =
             (tip, self.remote.found(), start.remote.found())
         else {

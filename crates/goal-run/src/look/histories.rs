@@ -86,6 +86,7 @@ async fn histories(
         since.retain(|id| !foreign.contains(id));
         let line = History {
             tip: Some(tip.to_owned()),
+            tip_is_foreign: foreign.contains(tip),
             total,
             new: u64::try_from(since.len()).unwrap_or(u64::MAX),
             newest: named(git, since.get(..COMMITS_NAMED).unwrap_or(&since)).await?,

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use goal_run::logic::artifacts::{self, Artifact};
+
 use super::{Scene, beginnings};
 
 #[tokio::test]
@@ -73,6 +75,43 @@ async fn pulled_commits_are_not_new_and_pushed_ones_stay_pushed() {
     scene.git_in(&theirs, &["push", "--quiet"]);
     scene.git(&["pull", "--quiet", "--rebase"]);
     assert_eq!(new().await, 3, "ours on theirs");
+}
+
+#[tokio::test]
+async fn pulled_commits_of_others_are_no_push() {
+    let scene = Scene::new();
+    let theirs = scene.clone_of(&scene.with_remote());
+    let run = scene.run(&["pushed"]).await;
+    scene.commit_in(&theirs, "theirs-1");
+    scene.git_in(&theirs, &["push", "--quiet"]);
+    scene.git(&["pull", "--quiet"]);
+    let judged = run.judged().await;
+    assert_eq!(beginnings(&judged), ["no"], "{judged:?}");
+    assert!(judged[0].contains("was only fetched"), "{judged:?}");
+    let made = artifacts::new_artifacts(&run.start, &run.looker.now().await);
+    let is_push = |one: &Artifact| matches!(one, Artifact::Push { .. });
+    assert!(!made.iter().any(is_push), "{made:?}");
+
+    scene.commit("ours-1");
+    scene.git(&["push", "--quiet"]);
+    assert_eq!(beginnings(&run.judged().await), ["yes"]);
+
+    scene.git_in(&theirs, &["pull", "--quiet"]);
+    scene.commit_in(&theirs, "theirs-2");
+    scene.git_in(&theirs, &["push", "--quiet"]);
+    scene.git(&["pull", "--quiet"]);
+    assert_eq!(beginnings(&run.judged().await), ["yes"], "theirs on ours");
+}
+
+#[tokio::test]
+async fn commit_from_before_the_run_counts_when_it_is_pushed() {
+    let scene = Scene::new();
+    scene.with_remote();
+    scene.commit("a");
+    let run = scene.run(&["pushed"]).await;
+    assert_eq!(beginnings(&run.judged().await), ["no"]);
+    scene.git(&["push", "--quiet"]);
+    assert_eq!(beginnings(&run.judged().await), ["yes"]);
 }
 
 #[tokio::test]

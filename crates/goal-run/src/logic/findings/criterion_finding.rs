@@ -163,6 +163,10 @@ impl Comparison<'_> {
         self.start.remote.get()?;
         match self.now.pushed(self.start).first() {
             Some((name, _)) => satisfied(format!("{} of the remote is at {at}", quoted(name))),
+            None if head.history.is_foreign() => not_yet(
+                format!("the checked-out commit {at} was only fetched, and none was made here"),
+                "commit the work, then push it",
+            ),
             None => not_yet(
                 "the remote had the checked-out commit at the start",
                 "commit the work, then push it",

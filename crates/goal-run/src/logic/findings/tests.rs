@@ -19,6 +19,7 @@ fn history(tip: Option<&str>, total: u64, new: u64) -> History {
     });
     History {
         tip: tip.map(str::to_owned),
+        tip_is_foreign: false,
         total,
         new,
         newest: newest.collect(),
@@ -255,6 +256,30 @@ fn state_unknown_at_the_start_is_not_new() {
         let holds = matches!(judged.finding, Finding::Satisfied { .. });
         assert_eq!(holds, by_itself, "{judged:?}");
     }
+}
+
+/// The remote is at the checked-out commit, which came from there.
+#[test]
+fn fetched_commits_alone_are_no_push() {
+    let pulled = |new: u64| {
+        let mut now = start();
+        now.head = Probe::Found(Head {
+            branch: Some("main".to_owned()),
+            history: History {
+                tip_is_foreign: true,
+                ..history(Some("bbbb"), 4 + new, new)
+            },
+        });
+        now.remote = map(&[("main", "bbbb"), ("old", "0000")]);
+        now
+    };
+    let status =
+        |new, preexisting| verdict(&["pushed"], &start(), &pulled(new), preexisting).status();
+    assert_eq!(status(0, Preexisting::Ignored), VerdictStatus::Incomplete);
+    assert_eq!(status(0, Preexisting::Counts), VerdictStatus::Satisfied);
+    assert_eq!(artifacts::new_artifacts(&start(), &pulled(0)), []);
+    // A commit of others on one of ours, which they could only have from the remote.
+    assert_eq!(status(1, Preexisting::Ignored), VerdictStatus::Satisfied);
 }
 
 #[test]
