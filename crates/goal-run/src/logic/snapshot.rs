@@ -62,6 +62,9 @@ pub struct Snapshot {
     pub head: Probe<Head>,
     /// The branches that criteria name; `None` if a branch does not exist.
     pub branches: BTreeMap<BranchName, Probe<Option<History>>>,
+    /// The files that differ on those branches since the start, for each branch that has new
+    /// commits, if a criterion needs them.
+    pub branch_changes: BTreeMap<BranchName, Probe<BTreeMap<String, ChangeKind>>>,
     /// The branches of the remote by their names there, as it lists them itself; not those
     /// that were fetched.
     pub remote: Probe<BTreeMap<String, String>>,
@@ -120,6 +123,11 @@ pub struct History {
 }
 
 impl History {
+    /// Whether there are commits since the start, from here or from elsewhere.
+    pub(crate) fn has_grown(&self) -> bool {
+        self.tip_is_foreign || self.new > 0
+    }
+
     /// Whether there are commits since the start, and all of them came from elsewhere.
     pub(super) fn is_foreign(&self) -> bool {
         self.tip_is_foreign && self.new == 0

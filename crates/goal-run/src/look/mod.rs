@@ -5,13 +5,15 @@
 //! repository of the start.
 //!
 //! - `needs`: the facts that the criteria need.
-//! - `tree`, `refs`, `initial`, `histories`, `foreign_commits`: facts from git.
+//! - `tree`, `refs`, `initial`, `histories`, `foreign_commits`, `branch_changes`: facts from
+//!   git.
 //! - `remote`: the branches of the remote.
 //! - `github`, `gh`, `github_time`: facts from GitHub, through its program.
 //! - `files`, `fingerprint`: the files themselves.
 //! - `commands`: commands of criteria.
 //! - `local`: the local state, for a comparison with a later one.
 
+mod branch_changes;
 mod commands;
 mod error;
 mod files;
@@ -354,9 +356,14 @@ impl RepoInspector {
             Histories::look(git, &at_start.initial, &refs, &self.needs.branches),
             self.published(git, &refs, at_start, known)
         );
+        let branch_changes = match self.needs.changes {
+            true => branch_changes::look(git, &at_start.initial, &histories.branches).await,
+            false => BTreeMap::new(),
+        };
         Snapshot {
             head: histories.head,
             branches: histories.branches,
+            branch_changes,
             ..published
         }
     }

@@ -13,6 +13,8 @@ pub(super) struct Needs {
     pub(super) branches: BTreeSet<BranchName>,
     pub(super) issues: BTreeSet<Issue>,
     pub(super) commands: Vec<CommandLine>,
+    /// Whether changed files are compared with paths.
+    pub(super) changes: bool,
     /// The first criterion that needs git, a remote, and so on, as it was written.
     pub(super) git: Option<String>,
     pub(super) pushed: Option<String>,
@@ -56,7 +58,11 @@ impl Needs {
                 first(&mut self.gh);
                 self.issues.insert(issue.clone());
             }
-            Criterion::Clean | Criterion::Review | Criterion::DiffWithin(_) => first(&mut self.git),
+            Criterion::Clean | Criterion::Review => first(&mut self.git),
+            Criterion::DiffWithin(_) => {
+                first(&mut self.git);
+                self.changes = true;
+            }
             Criterion::Command(command) => self.commands.push(command.clone()),
         }
     }

@@ -60,7 +60,10 @@ impl Refs {
 }
 
 /// A line of git's output; `None` if git exits with 1.
-async fn optional_line(git: &Git, question: &[&str]) -> Result<Option<String>, GitError> {
+pub(super) async fn optional_line(
+    git: &Git,
+    question: &[&str],
+) -> Result<Option<String>, GitError> {
     match git.text(question, &[]).await {
         Ok(text) => Ok(Some(text.trim_end_matches('\n').to_owned())),
         Err(GitError::Failed {

@@ -57,6 +57,58 @@ async fn git_criterion_is_found_when_it_is_met() {
     );
 }
 
+/// Each branch is changed while the first one is checked out again for the look.
+#[tokio::test]
+async fn changes_on_named_branches_are_judged() {
+    let scene = Scene::new();
+    scene.write("src/a.rs", "fn a() {}");
+    scene.commit("check.sh");
+    scene.git(&["branch", "old"]);
+    scene.git(&["tag", "v1"]);
+    scene.commit("later.txt");
+    let run = scene
+        .run(&["commits=1@old", "branch=new", "diff_within=src"])
+        .await;
+    let commit = |branch: &[&str], path: &str| {
+        scene.git(&[&["checkout", "--quiet"], branch].concat());
+        scene.commit(path);
+        scene.git(&["checkout", "--quiet", "main"]);
+    };
+    // Main has a file that neither branch has: it was not changed there.
+    commit(&["-b", "new", "v1"], "src/a.rs");
+    commit(&["old"], "src/a.rs");
+    assert_eq!(beginnings(&run.judged().await), ["yes"; 3]);
+
+    for branch in ["old", "new"] {
+        commit(&[branch], "check.sh");
+        let judged = run.judged().await;
+        assert_eq!(beginnings(&judged), ["yes", "yes", "no"]);
+        let words = format!("no: changed on the branch {branch} outside of");
+        assert!(judged[2].starts_with(&words), "{judged:?}");
+        assert!(judged[2].ends_with(": \"check.sh\""), "{judged:?}");
+        scene.git(&[
+            "branch",
+            "--quiet",
+            "--force",
+            branch,
+            &format!("{branch}~"),
+        ]);
+    }
+    assert_eq!(beginnings(&run.judged().await), ["yes"; 3]);
+}
+
+/// A commit that came from elsewhere makes a branch new, too.
+#[tokio::test]
+async fn changes_on_a_fetched_branch_are_judged() {
+    let scene = Scene::new();
+    let theirs = scene.clone_of(&scene.with_remote());
+    let run = scene.run(&["branch=new", "diff_within=src"]).await;
+    scene.commit_in(&theirs, "check.sh");
+    let from = theirs.to_str().unwrap();
+    scene.git(&["fetch", "--quiet", from, "main:new"]);
+    assert_eq!(beginnings(&run.judged().await), ["yes", "no"]);
+}
+
 #[tokio::test]
 async fn commits_of_other_branches_and_tags_are_not_new() {
     let scene = Scene::new();

@@ -1,6 +1,9 @@
 //! The finding for one criterion.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use codex_engine::logic::describe::line;
+use git_probe::logic::git_state::ChangeKind;
 
 use super::Finding;
 use crate::logic::artifacts;
@@ -279,19 +282,39 @@ impl Comparison<'_> {
 
     fn diff_within(&self, paths: &[Glob]) -> FindingResult {
         let changed = self.now.tree.get()?.changed_since(self.start.tree.get()?);
-        let covered = |path: &str| paths.iter().any(|glob| glob.covers(path));
-        let mut outside = changed.keys().filter(|path| !covered(path)).peekable();
-        match outside.peek() {
-            None => satisfied(format!(
-                "files changed, all of them within: {}",
-                changed.len()
-            )),
-            Some(_) => not_yet(
-                format!("changed outside of what may be changed: {}", named(outside)),
+        if let Some(outside) = outside(&changed, paths) {
+            return not_yet(
+                format!("changed outside of what may be changed: {outside}"),
                 "take back those changes that are yours",
-            ),
+            );
         }
+        let mut all: BTreeSet<&String> = changed.keys().collect();
+        for (branch, history) in &self.now.branches {
+            if !history.get()?.as_ref().is_some_and(History::has_grown) {
+                continue;
+            }
+            let changed = self.now.branch_changes.get(branch);
+            let changed = changed.ok_or("nobody has looked")?.get()?;
+            if let Some(outside) = outside(changed, paths) {
+                return not_yet(
+                    format!(
+                        "changed on the branch {branch} outside of what may be changed: {outside}"
+                    ),
+                    "take back those changes that are yours, on that branch",
+                );
+            }
+            all.extend(changed.keys());
+        }
+        satisfied(format!("files changed, all of them within: {}", all.len()))
     }
+}
+
+/// The changed files that no path covers, in words; `None` if there are none.
+fn outside(changed: &BTreeMap<String, ChangeKind>, paths: &[Glob]) -> Option<String> {
+    let is_outside = |path: &&String| !paths.iter().any(|glob| glob.covers(path));
+    let mut outside = changed.keys().filter(is_outside).peekable();
+    outside.peek()?;
+    Some(named(outside))
 }
 
 /// The first of some names, in quotes, and how many more there are.

@@ -62,6 +62,15 @@ fn tree(dirty: &[(&str, &str)], committed: &[&str]) -> Probe<Tree> {
     })
 }
 
+fn changes(paths: &[&str]) -> Probe<BTreeMap<String, ChangeKind>> {
+    let paths = paths.iter();
+    Probe::Found(
+        paths
+            .map(|path| (path.to_string(), ChangeKind::Modified))
+            .collect(),
+    )
+}
+
 fn requests(requests: &[(u64, Age)]) -> Probe<Vec<PullRequest>> {
     let request = |(number, age): &(u64, Age)| PullRequest {
         url: format!("https://github.com/o/r/pull/{number}"),
@@ -94,6 +103,7 @@ fn start() -> Snapshot {
             ),
             ("x".parse().unwrap(), Probe::Found(None)),
         ]),
+        branch_changes: BTreeMap::new(),
         remote: map(&[("main", "aaaa"), ("old", "0000")]),
         files: map(&[("src/a.rs", "1")]),
         pull_requests: requests(&[]),
@@ -122,6 +132,9 @@ fn done() -> Snapshot {
                 Probe::Found(Some(history(Some("bbbb"), 5, 2))),
             ),
         ]),
+        branch_changes: BTreeMap::from(
+            ["main", "x"].map(|name| (name.parse().unwrap(), changes(&["src/b.rs", "users.txt"]))),
+        ),
         remote: map(&[("main", "bbbb"), ("old", "0000")]),
         files: map(&[("src/a.rs", "1"), ("src/b.rs", "1")]),
         pull_requests: requests(&[(12, Age::New)]),
@@ -194,6 +207,8 @@ const SCENES: [(&str, Change); 7] = [
         now.head = head(Some("cccc"), 4, 1);
         let x = Probe::Found(Some(history(Some("cccc"), 4, 1)));
         now.branches.insert("x".parse().unwrap(), x);
+        now.branch_changes
+            .insert("x".parse().unwrap(), changes(&["src/b.rs"]));
     }),
     ("old work checked out", |now| {
         now.head = head(Some("0000"), 2, 0);
@@ -280,6 +295,41 @@ fn fetched_commits_alone_are_no_push() {
     assert_eq!(artifacts::new_artifacts(&start(), &pulled(0)), []);
     // A commit of others on one of ours, which they could only have from the remote.
     assert_eq!(status(1, Preexisting::Ignored), VerdictStatus::Satisfied);
+}
+
+/// Another branch is checked out.
+#[test]
+fn changes_on_a_named_branch_are_judged() {
+    let judged = |changes: Option<Probe<_>>| {
+        let mut now = start();
+        let x = Probe::Found(Some(history(Some("cccc"), 4, 1)));
+        now.branches.insert("x".parse().unwrap(), x);
+        now.branch_changes = changes
+            .map(|changes| ("x".parse().unwrap(), changes))
+            .into_iter()
+            .collect();
+        let criteria = ["branch=x", "diff_within=src"];
+        let verdict = verdict(&criteria, &start(), &now, Preexisting::Ignored);
+        told(&verdict.iter().nth(1).unwrap().finding)
+    };
+    for (changes, expected) in [
+        (
+            Some(changes(&["src/c.rs", "src/d.rs"])),
+            "satisfied: files changed, all of them within: 2",
+        ),
+        (
+            Some(changes(&["src/c.rs", "check.sh"])),
+            "not yet:   changed on the branch x outside of what may be changed: \"check.sh\" | \
+             take back those changes that are yours, on that branch",
+        ),
+        (
+            Some(Probe::Failed("git failed".to_owned())),
+            "unknown:   git failed",
+        ),
+        (None, "unknown:   nobody has looked"),
+    ] {
+        assert_eq!(judged(changes), expected);
+    }
 }
 
 #[test]

@@ -185,3 +185,22 @@ async fn criteria_are_judged_by_the_state_after_the_commands() {
         );
     }
 }
+
+#[tokio::test]
+async fn changes_on_a_branch_that_is_not_checked_out_are_judged() {
+    let work = "git checkout --quiet -b feature && echo made > check.sh && git add check.sh && \
+                git commit --quiet --message work && git checkout --quiet main";
+    let script = Script::new().otherwise([Reply::shell(work), Reply::say("Done.")]);
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
+    let until = ["--until", "branch=feature", "--until", "diff_within=src"];
+    let ran = stage
+        .run(&[&["x", "--max-turns", "1"][..], &until].concat())
+        .await;
+    ran.assert_not_done("max_turns_exceeded");
+    assert_eq!(
+        ran.result["missing"][0],
+        "changed on the branch feature outside of what may be changed: \"check.sh\"",
+        "{:#}",
+        ran.result
+    );
+}
