@@ -73,7 +73,8 @@ impl<W: Watcher> Driver<'_, W> {
             // meantime are found when the run is confirmed.
             paused.kill_commands().await?;
             drop(paused);
-            now.review = Some(self.review().await);
+            let reviewed = self.review(&now).await;
+            now.review = Some(reviewed);
             paused = self.context.engine.pause_commands().await?;
             self.verdict = self.judge(&now);
         }
@@ -98,12 +99,11 @@ impl<W: Watcher> Driver<'_, W> {
     }
 
     /// Has another thread review the changes of the run.
-    async fn review(&mut self) -> Probe<ReviewEnd> {
+    async fn review(&mut self, now: &Snapshot) -> Probe<ReviewEnd> {
         let watcher = self.context.watcher;
         watcher.on_event(RunEvent::Reviewing);
-        let head = self.start.head.found();
-        let commit = head.and_then(|head| head.history.tip.as_deref());
-        let instructions = review::instructions(commit, &self.spec.task);
+        let others = now.other_branches(&self.start);
+        let instructions = review::instructions(self.start.tip(), &others, &self.spec.task);
         let mut settings = self.spec.settings.clone();
         settings.thread.cwd = Some(self.inspector.top().to_owned());
         settings.persistence = Persistence::Ephemeral;

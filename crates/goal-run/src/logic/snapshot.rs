@@ -13,7 +13,7 @@ use git_probe::logic::git_state::{ChangeKind, GitState};
 use serde::{Deserialize, Serialize};
 
 use super::names::{BranchName, CommandLine, Issue};
-use super::review::ReviewEnd;
+use super::review::{OtherBranch, ReviewEnd};
 
 /// How many commits are named; all are counted.
 pub const COMMITS_NAMED: usize = 100;
@@ -262,6 +262,28 @@ impl Snapshot {
         pushed
             .map(|(name, commit)| (name.as_str(), commit.as_str()))
             .collect()
+    }
+
+    /// The checked-out commit.
+    pub(crate) fn tip(&self) -> Option<&str> {
+        self.head.found()?.history.tip.as_deref()
+    }
+
+    /// The branches that criteria name, and that have new commits and are not checked out.
+    pub(crate) fn other_branches<'a>(&'a self, start: &'a Self) -> Vec<OtherBranch<'a>> {
+        let other = |(name, probe): (&'a BranchName, &'a Probe<Option<History>>)| {
+            let history = probe.found()?.as_ref()?;
+            let tip = history.tip.as_deref()?;
+            let before = start.branches.get(name).and_then(Probe::found);
+            let before = before.and_then(|history| history.as_ref()?.tip.as_deref());
+            let is_other = history.has_grown() && self.tip() != Some(tip);
+            is_other.then(|| OtherBranch {
+                name: name.as_str(),
+                base: before.or(start.tip()),
+                tip,
+            })
+        };
+        self.branches.iter().filter_map(other).collect()
     }
 
     /// The new pull requests.

@@ -336,6 +336,26 @@ async fn run_continues_until_the_reviewer_is_content(release: &str) {
 }
 
 #[tokio::test]
+async fn reviewer_is_told_of_a_branch_that_is_not_checked_out() {
+    let work = "git checkout --quiet -b feature && echo made > new.txt && git add new.txt && \
+                git commit --quiet --message work && git checkout --quiet main";
+    let script = Script::new()
+        .when(is_review, [answer("PASS: it does the task.", &[])])
+        .otherwise([Reply::shell(work), Reply::say("Made.")]);
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
+    let ran = stage
+        .run(&["make it", "--until", "review", "--until", "branch=feature"])
+        .await;
+    ran.assert_done(&["initial"]);
+    let [main, feature] = ["main", "feature"].map(|name| stage.home.git(&["rev-parse", name]));
+    let requests = stage.model.requests();
+    let review = requests.iter().find(|request| is_review(request)).unwrap();
+    let words =
+        format!("the branch \"feature\", which is not checked out (git log {main}..{feature}, ");
+    assert!(review.prompt().contains(&words), "{}", review.prompt());
+}
+
+#[tokio::test]
 async fn run_without_a_review_verdict_is_not_done() {
     let script = Script::new()
         .when(is_review, [Reply::say("I would rather talk of PASS.")])

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::logic::artifacts::{self, Gain, SeenArtifacts};
+use crate::logic::review::OtherBranch;
 use crate::logic::snapshot::{
     Age, CommandEnd, Comment, Commit, Head, History, Probe, PullRequest, Tree,
 };
@@ -330,6 +331,36 @@ fn changes_on_a_named_branch_are_judged() {
     ] {
         assert_eq!(judged(changes), expected);
     }
+}
+
+#[test]
+fn named_branches_with_new_commits_are_to_be_reviewed() {
+    let with = |branches: &[(&str, Option<(&str, u64)>)]| {
+        let mut snapshot = start();
+        for (name, at) in branches {
+            let history = at.map(|(tip, new)| history(Some(tip), 4, new));
+            let name = name.parse().unwrap();
+            snapshot.branches.insert(name, Probe::Found(history));
+        }
+        snapshot
+    };
+    let start = with(&[("idle", Some(("2222", 0))), ("old", Some(("3333", 0)))]);
+    let now = with(&[
+        ("idle", Some(("2222", 0))),
+        ("main", Some(("aaaa", 1))),
+        ("old", Some(("4444", 2))),
+        ("x", Some(("5555", 1))),
+    ]);
+    let other = |name, base, tip| OtherBranch {
+        name,
+        base: Some(base),
+        tip,
+    };
+    assert_eq!(start.other_branches(&start), []);
+    assert_eq!(
+        now.other_branches(&start),
+        [other("old", "3333", "4444"), other("x", "aaaa", "5555")]
+    );
 }
 
 #[test]
