@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use codex_config::profile::{self, ProfileName};
 use codex_protocol::codex::{Effort, SandboxMode};
+use common::secrets::mask;
 use common::{duration, output};
 use goal_run::logic::machine::milliseconds;
 use goal_run::logic::machine::{Limits, RawLimits};
@@ -352,8 +353,10 @@ impl SubmitOptions {
     }
 }
 
-/// The first line of a prompt, as a name.
+/// The first line of a prompt, as a name. Credentials are masked, as the name is kept when the job
+/// ends.
 fn beginning(prompt: &str) -> Option<String> {
+    let prompt = mask(prompt);
     let line = prompt.lines().find(|line| !line.trim().is_empty())?;
     Some(shortened(line.trim(), NAME))
 }
@@ -369,6 +372,15 @@ mod tests {
         let name = beginning(&format!("a\u{1b}\u{9b}\tb{}", "ß".repeat(NAME))).unwrap();
         assert!(name.starts_with("a\\u{1b}\\u{9b} bß"), "{name}");
         assert_eq!(name.chars().count(), NAME);
+    }
+
+    #[test]
+    fn credentials_are_masked_in_the_name_of_an_unnamed_task() {
+        let name = beginning("true password=hunter2hunter2 and more");
+        assert_eq!(name.as_deref(), Some("true password=[masked] and more"));
+        // A credential of several lines is masked as a whole.
+        let key = "-----BEGIN PRIVATE KEY-----\nMIIEvQ\n-----END PRIVATE KEY-----\nUse it.";
+        assert_eq!(beginning(key).as_deref(), Some("[masked]"));
     }
 
     #[test]
