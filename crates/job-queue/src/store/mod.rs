@@ -272,7 +272,8 @@ async fn in_time<T>(work: impl Future<Output = Result<T, Fault>>) -> Result<T, F
         })
 }
 
-/// Commits a transaction if its work has succeeded, else rolls it back.
+/// Commits a transaction if its work has succeeded, else rolls it back. A change that is committed
+/// is reported as made, even if its watchers cannot be notified: the notification is only a hint.
 async fn end<T>(
     mut taken: pool::PooledConnection<'_>,
     tell: Notify,
@@ -285,10 +286,14 @@ async fn end<T>(
     };
     match done {
         Ok(done) => {
-            if tell == Notify::Watchers && connection.dialect() == Dialect::Postgres {
-                tell_watchers(connection).await?;
+            let told = tell_watchers(connection, tell).await;
+            match told {
+                Ok(()) => taken.give_back(),
+                // The state of the connection is unknown: it is dropped and thereby closed.
+                Err(fault) => {
+                    tracing::warn!("cannot notify of a change in the job store: {fault}");
+                }
             }
-            taken.give_back();
             Ok(done)
         }
         Err(fault) if fault.is_stale() => {
@@ -323,10 +328,10 @@ async fn begin(pool: &Pool, purpose: Purpose) -> Result<pool::PooledConnection<'
 
 /// Notifies the watchers after the change, and not within its transaction: PostgreSQL commits
 /// only one transaction with a notification at a time. Watchers that miss it check anyway.
-async fn tell_watchers(connection: &mut Connection) -> Result<(), Fault> {
-    match connection.script(watch::NOTIFY).await {
-        Err(fault) if !fault.is_disconnected() => Err(fault),
-        _ => Ok(()),
+async fn tell_watchers(connection: &mut Connection, tell: Notify) -> Result<(), Fault> {
+    match (tell, connection.dialect()) {
+        (Notify::Watchers, Dialect::Postgres) => connection.script(watch::NOTIFY).await,
+        (Notify::Nobody, _) | (_, Dialect::Sqlite) => Ok(()),
     }
 }
 

@@ -1,12 +1,12 @@
 //! Servers that crash and are replaced while workers take jobs.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use testkit::postgres::Network;
-use tokio::io::copy_bidirectional;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 
@@ -232,4 +232,67 @@ fn claim_without_an_answer_is_found_again() {
             assert_eq!(store.reclaim(&worker, &known, LONG).await.unwrap(), None);
         });
     }
+}
+
+/// Passes connections on, and spoils each statement that notifies, so that the server refuses it.
+async fn refuse_notifications(listener: TcpListener, to: u16, refused: Arc<AtomicUsize>) {
+    while let Ok((mut client, _)) = listener.accept().await {
+        let refused = Arc::clone(&refused);
+        tokio::spawn(async move {
+            let mut server = TcpStream::connect(("127.0.0.1", to)).await.unwrap();
+            let (mut from_client, mut to_client) = client.split();
+            let (mut from_server, mut to_server) = server.split();
+            let mut bytes = vec![0; 1 << 16];
+            let to_the_server = async {
+                while let Ok(length @ 1..) = from_client.read(&mut bytes).await {
+                    refused.fetch_add(spoil(&mut bytes[..length]), Ordering::Relaxed);
+                    to_server.write_all(&bytes[..length]).await.unwrap();
+                }
+            };
+            tokio::select! {
+                () = to_the_server => {}
+                _ = copy(&mut from_server, &mut to_client) => {}
+            }
+        });
+    }
+}
+
+/// Makes a syntax error of a statement that notifies. Returns how many it has found.
+fn spoil(bytes: &mut [u8]) -> usize {
+    let statement = watch::NOTIFY.as_bytes();
+    let mut parts = bytes.windows(statement.len());
+    let found = parts.position(|part| part == statement);
+    match found {
+        Some(at) => {
+            bytes[at..at + statement.len()].copy_from_slice(b"NOTIFY codex jobs");
+            1
+        }
+        None => 0,
+    }
+}
+
+#[test]
+fn committed_change_is_reported_as_made_if_its_notification_fails() {
+    let server = Postgres::start_on_tcp(Durability::Unsynced, &NETWORK);
+    let _ = server.database("jobs");
+    block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let refused = Arc::new(AtomicUsize::new(0));
+        let refusing = refuse_notifications(listener, server.port(), Arc::clone(&refused));
+        tokio::spawn(refusing);
+        let stage = TestStore::at(&format!("postgres://postgres@127.0.0.1:{port}/jobs"));
+        let store = stage.open().await;
+        let new = new_job("p");
+        assert_eq!(store.submit(&new).await.unwrap(), new.id);
+        let claimed = claim(&store, &new_worker_id()).await.unwrap();
+        let how = finished(Ending::Completed);
+        let written = store.finish(&claimed.claim, &how).await.unwrap();
+        assert_eq!(written, WriteOutcome::Done);
+        assert_eq!(refused.load(Ordering::Relaxed), 2);
+        // The next change has a connection that is in order.
+        store.submit(&new_job("q")).await.unwrap();
+        let all = store.list(&JobFilter::default(), 1).await.unwrap();
+        assert_eq!(all.total, 2);
+    });
 }
