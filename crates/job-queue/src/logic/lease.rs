@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Attempt, JobState};
+use super::{Attempt, AttemptPhase, JobState};
 
 /// How long a worker may continue an attempt, by its own clock.
 ///
@@ -31,6 +31,17 @@ impl Lease {
     #[must_use]
     pub fn renewed(self, asked: Instant, length: Duration) -> Self {
         Self::new(self.attempt, asked, length)
+    }
+
+    /// The same lease once the store has the thread of the attempt, which is then no longer a
+    /// [look](AttemptPhase::Look).
+    #[must_use]
+    pub fn with_thread(self) -> Self {
+        let attempt = Attempt {
+            phase: AttemptPhase::Turn,
+            ..self.attempt
+        };
+        Self { attempt, ..self }
     }
 
     /// When the worker must start to end the attempt, which takes `ending`; `None` if the

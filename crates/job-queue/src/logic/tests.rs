@@ -184,6 +184,31 @@ fn job_that_may_run_elsewhere_is_released_before_its_lease_ends() {
     ");
 }
 
+/// A lost look runs again without a retry; a lost turn needs one.
+#[test]
+fn look_is_not_released_once_its_thread_is_stored() {
+    let start = Instant::now();
+    for (retry, released) in [(0, None), (1, Some(start + 28 * SECOND))] {
+        let look = Attempt {
+            number: 1,
+            retry,
+            cancellation: Cancellation::NotRequested,
+            phase: AttemptPhase::Look,
+        };
+        let lease = Lease::new(look, start, 30 * SECOND);
+        assert_eq!(
+            lease.release_at(2 * SECOND),
+            Some(start + 28 * SECOND),
+            "retry {retry}"
+        );
+        let begun = lease.with_thread();
+        assert_eq!(begun.release_at(2 * SECOND), released, "retry {retry}");
+        // A renewed lease is still that of a turn.
+        let renewed = begun.renewed(start, 30 * SECOND);
+        assert_eq!(renewed, begun);
+    }
+}
+
 #[test]
 fn worker_leaves_after_its_idle_time() {
     let start = Instant::now();

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tracing::Instrument;
 
 use super::attempt_spec::{self, AttemptSpec, BadAttemptSpec, IfUnknown};
-use super::cancel_handle::{CancelHandle, CancelReason};
+use super::cancel_handle::{CancelHandle, CancelReason, ThreadRecord};
 use super::dialog::Dialog;
 use super::engines::{EngineHandle, Login};
 use super::journal::{Journal, WAITS};
@@ -124,7 +124,7 @@ async fn keep_lease(
 ) -> Infallible {
     tokio::join!(
         renew(worker, claim, lease, cancel),
-        cancel_before_lease_ends(worker, claim, lease, cancel)
+        cancel_before_lease_ends(worker.options.timing.ending, claim, lease, cancel)
     )
     .0
 }
@@ -158,19 +158,24 @@ async fn renew(
     }
 }
 
+/// Cancels the attempt before its lease ends if it would then run elsewhere. Ending it takes the
+/// time `ending`.
 async fn cancel_before_lease_ends(
-    worker: &Worker,
+    ending: Duration,
     claim: &Claim,
     lease: &Cell<Lease>,
     cancel: &CancelHandle,
 ) -> Infallible {
-    let ending = worker.options.timing.ending;
+    let release_at = || match cancel.thread() {
+        ThreadRecord::Absent => lease.get().release_at(ending),
+        ThreadRecord::Stored => lease.get().with_thread().release_at(ending),
+    };
     loop {
-        let Some(at) = lease.get().release_at(ending) else {
+        let Some(at) = release_at() else {
             return pending().await;
         };
         sleep_until(at.into()).await;
-        if lease.get().release_at(ending) == Some(at) {
+        if release_at() == Some(at) {
             let job = &claim.job;
             tracing::warn!("the lease of job {job} ends, and it may run elsewhere; cancelling it");
             cancel.cancel(CancelReason::LeaseOver);
@@ -470,9 +475,10 @@ impl fmt::Display for AttemptEnd {
 
 #[cfg(test)]
 mod tests {
-    use crate::logic::WaitHistory;
-
+    use super::super::Timing;
     use super::*;
+    use crate::logic::WaitHistory;
+    use crate::store::new_worker_id;
 
     /// All combinations of cancel reasons and outcomes.
     #[test]
@@ -501,6 +507,42 @@ mod tests {
             }
         }
         insta::assert_snapshot!(table);
+    }
+
+    /// No attempt has a retry left: a lost look waits again, a lost turn fails.
+    #[tokio::test(start_paused = true)]
+    async fn look_continues_beyond_its_lease_once_its_thread_is_stored() {
+        let claim = Claim {
+            job: JobId::from_random(0),
+            worker: new_worker_id(),
+            attempt: 2,
+        };
+        let look = Attempt {
+            number: 1,
+            retry: 0,
+            cancellation: Cancellation::NotRequested,
+            phase: AttemptPhase::Look,
+        };
+        let Timing { lease, ending, .. } = Timing::default();
+        for (thread, why) in [
+            (ThreadRecord::Absent, Some(CancelReason::LeaseOver)),
+            (ThreadRecord::Stored, None),
+        ] {
+            let cancel = CancelHandle::default();
+            let until = Cell::new(Lease::new(look, Instant::now().into_std(), lease));
+            let attempt = async {
+                sleep(lease / 2).await;
+                if thread == ThreadRecord::Stored {
+                    cancel.note_thread();
+                }
+                sleep(lease).await;
+            };
+            tokio::select! {
+                never = cancel_before_lease_ends(ending, &claim, &until, &cancel) => match never {},
+                () = attempt => {}
+            }
+            assert_eq!(cancel.why(), why, "{thread:?}");
+        }
     }
 
     #[test]

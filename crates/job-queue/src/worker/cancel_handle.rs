@@ -1,4 +1,4 @@
-//! Cancels an attempt, and keeps the reason.
+//! Cancels an attempt, keeps the reason, and knows whether the store has the thread.
 
 use std::cell::Cell;
 
@@ -18,6 +18,15 @@ pub(super) enum CancelReason {
     Lost,
 }
 
+/// Whether the store has the thread of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum ThreadRecord {
+    #[default]
+    Absent,
+    /// The store counts the attempt as a turn.
+    Stored,
+}
+
 /// Cancels a running attempt.
 #[derive(Debug, Default)]
 pub(super) struct CancelHandle {
@@ -26,6 +35,7 @@ pub(super) struct CancelHandle {
     /// Woken when the store has instructions for it.
     pub(super) instructed: Notify,
     why: Cell<Option<CancelReason>>,
+    thread: Cell<ThreadRecord>,
 }
 
 impl CancelHandle {
@@ -38,5 +48,15 @@ impl CancelHandle {
     /// Why it was cancelled, if it was.
     pub(super) fn why(&self) -> Option<CancelReason> {
         self.why.get()
+    }
+
+    /// Notes that the store has the thread of the attempt.
+    pub(super) fn note_thread(&self) {
+        self.thread.set(ThreadRecord::Stored);
+    }
+
+    /// Whether the store has the thread of the attempt.
+    pub(super) fn thread(&self) -> ThreadRecord {
+        self.thread.get()
     }
 }

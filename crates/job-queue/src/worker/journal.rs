@@ -139,7 +139,7 @@ impl Journal {
         while cancel.why() != Some(CancelReason::Lost) {
             let next = self.pending.borrow_mut().next_write(self.extent());
             let written = match next {
-                NextWrite::Session(session) => note(worker, claim, &session).await,
+                NextWrite::Session(session) => note(worker, claim, &session, cancel).await,
                 NextWrite::Events(events) => {
                     let written = self.append(worker, claim, &events).await;
                     written.unwrap_or_else(|error| {
@@ -195,9 +195,18 @@ impl Journal {
     }
 }
 
-async fn note(worker: &Worker, claim: &Claim, session: &ThreadId) -> WriteOutcome {
+async fn note(
+    worker: &Worker,
+    claim: &Claim,
+    session: &ThreadId,
+    cancel: &CancelHandle,
+) -> WriteOutcome {
     let note = async || worker.store.note_session(claim, session.as_str()).await;
-    worker.store_health.retry_forever(note).await
+    let noted = worker.store_health.retry_forever(note).await;
+    if noted == WriteOutcome::Done {
+        cancel.note_thread();
+    }
+    noted
 }
 
 impl PendingWrites {
@@ -279,9 +288,48 @@ mod tests {
 
     use settings::{Access, Location};
 
+    use super::super::attempt_spec::tests::TestHost;
+    use super::super::cancel_handle::ThreadRecord;
     use super::*;
     use crate::logic::WaitHistory;
-    use crate::store::{JobStore, NewJob, Request, new_worker_id};
+    use crate::store::{ClaimedJob, JobStore, NewJob, Request, new_worker_id};
+
+    fn thread() -> ThreadId {
+        ThreadId::parse("01a200a4-af16-7971-bdb2-fa12438e61e4").unwrap()
+    }
+
+    /// A worker that has claimed a job.
+    async fn worker_with_a_job(host: &TestHost) -> (Worker, ClaimedJob) {
+        let options = host.options();
+        let store = JobStore::open(&options.location, &options.access()).await;
+        let worker = Worker::new(store.unwrap(), options);
+        let job = NewJob::new(Request::new("p", "/repo"));
+        worker.store.submit(&job).await.unwrap();
+        let lease = worker.options.timing.lease;
+        let claimed = worker.store.claim(worker.id(), "here", lease).await;
+        (worker, claimed.unwrap().unwrap())
+    }
+
+    #[tokio::test]
+    async fn thread_is_noted_once_the_store_has_it() {
+        let host = TestHost::new();
+        let (worker, claimed) = worker_with_a_job(&host).await;
+        let stale = Claim {
+            attempt: 7,
+            ..claimed.claim.clone()
+        };
+        for (claim, thread_record, why) in [
+            (&stale, ThreadRecord::Absent, Some(CancelReason::Lost)),
+            (&claimed.claim, ThreadRecord::Stored, None),
+        ] {
+            let (journal, cancel) = (Journal::default(), CancelHandle::default());
+            journal.note_session(&thread());
+            journal.close();
+            assert_eq!(cancel.thread(), ThreadRecord::Absent);
+            journal.write(&worker, claim, &cancel).await;
+            assert_eq!((cancel.thread(), cancel.why()), (thread_record, why));
+        }
+    }
 
     #[tokio::test]
     async fn attempt_after_a_wait_does_not_say_that_the_job_runs_again() {
@@ -328,7 +376,7 @@ mod tests {
         for _ in 0..BATCH + 1 {
             said(&mut pending, 10);
         }
-        let session = ThreadId::parse("01a200a4-af16-7971-bdb2-fa12438e61e4").unwrap();
+        let session = thread();
         pending.session = Some(session.clone());
         assert_eq!(
             pending.next_write(Extent::Closed),
