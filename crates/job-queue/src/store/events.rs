@@ -41,7 +41,27 @@ impl JobStore {
         claim: &Claim,
         events: &[NewEvent],
     ) -> Result<AppendOutcome, StoreError> {
-        let append = async |connection: &mut Connection| append(connection, claim, events).await;
+        let append =
+            async |connection: &mut Connection| append(connection, claim, None, events).await;
+        writing!(self, append, Purpose::WriteBehind, Notify::Nobody)
+    }
+
+    /// Appends events as [`JobStore::append`] does, the first of them with the number `first`.
+    /// Those that are there already are skipped, so a call whose answer was lost can be repeated.
+    /// Numbers stay consecutive if the store has lost earlier events.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn append_from(
+        &self,
+        claim: &Claim,
+        first: u32,
+        events: &[NewEvent],
+    ) -> Result<AppendOutcome, StoreError> {
+        let append = async |connection: &mut Connection| {
+            append(connection, claim, Some(first), events).await
+        };
         writing!(self, append, Purpose::WriteBehind, Notify::Nobody)
     }
 
@@ -94,6 +114,7 @@ impl JobStore {
 pub(super) async fn append(
     connection: &mut Connection,
     claim: &Claim,
+    first: Option<u32>,
     events: &[NewEvent],
 ) -> Result<AppendOutcome, Fault> {
     let Some(row) = hold(connection, claim).await? else {
@@ -103,8 +124,10 @@ pub(super) async fn append(
     let last = "SELECT COALESCE(MAX(sequence), 0) AS last FROM codex_events WHERE job = $1";
     let last = connection.row(last, vec![job.clone()]).await?;
     let last = last.map(|row| row.number("last")).transpose()?.flatten();
-    let (kept, dropped) = within_bound(events, last.unwrap_or(0))?;
-    let mut next = last.unwrap_or(0).saturating_add(1);
+    let last = last.unwrap_or(0);
+    let new = first.map_or(events, |first| not_stored(events, first, last));
+    let (kept, dropped) = within_bound(new, last)?;
+    let mut next = last.saturating_add(1);
     for some in kept.chunks(AT_ONCE) {
         insert(connection, &job, next, some).await?;
         next = next.saturating_add(i64::try_from(some.len()).unwrap_or(i64::MAX));
@@ -123,6 +146,14 @@ pub(super) async fn hold(connection: &mut Connection, claim: &Claim) -> Result<O
         claim.attempt.into(),
     ];
     connection.row(sql, values).await
+}
+
+/// The events after the number `last`, if the first of them has the number `first`.
+fn not_stored(events: &[NewEvent], first: u32, last: i64) -> &[NewEvent] {
+    let stored = last.saturating_add(1).saturating_sub(first.into());
+    // A negative number is a gap.
+    let stored = usize::try_from(stored).unwrap_or(0);
+    events.get(stored..).unwrap_or_default()
 }
 
 /// The events within the limit, and the number of dropped ones.

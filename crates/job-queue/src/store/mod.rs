@@ -6,8 +6,8 @@
 //! - Leases are measured by the database's clock only.
 //! - No transaction stays open while the process waits for anything else.
 //! - A change that failed with [`StoreError::Unreachable`] may have been made or not. Every
-//!   change can be repeated: a [`NewJob`] has its ID already, and a second [`JobStore::finish`]
-//!   is [`WriteOutcome::Lost`].
+//!   change can be repeated: a [`NewJob`] has its ID already, [`JobStore::append_from`] skips
+//!   events that are there, and a second [`JobStore::finish`] is [`WriteOutcome::Lost`].
 //! - When the process dies, no completed change is lost. When the power fails, no submitted job
 //!   is lost. The last later changes may be lost in a file of SQLite; the job then fails or
 //!   runs again once its lease has ended. PostgreSQL may lose the last events of a job, and of

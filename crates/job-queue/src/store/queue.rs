@@ -281,7 +281,7 @@ impl JobStore {
                 return Ok(Some(Cancellation::Requested));
             }
             if let Some(event) = event {
-                events::append(connection, claim, slice::from_ref(event)).await?;
+                events::append(connection, claim, None, slice::from_ref(event)).await?;
             }
             let queued = LostJob {
                 state: JobState::Queued,

@@ -2,9 +2,10 @@
 //!
 //! Events are queued, so that Codex is read as fast as it writes, however slow the store is, and
 //! written in batches. The queue is bounded: events beyond the limit are dropped and counted, and
-//! the last event has their number.
+//! the last event has their number. A batch names the number of its first event, so that it can be
+//! written again if the answer of the store was lost.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -49,6 +50,8 @@ const GATHERING: Duration = Duration::from_millis(20);
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     pending: RefCell<PendingWrites>,
+    /// The number of the next event, if it is known.
+    next: Cell<Option<u32>>,
     news: Notify,
     /// Cancelled when no more events will come.
     closed: CancellationToken,
@@ -87,6 +90,8 @@ impl Journal {
     /// the event of the repetition already.
     pub(super) fn of(job: &Job) -> Self {
         let journal = Self::default();
+        // Before the first attempt, a job has no events.
+        journal.next.set((job.attempts == 1).then_some(1));
         let attempt = attempt_of(job).number;
         if attempt > 1 && job.wait_history.last.is_none() {
             journal.pending.borrow_mut().events.push_back(NewEvent {
@@ -177,14 +182,31 @@ impl Journal {
         claim: &Claim,
         events: &[NewEvent],
     ) -> Result<WriteOutcome, StoreError> {
-        let append = async || worker.store.append(claim, events).await;
+        let first = self.next_number(worker, claim).await?;
+        let append = async || worker.store.append_from(claim, first, events).await;
+        let appended = worker.store_health.retry(append).await;
+        // After an error, some of the events may be stored.
+        let number = u32::try_from(events.len()).unwrap_or(u32::MAX);
+        let next = first.saturating_add(number);
+        self.next.set(appended.is_ok().then_some(next));
         // The store itself marks events beyond its limit.
-        if worker.store_health.retry(append).await? == AppendOutcome::Lost {
+        if appended? == AppendOutcome::Lost {
             return Ok(WriteOutcome::Lost);
         }
         // Each write costs as much as some hundred events, so gather more of them first.
         let _ = timeout(GATHERING, self.closed.cancelled()).await;
         Ok(WriteOutcome::Done)
+    }
+
+    /// The number of the next event. Only this attempt writes events, so it is read once.
+    async fn next_number(&self, worker: &Worker, claim: &Claim) -> Result<u32, StoreError> {
+        if let Some(next) = self.next.get() {
+            return Ok(next);
+        }
+        let last = async || worker.store.tail(&claim.job, 1).await;
+        let last = worker.store_health.retry(last).await?;
+        let last = last.last().map_or(0, |event| event.sequence);
+        Ok(last.saturating_add(1))
     }
 
     fn extent(&self) -> Extent {
@@ -356,6 +378,31 @@ mod tests {
         let look = claim().await;
         assert_eq!(attempt_of(&look.job).number, 2);
         assert!(!is_said(&look.job));
+    }
+
+    /// The test itself makes the first write, as if its answer had been lost.
+    #[tokio::test]
+    async fn batch_that_got_no_answer_is_stored_once() {
+        let host = TestHost::new();
+        let (worker, ClaimedJob { claim, job }) = worker_with_a_job(&host).await;
+        let events = [0, 1, 2].map(|n| NewEvent {
+            kind: "item".to_owned(),
+            data: n.to_string(),
+        });
+        worker.store.append(&claim, &events).await.unwrap();
+        // The second journal is that of a later attempt: it reads the number of its first event.
+        for (journal, noted) in [(Journal::of(&job), 0..3), (Journal::default(), 3..4)] {
+            for n in noted {
+                journal.note("item", &json!(n));
+            }
+            journal.close();
+            journal
+                .write(&worker, &claim, &CancelHandle::default())
+                .await;
+        }
+        let stored = worker.store.events(&claim.job, 0, 9).await.unwrap();
+        let data = stored.iter().map(|event| event.data.as_str());
+        assert_eq!(data.collect::<Vec<_>>(), ["0", "1", "2", "3"]);
     }
 
     fn said(pending: &mut PendingWrites, length: usize) {

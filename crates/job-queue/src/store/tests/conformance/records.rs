@@ -29,6 +29,39 @@ pub(super) async fn events_are_numbered_and_read_in_parts(stage: &TestStore) {
     assert_eq!(store.tail(&new_job("").id, 3).await.unwrap(), []);
 }
 
+/// A worker repeats a call whose answer was lost.
+pub(super) async fn events_appended_again_are_stored_once(stage: &TestStore) {
+    let store = stage.open().await;
+    let new = new_job("p");
+    store.submit(&new).await.unwrap();
+    let claimed = claim(&store, &new_worker_id()).await.unwrap();
+    let events: Vec<NewEvent> = (1..=6)
+        .map(|n| NewEvent {
+            kind: "item".to_owned(),
+            data: n.to_string(),
+        })
+        .collect();
+    // The last one has a later number, as after events that the store has lost.
+    for (first, some) in [
+        (1, &events[..3]),
+        (1, &events[..3]),
+        (2, &events[1..5]),
+        (9, &events[5..]),
+    ] {
+        let appended = store.append_from(&claimed.claim, first, some).await;
+        assert_eq!(appended.unwrap(), AppendOutcome::Done { dropped: 0 });
+    }
+    let stored = store.events(&new.id, 0, 9).await.unwrap();
+    assert!(stored.iter().map(|event| event.sequence).eq(1..=6));
+    assert!(stored.iter().zip(&events).all(|(a, b)| a.data == b.data));
+    let stale = Claim {
+        attempt: 7,
+        ..claimed.claim
+    };
+    let appended = store.append_from(&stale, 1, &events).await;
+    assert_eq!(appended.unwrap(), AppendOutcome::Lost);
+}
+
 pub(super) async fn hostile_text_is_stored_as_text(stage: &TestStore) {
     let store = stage.open().await;
     let harmless = new_job("harmless");
