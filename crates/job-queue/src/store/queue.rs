@@ -351,16 +351,35 @@ impl JobStore {
             let mut reaped = Vec::new();
             for row in connection.rows(&sql, vec![BATCH.into()]).await? {
                 let lost = LostJob::read(&row)?;
+                let ended = self.ended(connection, &lost).await?;
                 lost.write(connection, WORKER_LOST).await?;
                 reaped.push(ReapedJob {
                     job: lost.job,
                     worker: lost.worker,
                     state: lost.state,
+                    ended,
                 });
             }
             Ok(reaped)
         };
         writing!(self, reap, Purpose::Write, Notify::Watchers)
+    }
+
+    /// A lost job as it will be once it has ended, except that its credentials are not masked and
+    /// its signature is still there; `None` if it does not end. A row that cannot be read must not
+    /// keep others from being recovered.
+    async fn ended(
+        &self,
+        connection: &mut Connection,
+        lost: &LostJob,
+    ) -> Result<Option<Job>, Fault> {
+        if !lost.state.has_ended() {
+            return Ok(None);
+        }
+        let sql = "SELECT {job} FROM codex_jobs WHERE id = $1";
+        let row = connection.row(sql, vec![lost.job.as_str().into()]).await?;
+        let job = row.and_then(|row| Job::read(&row, &self.identity).ok());
+        Ok(job.map(|job| job.ended_without_result(lost.state, WORKER_LOST)))
     }
 
     /// Requests the cancellation of a job; `None` if there is no such job.
@@ -466,6 +485,20 @@ pub(super) async fn mask(connection: &mut Connection, row: &super::sql::Row) -> 
     Ok(())
 }
 
+/// The error of a job that has ended without a result: a cancelled one has none.
+fn error_of(state: JobState, why: &str) -> Option<String> {
+    (state == JobState::Failed).then(|| why.to_owned())
+}
+
+impl Job {
+    /// The job with the state and the error of [`JobStore::give_up`].
+    pub(crate) fn ended_without_result(mut self, state: JobState, why: &str) -> Self {
+        self.summary.state = state;
+        self.summary.error = error_of(state, why);
+        self
+    }
+}
+
 /// A job whose worker is lost, with its next state.
 struct LostJob {
     job: JobId,
@@ -557,8 +590,7 @@ impl LostJob {
                     "UPDATE codex_jobs SET state = $2, error = $3, completed_at = {{now}}, \
                      lease_until = NULL, {ENDED} WHERE id = $1"
                 );
-                let error = (state == JobState::Failed).then(|| why.to_owned());
-                let values = vec![job, state.as_str().into(), error.into()];
+                let values = vec![job, state.as_str().into(), error_of(state, why).into()];
                 end(connection, &sql, values).await?;
             }
         }

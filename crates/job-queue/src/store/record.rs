@@ -390,7 +390,7 @@ pub enum InstructionProgress {
 }
 
 /// A job that was recovered from a lost worker.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ReapedJob {
     /// The job.
     pub job: JobId,
@@ -398,6 +398,9 @@ pub struct ReapedJob {
     pub worker: Option<WorkerId>,
     /// The new state of the job.
     pub state: JobState,
+    /// The whole job if it has ended by this, for the notification of its end: credentials are not
+    /// masked in it. `None` also if its row cannot be read.
+    pub ended: Option<Job>,
 }
 
 /// A worker that registers itself.

@@ -232,7 +232,13 @@ async fn run(worker: &Worker, claim: &Claim, job: &Job, cancel: &CancelHandle) -
     }
     match final_write {
         FinalWrite::Finish(ending) => finish(worker, claim, finished(claim, ending, &done)).await,
-        FinalWrite::GiveUp(why) => give_up(worker, claim, why).await,
+        FinalWrite::GiveUp(why) => {
+            let ended = give_up(worker, claim, why).await;
+            if let AttemptEnd::GivenUp(_, state) = ended {
+                Box::pin(notify_given_up(worker, job, &done, why, state)).await;
+            }
+            ended
+        }
         FinalWrite::PutBack(waiting) => match requeue(worker, claim, &waiting).await {
             Some(Cancellation::NotRequested) => {
                 if let Ok(login) = login {
@@ -276,6 +282,25 @@ async fn notify_end(
 ) {
     let told = notifications::of_call(job, &worker.options, ending, done, cancel).await;
     done.report.notified = told;
+}
+
+/// Sends the notifications of a job that was given up, unless it runs again.
+async fn notify_given_up(
+    worker: &Worker,
+    job: &Job,
+    done: &AttemptResult,
+    why: &str,
+    state: JobState,
+) {
+    if !state.has_ended() {
+        return;
+    }
+    let mut job = job.clone().ended_without_result(state, why);
+    if let Some(session) = &done.session {
+        job.summary.session_id = Some(session.to_string());
+    }
+    let timeouts = notifications::within(notifications::GIVEN_UP_TIMEOUT);
+    notifications::of_lost(&job, &worker.options, timeouts).await;
 }
 
 /// The final write of an attempt. An outcome that Codex reached by itself counts, even if the

@@ -4,20 +4,25 @@ use std::collections::HashMap;
 use std::future::pending;
 use std::time::{Duration, SystemTime};
 
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use futures::future::join_all;
+use goal_run::notify::Timeouts;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
-use super::Worker;
 use super::cancel_handle::CancelReason;
 use super::claiming::jobs;
 use super::engines::Login;
+use super::{SHUTDOWN_TIMEOUT, Worker, notifications};
 use crate::logic::JobId;
-use crate::store::{StoreError, WriteOutcome};
+use crate::store::{ReapedJob, StoreError, WriteOutcome};
 
 /// After how many leases of silence a worker is forgotten.
 const FORGOTTEN_AFTER: u32 = 4;
 
 /// How often old jobs are looked for, unless they are kept for less than four times as long.
 const OLD_JOBS_EVERY: Duration = Duration::from_secs(60 * 60);
+
+/// How many ends of lost jobs are notified of at once.
+const NOTICES: usize = 4;
 
 /// The shortest pause between two polls for cancellations and instructions: events change the
 /// store all the time.
@@ -96,10 +101,42 @@ impl Worker {
             if reaped.is_empty() {
                 break;
             }
+            self.notify_of_lost(reaped);
         }
         let silent_for = self.options.timing.lease * FORGOTTEN_AFTER;
         self.store.forget_workers(silent_for).await?;
         Ok(())
+    }
+
+    /// Notifies of the lost jobs that have ended, beside the heartbeat.
+    fn notify_of_lost(&self, reaped: Vec<ReapedJob>) {
+        let ended = reaped.into_iter().filter_map(|lost| lost.ended);
+        let ended: Vec<_> = ended.collect();
+        if ended.is_empty() {
+            return;
+        }
+        let options = self.options.clone();
+        let mut notices = self.notices.borrow_mut();
+        // Forget those that have ended.
+        while notices.try_join_next().is_some() {}
+        notices.spawn_local(async move {
+            for some in ended.chunks(NOTICES) {
+                let timeouts = Timeouts::default();
+                let all = some
+                    .iter()
+                    .map(|job| notifications::of_lost(job, &options, timeouts));
+                join_all(all).await;
+            }
+        });
+    }
+
+    /// Waits for the notifications of lost jobs when the worker ends.
+    pub(super) async fn finish_notices(&self) {
+        let mut notices = self.notices.take();
+        let all = async { while notices.join_next().await.is_some() {} };
+        if timeout(SHUTDOWN_TIMEOUT, all).await.is_err() {
+            tracing::warn!("the worker ends before it has notified of all lost jobs");
+        }
     }
 
     async fn remove_old_jobs(&self) {

@@ -38,7 +38,8 @@
 //! When it is told to end, the worker takes no more jobs and lets the running ones finish for a
 //! grace time. Then it ends their Codexes and gives the jobs up: they run again where they may,
 //! and fail as "worker stopped" otherwise. When the worker is killed, its guards end the
-//! Codexes, and another worker recovers the jobs when their leases end.
+//! Codexes, and another worker recovers the jobs when their leases end. The worker that ends a job
+//! in this way sends its notification.
 
 mod admission;
 mod attempt;
@@ -75,7 +76,7 @@ use codex_engine::binary::Source;
 use settings::bounds::CurrentBounds;
 use settings::store_access::{Access, OthersJobs};
 use settings::store_location::Location;
-use tokio::task::LocalSet;
+use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -249,6 +250,7 @@ pub async fn run(
         }
     };
     tasks.run_until(working).await;
+    tasks.run_until(worker.finish_notices()).await;
     worker.engines.shut_down().await;
     worker.leave().await;
     Ok(())
@@ -266,6 +268,8 @@ struct Worker {
     unsettled: RefCell<HashSet<JobId>>,
     /// The logins of the jobs that this worker has put back to wait for a usage limit.
     logins: RefCell<HashMap<JobId, Login>>,
+    /// The notifications of lost jobs that this worker has ended.
+    notices: RefCell<JoinSet<()>>,
     store_health: StoreHealth,
     claims: Cell<ClaimState>,
     work: Work,
@@ -327,6 +331,7 @@ impl Worker {
             cancel_handles: RefCell::default(),
             unsettled: RefCell::default(),
             logins: RefCell::default(),
+            notices: RefCell::default(),
             store_health: StoreHealth::new(),
             claims: Cell::new(ClaimState::Known),
             work: Work::new(),

@@ -1,4 +1,5 @@
-//! Notifications of the end of a job, and alerts of a stalled one.
+//! Notifications of the end of a job, also of one that has lost its worker, and alerts of a stalled
+//! one.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,12 +20,17 @@ use super::{Options, admission, attempt_spec};
 use crate::call_settings::CallSettings;
 use crate::logic::{Ending, JobId, JobState};
 use crate::report::FailureReport;
+use crate::run::result;
 use crate::run::spec::StoredRun;
 use crate::store::Job;
 
 /// The time limit of each notifier after a cancellation, as the user waits for the end of the
 /// job.
 const CANCELLED_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// The time limit of each notifier of a job that its worker has given up: a worker that ends waits
+/// for it.
+pub(super) const GIVEN_UP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The limit of a task name in a notification, in bytes.
 const TASK: usize = 200;
@@ -142,17 +148,12 @@ impl<'a> JobNotifier<'a> {
         cancel: &CancelHandle,
         news: impl Future<Output = EndNotice>,
     ) -> Option<Value> {
-        if self.notify.is_empty() || !includes(self.kinds, AlertKind::Ends) {
+        if !self.is_told_of_ends() {
             return None;
         }
         match cancel.why() {
             Some(CancelReason::JobCancelled) => {
-                let timeouts = Timeouts {
-                    mail: CANCELLED_TIMEOUT,
-                    irc: CANCELLED_TIMEOUT,
-                    command: CANCELLED_TIMEOUT,
-                    web: CANCELLED_TIMEOUT,
-                };
+                let timeouts = within(CANCELLED_TIMEOUT);
                 Some(self.send_to_all(&news.await, timeouts).await)
             }
             _ => {
@@ -160,6 +161,18 @@ impl<'a> JobNotifier<'a> {
                 cancel.token.run_until_cancelled(notifier).await
             }
         }
+    }
+
+    /// Sends the notification of a job that has ended without a result.
+    async fn send_without_result(&self, timeouts: Timeouts) {
+        if self.is_told_of_ends() {
+            self.send_to_all(&news_without_result(self.job), timeouts)
+                .await;
+        }
+    }
+
+    fn is_told_of_ends(&self) -> bool {
+        !self.notify.is_empty() && includes(self.kinds, AlertKind::Ends)
     }
 
     async fn send_to_all(&self, news: &EndNotice, timeouts: Timeouts) -> Value {
@@ -203,11 +216,25 @@ pub(super) fn alerts_of_call(job: &Job, options: &Options) -> Option<JobAlerts> 
 /// The settings of a call, if it and the notifiers that it names may run here.
 fn settings_of_call(job: &Job, options: &Options) -> Option<CallSettings> {
     let settings = CallSettings::of(&job.request).ok()?;
-    admission::check(job, options).ok()?;
-    let bounds = attempt_spec::bounds(job, options).ok()?;
+    may_run_here(job, &settings.notify, options).then_some(settings)
+}
+
+/// Whether a job and its notifiers may run here.
+fn may_run_here(job: &Job, notify: &[Notifier], options: &Options) -> bool {
     let criteria = Criteria::default();
-    bounds.check_run(&criteria, &settings.notify, false).ok()?;
-    Some(settings)
+    admission::check(job, options).is_ok()
+        && attempt_spec::bounds(job, options)
+            .is_ok_and(|bounds| bounds.check_run(&criteria, notify, false).is_ok())
+}
+
+/// The same time limit for each kind of notifier.
+pub(super) fn within(limit: Duration) -> Timeouts {
+    Timeouts {
+        mail: limit,
+        irc: limit,
+        command: limit,
+        web: limit,
+    }
 }
 
 /// The notice of an alert of a running job.
@@ -235,6 +262,49 @@ pub(super) async fn of_call(
     notifier
         .send(cancel, async { news(job, ending, done) })
         .await
+}
+
+/// Sends the notification of the end of a call or a run whose worker was lost or has given it up.
+/// Nothing is sent for one that may not run here. Except for its state and error, the job must be
+/// as it was before it ended: with the end, credentials in its notifiers are masked and its
+/// signature is removed.
+pub(super) async fn of_lost(job: &Job, options: &Options, timeouts: Timeouts) {
+    let usual = &options.notifiers;
+    match StoredRun::of(&job.request) {
+        Some(Ok(stored)) if may_run_here(job, &stored.spec.notify, options) => {
+            let notifier = JobNotifier::of_run(job, &stored, usual);
+            notifier.send_without_result(timeouts).await;
+        }
+        Some(_) => {}
+        None => {
+            if let Some(settings) = settings_of_call(job, options) {
+                let notifier = JobNotifier::of_call(job, &settings, usual);
+                notifier.send_without_result(timeouts).await;
+            }
+        }
+    }
+}
+
+/// `BLOCKED :: job ID: WHY`.
+fn news_without_result(job: &Job) -> EndNotice {
+    let summary = &job.summary;
+    let why = summary.error.as_deref().unwrap_or(summary.state.as_str());
+    let result = result::of(job).unwrap_or_else(|| {
+        json!({
+            "job_id": summary.id,
+            "status": summary.state,
+            "task_name": summary.task_name,
+            "cwd": summary.cwd,
+            "session_id": summary.session_id,
+            "response": null,
+            "error": summary.error,
+            "problems": [],
+        })
+    });
+    EndNotice {
+        line: blocked(&format!("job {}: {why}", short(&summary.id))),
+        result,
+    }
 }
 
 /// `DONE job ID :: TASK` or `BLOCKED :: job ID: WHY`.

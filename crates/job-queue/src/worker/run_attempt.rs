@@ -358,7 +358,8 @@ impl RunAttempt<'_> {
         }
     }
 
-    /// Sends the notifications of the end, if it is final: a job that is given up may run again.
+    /// Sends the notifications of the end, if it is final: a job that is given up may run again,
+    /// which the store decides.
     async fn notify_end(&self, ended: &RunAttemptResult, stored: &StoredRun) -> Option<Value> {
         let is_the_end = match ended.outcome() {
             AttemptOutcome::Cancelled | AttemptOutcome::UsedUp(_) => {

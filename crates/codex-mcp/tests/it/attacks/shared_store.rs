@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 
-use job_queue::logic::{JobId, JobState};
+use job_queue::logic::{JobId, JobState, WORKER_LOST};
 use job_queue::machine;
 use job_queue::store::{Job, JobStore, NewJob, Ownership, Request, new_worker_id};
 use serde_json::{Value, json};
@@ -464,6 +464,45 @@ async fn worker_with_a_stolen_lease_ends_codex_and_runs_no_foreign_program() {
     assert!(error.contains("not signed"), "{error}");
     assert_eq!(host.notes_of("evil"), "");
     host.finish(worker).await;
+}
+
+/// The worker that recovers a lost job runs the notifiers of rows that this machine has signed. The
+/// control is such a row.
+#[tokio::test]
+async fn lost_row_with_a_changed_notifier_is_not_notified() {
+    let database = Database::new().await;
+    let host = database.host(OthersJobs::Leave);
+    host.script("spy", "#!/bin/sh\necho told >> NOTES/NAME\n");
+    let store = host.open().await;
+    let notifying = |name: &str| {
+        let notifier = format!("command:{}", host.program(name).display());
+        json!({ "notify": [notifier] })
+    };
+    let signed = Request {
+        settings: Some(notifying("notify")),
+        ..host.request("signed")
+    };
+    let signed = submit(&store, signed).await;
+    let changed = submit(&store, host.request("changed")).await;
+    let mut insider = database.insider().await;
+    let lost = format!(
+        "UPDATE codex_jobs SET state = 'running', attempts = 1, lease_until = 1, worker = '{}'; \
+         UPDATE codex_jobs SET settings = '{}' WHERE id = '{changed}'",
+        new_worker_id(),
+        notifying("spy"),
+    );
+    insider.run(&lost).await;
+    let copy = insider.copy(&signed, &[]).await;
+    let worker = host.worker();
+    for id in [&signed, &changed, &copy] {
+        let error = wait_until_failed(&store, id).await;
+        assert_eq!(error, WORKER_LOST);
+    }
+    wait_for_file(&host.note("notify")).await;
+    // Once the worker has ended, it has notified of all of them.
+    host.finish(worker).await;
+    assert_eq!(host.notes_of("notify"), "told\n");
+    assert_eq!(host.notes_of("spy"), "");
 }
 
 #[tokio::test]

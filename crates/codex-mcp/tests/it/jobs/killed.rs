@@ -2,17 +2,19 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::time::Duration;
 
 use futures::future::join_all;
 use job_queue::logic::{JobId, JobState, WORKER_LOST};
-use job_queue::store::{JobFilter, JobStore};
+use job_queue::store::{JobFilter, JobStore, Request, new_worker_id};
 use nix::sys::signal::Signal;
+use serde_json::json;
 use testkit::postgres::{Durability, Postgres};
 use testkit::process::{Process, wait_until_gone};
 use testkit::wait::wait_for_count;
 
 use super::{
-    TIME_LIMIT, Worker, WorkerFixture, get, kill_codex, submit, wait_command, wait_for,
+    TIME_LIMIT, Worker, WorkerFixture, get, kill_codex, short, submit, wait_command, wait_for,
     wait_for_file, wait_until,
 };
 
@@ -163,6 +165,51 @@ async fn jobs_of_a_killed_worker_fail_or_run_again() {
     let log = next.finish().await;
     assert!(log.contains("has lost its worker"), "{log}");
     assert!(store.workers().await.unwrap().is_empty());
+    stage.finish().await;
+}
+
+/// The lost worker is one that claims the jobs and never comes back. The control is a job that runs
+/// again.
+#[tokio::test]
+async fn end_of_a_lost_job_is_notified_by_the_worker_that_recovers_it() {
+    let stage = WorkerFixture::sqlite();
+    let store = stage.open().await;
+    let settings = stage.notifying();
+    let call = Request {
+        settings: Some(settings.clone()),
+        ..stage.request(":")
+    };
+    let again = Request {
+        retry: 1,
+        ..call.clone()
+    };
+    let run = Request {
+        tool_name: "codex_run".to_owned(),
+        run: Some(json!({ "order": {
+            "task": "t", "repo": stage.work(), "notify": settings["notify"],
+        }})),
+        ..stage.request(":")
+    };
+    let (mut ids, lost) = (Vec::new(), new_worker_id());
+    for request in [call, again, run] {
+        ids.push(submit(&store, request).await);
+        let claimed = store.claim(&lost, "elsewhere", Duration::ZERO).await;
+        assert!(claimed.unwrap().is_some());
+    }
+    let next = stage.worker(&SHORTER_LEASE);
+    wait_until(&store, &ids[0], JobState::Failed).await;
+    wait_until(&store, &ids[1], JobState::Completed).await;
+    wait_until(&store, &ids[2], JobState::Failed).await;
+    wait_for("the notifications", async || {
+        (stage.told().len() == 3).then_some(())
+    })
+    .await;
+    next.finish().await;
+    let lost = |id| format!("BLOCKED :: job {}: {WORKER_LOST}", short(id));
+    let done = format!("DONE job {} :: call_codex", short(&ids[1]));
+    let mut expected = [lost(&ids[0]), lost(&ids[2]), done];
+    expected.sort();
+    assert_eq!(stage.told(), expected);
     stage.finish().await;
 }
 

@@ -26,6 +26,7 @@ use job_queue::logic::{JobId, JobState};
 use job_queue::report::Report;
 use job_queue::store::{Job, JobStore, NewJob, Request};
 use nix::sys::signal::Signal;
+use serde_json::{Value, json};
 use settings::store_access::Access;
 use settings::store_location::Location;
 use tempfile::TempDir;
@@ -114,6 +115,23 @@ impl WorkerFixture {
 
     async fn submit(&self, store: &JobStore, prompt: &str) -> JobId {
         submit(store, self.request(prompt)).await
+    }
+
+    /// Settings of a call with a notifier that appends each line to the file `told`.
+    fn notifying(&self) -> Value {
+        let program = self.home.root().join("notify.sh");
+        let told = self.file("told").display().to_string();
+        fs::write(&program, format!("#!/bin/sh\necho \"$1\" >> {told}\n")).unwrap();
+        fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+        json!({ "notify": [format!("command:{}", program.display())] })
+    }
+
+    /// The lines of the notifications, sorted.
+    fn told(&self) -> Vec<String> {
+        let told = fs::read_to_string(self.file("told")).unwrap_or_default();
+        let mut lines: Vec<String> = told.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
     }
 
     /// Starts a worker with additional arguments.
@@ -236,6 +254,11 @@ impl Drop for Worker {
             eprintln!("{}", fs::read_to_string(&self.log).unwrap_or_default());
         }
     }
+}
+
+/// The beginning of a job's ID, as notifications have it.
+fn short(id: &JobId) -> &str {
+    &id.as_str()[..8]
 }
 
 async fn get(store: &JobStore, id: &JobId) -> Job {

@@ -4,7 +4,7 @@ use job_queue::logic::{JobState, WORKER_STOPPED};
 use nix::sys::signal::Signal;
 
 use super::{
-    WorkerFixture, get, report, submit, wait_command, wait_for, wait_for_file, wait_until,
+    WorkerFixture, get, report, short, submit, wait_command, wait_for, wait_for_file, wait_until,
 };
 
 #[tokio::test]
@@ -70,6 +70,32 @@ async fn jobs_are_ended_after_the_grace_time() {
         assert_eq!(again.summary.state, JobState::Queued);
         stage.finish().await;
     }
+}
+
+/// The control is a job that runs again.
+#[tokio::test]
+async fn end_of_a_job_is_notified_by_the_worker_that_gives_it_up() {
+    let stage = WorkerFixture::sqlite();
+    let store = stage.open().await;
+    let mut once = stage.request(&format!("touch once; {}", wait_command("never")));
+    once.settings = Some(stage.notifying());
+    let mut again = once.clone();
+    again.prompt = once.prompt.replace("once", "again");
+    again.retry = 1;
+    let once = submit(&store, once).await;
+    let again = submit(&store, again).await;
+    let worker = stage.worker(&["--grace", "50ms"]);
+    wait_for_file(&stage.file("once")).await;
+    wait_for_file(&stage.file("again")).await;
+    worker.signal(Signal::SIGTERM);
+    let (status, log) = worker.ended().await;
+    assert!(status.success(), "{log}");
+    assert_eq!(get(&store, &again).await.summary.state, JobState::Queued);
+    let error = get(&store, &once).await.summary.error;
+    assert_eq!(error.as_deref(), Some(WORKER_STOPPED));
+    let told = format!("BLOCKED :: job {}: {WORKER_STOPPED}", short(&once));
+    assert_eq!(stage.told(), [told]);
+    stage.finish().await;
 }
 
 #[tokio::test]

@@ -147,11 +147,16 @@ pub(super) async fn credentials_are_masked_when_a_job_ends(stage: &TestStore) {
 
     let lost = submit(0).await;
     store.claim(&worker, "here", NONE).await.unwrap().unwrap();
-    reap_one(&store).await;
+    // The notification of its end needs the job as it was.
+    let ended = reap_one(&store).await.ended.unwrap();
+    assert_eq!(ended.summary.state, JobState::Failed);
+    assert_eq!(ended.summary.error.as_deref(), Some(WORKER_LOST));
+    assert_eq!(ended.request.prompt, prompt);
+    assert_eq!(ended.origin, Origin::ThisMachine);
 
     let again = submit(1).await;
     store.claim(&worker, "here", NONE).await.unwrap().unwrap();
-    reap_one(&store).await;
+    assert_eq!(reap_one(&store).await.ended, None);
     let again = get(again).await;
     assert_eq!(again.summary.state, JobState::Queued);
     assert_eq!(
