@@ -180,6 +180,7 @@ mod tests {
             },
             request,
             origin: Origin::ThisMachine,
+            session_origin: Origin::ThisMachine,
             prompt: PromptText::Whole,
             attempts: 0,
             waits: 0,

@@ -231,17 +231,23 @@ impl Jobs {
         let Some(job) = job else {
             return Err(BadJobSpec::NothingToContinue(cwd).into());
         };
-        match job.summary.session_id {
-            Some(session) if job.summary.state.has_ended() => Ok(SessionLocation {
+        let session = job.proven_session().map(str::to_owned);
+        let JobSummary {
+            id,
+            state,
+            session_id,
+            ..
+        } = job.summary;
+        match (session, session_id) {
+            _ if !state.has_ended() => Err(BadJobSpec::StillUnderWay(id).into()),
+            (Some(session), _) => Ok(SessionLocation {
                 session,
                 host: job
                     .worker_host
                     .unwrap_or_else(|| self.submitter.host.clone()),
             }),
-            None if job.summary.state.has_ended() => {
-                Err(BadJobSpec::NoSession(job.summary.id).into())
-            }
-            _ => Err(BadJobSpec::StillUnderWay(job.summary.id).into()),
+            (None, Some(_)) => Err(BadJobSpec::UnprovenSession(id).into()),
+            (None, None) => Err(BadJobSpec::NoSession(id).into()),
         }
     }
 

@@ -183,6 +183,13 @@ pub enum BadJobSpec {
          continue_latest out, or name a session"
     )]
     NoSession(JobId),
+    /// The thread of the latest job of the directory is not signed by this machine.
+    #[error(
+        "continue_latest: the session of the latest job of the directory, {0}, is not signed with \
+         the key of this machine: another machine or an older codex-mcp has run the job, or \
+         somebody else has changed its row; leave continue_latest out, or name a session"
+    )]
+    UnprovenSession(JobId),
     /// The latest job of the directory has not ended.
     #[error(
         "continue_latest: the latest job of the directory, {0}, is still under way; wait for it \

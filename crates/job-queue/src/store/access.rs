@@ -15,6 +15,7 @@ use super::error::Fault;
 use super::record::{NewJob, Origin, Owner, Ownership};
 use super::signature::{self, SignaturePurpose};
 use super::sql::{Row, Value};
+use crate::logic::JobId;
 use crate::machine::{self, KeyError, MachineKey};
 
 /// The longest name of an owner that is shown, in bytes.
@@ -120,6 +121,25 @@ impl Identity {
             true => Origin::ThisMachine,
             false => Origin::Unproven,
         }
+    }
+
+    /// The signature of the thread of a job.
+    pub(super) fn sign_session(&self, job: &JobId, session: &str) -> String {
+        self.key.sign(&signature::of_session(job.as_str(), session))
+    }
+
+    /// The origin of the thread of a row: whether a worker of this machine has stored it. Nobody
+    /// else can have written it to a file of this user.
+    pub(super) fn session_origin(&self, row: &Row) -> Result<Origin, Fault> {
+        if self.writers == Writers::ThisUser {
+            return Ok(Origin::ThisMachine);
+        }
+        let signed = row.text("session_id")?.zip(row.text("session_signature")?);
+        let Some((session, signature)) = signed else {
+            return Ok(Origin::Unproven);
+        };
+        let message = signature::of_session(&text(row, "id")?, &session);
+        Ok(self.origin_of(&message, &signature))
     }
 
     /// The owner of the job of a row, as the row names it.

@@ -13,7 +13,7 @@ pub(super) const SUMMARY: &str = "id, state, tool_name, task_name, cwd, created_
 
 /// The columns of a job that are neither in a request nor in a list.
 pub(super) const REST: &str = "attempts, waits, wait_since, wait_resets, wait_pauses, worker, worker_host, exchange_id, result, signature, \
-    ended_signature, masked";
+    ended_signature, session_signature, masked";
 
 /// The columns that a machine signs with, in the order in which they are written.
 pub(super) const SIGNED: &str = "owner, signer, signature, ended_signature";

@@ -39,6 +39,10 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         sqlite: include_str!("schema/8-sqlite.sql"),
         postgres: include_str!("schema/8-postgres.sql"),
     },
+    Migration {
+        sqlite: include_str!("schema/9-sqlite.sql"),
+        postgres: include_str!("schema/9-postgres.sql"),
+    },
 ];
 
 /// From this version on, credentials are masked when a job ends.

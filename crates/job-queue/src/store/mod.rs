@@ -14,6 +14,8 @@
 //!   other changes what its `synchronous_commit` allows.
 //! - Each job is signed with the key of the machine that has submitted it ([`Job::origin`]).
 //!   [`Access`] defines what this machine may do with jobs of others.
+//! - A worker signs the thread of a job, so that nobody else who writes to the store chooses it
+//!   ([`Job::proven_session`]).
 //! - Codex's questions and instructions to workers are signed too, each for one attempt. A
 //!   question exists as long as its attempt holds the lease.
 //! - When a job ends, credentials in its prompt are masked.

@@ -183,8 +183,8 @@ impl JobStore {
         writing!(self, renew)
     }
 
-    /// Stores the ID of Codex's thread, so that the job can be resumed in any case. This ends the
-    /// wait of the job, and the attempt counts if its worker is lost.
+    /// Stores the ID of Codex's thread and signs it, so that the job can be resumed in any case.
+    /// This ends the wait of the job, and the attempt counts if its worker is lost.
     ///
     /// # Errors
     ///
@@ -195,11 +195,12 @@ impl JobStore {
         session: &str,
     ) -> Result<WriteOutcome, StoreError> {
         let sql = format!(
-            "UPDATE codex_jobs SET session_id = $4, not_before = NULL, waits_for = NULL \
-             WHERE {FENCE}"
+            "UPDATE codex_jobs SET session_id = $4, session_signature = $5, not_before = NULL, \
+             waits_for = NULL WHERE {FENCE}"
         );
+        let signature = self.identity.sign_session(&claim.job, session);
         let note = async |connection: &mut Connection| {
-            let values = fence(claim, [session.into()]);
+            let values = fence(claim, [session.into(), signature.as_str().into()]);
             Ok(written(connection.run(&sql, values).await?))
         };
         writing!(self, note)
@@ -218,18 +219,21 @@ impl JobStore {
         let sql = format!(
             "UPDATE codex_jobs SET completed_at = {{now}}, lease_until = NULL, state = $4, \
              error = $5, session_id = COALESCE($6, session_id), exchange_id = $7, result = $8, \
-             {ENDED} WHERE {FENCE}"
+             session_signature = COALESCE($9, session_signature), {ENDED} WHERE {FENCE}"
         );
+        let sign = |session: &String| self.identity.sign_session(&claim.job, session);
+        let signature = how.session_id.as_ref().map(sign);
         let finish = async |connection: &mut Connection| {
             let result = how.result.as_ref().map(serde_json::Value::to_string);
             bound("the result", result.as_deref().unwrap_or_default())?;
             bound("the error", how.error.as_deref().unwrap_or_default())?;
-            let rest: [Value; 5] = [
+            let rest: [Value; 6] = [
                 JobState::from(how.ending).as_str().into(),
                 (&how.error).into(),
                 (&how.session_id).into(),
                 (&how.exchange_id).into(),
                 result.into(),
+                (&signature).into(),
             ];
             Ok(written(end(connection, &sql, fence(claim, rest)).await?))
         };

@@ -216,6 +216,9 @@ pub struct Job {
     pub request: Request,
     /// Whether this machine has submitted the job.
     pub origin: Origin,
+    /// Whether a worker of this machine has stored the thread in the summary, see
+    /// [`Job::proven_session`].
+    pub session_origin: Origin,
     /// Whether the prompt is complete.
     pub prompt: PromptText,
     /// How often a worker has claimed the job.
@@ -235,6 +238,14 @@ pub struct Job {
 }
 
 impl Job {
+    /// The ID of Codex's thread, if nobody else can have written it into the store. In other
+    /// threads, no job of this machine is continued.
+    #[must_use]
+    pub fn proven_session(&self) -> Option<&str> {
+        let session = self.summary.session_id.as_deref();
+        session.filter(|_| self.session_origin == Origin::ThisMachine)
+    }
+
     /// The number of attempts that count.
     #[must_use]
     pub fn counted_attempts(&self) -> u32 {

@@ -127,6 +127,7 @@ impl Job {
             summary: JobSummary::read(row, identity)?,
             request: Request::read(row)?,
             origin: identity.origin(row)?,
+            session_origin: identity.session_origin(row)?,
             prompt: match truth(row, "masked")? {
                 true => PromptText::Masked,
                 false => PromptText::Whole,

@@ -68,7 +68,16 @@ pub(super) fn of_attempt(what: SignedKind, job: &str, attempt: u32, parts: &[&st
     message
 }
 
-/// The kinds of signed messages beside jobs.
+/// The message of the thread of a job.
+pub(super) fn of_session(job: &str, session: &str) -> Vec<u8> {
+    let mut message = Vec::new();
+    for part in ["codex-mcp session 1", job, session] {
+        append(&mut message, part);
+    }
+    message
+}
+
+/// The kinds of signed messages beside jobs and their threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SignedKind {
     /// A question of Codex, signed by the worker.

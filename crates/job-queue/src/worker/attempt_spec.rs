@@ -263,11 +263,21 @@ fn session(job: &Job) -> Result<(Option<ThreadId>, IfUnknown), BadAttemptSpec> {
     })
 }
 
-/// The thread that an earlier attempt has started.
+/// The thread that an earlier attempt has started. One that this machine has not signed counts as
+/// absent, as somebody else may have chosen it.
 pub(super) fn earlier(job: &Job) -> Option<ThreadId> {
     let earlier = job.summary.session_id.as_deref();
     let earlier = earlier.filter(|_| job.attempts > 1);
-    earlier.and_then(|id| ThreadId::parse(id).ok())
+    let earlier = ThreadId::parse(earlier?).ok()?;
+    if job.proven_session().is_none() {
+        tracing::warn!(
+            "job {} is not continued in the thread {earlier}: the row names it, but it is not \
+             signed with the key of this machine",
+            job.summary.id
+        );
+        return None;
+    }
+    Some(earlier)
 }
 
 /// Parses a setting from Codex's name of it.

@@ -84,6 +84,11 @@ fn in_words(error: &JobsError) -> String {
             "the latest job of the directory, {job}, had no session that could be continued; leave \
              --continue out, or name a thread with --thread"
         ),
+        BadJobSpec::UnprovenSession(job) => format!(
+            "the thread of the latest job of the directory, {job}, is not signed with this machine's \
+             key: another machine or an older codex-mcp has run the job, or somebody else has \
+             changed its row; leave --continue out, or name a thread with --thread"
+        ),
         BadJobSpec::StillUnderWay(job) => format!(
             "the latest job of the directory, {job}, is still under way; wait for it with \
              `codex-mcp jobs wait {job}`, then submit this again"

@@ -187,6 +187,13 @@ fn session(job: &Job) -> Result<ThreadId, Failure> {
              retry {id}` submits it once more"
         )));
     };
+    if job.proven_session().is_none() {
+        return Err(Failure::Cannot(format!(
+            "job {id} cannot be resumed: its thread is not signed with this machine's key. Another \
+             machine or an older codex-mcp has run the job, or somebody else has changed its row; \
+             `codex-mcp jobs submit --thread THREAD` continues a thread that you name"
+        )));
+    }
     ThreadId::parse(session).map_err(|error| Failure::Cannot(format!("{session:?}: {error}")))
 }
 

@@ -382,7 +382,7 @@ fn next(job: &Job, questions: &[Question]) -> String {
             again, submit it as a new job."
             .to_owned(),
     };
-    match (job.summary.state, &job.summary.session_id) {
+    match (job.summary.state, job.proven_session()) {
         (JobState::Queued, _) if job_json::waiting(&job.summary).is_some() => format!(
             "It runs by itself then. `codex-mcp jobs wait {id}` waits for its end, \
              `codex-mcp jobs cancel {id}` cancels it."

@@ -42,9 +42,9 @@ use queue::{
     oldest_job_is_claimed_first, worker_without_its_lease_changes_nothing,
 };
 use records::{
-    credentials_are_masked_when_a_job_ends, events_appended_again_are_stored_once,
-    events_are_numbered_and_read_in_parts, hostile_text_is_stored_as_text, job_survives_reopening,
-    text_that_is_too_long_is_refused,
+    changed_session_is_unproven, credentials_are_masked_when_a_job_ends,
+    events_appended_again_are_stored_once, events_are_numbered_and_read_in_parts,
+    hostile_text_is_stored_as_text, job_survives_reopening, text_that_is_too_long_is_refused,
 };
 use waits::{
     continued_wait_keeps_its_end, lost_recheck_keeps_the_job_waiting,
@@ -122,6 +122,7 @@ pub(super) async fn of_existing_tables(make: &mut dyn FnMut(&str) -> TestStore) 
         watcher_is_woken_by_changes
         text_that_is_too_long_is_refused
         job_survives_reopening
+        changed_session_is_unproven
     }
 }
 

@@ -113,15 +113,15 @@ fn role_that_may_not_create_tables_is_told_what_to_do() {
         );
 
         // The owner has not granted everything.
-        server.sql_in("jobs", "UPDATE codex_store SET version = 8");
+        server.sql_in("jobs", "UPDATE codex_store SET version = 9");
         let revoke = format!("REVOKE SELECT ON codex_store FROM {}", quoted(ROLE));
         server.sql_in("jobs", &revoke);
         let error = open(&url).await.unwrap_err().to_string();
         assert!(
-            error.contains("codex-mcp jobs schema --from 8 --role"),
+            error.contains("codex-mcp jobs schema --from 9 --role"),
             "{error}"
         );
-        server.sql_in("jobs", &postgres_schema(8, Some(ROLE)).unwrap());
+        server.sql_in("jobs", &postgres_schema(9, Some(ROLE)).unwrap());
         assert!(open(&url).await.is_ok());
     });
 }
@@ -146,7 +146,7 @@ fn schema_is_upgraded_by_a_script_from_its_own_version_only() {
     assert!(script.contains("another version than 7"), "{script}");
     assert!(!script.contains("GRANT"), "{script}");
     assert!(!server.accepts_sql_in("jobs", &script));
-    for from in [1, 3, 9] {
+    for from in [1, 3, 10] {
         let error = postgres_schema(from, None).unwrap_err().to_string();
         assert!(error.contains(&format!("version {from}")), "{error}");
     }

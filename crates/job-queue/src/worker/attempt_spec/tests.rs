@@ -91,6 +91,7 @@ impl TestHost {
             summary,
             request,
             origin: Origin::ThisMachine,
+            session_origin: Origin::ThisMachine,
             prompt: PromptText::Whole,
             attempts,
             waits: 0,
@@ -255,6 +256,19 @@ fn later_attempt_resumes_the_earlier_session() {
         (Some(id(FIRST)), IfUnknown::Begin(Some(id(SECOND))))
     );
     session(&place.session(1, None, Some("latest"))).unwrap_err();
+}
+
+#[test]
+fn later_attempt_does_not_resume_a_session_that_is_not_signed() {
+    let place = TestHost::new();
+    for (asked, resumed) in [
+        (None, None),
+        (Some(SECOND), Some(ThreadId::parse(SECOND).unwrap())),
+    ] {
+        let mut job = place.session(2, Some(FIRST), asked);
+        job.session_origin = Origin::Unproven;
+        assert_eq!(session(&job).unwrap(), (resumed, IfUnknown::Fail));
+    }
 }
 
 #[tokio::test]

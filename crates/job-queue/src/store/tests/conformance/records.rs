@@ -114,6 +114,49 @@ pub(super) async fn job_survives_reopening(stage: &TestStore) {
     assert!(again.get(&new.id).await.unwrap().is_some());
 }
 
+/// A file that only this user can write to needs no signature. The last change leaves a row as older
+/// programs have written it.
+pub(super) async fn changed_session_is_unproven(stage: &TestStore) {
+    let store = stage.open().await;
+    let proven = async |claim: &Claim| {
+        let job = store.get(&claim.job).await.unwrap().unwrap();
+        job.proven_session().map(str::to_owned)
+    };
+    let other = running(&store, LONG).await;
+    store.note_session(&other, "a session").await.unwrap();
+    let of_other = format!(
+        "(SELECT session_signature FROM codex_jobs WHERE id = '{}')",
+        other.job
+    );
+    for change in [
+        "session_id = 'of others'".to_owned(),
+        format!("session_signature = {of_other}"),
+        "session_signature = NULL".to_owned(),
+    ] {
+        let claim = running(&store, LONG).await;
+        store.note_session(&claim, "a session").await.unwrap();
+        assert_eq!(proven(&claim).await.as_deref(), Some("a session"));
+        let sql = format!("UPDATE codex_jobs SET {change} WHERE id = $1");
+        let change = async |connection: &mut Connection| {
+            let values = vec![claim.job.as_str().into()];
+            connection.run(&sql, values).await
+        };
+        writing!(store, change).unwrap();
+        let is_file = stage.location.path().is_some();
+        assert_eq!(proven(&claim).await.is_some(), is_file, "{sql}");
+        // The worker signs the thread with which it ends the job.
+        let how = FinishedJob {
+            session_id: Some("a later session".to_owned()),
+            ..finished(Ending::Completed)
+        };
+        store.finish(&claim, &how).await.unwrap();
+        assert_eq!(proven(&claim).await.as_deref(), Some("a later session"));
+    }
+    let how = finished(Ending::Completed);
+    store.finish(&other, &how).await.unwrap();
+    assert_eq!(proven(&other).await.as_deref(), Some("a session"));
+}
+
 /// Credentials are masked however the job ends; a job that runs again keeps its prompt.
 pub(super) async fn credentials_are_masked_when_a_job_ends(stage: &TestStore) {
     const TOKEN: &str = "ghp_0123456789abcdefghijABCDEFGHIJ";
