@@ -13,6 +13,7 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use rmcp::model::{ClientJsonRpcMessage, NumberOrString, ServerJsonRpcMessage};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -37,6 +39,10 @@ use crate::tasks::TaskSubscriptions;
 /// The longest wait for a client that does not read the last answers.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The bytes of answers that may wait for a client to read them. Beyond, no further line of the client
+/// is read.
+const UNWRITTEN_LIMIT: usize = 16 << 20;
+
 /// The server's end of a line-based connection.
 pub struct LineTransport<R, W> {
     reader: R,
@@ -46,6 +52,7 @@ pub struct LineTransport<R, W> {
     /// A refusal that is being written. No further line is read until it is written: a client that
     /// does not read is not listened to either.
     refusing: Option<JoinHandle<io::Result<()>>>,
+    unwritten: Arc<Unwritten>,
     /// The framing that the client uses; answers to it use the same.
     framing: Arc<Mutex<Framing>>,
     /// Requests that have not been answered.
@@ -57,6 +64,46 @@ pub struct LineTransport<R, W> {
     input: Input,
     /// Cancelled at the end of the input, and when the server ends.
     closing: CancellationToken,
+}
+
+/// The bytes of the answers that wait to be written.
+#[derive(Default)]
+struct Unwritten {
+    bytes: AtomicUsize,
+    fewer: Notify,
+}
+
+impl Unwritten {
+    /// Counts an answer until what is returned is dropped.
+    fn add(self: &Arc<Self>, bytes: usize) -> UnwrittenAnswer {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        UnwrittenAnswer {
+            of: Arc::clone(self),
+            bytes,
+        }
+    }
+
+    fn are_too_many(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) > UNWRITTEN_LIMIT
+    }
+
+    /// Waits until an answer is written or given up.
+    async fn fewer(&self) {
+        self.fewer.notified().await;
+    }
+}
+
+struct UnwrittenAnswer {
+    of: Arc<Unwritten>,
+    bytes: usize,
+}
+
+impl Drop for UnwrittenAnswer {
+    fn drop(&mut self) {
+        self.of.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        // One that nobody waits for is kept for the next wait.
+        self.of.fewer.notify_one();
+    }
 }
 
 /// The writer of answers, one at a time; `None` once the connection is closed.
@@ -91,6 +138,7 @@ where
             framing: Arc::default(),
             writer: Arc::new(tokio::sync::Mutex::new(Some(writer))),
             refusing: None,
+            unwritten: Arc::default(),
             open: Arc::default(),
             deliveries: Deliveries::default(),
             task_subscriptions: None,
@@ -118,7 +166,7 @@ where
     /// The next message for rmcp that is already in the buffer, unless something
     /// has to be refused first.
     fn next_buffered(&mut self) -> Option<ClientJsonRpcMessage> {
-        while self.refusing.is_none() {
+        while self.refusing.is_none() && !self.unwritten.are_too_many() {
             let read = match self.decoder.next_frame()? {
                 Frame::Line(line) => {
                     let read = read_line(line);
@@ -174,7 +222,9 @@ where
     /// must never be written.
     fn refuse(&mut self, refusal: ServerJsonRpcMessage) {
         let framing = *lock(&self.framing);
-        let writing = write(Arc::clone(&self.writer), framing, refusal);
+        let framed = framed(framing, &refusal);
+        let writer = Arc::clone(&self.writer);
+        let writing = async move { write(writer, &framed?).await };
         self.refusing = Some(tokio::spawn(writing));
     }
 
@@ -232,10 +282,15 @@ where
             None => message,
         };
         let writer = Arc::clone(&self.writer);
-        let framing = *lock(&self.framing);
+        let framed = framed(*lock(&self.framing), &message);
+        let waiting = self.unwritten.add(framed.as_ref().map_or(0, Vec::len));
         let closing = self.closing.clone();
         async move {
-            let written = write(writer, framing, message).await;
+            let written = match framed {
+                Ok(framed) => write(writer, &framed).await,
+                Err(error) => Err(error),
+            };
+            drop(waiting);
             match (&written, delivered) {
                 (Ok(()), Some(then)) => then(),
                 (Ok(()), None) => {}
@@ -255,6 +310,7 @@ where
             let more = async {
                 match (&self.refusing, self.input) {
                     (Some(_), _) => self.refused().await,
+                    (None, _) if self.unwritten.are_too_many() => self.unwritten.fewer().await,
                     (None, Input::Open) => self.read().await,
                     (None, Input::Ended) => self.closing.cancel(),
                 }
@@ -277,15 +333,14 @@ where
     }
 }
 
-async fn write<W: AsyncWrite + Unpin>(
-    writer: Writer<W>,
-    framing: Framing,
-    message: ServerJsonRpcMessage,
-) -> io::Result<()> {
-    let framed = framing.frame(serde_json::to_vec(&message)?);
+fn framed(framing: Framing, message: &ServerJsonRpcMessage) -> io::Result<Vec<u8>> {
+    Ok(framing.frame(serde_json::to_vec(message)?))
+}
+
+async fn write<W: AsyncWrite + Unpin>(writer: Writer<W>, framed: &[u8]) -> io::Result<()> {
     let mut writer = writer.lock().await;
     let writer = writer.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-    writer.write_all(&framed).await?;
+    writer.write_all(framed).await?;
     writer.flush().await
 }
 
@@ -315,6 +370,35 @@ mod tests {
             let text = message["error"]["message"].as_str().unwrap();
             assert!(text.starts_with(expected), "{text}");
         }
+    }
+
+    #[tokio::test]
+    async fn client_that_does_not_read_is_not_listened_to() {
+        let (mut client, reader) = tokio::io::duplex(1000);
+        let (writer, mut client_reads) = tokio::io::duplex(1000);
+        let closing = CancellationToken::new();
+        let mut transport = LineTransport::new(reader, writer, 1000, closing);
+        let megabyte = "x".repeat(1 << 20);
+        let answers: Vec<_> = (0..=16)
+            .map(|_| tokio::spawn(transport.send(*refusal(None, 1, megabyte.clone()))))
+            .collect();
+        let request = format!(
+            "{}\n",
+            serde_json::json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" })
+        );
+        client.write_all(request.as_bytes()).await.unwrap();
+        let received = timeout(Duration::from_millis(50), transport.receive()).await;
+        assert!(received.is_err(), "more answers would have to wait");
+
+        let reading = tokio::spawn(async move {
+            tokio::io::copy(&mut client_reads, &mut tokio::io::sink()).await
+        });
+        let received = timeout(Duration::from_secs(30), transport.receive()).await;
+        assert!(received.unwrap().is_some());
+        for answer in answers {
+            answer.await.unwrap().unwrap();
+        }
+        reading.abort();
     }
 
     /// Answers use the framing of the client's messages, also when the next message has been read
