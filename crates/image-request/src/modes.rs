@@ -102,7 +102,9 @@ impl Tail {
             (_, 0x1b) => Self::Escape,
             // CAN and SUB cancel a sequence, other control characters are carried out within it.
             (_, 0x18 | 0x1a) => Self::Text,
-            (Self::Escape, 0x00..=0x1f | 0x7f) => Self::Escape,
+            (Self::Escape, 0x00..=0x1f) => Self::Escape,
+            // DEL, and bytes that are no part of a sequence, are ignored.
+            (Self::Escape, 0x7f..=0xff) => Self::Escape,
             (Self::Escape, b']') => Self::Command,
             (Self::Command, 0x07) => Self::Text,
             (Self::Command, _) => Self::Command,

@@ -316,6 +316,7 @@ mod tests {
             // Undo ends the command, which then opens a link.
             ("\x1b]8;;https://exam", "\x1b]8;;\x1b\\"),
             ("\x1b\n]8;;https://exam", "\x1b]8;;\x1b\\"),
+            ("\x1bß]8;;https://exam", "\x1b]8;;\x1b\\"),
         ] {
             assert!(undone(on).contains(off), "{on:?}: {:?}", undone(on));
         }
