@@ -70,10 +70,14 @@ fn check(glob: &Glob, path: &str) {
 fn model(glob: &Glob) -> Option<globset::GlobMatcher> {
     let text = glob.as_str();
     let is_other = !text.is_ascii() || text.contains('\\') && text.contains('[');
-    // A class that begins with `^`, or holds a comma or a brace, is read in another way.
+    // A class that begins with `^`, or holds a comma or a brace, is read in another way; so is a dash
+    // after a range, as in `[a-a-c]`, which git reads as itself.
     let classes = text.split('[').skip(1);
-    let odd_class =
-        |class: &str| class.starts_with(['^', ']', '!', '-']) || class.contains(['{', '}', ',']);
+    let odd_class = |class: &str| {
+        class.starts_with(['^', ']', '!', '-'])
+            || class.contains(['{', '}', ','])
+            || class.matches('-').count() > 1
+    };
     if is_other || classes.into_iter().any(odd_class) {
         return None;
     }
