@@ -16,9 +16,9 @@ const SESSIONS: usize = 1000;
 /// The most threads of sub-agents that are known at a time.
 const CHILDREN: usize = 10_000;
 
-/// The most threads whose settings are remembered after the end of their session. Of
-/// further threads only Codex's rollout remains.
-const REMEMBERED: usize = 10_000;
+/// The most threads whose settings are remembered after the end of their session: each takes about
+/// 1.3 KiB. Of further threads only Codex's rollout remains, as of all when the process ends.
+const REMEMBERED: usize = 500;
 
 #[derive(Default)]
 struct Tables {
