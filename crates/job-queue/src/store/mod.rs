@@ -139,6 +139,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// answers. It is longer than writers of a file wait for each other.
 const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How long a notification may take, which follows a change within the same time.
+const NOTIFY_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// The most connections that read at once.
 const READERS: usize = 3;
 
@@ -288,13 +291,14 @@ async fn end<T>(
     };
     match done {
         Ok(done) => {
-            let told = tell_watchers(connection, tell).await;
+            let told = timeout(NOTIFY_TIMEOUT, tell_watchers(connection, tell)).await;
+            // Otherwise the state of the connection is unknown: it is dropped and thereby closed.
             match told {
-                Ok(()) => taken.give_back(),
-                // The state of the connection is unknown: it is dropped and thereby closed.
-                Err(fault) => {
+                Ok(Ok(())) => taken.give_back(),
+                Ok(Err(fault)) => {
                     tracing::warn!("cannot notify of a change in the job store: {fault}");
                 }
+                Err(_) => tracing::warn!("the job store does not answer a notification"),
             }
             Ok(done)
         }
