@@ -328,7 +328,10 @@ impl Backend {
         generation: Generation,
     ) -> Result<AppServer, LaunchError> {
         let codex = binary::find(self.launch.codex.clone())?;
-        warn_of_replaceable(&codex.native, self.directory.as_deref());
+        // A shared one has been looked at for the client that it was first started for.
+        if self.directory.is_none() {
+            warn_of_replaceable(&codex.native, None);
+        }
         let mut program = Program::new(&codex.native, ["app-server"]);
         let adoption = match self.adoption_socket(&codex).await {
             Some(socket) => {
