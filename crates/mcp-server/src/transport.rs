@@ -39,8 +39,8 @@ use crate::tasks::TaskSubscriptions;
 /// The longest wait for a client that does not read the last answers.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The bytes of answers that may wait for a client to read them. Beyond, no further line of the client
-/// is read.
+/// The bytes of answers that may wait for a client to read them. Beyond, nothing of the client is
+/// read, so that the end of its input is not noticed either until it reads again.
 const UNWRITTEN_LIMIT: usize = 16 << 20;
 
 /// The server's end of a line-based connection.

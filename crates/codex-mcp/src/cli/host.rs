@@ -409,7 +409,7 @@ fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
     let found: Vec<HostStatus> = given.into_iter().flatten().collect();
     match args.json {
         true => output::json(&found.iter().map(as_json).collect::<Vec<_>>()),
-        // A host runs, though it has not said so.
+        // A host may run that did not answer.
         false if found.is_empty() && failures > 0 => Ok(()),
         false => output::answer(&as_text(&found)),
     }

@@ -39,16 +39,15 @@ fn repository_is_not_taken_for_the_home_of_the_user() {
     let repository = "[plugins.codex-mcp]\nsandbox = \"danger-full-access\"\n";
     write(".atm.toml", repository.to_owned());
 
-    let control = settings(&home, work.to_str()).to_string();
-    assert!(control.contains("evil"), "{control}");
-    assert!(control.contains("danger-full-access"), "{control}");
+    let control = settings(&home, work.to_str());
+    let text = control.to_string();
+    assert!(text.contains("evil"), "{control:#}");
+    assert!(text.contains("danger-full-access"), "{control:#}");
     for variable in [None, Some(""), Some("."), Some("./")] {
         let shown = settings(&home, variable);
         let text = shown.to_string();
         assert!(!text.contains("evil"), "{variable:?}: {shown:#}");
-        assert_ne!(
-            shown["sandbox"]["value"], "danger-full-access",
-            "{variable:?}: {shown:#}"
-        );
+        // With its source, which names the file of the repository.
+        assert_ne!(shown["sandbox"], control["sandbox"], "{variable:?}");
     }
 }
