@@ -93,7 +93,7 @@ impl Plan {
         ServerProcess { env, directory }
     }
 
-    /// Whether the plan is to add an entry of this name, which the file does not have.
+    /// Whether the plan adds an entry of this name: the file has none yet.
     #[must_use]
     pub fn adds(&self, name: &str) -> bool {
         let mut entries = self.entries.iter();
@@ -226,7 +226,7 @@ pub struct Removed {
     pub names: Vec<String>,
     /// Those of them that are what they were before this program replaced or changed them.
     pub put_back: Vec<String>,
-    /// Whether entries of this program stay because they have another name.
+    /// Whether the file keeps entries of this program under other names.
     pub has_others: bool,
 }
 

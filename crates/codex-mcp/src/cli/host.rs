@@ -420,7 +420,7 @@ fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
 /// The answers of hosts.
 struct Answered<T> {
     given: Vec<T>,
-    /// How many hosts have not answered.
+    /// The number of hosts that gave no answer.
     failures: usize,
 }
 

@@ -112,7 +112,7 @@ pub struct Head {
 pub struct History {
     /// The last commit; `None` before the first one.
     pub tip: Option<String>,
-    /// Whether the last commit came from elsewhere since the start, as by a `git pull`.
+    /// Whether the last commit was fetched after the start, as by `git pull`.
     pub tip_is_foreign: bool,
     /// The number of commits.
     pub total: u64,
@@ -123,12 +123,12 @@ pub struct History {
 }
 
 impl History {
-    /// Whether there are commits since the start, from here or from elsewhere.
+    /// Whether the branch has commits that were made or fetched since the start.
     pub(crate) fn has_grown(&self) -> bool {
         self.tip_is_foreign || self.new > 0
     }
 
-    /// Whether there are commits since the start, and all of them came from elsewhere.
+    /// Whether the branch has new commits, all of which were fetched.
     pub(super) fn is_foreign(&self) -> bool {
         self.tip_is_foreign && self.new == 0
     }

@@ -64,7 +64,7 @@ pub(super) enum Removal {
         text: String,
         /// The entries that are what they were before they were replaced or changed.
         put_back: Vec<String>,
-        /// Whether entries of this program stay because they have another name.
+        /// Whether the file keeps entries of this program under other names.
         has_others: bool,
     },
 }
@@ -219,7 +219,7 @@ pub(super) fn program(name: &str) -> Option<PathBuf> {
     find_program(name, &protected_path()?)
 }
 
-/// Whether any directory of PATH has a program of this name. It may have been planted.
+/// Whether PATH has a program of this name, which may be one that Codex's commands have written.
 pub(super) fn is_on_path(name: &str) -> bool {
     variable(PATH).is_some_and(|path| find_program(name, &path).is_some())
 }
