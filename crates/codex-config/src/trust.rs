@@ -406,6 +406,12 @@ pub fn top_of(resolved: &Path) -> PathBuf {
     repository.map_or_else(|| resolved.to_owned(), |repository| repository.root)
 }
 
+/// Whether a directory lies in a git repository; its path is without links. Trust in one that does
+/// not holds for itself alone.
+pub fn is_in_repository(resolved: &Path) -> bool {
+    Repository::around(resolved, &ceilings()).is_some()
+}
+
 /// The top of the git repository around a directory, or the directory itself, without
 /// links.
 ///

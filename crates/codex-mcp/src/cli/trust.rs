@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use codex_config::layers::UserConfig;
 use codex_config::trust::covered_files::{covered_below, covered_files};
 use codex_config::trust::{
-    AddOutcome, Trust, TrustEntry, TrustError, TrustedDirectories, directory_trust, resolved_top,
-    trusting_entry,
+    AddOutcome, Trust, TrustEntry, TrustError, TrustedDirectories, directory_trust,
+    is_in_repository, resolved_top, trusting_entry,
 };
 use common::output;
 use common::text::{shell_word, visible_line};
@@ -38,8 +38,8 @@ repository counts as untrusted, for Codex too, until you run `codex-mcp trust` a
 names the files. Files in a directory below the top are not covered, and named: work there counts \
 as untrusted until you run `codex-mcp trust` in it.
 
-A directory is trusted with all below it, but for other repositories in it; so are the linked \
-worktrees of a repository. Directories that you have trusted in Codex itself \
+A repository is trusted with all below it, but for other repositories in it, and with its linked \
+worktrees; a directory outside of any repository is trusted alone. Directories that you have trusted in Codex itself \
 (`trust_level = \"trusted\"` in its config.toml) count as well: --list shows them, and --revoke \
 says what to remove from that file, which this verb does not change. Its own list is a file of \
 yours, ~/.config/codex-mcp/trust.toml. `/`, your home directory and directories in which all users \
@@ -163,7 +163,10 @@ fn add(list: &Path, directory: &Path) -> Result<(), Failure> {
     // The path was resolved before, so this does not fail.
     let directory = directory.canonicalize().unwrap_or_else(|_| top.clone());
     let what = match TrustedDirectories::add(list, &directory, &top)? {
-        AddOutcome::New => "is trusted now, and all below it but other repositories",
+        AddOutcome::New if is_in_repository(&top) => {
+            "is trusted now, and all below it but other repositories"
+        }
+        AddOutcome::New => "is trusted now, and nothing below it, as it is not a git repository",
         AddOutcome::Accepted => "is trusted with what has changed",
         AddOutcome::Unchanged => "is trusted already",
     };

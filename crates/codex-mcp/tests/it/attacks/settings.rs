@@ -232,6 +232,27 @@ fn trust_verb_adds_lists_and_revokes_trust() {
     assert_eq!(code, 1, "{stderr}");
 }
 
+#[test]
+fn directory_outside_of_any_repository_is_trusted_alone() {
+    let home = Home::new("");
+    let outside = tempfile::tempdir().unwrap();
+    let settings = "[plugins.codex-mcp]\nmodel = \"theirs\"\n";
+    let below = outside.path().join("sub");
+    fs::create_dir(&below).unwrap();
+    for directory in [outside.path(), &below] {
+        fs::write(directory.join(".atm.toml"), settings).unwrap();
+    }
+    let (code, stdout, stderr) = codex_mcp(&home, outside.path(), &["trust"]);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.contains("nothing below it"), "{stdout}");
+    for (directory, model) in [(outside.path(), json!("theirs")), (&below, Value::Null)] {
+        let (code, stdout, stderr) = codex_mcp(&home, directory, &["config", "--json"]);
+        assert_eq!(code, 0, "{stderr}");
+        let config: Value = serde_json::from_str(&stdout).unwrap();
+        assert_eq!(config["model"]["value"], model, "{directory:?}");
+    }
+}
+
 /// Directories that Codex's own configuration trusts are listed, and stay trusted.
 #[test]
 fn codex_trust_is_listed_and_survives_a_revocation() {
