@@ -29,7 +29,7 @@ struct Tables {
     /// The IDs in the order in which the sessions began.
     order: VecDeque<SessionId>,
     remembered: HashMap<ThreadId, StartThread>,
-    /// The remembered threads, the oldest first.
+    /// The remembered threads, the one whose last session ended first is the first.
     remembered_order: VecDeque<ThreadId>,
 }
 
@@ -67,9 +67,10 @@ impl Tables {
     }
 
     fn remember(&mut self, thread: ThreadId, start: StartThread) {
-        if self.remembered.insert(thread.clone(), start).is_none() {
-            self.remembered_order.push_back(thread);
+        if self.remembered.insert(thread.clone(), start).is_some() {
+            self.remembered_order.retain(|other| *other != thread);
         }
+        self.remembered_order.push_back(thread);
         while self.remembered_order.len() > REMEMBERED {
             if let Some(oldest) = self.remembered_order.pop_front() {
                 self.remembered.remove(&oldest);
@@ -216,5 +217,28 @@ impl Sessions {
     fn lock(&self) -> MutexGuard<'_, Tables> {
         // The maps are changed together, and no step in between can panic.
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thread(number: usize) -> ThreadId {
+        ThreadId::parse(&format!("01a200a4-af16-7971-bdb2-{number:012x}")).unwrap()
+    }
+
+    #[test]
+    fn threads_that_were_used_last_are_remembered() {
+        let mut tables = Tables::default();
+        for number in 0..REMEMBERED {
+            tables.remember(thread(number), StartThread::default());
+        }
+        tables.remember(thread(0), StartThread::default());
+        tables.remember(thread(REMEMBERED), StartThread::default());
+        let forgotten =
+            (0..=REMEMBERED).filter(|number| tables.recall(thread(*number).as_str()).is_none());
+        assert_eq!(forgotten.collect::<Vec<_>>(), [1]);
+        assert_eq!(tables.remembered_order.len(), REMEMBERED);
     }
 }
