@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::UNIX_EPOCH;
 
 use supervise::short_lived::Extent;
 
@@ -134,17 +134,21 @@ fn parts(record: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((record.get(..end)?, record.get(end + 1..)?))
 }
 
-/// A fingerprint that changes when a file is written.
+/// A fingerprint that changes when a file or its mode is changed. Any process can set the
+/// modification time back, but not the ctime. The inode is left out: some FUSE file systems
+/// number unchanged files anew.
 fn stamp(path: &Path) -> String {
     let Ok(metadata) = path.symlink_metadata() else {
         return String::new();
     };
-    let modified = metadata.modified().ok();
-    let since = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     format!(
-        "{} {}",
+        "{} {:o} {}.{:09} {}.{:09}",
         metadata.len(),
-        since.unwrap_or_default().as_nanos()
+        metadata.mode(),
+        metadata.mtime(),
+        metadata.mtime_nsec(),
+        metadata.ctime(),
+        metadata.ctime_nsec()
     )
 }
 

@@ -19,7 +19,7 @@ pub struct GitState {
 pub struct FileState {
     /// The kind of the file's change.
     pub kind: ChangeKind,
-    /// Git's status of the file, with its size and times. Stamps are only compared.
+    /// Git's status of the file, with its size, mode and times. Stamps are only compared.
     pub stamp: String,
 }
 
@@ -37,9 +37,8 @@ pub enum ChangeKind {
 
 impl GitState {
     /// The files that changed until a later state of the same tree. `committed` are the files
-    /// that differ between the two commits. A file that was written to counts as unchanged if
-    /// its size and times are as before; one that was replaced by a copy of itself counts as
-    /// changed.
+    /// that differ between the two commits. A file that was written to, or replaced by a copy of
+    /// itself, counts as changed even if its content is as before.
     #[must_use]
     pub fn changed_until(
         &self,

@@ -105,6 +105,33 @@ async fn settings_of_time_stamps_hide_no_change() {
     assert_eq!(beginnings(&run.judged().await), ["no"]);
 }
 
+/// A file of the user's that git lists as uncommitted before and after the run alike.
+#[tokio::test]
+async fn restored_time_hides_no_change_of_an_uncommitted_file() {
+    let scene = Scene::new();
+    scene.write("mine", "before");
+    let file = scene.work().join("mine");
+    let noted = fs::metadata(&file).unwrap();
+    let run = scene.run(&["diff_within=src"]).await;
+    assert_eq!(beginnings(&run.judged().await), ["yes"]);
+    scene.write("mine", "behind");
+    let opened = fs::File::options().write(true).open(&file).unwrap();
+    opened.set_modified(noted.modified().unwrap()).unwrap();
+    let now = fs::metadata(&file).unwrap();
+    assert_eq!(
+        (now.len(), now.modified().unwrap()),
+        (noted.len(), noted.modified().unwrap()),
+        "length and time deceive"
+    );
+    assert_eq!(beginnings(&run.judged().await), ["no"]);
+
+    let run = scene.run(&["diff_within=src"]).await;
+    let status = scene.git(&["status", "--porcelain"]);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(scene.git(&["status", "--porcelain"]), status);
+    assert_eq!(beginnings(&run.judged().await), ["no"]);
+}
+
 #[tokio::test]
 async fn excludes_and_file_modes_are_those_of_the_start() {
     let scene = Scene::new();
