@@ -83,7 +83,7 @@ pub(in crate::cli) struct Args {
 
     /// Count artifacts from before the run, too.
     #[arg(long)]
-    allow_preexisting: bool,
+    pub(super) allow_preexisting: bool,
 
     /// Maximum number of turns, from 1 to 100.
     #[arg(long, value_name = "N", default_value_t = MAX_TURNS)]

@@ -44,7 +44,7 @@ use super::{alerts, injected_servers, log, runtime};
 use approval::Approver;
 use failure::Failure;
 use present::RunReport;
-use resume::Purpose;
+use resume::{Continuation, Purpose};
 use show::RunDisplay;
 
 pub(super) use args::Args;
@@ -143,7 +143,7 @@ async fn perform(
         None => None,
     };
     let (done, told) = worked?;
-    let resume_command = resume_command(args, &spec, &done, kept.as_ref());
+    let continuation = continuation(args, &spec, &done, kept.as_ref());
     let read_only = may_lack_writing(&done).then_some(match args.sandbox {
         Some(_) => READ_ONLY_AS_ASKED,
         None => READ_ONLY,
@@ -153,7 +153,7 @@ async fn perform(
         done,
         kept,
         told,
-        resume_command,
+        continuation,
     };
     let shown = match args.json() {
         true => output::json(&json!(result)),
@@ -171,17 +171,20 @@ async fn perform(
     ))
 }
 
-/// The command that continues the thread of a run; `None` if Codex could not work.
-fn resume_command(
+/// How the thread of a run is continued; nothing if Codex could not work.
+fn continuation(
     args: &Args,
     spec: &RunSpec,
     done: &goal_run::RunResult,
     kept: Option<&KeptWorktree>,
-) -> Option<String> {
+) -> Continuation {
     let purpose = match done.outcome.reason {
         None => Purpose::NewTask,
-        Some(Reason::CouldNotRun) => return None,
-        Some(_) => Purpose::Remaining,
+        Some(Reason::CouldNotRun) => return Continuation::default(),
+        Some(_) => Purpose::Remaining(&done.outcome),
+    };
+    let Some(thread) = &done.thread_id else {
+        return Continuation::default();
     };
     let worktree = kept.and_then(|kept| kept.path.as_deref());
     let repo = match spec.workspace {
@@ -189,12 +192,11 @@ fn resume_command(
         // A worktree that was removed belonged to this repository.
         WorkspaceMode::Worktree => worktree.map_or_else(|| args.repo(), Path::to_owned),
     };
-    let thread = done.thread_id.as_ref()?;
     let sandbox = args.sandbox.or_else(|| {
         let wider = SandboxMode::WorkspaceWrite;
         may_lack_writing(done).then_some(wider)
     });
-    Some(args.resume_command(&repo, thread, sandbox, purpose))
+    args.continuation(&repo, thread, sandbox, purpose)
 }
 
 /// The hint for a run that missed its criteria in a read-only sandbox.

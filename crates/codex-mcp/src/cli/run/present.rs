@@ -11,6 +11,7 @@ use goal_run::words;
 use goal_run::worktree::KeptWorktree;
 use serde::Serialize;
 
+use super::resume::Continuation;
 use crate::cli::stored::complain;
 
 /// How many artifacts are shown; `--json` has more.
@@ -25,9 +26,8 @@ pub(super) struct RunReport {
     pub(super) kept: Option<KeptWorktree>,
     #[serde(rename = "notified", skip_serializing_if = "Vec::is_empty")]
     pub(super) told: Vec<Delivery>,
-    /// The command that continues the thread, quoted for a shell.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) resume_command: Option<String>,
+    #[serde(flatten)]
+    pub(super) continuation: Continuation,
     /// The hint about a read-only sandbox.
     #[serde(skip)]
     pub(super) read_only: Option<&'static str>,
@@ -130,13 +130,14 @@ impl RunReport {
             &self.done.usage,
             self.done.rate_limits.as_ref(),
         ));
-        if let Some(command) = &self.resume_command {
+        if let Some(command) = &self.continuation.command {
             let what = match self.done.outcome.reason {
                 None => "to ask more of the thread (type the task, then Ctrl-D)",
                 Some(_) => "to continue",
             };
             hints.push(format!("{what}: {command}"));
         }
+        hints.extend(self.continuation.hint.clone());
         if let Some(file) = &self.done.evidence_file {
             hints.push(format!("evidence: {}", file.display()));
         }

@@ -4,7 +4,13 @@ use std::path::Path;
 
 use codex_protocol::codex::{SandboxMode, ThreadId};
 use common::json::as_word;
+use common::text::shell_word;
+use goal_run::logic::criteria::{Basis, Criterion};
+use goal_run::logic::findings::{Finding, Subject, Verdict};
 use goal_run::logic::machine::{Limits, RawLimits};
+use goal_run::logic::outcome::{Reason, RunOutcome};
+use goal_run::logic::snapshot::Preexisting;
+use serde::Serialize;
 
 use super::args::Args;
 
@@ -12,22 +18,60 @@ use super::args::Args;
 const CONTINUE_PROMPT: &str = "Go on with the task.";
 
 /// The purpose of the next run in the thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// To meet the remaining criteria.
-    Remaining,
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Purpose<'a> {
+    /// To meet the criteria that a run with this outcome has not met.
+    Remaining(&'a RunOutcome),
     /// A new task, which the command reads from stdin.
     NewTask,
 }
 
+/// How the thread of a run is continued.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Continuation {
+    /// The command, quoted for a shell.
+    #[serde(rename = "resume_command", skip_serializing_if = "Option::is_none")]
+    pub(super) command: Option<String>,
+    /// Why there is no command, and what to do: a line.
+    #[serde(rename = "resume_hint", skip_serializing_if = "Option::is_none")]
+    pub(super) hint: Option<String>,
+}
+
 impl Args {
-    /// The command that continues this run's thread, quoted for a shell.
-    pub(super) fn resume_command(
+    /// How the thread of this run is continued.
+    pub(super) fn continuation(
         &self,
         repo: &Path,
         thread: &ThreadId,
         sandbox: Option<SandboxMode>,
-        purpose: Purpose,
+        purpose: Purpose<'_>,
+    ) -> Continuation {
+        if let Purpose::Remaining(outcome) = purpose
+            && may_exceed_diff_within(outcome)
+        {
+            let hint = format!(
+                "no command continues this run, because the next one would accept changes outside \
+                 of diff_within as the state of its start: undo them, or choose other criteria, \
+                 and run again with --cwd {} --thread {thread}",
+                shell_word(repo)
+            );
+            return Continuation {
+                command: None,
+                hint: Some(hint),
+            };
+        }
+        Continuation {
+            command: Some(self.resume_command(repo, thread, sandbox, purpose)),
+            hint: None,
+        }
+    }
+
+    fn resume_command(
+        &self,
+        repo: &Path,
+        thread: &ThreadId,
+        sandbox: Option<SandboxMode>,
+        purpose: Purpose<'_>,
     ) -> String {
         let mut words = vec!["codex-mcp".to_owned(), "run".to_owned()];
         let mut add = |flag: &str, value: Option<String>| {
@@ -43,23 +87,45 @@ impl Args {
         add("--approve", self.approve.and_then(as_word));
         add("--codex-bin", self.codex_bin.as_deref().and_then(path));
         add("--role", self.role.as_ref().map(ToString::to_string));
-        if purpose == Purpose::Remaining {
+        if let Purpose::Remaining(outcome) = purpose {
             for (flag, value) in self.set_limits() {
                 add(flag, Some(value));
             }
             for notifier in &self.notify {
                 add("--notify", Some(notifier.to_string()));
             }
-            for criterion in &self.until {
+            let (criteria, preexisting) = self.remaining(&outcome.evidence.criteria);
+            for criterion in criteria {
                 add("--until", Some(criterion.to_string()));
+            }
+            if preexisting == Preexisting::Counts {
+                words.push("--allow-preexisting".to_owned());
             }
         }
         words.push(match purpose {
-            Purpose::Remaining => CONTINUE_PROMPT.to_owned(),
+            Purpose::Remaining(_) => CONTINUE_PROMPT.to_owned(),
             Purpose::NewTask => "-".to_owned(),
         });
         // No argument contains a NUL, so quoting cannot fail.
         shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default()
+    }
+
+    /// The criteria of the next run, and whether what was made before it counts. A criterion of
+    /// new work that holds would demand it a second time. Such criteria are left out, unless all
+    /// of them hold: then they stay, since Codex needs their permissions to commit and to push
+    /// what is still to change.
+    fn remaining(&self, verdict: &Verdict) -> (Vec<&Criterion>, Preexisting) {
+        let (done, open): (Vec<&Criterion>, Vec<&Criterion>) = self
+            .until
+            .iter()
+            .partition(|criterion| is_done(criterion, verdict));
+        let wants_new = open
+            .iter()
+            .any(|criterion| criterion.basis() == Basis::NewWork);
+        match self.allow_preexisting || (!done.is_empty() && !wants_new) {
+            true => (self.until.iter().collect(), Preexisting::Counts),
+            false => (open, Preexisting::Ignored),
+        }
     }
 
     /// The limits that differ from the defaults.
@@ -91,9 +157,38 @@ impl Args {
     }
 }
 
+/// Whether a criterion wants new work, and holds.
+fn is_done(criterion: &Criterion, verdict: &Verdict) -> bool {
+    let mut judged = verdict.iter();
+    criterion.basis() == Basis::NewWork
+        && judged.any(|judged| {
+            matches!(&judged.subject, Subject::Criterion(one) if one == criterion)
+                && matches!(judged.finding, Finding::Satisfied { .. })
+        })
+}
+
+/// Whether there may be changes outside of `diff_within`: it does not hold, or the repository
+/// changed after it was judged.
+fn may_exceed_diff_within(outcome: &RunOutcome) -> bool {
+    let mut judged = outcome.evidence.criteria.iter();
+    judged.any(|judged| {
+        let holds = matches!(judged.finding, Finding::Satisfied { .. })
+            && outcome.reason != Some(Reason::Unconfirmed);
+        matches!(judged.subject, Subject::Criterion(Criterion::DiffWithin(_))) && !holds
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use clap::Parser;
+    use git_probe::logic::git_state::ChangeKind;
+    use goal_run::logic::criteria::Criteria;
+    use goal_run::logic::findings::judge;
+    use goal_run::logic::machine::RunEnd;
+    use goal_run::logic::outcome::RunEvidence;
+    use goal_run::logic::snapshot::{Age, Probe, PullRequest, Snapshot, Tree, Work};
 
     use super::*;
 
@@ -110,16 +205,54 @@ mod tests {
             .args
     }
 
-    fn resumed(words: &[&str], purpose: Purpose) -> Vec<String> {
-        let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+    /// The outcome of a run that has opened a pull request and committed `src/a.rs`.
+    fn outcome(args: &Args, end: RunEnd) -> RunOutcome {
+        let start = Snapshot {
+            tree: Probe::Found(Tree::default()),
+            pull_requests: Probe::Found(Vec::new()),
+            ..Snapshot::default()
+        };
+        let now = Snapshot {
+            tree: Probe::Found(Tree {
+                committed: BTreeMap::from([("src/a.rs".to_owned(), ChangeKind::Added)]),
+                ..Tree::default()
+            }),
+            pull_requests: Probe::Found(vec![PullRequest {
+                url: "https://github.com/o/r/pull/1".to_owned(),
+                number: 1,
+                age: Age::New,
+            }]),
+            ..Snapshot::default()
+        };
+        let criteria = Criteria::new(args.until.iter().cloned()).unwrap();
+        let work = Work::default();
+        let evidence = RunEvidence {
+            total: work.evidence,
+            criteria: judge(&criteria, &start, &now, &work, Preexisting::Ignored),
+            log: Vec::new(),
+        };
+        RunOutcome::new(end, Vec::new(), evidence, 1, None)
+    }
+
+    fn continuation(args: &Args, purpose: Purpose<'_>) -> Continuation {
         let thread = ThreadId::parse("0199a213-81c0-7800-8aa1-bbab2a035a53").unwrap();
         let repo = Path::new("/home/me/it's mine");
-        let args = parsed(&words);
-        let command = args.resume_command(repo, &thread, args.sandbox, purpose);
-        let words = shlex::split(&command).unwrap();
+        args.continuation(repo, &thread, args.sandbox, purpose)
+    }
+
+    /// The arguments of a printed command.
+    fn arguments(continuation: &Continuation) -> Vec<String> {
+        let words = shlex::split(continuation.command.as_ref().unwrap()).unwrap();
         assert_eq!(words[..2], ["codex-mcp", "run"]);
         assert_eq!(words[3], "/home/me/it's mine");
         words[2..].to_vec()
+    }
+
+    /// The continuation of a run with these options that has ended like this.
+    fn resumed(words: &[&str], end: RunEnd) -> Continuation {
+        let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        let args = parsed(&words);
+        continuation(&args, Purpose::Remaining(&outcome(&args, end)))
     }
 
     #[test]
@@ -139,12 +272,13 @@ mod tests {
             "command:tee told",
             "Do it",
         ];
-        let resumed = resumed(&words, Purpose::Remaining);
+        let resumed = arguments(&resumed(&words, RunEnd::MaxTurns));
         let (first, again) = (
             parsed(&words.map(str::to_owned)).spec().unwrap(),
             parsed(&resumed).spec().unwrap(),
         );
         assert_eq!(again.criteria, first.criteria);
+        assert_eq!(again.preexisting, first.preexisting);
         assert_eq!(again.limits, first.limits);
         assert_eq!(again.settings, first.settings);
         assert_eq!(again.notify, first.notify);
@@ -153,9 +287,64 @@ mod tests {
     }
 
     #[test]
+    fn resume_command_demands_no_new_work_twice() {
+        for (given, expected, allows) in [
+            // Codex could not push a repair without the permissions of `pr`.
+            (
+                &["pr", "command=true"][..],
+                &["pr", "command=true"][..],
+                true,
+            ),
+            (&["pr", "files=*.md"], &["files=*.md"], false),
+            (
+                &["pr", "files=*.md", "clean"],
+                &["files=*.md", "clean"],
+                false,
+            ),
+            (
+                &["clean", "command=true"],
+                &["clean", "command=true"],
+                false,
+            ),
+        ] {
+            let mut words: Vec<&str> = given.iter().flat_map(|&one| ["--until", one]).collect();
+            words.push("Do it");
+            let again = parsed(&arguments(&resumed(&words, RunEnd::MaxTurns)));
+            let criteria: Vec<String> = again.until.iter().map(ToString::to_string).collect();
+            assert_eq!(criteria, expected, "{given:?}");
+            assert_eq!(again.allow_preexisting, allows, "{given:?}");
+        }
+        let words = ["--allow-preexisting", "--until", "files=*.md", "Do it"];
+        let again = parsed(&arguments(&resumed(&words, RunEnd::MaxTurns)));
+        assert!(again.allow_preexisting);
+    }
+
+    #[test]
+    fn resume_command_excuses_no_change_outside_of_diff_within() {
+        let run = |within: &str, end| {
+            resumed(
+                &["--until", within, "--until", "command=true", "Do it"],
+                end,
+            )
+        };
+        for (within, end) in [
+            ("diff_within=docs", RunEnd::MaxTurns),
+            ("diff_within=src", RunEnd::Unconfirmed),
+        ] {
+            let resumed = run(within, end);
+            assert!(resumed.command.is_none(), "{within}");
+            let hint = resumed.hint.unwrap();
+            assert!(hint.contains("undo them"), "{hint}");
+            assert!(hint.contains("--thread 0199a213-"), "{hint}");
+        }
+        let within = arguments(&run("diff_within=src", RunEnd::MaxTurns));
+        assert!(within.contains(&"diff_within=src".to_owned()));
+    }
+
+    #[test]
     fn resume_command_of_a_completed_run_reads_the_task() {
-        let words = ["--until", "pr", "--model", "m", "Do it"];
-        let resumed = resumed(&words, Purpose::NewTask);
+        let words = ["--until", "pr", "--model", "m", "Do it"].map(str::to_owned);
+        let resumed = arguments(&continuation(&parsed(&words), Purpose::NewTask));
         assert_eq!(resumed.last().unwrap(), "-");
         assert!(!resumed.contains(&"--until".to_owned()));
         assert!(resumed.contains(&"m".to_owned()));
