@@ -161,12 +161,12 @@ pub(in crate::cli) struct Args {
     /// Your name among the agents of your team. Default: the variable ATM_IDENTITY, `identity` in
     /// the configuration, else `codex`.
     #[arg(long, value_name = "NAME")]
-    identity: Option<AgentName>,
+    pub(super) identity: Option<AgentName>,
 
     /// Your team. Default: the variable ATM_TEAM, `team` in the configuration, or
     /// `default_team` in `[core]`.
     #[arg(long, value_name = "NAME")]
-    team: Option<TeamName>,
+    pub(super) team: Option<TeamName>,
 
     /// A preset of the configuration, `[plugins.codex-mcp.roles.NAME]`.
     #[arg(long, value_name = "NAME")]
@@ -174,7 +174,7 @@ pub(in crate::cli) struct Args {
 
     /// The store that numbers runs, for the notices of --notify: as in `codex-mcp jobs`.
     #[arg(long, value_name = "LOCATION")]
-    store: Option<Location>,
+    pub(super) store: Option<Location>,
 }
 
 impl Args {

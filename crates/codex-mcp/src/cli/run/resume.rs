@@ -1,5 +1,6 @@
 //! The command that continues the thread of a run.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use codex_protocol::codex::{SandboxMode, ThreadId};
@@ -32,9 +33,18 @@ pub(super) struct Continuation {
     /// The command, quoted for a shell.
     #[serde(rename = "resume_command", skip_serializing_if = "Option::is_none")]
     pub(super) command: Option<String>,
-    /// Why there is no command, and what to do: a line.
+    /// Why there is no command and what to do, or what to add to the command: a line.
     #[serde(rename = "resume_hint", skip_serializing_if = "Option::is_none")]
     pub(super) hint: Option<String>,
+}
+
+/// An option about notices.
+struct NoticeOption {
+    flag: &'static str,
+    /// The value as it can be shown.
+    shown: String,
+    /// Whether a part of the value is not shown, such as a secret.
+    is_cut: bool,
 }
 
 impl Args {
@@ -62,7 +72,14 @@ impl Args {
         }
         Continuation {
             command: Some(self.resume_command(repo, thread, sandbox, purpose)),
-            hint: None,
+            hint: match purpose {
+                Purpose::Remaining(outcome) => {
+                    let hints = [self.fewer_grants(outcome), self.left_out()];
+                    let hints: Vec<String> = hints.into_iter().flatten().collect();
+                    (!hints.is_empty()).then(|| hints.join("; "))
+                }
+                Purpose::NewTask => None,
+            },
         }
     }
 
@@ -86,28 +103,83 @@ impl Args {
         add("--profile", self.profile.as_ref().map(ToString::to_string));
         add("--approve", self.approve.and_then(as_word));
         add("--codex-bin", self.codex_bin.as_deref().and_then(path));
+        add(
+            "--identity",
+            self.identity.as_ref().map(ToString::to_string),
+        );
+        add("--team", self.team.as_ref().map(ToString::to_string));
         add("--role", self.role.as_ref().map(ToString::to_string));
-        if let Purpose::Remaining(outcome) = purpose {
-            for (flag, value) in self.set_limits() {
-                add(flag, Some(value));
-            }
-            for notifier in &self.notify {
-                add("--notify", Some(notifier.to_string()));
-            }
-            let (criteria, preexisting) = self.remaining(&outcome.evidence.criteria);
-            for criterion in criteria {
-                add("--until", Some(criterion.to_string()));
-            }
-            if preexisting == Preexisting::Counts {
-                words.push("--allow-preexisting".to_owned());
-            }
-        }
-        words.push(match purpose {
-            Purpose::Remaining(_) => CONTINUE_PROMPT.to_owned(),
-            Purpose::NewTask => "-".to_owned(),
+        words.extend(match purpose {
+            Purpose::Remaining(outcome) => self.remaining_words(outcome),
+            Purpose::NewTask => vec!["-".to_owned()],
         });
         // No argument contains a NUL, so quoting cannot fail.
         shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default()
+    }
+
+    /// The limits, notices and criteria of the next run, and its prompt.
+    fn remaining_words(&self, outcome: &RunOutcome) -> Vec<String> {
+        let notices = self.notice_options().into_iter();
+        let notices = notices.filter(|option| !option.is_cut);
+        let notices = notices.map(|option| (option.flag, option.shown));
+        let (criteria, preexisting) = self.remaining(&outcome.evidence.criteria);
+        let criteria = criteria.into_iter();
+        let criteria = criteria.map(|criterion| ("--until", criterion.to_string()));
+        let options = self.set_limits().into_iter().chain(notices).chain(criteria);
+        let options = options.flat_map(|(flag, value)| [flag.to_owned(), value]);
+        let mut words: Vec<String> = options.collect();
+        if preexisting == Preexisting::Counts {
+            words.push("--allow-preexisting".to_owned());
+        }
+        words.push(CONTINUE_PROMPT.to_owned());
+        words
+    }
+
+    fn notice_options(&self) -> Vec<NoticeOption> {
+        let notifiers = self.notify.iter().map(|notifier| {
+            let shown = notifier.to_string();
+            NoticeOption {
+                flag: "--notify",
+                is_cut: notifier.secret() != shown,
+                shown,
+            }
+        });
+        let store = self.store.iter().map(|store| {
+            let shown = store.to_string();
+            NoticeOption {
+                flag: "--store",
+                is_cut: store.with_secrets() != shown.as_str(),
+                shown,
+            }
+        });
+        notifiers.chain(store).collect()
+    }
+
+    /// The hint that names the options that the command leaves out.
+    fn left_out(&self) -> Option<String> {
+        let options = self.notice_options().into_iter();
+        let options = options.filter(|option| option.is_cut);
+        let options = options.map(|NoticeOption { flag, shown, .. }| format!("{flag} {shown}"));
+        let options: Vec<String> = options.collect();
+        (!options.is_empty()).then(|| {
+            format!(
+                "the command leaves out options that cannot be shown whole; add them again: {}",
+                options.join(", ")
+            )
+        })
+    }
+
+    /// The hint that the criteria of the next run need fewer permissions than those of this one.
+    fn fewer_grants(&self, outcome: &RunOutcome) -> Option<String> {
+        let (criteria, _) = self.remaining(&outcome.evidence.criteria);
+        let next: BTreeSet<_> = criteria.into_iter().flat_map(Criterion::grants).collect();
+        let mut grants = self.until.iter().flat_map(Criterion::grants);
+        grants.any(|grant| !next.contains(grant)).then(|| {
+            "the next run gives Codex fewer permissions, as the criteria that needed them hold: add \
+             --until commits=1 or --until pushed if Codex is to commit or push what is still to \
+             change"
+                .to_owned()
+        })
     }
 
     /// The criteria of the next run, and whether what was made before it counts. A criterion of
@@ -187,6 +259,7 @@ mod tests {
     use goal_run::logic::criteria::Criteria;
     use goal_run::logic::findings::judge;
     use goal_run::logic::machine::RunEnd;
+    use goal_run::logic::notifier::Notifier;
     use goal_run::logic::outcome::RunEvidence;
     use goal_run::logic::snapshot::{Age, Probe, PullRequest, Snapshot, Tree, Work};
 
@@ -270,9 +343,19 @@ mod tests {
             "1000",
             "--notify",
             "command:tee told",
+            "--notify",
+            "desktop",
+            "--identity",
+            "me",
+            "--team",
+            "ours",
+            "--store",
+            "jobs.db",
             "Do it",
         ];
-        let resumed = arguments(&resumed(&words, RunEnd::MaxTurns));
+        let resumed = resumed(&words, RunEnd::MaxTurns);
+        assert_eq!(resumed.hint, None);
+        let resumed = arguments(&resumed);
         let (first, again) = (
             parsed(&words.map(str::to_owned)).spec().unwrap(),
             parsed(&resumed).spec().unwrap(),
@@ -282,8 +365,41 @@ mod tests {
         assert_eq!(again.limits, first.limits);
         assert_eq!(again.settings, first.settings);
         assert_eq!(again.notify, first.notify);
+        let flags = parsed(&resumed).flags();
+        assert_eq!(flags.identity.unwrap().to_string(), "me");
+        assert_eq!(flags.team.unwrap().to_string(), "ours");
+        assert_eq!(flags.store.unwrap().to_string(), "jobs.db");
         assert!(parsed(&resumed).thread.is_some());
         assert_eq!(again.task, CONTINUE_PROMPT);
+    }
+
+    #[test]
+    fn resume_command_leaves_out_secrets_and_a_hint_names_their_options() {
+        let words = [
+            "--notify",
+            "webhook:https://hooks.example/T0/s3cret",
+            "--notify",
+            "ntfy:s3cret",
+            "--notify",
+            "desktop",
+            "--store",
+            "postgres://me:s3cret@host/jobs",
+            "Do it",
+        ];
+        let resumed = resumed(&words, RunEnd::MaxTurns);
+        let again = parsed(&arguments(&resumed));
+        assert_eq!(again.notify, [Notifier::Desktop]);
+        assert!(again.store.is_none());
+        assert_eq!(
+            resumed.hint.as_deref(),
+            Some(
+                "the command leaves out options that cannot be shown whole; add them again: \
+                 --notify webhook:https://hooks.example/…, --notify ntfy:https://ntfy.sh/…, \
+                 --store postgres://me@host/jobs"
+            )
+        );
+        let json = serde_json::to_string(&resumed).unwrap();
+        assert!(!json.contains("s3cret"), "{json}");
     }
 
     #[test]
@@ -317,6 +433,25 @@ mod tests {
         let words = ["--allow-preexisting", "--until", "files=*.md", "Do it"];
         let again = parsed(&arguments(&resumed(&words, RunEnd::MaxTurns)));
         assert!(again.allow_preexisting);
+    }
+
+    #[test]
+    fn hint_names_the_permissions_that_the_next_run_does_not_have() {
+        for (given, is_named) in [
+            (&["pr", "files=*.md"][..], true),
+            // `clean` needs no network.
+            (&["pr", "files=*.md", "clean"], true),
+            (&["pr", "files=*.md", "pushed"], false),
+            (&["pr", "command=true"], false),
+            (&["files=src/*", "files=*.md"], false),
+        ] {
+            let mut words: Vec<&str> = given.iter().flat_map(|&one| ["--until", one]).collect();
+            words.extend(["--notify", "ntfy:s3cret", "Do it"]);
+            let hint = resumed(&words, RunEnd::MaxTurns).hint.unwrap();
+            let told = hint.contains("fewer permissions");
+            assert_eq!(told, is_named, "{given:?}: {hint}");
+            assert!(hint.contains("--notify ntfy:"), "{hint}");
+        }
     }
 
     #[test]
