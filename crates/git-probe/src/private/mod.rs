@@ -24,7 +24,8 @@
 //! - `objects`: the way of objects into the repository.
 //! - `index`: the index.
 //! - `plan`: which refs are moved, and which are kept aside.
-//! - `names`: names of new refs that would hide others.
+//! - `names`: names of new refs that would hide others, or that git cannot keep beside them.
+//! - `aside`: the refs that keep commits which are not taken over under their own names.
 //! - `tracking`: whether remote-tracking refs are as the remote has them.
 //! - `trees`: what the trees of new commits have.
 //! - `takeover`: what is taken over, and what is not; `journal` notes it beforehand.
@@ -38,6 +39,7 @@
 //!
 //! Source: gitrepository-layout(5), git-config(1), git-update-ref(1).
 
+mod aside;
 mod directory_identity;
 mod index;
 mod journal;

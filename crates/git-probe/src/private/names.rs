@@ -6,6 +6,9 @@
 //! short names with a ref that is there, and a branch or tag whose name stands for
 //! something else: `HEAD`, the beginning of an object's id, a branch of a remote.
 //!
+//! Git keeps no ref `x/y` beside `x`, because their names are paths of files: such a new ref is
+//! refused, too.
+//!
 //! Source: gitrevisions(7), git-check-ref-format(1).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +36,31 @@ const PSEUDO_REFS: [&str; 10] = [
 pub(super) struct TakenNames {
     /// Refs by their short and whole names.
     taken: BTreeMap<String, String>,
+    paths: RefPaths,
     remotes: BTreeSet<String>,
+}
+
+/// The whole names of refs.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RefPaths(BTreeSet<String>);
+
+impl RefPaths {
+    /// Adds a ref.
+    pub(super) fn add(&mut self, name: &str) {
+        self.0.insert(name.to_owned());
+    }
+
+    /// A ref beside which git cannot keep one of this name.
+    pub(super) fn in_the_way(&self, name: &str) -> Option<&str> {
+        let mut above = name.match_indices('/').filter_map(|(at, _)| name.get(..at));
+        let above = above.find_map(|above| self.0.get(above));
+        let prefix = format!("{name}/");
+        let below = || {
+            let first = self.0.range(prefix.clone()..).next();
+            first.filter(|below| below.starts_with(&prefix))
+        };
+        above.or_else(below).map(String::as_str)
+    }
 }
 
 impl TakenNames {
@@ -57,6 +84,7 @@ impl TakenNames {
     ) -> Self {
         let mut names = Self {
             taken: BTreeMap::new(),
+            paths: RefPaths::default(),
             remotes: remotes.collect(),
         };
         for name in refs {
@@ -71,9 +99,15 @@ impl TakenNames {
             let remote = remote.split('/').next().unwrap_or_default();
             self.remotes.insert(remote.to_owned());
         }
+        self.paths.add(name);
         for short in short_names(name) {
             self.taken.insert(short.to_owned(), name.to_owned());
         }
+    }
+
+    /// A ref beside which git cannot keep one of this name.
+    pub(super) fn in_the_way(&self, name: &str) -> Option<&str> {
+        self.paths.in_the_way(name)
     }
 
     /// Why a ref that is not there yet must not get this name, if it must not.
@@ -81,6 +115,9 @@ impl TakenNames {
         let other = short_names(name).find_map(|short| self.taken.get(short));
         if let Some(other) = other {
             return Some(format!("git could take it for {other}"));
+        }
+        if let Some(other) = self.in_the_way(name) {
+            return Some(format!("git cannot keep it beside {other}"));
         }
         let own = ["refs/heads/", "refs/tags/"].into_iter();
         let own = own.filter_map(|kind| name.strip_prefix(kind)).next()?;
@@ -162,6 +199,35 @@ mod tests {
             "refs/heads/original",
             "refs/heads/sticky_head",
             "refs/notes/commits",
+        ] {
+            assert_eq!(names.refusal(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_that_git_cannot_keep_beside_others_are_refused() {
+        let there = [
+            "refs/heads/feature",
+            "refs/heads/fix/a/b",
+            "refs/notes/commits",
+        ];
+        let names = TakenNames::new(there.into_iter(), [].into_iter());
+        for (name, other) in [
+            ("refs/heads/feature/a", "refs/heads/feature"),
+            ("refs/heads/feature/a/b", "refs/heads/feature"),
+            ("refs/heads/fix", "refs/heads/fix/a/b"),
+            ("refs/heads/fix/a", "refs/heads/fix/a/b"),
+            ("refs/notes/commits/x", "refs/notes/commits"),
+        ] {
+            let why = format!("git cannot keep it beside {other}");
+            assert_eq!(names.refusal(name), Some(why), "{name}");
+        }
+        for name in [
+            "refs/heads/feature-a",
+            "refs/heads/features/a",
+            "refs/heads/fix/a/c",
+            "refs/heads/fi",
+            "refs/tags/fix/c",
         ] {
             assert_eq!(names.refusal(name), None, "{name}");
         }

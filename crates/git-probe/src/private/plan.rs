@@ -23,7 +23,8 @@ pub(super) struct Plan {
     /// New refs with names that the repository must not have, which are kept aside by
     /// themselves.
     pub(super) refused: Vec<RefusedRef>,
-    /// Remote-tracking refs that are not as the remote has them, and stay as they are here.
+    /// Remote-tracking refs that are not as the remote has them, or that git cannot keep beside
+    /// others. They stay as they are here.
     pub(super) unconfirmed: BTreeSet<String>,
     /// The new HEAD, if it is to change.
     pub(super) head: Option<String>,
@@ -56,8 +57,8 @@ pub(super) struct PlanContext {
 const UNCONFIRMED_NAMED: usize = 5;
 
 /// Why tips are kept aside.
-pub(super) const REFUSED_CHECKOUT: &str =
-    "the branch that Codex has checked out has a name that git could take for something else";
+pub(super) const REFUSED_CHECKOUT: &str = "the branch that Codex has checked out has a name that git \
+    could take for something else, or cannot keep beside another ref";
 pub(super) const CHANGED_BY_OTHERS: &str =
     "another process has changed or checked out the branch since";
 pub(super) const ABANDONED: &str = "the working tree has changed since the run was interrupted, so no \
@@ -137,8 +138,12 @@ impl Plan {
                 continue;
             };
             if name.starts_with(TRACKING) {
-                match around.confirmed.contains(name) {
-                    true => plan.updates.push(change(name, here, id)),
+                let is_free = here.is_some() || taken.in_the_way(name).is_none();
+                match is_free && around.confirmed.contains(name) {
+                    true => {
+                        taken.add(name);
+                        plan.updates.push(change(name, here, id));
+                    }
                     false => drop(plan.unconfirmed.insert(name.clone())),
                 }
             } else if let (None, Some(why)) = (here, taken.refusal(name)) {
@@ -215,7 +220,8 @@ impl Plan {
         };
         self.warnings.push(format!(
             "what Codex has written into {}{more} was not imported, as the remote does not have \
-             it or does not answer: run `git fetch` to see what it has",
+             it or does not answer, or as another ref is in its place here: run `git fetch` to see \
+             what it has",
             names.join(", ")
         ));
     }
@@ -356,6 +362,34 @@ mod tests {
         let updates = ["update refs/heads/main 2 1\n", "create refs/heads/new 3\n"];
         assert_eq!(plan.updates, updates);
         assert!(!plan.keeps_checkout);
+    }
+
+    #[test]
+    fn refs_that_git_cannot_keep_beside_others_are_not_created() {
+        let mut before = refs("main", &[("main", "1"), ("feature", "1")]);
+        let tracked = |name: &str| (format!("refs/remotes/origin/{name}"), "1".to_owned());
+        before.all.extend([tracked("foo")]);
+        let mut theirs = refs("main", &[("main", "2"), ("feature/a", "3")]);
+        theirs.all.extend([tracked("foo/bar"), tracked("new")]);
+        let around = PlanContext {
+            confirmed: [tracked("foo/bar").0, tracked("new").0].into(),
+            ..names_of(&before)
+        };
+        let plan = Plan::of(&before, &before, &theirs, &around);
+        let updates = [
+            "update refs/heads/main 2 1\n",
+            "create refs/remotes/origin/new 1\n",
+        ];
+        assert_eq!(plan.updates, updates);
+        let refused: Vec<&str> = plan.refused.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(refused, ["refs/heads/feature/a"]);
+        assert_eq!(plan.unconfirmed, [tracked("foo/bar").0].into());
+        assert!(!plan.keeps_checkout);
+
+        let theirs = refs("feature/a", &[("main", "1"), ("feature/a", "3")]);
+        let plan = Plan::of(&before, &before, &theirs, &around);
+        assert!(plan.keeps_checkout && plan.head.is_none());
+        assert_eq!(plan.why_aside, REFUSED_CHECKOUT);
     }
 
     #[test]

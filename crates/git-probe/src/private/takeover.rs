@@ -17,6 +17,7 @@ use safe_files::untrusted_file::{Links, read};
 use supervise::exit::Exit;
 use tokio_util::sync::CancellationToken;
 
+use super::aside::AsideRefs;
 use super::index::{
     Difference, IndexListing, IndexLock, NewIndex, has_working_tree, remove_stale_lock, stamp,
 };
@@ -34,9 +35,6 @@ use crate::{Git, GitError, until_stopped};
 
 /// The message in the reflogs of the repository.
 const MESSAGE: &str = "codex-mcp: taken over from Codex";
-
-/// The prefix of refs that keep tips that are not taken over.
-const ASIDE: &str = "refs/codex-mcp";
 
 /// How many reflogs there are at the most.
 const LOGS_LIMIT: usize = 10_000;
@@ -166,15 +164,16 @@ impl PrivateGit {
             refs: plan.changed().map(str::to_owned).collect(),
             head: plan.head_change(&now),
         };
+        let mut aside = AsideRefs::of_run(&self.git, self.run()).await?;
         if plan.keeps_checkout {
-            self.move_refs(&mut plan).await?;
-            self.keep_aside(&mut plan, &theirs).await?;
+            self.move_refs(&mut plan, &mut aside).await?;
+            self.keep_aside(&mut plan, &mut aside, &theirs).await?;
             Journal::remove(&self.directory)?;
         } else {
             let Some(lock) = self.lock_index(&difference, &private_state).await? else {
                 return Ok(None);
             };
-            self.move_refs(&mut plan).await?;
+            self.move_refs(&mut plan, &mut aside).await?;
             self.move_head(&plan).await?;
             plan.warnings.extend(difference.warning());
             let imported = self.without(&plan.unconfirmed, theirs);
@@ -403,12 +402,12 @@ impl PrivateGit {
     }
 
     /// Moves refs, and keeps what rewritten branches had.
-    async fn move_refs(&self, plan: &mut Plan) -> Result<(), GitError> {
+    async fn move_refs(&self, plan: &mut Plan, aside: &mut AsideRefs) -> Result<(), GitError> {
         let mut lines = plan.updates.concat();
         let (mut rewritten, mut refused) = (Vec::new(), Vec::new());
         for (name, old) in &plan.rewritten {
             let own = name.strip_prefix("refs/").unwrap_or(name);
-            let kept = self.aside(&format!("before/{own}"));
+            let kept = aside.keep(&format!("before/{own}"));
             lines.push_str(&format!("update {kept} {old}\n"));
             rewritten.push(format!(
                 "Codex has rewritten {name}: the commits that it had before the run are kept at \
@@ -416,7 +415,7 @@ impl PrivateGit {
             ));
         }
         for RefusedRef { name, id, why } in &plan.refused {
-            let kept = self.aside(name);
+            let kept = aside.keep(name);
             lines.push_str(&format!("update {kept} {id}\n"));
             refused.push(format!(
                 "Codex has created {name}, which was not imported: {why}. Its commit is kept at \
@@ -431,12 +430,6 @@ impl PrivateGit {
         }
     }
 
-    /// The ref that keeps a tip that is not taken over.
-    fn aside(&self, name: &str) -> String {
-        let own = name.strip_prefix("refs/").unwrap_or(name);
-        format!("{ASIDE}/{}/{own}", self.run().to_string_lossy())
-    }
-
     async fn move_head(&self, plan: &Plan) -> Result<(), GitError> {
         let Some(head) = plan.head.as_deref() else {
             return Ok(());
@@ -448,27 +441,34 @@ impl PrivateGit {
         self.git_for_moves()?.output(&question, &[]).await.map(drop)
     }
 
-    /// Puts tips below [`ASIDE`].
-    async fn keep_aside(&self, plan: &mut Plan, theirs: &Refs) -> Result<(), GitError> {
+    /// Keeps tips that are not taken over.
+    async fn keep_aside(
+        &self,
+        plan: &mut Plan,
+        aside: &mut AsideRefs,
+        theirs: &Refs,
+    ) -> Result<(), GitError> {
         if plan.aside.is_empty() {
             let why = plan.why_aside;
             plan.warnings
                 .push(format!("what Codex has staged was not imported: {why}"));
             return Ok(());
         }
-        let directory_identity = format!("{ASIDE}/{}", self.run().to_string_lossy());
-        let lines = plan.aside.iter();
-        let lines = lines.map(|(name, id)| format!("update {} {id}\n", self.aside(name)));
-        update(&self.git_for_moves()?, &lines.collect::<String>()).await?;
-        let is_checked_out = |name: &str| theirs.head() == Some(Head::Branch(name));
-        let mut aside = plan.aside.iter().map(|(name, _)| name.as_str());
-        let first = aside.clone().next().unwrap_or_default();
-        let wanted = aside.find(|name| is_checked_out(name)).unwrap_or(first);
+        let (mut lines, mut kept) = (String::new(), Vec::new());
+        for (name, id) in &plan.aside {
+            let at = aside.keep(name);
+            lines.push_str(&format!("update {at} {id}\n"));
+            kept.push((theirs.head() == Some(Head::Branch(name)), at));
+        }
+        update(&self.git_for_moves()?, &lines).await?;
+        let checked_out = kept.iter().find(|(is_checked_out, _)| *is_checked_out);
+        let wanted = checked_out.or(kept.first()).map(|(_, at)| at.as_str());
         plan.warnings.push(format!(
-            "Codex's commits of {} are kept below {directory_identity}: {}; to get them, run `git merge {}`",
+            "Codex's commits of {} are kept below {}: {}; to get them, run `git merge {}`",
             names(&plan.aside),
+            aside.base(),
             plan.why_aside,
-            shell_word(self.aside(wanted))
+            shell_word(wanted.unwrap_or_default())
         ));
         Ok(())
     }

@@ -112,6 +112,49 @@ async fn refs_that_hide_others_are_kept_aside() {
     }
 }
 
+/// Renames the user's branch `old` in the first turn, and a branch that was kept aside in the
+/// second one.
+const RENAME: &str = r#"
+if git rev-parse --quiet --verify refs/heads/origin; then
+    git update-ref -d refs/heads/origin && git update-ref refs/heads/origin/new main
+else
+    git update-ref -d refs/heads/old && git update-ref refs/heads/old/new main
+    git update-ref refs/heads/origin main
+fi
+echo made >> a.txt && git add a.txt && git commit --quiet --message a
+"#;
+
+/// Git keeps no `x/y` beside `x`, neither among the branches nor among the refs below
+/// `refs/codex-mcp`: one such name would make the import of the whole turn fail.
+#[tokio::test]
+async fn refs_that_git_cannot_keep_beside_others_are_kept_aside() {
+    let stage = stage(RENAME).await;
+    let git = |args: &[&str]| stage.home.git(args);
+    git(&["branch", "old"]);
+    let args = [
+        "x",
+        "--sandbox",
+        "workspace-write",
+        "--until",
+        "commits=2",
+        "--max-turns",
+        "2",
+    ];
+    let (code, result, stderr) = stage.run(&args).await;
+    assert_eq!(code, Some(0), "{result:#}\n{stderr}");
+    assert_eq!(git(&["rev-list", "--count", "main"]), "3");
+    let names = git(&["for-each-ref", "--format=%(refname)"]);
+    let names: Vec<&str> = names.lines().collect();
+    assert!(names.contains(&"refs/heads/old"), "{names:?}");
+    for kept in ["/heads/old/new", "/heads/origin", "/2/heads/origin/new"] {
+        let is_kept = |name: &&str| name.starts_with("refs/codex-mcp/") && name.ends_with(kept);
+        assert!(names.iter().any(is_kept), "{kept}: {names:?}");
+    }
+    let warning = "refs/heads/old/new, which was not imported: git cannot keep it beside \
+                   refs/heads/old.";
+    assert!(stderr.contains(warning), "{stderr}");
+}
+
 /// The branch that Codex pushed is imported, and a branch that somebody else pushed is not lost.
 #[tokio::test]
 async fn remote_branch_that_codex_fetches_is_imported() {
