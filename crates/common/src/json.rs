@@ -1,9 +1,10 @@
-//! Merges JSON objects, removes members that are null, writes enums as their words, and finds parts
-//! of a text.
+//! Merges JSON objects, removes members that are null, writes enums as their words and paths as
+//! texts, and finds parts of a text.
 
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 /// The object without members that are null.
@@ -32,10 +33,31 @@ pub fn as_word(value: impl Serialize) -> Option<String> {
     }
 }
 
+/// Serializes a path as a text, with U+FFFD for what is not UTF-8: serde itself refuses such a path,
+/// and with it the whole value.
+pub fn lossy_path<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
+    path.as_deref().map(Path::to_string_lossy).serialize(to)
+}
+
 /// The range of a part that is borrowed from the whole; `None` if it is not borrowed from it.
 pub fn range_of(whole: &(impl AsRef<[u8]> + ?Sized), part: &str) -> Option<Range<usize>> {
     let whole = whole.as_ref();
     let start = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
     let end = start.checked_add(part.len())?;
     (end <= whole.len()).then_some(start..end)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    #[test]
+    fn path_that_is_not_utf8_is_serialized() {
+        let path = Path::new(OsStr::from_bytes(b"/a\xff")).to_owned();
+        let json = lossy_path(&Some(path), serde_json::value::Serializer);
+        assert_eq!(json.unwrap(), "/a\u{fffd}");
+    }
 }

@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use common::json::lossy_path;
 use git_probe::{Bounds, Git, GitError};
 use safe_files::directory;
 use serde::Serialize;
@@ -319,7 +320,7 @@ enum LeftoverWorktree {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct KeptWorktree {
     /// Its top directory; `None` if only the branch is left.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "lossy_path")]
     pub path: Option<PathBuf>,
     /// Its branch.
     pub branch: String,

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use codex_engine::command::{SessionId, joined};
 use codex_engine::{Engine, EngineError, GitGrant, GrantedSettings, Grants, LaunchError};
 use codex_protocol::codex::{RateLimits, SandboxMode, ThreadId};
+use common::json::lossy_path;
 use git_probe::private::{self, PrivateGit};
 use git_probe::{Git, Submodules};
 use serde::Serialize;
@@ -59,7 +60,7 @@ pub struct RunResult {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub response: String,
     /// The file of the evidence, a line of JSON for each turn.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "lossy_path")]
     pub evidence_file: Option<PathBuf>,
     /// Warnings, each with what to do about it.
     #[serde(skip_serializing_if = "Vec::is_empty")]

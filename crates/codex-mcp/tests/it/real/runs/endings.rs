@@ -1,6 +1,8 @@
 //! The beginning and end of runs.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 
 use scripted_model::{Reply, Script, Usage};
 use serde_json::json;
@@ -230,6 +232,21 @@ async fn failed_read_only_run_names_the_sandbox_and_how_to_widen_it() {
         let flag = format!(" --sandbox {sandbox} ");
         assert!(resumed.unwrap().contains(&flag), "{shown}");
     }
+}
+
+/// The result is JSON, which has texts only.
+#[tokio::test]
+async fn evidence_file_whose_path_is_not_utf8_is_reported() {
+    let script = Script::new().otherwise([Reply::shell("ls"), Reply::say("Done.")]);
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
+    let file = OsStr::from_bytes(b"evidence\xff.jsonl");
+    let mut command = stage.run_command(&["--json", "x", "--evidence"]);
+    let ran = stage.finish_run(command.arg(file).spawn().unwrap()).await;
+    ran.assert_done(&["initial"]);
+    let shown = ran.result["evidence_file"].as_str().unwrap();
+    assert!(shown.ends_with("/evidence\u{fffd}.jsonl"), "{shown}");
+    let lines = fs::read_to_string(stage.home.work().join(file)).unwrap();
+    assert_eq!(lines.lines().count(), 1, "{lines}");
 }
 
 #[tokio::test]
