@@ -9,7 +9,7 @@
 //! those that a `git pull URL` merges without a fast-forward: it leaves no entry of its own.
 //!
 //! Source: git-reflog(1), and the notes that git writes: `update by push`, `fetch …`,
-//! `pull …: Fast-forward`.
+//! `pull …: Fast-forward`, `pull … (pick): SUBJECT`, `commit (amend): SUBJECT`.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -29,6 +29,20 @@ const MOMENTS_LIMIT: usize = 50;
 
 /// The format of an entry: commit, `ref@{time zone}`, note.
 const FORMAT: &str = "--format=%H %gD %gs";
+
+/// The actions in the notes of commits that are made here, beside `commit (amend)` and the like. The
+/// subject of the commit follows, which can look like the end of any other note.
+const COMMITS: [&str; 4] = ["am", "cherry-pick", "commit", "revert"];
+
+/// The steps of a rebase, or of a pull that rebases, that make commits.
+const STEPS: [&str; 6] = [
+    " (continue)",
+    " (edit)",
+    " (fixup)",
+    " (pick)",
+    " (reword)",
+    " (squash)",
+];
 
 const REFLOG: &[&str] = &[
     "log",
@@ -207,11 +221,24 @@ fn origin(reference: &str, note: &str) -> Origin {
         || note.ends_with(": Fast-forward");
     match (is_remote, note) {
         (true, "update by push") => Origin::Local,
+        (false, _) if is_commit(note) => Origin::Local,
         _ if is_fetch => Origin::Foreign,
         _ if is_way => Origin::Unknown,
         (true, _) => Origin::Foreign,
         (false, _) => Origin::Local,
     }
+}
+
+/// Whether a note tells of a commit that was made here.
+fn is_commit(note: &str) -> bool {
+    let Some((action, subject)) = note.split_once(": ") else {
+        return false;
+    };
+    let is_step = (action.starts_with("rebase") || action.starts_with("pull"))
+        && STEPS.iter().any(|step| action.ends_with(step));
+    COMMITS.contains(&action)
+        || action.starts_with("commit (")
+        || is_step && subject != "Fast-forward"
 }
 
 #[cfg(test)]
@@ -231,6 +258,27 @@ mod tests {
             ),
             ("c1 refs/remotes/o/main@{7 +0000} ", Origin::Foreign),
             ("c1 HEAD@{7 +0000} commit: fetch } the @{x} ", Origin::Local),
+            ("c1 HEAD@{7 +0000} commit: Read FETCH_HEAD", Origin::Local),
+            (
+                "c1 HEAD@{7 +0000} commit (amend): Refuse: Fast-forward",
+                Origin::Local,
+            ),
+            (
+                "c1 HEAD@{7 +0000} rebase (pick): Read FETCH_HEAD",
+                Origin::Local,
+            ),
+            (
+                "c1 HEAD@{7 +0000} pull --rebase o main (pick): Read FETCH_HEAD",
+                Origin::Local,
+            ),
+            (
+                "c1 HEAD@{7 +0000} pull (pick): Refuse: Fast-forward",
+                Origin::Local,
+            ),
+            (
+                "c1 HEAD@{7 +0000} rebase (start): checkout FETCH_HEAD",
+                Origin::Foreign,
+            ),
             (
                 "c1 HEAD@{7 +0000} pull o main: Fast-forward",
                 Origin::Foreign,
