@@ -33,7 +33,7 @@ pub enum ReviewEnd {
     },
 }
 
-/// A branch with new commits that is not checked out.
+/// A branch that is at another commit than at the start, and not checked out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OtherBranch<'a> {
     /// The name of the branch.

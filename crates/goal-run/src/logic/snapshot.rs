@@ -62,8 +62,8 @@ pub struct Snapshot {
     pub head: Probe<Head>,
     /// The branches that criteria name; `None` if a branch does not exist.
     pub branches: BTreeMap<BranchName, Probe<Option<History>>>,
-    /// The files that differ on those branches since the start, for each branch that has new
-    /// commits, if a criterion needs them.
+    /// The files that differ on those branches since the start, for each branch whose last commit
+    /// is another one now, if a criterion needs them.
     pub branch_changes: BTreeMap<BranchName, Probe<BTreeMap<String, ChangeKind>>>,
     /// The branches of the remote by their names there, as it lists them itself; not those
     /// that were fetched.
@@ -123,11 +123,6 @@ pub struct History {
 }
 
 impl History {
-    /// Whether the branch has commits that were made or fetched since the start.
-    pub(crate) fn has_grown(&self) -> bool {
-        self.tip_is_foreign || self.new > 0
-    }
-
     /// Whether the branch has new commits, all of which were fetched.
     pub(super) fn is_foreign(&self) -> bool {
         self.tip_is_foreign && self.new == 0
@@ -269,17 +264,23 @@ impl Snapshot {
         self.head.found()?.history.tip.as_deref()
     }
 
-    /// The branches that criteria name, and that have new commits and are not checked out.
+    /// The last commit of a branch that criteria name; `None` without one, or if it is unknown.
+    pub(super) fn branch_tip(&self, name: &BranchName) -> Option<&str> {
+        let history = self.branches.get(name)?.found()?.as_ref()?;
+        history.tip.as_deref()
+    }
+
+    /// The branches that criteria name, that are at another commit than at the start, and whose
+    /// commit is not checked out.
     pub(crate) fn other_branches<'a>(&'a self, start: &'a Self) -> Vec<OtherBranch<'a>> {
         let other = |(name, probe): (&'a BranchName, &'a Probe<Option<History>>)| {
             let history = probe.found()?.as_ref()?;
             let tip = history.tip.as_deref()?;
-            let before = start.branches.get(name).and_then(Probe::found);
-            let before = before.and_then(|history| history.as_ref()?.tip.as_deref());
-            let is_other = history.has_grown() && self.tip() != Some(tip);
+            let base = start.branch_tip(name).or(start.tip());
+            let is_other = base != Some(tip) && self.tip() != Some(tip);
             is_other.then(|| OtherBranch {
                 name: name.as_str(),
-                base: before.or(start.tip()),
+                base,
                 tip,
             })
         };

@@ -12,7 +12,7 @@ use super::refs::optional_line;
 use crate::logic::names::BranchName;
 use crate::logic::snapshot::{History, Probe};
 
-/// The changes on each branch that has new commits.
+/// The changes on each branch whose last commit is another one than at the start.
 pub(super) async fn look(
     git: &Git,
     initial: &InitialRefs,
@@ -21,8 +21,9 @@ pub(super) async fn look(
     let mut found = BTreeMap::new();
     for (branch, history) in branches {
         let history = history.found().and_then(Option::as_ref);
-        let grown = history.filter(|history| history.has_grown());
-        if let Some(tip) = grown.and_then(|history| history.tip.as_deref()) {
+        let tip = history.and_then(|history| history.tip.as_ref());
+        let moved = tip.filter(|tip| initial.refs.branch_tip(branch) != Some(*tip));
+        if let Some(tip) = moved {
             let changes = match changes(git, initial, branch, tip).await {
                 Ok(changes) => Probe::Found(changes),
                 Err(error) => Probe::Failed(error.to_string()),

@@ -95,6 +95,12 @@ async fn changes_on_named_branches_are_judged() {
         ]);
     }
     assert_eq!(beginnings(&run.judged().await), ["yes"; 3]);
+
+    // An old commit, with a file that the branch did not have.
+    scene.git(&["branch", "--quiet", "--force", "old", "main"]);
+    let judged = run.judged().await;
+    assert_eq!(beginnings(&judged), ["no", "yes", "no"]);
+    assert!(judged[2].ends_with(": \"later.txt\""), "{judged:?}");
 }
 
 /// A commit that came from elsewhere makes a branch new, too.

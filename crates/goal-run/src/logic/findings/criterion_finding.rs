@@ -290,7 +290,10 @@ impl Comparison<'_> {
         }
         let mut all: BTreeSet<&String> = changed.keys().collect();
         for (branch, history) in &self.now.branches {
-            if !history.get()?.as_ref().is_some_and(History::has_grown) {
+            let history = history.get()?.as_ref();
+            let tip = history.and_then(|history| history.tip.as_deref());
+            // An old commit, too, can have other files than the branch had.
+            if tip.is_none() || tip == self.start.branch_tip(branch) {
                 continue;
             }
             let changed = self.now.branch_changes.get(branch);

@@ -218,6 +218,8 @@ const SCENES: [(&str, Change); 7] = [
     ("a branch where nothing is", |now| {
         let x = Probe::Found(Some(history(Some("aaaa"), 3, 0)));
         now.branches.insert("x".parse().unwrap(), x);
+        now.branch_changes
+            .insert("x".parse().unwrap(), changes(&[]));
     }),
     ("a changed file, and others", |now| {
         now.files = map(&[("src/a.rs", "2")]);
@@ -334,7 +336,7 @@ fn changes_on_a_named_branch_are_judged() {
 }
 
 #[test]
-fn named_branches_with_new_commits_are_to_be_reviewed() {
+fn named_branches_at_other_commits_are_to_be_reviewed() {
     let with = |branches: &[(&str, Option<(&str, u64)>)]| {
         let mut snapshot = start();
         for (name, at) in branches {
@@ -344,10 +346,15 @@ fn named_branches_with_new_commits_are_to_be_reviewed() {
         }
         snapshot
     };
-    let start = with(&[("idle", Some(("2222", 0))), ("old", Some(("3333", 0)))]);
+    let start = with(&[
+        ("idle", Some(("2222", 0))),
+        ("moved", Some(("6666", 0))),
+        ("old", Some(("3333", 0))),
+    ]);
     let now = with(&[
         ("idle", Some(("2222", 0))),
         ("main", Some(("aaaa", 1))),
+        ("moved", Some(("7777", 0))),
         ("old", Some(("4444", 2))),
         ("x", Some(("5555", 1))),
     ]);
@@ -359,7 +366,11 @@ fn named_branches_with_new_commits_are_to_be_reviewed() {
     assert_eq!(start.other_branches(&start), []);
     assert_eq!(
         now.other_branches(&start),
-        [other("old", "3333", "4444"), other("x", "aaaa", "5555")]
+        [
+            other("moved", "6666", "7777"),
+            other("old", "3333", "4444"),
+            other("x", "aaaa", "5555")
+        ]
     );
 }
 
