@@ -1,5 +1,5 @@
 //! Escapes hidden characters, and cuts text at a limit: never inside a character, and never
-//! without a mark.
+//! without a mark. Lists of names are cut between names.
 //!
 //! A *hidden* character is one that a terminal or a reader acts on rather than shows: a
 //! control character, a line separator, a format character such as a direction mark or
@@ -168,6 +168,17 @@ pub fn shell_word(text: impl AsRef<OsStr>) -> String {
     quoted.map(Cow::into_owned).unwrap_or_default()
 }
 
+/// The first names of a list, with commas between them, and how many more there are.
+pub fn first_names<T: AsRef<str>>(names: impl IntoIterator<Item = T>, limit: usize) -> String {
+    let mut names = names.into_iter();
+    let first: Vec<T> = names.by_ref().take(limit).collect();
+    let first: Vec<&str> = first.iter().map(AsRef::as_ref).collect();
+    match names.count() {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
 /// A text that grows up to a bound.
 #[derive(Debug, Clone)]
 pub struct BoundedText {
@@ -238,6 +249,13 @@ pub fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_beyond_the_limit_are_counted() {
+        assert_eq!(first_names([] as [&str; 0], 2), "");
+        assert_eq!(first_names(["a", "b"], 2), "a, b");
+        assert_eq!(first_names(["a", "b", "c"], 2), "a, b and 1 more");
+    }
 
     #[test]
     fn text_wraps_between_words_only() {

@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
-use common::text::visible_line;
+use common::text::{first_names, visible_line};
 use safe_files::directory_lock::{DirectoryLock, LOCK};
 use safe_files::state_directory::state_directory;
 use tokio_util::sync::CancellationToken;
 
+use super::plan::NAMED;
 use super::remove::remove_tree;
 use super::takeover::{AFTER_STOP, Source, Takeover};
 use super::{ALL, KEPT, PrivateGit, RETRY, SYNCED, SyncedState};
@@ -281,7 +282,7 @@ fn about(directory: &Path, age: Option<Duration>, text: &str) -> String {
 fn imported(takeover: &Takeover) -> String {
     let refs = match takeover.refs.as_slice() {
         [] => "its index".to_owned(),
-        refs => refs.join(", "),
+        refs => first_names(refs, NAMED),
     };
     match &takeover.head {
         Some(head) => format!("imported {refs}; {head}"),
@@ -331,4 +332,23 @@ fn is_taken(error: &io::Error) -> bool {
 /// A path in one line.
 fn shown(path: &Path) -> String {
     visible_line(&path.display().to_string()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_imported_refs_are_bounded() {
+        let takeover = |count: u32| Takeover {
+            warnings: Vec::new(),
+            complete: true,
+            refs: (0..count).map(|number| format!("r{number}")).collect(),
+            head: None,
+        };
+        assert_eq!(imported(&takeover(0)), "imported its index");
+        assert_eq!(imported(&takeover(2)), "imported r0, r1");
+        let many = imported(&takeover(1000));
+        assert!(many.ends_with(", r19 and 980 more"), "{many}");
+    }
 }

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use common::text::first_names;
+
 use super::names::TakenNames;
 use super::refs::{Head, Refs, TRACKING};
 
@@ -120,6 +122,11 @@ impl Plan {
         names.flatten()
     }
 
+    /// The names of the tips that are kept aside, for the user.
+    pub(super) fn aside_names(&self) -> String {
+        first_names(self.aside.iter().map(|(name, _)| name), NAMED)
+    }
+
     /// `before` is what both had when they were last the same.
     pub(super) fn of(before: &Refs, now: &Refs, theirs: &Refs, around: &PlanContext) -> Self {
         let mut plan = Self::default();
@@ -208,21 +215,14 @@ impl Plan {
     }
 
     fn warn_of_unconfirmed(&mut self) {
-        let mut names: Vec<&str> = self.unconfirmed.iter().map(String::as_str).collect();
-        let more = names.len().saturating_sub(UNCONFIRMED_NAMED);
-        names.truncate(UNCONFIRMED_NAMED);
-        if names.is_empty() {
+        if self.unconfirmed.is_empty() {
             return;
         }
-        let more = match more {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
         self.warnings.push(format!(
-            "what Codex has written into {}{more} was not imported, as the remote does not have \
-             it or does not answer, or as another ref is in its place here: run `git fetch` to see \
-             what it has",
-            names.join(", ")
+            "what Codex has written into {} was not imported, because the remote does not have \
+             it or does not answer, or because git cannot keep it beside another ref here: run \
+             `git fetch --prune` to get what the remote has",
+            first_names(&self.unconfirmed, UNCONFIRMED_NAMED)
         ));
     }
 }
@@ -294,6 +294,17 @@ mod tests {
         assert_eq!(plan.warnings.len(), 2 * (NAMED + 1));
         let last = plan.warnings.last().unwrap();
         assert_eq!(last, "980 more tags that Codex has moved are not moved");
+    }
+
+    #[test]
+    fn names_of_tips_kept_aside_are_bounded() {
+        let names: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
+        let tips: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "2")).collect();
+        let plan = Plan::aside(&refs("main", &[]), &refs("main", &tips), ABANDONED);
+        assert_eq!(plan.aside.len(), 1000);
+        let shown = plan.aside_names();
+        assert!(shown.starts_with("refs/heads/0, refs/heads/1, "), "{shown}");
+        assert!(shown.ends_with(" and 980 more"), "{shown}");
     }
 
     #[test]

@@ -465,7 +465,7 @@ impl PrivateGit {
         let wanted = checked_out.or(kept.first()).map(|(_, at)| at.as_str());
         plan.warnings.push(format!(
             "Codex's commits of {} are kept below {}: {}; to get them, run `git merge {}`",
-            names(&plan.aside),
+            plan.aside_names(),
             aside.base(),
             plan.why_aside,
             shell_word(wanted.unwrap_or_default())
@@ -550,11 +550,6 @@ fn wanted<'a>(before: &Refs, theirs: &'a Refs, difference: &'a Difference) -> BT
     }
     wanted.extend(difference.objects.iter().map(String::as_str));
     wanted
-}
-
-fn names(aside: &[(String, String)]) -> String {
-    let names: Vec<&str> = aside.iter().map(|(name, _)| name.as_str()).collect();
-    names.join(", ")
 }
 
 async fn update(git: &Git, input: &str) -> Result<(), GitError> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use codex_engine::{PauseError, Paused, Shutdown};
 use codex_protocol::codex::{Persistence, ReviewTarget};
+use common::text::first_names;
 use git_probe::private::Takeover;
 use tokio::time::Instant;
 
@@ -27,6 +28,9 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(300);
 
 /// How long a review may take (10 min), or less if the run has less time left.
 const REVIEW_LIMIT: Duration = Duration::from_secs(600);
+
+/// How many branches of remotes a warning names.
+const PUSHED_NAMED: usize = 20;
 
 /// The repository after a turn.
 pub(super) struct Inspection {
@@ -172,7 +176,7 @@ impl<W: Watcher> Driver<'_, W> {
                     true => String::new(),
                     false => format!(
                         ". What Codex has pushed is at the remote all the same: {}",
-                        pushed.join(", ")
+                        first_names(pushed, PUSHED_NAMED)
                     ),
                 };
                 let why = format!("Codex's commits cannot be taken over: {error}{pushed}");
