@@ -8,7 +8,7 @@ mod resume;
 mod show;
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -20,6 +20,7 @@ use codex_engine::{Engine, Launch, Options};
 use codex_protocol::codex::SandboxMode;
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use common::output;
+use goal_run::logic::criteria::Grant;
 use goal_run::logic::outcome::{Reason, blocked};
 use goal_run::look::{InspectOptions, RepoInspector};
 use goal_run::notify::{self, Alerts, Delivery, Notice, Notification, NotifierCheck};
@@ -102,10 +103,13 @@ fn act(args: &Args, shutdown: &OnceLock<Shutdown>) -> Result<ExitCode, Failure> 
     spec.check()?;
     runtime::block_on(async {
         let shutdown = shutdown.get_or_init(|| Shutdown::on_signals(shutdown::RUN_LIMIT));
+        let commits = spec.criteria.grants().contains(&Grant::GitDirectory);
+        let worktree = OnceLock::new();
         tokio::select! {
-            code = perform(args, &config, spec, shutdown) => code,
+            code = perform(args, &config, spec, shutdown, &worktree) => code,
             () = shutdown.hurry.cancelled() => {
-                complain("error", "interrupted twice: exiting now; Codex's changes are kept");
+                let worktree = worktree.get().map(PathBuf::as_path);
+                complain("error", &interrupted_twice(worktree, commits));
                 Ok(ExitCode::from(code_of_signal(Some(shutdown)).unwrap_or(COULD_NOT)))
             }
         }
@@ -113,12 +117,26 @@ fn act(args: &Args, shutdown: &OnceLock<Shutdown>) -> Result<ExitCode, Failure> 
     .map_err(Failure::Runtime)?
 }
 
-/// Runs the spec, in a worktree if it asks for one.
+/// The message of a run that a second signal has ended.
+fn interrupted_twice(worktree: Option<&Path>, commits: bool) -> String {
+    let place = match worktree.filter(|top| top.is_dir()) {
+        Some(top) => format!(" in {}", top.display()),
+        None => String::new(),
+    };
+    let commits = match commits {
+        true => "; the next run in this repository that commits imports Codex's commits",
+        false => "",
+    };
+    format!("interrupted twice: exiting now; Codex's changes are kept{place}{commits}")
+}
+
+/// Runs the spec, in a worktree if it asks for one, whose top is noted in `top`.
 async fn perform(
     args: &Args,
     config: &Config,
     mut spec: RunSpec,
     shutdown: &Shutdown,
+    top: &OnceLock<PathBuf>,
 ) -> Result<ExitCode, Failure> {
     let worktree = match spec.workspace {
         WorkspaceMode::Here => None,
@@ -133,6 +151,8 @@ async fn perform(
     };
     if let Some(worktree) = &worktree {
         spec.repo.clone_from(&worktree.directory);
+        // Nothing else sets it.
+        let _ = top.set(worktree.top.clone());
     }
     let worked = run_as_member(args, config, &spec, shutdown).await;
     let made = worked

@@ -3,14 +3,19 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
 
 use scripted_model::{Reply, Script, Usage};
 use serde_json::json;
 use testkit::Signal;
-use testkit::process::signal;
+use testkit::process::{signal, wait_until_gone};
 
 use super::super::{CodexFixture, on_each_release};
 use super::{commit, wait_while_running};
+
+/// How long Codex may outlive a run that a second signal has ended.
+const EXIT_LIMIT: Duration = Duration::from_secs(10);
 
 on_each_release!(
     ctrl_c_reports_partial_work,
@@ -203,6 +208,46 @@ async fn read_only_sandbox_is_refused_at_once() {
         .finish_run(stage.run_command(&args).spawn().unwrap())
         .await;
     ran.assert_not_done("stalled");
+}
+
+/// The second signal comes before the first one has ended the run.
+#[tokio::test]
+async fn second_signal_names_the_worktree_and_what_becomes_of_commits() {
+    let script = Script::new().otherwise([
+        commit("a.txt"),
+        Reply::shell("sleep 1000"),
+        Reply::say("never"),
+    ]);
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
+    let args = [
+        "--sandbox",
+        "workspace-write",
+        "--worktree",
+        "x",
+        "--until",
+        "commits=2",
+    ];
+    let mut child = stage.run_command(&args).spawn().unwrap();
+    let pid = child.id().unwrap();
+    let sleeps = || {
+        let processes = stage.home.processes();
+        processes
+            .iter()
+            .any(|one| one.command.ends_with("sleep 1000"))
+    };
+    wait_while_running(&mut child, "the sleep", sleeps).await;
+    // Two signals of one kind could be delivered as one.
+    signal(pid, Signal::SIGINT);
+    signal(pid, Signal::SIGTERM);
+    let ended = child.wait_with_output().await.unwrap();
+    let stderr = String::from_utf8(ended.stderr).unwrap();
+    let (_, message) = stderr.split_once("changes are kept in ").unwrap();
+    let (worktree, message) = message.split_once("; ").unwrap();
+    assert!(Path::new(worktree).join("a.txt").is_file(), "{stderr}");
+    assert!(message.contains("imports Codex's commits"), "{stderr}");
+    let left = stage.home.processes();
+    let left: Vec<u32> = left.iter().map(|process| process.pid).collect();
+    assert_eq!(wait_until_gone(&left, EXIT_LIMIT).await, []);
 }
 
 /// The printed command for the next run has a wider sandbox, unless the user named one.
