@@ -61,6 +61,9 @@ pub enum ConnectError {
     /// Another host is ending, and takes too long.
     #[error("the host process that is ending takes too long; `codex-mcp host status` lists it")]
     Ending,
+    /// This process is told to end.
+    #[error("codex-mcp is shutting down")]
+    Closing,
     /// The process ended without a message.
     #[error("the host process ended at once; {} may say why", log.display())]
     Ended {

@@ -254,7 +254,8 @@ where
         let is_short = since.elapsed() < SHORT_LINK;
         if is_lost && (hosts.is_adopted)() && !(is_short && was_short) {
             // Without one, the next message of the client looks again.
-            next = connect().await.ok();
+            let connected = closing.run_until_cancelled(connect()).await;
+            next = connected.and_then(Result::ok);
         }
         was_short = is_short;
         if next.is_none() {
@@ -274,7 +275,7 @@ where
 }
 
 /// Waits for the next message of the client, and connects to a host then, or at once if a
-/// message waits. `None` if the client has gone.
+/// message waits. `None` if the client has gone, or `closing` is cancelled.
 async fn reconnect<R, W, S, C>(
     input: &mut Input<R>,
     output: &Output<'_, W>,
@@ -302,7 +303,8 @@ where
                 Next::End => return Ok(None),
             }
         }
-        let error = match connect().await {
+        let connected = closing.run_until_cancelled(connect()).await;
+        let error = match connected.unwrap_or(Err(ConnectError::Closing)) {
             Ok(stream) => return Ok(Some(stream)),
             Err(error) => error,
         };
@@ -311,12 +313,16 @@ where
             // It is not passed on: if it is a request, it is answered below.
             let _ = lock(conversation).from_client(&message);
         }
+        lock(conversation).forget_repeatable();
         let mut unanswered = lock(conversation).lost();
         unanswered.extend(lock(conversation).lost_introduction());
         for (id, kind) in unanswered {
             output
                 .send(output.answers.no_host(&id, kind, &error))
                 .await?;
+        }
+        if closing.is_cancelled() {
+            return Ok(None);
         }
     }
 }
@@ -461,7 +467,20 @@ mod tests {
     const REQUEST: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n";
     const NOTIFICATION: &[u8] = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}\n";
 
+    /// A call of a tool that is repeated, see [`REPEATABLE`].
+    const CALL: &[u8] =
+        b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"wait\"}}\n";
+
+    const REPEATABLE: Repeatable = Repeatable {
+        tools: &["wait"],
+        mark: "again",
+    };
+
     const LOST: &str = "the host has ended";
+    const NO_HOST: &str = "there is no host";
+
+    /// How long a relay of the tests looks for a host, in simulated time.
+    const CONNECT_TIME: Duration = Duration::from_secs(1);
 
     struct Answers;
 
@@ -471,7 +490,7 @@ mod tests {
         }
 
         fn no_host(&self, _: &RequestId, _: RequestKind, _: &ConnectError) -> Vec<u8> {
-            Vec::new()
+            NO_HOST.into()
         }
 
         fn too_long(&self, _: u64, _: &[u8]) -> Vec<u8> {
@@ -523,5 +542,54 @@ mod tests {
     async fn host_that_does_not_read_does_not_hold_up_the_end() {
         let read = end_unread(ROOMY, NARROW).await;
         assert!(read.ends_with(&format!("{LOST}\n")), "{read}");
+    }
+
+    /// The output of a relay whose host has ended, for a client that makes a call and goes.
+    async fn call_without_a_host<C>(connect: impl Fn() -> C, closing: CancellationToken) -> String
+    where
+        C: Future<Output = Result<DuplexStream, ConnectError>>,
+    {
+        let (reader, mut client_input) = duplex(ROOMY);
+        let (writer, mut client_output) = duplex(ROOMY);
+        let (link, host) = duplex(ROOMY);
+        drop(host);
+        client_input.write_all(CALL).await.unwrap();
+        drop(client_input);
+        let client = ClientSide {
+            reader,
+            writer,
+            line_limit: ROOMY,
+        };
+        let hosts = Hosts {
+            connect,
+            is_adopted: || false,
+        };
+        let relaying = run(client, link, hosts, REPEATABLE, &Answers, closing);
+        timeout(END_LIMIT, relaying).await.unwrap().unwrap();
+        let mut read = String::new();
+        client_output.read_to_string(&mut read).await.unwrap();
+        read
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn repeatable_call_is_answered_when_there_is_no_host() {
+        let connect = || async {
+            sleep(CONNECT_TIME).await;
+            Err::<DuplexStream, _>(ConnectError::Ending)
+        };
+        let read = call_without_a_host(connect, CancellationToken::new()).await;
+        assert_eq!(read, format!("{NO_HOST}\n"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn relay_that_looks_for_a_host_can_be_told_to_end() {
+        let closing = CancellationToken::new();
+        let calling = call_without_a_host(pending, closing.clone());
+        let ending = async {
+            sleep(CONNECT_TIME).await;
+            closing.cancel();
+        };
+        let (read, ()) = tokio::join!(calling, ending);
+        assert_eq!(read, format!("{NO_HOST}\n"));
     }
 }
