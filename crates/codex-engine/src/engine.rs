@@ -139,10 +139,12 @@ impl Engine {
     }
 
     /// Uses the app-server that all engines with the same [`Launch`], search paths and `terms`
-    /// share, and its sessions. [`shut_down`](Self::shut_down) leaves it running.
+    /// share, and its sessions. [`shut_down`](Self::shut_down) leaves it running. An engine
+    /// [with a client](Self::with_client) joins the one that has earlier sessions of that client,
+    /// also if Codex was updated since.
     #[must_use]
     pub fn joining(self, servers: &AppServers, terms: String) -> Self {
-        let codex = servers.of(&self.start, terms);
+        let codex = servers.of(&self.start, terms, self.owner.client.as_deref());
         Self {
             reported_exits: codex.hub.unexpected_exits().count.into(),
             codex,

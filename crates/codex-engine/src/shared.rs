@@ -77,6 +77,15 @@ impl Agreement {
     pub(super) fn program(&self) -> Option<&Path> {
         Some(&self.program.as_ref()?.path)
     }
+
+    /// Whether these agree in all but the program.
+    fn agrees_but_for_program(&self, other: &Self) -> bool {
+        let with_its_program = Self {
+            program: other.program.clone(),
+            ..self.clone()
+        };
+        with_its_program == *other
+    }
 }
 
 impl ProgramFile {
@@ -121,6 +130,13 @@ impl SharedCodex {
             last_query: tokio::sync::Mutex::default(),
             restoring: tokio::sync::Mutex::default(),
         }
+    }
+
+    /// Whether this client has sessions here.
+    fn has_sessions_of(&self, client: &str) -> bool {
+        let all = self.hub.sessions.all();
+        all.iter()
+            .any(|entry| entry.owner().client.as_deref() == Some(client))
     }
 
     /// Interrupts all turns, ends Codex and waits for its exit, a few seconds at most.
@@ -196,8 +212,14 @@ impl AppServers {
         }
     }
 
-    /// The app-server of those who agree with this client in everything that counts.
-    pub(super) fn of(&self, client: &CodexStart, terms: String) -> Arc<SharedCodex> {
+    /// The app-server of those who agree with this client in everything that counts. A client that
+    /// has sessions from before an update of Codex, by its ID, keeps the app-server that has them.
+    pub(super) fn of(
+        &self,
+        client: &CodexStart,
+        terms: String,
+        id: Option<&str>,
+    ) -> Arc<SharedCodex> {
         let directory = client.directory.as_deref();
         let launch = client.launch.found_for(directory);
         let agreement = Agreement {
@@ -206,7 +228,13 @@ impl AppServers {
             search_paths: protected_in(directory),
             terms,
         };
-        if let Some(found) = self.agreeing(&agreement) {
+        let earlier = id.and_then(|id| {
+            self.find(|codex| {
+                codex.agreement.agrees_but_for_program(&agreement) && codex.has_sessions_of(id)
+            })
+        });
+        let found = earlier.or_else(|| self.find(|codex| codex.agreement == agreement));
+        if let Some(found) = found {
             return found;
         }
         if let Some(program) = agreement.program() {
@@ -215,9 +243,9 @@ impl AppServers {
         self.add(agreement, &launch, &client.env)
     }
 
-    fn agreeing(&self, agreement: &Agreement) -> Option<Arc<SharedCodex>> {
+    fn find(&self, is_wanted: impl Fn(&SharedCodex) -> bool) -> Option<Arc<SharedCodex>> {
         let all = self.all();
-        let found = all.iter().find(|one| one.codex.agreement == *agreement);
+        let found = all.iter().find(|one| is_wanted(&one.codex));
         found.map(|found| Arc::clone(&found.codex))
     }
 

@@ -9,6 +9,9 @@ use serde_json::json;
 /// earlier call of its own, or an error.
 pub const MARK: &str = "codex-mcp/repeated";
 
+/// The error text for a call that was open when its host ended, and has no answer.
+pub const LOST: &str = "the host process ended before it answered this call; its turn may continue";
+
 /// Whether a call is repeated.
 pub(crate) fn is_repeated(context: &RequestContext<RoleServer>) -> bool {
     context.meta.get(MARK).is_some_and(|mark| *mark == true)

@@ -157,8 +157,7 @@ impl Server {
             },
         };
         let Some((turn, thread)) = found else {
-            let why = "the host process was killed, and the turn of this call with it";
-            return Err(ToolError::new(Code::HostLost, why));
+            return Err(ToolError::new(Code::HostLost, repeated_call::LOST));
         };
         let until = self.call_deadline(Instant::now(), wait);
         let progress = Progress::new(context, "waiting for the turn");

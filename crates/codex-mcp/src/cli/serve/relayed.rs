@@ -167,8 +167,11 @@ struct ToolAnswers {
 
 impl RelayAnswers for ToolAnswers {
     fn lost(&self, id: &RequestId, kind: RequestKind) -> Vec<u8> {
-        let why = "the host process ended before it answered this call; its turn may continue";
-        failure(id, kind, ToolError::new(Code::HostLost, why))
+        failure(
+            id,
+            kind,
+            ToolError::new(Code::HostLost, repeated_call::LOST),
+        )
     }
 
     fn no_host(&self, id: &RequestId, kind: RequestKind, error: &ConnectError) -> Vec<u8> {

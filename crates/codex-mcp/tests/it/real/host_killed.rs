@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
-use testkit::McpClient;
 use testkit::process::{signal, wait_until_gone};
+use testkit::{Launch, McpClient};
 use tokio::process::Command;
 use tokio::time::sleep;
 
@@ -166,8 +166,11 @@ async fn poller(stage: &CodexFixture, args: &[&str]) -> Poller {
 }
 
 async fn client(stage: &CodexFixture, args: &[&str]) -> McpClient {
-    let launch = stage.launch(&[&["--host"], args].concat());
-    let mut client = McpClient::start(&launch);
+    started(&stage.launch(&[&["--host"], args].concat())).await
+}
+
+async fn started(launch: &Launch) -> McpClient {
+    let mut client = McpClient::start(launch);
     client.ignore("notifications/tools/list_changed");
     client.initialize(VERSION, json!({})).await;
     client
@@ -425,6 +428,37 @@ async fn waiting_call_gets_its_answer(release: &str) {
         let forged = work.client.client.result(&forged).await;
         assert_error(&forged, refused);
     }
+    assert_eq!(work.stage.model.request_count(), 1);
+    work.finish().await;
+}
+
+/// The client keeps the Codex that it had before the update.
+#[tokio::test]
+async fn waiting_call_gets_its_answer_after_an_update_of_codex() {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("done").behind(&gate)]);
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
+    let link = stage.home.root().join("current");
+    let install = |release: &str| {
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(testkit::codex::native_binary(release), &link).unwrap();
+    };
+    install("0.153.4");
+    let launch = stage.launch(&["--host"]);
+    let client = Poller {
+        client: started(&launch.env("CODEX_MCP_CODEX_BIN", &link)).await,
+    };
+    let mut work = HostFixture { stage, client };
+    let call = json!({"prompt": "work"});
+    let waiting = work.client.client.request_tool("codex", call);
+    gate.reached(1).await;
+    let codex = work.codex();
+    install(testkit::codex::newest());
+    work.kill_host().await;
+    gate.release();
+    let answer = work.client.client.result(&waiting).await;
+    assert_completed(&answer, "done");
+    assert_eq!(work.codex(), codex);
     assert_eq!(work.stage.model.request_count(), 1);
     work.finish().await;
 }
