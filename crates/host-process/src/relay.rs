@@ -252,7 +252,11 @@ where
         }
         let is_lost = end == LinkEnd::Lost && !closing.is_cancelled();
         let is_short = since.elapsed() < SHORT_LINK;
-        if is_lost && (hosts.is_adopted)() && !(is_short && was_short) {
+        let is_adopted = is_lost && (hosts.is_adopted)();
+        if is_lost && !is_adopted {
+            lock(conversation).forget_all_cancelled();
+        }
+        if is_adopted && !(is_short && was_short) {
             // Without one, the next message of the client looks again.
             let connected = closing.run_until_cancelled(connect()).await;
             next = connected.and_then(Result::ok);
@@ -451,7 +455,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::future::pending;
+    use std::future::{pending, ready};
 
     use tokio::io::{DuplexStream, duplex};
 
@@ -470,6 +474,10 @@ mod tests {
     /// A call of a tool that is repeated, see [`REPEATABLE`].
     const CALL: &[u8] =
         b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"wait\"}}\n";
+
+    /// Cancels [`CALL`].
+    const CANCELLATION: &[u8] =
+        b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":1}}\n";
 
     const REPEATABLE: Repeatable = Repeatable {
         tools: &["wait"],
@@ -591,5 +599,52 @@ mod tests {
         };
         let (read, ()) = tokio::join!(calling, ending);
         assert_eq!(read, format!("{NO_HOST}\n"));
+    }
+
+    /// The messages for the next host of a client that has cancelled a call before.
+    async fn told_after_a_cancellation(is_adopted: bool) -> String {
+        let (reader, mut client_input) = duplex(ROOMY);
+        let (writer, _client_output) = duplex(ROOMY);
+        let (link, first) = duplex(ROOMY);
+        let (next_link, mut next) = duplex(ROOMY);
+        let next_link = Mutex::new(Some(next_link));
+        let client = ClientSide {
+            reader,
+            writer,
+            line_limit: ROOMY,
+        };
+        let hosts = Hosts {
+            connect: || ready(lock(&next_link).take().ok_or(ConnectError::Closing)),
+            is_adopted: || is_adopted,
+        };
+        let closing = CancellationToken::new();
+        let relaying = run(client, link, hosts, REPEATABLE, &Answers, closing);
+        let talking = async {
+            client_input.write_all(CALL).await.unwrap();
+            client_input.write_all(CANCELLATION).await.unwrap();
+            // Until then, the relay has passed both on.
+            sleep(CONNECT_TIME).await;
+            drop(first);
+            client_input.write_all(NOTIFICATION).await.unwrap();
+            drop(client_input);
+            let mut told = String::new();
+            next.read_to_string(&mut told).await.unwrap();
+            drop(next);
+            told
+        };
+        let both = timeout(END_LIMIT, async { tokio::join!(relaying, talking) });
+        let (relayed, told) = both.await.unwrap();
+        relayed.unwrap();
+        told
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn cancellation_is_repeated_only_to_a_host_that_continues_the_turn() {
+        for is_adopted in [true, false] {
+            let told = told_after_a_cancellation(is_adopted).await;
+            assert!(told.contains("notifications/message"), "{told}");
+            let is_told = told.contains("notifications/cancelled");
+            assert_eq!(is_told, is_adopted, "{told}");
+        }
     }
 }

@@ -5,12 +5,16 @@
 //! error, and the messages with which the client has introduced itself and subscribed to
 //! resources, which the relay repeats to the next host.
 //!
+//! A killed host may not have read a cancellation, and the next host continues the turn of that
+//! call. A server does not answer a cancelled call, so the relay cannot know. It therefore repeats
+//! the last cancellations too, each behind its call.
+//!
 //! Each host numbers its own requests from 0. An answer to a question of an earlier host must
 //! not decide one of the next host with the same ID. So the IDs of requests of later hosts are
 //! changed on the way to the client, and back; answers to earlier hosts go nowhere.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use codex_protocol::rpc::{Message, RequestId};
 use serde::{Deserialize, Serialize};
@@ -29,6 +33,9 @@ const UNSUBSCRIBE: &str = "resources/unsubscribe";
 
 /// The notification that a request needs no answer any more.
 const CANCELLED: &str = "notifications/cancelled";
+
+/// The most cancelled calls that are repeated to the next host.
+const CANCELLED_CALLS: usize = 100;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -113,6 +120,8 @@ pub struct Conversation {
     unanswered: HashMap<RequestId, RequestKind>,
     /// Those of them that the next host can answer, marked as repeated.
     calls: HashMap<RequestId, Vec<u8>>,
+    /// The last of those that the client has cancelled, without their arguments.
+    cancelled: VecDeque<(RequestId, Vec<u8>)>,
     introduction: Vec<Vec<u8>>,
     /// The request for the introduction, whose second answer is not for the client.
     introduced_by: Option<RequestId>,
@@ -149,6 +158,7 @@ impl Conversation {
                     self.introduced_by = Some(id.clone());
                 }
                 self.note_subscription(&method, &id, params, message);
+                self.forget_cancelled(&id);
                 if kind == RequestKind::ToolCall
                     && self.is_repeatable(params)
                     && let Some(call) = marked(message, self.repeatable.mark)
@@ -166,7 +176,7 @@ impl Conversation {
                 let cancelled = params.and_then(|params| serde_json::from_str(params.get()).ok());
                 if let Some(Cancelled { request_id }) = cancelled {
                     self.unanswered.remove(&request_id);
-                    self.calls.remove(&request_id);
+                    self.note_cancelled(request_id);
                 }
             }
             Ok(Message::Response { id, outcome }) => {
@@ -228,10 +238,41 @@ impl Conversation {
         params.is_some_and(|Called { name }| self.repeatable.tools.contains(&&*name))
     }
 
-    /// Takes the unanswered calls that the next host can answer, marked as repeated. They stay
-    /// unanswered.
+    /// The calls to repeat to the next host, marked as repeated: those without an answer, which stay
+    /// unanswered, and cancelled ones with their cancellations.
     pub fn take_repeatable(&mut self) -> Vec<Vec<u8>> {
-        self.calls.values().cloned().collect()
+        let mut repeated: Vec<_> = self.calls.values().cloned().collect();
+        for (id, call) in &self.cancelled {
+            // A host that has not read the cancellation yet may answer.
+            self.repeated.insert(id.clone());
+            repeated.extend([call.clone(), cancellation(id)]);
+        }
+        repeated
+    }
+
+    /// A client that uses the ID of a cancelled call again means another request.
+    fn forget_cancelled(&mut self, id: &RequestId) {
+        if let Some(known) = self.cancelled.iter().position(|(known, _)| known == id) {
+            self.cancelled.remove(known);
+            self.repeated.remove(id);
+        }
+    }
+
+    fn note_cancelled(&mut self, id: RequestId) {
+        let Some(call) = self.calls.remove(&id) else {
+            return;
+        };
+        if let Some(call) = without_arguments(&call) {
+            self.cancelled.push_back((id, call));
+        }
+        if self.cancelled.len() > CANCELLED_CALLS {
+            self.cancelled.pop_front();
+        }
+    }
+
+    /// There is no next host that continues the turns of cancelled calls.
+    pub fn forget_all_cancelled(&mut self) {
+        self.cancelled.clear();
     }
 
     /// The calls that were to be repeated cannot be.
@@ -359,6 +400,13 @@ fn marked(call: &[u8], mark: &str) -> Option<Vec<u8>> {
         *meta = json!({});
     }
     meta.as_object_mut()?.insert(mark.to_owned(), true.into());
+    Some(call.to_string().into_bytes())
+}
+
+/// A call that only names an earlier one. Its arguments may be long.
+fn without_arguments(call: &[u8]) -> Option<Vec<u8>> {
+    let mut call: Value = serde_json::from_slice(call).ok()?;
+    call.get_mut("params")?.as_object_mut()?.remove("arguments");
     Some(call.to_string().into_bytes())
 }
 
@@ -491,6 +539,54 @@ mod tests {
         conversation.forget_repeatable();
         let lost = (RequestId::Number(1), RequestKind::ToolCall);
         assert_eq!(conversation.lost(), [lost]);
+    }
+
+    #[test]
+    fn next_host_is_told_of_cancelled_calls_again() {
+        let repeatable = Repeatable {
+            tools: &["wait"],
+            mark: "again",
+        };
+        let mut conversation = Conversation::new(repeatable);
+        let last = i64::try_from(CANCELLED_CALLS).unwrap();
+        for id in 0..=last {
+            let params = json!({ "name": "wait", "arguments": { "prompt": "x" } });
+            let call = json!({ "id": id, "method": "tools/call", "params": params });
+            let _ = conversation.from_client(call.to_string().as_bytes());
+            let _ = conversation.from_client(&cancellation(&RequestId::Number(id)));
+        }
+        assert_eq!(conversation.lost(), []);
+        let told = conversation.take_repeatable();
+        assert_eq!(told.len(), 2 * CANCELLED_CALLS);
+        let [.., call, cancelled] = told.as_slice() else {
+            panic!("a call and its cancellation");
+        };
+        let call: Value = serde_json::from_slice(call).unwrap();
+        let params = json!({ "name": "wait", "_meta": { "again": true } });
+        let expected = json!({ "id": last, "method": "tools/call", "params": params });
+        assert_eq!(call, expected);
+        assert_eq!(*cancelled, cancellation(&RequestId::Number(last)));
+        // The host has answered before it has read the cancellation.
+        let answer = format!(r#"{{"id":{last},"result":{{}}}}"#);
+        assert_eq!(conversation.from_host(answer.as_bytes()), None);
+    }
+
+    /// MCP forbids to use an ID again.
+    #[test]
+    fn later_call_with_the_id_of_a_cancelled_one_is_not_cancelled() {
+        let repeatable = Repeatable {
+            tools: &["wait"],
+            mark: "again",
+        };
+        let mut conversation = Conversation::new(repeatable);
+        let call = br#"{"id":1,"method":"tools/call","params":{"name":"wait"}}"#;
+        let _ = conversation.from_client(call);
+        let _ = conversation.from_client(&cancellation(&RequestId::Number(1)));
+        assert_eq!(conversation.take_repeatable().len(), 2);
+        let _ = conversation.from_client(call);
+        let answer = br#"{"id":1,"result":{}}"#;
+        assert!(conversation.from_host(answer).is_some());
+        assert!(conversation.take_repeatable().is_empty());
     }
 
     #[test]

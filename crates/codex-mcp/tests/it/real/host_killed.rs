@@ -44,6 +44,7 @@ on_each_release_with_tokens!(
     session_of_a_late_client_has_its_tools_again,
     waiting_call_gets_its_answer,
     waiting_review_gets_its_answer,
+    call_that_was_just_cancelled_is_interrupted,
     call_of_a_tool_is_not_executed_twice,
     codex_that_dies_without_a_host_is_reported,
 );
@@ -478,6 +479,43 @@ async fn waiting_review_gets_its_answer(release: &str) {
     gate.release();
     let answer = work.client.client.result(&waiting).await;
     assert_completed(&answer, "No fault.");
+    assert_eq!(work.stage.model.request_count(), 1);
+    work.finish().await;
+}
+
+/// The host is stopped, and has not read the cancellation when it is killed.
+async fn call_that_was_just_cancelled_is_interrupted(release: &str) {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("done").behind(&gate)]);
+    let stage = CodexFixture::new(release, script).await;
+    let client = Poller {
+        client: client(&stage, &[]).await,
+    };
+    let mut work = HostFixture { stage, client };
+    let call = json!({"prompt": "work"});
+    let cancelled = work.client.client.request_tool("codex", call);
+    gate.reached(1).await;
+    let [host] = work.hosts().await[..] else {
+        panic!("one host");
+    };
+    signal(host, Signal::SIGSTOP);
+    work.client.client.cancel(&cancelled, "changed my mind");
+    // Nothing tells that the cancellation was written.
+    sleep(Duration::from_millis(300)).await;
+    signal(host, Signal::SIGKILL);
+    assert_eq!(wait_until_gone(&[host], TIME_LIMIT).await, []);
+    let deadline = Instant::now() + TIME_LIMIT;
+    loop {
+        let list = json!({ "action": "list" });
+        let all = work.client.client.call_tool("codex_session", list).await;
+        let shown = &structured(&all)["sessions"];
+        assert_eq!(shown.as_array().unwrap().len(), 1, "{shown:#}");
+        if shown[0]["status"] == "idle" {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{shown:#}");
+        sleep(Duration::from_millis(50)).await;
+    }
     assert_eq!(work.stage.model.request_count(), 1);
     work.finish().await;
 }
