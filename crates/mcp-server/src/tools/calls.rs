@@ -7,10 +7,9 @@ use rmcp::RoleServer;
 use rmcp::model::{CallToolResponse, JsonObject};
 use rmcp::service::RequestContext;
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::jobs::{JobCall, JobTool, JobWatch, WaitOutcome};
-use super::parameters::Wait;
+use super::parameters::{self, Wait};
 use super::team::TeamTool;
 use super::{ToolName, classic, codex_status, sessions};
 use crate::code::Code;
@@ -37,8 +36,7 @@ impl ToolName {
         arguments: JsonObject,
     ) -> Result<CallToolResponse, ToolError> {
         if repeated_call::is_repeated(context) {
-            let Waiting { wait_ms } = serde_json::from_value(Value::Object(arguments))
-                .map_err(|error| ToolError::new(Code::InvalidArgument, error.to_string()))?;
+            let Waiting { wait_ms } = parameters::arguments(arguments)?;
             let wait = wait_ms.map(|Wait(wait)| wait);
             return server.rejoin_turn(context, wait).await;
         }

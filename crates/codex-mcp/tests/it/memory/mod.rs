@@ -8,6 +8,7 @@ mod elicitation;
 mod idle_sessions;
 mod limits;
 mod polling;
+mod rejoined_call;
 mod repeated_call;
 mod sessions;
 mod tools;

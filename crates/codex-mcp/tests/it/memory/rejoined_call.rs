@@ -1,0 +1,51 @@
+//! A call that the client's relay repeats after its host was killed: it waits for the turn that it
+//! has begun.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::MemoryServer;
+
+/// How long the calls wait, in milliseconds.
+const WAIT: u32 = 1000;
+
+/// A server with a turn of a call that has returned. Returns the ID of the call.
+async fn with_turn() -> (MemoryServer, i64) {
+    let mut world = MemoryServer::new(json!({})).await;
+    let call = json!({"prompt": "work", "wait-ms": WAIT});
+    let id = world.call_with(call, json!({})).await;
+    world.start_turn().await;
+    assert_running(&world.client.next().await);
+    (world, id)
+}
+
+/// Repeats a call, as the relay does.
+async fn repeat(world: &mut MemoryServer, id: i64, arguments: Value, mut meta: Value) {
+    meta["codex-mcp/repeated"] = true.into();
+    let params = json!({"name": "codex", "arguments": arguments, "_meta": meta});
+    let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
+    world.client.send(call).await;
+}
+
+fn assert_running(answer: &Value) {
+    let status = &answer["result"]["structuredContent"]["status"];
+    assert_eq!(status, "running", "{answer:#}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn repeated_call_keeps_its_wait_under_each_name() {
+    let (mut world, id) = with_turn().await;
+    for name in ["wait-ms", "wait_ms", "waitMs"] {
+        let began = Instant::now();
+        let call = json!({"prompt": "work", name: WAIT});
+        repeat(&mut world, id, call, json!({})).await;
+        assert_running(&world.client.next().await);
+        assert_eq!(began.elapsed(), Duration::from_millis(WAIT.into()));
+    }
+    // The turn continues: an interrupt would be left unread.
+    world.say("done").await;
+    world.end_turn("completed").await;
+    world.finish().await;
+}
