@@ -21,7 +21,9 @@ use crate::logic::handshake::{
     SessionRequest, SessionSummary, WatchRequest,
 };
 
-/// How long a host may take to start. It takes about 10 ms.
+/// How long a host may take to start: about 10 ms, or 10 s if it takes over app-servers. Other
+/// clients wait as long for it, and for a host that is ending, which takes 3 s at most without
+/// summaries.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long a host may take to answer a request.
@@ -29,10 +31,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a host may take to end: its clients' threads may write summaries.
 const STOP_TIMEOUT: Duration = Duration::from_secs(90);
-
-/// How long a host that is ending may stand in the way of the next one. Without summaries, it
-/// takes 3 s at most.
-const ENDING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The pause before a host is looked for again: each look starts a process.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -58,9 +56,15 @@ pub enum ConnectError {
     /// The process has reported why it cannot work.
     #[error("the host process cannot work: {0}")]
     Failed(String),
-    /// Another host is ending, and takes too long.
-    #[error("the host process that is ending takes too long; `codex-mcp host status` lists it")]
-    Ending,
+    /// Another host is starting or ending, and takes too long.
+    #[error(
+        "the host process that is starting or ending takes too long; {} may say why",
+        log.display()
+    )]
+    TooSlow {
+        /// Its log.
+        log: PathBuf,
+    },
     /// This process is told to end.
     #[error("codex-mcp is shutting down")]
     Closing,
@@ -100,15 +104,19 @@ pub async fn serve(
     request: &ServeRequest,
 ) -> Result<UnixStream, ConnectError> {
     let request = Request::Serve(request.clone());
-    let deadline = Instant::now() + ENDING_TIMEOUT;
+    let deadline = Instant::now() + START_TIMEOUT;
     loop {
         let mut stream = match endpoint.connect().await {
             Ok(stream) => stream,
+            Err(error) if is_missing(&error) && Instant::now() >= deadline => {
+                return Err(ConnectError::TooSlow {
+                    log: endpoint.log(),
+                });
+            }
             Err(error) if is_missing(&error) => {
                 match start(endpoint, args).await? {
                     Started::Ready => {}
-                    Started::Taken if Instant::now() < deadline => sleep(PAUSE).await,
-                    Started::Taken => return Err(ConnectError::Ending),
+                    Started::Taken => sleep(PAUSE).await,
                 }
                 continue;
             }

@@ -583,7 +583,7 @@ mod tests {
     async fn repeatable_call_is_answered_when_there_is_no_host() {
         let connect = || async {
             sleep(CONNECT_TIME).await;
-            Err::<DuplexStream, _>(ConnectError::Ending)
+            Err::<DuplexStream, _>(ConnectError::Closing)
         };
         let read = call_without_a_host(connect, CancellationToken::new()).await;
         assert_eq!(read, format!("{NO_HOST}\n"));
