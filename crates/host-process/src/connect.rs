@@ -129,6 +129,7 @@ pub async fn serve(
                 return Err(unexpected(&other));
             }
             Ok(Err(error)) if is_refused(&error) => return Err(ConnectError::Connect(error)),
+            Ok(Err(error)) if !is_closed(&error) => return Err(ConnectError::Ask(error)),
             // It has left just now.
             Ok(Ok(None) | Err(_)) if Instant::now() < deadline => sleep(PAUSE).await,
             Ok(Ok(None) | Err(_)) => {
@@ -416,6 +417,14 @@ fn is_refused(error: &io::Error) -> bool {
     )
 }
 
+/// Whether the host has closed the connection.
+fn is_closed(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+    )
+}
+
 fn is_missing(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -498,6 +507,18 @@ mod tests {
         }
     }
 
+    /// Asks a host that closes each connection at this moment.
+    async fn ask_host_that_closes<T>(close: Close, ask: impl AsyncFnOnce(HostEndpoint) -> T) -> T {
+        let state = tempfile::tempdir().unwrap();
+        let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
+        let lock = endpoint.take().unwrap().unwrap();
+        let listener = lock.listen().unwrap();
+        tokio::select! {
+            answer = ask(endpoint) => answer,
+            () = accept(listener, close) => panic!("the host accepts clients for ever"),
+        }
+    }
+
     /// The answers to all questions that tolerate a missing host.
     struct Answers {
         status: Result<Option<HostStatus>, ConnectError>,
@@ -507,21 +528,12 @@ mod tests {
 
     impl Answers {
         async fn of_host_that_closes(close: Close) -> Self {
-            let state = tempfile::tempdir().unwrap();
-            let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
-            let lock = endpoint.take().unwrap().unwrap();
-            let listener = lock.listen().unwrap();
-            let asking = async {
-                Self {
-                    status: status(&endpoint).await,
-                    sessions: sessions(&endpoint).await,
-                    stop: stop(&endpoint).await,
-                }
-            };
-            tokio::select! {
-                answers = asking => answers,
-                () = accept(listener, close) => panic!("the host accepts clients for ever"),
-            }
+            ask_host_that_closes(close, async |endpoint| Self {
+                status: status(&endpoint).await,
+                sessions: sessions(&endpoint).await,
+                stop: stop(&endpoint).await,
+            })
+            .await
         }
 
         /// The errors, of which there has to be one for each question.
@@ -561,6 +573,24 @@ mod tests {
                 assert!(matches!(error, ConnectError::Ask(_)), "{close:?}: {error}");
             }
         }
+    }
+
+    /// As one for which the disk is too full. A host that has closed the connection is looked for
+    /// again, until the time limit.
+    #[tokio::test]
+    async fn failure_that_stays_is_reported_at_once() {
+        let request = ServeRequest {
+            args: Vec::new(),
+            directory: "/".into(),
+            stdio: Value::Null,
+            client: "c".to_owned(),
+        };
+        let close = Close::AfterAnswer("nonsense\n");
+        let asking = ask_host_that_closes(close, async |endpoint| {
+            serve(&endpoint, &[], &request).await
+        });
+        let error = asking.await.unwrap_err();
+        assert!(matches!(error, ConnectError::Ask(_)), "{error}");
     }
 
     #[tokio::test]
