@@ -71,12 +71,13 @@ pub(in crate::cli) fn all_endpoints() -> Result<Vec<HostEndpoint>, HostEndpointE
     HostEndpoint::all(&state()?).map_err(HostEndpointError::Directory)
 }
 
-/// What differs between two builds of this program.
+/// What differs between the files of two builds of this program. Except on Linux, the file may be
+/// newer than this process, and the next host is started from it. So our version does not count.
 fn program() -> io::Result<String> {
     let about = std::fs::metadata(own_executable()?)?;
-    let (version, device, inode) = (env!("CARGO_PKG_VERSION"), about.dev(), about.ino());
+    let (device, inode, length) = (about.dev(), about.ino(), about.len());
     let changed = (about.mtime(), about.mtime_nsec());
-    Ok(format!("{version} {device} {inode} {changed:?}"))
+    Ok(format!("{device} {inode} {length} {changed:?}"))
 }
 
 /// The command line of a host.
@@ -131,7 +132,7 @@ pub(super) async fn connect(config: &Config, stdio: &Stdio) -> Result<Link, Host
 pub(super) async fn run(args: &Args, link: Link, shutdown: &Shutdown) -> Result<(), ServeError> {
     let Link {
         stream,
-        endpoint,
+        endpoint: first,
         request,
     } = link;
     let (reader, writer) = stdio_pipes();
@@ -143,10 +144,15 @@ pub(super) async fn run(args: &Args, link: Link, shutdown: &Shutdown) -> Result<
     let answers = ToolAnswers {
         line_limit: args.max_line,
     };
-    let again = host_args();
+    let (again, request) = (&host_args(), &request);
+    // The next host has another endpoint if its program is a newer one.
+    let next = || endpoint().unwrap_or_else(|_| first.clone());
     let hosts = Hosts {
-        connect: || connect::serve(&endpoint, &again, &request),
-        is_adopted: || endpoint.has_left_app_servers(),
+        connect: || {
+            let endpoint = next();
+            async move { connect::serve(&endpoint, again, request).await }
+        },
+        is_adopted: || next().has_left_app_servers(),
     };
     let repeatable = Repeatable {
         tools: &tools::REPEATED,
