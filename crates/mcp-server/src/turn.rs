@@ -9,6 +9,7 @@
 //!                 │ ├──── a question is dismissed ────────► waiting_approval
 //!                 │ ├──── Codex asks, else ───────────────► waiting_approval
 //!                 │ ├──── wait-ms is over ────────────────► running
+//!                 │ ├──── no turn and no outcome ─────────► HOST_LOST
 //!                 │ └──── timeout ── interrupt ── ended ──► TIMEOUT, partial text
 //!                 └────── cancelled, shutting down ─ interrupt
 //! ```
@@ -122,12 +123,18 @@ impl<'a> TurnWait<'a> {
 
     async fn wait(&mut self) -> Result<CallToolResponse, ToolError> {
         loop {
+            // Before the view, as the turn may end in between.
+            let has_turn = self.server.engine.handle(&self.turn.session)?.has_turn();
             let view = self.server.engine.inspect(&self.turn.session)?;
             // Before the end, as the last step and the end may come together.
             self.progress.report(self.context, &view.progress).await;
             if let Some(outcome) = self.ended(&view) {
                 self.withdraw_all().await;
                 return self.finish(outcome?);
+            }
+            if !has_turn {
+                let why = "the host process was killed, and the outcome of the turn is lost";
+                return Err(ToolError::new(Code::HostLost, why));
             }
             if let Some(response) = self.handle_questions(&view).await {
                 self.withdraw_all().await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::MemoryServer;
+use super::{MemoryServer, THREAD};
 
 /// How long the calls wait, in milliseconds.
 const WAIT: u32 = 1000;
@@ -47,5 +47,31 @@ async fn repeated_call_keeps_its_wait_under_each_name() {
     // The turn continues: an interrupt would be left unread.
     world.say("done").await;
     world.end_turn("completed").await;
+    world.finish().await;
+}
+
+/// Codex has refused the prompt, and the host is killed before its client learns that.
+#[tokio::test(start_paused = true)]
+async fn repeated_call_without_a_turn_and_an_outcome_is_lost() {
+    let mut world = MemoryServer::new(json!({})).await;
+    let call = json!({"prompt": "work"});
+    let params = json!({"name": "codex", "arguments": call});
+    let id = world.request("tools/call", params).await;
+    let start = world.codex.next_is("thread/start").await;
+    let thread = json!({"thread": {"id": THREAD}});
+    let opened = json!({"id": start["id"], "result": thread});
+    world.codex.send(opened).await;
+    let prompt = world.codex.next_is("turn/start").await;
+    let error = json!({"code": -32000, "message": "not now"});
+    let refused = json!({"id": prompt["id"], "error": error});
+    world.codex.send(refused).await;
+    assert_eq!(world.client.next().await["result"]["isError"], true);
+
+    let began = Instant::now();
+    repeat(&mut world, id, call, json!({})).await;
+    let lost = world.client.next().await;
+    let error = &lost["result"]["structuredContent"]["error"];
+    assert_eq!(error["code"], "HOST_LOST", "{lost:#}");
+    assert_eq!(began.elapsed(), Duration::ZERO);
     world.finish().await;
 }
