@@ -1,12 +1,14 @@
 //! Progress notifications of a waiting call.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use codex_engine::logic::progress::{CurrentStep, timed};
 use rmcp::RoleServer;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::RequestContext;
 use tokio::time::{Instant, timeout};
+
+use crate::repeated_call;
 
 /// The longest wait of a notification for a client that does not read.
 pub(super) const CLIENT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -18,7 +20,8 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 /// Progress notifications of a call, sent if the caller gave a token.
 pub(super) struct Progress {
     token: Option<ProgressToken>,
-    sent: u32,
+    /// The progress of the last notification.
+    sent: f64,
     /// The number of the last step that was reported.
     step: u64,
     /// The current step in words.
@@ -33,7 +36,7 @@ impl Progress {
         let now = Instant::now();
         Self {
             token: context.meta.get_progress_token(),
-            sent: 0,
+            sent: earlier_progress(context),
             step: 0,
             words: words.to_owned(),
             since: now,
@@ -85,13 +88,23 @@ impl Progress {
     async fn send(&mut self, context: &RequestContext<RoleServer>, message: String) {
         self.last = Instant::now();
         let Some(token) = &self.token else { return };
-        self.sent += 1;
-        let params = ProgressNotificationParam::new(token.clone(), f64::from(self.sent))
-            .with_message(message);
+        self.sent += 1.0;
+        let params = ProgressNotificationParam::new(token.clone(), self.sent).with_message(message);
         match timeout(CLIENT_TIMEOUT, context.peer.notify_progress(params)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::debug!("progress not sent: {error}"),
             Err(_) => tracing::debug!("progress not sent: the client does not read"),
         }
     }
+}
+
+/// At least the progress that earlier hosts have reported under the token of this call: MCP demands
+/// that progress increases. How many notifications they have sent is not known, but none of them
+/// sends one each millisecond. So that of a repeated call begins at the milliseconds since 1970.
+fn earlier_progress(context: &RequestContext<RoleServer>) -> f64 {
+    if !repeated_call::is_repeated(context) {
+        return 0.0;
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    (now.unwrap_or_default().as_secs_f64() * 1000.0).floor()
 }

@@ -8,16 +8,15 @@ use tokio::time::Instant;
 
 use super::{MemoryServer, THREAD};
 
-/// How long the calls wait, in milliseconds.
-const WAIT: u32 = 1000;
+/// How long the calls wait, in milliseconds: for longer than progress is silent.
+const WAIT: u32 = 15_000;
 
-/// A server with a turn of a call that has returned. Returns the ID of the call.
-async fn with_turn() -> (MemoryServer, i64) {
+/// A server with the turn of a call. Returns the ID of the call.
+async fn with_turn(meta: Value) -> (MemoryServer, i64) {
     let mut world = MemoryServer::new(json!({})).await;
     let call = json!({"prompt": "work", "wait-ms": WAIT});
-    let id = world.call_with(call, json!({})).await;
+    let id = world.call_with(call, meta).await;
     world.start_turn().await;
-    assert_running(&world.client.next().await);
     (world, id)
 }
 
@@ -29,19 +28,29 @@ async fn repeat(world: &mut MemoryServer, id: i64, arguments: Value, mut meta: V
     world.client.send(call).await;
 }
 
-fn assert_running(answer: &Value) {
-    let status = &answer["result"]["structuredContent"]["status"];
-    assert_eq!(status, "running", "{answer:#}");
+/// The progress of a call until it returns, while its turn continues.
+async fn progress_until_return(world: &mut MemoryServer) -> Vec<f64> {
+    let mut progress = Vec::new();
+    loop {
+        let message = world.client.next().await;
+        if message["method"] != "notifications/progress" {
+            let status = &message["result"]["structuredContent"]["status"];
+            assert_eq!(status, "running", "{message:#}");
+            return progress;
+        }
+        progress.push(message["params"]["progress"].as_f64().unwrap());
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn repeated_call_keeps_its_wait_under_each_name() {
-    let (mut world, id) = with_turn().await;
+    let (mut world, id) = with_turn(json!({})).await;
+    progress_until_return(&mut world).await;
     for name in ["wait-ms", "wait_ms", "waitMs"] {
         let began = Instant::now();
         let call = json!({"prompt": "work", name: WAIT});
         repeat(&mut world, id, call, json!({})).await;
-        assert_running(&world.client.next().await);
+        progress_until_return(&mut world).await;
         assert_eq!(began.elapsed(), Duration::from_millis(WAIT.into()));
     }
     // The turn continues: an interrupt would be left unread.
@@ -73,5 +82,23 @@ async fn repeated_call_without_a_turn_and_an_outcome_is_lost() {
     let error = &lost["result"]["structuredContent"]["error"];
     assert_eq!(error["code"], "HOST_LOST", "{lost:#}");
     assert_eq!(began.elapsed(), Duration::ZERO);
+    world.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_of_a_repeated_call_increases() {
+    let meta = json!({"progressToken": 7});
+    let (mut world, id) = with_turn(meta.clone()).await;
+    let mut progress = progress_until_return(&mut world).await;
+    assert!(!progress.is_empty());
+    let call = json!({"prompt": "work", "wait-ms": WAIT});
+    repeat(&mut world, id, call, meta).await;
+    let again = progress_until_return(&mut world).await;
+    assert!(!again.is_empty());
+    progress.extend(again);
+    let increases = progress.is_sorted_by(|one, next| one < next);
+    assert!(increases, "{progress:?}");
+    world.say("done").await;
+    world.end_turn("completed").await;
     world.finish().await;
 }
