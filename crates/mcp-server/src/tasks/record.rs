@@ -18,8 +18,8 @@ use sha2::{Digest, Sha256};
 /// The longest file of a task, in bytes. A result has at most some MiB.
 const LONGEST: u64 = 64 << 20;
 
-/// How long a task without an end is kept after its last change. Another host may still work on it,
-/// or may have been killed.
+/// How long a task without an end is kept after its last change. A host that still works on it
+/// renews it; another one may have been killed.
 const KEPT_UNENDED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The extension of the files.
@@ -149,18 +149,23 @@ impl TaskFiles {
         off_runtime::run(move || read(&path)).await?
     }
 
-    /// Removes the tasks that are no longer kept, unless they are among these.
-    pub(super) async fn remove_old(&self, but: HashSet<TaskKey>) -> Result<(), StoreFailure> {
+    /// Removes the tasks that are no longer kept. The files of `live`, the tasks of this host that
+    /// have not ended, are renewed: other hosts keep them then.
+    pub(super) async fn remove_old(&self, live: HashSet<TaskKey>) -> Result<(), StoreFailure> {
         let Self { directory, kept } = self.clone();
         Ok(off_runtime::run(move || {
             for path in files(&directory)? {
-                let is_wanted = key_of(&path).is_some_and(|key| but.contains(&key));
-                if !is_wanted
-                    && is_old(&path, kept)
-                    && let Err(error) = state_file::remove(&path)
-                {
+                let is_live = key_of(&path).is_some_and(|key| live.contains(&key));
+                let (done, failure) = match is_live {
+                    true => (renew(&path), "cannot renew a live task"),
+                    false if is_old(&path, kept) => {
+                        (state_file::remove(&path), "cannot remove an old task")
+                    }
+                    false => continue,
+                };
+                if let Err(error) = done {
                     // The others are removed all the same.
-                    tracing::warn!("an old task is not removed: {error}");
+                    tracing::warn!("{failure}: {error}");
                 }
             }
             Ok::<_, FileError>(())
@@ -205,6 +210,16 @@ fn key_of(path: &Path) -> Option<TaskKey> {
     let is_task = path.extension()? == EXTENSION;
     let name = path.file_stem()?.to_str()?;
     is_task.then(|| TaskKey(name.to_owned()))
+}
+
+/// Has the task of a file count as changed just now.
+fn renew(path: &Path) -> Result<(), FileError> {
+    match state_file::open(path)? {
+        Some(file) => file
+            .set_modified(SystemTime::now())
+            .map_err(state_file::about(path)),
+        None => Ok(()),
+    }
 }
 
 fn is_old(path: &Path, kept: Duration) -> bool {
@@ -287,6 +302,30 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
     }
 
+    fn make_older_than(path: &Path, age: Duration) {
+        let file = fs::File::options().write(true).open(path);
+        let changed = SystemTime::now() - age - Duration::from_secs(1);
+        file.unwrap().set_modified(changed).unwrap();
+    }
+
+    #[tokio::test]
+    async fn live_task_is_kept_by_other_hosts() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = TaskFiles::new(directory.path().to_owned(), KEPT);
+        let live = TaskKey::of("live");
+        let record = TaskRecord {
+            ended: None,
+            ..record("h")
+        };
+        files.write(&live, &record).await.unwrap();
+        make_older_than(&files.path(&live), KEPT_UNENDED);
+        let of_its_host = HashSet::from([live.clone()]);
+        files.remove_old(of_its_host).await.unwrap();
+        let of_another_host = HashSet::new();
+        files.remove_old(of_another_host).await.unwrap();
+        assert_eq!(files.read(&live).await.unwrap(), Some(record));
+    }
+
     #[tokio::test]
     async fn old_tasks_are_removed_and_torn_ones_are_skipped() {
         let directory = tempfile::tempdir().unwrap();
@@ -305,9 +344,7 @@ mod tests {
         }
         let ages = [(&old, KEPT), (&live, KEPT), (&unended, KEPT)];
         for (key, age) in ages.into_iter().chain([(&abandoned, KEPT_UNENDED)]) {
-            let file = fs::File::options().write(true).open(files.path(key));
-            let changed = SystemTime::now() - age - Duration::from_secs(1);
-            file.unwrap().set_modified(changed).unwrap();
+            make_older_than(&files.path(key), age);
         }
         files
             .remove_old(HashSet::from([live.clone()]))
