@@ -14,6 +14,7 @@
 //! Only whole messages are passed on, so that neither side ever sees a part of one.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::io;
 use std::pin::pin;
 use std::sync::Mutex;
@@ -116,38 +117,61 @@ impl<R: AsyncRead + Unpin> Input<R> {
     }
 }
 
-/// The messages for the client, one at a time.
+/// The messages for the client, one at a time. None is lost, and none follows a part of another one,
+/// if a [`send`](Self::send) is dropped.
 struct Output<'a, W> {
     /// `None` once a message was given up, of which the client may have got a part.
-    writer: tokio::sync::Mutex<Option<W>>,
+    client: tokio::sync::Mutex<Option<OpenOutput<W>>>,
+    /// The messages behind those that are being written.
+    queued: Mutex<VecDeque<u8>>,
     framing: Mutex<Framing>,
     answers: &'a dyn RelayAnswers,
     closing: &'a CancellationToken,
 }
 
+/// The output to a client that takes messages.
+struct OpenOutput<W> {
+    writer: W,
+    /// The rest of what is being written.
+    unwritten: VecDeque<u8>,
+}
+
 impl<W: AsyncWrite + Unpin> Output<'_, W> {
     async fn send(&self, message: Vec<u8>) -> io::Result<()> {
         let framed = lock(&self.framing).frame(message);
-        let mut writer = self.writer.lock().await;
-        let open = writer.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        let sent = write(open, &framed, self.closing).await;
+        lock(&self.queued).extend(framed);
+        self.flush().await
+    }
+
+    /// Writes what is left of earlier messages.
+    async fn flush(&self) -> io::Result<()> {
+        let mut client = self.client.lock().await;
+        let open = client.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        // A buffer keeps the size of the longest message, so emptied ones are dropped.
+        open.unwritten
+            .append(&mut std::mem::take(&mut *lock(&self.queued)));
+        let sent = write(&mut open.writer, &mut open.unwritten, self.closing).await;
+        if open.unwritten.is_empty() {
+            open.unwritten = VecDeque::new();
+        }
         if sent.as_ref().is_err_and(is_overdue) {
             tracing::warn!("the client does not read its last messages");
-            *writer = None;
+            *client = None;
         }
         sent
     }
 }
 
-/// Writes a message. Once `closing` is cancelled, the other side has [`CLOSE_TIMEOUT`] to accept
-/// it, as one that does not read would hold up the end for ever.
+/// Writes messages. What is written is removed from `framed`, also if this is dropped. Once
+/// `closing` is cancelled, the other side has [`CLOSE_TIMEOUT`] to accept them, as one that does not
+/// read would hold up the end for ever.
 async fn write(
     writer: &mut (impl AsyncWrite + Unpin),
-    framed: &[u8],
+    framed: &mut VecDeque<u8>,
     closing: &CancellationToken,
 ) -> io::Result<()> {
     let writing = async {
-        writer.write_all(framed).await?;
+        writer.write_all_buf(framed).await?;
         writer.flush().await
     };
     tokio::select! {
@@ -203,7 +227,11 @@ where
         ended: false,
     };
     let output = Output {
-        writer: tokio::sync::Mutex::new(Some(client.writer)),
+        client: tokio::sync::Mutex::new(Some(OpenOutput {
+            writer: client.writer,
+            unwritten: VecDeque::new(),
+        })),
+        queued: Mutex::default(),
         framing: Mutex::default(),
         answers,
         closing: &closing,
@@ -245,6 +273,10 @@ where
         };
         let since = Instant::now();
         let end = link(input, output, conversation, stream, closing).await;
+        if end == LinkEnd::Lost {
+            // The link may have ended in the middle of a message for the client.
+            output.flush().await?;
+        }
         // Nothing is locked while a message is written.
         let taken_back = lock(conversation).host_ended();
         for message in taken_back {
@@ -391,7 +423,8 @@ where
     let introduction = lock(conversation).introduction();
     let calls = lock(conversation).take_repeatable();
     for message in introduction.into_iter().chain(calls) {
-        write(&mut host, &Framing::Headers.frame(message), closing).await?;
+        let mut framed = VecDeque::from(Framing::Headers.frame(message));
+        write(&mut host, &mut framed, closing).await?;
     }
     loop {
         let next = match input.held.take() {
@@ -409,7 +442,8 @@ where
                     .map(Cow::into_owned);
                 if let Some(passed) = passed {
                     // A message with a newline inside, or that looks like a header, is no line.
-                    write(&mut host, &Framing::Headers.frame(passed), closing).await?;
+                    let mut framed = VecDeque::from(Framing::Headers.frame(passed));
+                    write(&mut host, &mut framed, closing).await?;
                 }
             }
             Next::TooLong(length, head) => {
@@ -486,6 +520,7 @@ mod tests {
 
     const LOST: &str = "the host has ended";
     const NO_HOST: &str = "there is no host";
+    const TOO_LONG: &str = "the message is too long";
 
     /// How long a relay of the tests looks for a host, in simulated time.
     const CONNECT_TIME: Duration = Duration::from_secs(1);
@@ -502,7 +537,7 @@ mod tests {
         }
 
         fn too_long(&self, _: u64, _: &[u8]) -> Vec<u8> {
-            Vec::new()
+            TOO_LONG.into()
         }
     }
 
@@ -550,6 +585,77 @@ mod tests {
     async fn host_that_does_not_read_does_not_hold_up_the_end() {
         let read = end_unread(ROOMY, NARROW).await;
         assert!(read.ends_with(&format!("{LOST}\n")), "{read}");
+    }
+
+    /// The client reads so slowly that the host ends in the middle of an answer of the relay.
+    #[tokio::test(start_paused = true)]
+    async fn no_message_follows_a_part_of_an_answer_of_the_relay() {
+        let (reader, mut client_input) = duplex(ROOMY);
+        let (writer, mut client_output) = duplex(NARROW);
+        let (link, host) = duplex(ROOMY);
+        let client = ClientSide {
+            reader,
+            writer,
+            line_limit: ROOMY / 2,
+        };
+        let hosts = Hosts {
+            connect: || pending::<Result<DuplexStream, ConnectError>>(),
+            is_adopted: || false,
+        };
+        let closing = CancellationToken::new();
+        let relaying = run(client, link, hosts, REPEATABLE, &Answers, closing);
+        let reading = async {
+            client_input.write_all(REQUEST).await.unwrap();
+            let too_long = "x".repeat(ROOMY / 2 + 1) + "\n";
+            client_input.write_all(too_long.as_bytes()).await.unwrap();
+            let first = client_output.read_u8().await.unwrap();
+            drop(host);
+            sleep(CONNECT_TIME).await;
+            drop(client_input);
+            let mut read = String::from(char::from(first));
+            client_output.read_to_string(&mut read).await.unwrap();
+            read
+        };
+        let both = timeout(END_LIMIT, async { tokio::join!(relaying, reading) });
+        let (relayed, read) = both.await.unwrap();
+        relayed.unwrap();
+        assert_eq!(read, format!("{TOO_LONG}\n{LOST}\n"));
+    }
+
+    /// The client reads so slowly that the host ends in the middle of an answer of the relay, and the
+    /// next host takes long to start.
+    #[tokio::test(start_paused = true)]
+    async fn rest_of_an_answer_does_not_wait_for_the_next_host() {
+        let (reader, mut client_input) = duplex(ROOMY);
+        let (writer, mut client_output) = duplex(NARROW);
+        let (link, host) = duplex(ROOMY);
+        let client = ClientSide {
+            reader,
+            writer,
+            line_limit: ROOMY / 2,
+        };
+        let hosts = Hosts {
+            connect: || pending::<Result<DuplexStream, ConnectError>>(),
+            is_adopted: || true,
+        };
+        let closing = CancellationToken::new();
+        let relaying = run(client, link, hosts, REPEATABLE, &Answers, closing.clone());
+        let reading = async {
+            let too_long = "x".repeat(ROOMY / 2 + 1) + "\n";
+            client_input.write_all(too_long.as_bytes()).await.unwrap();
+            let mut read = vec![0; TOO_LONG.len() + 1];
+            let (first, rest) = read.split_at_mut(1);
+            client_output.read_exact(first).await.unwrap();
+            drop(host);
+            let reading = timeout(CONNECT_TIME, client_output.read_exact(rest));
+            reading.await.unwrap().unwrap();
+            closing.cancel();
+            String::from_utf8(read).unwrap()
+        };
+        let both = timeout(END_LIMIT, async { tokio::join!(relaying, reading) });
+        let (relayed, read) = both.await.unwrap();
+        relayed.unwrap();
+        assert_eq!(read, format!("{TOO_LONG}\n"));
     }
 
     /// The output of a relay whose host has ended, for a client that makes a call and goes.
