@@ -12,7 +12,8 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 use nix::fcntl::OFlag;
 use safe_files::state_file;
@@ -26,6 +27,13 @@ const FILE: &str = "identity.lock";
 
 /// The most servers of one identity that may run at once.
 const MAX_INSTANCES: u32 = 1000;
+
+/// The longest wait for a process that checks an identity, or removes it from its team. The caller
+/// may be on a thread of the runtime.
+const CHECK_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// The pause between two tries.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// An identity that this process holds until the claim is dropped.
 #[derive(Debug)]
@@ -155,39 +163,63 @@ impl Drop for Claim {
     }
 }
 
-/// Locks a file; `None` if another process has locked it.
+/// The result of a try to lock a file.
+enum LockAttempt {
+    /// This process has the lock.
+    Locked(File),
+    /// Another process has the identity.
+    Taken,
+    /// Another process checks the identity, or has just released it.
+    Busy,
+}
+
+/// Locks a file; `None` if another process has locked it, also if that only checks the identity and
+/// does not end.
 fn lock(directory: &Path, path: &Path) -> io::Result<Option<File>> {
+    let begin = Instant::now();
     loop {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)?;
-        let mut file = match state_file::open_to_lock(path) {
-            Ok(file) => file,
-            // Another process may have removed the directory meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error),
-        };
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) if is_taken(&file)? => return Ok(None),
-            // The lock was that of a check.
-            Err(TryLockError::WouldBlock) => continue,
-            Err(TryLockError::Error(error)) => return Err(error),
+        match try_lock(directory, path)? {
+            LockAttempt::Locked(file) => return write_owner(file, directory).map(Some),
+            LockAttempt::Busy if begin.elapsed() < CHECK_TIMEOUT => thread::sleep(PAUSE),
+            LockAttempt::Taken | LockAttempt::Busy => return Ok(None),
         }
-        if !is_still(&file, path)? {
-            continue;
-        }
-        if file.metadata()?.len() > 0 {
-            tracing::warn!(
-                "took over the identity of a process that died: {}",
-                directory.display()
-            );
-        }
-        file.set_len(0)?;
-        writeln!(file, "{}", owner_json())?;
-        return Ok(Some(file));
     }
+}
+
+fn try_lock(directory: &Path, path: &Path) -> io::Result<LockAttempt> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)?;
+    let file = match state_file::open_to_lock(path) {
+        Ok(file) => file,
+        // Another process may have removed the directory meanwhile.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(LockAttempt::Busy),
+        Err(error) => return Err(error),
+    };
+    match file.try_lock() {
+        Ok(()) if is_still(&file, path)? => Ok(LockAttempt::Locked(file)),
+        Ok(()) => Ok(LockAttempt::Busy),
+        // A check has a shared lock, a claim an exclusive one.
+        Err(TryLockError::WouldBlock) => Ok(match is_taken(&file)? {
+            true => LockAttempt::Taken,
+            false => LockAttempt::Busy,
+        }),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Writes this process as the owner into the file that it has locked.
+fn write_owner(mut file: File, directory: &Path) -> io::Result<File> {
+    if file.metadata()?.len() > 0 {
+        tracing::warn!(
+            "took over the identity of a process that died: {}",
+            directory.display()
+        );
+    }
+    file.set_len(0)?;
+    writeln!(file, "{}", owner_json())?;
+    Ok(file)
 }
 
 /// Whether the path still names the opened file.
@@ -298,6 +330,19 @@ mod tests {
             (looked, taken)
         });
         assert!(looked > 0 && taken.iter().all(|name| *name == codex));
+    }
+
+    /// A check that lasts, as when another process holds the lock of the team, delays no server.
+    #[test]
+    fn lasting_check_counts_as_a_claim() {
+        let home = tempfile::tempdir().unwrap();
+        let codex: AgentName = "codex".parse().unwrap();
+        drop(take(home.path()));
+        let during = Claim::while_free(home.path(), &codex, || take(home.path()));
+        let during = during.unwrap().unwrap();
+        assert_eq!(during.identity.as_str(), "codex-2");
+        // The control: nobody holds the identity itself.
+        assert_eq!(take(home.path()).identity, codex);
     }
 
     #[test]
