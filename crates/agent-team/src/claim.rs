@@ -120,7 +120,9 @@ impl Claim {
         // Otherwise its owner has just released it, and has cleaned up.
         let done = is_still(&file, &path)?.then(act);
         if done.is_some() {
-            fs::remove_file(&path)?;
+            // An empty file is not that of a process that died. It stays: another check may hold
+            // the lock too, and would remove the new file of a claim in its place.
+            file.set_len(0)?;
         }
         Ok(done)
     }
@@ -343,6 +345,28 @@ mod tests {
         assert_eq!(during.identity.as_str(), "codex-2");
         // The control: nobody holds the identity itself.
         assert_eq!(take(home.path()).identity, codex);
+    }
+
+    /// Two clean-ups at once would remove the file twice: the second time that of a new claim, and
+    /// then two servers have the identity.
+    #[test]
+    fn concurrent_checks_leave_the_file_of_a_claim() {
+        let home = tempfile::tempdir().unwrap();
+        let codex: AgentName = "codex".parse().unwrap();
+        let claim = take(home.path());
+        let file = claim.file.clone();
+        drop(claim);
+        // A killed process leaves the file like this.
+        fs::write(&file, "{}").unwrap();
+        let check = |act: &dyn Fn() -> Option<Claim>| Claim::while_free(home.path(), &codex, act);
+        let claim = check(&|| {
+            check(&|| None).unwrap();
+            Some(take(home.path()))
+        });
+        let claim = claim.unwrap().flatten().unwrap();
+        assert!(is_still(&claim._lock, &claim.file).unwrap());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "");
+        assert!(is_still(&take(home.path())._lock, &file).unwrap());
     }
 
     #[test]
