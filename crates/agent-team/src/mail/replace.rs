@@ -26,7 +26,8 @@ use super::file::{Contents, read};
 /// The most concurrent writes in a row that are merged.
 const MAX_ROUNDS: usize = 100;
 
-/// The longest time for which a file may be incomplete while another program writes it in place.
+/// The longest time for which a file may be empty or incomplete while another program writes it in
+/// place.
 const SETTLE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The pause between two reads of such a file.
@@ -61,7 +62,7 @@ pub(super) fn replace(path: &Path, limit: u64, mut change: impl Change) -> Resul
     let file = Replacement { path, limit };
     for _ in 0..MAX_ROUNDS {
         let (before, ours) = retry_while_malformed(|| {
-            let before = read(path, limit)?;
+            let before = read_settled(path, limit)?;
             let bytes = before.as_ref().map_or(&[][..], |before| &before.bytes);
             let ours = change(FileState::Current(bytes))?;
             Ok((before, ours))
@@ -103,6 +104,27 @@ pub(super) fn retry_while_malformed<T>(
             done => return done,
         }
     }
+}
+
+/// Reads a file; `None` if there is none. An empty file is read again for a moment after its last
+/// change: a program that writes a file in place empties it first.
+pub(super) fn read_settled(path: &Path, limit: u64) -> Result<Option<Contents>, MailError> {
+    let begin = Instant::now();
+    loop {
+        let contents = read(path, limit)?;
+        let is_empty = contents.as_ref().is_some_and(|now| now.bytes.is_empty());
+        if !is_empty || !was_just_changed(path) || begin.elapsed() >= SETTLE_TIMEOUT {
+            return Ok(contents);
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// Whether the content of a file has changed within [`SETTLE_TIMEOUT`]. A time in the future, of a
+/// clock that was set back, counts as now.
+fn was_just_changed(path: &Path) -> bool {
+    let changed = fs::symlink_metadata(path).and_then(|about| about.modified());
+    changed.is_ok_and(|changed| changed.elapsed().unwrap_or_default() < SETTLE_TIMEOUT)
 }
 
 /// The result of installing a draft.
@@ -166,7 +188,7 @@ impl Replacement<'_> {
         draft: &Path,
         before: Option<&Contents>,
     ) -> Result<DraftOutcome, MailError> {
-        if read(self.path, self.limit)?.as_ref() != before {
+        if read_settled(self.path, self.limit)?.as_ref() != before {
             return Ok(DraftOutcome::FileChanged);
         }
         fs::rename(draft, self.path).map_err(MailError::of(self.path))?;
@@ -184,7 +206,8 @@ impl Replacement<'_> {
         for round in 0..MAX_ROUNDS {
             let previous = self.draft(round);
             let merged = retry_while_malformed(|| {
-                let found = read(&previous, self.limit)?.map_or_else(Vec::new, |found| found.bytes);
+                let found = read_settled(&previous, self.limit)?;
+                let found = found.map_or_else(Vec::new, |found| found.bytes);
                 if found == before {
                     return Ok(None);
                 }
@@ -308,6 +331,7 @@ mod step {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claim::is_still;
 
     const LIMIT: u64 = 1000;
 
@@ -352,7 +376,7 @@ mod tests {
     fn concurrent_write_is_merged() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("f");
-        fs::write(&path, "").unwrap();
+        fs::write(&path, "before").unwrap();
         let (collisions, replaced) = run(&path, |collisions| {
             if collisions < 3 {
                 fs::write(&path, format!("they{collisions}")).unwrap();
@@ -362,6 +386,78 @@ mod tests {
         assert_eq!(collisions, 3);
         assert_eq!(fs::read_to_string(&path).unwrap(), "they2m");
         assert_eq!(names(directory.path()), ["f"]);
+    }
+
+    /// Empties a file as a program does that writes in place, and writes it once `may_write`.
+    fn write_in_place<'scope>(
+        scope: &'scope thread::Scope<'scope, '_>,
+        path: &Path,
+        may_write: impl Fn(&File) -> bool + Send + 'scope,
+    ) {
+        let mut file = File::create(path).unwrap();
+        scope.spawn(move || {
+            while !may_write(&file) {
+                thread::yield_now();
+            }
+            thread::sleep(4 * PAUSE);
+            file.write_all(b"they").unwrap();
+        });
+    }
+
+    #[test]
+    fn file_that_is_written_in_place_is_read_once_it_is_not_empty() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        fs::write(&path, "before").unwrap();
+        let (collisions, replaced) = thread::scope(|scope| {
+            write_in_place(scope, &path, |_| true);
+            run(&path, |_| {})
+        });
+        replaced.unwrap();
+        assert_eq!(collisions, 0);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "theyo");
+    }
+
+    /// Another program has emptied the file when it is replaced, and writes on into the replaced
+    /// one.
+    #[test]
+    fn replaced_file_that_is_written_in_place_is_merged() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        for before in ["", "before"] {
+            fs::write(&path, before).unwrap();
+            let (collisions, replaced) = thread::scope(|scope| {
+                let is_replaced = |file: &File| !is_still(file, &path).unwrap();
+                run(&path, |collisions| {
+                    if collisions == 0 {
+                        write_in_place(scope, &path, is_replaced);
+                    }
+                })
+            });
+            replaced.unwrap();
+            assert_eq!(collisions, 1, "{before}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), "theym", "{before}");
+            assert_eq!(names(directory.path()), ["f"]);
+        }
+    }
+
+    /// A reader does not wait for a file that stays empty.
+    #[test]
+    fn only_a_new_empty_file_may_be_written_in_place() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        let file = File::create(&path).unwrap();
+        let now = std::time::SystemTime::now();
+        for (changed, is_new) in [
+            (now - SETTLE_TIMEOUT, false),
+            (now + Duration::from_secs(3600), true),
+        ] {
+            file.set_modified(changed).unwrap();
+            assert_eq!(was_just_changed(&path), is_new);
+        }
+        assert!(!was_just_changed(&directory.path().join("none")));
+        let contents = read_settled(&path, LIMIT).unwrap().unwrap();
+        assert_eq!(contents.bytes, b"");
     }
 
     #[test]
@@ -439,7 +535,7 @@ mod tests {
     fn endless_concurrent_writes_are_reported() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("f");
-        fs::write(&path, "").unwrap();
+        fs::write(&path, "before").unwrap();
         let mut number = 0;
         let (_, replaced) = run(&path, |_| {
             number += 1;
