@@ -63,17 +63,22 @@ pub enum ClaimError {
     #[error(transparent)]
     Name(#[from] BadName),
     /// All of them are taken.
-    #[error("{MAX_INSTANCES} servers have the identity {0} already")]
+    #[error("{MAX_INSTANCES} servers or other agents have the identity {0} already")]
     AllTaken(AgentName),
 }
 
 impl Claim {
-    /// Claims an identity, or the first free one of `NAME-2`, `NAME-3` and so on.
+    /// Claims the first of an identity, `NAME-2`, `NAME-3` and so on that no process holds and that
+    /// may be claimed.
     ///
     /// # Errors
     ///
     /// [`ClaimError`].
-    pub fn take(home: &Path, requested: &AgentName) -> Result<Self, ClaimError> {
+    pub fn take(
+        home: &Path,
+        requested: &AgentName,
+        may_be: impl Fn(&AgentName) -> bool,
+    ) -> Result<Self, ClaimError> {
         if !home.is_absolute() {
             return Err(ClaimError::NoHome);
         }
@@ -82,6 +87,9 @@ impl Claim {
                 1 => requested.clone(),
                 number => format!("{requested}-{number}").parse()?,
             };
+            if !may_be(&identity) {
+                continue;
+            }
             let directory = identities::directory_of(home, &identity);
             let file = directory.join(FILE);
             let locked = lock(&directory, &file);
@@ -244,7 +252,7 @@ mod tests {
     use super::*;
 
     fn take(home: &Path) -> Claim {
-        Claim::take(home, &"codex".parse().unwrap()).unwrap()
+        Claim::take(home, &"codex".parse().unwrap(), |_| true).unwrap()
     }
 
     #[test]
@@ -262,6 +270,21 @@ mod tests {
         drop(first);
         assert!(!file.exists());
         assert_eq!(take(home.path()).identity.as_str(), "codex");
+    }
+
+    #[test]
+    fn identity_of_another_agent_is_not_claimed() {
+        let home = tempfile::tempdir().unwrap();
+        let codex: AgentName = "codex".parse().unwrap();
+        let claimed = |others: &[&str]| {
+            let may_be = |identity: &AgentName| !others.contains(&identity.as_str());
+            Claim::take(home.path(), &codex, may_be).unwrap()
+        };
+        let first = claimed(&["codex-2"]);
+        let second = claimed(&["codex-2"]);
+        let third = claimed(&["codex"]);
+        let names = [&first, &second, &third].map(|claim| claim.identity.to_string());
+        assert_eq!(names, ["codex", "codex-3", "codex-2"]);
     }
 
     #[test]
@@ -285,19 +308,19 @@ mod tests {
         let victim = home.path().join("victim");
         fs::write(&victim, "mine").unwrap();
         std::os::unix::fs::symlink(&victim, directory.join(FILE)).unwrap();
-        let refused = Claim::take(home.path(), &"codex".parse().unwrap());
+        let refused = Claim::take(home.path(), &"codex".parse().unwrap(), |_| true);
         assert!(matches!(refused, Err(ClaimError::File { .. })));
         assert_eq!(fs::read_to_string(victim).unwrap(), "mine");
     }
 
     #[test]
     fn claim_without_home_or_with_a_long_name_is_refused() {
-        let refused = Claim::take(Path::new(""), &"codex".parse().unwrap());
+        let refused = Claim::take(Path::new(""), &"codex".parse().unwrap(), |_| true);
         assert!(matches!(refused, Err(ClaimError::NoHome)));
         let long: AgentName = "x".repeat(100).parse().unwrap();
         let home = tempfile::tempdir().unwrap();
-        let _held = Claim::take(home.path(), &long).unwrap();
-        let refused = Claim::take(home.path(), &long);
+        let _held = Claim::take(home.path(), &long, |_| true).unwrap();
+        let refused = Claim::take(home.path(), &long, |_| true);
         assert!(matches!(refused, Err(ClaimError::Name(_))));
     }
 

@@ -56,4 +56,4 @@ pub use mail_client::{BroadcastResults, MailClient, MailClientError, SentMessage
 pub use records::{PreviousThread, RecordError, Records};
 pub use services::TeamServices;
 pub use shutdown_summary::ShutdownSummary;
-pub use stale_members::is_foreign_member;
+pub use stale_members::ForeignMembers;

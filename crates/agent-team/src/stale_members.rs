@@ -16,17 +16,51 @@ pub(super) fn note_of(atm_home: &Path, identity: &AgentName) -> PathBuf {
     identities::directory_of(atm_home, identity).join(NOTE)
 }
 
-/// Whether an identity is an active member of a team and no server of ours has entered
-/// it. Where that cannot be determined, it counts as one.
-pub fn is_foreign_member(atm_home: &Path, team: &TeamName, identity: &AgentName) -> bool {
-    if note_of(atm_home, identity).is_file() {
-        return false;
+/// The active members of a team that no server of ours has entered: other agents, whose mail is not
+/// for a server.
+#[derive(Debug)]
+pub enum ForeignMembers {
+    /// All of them.
+    Known(Vec<AgentName>),
+    /// The team cannot be read.
+    Unknown,
+}
+
+impl ForeignMembers {
+    /// Those of a team; none without a team.
+    #[must_use]
+    pub fn of(atm_home: &Path, team: Option<&TeamName>) -> Self {
+        let Some(team) = team else {
+            return Self::Known(Vec::new());
+        };
+        match MailStore::new(atm_home).active_members(team) {
+            Ok(mut members) => {
+                members.retain(|member| !is_ours(atm_home, team, member));
+                Self::Known(members)
+            }
+            Err(MailError::UnknownTeam { .. }) => Self::Known(Vec::new()),
+            Err(_) => Self::Unknown,
+        }
     }
-    match MailStore::new(atm_home).is_active(team, identity) {
-        Ok(is_active) => is_active,
-        Err(MailError::UnknownTeam { .. }) => false,
-        Err(_) => true,
+
+    /// Whether an identity is that of such a member; `false` if the team cannot be read, as nobody can
+    /// read mail there.
+    #[must_use]
+    pub fn has(&self, identity: &AgentName) -> bool {
+        matches!(self, Self::Known(members) if members.contains(identity))
     }
+
+    /// Whether an identity may be that of such a member.
+    #[must_use]
+    pub fn may_have(&self, identity: &AgentName) -> bool {
+        matches!(self, Self::Unknown) || self.has(identity)
+    }
+}
+
+/// Whether a server of ours has entered an identity into this team, and has not left it since.
+fn is_ours(atm_home: &Path, team: &TeamName, identity: &AgentName) -> bool {
+    let noted = MailStore::noted_team(&note_of(atm_home, identity));
+    noted.is_ok_and(|noted| noted.as_ref() == Some(team))
 }
 
 /// Removes the members that no process holds any more from their teams, all but `except`.
@@ -56,5 +90,65 @@ pub(super) fn remove_one(atm_home: &Path, identity: &AgentName) {
         Err(error) => {
             tracing::warn!("cannot remove the stale member {identity} from its team: {error}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::mail::Membership;
+
+    #[test]
+    fn only_members_that_our_servers_entered_into_the_team_are_ours() {
+        let home = tempfile::tempdir().unwrap();
+        let (team, agent): (TeamName, AgentName) = ("t".parse().unwrap(), "ours".parse().unwrap());
+        let foreign = |name: &str| {
+            let foreign = ForeignMembers::of(home.path(), Some(&team));
+            let name = name.parse().unwrap();
+            (foreign.has(&name), foreign.may_have(&name))
+        };
+        assert_eq!(foreign("ours"), (false, false));
+
+        let directory = home.path().join(".claude/teams/t");
+        fs::create_dir_all(&directory).unwrap();
+        let members = ["lead", "moved", "away"].map(|name| json!({ "name": name }));
+        let mut config = json!({ "members": members });
+        config["members"][2]["isActive"] = json!(false);
+        let config_file = directory.join("config.json");
+        fs::write(&config_file, config.to_string()).unwrap();
+        for identity in ["ours", "moved"] {
+            let directory = identities::directory_of(home.path(), &identity.parse().unwrap());
+            fs::create_dir_all(directory).unwrap();
+        }
+        let membership = Membership {
+            agent: &agent,
+            model: "m",
+            cwd: Path::new("/"),
+        };
+        let note = note_of(home.path(), &agent);
+        MailStore::new(home.path())
+            .join(&team, &membership, &note)
+            .unwrap();
+        let elsewhere = json!({ "team": "other", "agent": "moved", "former": { "absent": 1 } });
+        let note = note_of(home.path(), &"moved".parse().unwrap());
+        fs::write(&note, elsewhere.to_string()).unwrap();
+        for (name, is_foreign) in [
+            ("lead", true),
+            ("moved", true),
+            ("away", false),
+            ("ours", false),
+            ("nobody", false),
+        ] {
+            assert_eq!(foreign(name), (is_foreign, is_foreign), "{name}");
+        }
+
+        fs::write(&config_file, "[]").unwrap();
+        assert_eq!(foreign("lead"), (false, true));
+        let without_team = ForeignMembers::of(home.path(), None);
+        assert!(!without_team.may_have(&agent));
     }
 }

@@ -85,6 +85,13 @@ impl<'a> Roster<'a> {
             .collect()
     }
 
+    /// The members that are not marked as absent, like [`Roster::names`].
+    #[must_use]
+    pub fn active_names(&self) -> Vec<AgentName> {
+        let entries = self.entries.iter().filter(|entry| !is_absent(entry));
+        entries.filter_map(|entry| name(entry)).collect()
+    }
+
     /// Whether it has a member of that name.
     #[must_use]
     pub fn has(&self, agent: &AgentName) -> bool {
@@ -141,6 +148,13 @@ impl<'a> Roster<'a> {
     }
 }
 
+/// A member without `isActive` is present.
+fn is_absent(entry: &RawValue) -> bool {
+    let members = Members::of(entry.get());
+    let active = members.and_then(|members| members.get(ACTIVE));
+    active.is_some_and(|active| active.get() == "false")
+}
+
 fn name(entry: &RawValue) -> Option<AgentName> {
     let name = Members::of(entry.get())?.get("name")?;
     serde_json::from_str(name.get()).ok()
@@ -171,6 +185,7 @@ mod tests {
     fn members_with_invalid_names_are_left_out() {
         let roster = roster(TEAM);
         assert_eq!(roster.names(), [agent("lead"), agent("codex")]);
+        assert_eq!(roster.active_names(), [agent("codex")]);
         assert_eq!(roster.active(&agent("lead")).unwrap().get(), "false");
         assert!(roster.active(&agent("codex")).is_none());
         assert_eq!(roster.joined_at(&agent("codex")), Some(5));

@@ -114,13 +114,13 @@ impl MailStore {
         self.team(team)?.members()
     }
 
-    /// Whether a team has a member of that name that is not marked as absent.
+    /// The members of a team that are not marked as absent, in the order in which they are listed.
     ///
     /// # Errors
     ///
     /// [`MailError`], for example if there is no such team.
-    pub fn is_active(&self, team: &TeamName, agent: &AgentName) -> Result<bool, MailError> {
-        self.team(team)?.is_active(agent)
+    pub fn active_members(&self, team: &TeamName) -> Result<Vec<AgentName>, MailError> {
+        self.team(team)?.active_members()
     }
 
     /// Checks that a team has that member.

@@ -130,6 +130,11 @@ impl MailStore {
         Ok(joined)
     }
 
+    /// The team that a note restores; `None` if there is no note.
+    pub(crate) fn noted_team(note: &Path) -> Result<Option<TeamName>, MailError> {
+        Ok(read_note(note)?.map(|note| note.team))
+    }
+
     /// Undoes [`MailStore::join`] by its note, and removes the note.
     ///
     /// # Errors

@@ -69,26 +69,22 @@ impl Team {
 
     /// The members, in their order.
     pub(super) fn members(&self) -> Result<Vec<AgentName>, MailError> {
-        super::retry_while_malformed(|| {
-            let path = self.config();
-            let file = read(&path, LARGEST_ROSTER)?;
-            let bytes = file.map_or_else(Vec::new, |file| file.bytes);
-            let roster = Roster::parse(&bytes);
-            let roster = roster.map_err(|error| MailError::BadRoster { path, error })?;
-            Ok(roster.names())
-        })
+        self.read_roster(|roster| roster.names())
     }
 
-    /// Whether the team has that member, and does not mark it as absent.
-    pub(super) fn is_active(&self, agent: &AgentName) -> Result<bool, MailError> {
+    /// The members that are not marked as absent, in their order.
+    pub(super) fn active_members(&self) -> Result<Vec<AgentName>, MailError> {
+        self.read_roster(|roster| roster.active_names())
+    }
+
+    fn read_roster<T>(&self, find: impl Fn(&Roster<'_>) -> T) -> Result<T, MailError> {
         super::retry_while_malformed(|| {
             let path = self.config();
             let file = read(&path, LARGEST_ROSTER)?;
             let bytes = file.map_or_else(Vec::new, |file| file.bytes);
             let roster = Roster::parse(&bytes);
             let roster = roster.map_err(|error| MailError::BadRoster { path, error })?;
-            let is_away = roster.active(agent).is_some_and(|it| it.get() == "false");
-            Ok(roster.has(agent) && !is_away)
+            Ok(find(&roster))
         })
     }
 

@@ -1,12 +1,13 @@
 //! The services of a server as a member of a team, set up from the configuration.
 
+use std::cell::LazyCell;
 use std::path::Path;
 use std::sync::Arc;
 
 use agent_team::logic::{AgentName, ThreadName};
 use agent_team::{
-    Claim, MailClient, Member, PreviousThread, Records, ShutdownSummary, TeamServices,
-    is_foreign_member,
+    Claim, ForeignMembers, MailClient, Member, PreviousThread, Records, ShutdownSummary,
+    TeamServices,
 };
 use job_queue::thread_ids::in_registry;
 use mcp_server::{Defaults, Warnings};
@@ -28,9 +29,23 @@ impl Identity {
     /// Claims the configured identity. If nothing can be recorded under it, it is used all the
     /// same: work is more important than records.
     pub(super) fn take(config: &Config, backend: &'static str) -> Self {
-        let (wanted, warning) = wanted(config);
-        let claim = claim(config, &wanted);
-        let identity = claim.as_ref().map_or(&wanted, |claim| &claim.identity);
+        let team = config.team.as_ref().map(|team| &team.value);
+        // Read when it is needed: mostly, the user has chosen the identity, and no server has it.
+        let foreign = LazyCell::new(|| ForeignMembers::of(&config.atm_home, team));
+        // A repository cannot choose the identity of a member who is at work.
+        let configured = &config.identity.value;
+        let is_refused =
+            config.identity_origin == Origin::Repository && foreign.may_have(configured);
+        let usual = DEFAULT_IDENTITY
+            .parse::<AgentName>()
+            .ok()
+            .filter(|_| is_refused);
+        let wanted = usual.as_ref().unwrap_or(configured);
+        let chosen = (config.identity_origin == Origin::User).then_some(wanted);
+        let may_be = |identity: &AgentName| chosen == Some(identity) || !foreign.has(identity);
+        let claim = claim(config, wanted, may_be);
+        let identity = claim.as_ref().map_or(wanted, |claim| &claim.identity);
+        let warning = is_refused.then(|| refused_identity(configured, identity));
         let member = Member {
             identity: identity.clone(),
             team: config.team.as_ref().map(|team| team.value.clone()),
@@ -125,30 +140,25 @@ impl Identity {
     }
 }
 
-/// The identity to claim. A repository cannot choose that of a member who is at work.
-fn wanted(config: &Config) -> (AgentName, Option<String>) {
-    let wanted = &config.identity.value;
-    let team = config.team.as_ref().map(|team| &team.value);
-    let taken = config.identity_origin == Origin::Repository
-        && team.is_some_and(|team| is_foreign_member(&config.atm_home, team, wanted));
-    match (taken, DEFAULT_IDENTITY.parse()) {
-        (true, Ok(usual)) => {
-            let warning = format!(
-                "the repository's identity {wanted} is that of an active member of the team, so \
-                 this server is {usual}. To be {wanted}, use --identity."
-            );
-            (usual, Some(warning))
-        }
-        _ => (wanted.clone(), None),
-    }
+/// The warning that the repository's identity was refused.
+fn refused_identity(refused: &AgentName, identity: &AgentName) -> String {
+    format!(
+        "the repository's identity {refused} is that of an active member of the team, so this \
+         server is {identity}. To be {refused}, use --identity."
+    )
 }
 
-fn claim(config: &Config, wanted: &AgentName) -> Option<Claim> {
-    match Claim::take(&config.atm_home, wanted) {
+/// Claims an identity that `may_be` allows. Only the user may choose that of another agent.
+fn claim(
+    config: &Config,
+    wanted: &AgentName,
+    may_be: impl Fn(&AgentName) -> bool,
+) -> Option<Claim> {
+    match Claim::take(&config.atm_home, wanted, may_be) {
         Ok(claim) => {
             if claim.identity != *wanted {
                 let identity = &claim.identity;
-                tracing::info!("another server is {wanted}; this one is {identity}");
+                tracing::info!("another server or agent is {wanted}; this one is {identity}");
             }
             Some(claim)
         }

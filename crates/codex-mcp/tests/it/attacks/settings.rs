@@ -456,6 +456,39 @@ async fn repository_does_not_take_an_identity() {
     assert!(mail.unwrap().to_string().contains("SECRET"));
 }
 
+/// The server gets another identity than the repository's, which is not that of a member either. A
+/// note of another team does not make the members its own.
+#[tokio::test]
+async fn replacement_of_a_refused_identity_is_that_of_no_member() {
+    let home = Home::new("");
+    let inbox = team(&home, true);
+    trust(&home, &home.work());
+    let config = inbox.with_file_name("../config.json");
+    let mut roster: Value = serde_json::from_str(&fs::read_to_string(&config).unwrap()).unwrap();
+    for name in ["codex", "codex-2"] {
+        let mut member = roster["members"][0].clone();
+        member["name"] = name.into();
+        roster["members"].as_array_mut().unwrap().push(member);
+        fs::copy(&inbox, inbox.with_file_name(format!("{name}.json"))).unwrap();
+    }
+    fs::write(&config, roster.to_string()).unwrap();
+    for name in ["lead", "codex"] {
+        let note = json!({ "team": "others", "agent": name, "former": { "absent": 1 } });
+        let directory = home
+            .atm_home()
+            .join(".config/atm/codex-sessions")
+            .join(name);
+        write(&directory.join("membership.json"), &note.to_string());
+    }
+    let (identity, mail, warnings) = server_identity(&home).await;
+    assert_eq!(identity, "codex-3", "{warnings:?}");
+    assert!(!mail.unwrap().to_string().contains("SECRET"));
+    assert!(
+        warnings[0].contains("this server is codex-3"),
+        "{warnings:?}"
+    );
+}
+
 #[test]
 fn role_of_a_repository_does_not_replace_the_users() {
     let home = Home::new("");

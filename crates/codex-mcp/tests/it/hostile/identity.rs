@@ -36,7 +36,7 @@ async fn second_server_gets_a_number_and_killed_identity_is_free() {
     assert_eq!(identity(&mut first).await, "arch");
     let mut second = server(&home).await;
     assert_eq!(identity(&mut second).await, "arch-2");
-    let told = "another server is arch; this one is arch-2";
+    let told = "another server or agent is arch; this one is arch-2";
     assert!(second.stderr().contains(told), "{}", second.stderr());
     assert!(note("arch").exists() && note("arch-2").exists());
 
