@@ -115,6 +115,66 @@ fn messages_are_cut_between_characters_and_state_their_length() {
     assert_eq!(cut(7).truncated_from, None);
 }
 
+/// Other programs write members of any length.
+#[test]
+fn long_members_are_cut_and_their_messages_are_marked() {
+    let message = |salt: &str| {
+        let long = format!("{salt}{}", "\u{1}ä".repeat(9000));
+        json!({ "from": long, "text": "t", "timestamp": long, "message_id": long, "summary": long })
+    };
+    // Two messages differ only behind the cut.
+    let mut twin = message("a");
+    twin["message_id"] = json!(format!("{}b", twin["message_id"].as_str().unwrap()));
+    let text = json!([message("a"), twin, message("b")]).to_string();
+    let limits = ReadLimits {
+        max_messages: 2,
+        ..all()
+    };
+    let batch = oldest_unread(&[inbox(&text)], limits);
+    let Envelope {
+        from,
+        timestamp,
+        message_id,
+        summary,
+        ..
+    } = batch.messages[0].clone();
+    for (member, length) in [
+        (Some(from), 100),
+        (timestamp, 100),
+        (message_id, 100),
+        (summary, 500),
+    ] {
+        let member = member.unwrap();
+        assert_eq!(member.chars().count(), length + 1);
+        assert!(member.starts_with("a\u{1}ä") && member.ends_with('…'));
+    }
+    let marked = mark_all(&text, &batch);
+    assert_eq!(marked.count, 2);
+    let text = marked.text.unwrap();
+    let left = oldest_unread(&[inbox(&text)], all());
+    assert_eq!(left.messages.len(), 1);
+    assert!(left.messages[0].from.starts_with('b'));
+}
+
+#[test]
+fn first_senders_are_listed_and_the_others_are_counted() {
+    let message = |number: usize| {
+        let from = format!("{number:02}{}", "\u{1}".repeat(9000));
+        json!({ "from": from, "text": "t" })
+    };
+    let messages: Vec<Value> = (0..23).chain([0, 21]).map(message).collect();
+    let text = json!(messages).to_string();
+    let pending = pending(&[inbox(&text)]);
+    assert_eq!(pending.count, 25);
+    assert_eq!(pending.senders.len(), 20);
+    assert_eq!(pending.other_senders, 3);
+    let (first, count) = &pending.senders[0];
+    assert!(first.starts_with("00\u{1}") && first.ends_with("\u{1}…"));
+    assert_eq!((first.chars().count(), *count), (61, 2));
+    let listed = serde_json::to_string(&pending.senders).unwrap();
+    assert!(listed.chars().count() < 8000);
+}
+
 #[test]
 fn oldest_messages_come_first_and_the_rest_is_counted() {
     let text = json!([

@@ -8,6 +8,18 @@ use serde::Serialize;
 
 use super::{Inbox, Mark, Message};
 
+/// The longest sender, time and ID of a delivered message, in characters. A reader that is shown a
+/// limited number of characters, some as escapes, would else be shown no mail at all.
+const NAME_CHARS: usize = 100;
+
+/// The longest summary of a delivered message, in characters.
+const SUMMARY_CHARS: usize = 500;
+
+/// The most senders that are listed with the number of unread messages, and the longest sender there,
+/// in characters: the list has at most 8000 characters in JSON, where each may be an escape of six.
+const LISTED_SENDERS: usize = 20;
+const LISTED_SENDER_CHARS: usize = 60;
+
 /// The limits of one read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadLimits {
@@ -17,7 +29,8 @@ pub struct ReadLimits {
     pub max_length: usize,
 }
 
-/// A message as it is delivered, set apart as its sender's words.
+/// A message as it is delivered, set apart as its sender's words. Shortened members end with `…`; for
+/// the text, see `truncated_from`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Envelope {
     /// The sender that the message names.
@@ -55,8 +68,10 @@ pub struct UnreadBatch {
 pub struct PendingMail {
     /// The number of unread messages.
     pub count: usize,
-    /// The senders with their numbers of messages, in the order in which they first wrote.
+    /// The first 20 senders with their numbers of messages, in the order in which they first wrote.
     pub senders: Vec<(String, usize)>,
+    /// The number of further senders.
+    pub other_senders: usize,
 }
 
 /// An unread message and its position.
@@ -99,17 +114,20 @@ pub fn pending(inboxes: &[Inbox<'_>]) -> PendingMail {
     for one in unread(inboxes) {
         pending.count += 1;
         let from = one.message.from();
-        match places
-            .get(&*from)
-            .and_then(|at| pending.senders.get_mut(*at))
-        {
-            Some((_, count)) => *count += 1,
+        let place = places.get(&*from);
+        match place.map(|place| pending.senders.get_mut(*place)) {
+            Some(Some((_, count))) => *count += 1,
+            Some(None) => {}
             None => {
-                places.insert(from.clone().into_owned(), pending.senders.len());
-                pending.senders.push((from.into_owned(), 1));
+                if places.len() < LISTED_SENDERS {
+                    let shown = cut(&from, LISTED_SENDER_CHARS);
+                    pending.senders.push((shown, 1));
+                }
+                places.insert(from.into_owned(), places.len());
             }
         }
     }
+    pending.other_senders = places.len().saturating_sub(LISTED_SENDERS);
     pending
 }
 
@@ -159,8 +177,7 @@ fn by_time(unread: Vec<UnreadMessage<'_>>) -> Vec<UnreadMessage<'_>> {
 
 fn envelope(message: &Message<'_>, limits: ReadLimits) -> Envelope {
     let text = message.text();
-    let end = text.char_indices().nth(limits.max_length);
-    let (shown, truncated_from) = match end.and_then(|(end, _)| text.get(..end)) {
+    let (shown, truncated_from) = match beginning(&text, limits.max_length) {
         Some(start) => {
             let whole = text.chars().count();
             let shown = limits.max_length;
@@ -170,11 +187,27 @@ fn envelope(message: &Message<'_>, limits: ReadLimits) -> Envelope {
         None => (text.into_owned(), None),
     };
     Envelope {
-        from: message.from().into_owned(),
+        from: cut(&message.from(), NAME_CHARS),
         message: shown,
-        timestamp: message.timestamp().map(Into::into),
-        message_id: message.id().map(Into::into),
-        summary: message.summary().map(Into::into),
+        timestamp: message.timestamp().map(|time| cut(&time, NAME_CHARS)),
+        message_id: message.id().map(|id| cut(&id, NAME_CHARS)),
+        summary: message
+            .summary()
+            .map(|summary| cut(&summary, SUMMARY_CHARS)),
         truncated_from,
+    }
+}
+
+/// The first characters of a text; `None` if it has no more.
+fn beginning(text: &str, characters: usize) -> Option<&str> {
+    let (end, _) = text.char_indices().nth(characters)?;
+    text.get(..end)
+}
+
+/// A text with at most this many characters, and `…` if it was cut.
+fn cut(text: &str, characters: usize) -> String {
+    match beginning(text, characters) {
+        Some(start) => format!("{start}…"),
+        None => text.to_owned(),
     }
 }

@@ -33,11 +33,16 @@ pub(super) async fn call(
     Ok(answer(shown(&mail_client.pending().await?)).into())
 }
 
-/// The number of unread messages, and their senders.
+/// The number of unread messages, and their first senders. The number of others is so rarely there
+/// that the schema, which takes room of the client's context, does not list it.
 pub(crate) fn shown(pending: &PendingMail) -> Value {
     let senders = pending.senders.iter();
     let senders: Vec<Value> = senders
         .map(|(from, count)| json!({ "from": from, "count": count }))
         .collect();
-    json!({ "count": pending.count, "senders": senders })
+    let count = pending.count;
+    match pending.other_senders {
+        0 => json!({ "count": count, "senders": senders }),
+        others => json!({ "count": count, "senders": senders, "other_senders": others }),
+    }
 }

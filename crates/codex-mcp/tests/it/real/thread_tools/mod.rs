@@ -350,3 +350,41 @@ async fn turn_is_interrupted_while_a_call_waits(release: &str) {
     assert_eq!(mail(&inbox), [""; 0]);
     stage.finish(poller.client).await;
 }
+
+/// A message with long members would make each answer longer than the model is shown, and its mail
+/// would be read no more.
+#[tokio::test]
+async fn message_with_long_members_does_not_block_the_mail() {
+    let stage = CodexFixture::new(testkit::codex::newest(), calling_model()).await;
+    let inbox = team(&stage, true).with_file_name("arch.json");
+    let mut client = client(&stage, &TEAM).await;
+    let summary = "\u{1}".repeat(4000);
+    let to_self = json!({ "to": "arch", "message": "x", "summary": summary });
+    assert_says(&mut client, &call("atm_send", &to_self), &["message_id"]).await;
+    let mut messages: Vec<Value> =
+        serde_json::from_str(&fs::read_to_string(&inbox).unwrap()).unwrap();
+    for number in 0..30 {
+        let long = format!("{number}{}", "\u{1}".repeat(9000));
+        messages.push(json!({ "from": long, "text": "hello", "timestamp": long,
+            "message_id": long, "summary": long }));
+    }
+    fs::write(&inbox, json!(messages).to_string()).unwrap();
+
+    let count = call("atm_pending_count", &json!({}));
+    let counted = ["\"count\":31", "\"other_senders\":11"];
+    assert_says(&mut client, &count, &counted).await;
+    let read = call("atm_read", &json!({ "max_messages": 1 }));
+    for remaining in ["\"remaining\":30", "\"remaining\":29"] {
+        assert_says(&mut client, &read, &[remaining]).await;
+    }
+    stage.finish(client).await;
+}
+
+/// Checks that the answer of a thread to this prompt has these words.
+async fn assert_says(client: &mut McpClient, prompt: &str, words: &[&str]) {
+    let result = client.call_tool("codex", json!({ "prompt": prompt })).await;
+    let said = structured(&result)["content"].as_str().unwrap();
+    for words in words {
+        assert!(said.contains(*words), "{said}");
+    }
+}
