@@ -45,7 +45,7 @@ pub const LARGEST_INBOX: u64 = 256 * 1024 * 1024;
 /// The mail of all teams below one home directory.
 #[derive(Debug, Clone)]
 pub struct MailStore {
-    teams: PathBuf,
+    home: PathBuf,
 }
 
 /// The sender of mail.
@@ -101,7 +101,7 @@ impl MailStore {
     #[must_use]
     pub fn new(home: &Path) -> Self {
         Self {
-            teams: home.join(".claude/teams"),
+            home: home.to_owned(),
         }
     }
 
@@ -245,7 +245,7 @@ impl MailStore {
     }
 
     fn team(&self, team: &TeamName) -> Result<Team, MailError> {
-        Team::find(&self.teams, team)
+        Team::find(&self.home, team)
     }
 
     /// Reads all inboxes of a member; `find` is given their names too.

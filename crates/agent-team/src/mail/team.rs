@@ -6,8 +6,11 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use safe_files::state_file::is_directory;
+
 use super::MailError;
 use super::file::read;
+use crate::identities;
 use crate::logic::roster::Roster;
 use crate::logic::{AgentName, TeamName};
 
@@ -15,12 +18,17 @@ use crate::logic::{AgentName, TeamName};
 /// prompts.
 pub(super) const LARGEST_ROSTER: u64 = 16 * 1024 * 1024;
 
+/// The directory of teams, below the home directory of the agents.
+const TEAMS: &str = ".claude/teams";
+
 /// The extension of inboxes.
 const INBOX: &str = ".json";
 
 /// An existing team.
 pub(super) struct Team {
     pub(super) name: TeamName,
+    /// The home directory of the agents.
+    home: PathBuf,
     /// The directory of teams, without links.
     teams: PathBuf,
     /// The directory of this team, without links.
@@ -40,8 +48,9 @@ struct FileStamp {
 }
 
 impl Team {
-    /// Looks for a team below the directory of teams.
-    pub(super) fn find(teams: &Path, name: &TeamName) -> Result<Self, MailError> {
+    /// Looks for a team below the home directory of the agents.
+    pub(super) fn find(home: &Path, name: &TeamName) -> Result<Self, MailError> {
+        let teams = home.join(TEAMS);
         let requested = teams.join(name.as_str());
         let unknown = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => MailError::UnknownTeam {
@@ -54,6 +63,7 @@ impl Team {
         let directory = requested.canonicalize().map_err(unknown)?;
         let team = Self {
             name: name.clone(),
+            home: home.to_owned(),
             teams,
             directory,
         };
@@ -131,13 +141,17 @@ impl Team {
         let mut files = self.files_from(agent)?;
         files.retain(|file| {
             let stem = file.strip_suffix(INBOX).unwrap_or(file);
-            // The name of a member may be that of another member with a host.
-            let other = |member: &AgentName| {
-                member.as_str().len() > agent.as_str().len() && is_inbox_of(stem, member)
-            };
-            !members.iter().any(other)
+            // The name of an agent may be that of another one with a host.
+            !longer_names(stem, agent)
+                .any(|other| members.contains(&other) || self.is_known(&other))
         });
         Ok(files)
+    }
+
+    /// Whether an agent is an identity of codex-mcp on this machine. A server of it that has ended
+    /// has left the team, but its mail waits for the next one.
+    fn is_known(&self, agent: &AgentName) -> bool {
+        is_directory(&identities::directory_of(&self.home, agent))
     }
 
     /// See [`Fingerprint`]. Mail of another member whose name begins alike may be
@@ -190,6 +204,14 @@ impl Team {
             }),
         }
     }
+}
+
+/// The agents with a longer name whose inbox can have this file stem too.
+fn longer_names(stem: &str, agent: &AgentName) -> impl Iterator<Item = AgentName> {
+    let ends = stem.match_indices('.').map(|(dot, _)| dot);
+    let ends = ends.chain([stem.len()]);
+    let longer = ends.filter(move |end| *end > agent.as_str().len());
+    longer.filter_map(move |end| stem.get(..end)?.parse().ok())
 }
 
 /// Whether an inbox with this file stem can be an agent's.

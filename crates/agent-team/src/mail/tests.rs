@@ -330,6 +330,26 @@ fn mail_from_other_hosts_is_read_and_marked_in_its_own_file() {
     assert_eq!(stage.unread("lead.two").messages.len(), 2);
 }
 
+/// A server has left the team, so that the roster no longer shows whose mail is waiting.
+#[test]
+fn mail_of_an_identity_that_has_left_is_not_that_of_a_shorter_name() {
+    let stage = Stage::new();
+    let mail = json!([{"from": "x", "text": "for another"}]).to_string();
+    for file in ["lead.two.json", "lead.two.host.json", "lead.json"] {
+        stage.put(file, &mail);
+    }
+    // The control: without such an identity, it is mail from other hosts.
+    assert_eq!(stage.unread("lead").messages.len(), 3);
+    let sessions = stage.home.path().join(".config/atm/codex-sessions");
+    fs::create_dir_all(sessions.join("lead.two")).unwrap();
+    let unread = stage.unread("lead");
+    assert_eq!(unread.messages.len(), 1);
+    assert_eq!(unread.receipts[0].file, "lead.json");
+    // The name itself is no longer one.
+    fs::create_dir_all(sessions.join("lead")).unwrap();
+    assert_eq!(stage.unread("lead").messages.len(), 1);
+}
+
 fn join(stage: &Stage, name: &str) -> JoinOutcome {
     let agent = agent(name);
     let membership = Membership {
