@@ -195,11 +195,7 @@ impl MailClient {
                 recipient: None,
                 summary: None,
             };
-            let read = || {
-                inner
-                    .mail_store
-                    .unread(&inner.identity, &inner.team, limits)
-            };
+            let read = || inner.unread(limits);
             inner.audited_with_messages(&action, read, |unread| &unread.messages)
         })
         .await
@@ -350,16 +346,22 @@ impl Inner {
         }
     }
 
-    fn pending(&self) -> Result<PendingMail, MailError> {
-        self.mail_store.pending(&self.identity, &self.team)
+    fn unread(&self, limits: ReadLimits) -> Result<Unread, MailClientError> {
+        let unread = self.mail_store.unread(&self.identity, &self.team, limits);
+        unread.map_err(own_mail_error)
+    }
+
+    fn pending(&self) -> Result<PendingMail, MailClientError> {
+        let pending = self.mail_store.pending(&self.identity, &self.team);
+        pending.map_err(own_mail_error)
     }
 
     fn set_auto_join(&self, auto_join: AutoJoin) {
         *lock(&self.auto_join) = auto_join;
     }
 
-    /// Adds the member to its team if it is missing there: it could send mail, but nobody could
-    /// answer.
+    /// Adds the member to its team if this client does that and the member is missing there: nobody
+    /// could answer it.
     fn ensure_member(&self) -> Result<(), MailClientError> {
         let _joining = lock(&self.join_lock);
         let members = self.mail_store.members(&self.team);
@@ -372,7 +374,8 @@ impl Inner {
         let auto_join = lock(&self.auto_join).clone();
         match auto_join {
             AutoJoin::On(entry) => self.join(&entry).map_err(MailClientError::NotAMember),
-            // Reading and sending report that the member is missing.
+            // The client of a notifier, or of a job whose server has ended. It sends all the same;
+            // reading reports that the member is missing.
             AutoJoin::Off => Ok(()),
         }
     }
@@ -398,21 +401,27 @@ impl Inner {
 
     /// Performs an action, with a line in the audit log before and after it. If the first can't be
     /// written, the action is not performed.
-    fn audited<T>(
+    fn audited<T, E>(
         &self,
         action: &AuditedAction<'_>,
-        act: impl FnOnce() -> Result<T, MailError>,
-    ) -> Result<T, MailClientError> {
+        act: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, MailClientError>
+    where
+        MailClientError: From<E>,
+    {
         self.audited_with_messages(action, act, |_| &[])
     }
 
     /// The same for an action that reads messages.
-    fn audited_with_messages<T>(
+    fn audited_with_messages<T, E>(
         &self,
         action: &AuditedAction<'_>,
-        act: impl FnOnce() -> Result<T, MailError>,
+        act: impl FnOnce() -> Result<T, E>,
         messages: impl FnOnce(&T) -> &[Envelope],
-    ) -> Result<T, MailClientError> {
+    ) -> Result<T, MailClientError>
+    where
+        MailClientError: From<E>,
+    {
         let id = Uuid::new_v4();
         let started = Record {
             recipient: action.recipient,
@@ -441,3 +450,14 @@ impl Inner {
         lock(&self.audit).write(record)
     }
 }
+
+/// The error of an access to the own mail: an unknown agent is the member itself, not a recipient.
+fn own_mail_error(error: MailError) -> MailClientError {
+    match error {
+        MailError::UnknownAgent { .. } => MailClientError::NotAMember(error),
+        _ => MailClientError::Mail(error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

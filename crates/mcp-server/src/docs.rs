@@ -84,7 +84,7 @@ fn meaning(code: Code) -> &'static str {
         Code::Connection => "The connection to the model provider failed.",
         Code::TurnFailed => "The turn failed for another reason, which the message says.",
         Code::Unreadable => "An answer of Codex could not be read.",
-        Code::NoTeam => "The team does not exist.",
+        Code::NoTeam => "The team does not exist, or does not have this agent any more.",
         Code::UnknownRecipient => "The recipient of the message does not exist.",
         Code::MessageTooLong => "The message is too long.",
         Code::TeamFiles => "A file of the team cannot be read or written.",
