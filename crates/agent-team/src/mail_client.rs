@@ -280,7 +280,9 @@ impl MailClient {
         self.writer.submit(move || {
             stale_members::remove_all_but(&inner.atm_home, &inner.identity);
             let _joining = lock(&inner.join_lock);
-            if let Err(error) = inner.join(&entry) {
+            if inner.joins()
+                && let Err(error) = inner.join(&entry)
+            {
                 tracing::warn!("{} could not join its team: {error}", inner.identity);
             }
         });
@@ -296,10 +298,12 @@ impl MailClient {
             );
         }
         let inner = Arc::clone(&self.inner);
-        let left = self
-            .reader
-            .run(move || inner.mail_store.leave(&inner.note))
-            .await;
+        let leave = move || {
+            // A member that joins at this moment has perhaps not written its note.
+            let _joining = lock(&inner.join_lock);
+            inner.mail_store.leave(&inner.note)
+        };
+        let left = self.reader.run(leave).await;
         match left {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
@@ -309,9 +313,10 @@ impl MailClient {
         }
     }
 
-    /// Waits for all pending writes.
+    /// Waits for all pending writes, [`leave`](Self::leave) included.
     pub async fn settle(&self) {
         self.writer.flush().await;
+        self.reader.flush().await;
     }
 
     async fn run_writer<T: Send + 'static>(
@@ -360,6 +365,10 @@ impl Inner {
         *lock(&self.auto_join) = auto_join;
     }
 
+    fn joins(&self) -> bool {
+        matches!(*lock(&self.auto_join), AutoJoin::On(_))
+    }
+
     /// Adds the member to its team if this client does that and the member is missing there: nobody
     /// could answer it.
     fn ensure_member(&self) -> Result<(), MailClientError> {
@@ -388,9 +397,14 @@ impl Inner {
             cwd: &entry.directory,
         };
         let (identity, team) = (&self.identity, &self.team);
-        match self.mail_store.join(team, &membership, &self.note)? {
+        // The client may leave while this waits for the lock of the team.
+        let is_wanted = || self.joins();
+        let joined = self
+            .mail_store
+            .join(team, &membership, &self.note, is_wanted);
+        match joined? {
             JoinOutcome::Added => tracing::info!("{identity} joined {team}"),
-            JoinOutcome::Present => {}
+            JoinOutcome::Present | JoinOutcome::Cancelled => {}
             JoinOutcome::Active => tracing::warn!(
                 "{team} has an active {identity} already; if that is another agent, both read the \
                  same mail: choose another --identity"

@@ -131,7 +131,7 @@ mod tests {
         };
         let note = note_of(home.path(), &agent);
         MailStore::new(home.path())
-            .join(&team, &membership, &note)
+            .join(&team, &membership, &note, || true)
             .unwrap();
         let elsewhere = json!({ "team": "other", "agent": "moved", "former": { "absent": 1 } });
         let note = note_of(home.path(), &"moved".parse().unwrap());

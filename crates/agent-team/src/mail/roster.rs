@@ -43,6 +43,8 @@ pub enum JoinOutcome {
     Present,
     /// The team had the member, which was marked as present already.
     Active,
+    /// The member no longer wanted to join once the team was locked.
+    Cancelled,
 }
 
 /// The result of leaving.
@@ -78,7 +80,8 @@ enum FormerEntry {
 impl MailStore {
     /// Adds a member to a team, marked as present. `note` is a file of the member's own in an
     /// existing directory; it is written first, and tells [`MailStore::leave`] what to restore,
-    /// also in a later process.
+    /// also in a later process. The lock of the team may take seconds: `is_wanted` is asked once it
+    /// is there.
     ///
     /// # Errors
     ///
@@ -88,6 +91,7 @@ impl MailStore {
         team: &TeamName,
         member: &Membership<'_>,
         note: &Path,
+        is_wanted: impl FnOnce() -> bool,
     ) -> Result<JoinOutcome, MailError> {
         let known = read_note(note)?;
         let is_same = |known: &RestoreNote| known.team == *team && known.agent == *member.agent;
@@ -101,6 +105,9 @@ impl MailStore {
         let found = self.team(team)?;
         let new = new_member(team, member);
         let _lock = FileLock::take(&found.config().with_extension("lock"))?;
+        if !is_wanted() {
+            return Ok(JoinOutcome::Cancelled);
+        }
         let mut joined = JoinOutcome::Present;
         change(&found, |roster, attempt| {
             if let Attempt::First = attempt {

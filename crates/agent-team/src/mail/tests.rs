@@ -162,7 +162,7 @@ fn unknown_team_or_agent_is_refused_without_creating_files() {
     let note = stage.home.path().join("note");
     stage
         .mail_store
-        .join(&team("u"), &membership, &note)
+        .join(&team("u"), &membership, &note, || true)
         .unwrap_err();
     assert_eq!(names(&stage.directory("")), ["t"]);
     assert_eq!(names(&stage.directory("t")), ["config.json"]);
@@ -360,7 +360,7 @@ fn join(stage: &Stage, name: &str) -> JoinOutcome {
     let note = stage.home.path().join("note");
     stage
         .mail_store
-        .join(&team("t"), &membership, &note)
+        .join(&team("t"), &membership, &note, || true)
         .unwrap()
 }
 

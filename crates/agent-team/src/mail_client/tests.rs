@@ -1,6 +1,7 @@
 use std::fs;
 
 use serde_json::json;
+use tokio::time::sleep;
 
 use super::*;
 
@@ -59,4 +60,33 @@ async fn reading_reports_that_the_member_itself_is_missing() {
         ),
         "{refused}"
     );
+}
+
+/// In a host, the process lives on when the client has gone, and so does a join that waits for the
+/// lock of the team.
+#[tokio::test]
+async fn late_join_leaves_no_member_behind() {
+    let home = home();
+    let config = home.path().join(".claude/teams/t/config.json");
+    let before = fs::read_to_string(&config).unwrap();
+    let held = fs::File::create(config.with_extension("lock")).unwrap();
+    held.lock().unwrap();
+    let mail_client = client(home.path());
+    mail_client.join(None, "/work".into());
+    // It waits for the lock.
+    while mail_client.inner.join_lock.try_lock().is_ok() {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let leaving = mail_client.leave(Duration::from_millis(50));
+    let _ = timeout(Duration::from_millis(100), leaving).await;
+    drop(held);
+    mail_client.settle().await;
+    assert_eq!(fs::read_to_string(&config).unwrap(), before);
+
+    // The control: without a client that has left, it joins.
+    mail_client.join(None, "/work".into());
+    mail_client.settle().await;
+    assert!(fs::read_to_string(&config).unwrap().contains("arch"));
+    mail_client.leave(Duration::from_secs(60)).await;
+    assert!(!fs::read_to_string(&config).unwrap().contains("arch"));
 }

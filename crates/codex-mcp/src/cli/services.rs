@@ -3,6 +3,7 @@
 use std::cell::LazyCell;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use agent_team::logic::{AgentName, ThreadName};
 use agent_team::{
@@ -12,7 +13,11 @@ use agent_team::{
 use job_queue::thread_ids::in_registry;
 use mcp_server::{Defaults, Warnings};
 use settings::{Config, DEFAULT_IDENTITY, Origin};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+
+/// How long a closed identity may take until all is written, unless something holds a lock.
+const SETTLE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The identity of this process with its services, until it is closed.
 pub(super) struct Identity {
@@ -22,7 +27,7 @@ pub(super) struct Identity {
     /// Warnings for the caller about the identity.
     pub(super) warnings: Vec<String>,
     /// Held until the end.
-    _claim: Option<Claim>,
+    claim: Option<Claim>,
 }
 
 impl Identity {
@@ -65,7 +70,7 @@ impl Identity {
                 false => ShutdownSummary::Skip,
             },
             warnings: warning.into_iter().collect(),
-            _claim: claim,
+            claim,
         }
     }
 
@@ -135,8 +140,26 @@ impl Identity {
     }
 
     /// Leaves the team and closes the services; at once if `hurry` is cancelled.
+    ///
+    /// A host lives on: there, the identity stays claimed while writes still wait for a lock. A
+    /// later server of the identity would have its membership undone by them.
     pub(super) async fn close(self, hurry: &CancellationToken) {
-        self.services.close(self.shutdown_summary, hurry).await;
+        let Self {
+            services,
+            shutdown_summary,
+            claim,
+            ..
+        } = self;
+        services.close(shutdown_summary, hurry).await;
+        let Some(mail_client) = services.mail_client else {
+            return;
+        };
+        if timeout(SETTLE_TIMEOUT, mail_client.settle()).await.is_err() {
+            tokio::spawn(async move {
+                mail_client.settle().await;
+                drop(claim);
+            });
+        }
     }
 }
 

@@ -139,7 +139,10 @@ fn member_is_known_to_atm_from_join_to_leave() {
             cwd: Path::new("/work"),
         };
         let before = stage.config();
-        let joined = stage.mail_store.join(&team(), &membership, &note).unwrap();
+        let joined = stage
+            .mail_store
+            .join(&team(), &membership, &note, || true)
+            .unwrap();
         assert_eq!(joined, JoinOutcome::Added);
         stage.atm(version, "atm", &["send", "joiner", "welcome"]);
         // atm does not add that we are away; it rewrites the sender's own entry.
@@ -177,7 +180,10 @@ fn inactive_member_is_inactive_again_after_leaving() {
             model: "gpt",
             cwd: Path::new("/work"),
         };
-        let joined = stage.mail_store.join(&team(), &membership, &note).unwrap();
+        let joined = stage
+            .mail_store
+            .join(&team(), &membership, &note, || true)
+            .unwrap();
         assert_eq!(joined, JoinOutcome::Present);
         assert_eq!(stage.config()["members"][1]["isActive"], true);
         stage.atm(version, "atm", &["send", "codex", "while there"]);

@@ -1,9 +1,11 @@
 //! The mail tools, and the membership in the team.
 
 use std::fs::{self, File};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use testkit::Signal;
+use tokio::time::sleep;
 
 use super::super::assert_error;
 use super::{
@@ -333,6 +335,28 @@ async fn held_lock_blocks_only_the_calls_that_need_it() {
         drop(held);
     })
     .await;
+}
+
+/// A host lives on when a client has gone. What then still waits for the lock of the team adds no
+/// member, and the identity stays claimed meanwhile.
+#[tokio::test]
+async fn client_that_has_left_its_host_does_not_join_later() {
+    let stage = super::CodexFixture::new(testkit::codex::newest(), ok_model()).await;
+    make_team(&stage, &["lead"]);
+    let held = File::create(team_directory(&stage).join("config.lock")).unwrap();
+    held.lock().unwrap();
+    let args = ["--host", "--identity", "arch", "--team", "builders"];
+    let client = client(&stage, &args).await;
+    let claim = identity_directory(&stage, "arch").join("identity.lock");
+    assert!(claim.exists());
+    assert!(client.finish().await.success());
+    wait_until("the identity is free", || !claim.exists()).await;
+    drop(held);
+    // A join that still waited would take some milliseconds now.
+    sleep(Duration::from_secs(1)).await;
+    assert!(members(&stage).iter().all(|one| one["name"] != "arch"));
+    stage.stop_hosts().await;
+    wait_until_processes_end(&stage).await;
 }
 
 /// A server without a team offers mail tools neither to clients nor to the model.
