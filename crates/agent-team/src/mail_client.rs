@@ -94,20 +94,26 @@ struct Entry {
 
 impl MailClient {
     /// Opens the mail of a member below the home directory of the agents; `None` if it is in no
-    /// team.
+    /// team. The audit log is rotated at `audit_limit` bytes.
     ///
     /// # Errors
     ///
     /// When the identity's directory can't be used, or a thread can't be started.
-    pub fn of(member: &Member, atm_home: &Path) -> Result<Option<Self>, FileError> {
+    pub fn of(
+        member: &Member,
+        atm_home: &Path,
+        audit_limit: u64,
+    ) -> Result<Option<Self>, FileError> {
         let Some(team) = &member.team else {
             return Ok(None);
         };
+        let mut audit = Audit::open(atm_home, member)?;
+        audit.rotate_at(audit_limit);
         let inner = Inner {
             identity: member.identity.clone(),
             team: team.clone(),
             mail_store: MailStore::new(atm_home),
-            audit: Mutex::new(Audit::open(atm_home, member)?),
+            audit: Mutex::new(audit),
             note: stale_members::note_of(atm_home, &member.identity),
             atm_home: atm_home.to_owned(),
             auto_join: Mutex::new(AutoJoin::Off),
@@ -124,13 +130,6 @@ impl MailClient {
             writer: start()?,
             reader: start()?,
         }))
-    }
-
-    /// The same, with an audit log that is rotated at this size, in bytes.
-    #[must_use]
-    pub fn with_audit_limit(self, limit: u64) -> Self {
-        lock(&self.inner.audit).rotate_at(limit);
-        self
     }
 
     /// Sends a message. The sender is always the member itself.

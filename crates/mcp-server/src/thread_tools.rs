@@ -193,7 +193,7 @@ mod tests {
             identity: "arch".parse().unwrap(),
             team: Some("builders".parse::<TeamName>().unwrap()),
         };
-        let mail_client = MailClient::of(&member, home).unwrap().unwrap();
+        let mail_client = MailClient::of(&member, home, 10 << 20).unwrap().unwrap();
         OwnThreadTools::default().with_mail(mail_client, approval)
     }
 

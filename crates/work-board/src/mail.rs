@@ -64,17 +64,19 @@ pub enum MailBoardError {
 pub struct MailBoard {
     member: Member,
     atm_home: PathBuf,
+    audit_limit: u64,
     client: OnceCell<Option<MailClient>>,
 }
 
 impl MailBoard {
     /// The mail of a member's team below the home directory of the agents. What a person sends is
-    /// sent in the name of this member.
+    /// sent in the name of this member, whose audit log is set aside at `audit_limit` bytes.
     #[must_use]
-    pub fn new(member: Member, atm_home: PathBuf) -> Self {
+    pub fn new(member: Member, atm_home: PathBuf, audit_limit: u64) -> Self {
         Self {
             member,
             atm_home,
+            audit_limit,
             client: OnceCell::new(),
         }
     }
@@ -109,7 +111,7 @@ impl MailBoard {
     ///
     /// [`MailBoardError`]; then nothing was sent.
     pub async fn send(&self, to: Address, text: String) -> Result<(), MailBoardError> {
-        let open = || async { MailClient::of(&self.member, &self.atm_home) };
+        let open = || async { MailClient::of(&self.member, &self.atm_home, self.audit_limit) };
         let client = self.client.get_or_try_init(open).await?;
         let client = client.as_ref().ok_or(MailBoardError::NoTeam)?;
         let letter = Letter {

@@ -5,6 +5,9 @@ use tokio::time::sleep;
 
 use super::*;
 
+/// Some lines.
+const AUDIT_LIMIT: u64 = 2000;
+
 /// A home with the team `t`, whose only member is `lead`.
 fn home() -> tempfile::TempDir {
     let home = tempfile::tempdir().unwrap();
@@ -21,7 +24,7 @@ fn client(home: &Path) -> MailClient {
         identity: "arch".parse().unwrap(),
         team: Some("t".parse().unwrap()),
     };
-    MailClient::of(&member, home).unwrap().unwrap()
+    MailClient::of(&member, home, AUDIT_LIMIT).unwrap().unwrap()
 }
 
 fn letter(text: &str) -> Letter {
@@ -89,4 +92,21 @@ async fn late_join_leaves_no_member_behind() {
     assert!(fs::read_to_string(&config).unwrap().contains("arch"));
     mail_client.leave(Duration::from_secs(60)).await;
     assert!(!fs::read_to_string(&config).unwrap().contains("arch"));
+}
+
+#[tokio::test]
+async fn audit_log_is_rotated_at_the_limit() {
+    let home = home();
+    let mail_client = client(home.path());
+    for _ in 0..20 {
+        mail_client
+            .send("lead".parse().unwrap(), letter("x"))
+            .await
+            .unwrap();
+    }
+    let directory = home.path().join(".config/atm/codex-sessions/arch");
+    for name in ["audit.jsonl", "audit.jsonl.1"] {
+        let length = fs::metadata(directory.join(name)).unwrap().len();
+        assert!((1..=AUDIT_LIMIT).contains(&length), "{name}: {length}");
+    }
 }

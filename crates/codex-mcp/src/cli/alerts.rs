@@ -67,6 +67,7 @@ pub(super) fn notifiers(
         member: Some(identity.member.clone()),
         mail_client: identity.services.mail_client.clone(),
         atm_home: config.atm_home.clone(),
+        audit_limit: config.retention.audit_bytes.value,
         directory,
         env: Vec::new(),
         timeouts: Timeouts::default(),

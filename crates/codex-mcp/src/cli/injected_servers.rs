@@ -33,12 +33,13 @@ pub(super) fn member_tools(config: &Config, identity: &Identity) -> Arc<OwnThrea
 /// allows it.
 pub(super) fn job_tools(config: &Config) -> JobTools {
     let pictures = picture_tools(config);
+    let audit_limit = config.retention.audit_bytes.value;
     JobTools::new(move |mail| {
         let tools = pictures.clone();
         let Some(MailAccess { member, atm_home }) = mail else {
             return Arc::new(tools);
         };
-        match MailClient::of(member, atm_home) {
+        match MailClient::of(member, atm_home, audit_limit) {
             Ok(Some(mail_client)) => Arc::new(tools.with_mail(mail_client, Approval::Beforehand)),
             Ok(None) => Arc::new(tools),
             Err(error) => {
@@ -96,6 +97,8 @@ fn team(config: &Config, member: &Member) -> Option<Server> {
         &member.team.as_ref()?.to_string(),
         "--atm-home",
         config.atm_home.to_str()?,
+        "--max-audit-bytes",
+        &config.retention.audit_bytes.value.to_string(),
     ];
     let server = new_server(TEAM, &args).map(|server| match approval(config) {
         Approval::Beforehand => server,

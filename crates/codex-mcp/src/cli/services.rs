@@ -212,8 +212,8 @@ fn records(
 }
 
 fn mail_client(config: &Config, member: &Member) -> Option<MailClient> {
-    MailClient::of(member, &config.atm_home)
+    let audit_limit = config.retention.audit_bytes.value;
+    MailClient::of(member, &config.atm_home, audit_limit)
         .inspect_err(|error| tracing::warn!("mail is not available: {error}"))
         .ok()?
-        .map(|mail_client| mail_client.with_audit_limit(config.retention.audit_bytes.value))
 }

@@ -10,6 +10,7 @@ use agent_team::{MailClient, Member};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use mcp_server::serve_team_tools;
 use rmcp::transport::stdio_pipes;
+use settings::RetentionSettings;
 
 use super::shutdown::{self, Shutdown};
 use super::{log, runtime};
@@ -28,6 +29,11 @@ pub(super) struct Args {
     /// The directory above the teams; an absolute path.
     #[arg(long, value_name = "DIR", value_parser = absolute)]
     atm_home: PathBuf,
+
+    /// The size at which the audit log of the agent is set aside, in bytes. A server that began before
+    /// an update does not give it.
+    #[arg(long, value_name = "N", default_value_t = RetentionSettings::default().audit_bytes.value)]
+    max_audit_bytes: u64,
 }
 
 fn absolute(text: &str) -> Result<PathBuf, &'static str> {
@@ -48,8 +54,8 @@ fn serve(args: &Args) -> io::Result<ExitCode> {
         identity: args.identity.clone(),
         team: Some(args.team.clone()),
     };
-    let mail_client = MailClient::of(&member, &args.atm_home).map_err(io::Error::other)?;
-    let Some(mail_client) = mail_client else {
+    let mail_client = MailClient::of(&member, &args.atm_home, args.max_audit_bytes);
+    let Some(mail_client) = mail_client.map_err(io::Error::other)? else {
         return Ok(ExitCode::SUCCESS);
     };
     runtime::block_on(async {
@@ -60,4 +66,25 @@ fn serve(args: &Args) -> io::Result<ExitCode> {
             .map_err(io::Error::other)?;
         Ok(shutdown.exit_code())
     })?
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn arguments_of_an_older_server_are_accepted() {
+        let line = "team-tools --identity a --team t --atm-home /atm";
+        let Cli { args } = Cli::try_parse_from(line.split(' ')).unwrap();
+        let usual = RetentionSettings::default().audit_bytes.value;
+        assert_eq!(args.max_audit_bytes, usual);
+    }
 }

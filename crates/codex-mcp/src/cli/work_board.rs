@@ -33,7 +33,11 @@ pub(super) fn of(config: &Config, state: &Path) -> WorkBoard {
     WorkBoard::new(
         hosts(config, state),
         JobBoard::new(jobs::service(config), has_store),
-        MailBoard::new(member, config.atm_home.clone()),
+        MailBoard::new(
+            member,
+            config.atm_home.clone(),
+            config.retention.audit_bytes.value,
+        ),
         connections,
         Arc::new(Configured),
     )

@@ -220,6 +220,7 @@ fn options(args: &Args, config: &Config) -> Options {
             notify: config.alerts.notifiers(),
             kinds: config.alerts.notify_on.value.clone(),
             atm_home: config.atm_home.clone(),
+            audit_limit: config.retention.audit_bytes.value,
         },
         grace: args.grace.unwrap_or(GRACE),
         others: config.jobs.others.value,

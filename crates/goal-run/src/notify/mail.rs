@@ -88,7 +88,8 @@ fn mail_client(address: &Address, context: &NotifierContext) -> Result<MailClien
         identity,
         team: own.or_else(|| address.team.clone()),
     };
-    MailClient::of(&member, &context.atm_home)?.ok_or_else(|| LetterError::NoTeam {
+    let mail_client = MailClient::of(&member, &context.atm_home, context.audit_limit)?;
+    mail_client.ok_or_else(|| LetterError::NoTeam {
         agent: address.agent.clone(),
     })
 }

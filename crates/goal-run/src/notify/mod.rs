@@ -55,6 +55,8 @@ pub struct NotifierContext {
     pub mail_client: Option<MailClient>,
     /// The home directory with the teams, as configured.
     pub atm_home: PathBuf,
+    /// The size at which the audit log of the sender is set aside, in bytes.
+    pub audit_limit: u64,
     /// The directory in which commands are run: the one that was named, or the worktree's.
     pub directory: PathBuf,
     /// Variables for commands in addition to our own environment.

@@ -39,7 +39,7 @@ const TASK: usize = 200;
 const ID: usize = 8;
 
 /// The notifiers of the user's settings. They are told of the jobs that name none themselves.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct UsualNotifiers {
     /// The notifiers.
     pub notify: Vec<Notifier>,
@@ -47,6 +47,9 @@ pub struct UsualNotifiers {
     pub kinds: Vec<AlertKind>,
     /// The home directory of teams.
     pub atm_home: PathBuf,
+    /// The size at which the audit log of a sender is set aside, in bytes, also for the notifiers
+    /// that a job names.
+    pub audit_limit: u64,
 }
 
 /// Sends the notifications of a job.
@@ -58,6 +61,8 @@ pub(super) struct JobNotifier<'a> {
     team: Option<TeamName>,
     /// The home directory of teams.
     atm_home: PathBuf,
+    /// The size at which the audit log of the sender is set aside, in bytes.
+    audit_limit: u64,
     /// The directory in which commands run.
     directory: PathBuf,
 }
@@ -92,7 +97,7 @@ impl<'a> JobNotifier<'a> {
             team: settings.team.clone(),
             atm_home: settings.atm_home.clone().unwrap_or_default(),
             directory: job.request.cwd.clone().into(),
-            ..Self::of(job, &settings.notify)
+            ..Self::of(job, &settings.notify, usual)
         }
         .or(usual)
     }
@@ -102,18 +107,19 @@ impl<'a> JobNotifier<'a> {
             team: stored.team.clone(),
             atm_home: stored.atm_home.clone().unwrap_or_default().into(),
             directory: stored.spec.repo.clone(),
-            ..Self::of(job, &stored.spec.notify)
+            ..Self::of(job, &stored.spec.notify, usual)
         }
         .or(usual)
     }
 
-    fn of(job: &'a Job, notify: &'a [Notifier]) -> Self {
+    fn of(job: &'a Job, notify: &'a [Notifier], usual: &UsualNotifiers) -> Self {
         Self {
             job,
             notify,
             kinds: None,
             team: None,
             atm_home: PathBuf::new(),
+            audit_limit: usual.audit_limit,
             directory: PathBuf::new(),
         }
     }
@@ -200,6 +206,7 @@ impl<'a> JobNotifier<'a> {
             }),
             mail_client: None,
             atm_home: self.atm_home.clone(),
+            audit_limit: self.audit_limit,
             directory: self.directory.clone(),
             env: Vec::new(),
             timeouts,

@@ -1,7 +1,7 @@
 //! Jobs that are submitted just when an idle worker leaves.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -88,7 +88,12 @@ async fn run_on_contested_slot(next: RetakeOutcome) -> (Vec<String>, usize) {
         log: Arc::clone(&log),
     };
     let options = Options {
-        notifiers: UsualNotifiers::default(),
+        notifiers: UsualNotifiers {
+            notify: Vec::new(),
+            kinds: Vec::new(),
+            atm_home: PathBuf::new(),
+            audit_limit: 10 << 20,
+        },
         location: stage.location(),
         host: "here".to_owned(),
         codex: Some((stage.codex(), Source::FlagOrVariable)),

@@ -150,7 +150,8 @@ async fn letter_to_another_team_names_the_source_team() {
 async fn open_mail_client_is_used() {
     let stage = MailFixture::new();
     let teller = stage.teller(Some("codex"), Some("t"));
-    let mail_client = MailClient::of(teller.member.as_ref().unwrap(), stage.home.path());
+    let member = teller.member.as_ref().unwrap();
+    let mail_client = MailClient::of(member, stage.home.path(), teller.audit_limit);
     let teller = NotifierContext {
         member: None,
         mail_client: mail_client.unwrap(),
@@ -158,6 +159,20 @@ async fn open_mail_client_is_used() {
     };
     tell("mail:lead", &teller).await.unwrap();
     assert_eq!(stage.inbox("t", "lead")[0]["from"], "codex");
+}
+
+#[tokio::test]
+async fn audit_log_of_the_sender_is_bounded() {
+    let stage = MailFixture::new();
+    let teller = NotifierContext {
+        audit_limit: 1000,
+        ..stage.teller(Some("codex"), Some("t"))
+    };
+    for _ in 0..5 {
+        tell("mail:lead", &teller).await.unwrap();
+    }
+    let older = ".config/atm/codex-sessions/codex/audit.jsonl.1";
+    assert!(stage.home.path().join(older).exists());
 }
 
 #[tokio::test]

@@ -42,6 +42,7 @@ fn teller(atm_home: PathBuf, directory: &Path) -> NotifierContext {
         member: None,
         mail_client: None,
         atm_home,
+        audit_limit: 10 << 20,
         directory: directory.to_owned(),
         env: Vec::new(),
         timeouts: Timeouts {

@@ -55,7 +55,12 @@ impl TestHost {
             others: OthersJobs::Leave,
             stall: std::time::Duration::from_secs(300),
             keep_jobs: std::time::Duration::MAX,
-            notifiers: UsualNotifiers::default(),
+            notifiers: UsualNotifiers {
+                notify: Vec::new(),
+                kinds: Vec::new(),
+                atm_home: PathBuf::new(),
+                audit_limit: 10 << 20,
+            },
             timing: Timing::default(),
         }
     }
