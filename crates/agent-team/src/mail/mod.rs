@@ -23,7 +23,7 @@ use uuid::Uuid;
 use crate::logic::inbox::{self, BadInbox, Envelope, Inbox, Mark, NewMessage, PendingMail};
 use crate::logic::{AgentName, TeamName};
 use lock::InboxLock;
-use replace::{FileState, read_settled, replace, retry_while_malformed};
+use replace::{FileState, SETTLE_TIMEOUT, read_settled, replace, retry_while_malformed};
 use team::Team;
 
 pub use crate::logic::inbox::ReadLimits;
@@ -261,7 +261,7 @@ impl MailStore {
             let mut texts = Vec::new();
             for file in &files {
                 let path = team.inbox(file)?;
-                let contents = read_settled(&path, LARGEST_INBOX)?;
+                let contents = read_settled(&path, LARGEST_INBOX, SETTLE_TIMEOUT)?;
                 texts.push((path, contents.map_or_else(Vec::new, |file| file.bytes)));
             }
             let inboxes = texts.iter().map(|(path, bytes)| parse(path, bytes));

@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use safe_files::state_file::set_aside;
+
 use super::MailError;
 use super::file::{Contents, read};
 
@@ -28,7 +30,7 @@ const MAX_ROUNDS: usize = 100;
 
 /// The longest time for which a file may be empty or incomplete while another program writes it in
 /// place.
-const SETTLE_TIMEOUT: Duration = Duration::from_millis(500);
+pub(super) const SETTLE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The pause between two reads of such a file.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -58,34 +60,13 @@ impl<F: FnMut(FileState<'_>) -> Result<Option<Vec<u8>>, MailError>> Change for F
 
 /// Replaces a file, which the caller has locked, by the text that `change` makes of it. A file that
 /// can't be parsed is read again for a moment, as another program may be writing it.
-pub(super) fn replace(path: &Path, limit: u64, mut change: impl Change) -> Result<(), MailError> {
-    let file = Replacement { path, limit };
-    for _ in 0..MAX_ROUNDS {
-        let (before, ours) = retry_while_malformed(|| {
-            let before = read_settled(path, limit)?;
-            let bytes = before.as_ref().map_or(&[][..], |before| &before.bytes);
-            let ours = change(FileState::Current(bytes))?;
-            Ok((before, ours))
-        })?;
-        let Some(ours) = ours else { return Ok(()) };
-        let mode = before.as_ref().map_or(NEW_FILE_MODE, |before| before.mode);
-        let draft = file.draft(0);
-        file.write(&draft, &ours, mode)?;
-        match file.install(&draft, before.as_ref())? {
-            DraftOutcome::Installed => return sync_directory(path),
-            DraftOutcome::Exchanged => {
-                let before = before.map_or_else(Vec::new, |before| before.bytes);
-                file.merge_collisions(before, ours, mode, &mut change)?;
-                return sync_directory(path);
-            }
-            DraftOutcome::FileChanged => {}
-        }
-    }
-    let _ = fs::remove_file(file.draft(0));
-    Err(MailError::Unsettled {
-        path: path.to_owned(),
-        kept: path.to_owned(),
-    })
+pub(super) fn replace(path: &Path, limit: u64, change: impl Change) -> Result<(), MailError> {
+    let replacement = Replacement {
+        path,
+        limit,
+        settle_timeout: SETTLE_TIMEOUT,
+    };
+    replacement.perform(change)
 }
 
 /// Tries again for a moment while a file can't be parsed.
@@ -106,25 +87,30 @@ pub(super) fn retry_while_malformed<T>(
     }
 }
 
-/// Reads a file; `None` if there is none. An empty file is read again for a moment after its last
-/// change: a program that writes a file in place empties it first.
-pub(super) fn read_settled(path: &Path, limit: u64) -> Result<Option<Contents>, MailError> {
+/// Reads a file; `None` if there is none. An empty file is read again for `settle_timeout` after its
+/// last change: a program that writes a file in place empties it first.
+pub(super) fn read_settled(
+    path: &Path,
+    limit: u64,
+    settle_timeout: Duration,
+) -> Result<Option<Contents>, MailError> {
     let begin = Instant::now();
     loop {
         let contents = read(path, limit)?;
         let is_empty = contents.as_ref().is_some_and(|now| now.bytes.is_empty());
-        if !is_empty || !was_just_changed(path) || begin.elapsed() >= SETTLE_TIMEOUT {
+        let is_late = begin.elapsed() >= settle_timeout;
+        if !is_empty || is_late || !was_changed(path, settle_timeout) {
             return Ok(contents);
         }
         thread::sleep(PAUSE);
     }
 }
 
-/// Whether the content of a file has changed within [`SETTLE_TIMEOUT`]. A time in the future, of a
-/// clock that was set back, counts as now.
-fn was_just_changed(path: &Path) -> bool {
+/// Whether the content of a file has changed within this time. A time in the future, of a clock that
+/// was set back, counts as now.
+fn was_changed(path: &Path, within: Duration) -> bool {
     let changed = fs::symlink_metadata(path).and_then(|about| about.modified());
-    changed.is_ok_and(|changed| changed.elapsed().unwrap_or_default() < SETTLE_TIMEOUT)
+    changed.is_ok_and(|changed| changed.elapsed().unwrap_or_default() < within)
 }
 
 /// The result of installing a draft.
@@ -140,9 +126,45 @@ enum DraftOutcome {
 struct Replacement<'a> {
     path: &'a Path,
     limit: u64,
+    /// How long an empty file is read again.
+    settle_timeout: Duration,
 }
 
 impl Replacement<'_> {
+    fn perform(&self, mut change: impl Change) -> Result<(), MailError> {
+        for _ in 0..MAX_ROUNDS {
+            let (before, ours) = retry_while_malformed(|| {
+                let before = self.read_settled(self.path)?;
+                let bytes = before.as_ref().map_or(&[][..], |before| &before.bytes);
+                let ours = change(FileState::Current(bytes))?;
+                Ok((before, ours))
+            })?;
+            let Some(ours) = ours else { return Ok(()) };
+            let mode = before.as_ref().map_or(NEW_FILE_MODE, |before| before.mode);
+            let draft = self.draft(0);
+            self.write(&draft, &ours, mode)?;
+            match self.install(&draft, before.as_ref())? {
+                DraftOutcome::Installed => return sync_directory(self.path),
+                DraftOutcome::Exchanged => {
+                    let before = before.map_or_else(Vec::new, |before| before.bytes);
+                    self.merge_collisions(before, ours, mode, &mut change)?;
+                    return sync_directory(self.path);
+                }
+                DraftOutcome::FileChanged => {}
+            }
+        }
+        let _ = fs::remove_file(self.draft(0));
+        Err(MailError::Unsettled {
+            path: self.path.to_owned(),
+            kept: self.path.to_owned(),
+        })
+    }
+
+    /// Reads the file or a draft.
+    fn read_settled(&self, path: &Path) -> Result<Option<Contents>, MailError> {
+        read_settled(path, self.limit, self.settle_timeout)
+    }
+
     /// The path of a draft; two alternate. The names do not have the extension of inboxes, and are
     /// always the same, so that the next writer cleans up after one that died.
     fn draft(&self, round: usize) -> PathBuf {
@@ -188,7 +210,7 @@ impl Replacement<'_> {
         draft: &Path,
         before: Option<&Contents>,
     ) -> Result<DraftOutcome, MailError> {
-        if read_settled(self.path, self.limit)?.as_ref() != before {
+        if self.read_settled(self.path)?.as_ref() != before {
             return Ok(DraftOutcome::FileChanged);
         }
         fs::rename(draft, self.path).map_err(MailError::of(self.path))?;
@@ -206,7 +228,7 @@ impl Replacement<'_> {
         for round in 0..MAX_ROUNDS {
             let previous = self.draft(round);
             let merged = retry_while_malformed(|| {
-                let found = read_settled(&previous, self.limit)?;
+                let found = self.read_settled(&previous)?;
                 let found = found.map_or_else(Vec::new, |found| found.bytes);
                 if found == before {
                     return Ok(None);
@@ -227,12 +249,7 @@ impl Replacement<'_> {
             let merged = match merged {
                 Ok(Some(merged)) => merged,
                 Ok(None) => return fs::remove_file(&previous).map_err(MailError::of(&previous)),
-                Err(error) => {
-                    // The text can't be merged, so it is restored.
-                    let _ = step::exchange(&previous, self.path);
-                    let _ = fs::remove_file(&previous);
-                    return Err(error);
-                }
+                Err(error) => return Err(self.restore(round, &ours, error)),
             };
             match step::exchange(&draft, self.path) {
                 Ok(()) => {}
@@ -251,10 +268,29 @@ impl Replacement<'_> {
         Err(self.unsettled(MAX_ROUNDS))
     }
 
+    /// Restores the replaced text, which can't be merged, and returns `why`. What another program
+    /// has written in place of ours meanwhile is kept.
+    fn restore(&self, round: usize, ours: &[u8], why: MailError) -> MailError {
+        let previous = self.draft(round);
+        if step::exchange(&previous, self.path).is_err() {
+            return self.unsettled(round);
+        }
+        match self.read_settled(&previous) {
+            Ok(Some(replaced)) if replaced.bytes == ours => {
+                // If it stays, the next writer removes it.
+                let _ = fs::remove_file(&previous);
+                why
+            }
+            _ => self.unsettled(round),
+        }
+    }
+
+    /// Keeps the text that was not merged under a name that no writer of drafts uses.
     fn unsettled(&self, round: usize) -> MailError {
+        let draft = self.draft(round);
         MailError::Unsettled {
             path: self.path.to_owned(),
-            kept: self.draft(round),
+            kept: set_aside(&draft).unwrap_or(draft),
         }
     }
 }
@@ -335,6 +371,17 @@ mod tests {
 
     const LIMIT: u64 = 1000;
 
+    /// Longer than a thread of a test waits for the processor.
+    const LONG_SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+    fn replacement(path: &Path) -> Replacement<'_> {
+        Replacement {
+            path,
+            limit: LIMIT,
+            settle_timeout: LONG_SETTLE_TIMEOUT,
+        }
+    }
+
     fn names(directory: &Path) -> Vec<String> {
         let entries = fs::read_dir(directory).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -345,7 +392,7 @@ mod tests {
     /// after the file has been read and each time it has been merged.
     fn run(path: &Path, mut meanwhile: impl FnMut(usize)) -> (usize, Result<(), MailError>) {
         let mut collisions = 0;
-        let replaced = replace(path, LIMIT, |state| {
+        let replaced = replacement(path).perform(|state| {
             let text = match state {
                 FileState::Current(now) => [now, b"o"].concat(),
                 FileState::Collision { found, .. } => {
@@ -426,6 +473,10 @@ mod tests {
         let path = directory.path().join("f");
         for before in ["", "before"] {
             fs::write(&path, before).unwrap();
+            // Else we would wait for the end of the empty file.
+            let file = File::options().write(true).open(&path).unwrap();
+            file.set_modified(std::time::SystemTime::now() - LONG_SETTLE_TIMEOUT)
+                .unwrap();
             let (collisions, replaced) = thread::scope(|scope| {
                 let is_replaced = |file: &File| !is_still(file, &path).unwrap();
                 run(&path, |collisions| {
@@ -453,10 +504,12 @@ mod tests {
             (now + Duration::from_secs(3600), true),
         ] {
             file.set_modified(changed).unwrap();
-            assert_eq!(was_just_changed(&path), is_new);
+            assert_eq!(was_changed(&path, SETTLE_TIMEOUT), is_new);
         }
-        assert!(!was_just_changed(&directory.path().join("none")));
-        let contents = read_settled(&path, LIMIT).unwrap().unwrap();
+        let none = directory.path().join("none");
+        assert!(!was_changed(&none, SETTLE_TIMEOUT));
+        let contents = read_settled(&path, LIMIT, SETTLE_TIMEOUT);
+        let contents = contents.unwrap().unwrap();
         assert_eq!(contents.bytes, b"");
     }
 
@@ -489,10 +542,7 @@ mod tests {
         let draft = directory.path().join("d");
         fs::write(&path, "before").unwrap();
         let before = read(&path, LIMIT).unwrap();
-        let file = Replacement {
-            path: &path,
-            limit: LIMIT,
-        };
+        let file = replacement(&path);
         for (now, is_put) in [("they", false), ("before", true)] {
             fs::write(&path, now).unwrap();
             fs::write(&draft, "ours").unwrap();
@@ -517,6 +567,34 @@ mod tests {
         replaced.unwrap_err();
         assert_eq!(fs::read_to_string(&path).unwrap(), "odd");
         assert_eq!(names(directory.path()), ["f"]);
+    }
+
+    /// Another program has written twice: the first text can't be merged, and the second one was
+    /// written in place of ours.
+    #[test]
+    fn content_that_cannot_be_restored_is_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        fs::write(&path, "they").unwrap();
+        let replaced = replace(&path, LIMIT, |state| match state {
+            FileState::Current(_) => {
+                fs::write(&path, "odd").unwrap();
+                Ok(Some(b"ours".to_vec()))
+            }
+            FileState::Collision { .. } => {
+                fs::write(&path, "newer").unwrap();
+                Err(MailError::NoFile { path: path.clone() })
+            }
+        });
+        let Err(MailError::Unsettled { kept, .. }) = replaced else {
+            panic!("{replaced:?}");
+        };
+        assert_eq!(fs::read_to_string(&path).unwrap(), "odd");
+        assert_eq!(fs::read_to_string(&kept).unwrap(), "newer");
+        // The next writers do not remove it.
+        run(&path, |_| {}).1.unwrap();
+        run(&path, |_| {}).1.unwrap();
+        assert_eq!(fs::read_to_string(&kept).unwrap(), "newer");
     }
 
     #[test]
