@@ -184,6 +184,15 @@ pub struct AppServers {
     new_adoption_socket: Option<Arc<NewAdoptionSocket>>,
 }
 
+/// A session of a process that serves several clients.
+#[derive(Debug)]
+pub struct SharedSession {
+    /// The session.
+    pub info: SessionInfo,
+    /// The terms of those who share it, see [`Engine::joining`](crate::Engine::joining).
+    pub terms: String,
+}
+
 /// An app-server of several.
 struct Member {
     codex: Arc<SharedCodex>,
@@ -311,9 +320,16 @@ impl AppServers {
     /// All sessions, those of one app-server after those of another. This does not count as a
     /// use of them.
     #[must_use]
-    pub fn sessions(&self) -> Vec<SessionInfo> {
-        let entries = self.entries();
-        entries.iter().map(|entry| entry.info()).collect()
+    pub fn sessions(&self) -> Vec<SharedSession> {
+        let all = self.all();
+        let sessions = all.iter().flat_map(|one| {
+            let entries = one.codex.hub.sessions.all();
+            entries.into_iter().map(move |entry| SharedSession {
+                info: entry.info(),
+                terms: one.codex.agreement.terms.clone(),
+            })
+        });
+        sessions.collect()
     }
 
     /// A number that is another one after a session was added, changed or removed. Texts of Codex do

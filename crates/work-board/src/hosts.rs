@@ -66,16 +66,31 @@ pub enum ActError {
     UnexpectedAnswer,
 }
 
-/// Why a session of another host is given no more work.
-const UNBOUND: &str = "this session may exceed the bounds of this endpoint (max_sandbox, allow_dirs): here it can be \
-    interrupted and ended only; `codex-mcp approve` and `codex-mcp steer` work at a shell";
+/// Why a session that began under other bounds is given no more work.
+const UNBOUND: &str = "this session may exceed the configured bounds (max_sandbox, allow_commands, allow_dirs): \
+    here it can only be interrupted and ended; use `codex-mcp approve` or `codex-mcp steer` at a shell";
+
+/// Which sessions may be given more work.
+#[derive(Debug)]
+struct Bounded {
+    /// The key of their host.
+    host: String,
+    /// The bounds under which they began, as [`SessionSummary`] has them.
+    bounds: String,
+}
+
+impl Bounded {
+    fn has(&self, session: &LiveSession) -> bool {
+        session.endpoint.key() == self.host && session.summary.bounds == self.bounds
+    }
+}
 
 /// The hosts of the user.
 #[derive(Debug)]
 pub struct Hosts {
     state: PathBuf,
-    /// The key of the only host whose sessions may be given more work.
-    bounded_to: Option<String>,
+    /// The only sessions that may be given more work; all if `None`.
+    bounded_to: Option<Bounded>,
     /// The sessions, by the key of their host.
     sessions: Mutex<BTreeMap<String, Vec<Arc<LiveSession>>>>,
     revision: watch::Sender<u64>,
@@ -93,11 +108,11 @@ impl Hosts {
         }
     }
 
-    /// Gives more work to the sessions of the host with this key only: those of others may exceed the
-    /// bounds of this process.
+    /// Gives more work only to the sessions of the host with this key that began under these bounds,
+    /// as [`SessionSummary`] has them: others may exceed the bounds of this process.
     #[must_use]
-    pub fn bounded_to(mut self, key: String) -> Self {
-        self.bounded_to = Some(key);
+    pub fn bounded_to(mut self, host: String, bounds: String) -> Self {
+        self.bounded_to = Some(Bounded { host, bounds });
         self
     }
 
@@ -233,9 +248,7 @@ impl Hosts {
     pub(crate) fn workable(&self, id: &str) -> Result<Arc<LiveSession>, ActError> {
         let session = self.session(id).ok_or(ActError::Unknown)?;
         match &self.bounded_to {
-            Some(key) if session.endpoint.key() != key => {
-                Err(ActError::Refused(UNBOUND.to_owned()))
-            }
+            Some(bounded) if !bounded.has(&session) => Err(ActError::Refused(UNBOUND.to_owned())),
             _ => Ok(session),
         }
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use codex_engine::command::SessionInfo;
-use codex_engine::{AdoptionError, AppServers};
+use codex_engine::{AdoptionError, AppServers, SharedSession};
 use common::duration;
 use common::output;
 use futures::Stream;
@@ -291,7 +291,7 @@ impl HostService for Service {
 
     fn is_at_work(&self) -> bool {
         let sessions = self.app_servers.sessions();
-        self.tasks.has_unfinished() || sessions.iter().any(|info| info.view.state.is_at_work())
+        self.tasks.has_unfinished() || sessions.iter().any(|one| one.info.view.state.is_at_work())
     }
 
     async fn act(&self, request: SessionRequest) -> SessionAnswer {
@@ -307,7 +307,7 @@ impl HostService for Service {
     }
 }
 
-fn summary(info: SessionInfo) -> SessionSummary {
+fn summary(SharedSession { info, terms }: SharedSession) -> SessionSummary {
     let SessionInfo {
         session,
         thread,
@@ -336,6 +336,7 @@ fn summary(info: SessionInfo) -> SessionSummary {
         questions,
         expiries,
         directory: settings.thread.cwd,
+        bounds: terms,
     }
 }
 

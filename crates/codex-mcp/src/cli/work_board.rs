@@ -43,14 +43,16 @@ pub(super) fn of(config: &Config, state: &Path) -> WorkBoard {
     )
 }
 
-/// The hosts. Where there are bounds, a session of a host for other environments may exceed them.
+/// The hosts. Where there are bounds, a session of a host for other environments may exceed them, and
+/// so may one of our host that began under others.
 fn hosts(config: &Config, state: &Path) -> Hosts {
     let hosts = Hosts::new(state.to_owned());
     let bounds = config.bounds();
-    match bounds.max_sandbox.is_some() || bounds.directories.is_some() {
+    match bounds.is_any() {
         // Without an endpoint, no session is of a host with these bounds.
         true => hosts.bounded_to(
             serve::endpoint().map_or_else(|_| String::new(), |ours| ours.key().to_owned()),
+            serve::terms(&bounds),
         ),
         false => hosts,
     }

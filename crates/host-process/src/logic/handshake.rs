@@ -307,6 +307,9 @@ pub struct SessionSummary {
     pub expiries: Vec<SystemTime>,
     /// Its working directory, if it is known.
     pub directory: Option<PathBuf>,
+    /// The bounds under which it began, as a digest. A host of an older version tells none.
+    #[serde(default)]
+    pub bounds: String,
 }
 
 /// The current step of a turn. A host of a newer version may say more.
@@ -363,6 +366,7 @@ mod tests {
             questions: Vec::new(),
             expiries: Vec::new(),
             directory: None,
+            bounds: "b".to_owned(),
         }]);
         for (answer, objects) in [(status, 1), (sessions, 2)] {
             let mut newer = serde_json::to_string(&answer).unwrap();

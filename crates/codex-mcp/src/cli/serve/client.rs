@@ -7,6 +7,7 @@ use std::sync::Arc;
 use agent_team::shutdown_summary::{self, ThreadSummary};
 use agent_team::{ShutdownSummary, TeamServices};
 use codex_engine::{AppServers, Engine, InstalledCodex, Launch, Options};
+use common::text::hex;
 use job_queue::service::Jobs;
 use mcp_server::{
     Decider, Defaults, Deliveries, Group, Groups, LineTransport, Server, SessionTasks, Stdio,
@@ -16,6 +17,7 @@ use rmcp::ServiceExt;
 use safe_files::off_runtime;
 use settings::Config;
 use settings::bounds::Bounds;
+use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -322,14 +324,14 @@ async fn end_of_client(
     engine.shut_down().await;
 }
 
-/// Bounds that must match for clients to share sessions. The settings of a session were narrowed
-/// to the bounds when it began, so it may exceed other bounds.
-fn terms(bounds: &Bounds) -> String {
+/// A digest of the bounds, which must match for clients to share sessions. The settings of a session
+/// were narrowed to the bounds when it began, so it may exceed other bounds.
+pub(in crate::cli) fn terms(bounds: &Bounds) -> String {
     let bounds = Bounds {
         base: PathBuf::new(),
         ..bounds.clone()
     };
-    format!("{bounds:?}")
+    hex(&Sha256::digest(format!("{bounds:?}")))
 }
 
 /// Asks each thread for a summary, if there are records to store it.

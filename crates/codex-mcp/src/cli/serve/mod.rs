@@ -26,7 +26,9 @@ use super::shutdown::{self, Shutdown};
 use super::stdio::{Preflight, StdioError};
 use super::times::duration_within;
 
-pub(super) use client::{ClientEnd, ClientSetup, Shared, backend, defaults, serve as serve_client};
+pub(super) use client::{
+    ClientEnd, ClientSetup, Shared, backend, defaults, serve as serve_client, terms,
+};
 pub(super) use relayed::{HostEndpointError, all_endpoints, connect_as, endpoint, state};
 
 /// The settings that only a variable can change.

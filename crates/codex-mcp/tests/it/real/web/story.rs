@@ -3,11 +3,14 @@
 use std::time::{Duration, SystemTime};
 
 use scripted_model::{Gate, Reply, Script, Shell};
+use serde_json::json;
 use testkit::http::{Event, Events};
 
 use super::{WebFixture, start_session, work};
 use crate::jobs::wait_for;
 use crate::on_each_release;
+use crate::real::CodexFixture;
+use crate::real::sessions::Poller;
 
 on_each_release!(question_is_answered_on_the_page);
 
@@ -240,12 +243,71 @@ async fn session_is_started_steered_and_ended_on_the_page() {
     web.finish().await;
 }
 
+/// A client that its user gives wider bounds than the configuration has shares the host with the page.
+/// The control is a session within the bounds of the page.
+#[tokio::test]
+async fn session_beyond_the_bounds_gets_no_yes_and_no_message() {
+    let touch = Reply::shell(Shell::escalated("touch made.txt", "it is needed"));
+    let script = Script::new()
+        .on("more", [Reply::say("more is done")])
+        .otherwise([touch, Reply::say("done")]);
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
+    stage.configure("max_sandbox = \"workspace-write\"");
+    let mut web = WebFixture::on(stage).await;
+    web.stage.codex_is_ready(&mut web.client.client).await;
+    let wider = ["--host", "--max-sandbox", "danger-full-access"];
+    let mut wide = Poller::new(&web.stage, &wider).await;
+    let beyond = wide.start("beyond", json!({})).await;
+    wide.question(&beyond).await;
+    let within = start_session(&mut web, "within").await;
+    web.client.question(&within).await;
+
+    let question = question_of(&web, &beyond).await;
+    let yes = [("question", question.as_str()), ("decision", "\"accept\"")];
+    for (act, fields) in [("answer", &yes[..]), ("prompt", &[("text", "more")][..])] {
+        let refused = web.post(&format!("/sessions/{beyond}/{act}"), fields).await;
+        assert_eq!(refused.status, 409, "{act}: {refused:?}");
+        assert!(
+            refused.body.contains("exceed the configured bounds"),
+            "{refused:?}"
+        );
+    }
+    assert!(!web.stage.file("made.txt").exists());
+    assert!(web.shell(&["approve", &beyond]).await);
+    wide.until_idle(&beyond).await;
+    assert!(web.stage.file("made.txt").exists());
+
+    let question = question_of(&web, &within).await;
+    let no = [("question", question.as_str()), ("decision", "\"decline\"")];
+    let path = format!("/sessions/{within}");
+    let answered = web.post(&format!("{path}/answer"), &no).await;
+    assert_eq!(answered.status, 200, "{answered:?}");
+    web.client.until_idle(&within).await;
+    let sent = web
+        .post(&format!("{path}/prompt"), &[("text", "more")])
+        .await;
+    assert_eq!(sent.status, 200, "{sent:?}");
+    web.client.until_idle(&within).await;
+    assert!(wide.client.finish().await.success());
+    web.finish().await;
+}
+
+/// The ID of the open question of a session, once the page knows it.
+async fn question_of(web: &WebFixture, session: &str) -> String {
+    wait_for("the question on the page", async || {
+        let all = work(web).await;
+        let one = all.into_iter().find(|one| one["id"] == session)?;
+        Some(one["questions"][0]["id"].as_str()?.to_owned())
+    })
+    .await
+}
+
 #[tokio::test]
 async fn changed_files_are_shown_as_a_diff() {
     let patch = "*** Begin Patch\n*** Add File: made.txt\n+<b>new</b>\n*** End Patch\n";
     let script = Script::new().otherwise([Reply::patch(patch), Reply::say("done")]);
     let mut web = WebFixture::new(testkit::codex::newest(), script).await;
-    let write = serde_json::json!({ "sandbox": "workspace-write" });
+    let write = json!({ "sandbox": "workspace-write" });
     let session = web.client.start("make it", write).await;
     web.client.until_idle(&session).await;
     let page = wait_for("the diff on the page", async || {
