@@ -118,14 +118,14 @@ impl CredentialStore {
         self.change(|all| all.host(random))
     }
 
-    /// Takes the cookies of all browsers back. Whoever had the port since the last endpoint ended was sent
-    /// them by the pages that were left open.
+    /// Revokes all cookies and links. Another user may have had the port since the last endpoint ended:
+    /// pages that were left open have sent their cookies there, and a link that was opened its code.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
-    pub fn sign_browsers_out(&self) -> Result<(), StoreError> {
-        self.change(Credentials::revoke_browsers)
+    pub fn revoke_all_but_tokens(&self) -> Result<(), StoreError> {
+        self.change(Credentials::revoke_all_but_tokens)
     }
 
     /// Takes a one-time link, and returns the secret of a browser in its place; `None` if there is no

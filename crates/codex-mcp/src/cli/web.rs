@@ -160,6 +160,8 @@ enum Failure {
          starts. If a host runs (`codex-mcp host`), its log says what is wrong; `codex-mcp web` tries it here"
     )]
     NotStarted,
+    #[error("the endpoint is starting or ending; try again in a moment")]
+    NotReady,
     #[error("the endpoint runs already, at {}; `codex-mcp web link` prints a link", .0.address)]
     Running(Running),
     #[error("there is no credential {0:?}; `codex-mcp web tokens` lists them")]
@@ -223,6 +225,10 @@ async fn serve_until_shutdown(args: &ServeArgs, config: Config) -> Result<ExitCo
     let shutdown = Shutdown::on_signals(shutdown::TOOL_LIMIT);
     let state = serve::state()?;
     let _lock = taken_lock(&state)?;
+    let path = state.join(RUNNING);
+    // An endpoint that was killed has left it, and its port can be somebody else's now.
+    state_file::remove(&path)?;
+    CredentialStore::new(&state).revoke_all_but_tokens()?;
     let listener = listen(args.listen.0).await?;
     let address = listener.local_addr()?;
     if !address.ip().is_loopback() {
@@ -234,7 +240,6 @@ async fn serve_until_shutdown(args: &ServeArgs, config: Config) -> Result<ExitCo
             ),
         );
     }
-    let path = state.join(RUNNING);
     let host = args.allow_host.first().map(ToString::to_string);
     let running = Running { address, host };
     note_running(&path, &running)?;
@@ -242,12 +247,17 @@ async fn serve_until_shutdown(args: &ServeArgs, config: Config) -> Result<ExitCo
         true => output::answer(&format!("http://{}/", running.authority(&state)?))?,
         false => show_link(&state, &running, Scope::Decide)?,
     }
-    CredentialStore::new(&state).sign_browsers_out()?;
     let authorities = Authorities::new(address, args.allow_host.clone());
     let board = work_board::of(&config, &state);
     let closing = shutdown.closing.clone();
-    web::serve(listener, (state, authorities), board, closing).await;
-    state_file::remove(&path)?;
+    let serving = web::serve(listener, (state, authorities), board, closing);
+    let forgetting = async {
+        // No link is made for a port that is given up while the last connections end.
+        shutdown.closing.cancelled().await;
+        state_file::remove(&path)
+    };
+    let ((), forgotten) = tokio::join!(serving, forgetting);
+    forgotten?;
     Ok(shutdown.exit_code())
 }
 
@@ -270,12 +280,12 @@ fn endpoint_lock(state: &Path) -> Result<File, FileError> {
     state_file::open_to_lock(&path).map_err(state_file::about(&path))
 }
 
-/// Where the endpoint listens, if it runs.
+/// Where the endpoint listens that holds the lock.
 fn running(state: &Path) -> Result<Running, Failure> {
     let path = state.join(RUNNING);
-    let file = state_file::open(&path)?.ok_or(Failure::NotRunning)?;
+    let file = state_file::open(&path)?.ok_or(Failure::NotReady)?;
     let bytes = state_file::read(&file, &path, LONGEST)?;
-    serde_json::from_slice(&bytes).map_err(|_| Failure::NotRunning)
+    serde_json::from_slice(&bytes).map_err(|_| Failure::NotReady)
 }
 
 /// Whether `codex-mcp web` serves this user, here or in another process.

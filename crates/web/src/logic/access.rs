@@ -5,6 +5,8 @@
 //!   codex-mcp web token  ─► token (a bearer token, until it is revoked)
 //! ```
 //!
+//! Links and cookies end with the endpoint.
+//!
 //! Of each secret only the SHA-256 is kept. The secrets are random numbers of 256 bits, so a hash
 //! that is made to be slow would protect nothing more.
 
@@ -288,9 +290,9 @@ impl Credentials {
         self.list.len() < before
     }
 
-    /// Removes the credentials of browsers.
-    pub fn revoke_browsers(&mut self) {
-        self.list.retain(|one| one.kind != Kind::Browser);
+    /// Removes all credentials except tokens.
+    pub fn revoke_all_but_tokens(&mut self) {
+        self.list.retain(|one| one.kind == Kind::Token);
     }
 
     /// Removes all credentials, and returns how many there were.
@@ -350,6 +352,19 @@ mod tests {
         assert_eq!(all.take_link(one.reveal(), NOW), Some(Scope::Decide));
         assert_eq!(all.take_link(one.reveal(), NOW), None);
         assert_eq!(all.take_link(other.reveal(), NOW + LINK_LIFE), None);
+    }
+
+    #[test]
+    fn tokens_alone_outlive_the_endpoint() {
+        let mut all = Credentials::default();
+        let secret = |kind: Kind| Secret::of([kind as u8; 32]);
+        let kinds = [Kind::Token, Kind::Browser, Kind::Link];
+        for kind in kinds {
+            all.add(new(kind, Scope::Decide), &secret(kind), NOW);
+        }
+        all.revoke_all_but_tokens();
+        let is_valid = |kind: Kind| all.find(kind, secret(kind).reveal(), NOW).is_some();
+        assert_eq!(kinds.map(is_valid), [true, false, false]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::WebFixture;
+use super::{WebFixture, start};
 use crate::jobs::wait_for;
 use crate::real::{CodexFixture, VERSION};
 use testkit::http::Request;
@@ -116,6 +116,35 @@ async fn link_is_used_once_and_not_by_a_look_at_it() {
     let (_, code) = path.split_once('=').unwrap();
     let again = web.request("POST", "/login").form(&[("code", code)]);
     assert_eq!(status(&again).await, 401);
+    web.finish().await;
+}
+
+/// When the endpoint has ended, another user can take its port, and is sent the code of a link that
+/// somebody opens. The control is a link to an endpoint that runs.
+#[tokio::test]
+async fn link_ends_with_the_endpoint() {
+    let mut web = web().await;
+    let running = web.stage.home.state_home();
+    let running = running.join("codex-mcp/web/running.json");
+    let old = web.run(&["link"]).await;
+    let used = web.run(&["link"]).await;
+    web.sign_in(&used).await;
+    web.stop().await;
+    assert!(!running.exists());
+    let new;
+    (web.server, web.address, new) = start(&web.stage, &[]).await;
+    let (_, code) = old.split_once("/login?code=").unwrap();
+    let late = web.request("POST", "/login").form(&[("code", code)]);
+    assert_eq!(status(&late).await, 401);
+    web.sign_in(&new).await;
+
+    // One that is killed cannot remove its address, so the next one does, even if it finds no port.
+    signal(web.server.id().unwrap(), Signal::SIGKILL);
+    web.server.wait().await.unwrap();
+    assert!(running.exists());
+    assert!(!web.shell(&["web", "--listen", "192.0.2.1:1"]).await);
+    assert!(!running.exists());
+    (web.server, web.address, _) = start(&web.stage, &[]).await;
     web.finish().await;
 }
 
