@@ -131,6 +131,7 @@ impl Shell {
     }
 
     fn take(&mut self, incoming: Incoming, screen: &mut Screen) -> io::Result<bool> {
+        self.app.now = SystemTime::now();
         match incoming {
             Incoming::Event(event) => {
                 if let Some(effect) = self.app.take(event) {

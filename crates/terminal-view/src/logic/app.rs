@@ -42,7 +42,7 @@ impl App {
         }
         if let Some(opened) = &mut self.opened {
             let work = self.list.find(&opened.target.id);
-            opened.set_work(work);
+            opened.set_work(work, self.now);
         }
         self.drop_closed_question();
     }
@@ -265,8 +265,11 @@ impl App {
         let Some(question) = opened.question() else {
             return self.notify("Nothing is asked here.", true);
         };
+        if opened.has_just_changed(self.now) {
+            return self.notify("The question has just changed. Look again.", true);
+        }
         let question_id = question.id.to_owned();
-        let all = choices::choices(question);
+        let (all, subject) = (choices::choices(question), question.subject());
         let number = digit
             .to_digit(10)
             .and_then(|number| usize::try_from(number).ok());
@@ -288,7 +291,7 @@ impl App {
                     question: question_id,
                     decision: decision.clone(),
                 };
-                self.confirm(&choices::label(&choice), effect);
+                self.confirm(&format!("{} ({subject})", choices::label(&choice)), effect);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! An open question, and the choices that it offers under numbers.
 
-use codex_engine::logic::action::Decision;
+use codex_engine::logic::action::{ActionKind, Decision};
 use codex_engine::logic::form::{Field, FieldKind};
 use work_board::{StoredQuestion, WholeChange, WholePart, decision_label};
 
@@ -20,6 +20,19 @@ pub(crate) struct Asked<'a> {
     pub(crate) id: &'a str,
     /// With exactly the decisions that Codex offers.
     pub(crate) question: &'a StoredQuestion,
+}
+
+impl Asked<'_> {
+    /// What the question is about, in two or three words.
+    pub(crate) fn subject(&self) -> &'static str {
+        match self.question.kind {
+            ActionKind::Command => "a command",
+            ActionKind::FileChange => "a change of files",
+            ActionKind::Permissions => "more permissions",
+            ActionKind::McpTool => "an MCP server",
+            ActionKind::UserInput => "a question of Codex",
+        }
+    }
 }
 
 /// The choices of a question.

@@ -1,6 +1,7 @@
 //! The work that is open: what is shown of it, and where it is scrolled to.
 
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use common::sync::lock;
 use serde_json::Value;
@@ -15,6 +16,10 @@ use super::{choices, transcript};
 /// The state of a session that no host has any longer.
 const GONE: &str = "gone";
 
+/// For how long a question that has taken the place of another one takes no choice: about the time in
+/// which a person sees that it is another one.
+const NOTICE_TIME: Duration = Duration::from_millis(500);
+
 /// What is known of the work.
 #[derive(Debug, Clone)]
 pub(crate) enum Content {
@@ -27,12 +32,21 @@ pub(crate) enum Content {
     Missing(String),
 }
 
+/// The question that was asked last, also when it is no longer open.
+#[derive(Debug)]
+struct LastAsked {
+    id: String,
+    /// When it has taken the place of another one.
+    replaced_at: Option<SystemTime>,
+}
+
 /// The work that is open.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) target: Target,
     /// As it was last listed.
     pub(crate) work: Option<Work>,
+    last_asked: Option<LastAsked>,
     content: Content,
     /// Whether the rows are older than the content.
     is_stale: bool,
@@ -51,6 +65,7 @@ impl Opened {
         let mut opened = Self {
             target,
             work,
+            last_asked: None,
             content: Content::Unknown,
             is_stale: true,
             shows_diff: false,
@@ -58,6 +73,7 @@ impl Opened {
             below: 0,
             page: 1,
         };
+        opened.note_question(None);
         // A job is read from its beginning, unless it asks something.
         if !is_session && opened.question().is_none() {
             opened.below = usize::MAX;
@@ -65,7 +81,7 @@ impl Opened {
         opened
     }
 
-    pub(crate) fn set_work(&mut self, work: Option<&Work>) {
+    pub(crate) fn set_work(&mut self, work: Option<&Work>, now: SystemTime) {
         // Work that has gone from the list is shown as it was.
         if let Some(work) = work {
             self.work = Some(work.clone());
@@ -76,7 +92,29 @@ impl Opened {
             work.step = None;
             work.questions.clear();
         }
+        self.note_question(Some(now));
         self.is_stale = true;
+    }
+
+    /// Notes which question is shown now.
+    fn note_question(&mut self, now: Option<SystemTime>) {
+        let Some(id) = self.question().map(|asked| asked.id.to_owned()) else {
+            return;
+        };
+        let replaced_at = match &self.last_asked {
+            Some(last) if last.id == id => return,
+            Some(_) => now,
+            None => None,
+        };
+        self.last_asked = Some(LastAsked { id, replaced_at });
+    }
+
+    /// Whether the question has just taken the place of another one: a number may be meant
+    /// for the earlier question.
+    pub(crate) fn has_just_changed(&self, now: SystemTime) -> bool {
+        let replaced_at = self.last_asked.as_ref().and_then(|last| last.replaced_at);
+        let age = replaced_at.and_then(|at| now.duration_since(at).ok());
+        age.is_some_and(|age| age < NOTICE_TIME)
     }
 
     pub(crate) fn set_content(&mut self, content: Content) {

@@ -104,6 +104,49 @@ fn confirmation_is_not_for_the_next_question() {
     assert_eq!(app.mode, Mode::Browse);
 }
 
+/// The number was meant for the question before, which may even have been closed in between.
+#[test]
+fn number_is_not_for_a_question_that_has_just_replaced_another() {
+    let asks = |question| work("asks", "asking", question, &[]);
+    for between in [vec![], vec![asks(None)]] {
+        let mut app = app(vec![asks(Some("q1"))]);
+        press(&mut app, "\n");
+        app.now += Duration::from_secs(60);
+        for next in [between, vec![asks(Some("q2"))]].concat() {
+            app.set_work(AllWork {
+                work: vec![next],
+                failure: None,
+            });
+        }
+        app.now += Duration::from_millis(499);
+        press(&mut app, "1");
+        assert_eq!(app.mode, Mode::Browse);
+        let notice = app.notice.clone().unwrap();
+        assert_eq!(notice.text, "The question has just changed. Look again.");
+        app.now += Duration::from_millis(1);
+        press(&mut app, "1");
+        let Mode::Confirm { words, .. } = &app.mode else {
+            panic!("no choice");
+        };
+        assert!(
+            words.starts_with("Enter: Allow once (a command)."),
+            "{words}"
+        );
+    }
+}
+
+#[test]
+fn first_question_is_answered_at_once() {
+    let mut app = app(vec![work("asks", "running", None, &[])]);
+    press(&mut app, "\n");
+    app.set_work(AllWork {
+        work: vec![asking(&[])],
+        failure: None,
+    });
+    press(&mut app, "1");
+    assert!(matches!(app.mode, Mode::Confirm { .. }));
+}
+
 #[test]
 fn fields_are_typed_one_after_the_other() {
     let mut app = app(vec![asking(&["name", "colour"])]);
