@@ -163,7 +163,12 @@ impl AccessControl {
     }
 
     /// Takes the code of a one-time link, and returns the cookie of the browser.
-    pub(crate) async fn sign_in(&self, from: IpAddr, code: String) -> Result<String, Refusal> {
+    pub(crate) async fn sign_in(
+        &self,
+        from: IpAddr,
+        headers: &HeaderMap,
+        code: String,
+    ) -> Result<String, Refusal> {
         // A wrong code changes nothing, so nothing is locked for it.
         let now = SystemTime::now();
         if self.credentials()?.find(Kind::Link, &code, now).is_none() {
@@ -176,8 +181,14 @@ impl AccessControl {
         let secret = signed_in.ok_or_else(|| self.wrong(from))?;
         let life = BROWSER_LIFE.as_secs();
         let secret = secret.reveal();
+        // The browser speaks TLS to a proxy before us, and is to send the cookie in no other way.
+        let origin = headers.get(header::ORIGIN);
+        let secure = match origin.is_some_and(|origin| origin.as_bytes().starts_with(b"https://")) {
+            true => "; Secure",
+            false => "",
+        };
         Ok(format!(
-            "{COOKIE}={secret}; Path=/; HttpOnly; SameSite=Strict; Max-Age={life}"
+            "{COOKIE}={secret}; Path=/; HttpOnly; SameSite=Strict; Max-Age={life}{secure}"
         ))
     }
 

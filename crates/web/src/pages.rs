@@ -32,7 +32,7 @@ pub(crate) async fn sign_in(
 ) -> Response {
     match app
         .access
-        .sign_in(from.ip(), code.unwrap_or_default())
+        .sign_in(from.ip(), &headers, code.unwrap_or_default())
         .await
     {
         Ok(cookie) => ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response(),

@@ -148,6 +148,24 @@ async fn link_ends_with_the_endpoint() {
     web.finish().await;
 }
 
+/// Behind a proxy with TLS, somebody on the way could have a browser ask for the same name without TLS, and
+/// read its cookie.
+#[tokio::test]
+async fn cookie_that_came_by_tls_is_sent_by_tls_alone() {
+    let web = web().await;
+    for (scheme, is_secure) in [("http", false), ("https", true)] {
+        let link = web.run(&["link"]).await;
+        let (_, code) = link.split_once("/login?code=").unwrap();
+        let origin = format!("{scheme}://{}", web.address);
+        let login = web.request("POST", "/login").header("origin", &origin);
+        let signed_in = login.form(&[("code", code)]).send().await;
+        assert_eq!(signed_in.status, 303, "{signed_in:?}");
+        let cookie = signed_in.header("set-cookie").unwrap();
+        assert_eq!(cookie.contains("; Secure"), is_secure, "{cookie}");
+    }
+    web.finish().await;
+}
+
 #[tokio::test]
 async fn look_only_token_changes_nothing() {
     let web = web().await;
