@@ -30,7 +30,7 @@ function replace(element, html) {
     const same = next.querySelector(`#${CSS.escape(field.id)}`);
     if (!same) continue;
     if (field.type === "checkbox") same.checked = field.checked;
-    else if (field.value) same.value = field.value;
+    else same.value = field.value;
   }
   const active = element.contains(document.activeElement) ? document.activeElement.id : "";
   const unfolded = [...element.querySelectorAll("details")].map((one) => one.open);

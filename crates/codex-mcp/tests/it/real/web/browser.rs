@@ -292,6 +292,27 @@ async fn pages_of_jobs_threads_and_mail_are_accessible() {
     web.finish().await;
 }
 
+/// A change of the question is about to bring the preset back. The control is a text in a field without one.
+#[tokio::test]
+async fn preset_that_was_cleared_stays_empty() {
+    let web = WebFixture::new(testkit::codex::newest(), asking()).await;
+    let driver = Driver::start().await;
+    let browser = driver.browser(DESK, "light").await;
+    sign_in(&web, &browser).await;
+    let script = "const part = (mark) => `<div id='work' data-mark='${mark}'> \
+            <input id='count' value='1'><input id='name'></div>`; \
+        const field = (id) => document.getElementById(id); \
+        take({ part: 'work', html: part('before') }); \
+        field('count').value = ''; \
+        field('name').value = 'me'; \
+        take({ part: 'work', html: part('after') }); \
+        return [field('work').dataset.mark, field('count').value, field('name').value]";
+    let kept = browser.run(script, json!([])).await;
+    assert_eq!(kept, json!(["after", "", "me"]));
+    browser.finish().await;
+    web.finish().await;
+}
+
 /// Another question appears above the one whose button is about to be clicked.
 #[tokio::test]
 async fn button_that_has_just_moved_is_not_pressed() {
