@@ -14,6 +14,7 @@ use job_queue::logic::JobId;
 use job_queue::store::Watch;
 use serde::Deserialize;
 use serde_json::json;
+use sha2::{Digest, Sha256};
 use tokio::time::sleep;
 
 use crate::app::App;
@@ -21,6 +22,7 @@ use crate::auth::Caller;
 use crate::feed::{Message, Next};
 use crate::logic::access::Scope;
 use crate::page::{job, session};
+use crate::places::Place;
 use crate::refusal::{NO_JOB, Refusal};
 use work_board::{JobRevision, Work};
 
@@ -30,7 +32,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// The pause after a change of a job, in which further changes gather.
 const GATHER: Duration = Duration::from_millis(50);
 
-/// The most pages that watch a session at a time. Each holds one message.
+/// The most pages that watch a session or a job at a time. Each holds one message.
 pub(crate) const MOST_WATCHERS: u32 = 64;
 
 /// The event after which the page has to be loaded again.
@@ -85,6 +87,16 @@ pub(crate) fn after(uri: &Uri) -> Option<u64> {
     Some(after)
 }
 
+fn place(app: &App, caller: &Caller) -> Result<Place, Refusal> {
+    app.watchers.take(&caller.id).ok_or_else(|| {
+        Refusal::Conflict(format!(
+            "{} pages of this browser or {MOST_WATCHERS} of all watch sessions and jobs, which is the most; \
+             close one of them",
+            MOST_WATCHERS / 2
+        ))
+    })
+}
+
 /// The changes of a session.
 pub(crate) async fn of_session(
     State(app): State<Arc<App>>,
@@ -99,13 +111,7 @@ pub(crate) async fn of_session(
         .get("last-event-id")
         .and_then(|last| last.to_str().ok());
     let after = last.and_then(|last| last.parse().ok()).unwrap_or(after);
-    let place = app.watchers.take(&caller.id).ok_or_else(|| {
-        Refusal::Conflict(format!(
-            "{} pages of this browser or {MOST_WATCHERS} of all watch sessions, which is the most; close one \
-             of them",
-            MOST_WATCHERS / 2
-        ))
-    })?;
+    let place = place(&app, &caller)?;
     let reader = Some((feed.read(after), place));
     let news = stream::unfold(reader, |reader| async move {
         let (mut reader, place) = reader?;
@@ -158,12 +164,13 @@ pub(crate) async fn of_job(
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
     let id = app.board.jobs.find(&id).await?.ok_or(NO_JOB)?;
     let watcher = JobWatcher {
+        _place: place(&app, &caller)?,
         changes: app.board.jobs.changes().await?,
         app,
         id,
         scope: caller.scope,
         known: None,
-        told: String::new(),
+        told: None,
         is_over: false,
     };
     let parts = stream::unfold(watcher, |mut watcher| async move {
@@ -180,9 +187,11 @@ struct JobWatcher {
     changes: Watch,
     /// The revision of the job that was told.
     known: Option<JobRevision>,
-    told: String,
+    /// The digest of the part that was told, which can have some MiB.
+    told: Option<[u8; 32]>,
     /// Whether the end of the job was told.
     is_over: bool,
+    _place: Place,
 }
 
 impl JobWatcher {
@@ -206,9 +215,10 @@ impl JobWatcher {
             if self.known.as_ref() != Some(&revision) {
                 let html = self.html().await?;
                 self.known = Some(revision);
-                if html != self.told {
+                let told: Option<[u8; 32]> = Some(Sha256::digest(&html).into());
+                if told != self.told {
                     let data = json!({ "part": job::JOB, "html": html }).to_string();
-                    self.told = html;
+                    self.told = told;
                     return Some(Event::default().data(data));
                 }
                 continue;

@@ -10,6 +10,7 @@ use job_queue::question::{NamedQuestion, StoredQuestion};
 use job_queue::service::{JobView, Jobs, JobsError};
 use job_queue::store::{JobFilter, JobSummary, Origin, Question, StoreError, StoredEvent, Watch};
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 use crate::work::Work;
 
@@ -24,6 +25,9 @@ const LOG_WITHIN: u32 = 300;
 
 /// Within how many of the last events of a run its latest verdict is looked for.
 const VERDICT_WITHIN: u32 = 2000;
+
+/// How many jobs are loaded at a time: each can have texts of many MiB.
+const MOST_LOADING: usize = 2;
 
 /// A job with what the page shows of it.
 pub struct ShownJob {
@@ -69,6 +73,7 @@ pub struct LogLine {
 pub struct JobBoard {
     jobs: Jobs,
     has_store: Box<dyn Fn() -> bool + Send + Sync>,
+    loading: Semaphore,
 }
 
 impl JobBoard {
@@ -76,7 +81,11 @@ impl JobBoard {
     /// find no jobs in it.
     #[must_use]
     pub fn new(jobs: Jobs, has_store: Box<dyn Fn() -> bool + Send + Sync>) -> Self {
-        Self { jobs, has_store }
+        Self {
+            jobs,
+            has_store,
+            loading: Semaphore::new(MOST_LOADING),
+        }
     }
 
     /// The jobs and runs that wait or run, and the latest others.
@@ -112,11 +121,14 @@ impl JobBoard {
         Ok(step_of(&self.jobs.tail(job, activity::TAIL).await?))
     }
 
-    /// A job, and what the page shows of it; `None` if there is none.
+    /// A job, and what the page shows of it; `None` if there is none. The caller must drop it before its
+    /// next await: only so many are loaded at a time.
     pub async fn job(&self, id: &str) -> Result<Option<ShownJob>, JobsError> {
         let Some(id) = self.find(id).await? else {
             return Ok(None);
         };
+        // The semaphore is never closed.
+        let _permit = self.loading.acquire().await;
         let view = self.jobs.view(&id, None).await?;
         let most = match view.job.request.run {
             Some(_) => VERDICT_WITHIN,

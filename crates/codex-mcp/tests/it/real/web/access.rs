@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use scripted_model::{Reply, Script};
+use scripted_model::{Gate, Reply, Script};
 use testkit::McpClient;
 use testkit::process::{cpu_time, pss_kib, signal};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -353,6 +353,39 @@ async fn memory_is_bounded_under_huge_requests() {
     assert!((400..500).contains(&status(&long).await));
     assert_eq!(status(&web.browser("GET", "/api/work")).await, 200);
     assert!(pss_kib(pid).unwrap() < MOST_MEMORY);
+    web.finish().await;
+}
+
+/// How many pages with the same credential may watch a session or a job.
+const WATCHERS_OF_ONE: usize = 32;
+
+/// A page that watches a job takes a place, as one of a session does.
+#[tokio::test]
+async fn pages_that_watch_a_job_are_bounded() {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("late").behind(&gate)]);
+    let web = WebFixture::new(testkit::codex::newest(), script).await;
+    let job = web.submit(&[], "work").await;
+    gate.reached(1).await;
+    let events = format!("{job}/events");
+    let mut open = Vec::new();
+    for _ in 0..WATCHERS_OF_ONE {
+        open.push(web.browser("GET", &events).events().await);
+    }
+    let refused = web.browser("GET", &events).send().await;
+    assert_eq!(refused.status, 409, "{refused:?}");
+    // The control: others have places of their own, and the places of those that have gone are free.
+    let token = web.run(&["token", "--look", "a display"]).await;
+    let mut other = web.request("GET", &events).bearer(&token).events().await;
+    assert!(other.next().await.is_some());
+    drop(open);
+    gate.release();
+    web.job_in(&job, "completed").await;
+    wait_for("a place", async || {
+        let last = web.browser("GET", &events).send().await;
+        (last.status == 200).then_some(())
+    })
+    .await;
     web.finish().await;
 }
 
