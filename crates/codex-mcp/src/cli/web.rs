@@ -435,13 +435,18 @@ fn revoke(args: &RevokeArgs) -> Result<ExitCode, Failure> {
         output::answer(&format!("{count} revoked"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    for id in &args.ids {
-        if !store.change(|all| all.revoke(id))? {
-            return Err(Failure::NoCredential(id.clone()));
-        }
-        output::answer(&format!("{id}: revoked"))?;
+    // All are revoked before anything is printed, as nobody may read it.
+    let (revoked, unknown): (Vec<&String>, Vec<&String>) =
+        store.change(|all| args.ids.iter().partition(|id| all.revoke(id)))?;
+    for id in &unknown {
+        complain("error", &Failure::NoCredential((*id).clone()).to_string());
     }
-    Ok(ExitCode::SUCCESS)
+    let lines = revoked.iter().map(|id| format!("{id}: revoked\n"));
+    match write!(output::stdout(), "{}", lines.collect::<String>()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ if unknown.is_empty() => Ok(ExitCode::SUCCESS),
+        _ => Ok(ExitCode::from(COULD_NOT)),
+    }
 }
 
 fn name(text: &str) -> TokenName {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::process::Stdio;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -10,6 +11,7 @@ use testkit::McpClient;
 use testkit::process::{cpu_time, pss_kib, signal};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::{WebFixture, start};
@@ -116,6 +118,45 @@ async fn link_is_used_once_and_not_by_a_look_at_it() {
     let (_, code) = path.split_once('=').unwrap();
     let again = web.request("POST", "/login").form(&[("code", code)]);
     assert_eq!(status(&again).await, 401);
+    web.finish().await;
+}
+
+/// An ID that is not known, and a reader that has gone, leave nothing valid.
+#[tokio::test]
+async fn all_credentials_that_are_named_are_revoked() {
+    let web = web().await;
+    let mut tokens = Vec::new();
+    for name in ["one", "two", "three", "four"] {
+        tokens.push(web.run(&["token", name]).await);
+    }
+    let listed = web.run(&["tokens", "--json"]).await;
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    let id = |name: &str| {
+        let mut all = listed.as_array().unwrap().iter();
+        all.find(|one| one["name"] == name).unwrap()["id"].as_str()
+    };
+    let [one, two, three, four] = ["one", "two", "three", "four"].map(|name| id(name).unwrap());
+    let are_valid = async |of: &[String]| {
+        let mut valid = Vec::new();
+        for token in of {
+            let list = web.request("GET", "/api/work").bearer(token);
+            valid.push(status(&list).await == 200);
+        }
+        valid
+    };
+    assert_eq!(are_valid(&tokens).await, [true; 4]);
+
+    assert!(!web.shell(&["web", "revoke", one, "unknown", two]).await);
+    let mut unread = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        .args(["web", "revoke", three, four])
+        .env_clear()
+        .envs(web.stage.home.env())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(unread.stdout.take());
+    assert!(unread.wait().await.unwrap().success());
+    assert_eq!(are_valid(&tokens).await, [false; 4]);
     web.finish().await;
 }
 
