@@ -198,7 +198,7 @@ async fn converse(app: Arc<App>, socket: &mut WebSocketStream<TokioIo<Upgraded>>
                     while watching.try_join_next().is_some() {}
                     match command(&text, watching.len()) {
                         Ok(command) => {
-                            watching.spawn(follow(Arc::clone(&app), command, sender.clone()));
+                            begin(&mut watching, &app, command, &sender);
                             continue;
                         }
                         Err((id, error)) => error_of(&id, &error),
@@ -222,6 +222,30 @@ async fn converse(app: Arc<App>, socket: &mut WebSocketStream<TokioIo<Upgraded>>
         match timeout(SEND_TIMEOUT, socket.send(message)).await {
             Ok(Ok(())) => {}
             Ok(Err(_)) | Err(_) => return,
+        }
+    }
+}
+
+/// Starts a request. Requests end with the connection, except cancellations: one may be the last
+/// message.
+fn begin(
+    requests: &mut JoinSet<()>,
+    app: &Arc<App>,
+    command: Command,
+    answers: &mpsc::Sender<Value>,
+) {
+    let is_cancellation = matches!(command, Command::Cancel { .. });
+    let following = follow(Arc::clone(app), command, answers.clone());
+    match is_cancellation {
+        true => {
+            let cancelling = tokio::spawn(following);
+            // It counts among the requests until it is done.
+            requests.spawn(async move {
+                let _ = cancelling.await;
+            });
+        }
+        false => {
+            requests.spawn(following);
         }
     }
 }

@@ -201,6 +201,25 @@ async fn run_is_cancelled_and_only_those_who_decide_get_in() {
 }
 
 #[tokio::test]
+async fn cancellation_is_done_though_the_conductor_goes_at_once() {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("late").behind(&gate)]);
+    let web = WebFixture::new(testkit::codex::newest(), script).await;
+    let token = bearer(&web.run(&["token", "conductor"]).await);
+    let headers = [("authorization", &*token)];
+    let mut conductor = Conductor::connect(&web, &headers).await.ok().unwrap();
+    conductor.send(&run("r1", &web)).await;
+    let job = conductor.next().await.unwrap()["job_id"].clone();
+    gate.reached(1).await;
+    let cancel = json!({ "type": "cancel", "id": "c", "job_id": job });
+    conductor.send(&cancel).await;
+    conductor.0.close(None).await.unwrap();
+    let address = format!("/jobs/{}", job.as_str().unwrap());
+    web.job_in(&address, "cancelled").await;
+    web.finish().await;
+}
+
+#[tokio::test]
 async fn connection_is_closed_with_a_reason() {
     let script = Script::new().otherwise([Reply::say("done")]);
     let mut web = WebFixture::new(testkit::codex::newest(), script).await;
