@@ -3,10 +3,10 @@
 use codex_engine::logic::action::DecidedBy;
 use host_process::logic::handshake::{Door, SessionAct};
 use job_queue::logic::{JobId, JobState};
-use job_queue::service::{JobsError, NewAnswer, Response};
+use job_queue::service::{InstructError, JobsError, NewAnswer, Response};
 use work_board::{ActError, Prompted, RetryError, WorkBoard};
 
-use crate::logic::mode::{Effect, Target};
+use crate::logic::mode::{Draft, Effect, Target};
 
 /// What has been done.
 #[derive(Debug)]
@@ -32,6 +32,25 @@ pub(crate) enum NotDone {
     NoJob,
     #[error("{0}")]
     NotCancelled(String),
+    /// A message was refused.
+    #[error("{}", .0.why)]
+    NotSent(Draft),
+}
+
+impl NotDone {
+    /// Whether a message was refused. Otherwise it may have reached Codex, and is not offered to be sent
+    /// again.
+    fn is_refusal(&self) -> bool {
+        match self {
+            Self::Job(JobsError::Instruct(why)) => !matches!(why, InstructError::Unknown),
+            other => matches!(
+                other,
+                Self::NoJob
+                    | Self::Session(ActError::Refused(_) | ActError::Wrong(_) | ActError::Unknown)
+                    | Self::Job(JobsError::NotFound(_) | JobsError::Audit(_))
+            ),
+        }
+    }
 }
 
 /// Does it. What concerns the terminal alone does nothing here.
@@ -46,7 +65,17 @@ pub(crate) async fn act(board: &WorkBoard, effect: Effect) -> Result<Option<Done
             let response = Response::Decision(decision);
             answer(board, &target, &question, response).await?
         }
-        Effect::Send { target, text } => send(board, &target, text).await?,
+        Effect::Send { target, text } => {
+            let sent = send(board, &target, text.clone()).await;
+            sent.map_err(|error| match error.is_refusal() {
+                true => NotDone::NotSent(Draft {
+                    target,
+                    text,
+                    why: error.to_string(),
+                }),
+                false => error,
+            })?
+        }
         Effect::Interrupt(target) => {
             board.hosts.act(&target.id, SessionAct::Interrupt).await?;
             Done::Said("The turn is being interrupted.")
@@ -120,5 +149,31 @@ async fn cancel(board: &WorkBoard, target: &Target) -> Result<Done, NotDone> {
     match outcome.new_status() {
         JobState::Cancelled => Ok(Done::Said("Cancelled.")),
         _ => Err(NotDone::NotCancelled(outcome.message())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use host_process::connect::ConnectError;
+
+    use super::*;
+
+    #[test]
+    fn message_that_may_have_been_sent_is_not_refused() {
+        let lost = ConnectError::Unclear(io::ErrorKind::UnexpectedEof.into());
+        let instructed = |error: InstructError| NotDone::from(JobsError::from(error));
+        for (error, is_refusal) in [
+            (NotDone::from(ActError::Refused(String::new())), true),
+            (NotDone::from(ActError::Wrong(String::new())), true),
+            (NotDone::from(ActError::Host(lost)), false),
+            (NotDone::from(ActError::UnexpectedAnswer), false),
+            (NotDone::NoJob, true),
+            (instructed(InstructError::NotTaken), true),
+            (instructed(InstructError::Unknown), false),
+        ] {
+            assert_eq!(error.is_refusal(), is_refusal, "{error:?}");
+        }
     }
 }

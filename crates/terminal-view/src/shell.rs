@@ -148,6 +148,7 @@ impl Shell {
                 }
             }
             Incoming::Done(Ok(None)) => {}
+            Incoming::Done(Err(NotDone::NotSent(draft))) => self.app.not_sent(draft),
             Incoming::Done(Err(error)) => self.app.notify(error.to_string(), true),
         }
         Ok(false)

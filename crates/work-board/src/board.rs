@@ -37,6 +37,11 @@ pub struct Connections {
     pub sessions: Arc<Connect>,
 }
 
+/// How long the end of a turn that takes no message any more may be unknown here, from when the message
+/// was sent. It takes about 0.1 s. A message about which the host says nothing for longer may have
+/// reached Codex, and is not sent again.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// A session to be started.
 #[derive(Debug, Clone)]
 pub struct NewSession {
@@ -188,8 +193,15 @@ impl WorkBoard {
     pub async fn prompt(&self, id: &str, text: String) -> Result<Prompted, ActError> {
         let live = self.hosts.workable(id)?;
         if live.summary.step.is_some() {
-            self.hosts.act(id, SessionAct::Steer { text }).await?;
-            return Ok(Prompted::Steered);
+            let deadline = Instant::now() + END_TIMEOUT;
+            let steer = SessionAct::Steer { text: text.clone() };
+            let Err(error) = self.hosts.act(id, steer).await else {
+                return Ok(Prompted::Steered);
+            };
+            let is_refusal = matches!(error, ActError::Refused(_));
+            if !is_refusal || !self.hosts.turn_has_ended_by(deadline, id).await {
+                return Err(error);
+            }
         }
         let arguments = json!({ "sessionId": id, "prompt": text });
         let host = Some(live.endpoint.clone());

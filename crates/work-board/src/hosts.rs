@@ -13,7 +13,7 @@ use host_process::logic::handshake::{
 };
 use job_queue::question::NamedQuestion;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// How often new hosts are looked for.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
@@ -223,6 +223,17 @@ impl Hosts {
         let mut changes = self.changes();
         // Fails only without the sender, which this has.
         while self.session(id).is_some() && changes.changed().await.is_ok() {}
+    }
+
+    /// Whether no turn of a session runs, at some time before a deadline that is still to come.
+    pub(crate) async fn turn_has_ended_by(&self, deadline: Instant, id: &str) -> bool {
+        let mut changes = self.changes();
+        let runs = || {
+            self.session(id)
+                .is_none_or(|live| live.summary.step.is_some())
+        };
+        let waiting = async { while runs() && changes.changed().await.is_ok() {} };
+        Instant::now() < deadline && timeout_at(deadline, waiting).await.is_ok()
     }
 
     /// Waits until a host has a session that has just begun, for some seconds.

@@ -8,7 +8,7 @@ use work_board::{AllWork, Kind};
 
 use super::choices::{self, Choice};
 use super::list::WorkList;
-use super::mode::{Act, Effect, Filling, Mode, Notice, Purpose, Target};
+use super::mode::{Act, Draft, Effect, Filling, Mode, Notice, Purpose, Target};
 use super::opened::{Content, Opened};
 
 /// How far a page moves the selection of the list.
@@ -21,6 +21,8 @@ pub(crate) struct App {
     pub(crate) opened: Option<Opened>,
     pub(crate) mode: Mode,
     pub(crate) notice: Option<Notice>,
+    /// The last message that was refused.
+    draft: Option<Draft>,
     pub(crate) now: SystemTime,
 }
 
@@ -31,6 +33,7 @@ impl App {
             opened: None,
             mode: Mode::Browse,
             notice: None,
+            draft: None,
             now,
         }
     }
@@ -72,11 +75,7 @@ impl App {
     /// Opens a fork, or a job that was submitted again, unless the work it came from was left
     /// meanwhile, or something is being typed or confirmed.
     pub(crate) fn begun(&mut self, from: &Target, new: Target) -> Option<Effect> {
-        let is_open = self
-            .opened
-            .as_ref()
-            .is_some_and(|opened| opened.target == *from);
-        if !is_open || self.mode != Mode::Browse {
+        if !self.is_open(from) || self.mode != Mode::Browse {
             self.notify(format!("New: {} {}", new.kind.as_ref(), new.id), false);
             return None;
         }
@@ -84,6 +83,24 @@ impl App {
         let effect = self.open(new);
         self.notify(words, false);
         Some(effect)
+    }
+
+    /// Keeps a refused message, so that it can be sent again. It is not opened at once: the next keys are
+    /// meant for what is shown now.
+    pub(crate) fn not_sent(&mut self, draft: Draft) {
+        let Draft { target, why, .. } = &draft;
+        let place = match self.is_open(target) {
+            true => String::new(),
+            false => format!("Open {} {}. ", target.kind.as_ref(), target.id),
+        };
+        let notice = format!("{why}. {place}Press s to edit the message again.");
+        self.notify(notice, true);
+        self.draft = Some(draft);
+    }
+
+    fn is_open(&self, target: &Target) -> bool {
+        let opened = self.opened.as_ref();
+        opened.is_some_and(|opened| opened.target == *target)
     }
 
     /// An answer that has not been confirmed is not for the next question.
@@ -169,7 +186,10 @@ impl App {
             Key::Esc if self.list.filter.is_empty() => return Some(Effect::Quit),
             Key::Esc => self.list.filter.clear(),
             Key::Char('?') => self.mode = Mode::Help,
-            Key::Char('/') => self.type_text(Purpose::Filter),
+            Key::Char('/') => {
+                let text = self.list.filter.clone();
+                self.type_text(Purpose::Filter, text);
+            }
             Key::Char('j') | Key::Down => self.list.select(|at| at + 1),
             Key::Char('k') | Key::Up => self.list.select(|at| at.saturating_sub(1)),
             Key::PageDown => self.list.select(|at| at + PAGE),
@@ -214,14 +234,20 @@ impl App {
     /// Begins an action on the open work, if its state allows it.
     fn begin(&mut self, act: Act) -> Option<Effect> {
         let opened = self.opened.as_mut()?;
-        if !opened.allows(act) {
+        // A refused message can be read again even if no message is allowed any more.
+        let is_draft = |draft: &mut Draft| act == Act::Send && draft.target == opened.target;
+        let draft = self.draft.take_if(is_draft);
+        if draft.is_none() && !opened.allows(act) {
             let refusal = opened.refusal(act);
             self.notify(refusal, true);
             return None;
         }
         let target = opened.target.clone();
         match act {
-            Act::Send => self.type_text(Purpose::Message),
+            Act::Send => {
+                let (text, problem) = draft.map(|draft| (draft.text, draft.why)).unzip();
+                self.type_text(Purpose::Message { problem }, text.unwrap_or_default());
+            }
             Act::Interrupt => return Some(Effect::Interrupt(target)),
             Act::ShowDiff => opened.show_diff(!opened.shows_diff),
             Act::Fork => return Some(Effect::Fork(target)),
@@ -231,16 +257,13 @@ impl App {
         None
     }
 
-    fn type_text(&mut self, purpose: Purpose) {
-        let text = match &purpose {
-            Purpose::Filter => self.list.filter.clone(),
-            Purpose::Field(filling) => {
-                let preset = filling.field().and_then(|field| field.preset.clone());
-                preset.unwrap_or_default()
-            }
-            Purpose::Message => String::new(),
-        };
+    fn type_text(&mut self, purpose: Purpose, text: String) {
         self.mode = Mode::Type { purpose, text };
+    }
+
+    fn type_field(&mut self, filling: Filling) {
+        let preset = filling.field().and_then(|field| field.preset.clone());
+        self.type_text(Purpose::Field(filling), preset.unwrap_or_default());
     }
 
     fn confirm_end(&mut self, target: Target) {
@@ -283,7 +306,7 @@ impl App {
         match &choice {
             Choice::Type(fields) => {
                 let filling = Filling::new(question_id, fields.clone());
-                self.type_text(Purpose::Field(filling));
+                self.type_field(filling);
             }
             Choice::Decide(decision) => {
                 let effect = Effect::Answer {
@@ -312,15 +335,15 @@ impl App {
         if purpose == Purpose::Filter {
             self.list.filter.clone_from(&text);
         }
-        self.mode = Mode::Type { purpose, text };
+        self.type_text(purpose, text);
         None
     }
 
     fn typed(&mut self, purpose: Purpose, text: String) -> Option<Effect> {
         match purpose {
             Purpose::Filter => None,
-            Purpose::Message if text.trim().is_empty() => None,
-            Purpose::Message => {
+            Purpose::Message { .. } if text.trim().is_empty() => None,
+            Purpose::Message { .. } => {
                 let target = self.opened.as_ref()?.target.clone();
                 Some(Effect::Send { target, text })
             }
@@ -349,11 +372,11 @@ impl App {
             }
             Err(why) => {
                 filling.problem = Some(why.to_string());
-                return self.type_text(Purpose::Field(filling));
+                return self.type_field(filling);
             }
         }
         if filling.field().is_some() {
-            return self.type_text(Purpose::Field(filling));
+            return self.type_field(filling);
         }
         let effect = Effect::Answer {
             target,

@@ -24,7 +24,10 @@ pub(crate) enum Purpose {
     /// It filters the list.
     Filter,
     /// It is a message to Codex.
-    Message,
+    Message {
+        /// Why it was refused before.
+        problem: Option<String>,
+    },
     /// It is the answer to the next field of a question.
     Field(Filling),
 }
@@ -69,6 +72,15 @@ impl Target {
     pub(crate) fn is_session(&self) -> bool {
         self.kind == Kind::Session
     }
+}
+
+/// A refused message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Draft {
+    pub(crate) target: Target,
+    pub(crate) text: String,
+    /// Why it was refused.
+    pub(crate) why: String,
 }
 
 /// An action on the work that is open.

@@ -10,7 +10,7 @@ use work_board::{AllWork, Kind, NamedQuestion, Work};
 
 use super::app::App;
 use super::job;
-use super::mode::{Effect, Mode, Purpose, Target};
+use super::mode::{Draft, Effect, Mode, Purpose, Target};
 use super::rows::{BAD, GOOD, PLACE, PLAIN, TITLE, clock, diff, push};
 
 /// A session with an open question of this ID, or with none.
@@ -249,6 +249,58 @@ fn messages_interrupts_and_ends_are_for_the_open_work() {
     assert_eq!(press(&mut app, "xi"), None);
     assert_eq!(press(&mut app, "x\n"), Some(Effect::Cancel(target)));
     assert_eq!(press(&mut app, "q"), Some(Effect::Unfollow));
+}
+
+#[test]
+fn refused_message_can_be_sent_again() {
+    let all = |state: &str| vec![work("a", state, None, &[]), idle("b")];
+    let mut app = app(all("running"));
+    let target = |id: &str| Target {
+        id: id.to_owned(),
+        kind: Kind::Session,
+    };
+    app.open(target("a"));
+    let sent = press(&mut app, "sin German\n");
+    let Some(Effect::Send { target: to, text }) = sent.clone() else {
+        panic!("no message");
+    };
+    let draft = Draft {
+        target: to,
+        text,
+        why: "no turn is running".to_owned(),
+    };
+    app.not_sent(draft.clone());
+    // The next keys are not taken for the message.
+    assert_eq!(app.mode, Mode::Browse);
+    let notice = app.notice.clone().unwrap().text;
+    assert_eq!(
+        notice,
+        "no turn is running. Press s to edit the message again."
+    );
+    press(&mut app, "s");
+    let typing = Mode::Type {
+        purpose: Purpose::Message {
+            problem: Some(draft.why.clone()),
+        },
+        text: draft.text.clone(),
+    };
+    assert_eq!(app.mode, typing);
+    assert_eq!(press(&mut app, "\n"), sent);
+    assert_eq!(press(&mut app, "s\n"), None);
+
+    // It stays with its session, also when that has ended.
+    app.open(target("b"));
+    app.not_sent(draft);
+    let notice = app.notice.clone().unwrap().text;
+    assert!(notice.contains("Open session a. Press s"), "{notice}");
+    assert_eq!(press(&mut app, "s\n"), None);
+    app.set_work(AllWork {
+        work: all("cancelled"),
+        failure: None,
+    });
+    app.open(target("a"));
+    press(&mut app, "s");
+    assert_eq!(app.mode, typing);
 }
 
 /// The keys of actions that are allowed on work of this kind in this state.

@@ -40,20 +40,27 @@ fn field(filling: &Filling, typed: &str) -> String {
         true => "•".repeat(typed.chars().count()).into(),
         false => visible_line(typed),
     };
-    let problem = filling.problem.as_ref();
-    let problem = problem.map_or_else(String::new, |problem| format!("{problem}. "));
     format!(
-        "{problem}{}. {} (Enter goes on, Esc drops it): {text}",
+        "{}{}. {} (Enter goes on, Esc drops it): {text}",
+        before(filling.problem.as_deref()),
         filling.at + 1,
         visible_line(&field.label)
     )
+}
+
+/// Why a text was not taken, before the text.
+fn before(problem: Option<&str>) -> String {
+    problem.map_or_else(String::new, |why| format!("{}. ", visible_line(why)))
 }
 
 fn typed(purpose: &Purpose, typed: &str) -> String {
     let text = visible_line(typed);
     match purpose {
         Purpose::Filter => format!("Filter: {text}"),
-        Purpose::Message => format!("Message (Enter sends, Esc drops it): {text}"),
+        Purpose::Message { problem } => format!(
+            "{}Message (Enter sends, Esc drops it): {text}",
+            before(problem.as_deref())
+        ),
         Purpose::Field(filling) => field(filling, typed),
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::json;
 use testkit::http::{Event, Events};
+use tokio::time::sleep;
 
 use super::{WebFixture, start_session, work};
 use crate::jobs::wait_for;
@@ -300,6 +301,46 @@ async fn question_of(web: &WebFixture, session: &str) -> String {
         Some(one["questions"][0]["id"].as_str()?.to_owned())
     })
     .await
+}
+
+/// The page learns of the end of a turn a moment later than the host.
+#[tokio::test]
+async fn message_at_the_end_of_a_turn_is_taken() {
+    let gate = Gate::new();
+    let script = Script::new()
+        .on("turn", [Reply::say("late").behind(&gate)])
+        .otherwise([Reply::say("later")]);
+    let mut web = WebFixture::new(testkit::codex::newest(), script).await;
+    let session = start_session(&mut web, "turn").await;
+    let path = format!("/sessions/{session}/prompt");
+    for turn in 1..=10 {
+        gate.reached(turn).await;
+        wait_for("the turn on the page", async || {
+            let all = work(&web).await;
+            let one = all.iter().find(|one| one["id"] == session.as_str())?;
+            one["step"].is_object().then_some(())
+        })
+        .await;
+        gate.release_one();
+        sleep(Duration::from_millis(10) * u32::try_from(turn).unwrap()).await;
+        let at_the_end = web.post(&path, &[("text", "more")]).await;
+        assert_eq!(at_the_end.status, 200, "{turn}: {at_the_end:?}");
+        until_idle(&mut web, &session).await;
+        let after_it = web.post(&path, &[("text", "turn")]).await;
+        assert_eq!(after_it.status, 200, "{turn}: {after_it:?}");
+    }
+    gate.release();
+    until_idle(&mut web, &session).await;
+    web.finish().await;
+}
+
+/// Waits for the end of a session's turns, of which the latter ones drop the events of the former.
+async fn until_idle(web: &mut WebFixture, session: &str) {
+    wait_for("the end of the turn", async || {
+        let state = web.client.get(session).await;
+        (state["status"] == "idle").then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
