@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde_json::json;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tokio::time::{sleep, timeout};
 use work_board::{AllWork, WorkBoard};
 
@@ -18,7 +18,7 @@ const LOOK_AFTER: Duration = Duration::from_secs(1);
 const GATHER: Duration = Duration::from_millis(50);
 
 /// The list as the script of the page takes it: JSON on one line.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Listed {
     work: AllWork,
     look: Arc<str>,
@@ -53,19 +53,22 @@ impl Listed {
 pub(crate) struct Lists {
     board: Arc<WorkBoard>,
     listed: watch::Sender<Arc<Listed>>,
+    /// Is held from reading the work until the list is published.
+    publishing: Mutex<()>,
 }
 
 impl Lists {
     pub(crate) fn new(board: Arc<WorkBoard>) -> Self {
         Self {
             board,
-            listed: watch::Sender::default(),
+            listed: watch::Sender::new(Arc::new(Listed::new(AllWork::default()))),
+            publishing: Mutex::default(),
         }
     }
 
-    /// The list now.
-    pub(crate) async fn list(&self) -> Listed {
-        Listed::new(self.board.work().await)
+    /// The list now, for a page that is opened. It is also sent to all open pages.
+    pub(crate) async fn list(&self) -> Arc<Listed> {
+        publish(&self.publishing, &self.listed, self.board.work()).await
     }
 
     pub(crate) fn watch(&self) -> watch::Receiver<Arc<Listed>> {
@@ -78,14 +81,76 @@ impl Lists {
         loop {
             changes.mark_unchanged();
             if self.listed.receiver_count() > 0 {
-                let work = self.board.work().await;
-                if work != self.listed.borrow().work {
-                    self.listed.send_replace(Arc::new(Listed::new(work)));
-                }
+                self.list().await;
             }
             // The sender lives as long as the hosts, which this has.
             let _ = timeout(LOOK_AFTER, changes.changed()).await;
             sleep(GATHER).await;
         }
+    }
+}
+
+/// Publishes the list if it has changed, and returns it. A page must not get an unpublished list: if the
+/// work then changed back, no update would follow. The lock keeps an older list from replacing a newer one.
+async fn publish(
+    publishing: &Mutex<()>,
+    listed: &watch::Sender<Arc<Listed>>,
+    work: impl Future<Output = AllWork>,
+) -> Arc<Listed> {
+    let _publishing = publishing.lock().await;
+    let work = work.await;
+    if work != listed.borrow().work {
+        listed.send_replace(Arc::new(Listed::new(work)));
+    }
+    Arc::clone(&listed.borrow())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::future::ready;
+
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    fn work(failure: &str) -> AllWork {
+        AllWork {
+            work: Vec::new(),
+            failure: Some(failure.to_owned()),
+        }
+    }
+
+    #[tokio::test]
+    async fn page_that_is_opened_between_two_changes_learns_of_the_second() {
+        let listed = watch::Sender::new(Arc::new(Listed::new(work("one"))));
+        let publishing = Mutex::default();
+        let publish = |failure| publish(&publishing, &listed, ready(work(failure)));
+        let opened = publish("other").await;
+        let mut watching = listed.subscribe();
+        publish("one").await;
+        assert!(watching.has_changed().unwrap());
+        let told = watching.borrow_and_update().message(Scope::Look);
+        assert_ne!(told, opened.message(Scope::Look));
+        publish("one").await;
+        assert!(!watching.has_changed().unwrap());
+    }
+
+    #[tokio::test]
+    async fn older_list_does_not_replace_a_newer_one() {
+        let listed = watch::Sender::new(Arc::new(Listed::new(work(""))));
+        let publishing = Mutex::default();
+        let now = Cell::new("older");
+        let slow = async {
+            let read = work(now.get());
+            yield_now().await;
+            read
+        };
+        let fast = async {
+            now.set("newer");
+            publish(&publishing, &listed, async { work(now.get()) }).await
+        };
+        tokio::join!(publish(&publishing, &listed, slow), fast);
+        assert_eq!(listed.borrow().work, work("newer"));
     }
 }

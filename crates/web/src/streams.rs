@@ -62,8 +62,9 @@ pub(crate) async fn work(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    let listed = app.lists.watch();
     let now = app.lists.list().await.message(caller.scope);
+    // Nothing is told between the two, as there is one thread.
+    let listed = app.lists.watch();
     let now = stream::iter([Event::default().data(now)]);
     let changes = stream::unfold(listed, move |mut listed| async move {
         // The sender lives as long as the server.
