@@ -386,6 +386,10 @@ fn token(args: &TokenArgs) -> Result<ExitCode, Failure> {
         "hint",
         &format!("it is not shown again; `codex-mcp web revoke {id}` takes it back"),
     );
+    complain(
+        "hint",
+        "while no endpoint runs, another user of this machine can take its port, and is sent the token",
+    );
     Ok(ExitCode::SUCCESS)
 }
 
