@@ -23,6 +23,7 @@ use settings::bounds::{Bounds, OutOfBounds};
 use crate::logic::replace_part;
 use crate::members::Members;
 use crate::recorder::ThreadStart;
+use crate::wire;
 
 /// The tool that begins a thread. `codex-reply` takes no settings.
 const TOOL: &str = "codex";
@@ -61,8 +62,9 @@ pub(super) struct Augmenter {
 }
 
 impl Augmenter {
-    /// The additions to a message that begins a thread; `None` for any other message. Arguments of
-    /// a wrong shape are left for the child to refuse. Reads files of the directory.
+    /// The additions to a message that begins a thread; `None` for any other message. The arguments
+    /// of a call have to be an object; members of a wrong shape in it are left for the child to
+    /// refuse. Reads files of the directory.
     ///
     /// # Errors
     ///
@@ -158,13 +160,8 @@ fn state_trust(
 
 /// The arguments of a call that begins a thread.
 fn starting_call<'a>(message: &Message<'a>) -> Option<(&'a RawValue, Map<String, Value>)> {
-    let Message::Request { method, params, .. } = message else {
-        return None;
-    };
-    if method != "tools/call" {
-        return None;
-    }
-    let Call { name, arguments } = serde_json::from_str((*params)?.get()).ok()?;
+    let params = wire::call_params(message)?;
+    let Call { name, arguments } = serde_json::from_str(params.get()).ok()?;
     if name != TOOL {
         return None;
     }
@@ -413,7 +410,7 @@ mod tests {
     fn other_calls_are_not_changed() {
         for params in [
             r#"{"name":"codex-reply","arguments":{"prompt":"x"}}"#,
-            r#"{"name":"codex","arguments":5}"#,
+            r#"{"name":"codex","arguments":null}"#,
             r#"{"name":"codex"}"#,
             r#"{"name":"codex","arguments":{"model":"mine","config":{"model_reasoning_effort":"low"}}}"#,
             r#"{"name":"codex","arguments":{"config":5}}"#,

@@ -6,6 +6,7 @@ use codex_engine::EngineError;
 use codex_protocol::lines::{Frame, LineDecoder};
 use codex_protocol::rpc::{Message, TruncatedMessage, code};
 use common::sync::lock;
+use mcp_server::code::Code;
 use mcp_server::error::ToolError;
 use mcp_server::incoming::{check_values, id_of, too_long, unreadable};
 use safe_files::off_runtime;
@@ -13,6 +14,7 @@ use tokio::io::AsyncRead;
 
 use crate::augment::{self, AugmentedCall};
 use crate::logic::{Child, ChildQueue, Effect, Failure};
+use crate::members::Members;
 use crate::proxy::{ANSWER_EXPANSION, Proxy};
 use crate::{answers, wire};
 
@@ -38,6 +40,28 @@ fn check(line: &[u8], message: &Message<'_>) -> Result<(), String> {
     check_values(line)?;
     let members = wire::check_members(message);
     members.map_err(|error| format!("the parameters are not passed on: {error}"))
+}
+
+/// Checks that the parameters and the arguments of a call of a tool are objects. Older releases of
+/// Codex read an array as an object whose members come in the order of Codex's own struct (0.66.0;
+/// 0.104.0 no longer does), so bounds that look for a member by its name would not find it.
+fn check_call(message: &Message<'_>) -> Result<(), ToolError> {
+    let Some(params) = wire::call_params(message) else {
+        return Ok(());
+    };
+    let params = object("params", params.get())?;
+    match params.get("arguments") {
+        Some(arguments) if arguments != "null" => object("arguments", arguments).map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// The members of an object; `name` names it in the error.
+fn object<'a>(name: &str, json: &'a str) -> Result<Members<'a>, ToolError> {
+    serde_json::from_str(json).map_err(|_| {
+        let message = format!("{name} of tools/call must be an object");
+        ToolError::new(Code::InvalidArgument, message)
+    })
 }
 
 impl Proxy {
@@ -94,6 +118,9 @@ impl Proxy {
         };
         if let Err(text) = check(line, &message) {
             return self.refuse(&message, &text);
+        }
+        if let Err(error) = check_call(&message) {
+            return refusal(&message, error);
         }
         let augmented = match self.augment(line, &message).await {
             Ok(augmented) => augmented,

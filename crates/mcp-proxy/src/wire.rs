@@ -6,6 +6,7 @@ use std::io;
 use codex_protocol::duplicates;
 use codex_protocol::lines::{Framing, LineDecoder};
 use codex_protocol::rpc::Message;
+use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// The longest part of a stray line that is logged, in bytes.
@@ -54,6 +55,14 @@ pub(super) fn check_members(message: &Message<'_>) -> Result<(), serde_json::Err
             params.map_or(Ok(()), |params| duplicates::check(params.get()))
         }
         Message::Response { .. } => Ok(()),
+    }
+}
+
+/// The parameters of a call of a tool; `None` for any other message.
+pub(super) fn call_params<'a>(message: &Message<'a>) -> Option<&'a RawValue> {
+    match message {
+        Message::Request { method, params, .. } if method == "tools/call" => *params,
+        _ => None,
     }
 }
 

@@ -190,6 +190,29 @@ async fn wrong_arguments_of_own_tool_are_refused() {
     serve.finish().await;
 }
 
+/// Codex 0.66.0 reads an array as an object, so one that got through would pass the bounds. The
+/// releases that the tests run no longer do.
+#[tokio::test]
+async fn call_without_objects_is_refused_and_not_passed_on() {
+    let mut serve = plain(&Plan::new(), &["--max-sandbox", "read-only"]).await;
+    let danger = json!(["hi", null, null, "/", "never", "danger-full-access", null]);
+    let object = json!({"prompt": "hi", "sandbox": "danger-full-access"});
+    let thread = "0199a213-81c0-7800-8aa1-bbab2a035a53";
+    for params in [
+        json!({"name": "codex", "arguments": danger}),
+        json!({"name": "codex", "arguments": "hi"}),
+        json!({"name": "codex-reply", "arguments": [thread, "hi"]}),
+        json!([object, "codex"]),
+        json!([[thread, "hi"], "codex-reply"]),
+    ] {
+        let result = serve.client.call("tools/call", params.clone()).await;
+        assert_eq!(super::code(&result), "INVALID_ARGUMENT", "{params}");
+    }
+    assert_eq!(content(&serve.codex().await), HELLO);
+    assert_eq!(serve.methods()[2..], ["tools/call"]);
+    serve.finish().await;
+}
+
 #[tokio::test]
 async fn unmatched_answer_or_cancellation_is_ignored() {
     let mut serve = plain(&Plan::new(), &[]).await;
