@@ -20,7 +20,7 @@
 //! 10 ms, and goes by Codex's list of trusted directories alone.
 //!
 //! Codex takes relative paths from the directory of the file that has them, and `~` for
-//! HOME.
+//! the user's home directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -33,6 +33,7 @@ use crate::directory_trust::{DirectoryTrust, Trust};
 use crate::profile::ProfileName;
 use crate::profile::overlay;
 use crate::trust::covered_files::CODEX_CONFIG_FILE;
+use safe_files::home_directory::home_directory;
 use safe_files::untrusted_file::Links;
 use safe_files::untrusted_file::read_text;
 
@@ -258,7 +259,7 @@ fn absolute(path: &str, directory: &Path) -> Option<PathBuf> {
         path => path.strip_prefix("~/"),
     };
     match of_home {
-        Some(rest) => Some(PathBuf::from(env::var_os("HOME")?).join(rest)),
+        Some(rest) => Some(home_directory(|name| env::var_os(name))?.join(rest)),
         None => Some(directory.join(path)),
     }
 }

@@ -24,6 +24,7 @@ use std::{env, fs, io};
 
 use git_probe::repository::{Repository, ceilings};
 use rustix::process::geteuid;
+use safe_files::home_directory::home_directory;
 use safe_files::state_file::{self, FileError};
 use safe_files::untrusted_file::{self, Links, ReadError};
 use serde::{Deserialize, Serialize};
@@ -53,7 +54,7 @@ pub enum TrustError {
         /// The path.
         path: PathBuf,
     },
-    /// Neither XDG_CONFIG_HOME nor HOME is an absolute path.
+    /// XDG_CONFIG_HOME is no absolute path, and the user has no home directory.
     #[error("cannot keep a list of trusted directories: set HOME or XDG_CONFIG_HOME")]
     NoConfigHome,
     /// The list cannot be read.
@@ -127,7 +128,8 @@ const HEADING: &str = "\
 
 impl TrustedDirectories {
     /// The path of the user's list: `$XDG_CONFIG_HOME/codex-mcp/trust.toml`, by default
-    /// `~/.config/codex-mcp/trust.toml`. `None` if neither variable is an absolute path.
+    /// `~/.config/codex-mcp/trust.toml`. `None` if XDG_CONFIG_HOME is no absolute path and
+    /// the user has no home directory.
     #[must_use]
     pub fn path() -> Option<PathBuf> {
         list_path(&|name| env::var_os(name))
@@ -218,13 +220,12 @@ impl TrustedDirectories {
 
 fn list_path(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     // Relative paths do not count (XDG Base Directory Specification 0.8).
-    let directory = |name| {
-        variable(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    let home = || Some(directory("HOME")?.join(".config"));
-    let base = directory("XDG_CONFIG_HOME").or_else(home)?;
+    let set = variable("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute());
+    // Without HOME, Codex's own list is found all the same, and must not count alone.
+    let default = || Some(home_directory(variable)?.join(".config"));
+    let base = set.or_else(default)?;
     Some(base.join("codex-mcp/trust.toml"))
 }
 

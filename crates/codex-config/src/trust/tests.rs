@@ -224,7 +224,13 @@ fn list_is_stored_in_the_users_configuration_directory() {
     assert_eq!(path(&[home, ("XDG_CONFIG_HOME", "relative")]), default);
     let set = path(&[home, ("XDG_CONFIG_HOME", "/config")]);
     assert_eq!(set, Some(PathBuf::from("/config/codex-mcp/trust.toml")));
-    assert_eq!(path(&[]), None);
+    // The user of a container may have no account.
+    let Some(account) = home_directory(|_| None) else {
+        return;
+    };
+    let of_account = Some(account.join(".config/codex-mcp/trust.toml"));
+    assert_eq!(path(&[]), of_account);
+    assert_eq!(path(&[("HOME", "relative")]), of_account);
 }
 
 #[test]

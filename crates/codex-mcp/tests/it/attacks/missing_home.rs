@@ -1,16 +1,18 @@
 //! A client that passes no HOME on, in a repository with files where a home directory has them.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output, Stdio};
 
+use safe_files::home_directory::home_directory;
 use serde_json::Value;
 use testkit::Home;
 
-/// The settings as `codex-mcp config` shows them in the repository.
-fn settings(home: &Home, variable: Option<&str>) -> Value {
+/// The output of a verb in the repository, with this HOME.
+fn codex_mcp(home: &Home, args: &[&str], variable: Option<&str>) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
     command
-        .args(["config", "--json"])
+        .args(args)
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
         .current_dir(home.work())
@@ -18,7 +20,12 @@ fn settings(home: &Home, variable: Option<&str>) -> Value {
     if let Some(value) = variable {
         command.env("HOME", value);
     }
-    let output = command.output().unwrap();
+    command.output().unwrap()
+}
+
+/// The settings as `codex-mcp config` shows them.
+fn settings(home: &Home, variable: Option<&str>) -> Value {
+    let output = codex_mcp(home, &["config", "--json"], variable);
     assert!(output.status.success(), "{output:?}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -49,5 +56,29 @@ fn repository_is_not_taken_for_the_home_of_the_user() {
         assert!(!text.contains("evil"), "{variable:?}: {shown:#}");
         // With its source, which names the file of the repository.
         assert_ne!(shown["sandbox"], control["sandbox"], "{variable:?}");
+    }
+}
+
+/// Without the list, what Codex's own configuration trusts would count with any content. The list
+/// of the account that runs the tests is only read.
+#[test]
+fn trusted_files_are_looked_up_in_the_home_of_the_account() {
+    let home = Home::new("");
+    let list = home.work().join(".config/codex-mcp/trust.toml");
+    fs::create_dir_all(list.parent().unwrap()).unwrap();
+    fs::write(&list, "directories = [\"/evil\"]\n").unwrap();
+    fs::set_permissions(&list, fs::Permissions::from_mode(0o600)).unwrap();
+    let trusted = |variable: Option<&str>| codex_mcp(&home, &["trust", "--list"], variable);
+
+    let control = trusted(home.work().to_str());
+    assert!(control.status.success(), "{control:?}");
+    assert!(control.stdout.starts_with(b"/evil"), "{control:?}");
+    // The user of a container may have no account.
+    let Some(account) = home_directory(|_| None) else {
+        return;
+    };
+    let expected = trusted(account.to_str());
+    for variable in [None, Some(""), Some("."), Some("./")] {
+        assert_eq!(trusted(variable), expected, "{variable:?}");
     }
 }
