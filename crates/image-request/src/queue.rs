@@ -27,6 +27,10 @@ use crate::logic::queue::{Queue, Request, WrapperId};
 /// ago.
 const MAX_FILE_SIZE: u64 = 1 << 20;
 
+/// The most that is read in one go, in bytes. The tool never writes more, as it empties the file;
+/// but any command can, and a sparse file can have any length.
+const MAX_UNREAD: u64 = 2 * MAX_FILE_SIZE;
+
 /// How much is read at once, in bytes.
 const PART: usize = 64 * 1024;
 
@@ -130,7 +134,7 @@ impl QueueReader {
         })
     }
 
-    /// Reads to the end of the file.
+    /// Reads to the end of the file. If more than 2 MiB of it are new, they are skipped.
     ///
     /// # Errors
     ///
@@ -154,9 +158,14 @@ impl QueueReader {
         }
         let length = about.len();
         let from = self.queue.next(length);
+        let unread = length.saturating_sub(from);
+        if unread > MAX_UNREAD {
+            self.queue.skip_to(length);
+            return Ok(());
+        }
         file.seek(SeekFrom::Start(from))?;
         // Lines appended meanwhile are read the next time.
-        let mut new = file.take(length.saturating_sub(from));
+        let mut new = file.take(unread);
         let mut part = vec![0; PART];
         loop {
             let read = new.read(&mut part)?;
@@ -321,6 +330,19 @@ mod tests {
         append(directory.path(), &request(2)).unwrap();
         assert_eq!(last(&mut reader), Some(2));
         assert!(fs::metadata(&path).unwrap().len() < 100);
+    }
+
+    #[test]
+    fn sparse_file_is_skipped() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut reader = reader(directory.path());
+        append(directory.path(), &request(1)).unwrap();
+        let path = directory.path().join(QUEUE);
+        let file = File::options().write(true).open(path).unwrap();
+        file.set_len(2 * MAX_UNREAD).unwrap();
+        assert_eq!(last(&mut reader), None);
+        append(directory.path(), &request(2)).unwrap();
+        assert_eq!(last(&mut reader), Some(2));
     }
 
     #[test]

@@ -168,6 +168,12 @@ impl Queue {
         self.line = PartialLine::default();
     }
 
+    /// Skips the file up to this position, and the line there, which may have begun before.
+    pub fn skip_to(&mut self, position: u64) {
+        self.position = position;
+        self.line = PartialLine::TooLong;
+    }
+
     /// Takes the next bytes of the file, in parts of any size.
     pub fn take(&mut self, bytes: &[u8]) {
         let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
@@ -393,6 +399,16 @@ mod tests {
         queue.take(b"\n");
         queue.take(request(1, "a.png").line().as_bytes());
         assert_eq!(queue.last().unwrap().0, RequestNumber(1));
+    }
+
+    #[test]
+    fn line_at_the_end_of_a_skipped_part_is_dropped() {
+        let mut queue = read(b"{\"ts\":1,");
+        queue.skip_to(100);
+        assert_eq!(queue.next(100), 100);
+        let lines = [request(1, "a.png"), request(2, "b.png")].map(|request| request.line());
+        queue.take(lines.concat().as_bytes());
+        assert_eq!(queue.last(), Some((RequestNumber(1), &request(2, "b.png"))));
     }
 
     #[test]
