@@ -1,37 +1,66 @@
 //! The conversation of a Codex process.
 //!
 //! Newer releases name it in each tool call. 0.104.0 does not, but every release keeps the
-//! conversation's rollout open.
+//! conversation's rollout open. Commands of Codex's can write requests too, and name any
+//! conversation of the user in them: one counts only if Codex itself has its rollout open.
 
-use std::fs;
+use std::iter;
 use std::path::Path;
+use std::{fs, io};
 
 use codex_protocol::codex::ThreadId;
 use nix::unistd::Pid;
-use supervise::descendants::descendants;
+use supervise::descendants::Processes;
 
 /// The length of the id at the end of a rollout's name.
 const ID_LENGTH: usize = 36;
 
-/// The conversation of the Codex below this process. Known only on systems with `/proc`, and
-/// if exactly one rollout is open.
+/// The conversation of the Codex below this process: the one that a request names, if Codex has
+/// its rollout open, or else the only one whose rollout is open.
+///
+/// Where the system does not tell what is open, as without `/proc`, it is the `known` one, and the
+/// named one only if none is known.
 #[must_use]
-pub fn of(guard: Pid) -> Option<ThreadId> {
-    let mut open: Vec<ThreadId> = descendants(guard).into_iter().flat_map(rollouts).collect();
+pub fn of(guard: Pid, named: Option<ThreadId>, known: Option<&ThreadId>) -> Option<ThreadId> {
+    choose(named, known, open_rollouts(guard))
+}
+
+fn choose(
+    named: Option<ThreadId>,
+    known: Option<&ThreadId>,
+    open: Option<Vec<ThreadId>>,
+) -> Option<ThreadId> {
+    let Some(mut open) = open else {
+        return known.cloned().or(named);
+    };
     open.sort();
     open.dedup();
-    match open.as_slice() {
-        [only] => Some(only.clone()),
-        _ => None,
+    match (named.filter(|named| open.contains(named)), open.as_slice()) {
+        (Some(named), _) => Some(named),
+        (None, [only]) => Some(only.clone()),
+        (None, _) => None,
     }
 }
 
-fn rollouts(process: Pid) -> Vec<ThreadId> {
-    let files = fs::read_dir(format!("/proc/{process}/fd"));
-    let files = files.into_iter().flatten().flatten();
-    files
-        .filter_map(|file| id(&fs::read_link(file.path()).ok()?))
-        .collect()
+/// The rollouts that Codex has open; `None` if that is not known. Codex is the oldest child of its
+/// guard or, if that is a script, the oldest one below it. Its commands are further down or, when
+/// they have lost their parent, younger children of the guard.
+fn open_rollouts(guard: Pid) -> Option<Vec<ThreadId>> {
+    let processes = Processes::read()?;
+    let oldest = processes.first_child(guard);
+    for process in iter::successors(oldest, |above| processes.first_child(above.pid)) {
+        let open = rollouts(process.pid).ok()?;
+        if !open.is_empty() {
+            return Some(open);
+        }
+    }
+    Some(Vec::new())
+}
+
+fn rollouts(process: Pid) -> io::Result<Vec<ThreadId>> {
+    let files = fs::read_dir(format!("/proc/{process}/fd"))?.flatten();
+    let rollouts = files.filter_map(|file| id(&fs::read_link(file.path()).ok()?));
+    Ok(rollouts.collect())
 }
 
 /// Source of the name: `sessions/YYYY/MM/DD/rollout-DATE-ID.jsonl` in the CODEX_HOME of
@@ -65,7 +94,38 @@ mod tests {
     }
 
     #[test]
-    fn process_without_descendants_has_no_conversation() {
-        assert_eq!(of(Pid::this()), None);
+    fn named_conversation_counts_only_if_its_rollout_is_open() {
+        let [ours, other, third] = ["3", "4", "5"].map(|last| {
+            let id = format!("{}{last}", ID.strip_suffix('3').unwrap());
+            ThreadId::parse(&id).unwrap()
+        });
+        let chosen = |named: Option<&ThreadId>, open: &[&ThreadId]| {
+            let open = open.iter().copied().cloned().collect();
+            choose(named.cloned(), None, Some(open))
+        };
+        assert_eq!(chosen(Some(&other), &[&ours]), Some(ours.clone()));
+        assert_eq!(chosen(Some(&other), &[&ours, &third]), None);
+        assert_eq!(chosen(Some(&other), &[]), None);
+        assert_eq!(chosen(Some(&ours), &[&other, &ours]), Some(ours.clone()));
+        assert_eq!(chosen(None, &[&ours, &ours]), Some(ours.clone()));
+        assert_eq!(chosen(None, &[&ours, &other]), None);
+    }
+
+    #[test]
+    fn first_named_conversation_stays_where_open_files_are_not_known() {
+        let [named, known] =
+            [ID, "0199a213-81c0-7800-8aa1-bbab2a035a54"].map(|id| ThreadId::parse(id).unwrap());
+        let chosen = |known| choose(Some(named.clone()), known, None);
+        assert_eq!(chosen(None), Some(named.clone()));
+        assert_eq!(chosen(Some(&known)), Some(known.clone()));
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(portable)))]
+    fn guard_without_a_child_has_no_conversation() {
+        let no_process = Pid::from_raw(i32::MAX);
+        let [named, known] =
+            [ID, "0199a213-81c0-7800-8aa1-bbab2a035a54"].map(|id| ThreadId::parse(id).unwrap());
+        assert_eq!(of(no_process, Some(named), Some(&known)), None);
     }
 }

@@ -54,8 +54,9 @@ impl Processes {
         Self::read().unwrap_or_default()
     }
 
-    /// `None` where the system has no `/proc`.
-    fn read() -> Option<Self> {
+    /// As [`Self::scan`], but `None` where the system has no `/proc`.
+    #[must_use]
+    pub fn read() -> Option<Self> {
         let mut by_parent: HashMap<Pid, Vec<Process>> = HashMap::new();
         for (pid, stat) in platform::processes()? {
             // The name in the line can contain any bytes.

@@ -321,20 +321,23 @@ impl Wrapper {
         let Some((_, newest)) = open.last() else {
             return false;
         };
-        let told = newest.thread.clone();
-        let guard = self
-            .running
-            .as_ref()
-            .and_then(|running| running.process.pid());
-        let thread = told.or_else(|| conversation::of(guard?));
-        // The known conversation of an ending Codex stays.
-        if thread.is_some() || !self.streams.ending {
+        let named = newest.thread.clone();
+        if let Some(thread) = self.conversation(named) {
             self.apply(Input::ThreadIdentified(thread));
         }
         for (number, request) in open {
             self.apply(Input::Requested(number, request.path));
         }
         true
+    }
+
+    /// The conversation of the running Codex, given the one that a request names. An ending Codex
+    /// may have closed its rollout, so what is known of it stays. It also stays if Codex has several
+    /// rollouts open and the request names none of them: without a conversation, Codex resumes the
+    /// latest one, which a command can have begun.
+    fn conversation(&self, named: Option<ThreadId>) -> Option<ThreadId> {
+        let running = self.running.as_ref().filter(|_| !self.streams.ending)?;
+        conversation::of(running.process.pid()?, named, self.machine.thread())
     }
 
     fn apply(&mut self, input: Input) -> Option<Effect> {

@@ -19,8 +19,8 @@ pub enum Input {
     Requested(RequestNumber, PicturePath),
     /// The state of Codex by its screen, after a change or after a start of Codex.
     ScreenObserved(ScreenState),
-    /// The conversation of the next request; `None` if it is unknown.
-    ThreadIdentified(Option<ThreadId>),
+    /// The conversation of Codex.
+    ThreadIdentified(ThreadId),
     /// Codex and all its processes have ended. The queue must be read before this input:
     /// requests of the old Codex are not the new one's.
     CodexExited(Exit),

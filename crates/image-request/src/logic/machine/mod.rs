@@ -177,7 +177,7 @@ impl Machine {
             Input::Requested(number, path) => self.on_request(number, path, at),
             Input::ScreenObserved(screen_state) => self.on_screen(screen_state, at),
             Input::ThreadIdentified(thread) => {
-                self.thread = thread;
+                self.thread = Some(thread);
                 None
             }
             Input::CodexExited(exit) => self.on_exit(exit),

@@ -102,7 +102,10 @@ fn every_input_is_handled_in_every_state() {
         ("asked for an old one", asked(1)),
         ("Codex waits", Input::ScreenObserved(ScreenState::Waiting)),
         ("Codex doesn't", Input::ScreenObserved(ScreenState::Other)),
-        ("named", Input::ThreadIdentified(ThreadId::parse(ID).ok())),
+        (
+            "named",
+            Input::ThreadIdentified(ThreadId::parse(ID).unwrap()),
+        ),
         ("exited: 3", Input::CodexExited(Exit::Code(3))),
         ("exited by signal 9", Input::CodexExited(Exit::Signal(9))),
         ("told: SIGINT", Input::Signalled(Signal::Interrupt)),
@@ -149,7 +152,10 @@ fn row(table: &mut String, name: &str, before: &Machine, input: &Input, at: Dura
 
 #[test]
 fn request_leads_to_a_resume_with_the_picture() {
-    let (mut machine, at) = after(&[Input::ThreadIdentified(ThreadId::parse(ID).ok()), asked(1)]);
+    let (mut machine, at) = after(&[
+        Input::ThreadIdentified(ThreadId::parse(ID).unwrap()),
+        asked(1),
+    ]);
     assert_eq!(machine.deadline(), None);
     machine.apply(Input::ScreenObserved(ScreenState::Waiting), at);
     assert_eq!(machine.deadline(), Some(at + QUIET));
