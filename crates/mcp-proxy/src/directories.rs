@@ -4,13 +4,18 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use codex_protocol::rpc::{Message, RequestId};
-use safe_files::directory::{self, ReplacedDirectory};
+use mcp_server::error::ToolError;
+use safe_files::directory;
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::Value;
+use settings::bounds::Bounds;
 
 use crate::logic::Note;
+use crate::recorder::ThreadStart;
+use crate::wire;
 
-/// The most threads whose directories are remembered. The directories of others are not checked.
+/// The most threads whose directories are remembered. Others are not checked and, where directories
+/// are bounded, not prompted.
 const MAX_THREADS: usize = 10_000;
 
 /// The tool that prompts a thread again.
@@ -22,34 +27,43 @@ struct Call {
     arguments: Arguments,
 }
 
+/// Any values: a release of Codex may ignore a member that others refuse.
 #[derive(Deserialize)]
 struct Arguments {
-    #[serde(rename = "threadId")]
-    thread: Option<String>,
+    #[serde(default, rename = "threadId")]
+    thread: Value,
     /// The older name of `threadId`.
-    #[serde(rename = "conversationId")]
-    conversation: Option<String>,
+    #[serde(default, rename = "conversationId")]
+    conversation: Value,
 }
 
 /// The directories of calls that begin threads, and of their threads; resolved.
 #[derive(Debug, Default)]
 pub(super) struct ThreadDirectories {
+    /// The directory of the current message, if it begins a thread.
+    next: Option<PathBuf>,
     calls: HashMap<RequestId, PathBuf>,
     threads: HashMap<String, PathBuf>,
 }
 
 impl ThreadDirectories {
-    /// Remembers the directory of a call that begins a thread.
-    pub(super) fn note_start(&mut self, message: &Message<'_>, cwd: Option<&Path>) {
-        if let Message::Request { id, .. } = message {
-            let cwd = directory::resolved(cwd.unwrap_or(Path::new("")));
-            self.calls.insert(id.clone(), cwd);
-        }
+    /// Sets the thread that the next message for the router begins, if it begins one.
+    pub(super) fn expect_start(&mut self, start: Option<&ThreadStart>) {
+        let cwd = |start: &ThreadStart| {
+            let cwd = start.cwd.as_deref();
+            directory::resolved(cwd.unwrap_or(Path::new("")))
+        };
+        self.next = start.map(cwd);
     }
 
-    /// Follows the start of a thread and the end of a call.
+    /// Follows the way of a call, the start of its thread and its end.
     pub(super) fn apply(&mut self, note: &Note) {
         match note {
+            Note::CallForwarded { call, .. } => {
+                if let Some(cwd) = self.next.take() {
+                    self.calls.insert(call.clone(), cwd);
+                }
+            }
             Note::ThreadStarted { call, thread } => {
                 if let Some(cwd) = self.calls.remove(call)
                     && self.threads.len() < MAX_THREADS
@@ -58,7 +72,7 @@ impl ThreadDirectories {
                 }
             }
             Note::CallEnded { call, .. } => drop(self.calls.remove(call)),
-            _ => {}
+            Note::SummaryRequested { .. } | Note::SummaryReceived { .. } => {}
         }
     }
 
@@ -66,26 +80,100 @@ impl ThreadDirectories {
     ///
     /// # Errors
     ///
-    /// [`ReplacedDirectory`].
-    pub(super) fn check(&self, message: &Message<'_>) -> Result<(), ReplacedDirectory> {
-        let thread = match message {
-            Message::Request {
-                method,
-                params: Some(params),
-                ..
-            } if method == "tools/call" => prompted_thread(params),
-            _ => None,
-        };
-        let cwd = thread.and_then(|thread| self.threads.get(&thread));
-        cwd.map_or(Ok(()), |cwd| directory::check(cwd))
+    /// If its directory was replaced, or is not known and there is a bound on directories.
+    pub(super) fn check(&self, message: &Message<'_>, bounds: &Bounds) -> Result<(), ToolError> {
+        for thread in named_threads(message) {
+            match self.threads.get(&thread) {
+                Some(cwd) => directory::check(cwd)?,
+                None => bounds.check_unknown_directory()?,
+            }
+        }
+        Ok(())
     }
 }
 
-fn prompted_thread(params: &RawValue) -> Option<String> {
-    let call: Call = serde_json::from_str(params.get()).ok()?;
-    let Arguments {
-        thread,
-        conversation,
-    } = call.arguments;
-    thread.or(conversation).filter(|_| call.name == TOOL)
+/// The threads that a call names. If there are two, it depends on the release of Codex which of
+/// them it prompts.
+fn named_threads(message: &Message<'_>) -> impl Iterator<Item = String> {
+    let params = wire::call_params(message);
+    let call: Option<Call> = params.and_then(|params| serde_json::from_str(params.get()).ok());
+    let call = call.filter(|call| call.name == TOOL);
+    let named = |Call { arguments, .. }| [arguments.thread, arguments.conversation];
+    let named = call.map(named).into_iter().flatten();
+    named.filter_map(|thread| thread.as_str().map(str::to_owned))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::directories::*;
+
+    const CALL: RequestId = RequestId::Number(1);
+
+    fn start(cwd: &str) -> ThreadStart {
+        ThreadStart {
+            cwd: Some(cwd.into()),
+            ..ThreadStart::default()
+        }
+    }
+
+    fn forwarded() -> Note {
+        Note::CallForwarded {
+            call: CALL,
+            tool: "codex".to_owned(),
+            thread: None,
+            prompt: String::new(),
+        }
+    }
+
+    #[test]
+    fn call_that_is_not_forwarded_changes_nothing() {
+        let mut directories = ThreadDirectories::default();
+        directories.expect_start(Some(&start("/nonexistent/a")));
+        directories.apply(&forwarded());
+        directories.expect_start(Some(&start("/nonexistent/b")));
+        directories.expect_start(None);
+        assert_eq!(directories.calls.len(), 1);
+        directories.apply(&Note::ThreadStarted {
+            call: CALL,
+            thread: "t".to_owned(),
+        });
+        let known = directories.threads.get("t").map(PathBuf::as_path);
+        assert_eq!(known, Some(Path::new("/nonexistent/a")));
+        assert!(directories.calls.is_empty());
+    }
+
+    #[test]
+    fn unknown_thread_is_refused_where_directories_are_bounded() {
+        let check = |directories: &ThreadDirectories, bounds: &Bounds, arguments: &str| {
+            let line = format!(
+                r#"{{"id":1,"method":"tools/call","params":{{"name":"codex-reply","arguments":{arguments}}}}}"#
+            );
+            let message = Message::read(line.as_bytes()).unwrap();
+            directories.check(&message, bounds).is_ok()
+        };
+        let mut directories = ThreadDirectories::default();
+        directories.expect_start(Some(&start("/nonexistent/a")));
+        directories.apply(&forwarded());
+        directories.apply(&Note::ThreadStarted {
+            call: CALL,
+            thread: "t".to_owned(),
+        });
+        let bounds = Bounds {
+            directories: Some(vec!["/nonexistent".into()]),
+            ..Bounds::default()
+        };
+        for (arguments, is_allowed) in [
+            (r#"{"threadId":"t"}"#, true),
+            (r#"{"conversationId":"t"}"#, true),
+            (r#"{"threadId":"u"}"#, false),
+            (r#"{"threadId":"t","conversationId":"u"}"#, false),
+            (r#"{"threadId":"u","conversationId":"t"}"#, false),
+            (r#"{"threadId":5,"conversationId":"u"}"#, false),
+            (r#"{"threadId":"u","conversationId":5}"#, false),
+        ] {
+            let is_ok = check(&directories, &bounds, arguments);
+            assert_eq!(is_ok, is_allowed, "{arguments}");
+            assert!(check(&directories, &Bounds::default(), arguments));
+        }
+    }
 }

@@ -126,8 +126,9 @@ impl Proxy {
             Ok(augmented) => augmented,
             Err(error) => return refusal(&message, error),
         };
-        if let Err(replaced) = lock(&self.directories).check(&message) {
-            return refusal(&message, replaced);
+        let checked = lock(&self.directories).check(&message, &self.augmenter.bounds);
+        if let Err(error) = checked {
+            return refusal(&message, error);
         }
         let (mut longer, mut thread_start) = (None, None);
         if let Some(call) = augmented {
@@ -135,11 +136,10 @@ impl Proxy {
                 tracing::warn!("{warning}");
                 self.warnings.push(warning);
             }
-            let cwd = call.thread_start.cwd.as_deref();
-            lock(&self.directories).note_start(&message, cwd);
             (longer, thread_start) = (call.bytes, Some(call.thread_start));
         }
         let line = longer.as_deref().unwrap_or(line);
+        lock(&self.directories).expect_start(thread_start.as_ref());
         self.recorder.expect_start(thread_start);
         let queue = self.child_queue();
         self.with_router(|router, now| router.from_client(line, &message, queue, now))

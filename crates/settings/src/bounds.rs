@@ -111,6 +111,18 @@ impl Bounds {
         }
     }
 
+    /// Checks that work may be done in a thread whose directory is not known.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds::UnknownDirectory`].
+    pub fn check_unknown_directory(&self) -> Result<(), OutOfBounds> {
+        match self.directories {
+            Some(_) => Err(OutOfBounds::UnknownDirectory(self.directories_bound())),
+            None => Ok(()),
+        }
+    }
+
     /// Whether there is a bound.
     #[must_use]
     pub fn is_any(&self) -> bool {

@@ -123,8 +123,8 @@ impl Bounds {
         let known = known.map(|known| &known.thread);
         let cwd = settings.thread.cwd.clone();
         let cwd = cwd.or_else(|| known?.cwd.clone());
-        if cwd.is_none() && self.directories.is_some() {
-            return Err(OutOfBounds::UnknownDirectory(self.directories_bound()));
+        if cwd.is_none() {
+            self.check_unknown_directory()?;
         }
         let before = known.and_then(|known| known.sandbox);
         let before = before.map(|mode| self.narrowed(mode));

@@ -1,11 +1,15 @@
 //! Input on stdin.
 
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
 use serde_json::{Value, json};
 use testkit::fake::{Action, HELLO, Plan};
 
 use super::super::input::memory_is_bounded;
 use super::super::serve::Serve;
-use super::{calls, content, plain, silent, status};
+use super::{calls, content, end, plain, silent, status, thread};
 
 /// Sends a line and checks that it is refused like this, once, and that the next
 /// one is served.
@@ -121,6 +125,52 @@ async fn duplicate_open_id_is_refused_and_the_first_continues() {
     let again = serve.client.result(&json!("twice")).await;
     assert_eq!(content(&again), "done");
     assert_eq!(serve.methods()[2..], ["tools/call", "tools/call"]);
+    serve.finish().await;
+}
+
+/// If the second call counted as the beginning of the first one's thread, the check of the thread's
+/// directory would be made in another one.
+#[tokio::test]
+async fn refused_call_does_not_change_the_directory_of_an_open_one() {
+    let actions = [Action::gate("go"), Action::StartTurn];
+    let actions: Vec<Action> = actions.into_iter().chain(end("done")).collect();
+    let mut serve = plain(&Plan::new().on("tools/call", actions), &[]).await;
+    let work = serve.home.work();
+    let src = work.join("src");
+    fs::create_dir(&src).unwrap();
+    let call = |cwd: &Path| {
+        json!({
+            "jsonrpc": "2.0", "id": "twice", "method": "tools/call",
+            "params": {"name": "codex", "arguments": {"prompt": "hi", "cwd": cwd}},
+        })
+    };
+    serve.client.send(&call(&src));
+    serve.fake.wait_for_method("tools/call").await;
+    serve.client.send(&call(&work));
+    let refusal = serve.client.next_message().await;
+    assert_eq!(refusal["error"]["code"], -32600, "{refusal}");
+    serve.fake.open_gate("go");
+    let begun = serve.client.result(&json!("twice")).await;
+    assert_eq!(content(&serve.reply(&thread(&begun)).await), "done");
+
+    fs::rename(&src, work.join("aside")).unwrap();
+    symlink(&work, &src).unwrap();
+    let refused = serve.reply(&thread(&begun)).await;
+    assert_eq!(super::code(&refused), "DIRECTORY_REPLACED");
+    serve.finish().await;
+}
+
+#[tokio::test]
+async fn thread_of_another_server_is_not_prompted_under_a_bound_on_directories() {
+    let other = json!("0199a213-81c0-7800-8aa1-bbab2a035a53");
+    let mut control = plain(&Plan::new(), &[]).await;
+    assert_eq!(content(&control.reply(&other).await), HELLO);
+    control.finish().await;
+    let mut serve = plain(&Plan::new(), &["--allow-dir", "."]).await;
+    let refused = serve.reply(&other).await;
+    assert_eq!(super::code(&refused), "OUT_OF_BOUNDS");
+    let begun = serve.codex().await;
+    assert_eq!(content(&serve.reply(&thread(&begun)).await), HELLO);
     serve.finish().await;
 }
 
