@@ -47,7 +47,8 @@ main() {
   download "$from/$name.tar.gz" "$work/$name.tar.gz"
   verify "$name.tar.gz"
   tar -xzf "$work/$name.tar.gz" -C "$work" "$name/codex-mcp" || fail 'cannot unpack the archive'
-  "$work/$name/codex-mcp" --version >/dev/null || fail 'the program does not run on this machine'
+  "$work/$name/codex-mcp" --version >/dev/null ||
+    fail "the program does not run on this machine, or not in $work: if no program may run there (noexec), set TMPDIR to another directory"
   put "$work/$name/codex-mcp"
   say "Installed $("$to/codex-mcp" --version) as $to/codex-mcp"
   advise
@@ -106,7 +107,7 @@ require_safe() {
   esac
 }
 
-# download URL FILE
+# download URL FILE: redirects do not lead from https to an address without TLS.
 download() {
   if has curl; then
     case $1 in
@@ -114,10 +115,24 @@ download() {
       *) curl -fsSL -o "$2" "$1" ;;
     esac || fail "cannot download $1"
   elif has wget; then
-    wget -q -O "$2" "$1" || fail "cannot download $1"
+    case $1 in
+      https://*) wget_tls "$1" "$2" ;;
+      *) wget -q -O "$2" "$1" ;;
+    esac || fail "cannot download $1"
   else
     fail 'curl or wget is needed'
   fi
+}
+
+# wget_tls URL FILE: wget has no option that forbids such redirects. So GNU Wget is told to ask a proxy
+# for all but https, and no proxy listens there. BusyBox wget has no such option.
+wget_tls() {
+  case $(LC_ALL=C wget --version 2>/dev/null) in
+    'GNU Wget '*) ;;
+    *) fail 'curl or GNU Wget 1 is needed: this wget would follow a redirect to an address without TLS' ;;
+  esac
+  nothing=http://127.0.0.1:9
+  wget -q -e use_proxy=on -e http_proxy=$nothing -e ftp_proxy=$nothing -e no_proxy= -O "$2" "$1"
 }
 
 # verify NAME: compares the file with its line in SHA256SUMS.
@@ -135,9 +150,12 @@ verify() {
     fail "the checksum of $1 is wrong: nothing was installed. Try again, and report it if it stays so."
 }
 
-# put FILE: the program appears at once and complete, also where one runs already.
+# put FILE: the program appears at once and complete, also where one runs already. From here on, $to is
+# absolute and ends with no slash, as in a PATH.
 put() {
   mkdir -p "$to" || fail "cannot create $to"
+  absolute=$(CDPATH='' cd -- "$to" && pwd) || fail "cannot enter $to"
+  to=$absolute
   new=$to/.codex-mcp.$$
   if ! { cp "$1" "$new" && chmod 755 "$new" && mv -f "$new" "$to/codex-mcp"; }; then
     rm -f "$new"

@@ -184,7 +184,8 @@ fn parsed(bytes: &[u8]) -> Option<WebRequest> {
         .filter_map(|line| line.split_once(": "))
         .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
         .collect();
-    let length: usize = headers.get("content-length")?.parse().ok()?;
+    let length = headers.get("content-length").map_or("0", String::as_str);
+    let length: usize = length.parse().ok()?;
     (body.len() >= length).then(|| WebRequest {
         line,
         headers,

@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 use super::{Packages, VERSION, file_server, success, triple, version_of};
+use crate::notify::fake_web::{Answer, WebServer};
 
 /// What the installer may call.
 const TOOLS: &[&str] = &[
@@ -97,16 +98,26 @@ impl User {
         self.home().join(".local/bin/codex-mcp")
     }
 
-    fn install(&self, args: &[&str]) -> Output {
-        Command::new("sh")
-            .arg(self.packages.path("install.sh"))
-            .args(args)
+    /// A program of the user's, in the directory that has all of this user's.
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.bin().join(program));
+        command
+            .current_dir(self.directory.path())
             .env_clear()
             .env("PATH", self.bin())
             .env("HOME", self.home())
-            .env("TMPDIR", self.tmp())
-            .output()
-            .unwrap()
+            .env("TMPDIR", self.tmp());
+        command
+    }
+
+    fn installer(&self, args: &[&str]) -> Command {
+        let mut command = self.command("sh");
+        command.arg(self.packages.path("install.sh")).args(args);
+        command
+    }
+
+    fn install(&self, args: &[&str]) -> Output {
+        self.installer(args).output().unwrap()
     }
 
     /// Checks that the installer refuses for the reason, and has left nothing.
@@ -149,12 +160,54 @@ fn installer_installs_what_it_has_verified() {
         assert!(is_empty(&user.tmp()), "{downloader}");
 
         // Again, to a directory that is on PATH.
-        let bin = user.bin();
-        let bin = bin.to_str().unwrap();
-        let said = success(&user.install(&["--to", bin, "--from", &user.address]));
+        let bin = format!("{}/", user.bin().display());
+        let said = success(&user.install(&["--to", &bin, "--from", &user.address]));
         assert!(user.bin().join("codex-mcp").is_file());
         assert!(!said.contains("export PATH"), "{said}");
     }
+}
+
+#[test]
+fn advised_path_is_absolute() {
+    let user = User::new();
+    user.give("curl");
+    let said = success(&user.install(&["--to", "new/", "--from", &user.address]));
+    let new = user.directory.path().join("new");
+    assert!(new.join("codex-mcp").is_file());
+    let advice = format!("export PATH=\"{}:$PATH\"", new.display());
+    assert!(said.contains(&advice), "{said}");
+}
+
+/// A redirect to an address without TLS. Wget 1 follows it, as the control shows.
+#[tokio::test]
+async fn redirect_from_tls_is_not_followed_without_it() {
+    let user = User::new();
+    user.give("wget");
+    let version = user.command("wget").arg("--version").output().unwrap();
+    assert!(
+        version.stdout.starts_with(b"GNU Wget "),
+        "the installer uses no wget but GNU Wget 1: {version:?}"
+    );
+    let settings = user.directory.path().join("wgetrc");
+    fs::write(&settings, "check_certificate = off\n").unwrap();
+    let plain = WebServer::start(Answer::ok()).await;
+    let redirect = format!("302 Found\r\nLocation: {}", plain.url("http", "x"));
+    let tls = WebServer::with_tls(Answer::with(&redirect, "")).await;
+    let from = tls.url("https", "release");
+    let run = async |mut command: Command| {
+        command.env("WGETRC", &settings);
+        let output = tokio::process::Command::from(command).output().await;
+        output.unwrap()
+    };
+
+    let mut control = user.command("wget");
+    control.args(["-q", "-O", "downloaded", &from]);
+    success(&run(control).await);
+    assert_eq!((tls.requests().len(), plain.requests().len()), (1, 1));
+    let output = run(user.installer(&["--from", &from])).await;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("cannot download"), "{output:?}");
+    assert_eq!((tls.requests().len(), plain.requests().len()), (2, 1));
 }
 
 #[test]
@@ -189,11 +242,28 @@ fn installer_refuses_archive_without_checksum() {
     user.check_refusal(&["--from", &user.address], "SHA256SUMS does not list");
 }
 
+/// In a directory that is mounted with noexec, nothing that is unpacked can be run.
+#[test]
+fn directory_without_programs_is_named() {
+    let user = User::new();
+    user.give("curl");
+    let tar = user.bin().join("tar");
+    fs::rename(&tar, user.bin().join("real-tar")).unwrap();
+    let text = "#!/bin/sh\nreal-tar \"$@\" && chmod 644 \"$TMPDIR\"/*/*/codex-mcp\n";
+    write_program(&tar, text);
+    user.check_refusal(&["--from", &user.address], "set TMPDIR");
+}
+
 #[test]
 fn installer_refuses_where_it_cannot_work() {
     let user = User::new();
     let from = ["--from", user.address.as_str()];
     user.check_refusal(&from, "curl or wget is needed");
+    let wget = user.bin().join("wget");
+    write_program(&wget, "#!/bin/sh\necho BusyBox >&2; exit 1\n");
+    let with_tls = ["--from", "https://forge.example/x"];
+    user.check_refusal(&with_tls, "curl or GNU Wget 1 is needed");
+    fs::remove_file(wget).unwrap();
     user.give("curl");
     user.check_refusal(
         &["--from", "http://forge.example/x"],
