@@ -160,14 +160,14 @@ fn tell(ended: &WrapperResult) -> ExitCode {
     }
     match (&shutdown.error, conversation) {
         (Some(error), _) => complain("error", &error.to_string()),
-        (None, Some(id)) if shutdown.code == 0 => {
+        (None, Some(id)) => {
             let text = format!(
                 "to continue with pictures, run `codex-mcp eyes resume {}`",
                 shell_word(id.to_string())
             );
             complain("note", &text);
         }
-        (None, _) => {}
+        (None, None) => {}
     }
     ExitCode::from(shutdown.code)
 }

@@ -65,6 +65,21 @@ async fn killed_wrapper_leaves_no_processes(release: &str) {
 }
 
 #[tokio::test]
+async fn command_that_continues_is_named_after_a_signal() {
+    let mut eyes = Eyes::new(testkit::codex::newest(), looking_model()).await;
+    eyes.picture("a.png");
+    eyes.run("look").await;
+    eyes.tmux.shows(SEEN).await;
+    eyes.signal(Signal::SIGTERM).await;
+    let thread = eyes.requests_with_prompt(ATTACHED)[0]
+        .thread_id()
+        .to_owned();
+    let command = format!("`codex-mcp eyes resume {thread}`");
+    eyes.tmux.shows(&command).await;
+    assert_eq!(eyes.wait_for_exit().await, 143);
+}
+
+#[tokio::test]
 async fn directory_of_a_killed_wrapper_is_removed_by_the_next_start() {
     let mut eyes = Eyes::new(testkit::codex::newest(), looking_model()).await;
     let other = Tmux::start(&eyes.stage.home, COLUMNS, ROWS).await;
