@@ -66,17 +66,28 @@ impl Hub {
     pub(super) fn unexpected_exits(&self) -> UnexpectedExits {
         *lock(&self.unexpected_exits)
     }
+
+    /// Notes the files that a sub-agent is to change, for the session that is asked whether it may.
+    fn note_changes_of_sub_agent(&self, heard: ThreadNotification<'_>) {
+        if let Notification::ItemStarted(Item::FileChange { id, changes, .. }) = heard.notification
+            && let Some(parent) = self.sessions.responsible(&heard.thread)
+        {
+            parent.look(|machine, _| machine.changes_announced(&heard.thread, id, changes));
+        }
+    }
 }
 
 impl Listener for Hub {
     fn on_notification(&self, heard: ThreadNotification<'_>) {
         // Codex also reports its own threads, such as those of sub-agents; only their
-        // questions concern us.
+        // questions concern us, and the files that these are about.
         let found = match heard.notification {
             Notification::RequestResolved(_) => self.sessions.responsible(&heard.thread),
             _ => self.sessions.by_thread(&heard.thread),
         };
-        let Some(entry) = found else { return };
+        let Some(entry) = found else {
+            return self.note_changes_of_sub_agent(heard);
+        };
         let _in_span = entry.span.enter();
         entry.notify(&heard);
         if let Notification::ItemStarted(Item::CollabAgentToolCall { children })
@@ -118,6 +129,7 @@ impl Listener for Hub {
         let question = IncomingQuestion {
             id: new_action_id(),
             request,
+            thread: thread.to_owned(),
             ask,
             // The parameters were parsed before.
             params: serde_json::from_str(params.get()).unwrap_or_default(),

@@ -158,6 +158,7 @@ impl PendingCall {
         let question = IncomingQuestion {
             id,
             request,
+            thread: self.entry.thread.to_string(),
             params: json!(question),
             ask: Ask::McpElicitation(question),
         };

@@ -109,7 +109,7 @@ impl World {
         if method == ToolCall::METHOD {
             return drop(ToolCall::read(params));
         }
-        let Ok(Some((_, ask))) = Ask::read(method, params) else {
+        let Ok(Some((thread, ask))) = Ask::read(method, params) else {
             return;
         };
         check_question(&ask);
@@ -123,6 +123,7 @@ impl World {
         let question = IncomingQuestion {
             id: ActionId(format!("req_{}", self.asked)),
             request: id,
+            thread: thread.into_owned(),
             ask,
             params: serde_json::from_str(params.get()).unwrap_or_default(),
         };

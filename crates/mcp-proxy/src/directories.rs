@@ -105,7 +105,7 @@ fn named_threads(message: &Message<'_>) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::directories::*;
+    use super::*;
 
     const CALL: RequestId = RequestId::Number(1);
 

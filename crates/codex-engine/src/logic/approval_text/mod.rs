@@ -290,7 +290,7 @@ fn legacy_patch(asked: &LegacyPatchApproval) -> Text {
 
 fn change(files: &[String], root: Option<&str>, reason: Option<&str>) -> Text {
     let count = match files.len() {
-        0 => "Codex wants to change files.".to_owned(),
+        0 => "Codex wants to change files, and does not say which.".to_owned(),
         1 => "Codex wants to change a file.".to_owned(),
         count => format!("Codex wants to change {count} files."),
     };

@@ -180,6 +180,13 @@ fn permissions_question_shows_every_member() {
 }
 
 #[test]
+fn file_question_without_files_says_so() {
+    let ask = Ask::FileChange(FileChangeApproval::default());
+    let text = "Codex wants to change files, and does not say which.";
+    assert_eq!(question(&ask), text);
+}
+
+#[test]
 fn file_question_names_the_files() {
     insta::assert_snapshot!(
         [

@@ -24,6 +24,7 @@
 
 mod alert;
 mod endings;
+mod file_changes;
 mod notifications;
 mod prompts;
 mod questions;

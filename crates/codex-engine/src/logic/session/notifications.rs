@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use codex_protocol::codex::{
-    Delta, DeltaSource, Item, Notification, StepStatus, ThreadNotification, TurnError, TurnId,
+    Delta, DeltaSource, FileChange, Item, Notification, StepStatus, ThreadNotification, TurnError,
+    TurnId,
 };
 use common::timestamp::Now;
 use serde_json::value::RawValue;
@@ -81,6 +82,14 @@ impl Session {
         Vec::new()
     }
 
+    /// Notes the changes of files that a step of a sub-agent is to make: the question about the step
+    /// does not name them.
+    pub fn changes_announced(&mut self, thread: &str, item: String, changes: Vec<FileChange>) {
+        if let Some(turn) = &mut self.turn {
+            turn.file_changes.add(thread, item, changes);
+        }
+    }
+
     /// Codex accepted the prompt of turn `number`. Notifications about the turn, even
     /// that of its end, may have arrived before this response. The end of the previous
     /// turn is removed from the log.
@@ -117,7 +126,7 @@ impl Session {
         if let Some(turn) = &mut self.turn {
             turn.item_started(&item);
             if let Item::FileChange { id, changes, .. } = item {
-                turn.changes_started(id, changes);
+                turn.file_changes.add(&self.thread, id, changes);
             }
         }
     }

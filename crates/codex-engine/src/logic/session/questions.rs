@@ -33,6 +33,8 @@ pub struct IncomingQuestion {
     pub id: ActionId,
     /// Codex's ID of the request.
     pub request: RequestId,
+    /// The thread that asks: the session's, or one of a sub-agent.
+    pub thread: String,
     /// The question.
     pub ask: Ask,
     /// The raw parameters.
@@ -82,6 +84,7 @@ impl Session {
         let IncomingQuestion {
             id,
             request,
+            thread,
             mut ask,
             params,
         } = asked;
@@ -90,7 +93,7 @@ impl Session {
             return decline(&ask, request);
         };
         turn.final_error = None;
-        turn.add_changes(&mut ask);
+        turn.file_changes.complete(&thread, &mut ask);
         self.activity.report(describe::ask(&ask), now.instant);
         let repeated = self
             .asked_before

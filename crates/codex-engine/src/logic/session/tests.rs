@@ -167,12 +167,18 @@ impl World {
     }
 
     fn ask_unseen(&mut self, ask: Ask) -> Vec<Effect> {
+        self.ask_in("t", ask)
+    }
+
+    /// A thread asks, and nobody sees it yet.
+    fn ask_in(&mut self, thread: &str, ask: Ask) -> Vec<Effect> {
         self.asked += 1;
         let asked = IncomingQuestion {
             id: ActionId(format!("req_{}", self.asked)),
             request: RequestId::Number(self.asked),
+            thread: thread.to_owned(),
             ask,
-            params: json!({"threadId": "t"}),
+            params: json!({"threadId": thread}),
         };
         self.session.on_question(asked, self.now)
     }

@@ -3,13 +3,14 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use codex_protocol::codex::{
-    Ask, FileChange, FileChangeKind, Item, Plan, RawItem, TokenCount, TokenUsage, Turn, TurnError,
+    FileChange, FileChangeKind, Item, Plan, RawItem, TokenCount, TokenUsage, Turn, TurnError,
     TurnId,
 };
 use common::text::BoundedText;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::file_changes::AnnouncedChanges;
 use super::steps::{PendingSteps, Steps};
 use super::{CodexLoss, failure};
 use crate::logic::review;
@@ -210,8 +211,8 @@ pub(super) struct RunningTurn {
     messages: BoundedText,
     /// The message being written, and its item.
     writing: Option<(String, BoundedText)>,
-    /// The last change of files that was begun, and its item.
-    changing: Option<(String, Vec<FileChange>)>,
+    /// The steps that change files, also those of sub-agents.
+    pub(super) file_changes: AnnouncedChanges,
     open: PendingSteps,
 }
 
@@ -236,7 +237,7 @@ impl RunningTurn {
             last: None,
             messages: BoundedText::default(),
             writing: None,
-            changing: None,
+            file_changes: AnnouncedChanges::default(),
             open: PendingSteps::default(),
         }
     }
@@ -282,20 +283,6 @@ impl RunningTurn {
         let before = *self.used_before.get_or_insert(before);
         self.facts.spent = usage.total.since(before);
         self.facts.usage = Some(usage);
-    }
-
-    /// Adds to a question about files the changes that Codex reported at the beginning of
-    /// the step.
-    pub(super) fn add_changes(&mut self, ask: &mut Ask) {
-        if let (Ask::FileChange(asked), Some((item, changes))) = (ask, &self.changing)
-            && asked.item_id == *item
-        {
-            asked.changes.clone_from(changes);
-        }
-    }
-
-    pub(super) fn changes_started(&mut self, item: String, changes: Vec<FileChange>) {
-        self.changing = Some((item, changes));
     }
 
     pub(super) fn append_delta(&mut self, item: &str, delta: &str) {

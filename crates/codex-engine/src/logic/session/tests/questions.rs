@@ -24,18 +24,32 @@ fn user_input() -> Ask {
 #[test]
 fn file_question_lists_the_changes_of_its_step() {
     let mut world = World::running();
-    let change = FileChange {
-        path: "a.txt".into(),
+    let change = |path: &str| FileChange {
+        path: path.into(),
         kind: FileChangeKind::Add,
         diff: "hello".into(),
     };
-    let item = json!({"type": "fileChange", "id": "c", "changes": [change]});
-    world.receive_item("item/started", &item);
-    for (item, expected) in [("c", vec![change]), ("another", Vec::new())] {
-        world.ask(Ask::FileChange(FileChangeApproval {
+    for (id, path) in [("c", "a.txt"), ("d", "b.txt")] {
+        let item = json!({"type": "fileChange", "id": id, "changes": [change(path)]});
+        world.receive_item("item/started", &item);
+    }
+    // A sub-agent numbers its steps itself.
+    let of_child = vec![change("c.txt")];
+    world
+        .session
+        .changes_announced("child", "c".into(), of_child);
+    for (thread, item, expected) in [
+        ("t", "c", vec![change("a.txt")]),
+        ("t", "d", vec![change("b.txt")]),
+        ("child", "c", vec![change("c.txt")]),
+        ("child", "d", Vec::new()),
+        ("t", "another", Vec::new()),
+    ] {
+        let ask = Ask::FileChange(FileChangeApproval {
             item_id: item.into(),
             ..FileChangeApproval::default()
-        }));
+        });
+        world.ask_in(thread, ask);
         let Ask::FileChange(asked) = &world.session.actions().last().unwrap().ask else {
             panic!("about files");
         };

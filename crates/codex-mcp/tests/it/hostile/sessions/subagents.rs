@@ -28,6 +28,18 @@ fn tells(method: &str) -> Action {
     }
 }
 
+/// Codex's notification that this thread begins to add a file. The name of the step is the same in
+/// each thread.
+fn begins_to_add(thread: &str, path: &str) -> Action {
+    let change = json!({"path": path, "kind": {"type": "add"}, "diff": "x"});
+    let item = json!({"type": "fileChange", "id": "patch", "changes": [change],
+        "status": "inProgress"});
+    Action::Notify {
+        method: "item/started".to_owned(),
+        params: json!({"threadId": thread, "turnId": "turn", "item": item}),
+    }
+}
+
 /// A turn in which the child asks before and after Codex has announced it, and an unknown thread
 /// asks after that.
 fn family(method: &str) -> Plan {
@@ -70,6 +82,39 @@ async fn question_of_a_subagent_belongs_to_its_session() {
             sessions.finish().await;
         }
     }
+}
+
+/// Codex names the files in the step, and not in the question.
+#[tokio::test]
+async fn file_question_of_a_subagent_names_the_files() {
+    let asks = ask(
+        "item/fileChange/requestApproval",
+        json!({"threadId": CHILD, "turnId": "turn", "itemId": "patch"}),
+    );
+    let plan = turns([
+        tells("item/started"),
+        begins_to_add(STRANGER, "/repo/of-stranger"),
+        begins_to_add(CHILD, "/repo/of-child"),
+        begins_to_add(STRANGER, "/repo/of-stranger"),
+        asks,
+    ]);
+    let mut sessions = Sessions::new(&plan).await;
+    let session = sessions.start(json!({})).await;
+    let question = sessions.question(&session).await;
+    let changes = question["changes"].as_array().unwrap();
+    assert_eq!(changes.len(), 1, "{question:#}");
+    assert_eq!(changes[0]["path"], "/repo/of-child");
+    let arguments = decision(&session, &question, "decline");
+    sessions.call("codex_check", arguments).await;
+    assert_eq!(sessions.result(&session).await["output"], "done");
+    // The steps of a sub-agent are not those of its session.
+    let events = sessions.events(&session).await;
+    let of_child = events
+        .iter()
+        .filter(|event| event["data"]["itemId"] == "patch");
+    let kinds: Vec<&Value> = of_child.map(|event| &event["type"]).collect();
+    assert_eq!(json!(kinds), json!(["approval_request", "approval_result"]));
+    sessions.finish().await;
 }
 
 #[tokio::test]
