@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +32,10 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long Codex may take to end once its input is closed.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long sessions and requests wait for the exit of a Codex, with all processes that it has started.
+/// The guard ends them within 3 s; it waits for one that the user may not kill as long as that runs.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why an app-server cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -140,9 +145,9 @@ pub(super) struct AppServerSetup {
 }
 
 impl AppServer {
-    /// Starts an app-server and initialises the connection. When it has ended, `gone` is
-    /// called once and `ending` gets its exit, even if the caller no longer waits for the
-    /// start.
+    /// Starts an app-server and initialises the connection. When it and all that it started have
+    /// ended, `gone` is called once and `ending` gets the exit, even if the caller no longer waits
+    /// for the start. If that takes more than [`EXIT_TIMEOUT`], `gone` is called before.
     ///
     /// # Errors
     ///
@@ -365,15 +370,15 @@ impl AppServer {
         self.guard.filter(|_| self.ended.borrow().is_none())
     }
 
-    /// Waits for its exit.
+    /// Waits for its exit, at most [`EXIT_TIMEOUT`].
     pub(crate) async fn exit(&self) -> Exit {
-        exit_of(&mut self.ended.clone()).await
+        exit_in_time(&mut self.ended.clone()).await
     }
 
     /// Closes its input and waits until it and all processes that it started have exited.
     pub(crate) async fn end(&self) -> Exit {
         self.connection.0.close();
-        self.exit().await
+        exit_of(&mut self.ended.clone()).await
     }
 }
 
@@ -398,6 +403,12 @@ pub(super) async fn exit_of(ended: &mut watch::Receiver<Option<Exit>>) -> Exit {
     }
 }
 
+/// The exit, or [`Exit::Unknown`] if it does not come within [`EXIT_TIMEOUT`].
+async fn exit_in_time(ended: &mut watch::Receiver<Option<Exit>>) -> Exit {
+    let exit = timeout(EXIT_TIMEOUT, exit_of(ended)).await;
+    exit.unwrap_or(Exit::Unknown)
+}
+
 fn cause(connection: &Connection) -> ExitCause {
     match connection.was_closed() {
         true => ExitCause::Requested,
@@ -416,7 +427,7 @@ async fn started_or_why(
         Err(error) => error,
     };
     let exit = match error {
-        CallError::Closed(_) => Some(exit_of(&mut ended).await),
+        CallError::Closed(_) => Some(exit_in_time(&mut ended).await),
         _ => None,
     };
     let stderr_tail = stderr_log.stderr_tail().await;
@@ -436,8 +447,52 @@ async fn end(
     ending: watch::Sender<Option<Exit>>,
     gone: impl FnOnce(Exit, ExitCause),
 ) {
-    let exit = process.end(cause).await;
-    tracing::info!("Codex {exit}");
-    gone(exit, cause);
+    report(process.end(cause), cause, ending, gone).await;
+}
+
+/// Reports an exit to `gone` within [`EXIT_TIMEOUT`], and to `ending` only when it comes.
+async fn report(
+    exit: impl Future<Output = Exit>,
+    cause: ExitCause,
+    ending: watch::Sender<Option<Exit>>,
+    gone: impl FnOnce(Exit, ExitCause),
+) {
+    let mut exit = pin!(exit);
+    let in_time = timeout(EXIT_TIMEOUT, exit.as_mut()).await.ok();
+    match in_time {
+        Some(exit) => tracing::info!("Codex {exit}"),
+        None => tracing::error!(
+            "processes of a Codex have not ended within {} s; its sessions no longer wait for them",
+            EXIT_TIMEOUT.as_secs()
+        ),
+    }
+    gone(in_time.unwrap_or(Exit::Unknown), cause);
+    let exit = match in_time {
+        Some(exit) => exit,
+        None => exit.await,
+    };
     ending.send_replace(Some(exit));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn sessions_do_not_wait_for_a_process_that_does_not_end() {
+        let (ending, ended) = watch::channel(None);
+        let (ends, end) = oneshot::channel();
+        let (sent, gone) = oneshot::channel();
+        let exit = async { end.await.unwrap() };
+        let reporting = tokio::spawn(report(exit, ExitCause::Unrequested, ending, |exit, _| {
+            sent.send(exit).unwrap();
+        }));
+        assert_eq!(gone.await.unwrap(), Exit::Unknown);
+        assert_eq!(exit_in_time(&mut ended.clone()).await, Exit::Unknown);
+        // Shutting down is complete only when all processes have ended.
+        assert_eq!(*ended.borrow(), None);
+        ends.send(Exit::Code(3)).unwrap();
+        reporting.await.unwrap();
+        assert_eq!(exit_of(&mut ended.clone()).await, Exit::Code(3));
+    }
 }

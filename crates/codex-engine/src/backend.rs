@@ -11,11 +11,12 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{self, Arc};
 use std::time::Duration;
 
 use codex_protocol::codex::Release;
+use common::sync::lock;
 use git_probe::ELSEWHERE;
 use serde::{Deserialize, Serialize};
 use supervise::adoptable;
@@ -147,9 +148,9 @@ pub(crate) struct Backend {
     slot: Mutex<Slot>,
     /// How many starts have been tried.
     starts: AtomicU64,
-    /// The exit of the process started last, once it has ended, even if no caller waits
-    /// for its start any more.
-    last: watch::Sender<watch::Receiver<Option<Exit>>>,
+    /// The exits of the processes that have not ended, even if no caller waits for their start
+    /// any more.
+    exits: sync::Mutex<Vec<watch::Receiver<Option<Exit>>>>,
     /// Cancelled when no app-server may be started any more.
     ending: CancellationToken,
     /// Set if another process can adopt the app-server when this one was killed.
@@ -178,7 +179,7 @@ impl Backend {
             directory,
             slot: Mutex::default(),
             starts: AtomicU64::new(0),
-            last: watch::Sender::new(watch::channel(None).1),
+            exits: sync::Mutex::default(),
             ending: CancellationToken::new(),
             adoptable: None,
         }
@@ -224,7 +225,7 @@ impl Backend {
         let generation = Generation(self.starts.fetch_add(1, Ordering::Relaxed));
         let start = async {
             if let Some((dead, _)) = before {
-                // It holds its threads until it is gone.
+                // It holds its threads until it is gone. What it has started may run on.
                 dead.exit().await;
             }
             self.start_again_if_it_ends(supervisor, generation).await
@@ -275,8 +276,16 @@ impl Backend {
 
     /// The number of an app-server that is not started here, and later receives its exit.
     pub(super) fn next_generation(&self, ended: watch::Receiver<Option<Exit>>) -> Generation {
-        self.last.send_replace(ended);
+        self.note_process(ended);
         Generation(self.starts.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Notes a process that [`end`](Self::end) waits for; `ended` later receives its exit.
+    fn note_process(&self, ended: watch::Receiver<Option<Exit>>) {
+        let mut exits = lock(&self.exits);
+        // The sender of an exit is dropped after it was sent.
+        exits.retain(|exit| exit.has_changed().is_ok());
+        exits.push(ended);
     }
 
     /// Takes over an app-server that was started elsewhere.
@@ -293,15 +302,17 @@ impl Backend {
         }
     }
 
-    /// Ends the app-server, if there is one, and waits until it is gone. No
-    /// other one is started.
+    /// Ends the app-server, if there is one, and waits until it and all earlier ones are gone,
+    /// with all that they have started. No other one is started.
     pub(crate) async fn end(&self) {
         self.ending.cancel();
         if let Some((server, _)) = self.slot.lock().await.running.take() {
             server.end().await;
         }
-        let mut last = self.last.borrow().clone();
-        exit_of(&mut last).await;
+        let exits = lock(&self.exits).clone();
+        for mut exit in exits {
+            exit_of(&mut exit).await;
+        }
     }
 
     /// Starts it, and again if it ends before it answers.
@@ -358,7 +369,7 @@ impl Backend {
             }
         };
         let (ending, ended) = watch::channel(None);
-        self.last.send_replace(ended);
+        self.note_process(ended);
         let line_limit = self.launch.line_limit;
         let setup = AppServerSetup {
             line_limit,

@@ -1,16 +1,22 @@
 //! Runs short-lived programs to their end and keeps their output.
 
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::ChildStdin;
+use tokio::time::timeout;
 
 use super::exit::Exit;
 use super::spawn::{Program, Streams, spawn};
 
 /// The most output that is kept, in bytes per stream.
 const OUTPUT_LIMIT: u64 = 256 * 1024;
+
+/// How long to wait for the processes of a program that is ended. The guard ends them within 2 s;
+/// it waits for one that the user may not kill as long as that runs.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The exit and the output of a program, as text.
 #[derive(Debug, Clone)]
@@ -43,7 +49,7 @@ pub async fn run(program: &Program, timeout: Duration) -> io::Result<TextOutput>
 }
 
 /// Like [`run`], but ends the program when `end` completes. All its processes have exited
-/// on return.
+/// on return, as for [`run_with_input`].
 ///
 /// # Errors
 ///
@@ -94,7 +100,8 @@ pub enum Extent {
 }
 
 /// Runs a program with input on its stdin. When `end` completes, the program and all
-/// processes that it started are ended; they have exited on return.
+/// processes that it started are ended; they have exited on return, except for those that have not
+/// within 10 s.
 ///
 /// # Errors
 ///
@@ -135,8 +142,19 @@ pub async fn run_with_input(
         return output;
     }
     process.terminate();
-    process.wait().await?;
+    await_end(process.wait(), &program.path).await?;
     Err(io::ErrorKind::TimedOut.into())
+}
+
+/// Waits for the processes of a program that is ended, for [`END_TIMEOUT`] at most.
+async fn await_end(end: impl Future<Output = io::Result<Exit>>, program: &Path) -> io::Result<()> {
+    match timeout(END_TIMEOUT, end).await {
+        Ok(exit) => {
+            exit?;
+        }
+        Err(_) => tracing::error!("processes of {} do not end", program.display()),
+    }
+    Ok(())
 }
 
 /// A failed write is no error here: the program's output shows why it does not read.
@@ -163,4 +181,25 @@ pub async fn read_output(
         _ => Extent::Cut,
     };
     Ok((kept, extent))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn processes_that_do_not_end_are_left_after_the_limit() {
+        let began = Instant::now();
+        let program = Path::new("/bin/program");
+        await_end(ready(Ok(Exit::Code(0))), program).await.unwrap();
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        await_end(pending(), program).await.unwrap();
+        assert_eq!(began.elapsed().as_secs(), END_TIMEOUT.as_secs());
+        let failed = ready(Err(io::Error::other("lost")));
+        await_end(failed, program).await.unwrap_err();
+    }
 }
