@@ -178,6 +178,7 @@ async fn restore(codex: &SharedCodex, entry: &Arc<Entry>) {
     });
     entry.finish_restoring();
     server.connection().release(&*codex.hub);
+    hub::ensure_end(entry);
     for child in codex.hub.sessions.children(entry) {
         // A request for a thread that is not loaded would load it.
         if loaded.contains(child.as_str()) {

@@ -7,6 +7,7 @@ use super::effects::perform;
 use super::engine::Engine;
 use super::entry::Entry;
 use super::error::{ApprovalOutOfBounds, EngineError};
+use super::hub;
 use crate::logic::action::{self, ActionId, DecidedBy, Decision};
 use crate::logic::session::State;
 
@@ -54,6 +55,8 @@ pub(super) fn decide(
     let effects =
         entry.change(|machine, now| machine.decide_as(by, action, decision, note, now))?;
     perform(entry, effects);
+    // Some questions have no answer that ends the turn, so that it is interrupted.
+    hub::ensure_end(entry);
     Ok(())
 }
 

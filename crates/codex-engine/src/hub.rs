@@ -274,10 +274,11 @@ pub(super) fn cancel(entry: &Arc<Entry>, why: &str) {
     ensure_end(entry);
 }
 
-/// Makes sure that the interrupted turn ends.
-fn ensure_end(entry: &Arc<Entry>) {
-    let (turn, runs) = entry.look(|machine, _| (machine.turns(), machine.has_turn()));
-    if runs {
+/// Makes sure that the turn ends, if it is being interrupted.
+pub(super) fn ensure_end(entry: &Arc<Entry>) {
+    let (turn, is_interrupted) =
+        entry.look(|machine, _| (machine.turns(), machine.is_being_interrupted()));
+    if is_interrupted {
         tokio::spawn(force_end(Arc::clone(entry), turn));
     }
 }

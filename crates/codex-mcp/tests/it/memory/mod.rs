@@ -6,6 +6,7 @@
 mod classic;
 mod elicitation;
 mod idle_sessions;
+mod interrupts;
 mod limits;
 mod polling;
 mod rejoined_call;
