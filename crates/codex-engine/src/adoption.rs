@@ -39,6 +39,7 @@ use super::error::EngineError;
 use super::hub::{self, Hub};
 use super::kept::{AGREEMENT, KeptSession, KeptSteps, RECORD, SETTINGS, TOKEN};
 use super::requests::call;
+use super::sessions::AddedSession;
 use super::shared::{Agreement, AppServers, SharedCodex};
 use crate::logic::session::{Effect, Expected, ListedTurn, SessionRecord};
 
@@ -96,8 +97,8 @@ impl AppServers {
         for (session, steps) in sessions {
             tracing::info!("continues session {}", session.session);
             let entry = Entry::restored(session, steps, running.clone());
-            if let Ok(added) = codex.hub.sessions.add(entry) {
-                added.entry.keep();
+            if let Ok(AddedSession::New { entry, .. }) = codex.hub.sessions.add(entry) {
+                entry.keep();
             }
         }
         tokio::spawn(restore_without_clients(codex));

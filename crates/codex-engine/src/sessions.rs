@@ -84,10 +84,15 @@ impl Tables {
     }
 }
 
-/// The added or existing session of a thread, and the session that was removed for it.
-pub(super) struct AddedSession {
-    pub(super) entry: Arc<Entry>,
-    pub(super) evicted: Option<Arc<Entry>>,
+/// The session of a thread for which one was to be added.
+pub(super) enum AddedSession {
+    /// The added session, and the session that was removed for it.
+    New {
+        entry: Arc<Entry>,
+        evicted: Option<Arc<Entry>>,
+    },
+    /// The session that the thread has got meanwhile.
+    Existing(Arc<Entry>),
 }
 
 /// There are too many sessions with a running turn.
@@ -108,10 +113,7 @@ impl Sessions {
         if let Some(already) = tables.by_thread.get(&entry.thread)
             && already.state() != State::Cancelled
         {
-            return Ok(AddedSession {
-                entry: Arc::clone(already),
-                evicted: None,
-            });
+            return Ok(AddedSession::Existing(Arc::clone(already)));
         }
         let evicted = match tables.by_id.len() >= SESSIONS {
             true => Some(tables.evict().ok_or(TooManySessions)?),
@@ -123,7 +125,7 @@ impl Sessions {
             .by_thread
             .insert(entry.thread.clone(), Arc::clone(&entry));
         tables.order.push_back(entry.id.clone());
-        Ok(AddedSession { entry, evicted })
+        Ok(AddedSession::New { entry, evicted })
     }
 
     /// Cancels and forgets sessions that have not been used for long. Returns the effects

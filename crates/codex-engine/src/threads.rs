@@ -61,7 +61,8 @@ impl Engine {
             dynamic_tools: &tools,
         };
         let started: ThreadResponse = call(&running.0, Method::ThreadStart, &params).await?;
-        let entry = self.add_session(&started, Origin::New, start, running)?;
+        let (AddedSession::New { entry, .. } | AddedSession::Existing(entry)) =
+            self.add_session(&started, Origin::New, start, running)?;
         Ok(opened(&entry, started.sandbox))
     }
 
@@ -94,6 +95,7 @@ impl Engine {
                 _ => return self.resume_live(&entry, start).await,
             }
         }
+        let requested = start.clone();
         let before = self.earlier_settings(&thread);
         start.settings = start.settings.over(before.settings);
         start.timeouts = start.timeouts.or(before.timeouts);
@@ -110,20 +112,26 @@ impl Engine {
         if start.settings.thread.cwd.is_none() {
             start.settings.thread.cwd = reported_directory(&running.0, &resumed)?;
         }
-        self.add_existing(&resumed, start, running).await
+        self.add_existing(&resumed, requested, start, running).await
     }
 
-    /// Adds a session for a thread that was not begun by this request.
+    /// Adds a session for a thread that was not begun by this request. `start` has the requested
+    /// settings and those that the thread had before.
     async fn add_existing(
         &self,
         response: &ThreadResponse,
+        requested: StartThread,
         start: StartThread,
         running: Running,
     ) -> Result<OpenThread, EngineError> {
-        let missing_tools = self.missing_tools(response).await;
-        let entry = self.add_session(response, Origin::Existing, start, running)?;
+        // Added before anything is waited for: of several requests, the settings in Codex are
+        // those of the one that it has answered first.
+        let entry = match self.add_session(response, Origin::Existing, start, running)? {
+            AddedSession::New { entry, .. } => entry,
+            AddedSession::Existing(entry) => return self.resume_live(&entry, requested).await,
+        };
         let opened = OpenThread {
-            missing_tools,
+            missing_tools: self.missing_tools(response).await,
             ..opened(&entry, response.sandbox)
         };
         if let Some(warning) = opened.warning() {
@@ -196,7 +204,9 @@ impl Engine {
         entry: &Arc<Entry>,
         start: StartThread,
     ) -> Result<OpenThread, EngineError> {
-        if entry.look(|machine, _| machine.has_turn()) && start != StartThread::default() {
+        let changes_settings = start != StartThread::default();
+        let is_busy = || changes_settings && entry.look(|machine, _| machine.has_turn());
+        if is_busy() {
             return Err(EngineError::Busy(PromptRefused::Running));
         }
         let pending = start.settings.changeable();
@@ -205,6 +215,10 @@ impl Engine {
             session: entry.id.clone(),
         })?;
         self.load(entry).await?;
+        // A prompt may have come meanwhile. It drops later changes once Codex has accepted it.
+        if is_busy() {
+            return Err(EngineError::Busy(PromptRefused::Running));
+        }
         entry.set_pending(pending, start.settings.model_options);
         if let Some(timeouts) = start.timeouts {
             entry.look(|machine, _| machine.set_timeouts(timeouts));
@@ -241,7 +255,8 @@ impl Engine {
             timeouts: Some(entry.look(|machine, _| machine.timeouts())),
             ..StartThread::default()
         };
-        self.add_existing(&forked, start, running).await
+        let requested = StartThread::default();
+        self.add_existing(&forked, requested, start, running).await
     }
 
     /// Makes sure that the thread of a session is loaded in the current app-server, with
@@ -277,7 +292,7 @@ impl Engine {
         origin: Origin,
         start: StartThread,
         running: Running,
-    ) -> Result<Arc<Entry>, EngineError> {
+    ) -> Result<AddedSession, EngineError> {
         let timeouts = start.timeouts.unwrap_or(self.options.timeouts);
         let opened = start.clone();
         let effective = EffectiveSettings::from_response(response, &start.settings.thread);
@@ -285,12 +300,12 @@ impl Engine {
         let thread = response.thread.id.clone();
         let owner = self.owner.clone();
         let entry = Entry::new(thread, origin, settings, running, timeouts, owner);
-        let AddedSession { entry, evicted } = self
-            .codex
-            .hub
-            .sessions
-            .add(entry)
-            .map_err(|TooManySessions| EngineError::TooManySessions)?;
+        let sessions = &self.codex.hub.sessions;
+        let added = sessions.add(entry);
+        let added = added.map_err(|TooManySessions| EngineError::TooManySessions)?;
+        let AddedSession::New { entry, evicted } = &added else {
+            return Ok(added);
+        };
         let begins = match origin {
             Origin::New => "a session begins",
             Origin::Existing => "a session begins, of a thread that was there before",
@@ -299,9 +314,9 @@ impl Engine {
         entry.keep();
         self.owner.observer.opened(&entry.thread, &opened);
         if let Some(evicted) = evicted {
-            hub::cancel(&evicted, "it was not used for long, and new sessions began");
+            hub::cancel(evicted, "it was not used for long, and new sessions began");
         }
-        Ok(entry)
+        Ok(added)
     }
 
     /// A working directory, absolute and without links: Codex gets the path that is

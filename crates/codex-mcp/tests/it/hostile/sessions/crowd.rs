@@ -72,6 +72,39 @@ async fn two_hundred_sessions_get_their_own_results() {
     sessions.finish().await;
 }
 
+/// Codex ignores the settings of a thread that it has loaded.
+#[tokio::test]
+async fn settings_of_the_second_of_two_racing_resumes_count() {
+    let gates = ["first", "second"];
+    let plan = Plan::new()
+        .on("thread/resume", [Action::gate(gates[0]), Action::Answer])
+        .nth(1)
+        .on("thread/resume", [Action::gate(gates[1]), Action::Answer])
+        .nth(2);
+    let mut sessions = Sessions::new(&plan).await;
+    let mut calls = Vec::new();
+    for sandbox in ["workspace-write", "read-only"] {
+        let resume = json!({"action": "resume", "sandbox": sandbox,
+            "threadId": "019fa4e0-0000-7000-8001-00000000abcd"});
+        calls.push(sessions.serve.client.request_tool("codex_session", resume));
+        let fake = &sessions.serve.fake;
+        fake.wait_for_nth_method(calls.len(), "thread/resume").await;
+    }
+    let mut ids = Vec::new();
+    for (call, gate) in calls.iter().zip(gates) {
+        sessions.serve.fake.open_gate(gate);
+        let resumed = structured(&sessions.serve.client.result(call).await);
+        ids.push(resumed["sessionId"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(ids[0], ids[1]);
+    assert_eq!(sessions.get(&ids[0]).await["sandbox"], "read-only");
+    sessions.reply(&ids[0]).await;
+    sessions.result(&ids[0]).await;
+    let prompt = sent(&sessions.serve, "turn/start").remove(0);
+    assert_eq!(prompt["params"]["sandboxPolicy"]["type"], "readOnly");
+    sessions.finish().await;
+}
+
 #[tokio::test]
 async fn first_of_two_hundred_sessions_is_waited_for() {
     const FIRST: usize = 137;
