@@ -5,7 +5,7 @@
 //!     ✗ killed                │ values, and a new connection to Codex
 //!   next host ◄───────────────┘
 //!     │ an entry for each session, with its record
-//!     │ its client returns, or does not within 3 s
+//!     │ its client returns, or does not within 3 s; or another one prompts an idle session
 //!     └─ thread/resume ──► the steps of the last turn, and the open questions again
 //! ```
 //!
@@ -145,6 +145,15 @@ impl Engine {
             }
         }
     }
+
+    /// Continues an idle session of an earlier host now. Until then it looks as if its last turn
+    /// ran, and restoring it later would drop a new turn.
+    pub(super) async fn restore_if_idle(&self, entry: &Arc<Entry>) {
+        let record = entry.earlier_record();
+        if record.is_some_and(|record| !record.is_running()) {
+            restore(&self.codex, entry).await;
+        }
+    }
 }
 
 async fn restore_without_clients(codex: Arc<SharedCodex>) {
@@ -162,6 +171,10 @@ async fn restore(codex: &SharedCodex, entry: &Arc<Entry>) {
         return;
     };
     let number = entry.look(|machine, _| machine.turns());
+    if number != record.turns() {
+        // Codex has died, and the session has begun a turn in the next one.
+        return entry.finish_restoring();
+    }
     if record.is_running() {
         tokio::spawn(hub::run_timer(Arc::clone(entry), number, None));
     }

@@ -87,6 +87,7 @@ impl Engine {
         };
         writable_roots::resolve(&mut requested.config, &base);
         if let Some(entry) = self.codex.hub.sessions.by_thread(thread.as_str()) {
+            self.restore_if_idle(&entry).await;
             match entry.state() {
                 State::Cancelled if entry.look(|machine, _| machine.has_turn()) => {
                     return Err(EngineError::StillEnding(thread));

@@ -40,6 +40,7 @@ impl Engine {
     ) -> Result<TurnRef, EngineError> {
         let entry = self.entry(session)?;
         check_length(&prompt.text, &entry)?;
+        self.restore_if_idle(&entry).await;
         if let Some(cwd) = prompt.overrides.cwd.take() {
             let below = entry.settings().thread.cwd.unwrap_or_default();
             let cwd = self.working_directory(Some(below.join(cwd)))?;

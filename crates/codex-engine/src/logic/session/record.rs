@@ -127,6 +127,12 @@ impl SessionRecord {
         }
     }
 
+    /// The number of accepted prompts.
+    #[must_use]
+    pub fn turns(&self) -> u64 {
+        self.turns
+    }
+
     /// When the session began.
     #[must_use]
     pub fn created(&self) -> SystemTime {

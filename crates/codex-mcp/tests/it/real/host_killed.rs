@@ -42,6 +42,7 @@ on_each_release_with_tokens!(
     result_of_an_ended_turn_is_kept,
     sessions_of_several_clients_continue,
     session_of_a_late_client_has_its_tools_again,
+    idle_session_of_a_late_client_takes_a_prompt,
     waiting_call_gets_its_answer,
     waiting_review_gets_its_answer,
     call_that_was_just_cancelled_is_interrupted,
@@ -137,6 +138,20 @@ impl HostFixture {
                 return shown.clone();
             }
             assert!(Instant::now() < deadline, "{seen:#}");
+        }
+    }
+
+    /// Sends a prompt as soon as there is a host again. It must be accepted.
+    async fn reply_to_next_host(&mut self, session: &str, prompt: &str) {
+        let reply = json!({ "sessionId": session, "prompt": prompt });
+        let deadline = Instant::now() + TIME_LIMIT;
+        loop {
+            let client = &mut self.client.client;
+            let replied = client.call_tool("codex_reply", reply.clone()).await;
+            if structured(&replied)["error"]["code"] != "HOST_LOST" {
+                return assert_eq!(replied["isError"], false, "{replied:#}");
+            }
+            assert!(Instant::now() < deadline, "{replied:#}");
         }
     }
 
@@ -400,6 +415,40 @@ async fn session_of_a_late_client_has_its_tools_again(release: &str) {
     assert_eq!(mail(&inbox), ["late"]);
     assert!(other.client.finish().await.success());
     work.finish().await;
+}
+
+/// Another client prompts the session, before it would have been restored without its client.
+async fn idle_session_of_a_late_client_takes_a_prompt(release: &str) {
+    for has_turn in [true, false] {
+        let gate = Gate::new();
+        let script = Script::new()
+            .on("two", [Reply::say("second").behind(&gate)])
+            .otherwise([Reply::say("first")]);
+        let mut work = HostFixture::new(release, script).await;
+        let mut late = poller(&work.stage, &[]).await;
+        let mut session = late.start("one", json!({})).await;
+        work.wait_for(&session, "idle").await;
+        if !has_turn {
+            let thread = late.get(&session).await["threadId"].clone();
+            late.session("cancel", &session).await;
+            let resume = json!({ "action": "resume", "threadId": thread });
+            let resumed = late.call("codex_session", resume).await;
+            session = resumed["sessionId"].as_str().unwrap().to_owned();
+        }
+        late.client.signal(testkit::Signal::SIGSTOP);
+        work.kill_host().await;
+        work.reply_to_next_host(&session, "two").await;
+        gate.reached(1).await;
+        // By now it has been restored without its client.
+        sleep(Duration::from_secs(4)).await;
+        work.wait_for(&session, "running").await;
+        gate.release();
+        let ended = work.wait_for(&session, "idle").await;
+        assert_eq!(ended["result"]["output"], "second", "{ended:#}");
+        late.client.signal(testkit::Signal::SIGCONT);
+        assert!(late.client.finish().await.success());
+        work.finish().await;
+    }
 }
 
 /// The call is not begun a second time; one that has not begun its turn gets an error.
