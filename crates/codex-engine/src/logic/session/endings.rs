@@ -229,7 +229,8 @@ impl Session {
         // A later question may have the number of one of this turn.
         self.asked_before.clear();
         let is_announced = !turn.is_unannounced;
-        let outcome = Arc::new(turn.outcome(ending, raw_turn, now.wall));
+        let at = turn.ended_at.unwrap_or(now.wall);
+        let outcome = Arc::new(turn.outcome(ending, raw_turn, at));
         self.outcome = Some((self.turns, Arc::clone(&outcome)));
         if is_announced {
             self.alert_of_end(&outcome);

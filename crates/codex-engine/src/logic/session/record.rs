@@ -56,12 +56,17 @@ struct RunningRecord {
     /// See [`Session::keep_questions_open`].
     approval_timeout: Option<Duration>,
     used_before: Option<TokenCount>,
+    /// See [`Session::omit_end_alert`].
+    #[serde(default)]
+    is_unannounced: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct EndedRecord {
     id: TurnId,
     form: Form,
+    /// When it ended.
+    at: Option<SystemTime>,
 }
 
 /// Which turn a restored session waits for.
@@ -167,6 +172,7 @@ impl Session {
             interrupt_wanted: turn.interrupt_wanted,
             approval_timeout: turn.approval_timeout,
             used_before: turn.used_before(),
+            is_unannounced: turn.is_unannounced,
         });
         let ended = self.outcome.as_ref().and_then(|(_, outcome)| {
             Some(EndedRecord {
@@ -175,6 +181,7 @@ impl Session {
                     Some(_) => Form::Structured,
                     None => Form::Text,
                 },
+                at: Some(outcome.at),
             })
         });
         let questions = self.actions.iter();
@@ -223,12 +230,19 @@ impl Session {
         session.turn = form.map(|form| {
             let mut turn = RunningTurn::new(form, None, first);
             turn.phase = Phase::Sent;
-            if let Some(running) = running {
-                turn.answered = running.answered;
-                turn.is_foreign = running.is_foreign;
-                turn.interrupt_wanted = running.interrupt_wanted;
-                turn.approval_timeout = running.approval_timeout;
-                turn.set_used_before(running.used_before);
+            match running {
+                Some(running) => {
+                    turn.answered = running.answered;
+                    turn.is_foreign = running.is_foreign;
+                    turn.interrupt_wanted = running.interrupt_wanted;
+                    turn.approval_timeout = running.approval_timeout;
+                    turn.is_unannounced = running.is_unannounced;
+                    turn.set_used_before(running.used_before);
+                }
+                None => {
+                    turn.is_unannounced = true;
+                    turn.ended_at = ended.and_then(|ended| ended.at);
+                }
             }
             turn
         });
@@ -377,6 +391,28 @@ mod tests {
         assert_eq!(again.state(), State::Idle);
         let (number, outcome) = again.outcome().unwrap();
         assert_eq!((*number, &outcome.ending), (1, &TurnEnding::Completed));
+    }
+
+    #[test]
+    fn end_of_a_turn_is_announced_once() {
+        let mut session = prompted();
+        assert!(session.sending(1));
+        hear(&mut session, "turn/started", &turn("inProgress"));
+        let _ = session.accepted(1, id("turn-1"), now());
+        let mut running = restored(&session);
+        session.omit_end_alert();
+        let mut unannounced = restored(&session);
+        hear(&mut session, "turn/completed", &turn("completed"));
+        let mut ended = restored(&session);
+        for (session, alerts) in [(&mut running, 1), (&mut unannounced, 0), (&mut ended, 0)] {
+            hear(session, "turn/started", &turn("inProgress"));
+            hear(session, "turn/completed", &turn("completed"));
+            assert_eq!(session.state(), State::Idle);
+            assert_eq!(session.take_alerts().len(), alerts);
+        }
+        let at = |session: &Session| session.outcome().unwrap().1.at;
+        assert_eq!(at(&ended), at(&session));
+        assert_ne!(at(&running), at(&session));
     }
 
     #[test]

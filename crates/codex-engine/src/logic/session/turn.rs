@@ -189,8 +189,11 @@ pub(super) struct RunningTurn {
     pub(super) interrupt_wanted: bool,
     /// How long its questions stay open, if not as long as the session says.
     pub(super) approval_timeout: Option<Duration>,
-    /// Whether to raise no alert when it ends: a turn that no client has requested.
+    /// Whether to raise no alert when it ends: a turn that no client has requested, or whose end
+    /// an earlier host has announced.
     pub(super) is_unannounced: bool,
+    /// When it ended, if an earlier host has seen that.
+    pub(super) ended_at: Option<SystemTime>,
     /// An end that arrived before it was known whether it belongs to this turn.
     pub(super) early_end: Option<TurnEnd>,
     /// A final error, if it is the last report about the turn's work.
@@ -226,6 +229,7 @@ impl RunningTurn {
             answered: None,
             is_foreign: false,
             is_unannounced: false,
+            ended_at: None,
             early_end: None,
             final_error: None,
             facts: Facts::default(),
