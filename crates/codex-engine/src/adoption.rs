@@ -299,10 +299,10 @@ fn replay_last_turn(hub: &Hub, entry: &Arc<Entry>, record: &SessionRecord, last:
     match record.expects(&listed.collect::<Vec<_>>()) {
         Expected::Turn(id) => replay(hub, entry, last, &id),
         Expected::Foreign(id) => {
-            entry.change(|machine, _| machine.has_no_turn());
+            entry.change(|machine, now| machine.has_no_turn(now));
             replay(hub, entry, last, &id);
         }
-        Expected::None => entry.change(|machine, _| machine.has_no_turn()),
+        Expected::None => entry.change(|machine, now| machine.has_no_turn(now)),
         Expected::Lost => {
             if let Some(turn) = record.running_turn() {
                 // It may still run, and nobody would hear of it.

@@ -130,8 +130,10 @@ impl Session {
             how: how.to_owned(),
             at: now.wall,
         });
-        if let Some(turn) = self.turn.take() {
-            self.conclude(turn, TurnEnding::Lost(how.to_owned()), None, now);
+        match self.turn.take_if(|turn| turn.earlier_end.is_none()) {
+            Some(turn) => self.conclude(turn, TurnEnding::Lost(how.to_owned()), None, now),
+            // The result of a turn that an earlier host has seen end is not lost.
+            None => self.has_no_turn(now),
         }
         if self.cancelled.is_none() {
             let data = json!({ "message": how, "threadId": self.thread });
@@ -219,7 +221,7 @@ impl Session {
         effects
     }
 
-    fn conclude(
+    pub(super) fn conclude(
         &mut self,
         turn: RunningTurn,
         ending: TurnEnding,
@@ -229,7 +231,8 @@ impl Session {
         // A later question may have the number of one of this turn.
         self.asked_before.clear();
         let is_announced = !turn.is_unannounced;
-        let at = turn.ended_at.unwrap_or(now.wall);
+        let earlier = turn.earlier_end.as_ref();
+        let at = earlier.map_or(now.wall, |(_, end)| end.at);
         let outcome = Arc::new(turn.outcome(ending, raw_turn, at));
         self.outcome = Some((self.turns, Arc::clone(&outcome)));
         if is_announced {

@@ -16,7 +16,7 @@ use codex_protocol::rpc::RequestId;
 use common::timestamp::Now;
 use serde::{Deserialize, Serialize};
 
-use super::turn::{Form, Phase, RunningTurn};
+use super::turn::{EarlierEnd, Form, Phase, RunningTurn};
 use super::{Session, Timeouts};
 use crate::logic::action::ActionId;
 use crate::logic::events::EventLog;
@@ -65,8 +65,8 @@ struct RunningRecord {
 struct EndedRecord {
     id: TurnId,
     form: Form,
-    /// When it ended.
-    at: Option<SystemTime>,
+    /// How it ended. Only while no turn runs: the text is long, and a record is stored at each step.
+    end: Option<EarlierEnd>,
 }
 
 /// Which turn a restored session waits for.
@@ -181,7 +181,7 @@ impl Session {
                     Some(_) => Form::Structured,
                     None => Form::Text,
                 },
-                at: Some(outcome.at),
+                end: self.turn.is_none().then(|| EarlierEnd::of(outcome)),
             })
         });
         let questions = self.actions.iter();
@@ -241,7 +241,7 @@ impl Session {
                 }
                 None => {
                     turn.is_unannounced = true;
-                    turn.ended_at = ended.and_then(|ended| ended.at);
+                    turn.earlier_end = ended.and_then(|ended| Some((ended.id, ended.end?)));
                 }
             }
             turn
@@ -252,9 +252,19 @@ impl Session {
         session
     }
 
-    /// A restored session waits for no turn.
-    pub fn has_no_turn(&mut self) {
-        self.turn = None;
+    /// Ends the wait of a restored session: Codex's history does not have the last turn. It ended as
+    /// the earlier host has seen.
+    pub fn has_no_turn(&mut self, now: Now) {
+        let Some(mut turn) = self.turn.take() else {
+            return;
+        };
+        if let Some((id, end)) = &mut turn.earlier_end {
+            let (id, ending) = (id.clone(), end.ending.clone());
+            let text = std::mem::take(&mut end.text);
+            turn.message_completed("", text);
+            turn.id = Some(id);
+            self.conclude(turn, ending, None, now);
+        }
     }
 }
 
@@ -413,6 +423,44 @@ mod tests {
         let at = |session: &Session| session.outcome().unwrap().1.at;
         assert_eq!(at(&ended), at(&session));
         assert_ne!(at(&running), at(&session));
+    }
+
+    /// Codex does not list the turn of a thread that it has unloaded.
+    #[test]
+    fn result_is_kept_where_codex_has_none() {
+        for status in ["completed", "failed"] {
+            let mut session = prompted();
+            assert!(session.sending(1));
+            let _ = session.accepted(1, id("turn-1"), now());
+            let text = "x".repeat(100_000);
+            let item = json!({ "threadId": "t", "turnId": "turn-1",
+                "item": { "type": "agentMessage", "id": "m", "text": text } });
+            hear(&mut session, "item/completed", &item);
+            let mut end = turn(status);
+            end["turn"]["error"] = json!({ "message": "why" });
+            hear(&mut session, "turn/completed", &end);
+            let mut unloaded = restored(&session);
+            unloaded.has_no_turn(now());
+            assert_eq!(unloaded.state(), State::Idle);
+            // Codex dies before the session is restored.
+            let mut dead = restored(&session);
+            dead.lose("Codex died", now());
+            assert_eq!(dead.state(), State::Error);
+            for mut again in [unloaded, dead] {
+                assert_eq!(again.take_alerts(), []);
+                let (before, after) = (session.outcome().unwrap(), again.outcome().unwrap());
+                assert_eq!(before.0, after.0);
+                assert_eq!(before.1.ending, after.1.ending);
+                assert_eq!((&before.1.turn, before.1.at), (&after.1.turn, after.1.at));
+                let kept = &after.1.text;
+                assert!(kept.len() > 10_000 && kept.len() < 20_000);
+                assert!(kept.starts_with("xxx"));
+            }
+            // Stored at each step of the next turn, so without the text.
+            session.prompt(Form::Text, now()).unwrap();
+            let record = session.record().unwrap();
+            assert_eq!(record.ended.unwrap().end, None);
+        }
     }
 
     #[test]

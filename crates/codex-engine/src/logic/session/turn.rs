@@ -25,6 +25,10 @@ pub const DIFF_LIMIT: usize = 1024 * 1024;
 /// The largest raw turn that is kept from the notification of its end, in bytes.
 const RAW_TURN_LIMIT: usize = 256 * 1024;
 
+/// The most that is kept of the text and the error of a turn for the next host, in bytes: a guard
+/// keeps 64 MiB for up to 1000 sessions.
+const EARLIER_TEXT_LIMIT: usize = 16 * 1024;
+
 /// The most changed files that are listed.
 const FILES_LIMIT: usize = 1000;
 
@@ -97,9 +101,7 @@ pub struct PatchedFile {
 
 impl Facts {
     pub(super) fn set_diff(&mut self, diff: &str) {
-        let mut bounded = BoundedText::default();
-        bounded.push(diff, DIFF_LIMIT);
-        bounded.as_str().clone_into(&mut self.diff);
+        self.diff = cut(diff, DIFF_LIMIT);
     }
 
     pub(super) fn changed(&mut self, changes: Vec<FileChange>) {
@@ -135,6 +137,32 @@ impl PatchedFile {
         }
         if later.move_path.is_some() {
             self.move_path.clone_from(&later.move_path);
+        }
+    }
+}
+
+/// The end of a turn that an earlier host has seen. Its text may be cut.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct EarlierEnd {
+    pub(super) ending: TurnEnding,
+    pub(super) text: String,
+    pub(super) at: SystemTime,
+}
+
+impl EarlierEnd {
+    pub(super) fn of(outcome: &TurnOutcome) -> Self {
+        let ending = match outcome.ending.clone() {
+            TurnEnding::Failed(error) => TurnEnding::Failed(TurnError {
+                message: cut(&error.message, EARLIER_TEXT_LIMIT),
+                additional_details: None,
+                ..error
+            }),
+            ending => ending,
+        };
+        Self {
+            ending,
+            text: cut(&outcome.text, EARLIER_TEXT_LIMIT),
+            at: outcome.at,
         }
     }
 }
@@ -192,8 +220,8 @@ pub(super) struct RunningTurn {
     /// Whether to raise no alert when it ends: a turn that no client has requested, or whose end
     /// an earlier host has announced.
     pub(super) is_unannounced: bool,
-    /// When it ended, if an earlier host has seen that.
-    pub(super) ended_at: Option<SystemTime>,
+    /// Its ID and its end, if an earlier host has seen that.
+    pub(super) earlier_end: Option<(TurnId, EarlierEnd)>,
     /// An end that arrived before it was known whether it belongs to this turn.
     pub(super) early_end: Option<TurnEnd>,
     /// A final error, if it is the last report about the turn's work.
@@ -229,7 +257,7 @@ impl RunningTurn {
             answered: None,
             is_foreign: false,
             is_unannounced: false,
-            ended_at: None,
+            earlier_end: None,
             early_end: None,
             final_error: None,
             facts: Facts::default(),
@@ -362,6 +390,12 @@ pub(super) fn raw_turn_of(params: &str) -> Option<Value> {
     serde_json::from_str::<Params>(params)
         .ok()
         .map(|params| params.turn)
+}
+
+fn cut(text: &str, limit: usize) -> String {
+    let mut bounded = BoundedText::default();
+    bounded.push(text, limit);
+    bounded.as_str().to_owned()
 }
 
 fn append(text: &mut BoundedText, paragraph: &str) {

@@ -345,15 +345,28 @@ fn rollout(stage: &CodexFixture) -> String {
     all
 }
 
+/// Also that of a client that has gone: Codex unloads its thread.
 async fn result_of_an_ended_turn_is_kept(release: &str) {
     let script = Script::new().otherwise([Reply::say("done")]);
     let mut work = HostFixture::new(release, script).await;
-    let session = work.client.start("work", json!({})).await;
-    work.wait_for(&session, "idle").await;
+    let mut gone = poller(&work.stage, &[]).await;
+    let sessions = [
+        gone.start("one", json!({})).await,
+        work.client.start("two", json!({})).await,
+    ];
+    let mut times = Vec::new();
+    for session in &sessions {
+        let ended = work.wait_for(session, "idle").await;
+        times.push(ended["result"]["completedAt"].clone());
+    }
+    assert!(gone.client.finish().await.success());
     work.kill_host().await;
-    let ended = work.wait_for(&session, "idle").await;
-    assert_eq!(ended["result"]["output"], "done", "{ended:#}");
-    assert_eq!(work.stage.model.request_count(), 1);
+    for (session, time) in sessions.iter().zip(times) {
+        let ended = work.wait_for(session, "idle").await;
+        assert_eq!(ended["result"]["output"], "done", "{ended:#}");
+        assert_eq!(ended["result"]["completedAt"], time);
+    }
+    assert_eq!(work.stage.model.request_count(), 2);
     work.finish().await;
 }
 
