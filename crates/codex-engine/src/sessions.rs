@@ -156,10 +156,13 @@ impl Sessions {
         self.lock().erase(entry);
     }
 
-    /// Registers the thread of a sub-agent of a session's thread.
+    /// Registers the thread of a sub-agent of a session's thread. It stays with the first session
+    /// that is not cancelled: a step may name the threads of others.
     pub(super) fn adopt(&self, child: &str, parent: &Arc<Entry>) {
         let mut tables = self.lock();
-        if tables.by_child.len() < CHILDREN {
+        let known = tables.by_child.get(child);
+        let is_free = known.is_none_or(|parent| parent.state() == State::Cancelled);
+        if is_free && tables.by_child.len() < CHILDREN {
             tables.by_child.insert(child.to_owned(), Arc::clone(parent));
         }
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use testkit::fake::{Action, Plan};
 
-use super::super::serve::turns;
+use super::super::serve::{turn, turns};
 use super::{Sessions, ask, decision, gated};
 
 const CHILD: &str = "019fa4e0-0000-7000-8001-0000000000c1";
@@ -82,6 +82,31 @@ async fn question_of_a_subagent_belongs_to_its_session() {
             sessions.finish().await;
         }
     }
+}
+
+#[tokio::test]
+async fn subagent_stays_with_its_session() {
+    let plan = turns([
+        tells("item/started"),
+        Action::ask_approval("touch a"),
+        asks_for(CHILD, "touch x"),
+    ])
+    .on("turn/start", turn([tells("item/started")]))
+    .nth(2);
+    let mut sessions = Sessions::new(&plan).await;
+    let session = sessions.start(json!({})).await;
+    let question = sessions.question(&session).await;
+    // Another session names the sub-agent, too.
+    let other = sessions.start(json!({})).await;
+    sessions.result(&other).await;
+    let accept = decision(&session, &question, "accept");
+    sessions.call("codex_check", accept).await;
+    let question = sessions.question(&session).await;
+    assert_eq!(question["command"], "touch x", "{question:#}");
+    let accept = decision(&session, &question, "accept");
+    sessions.call("codex_check", accept).await;
+    assert_eq!(sessions.result(&session).await["output"], "done");
+    sessions.finish().await;
 }
 
 /// Codex names the files in the step, and not in the question.
