@@ -144,6 +144,9 @@ pub enum WrongDecision {
     /// A rule for commands that allows more than Codex has proposed.
     #[error("the rule has to begin with the words of proposedExecpolicyAmendment")]
     OtherRule,
+    /// A rule for a host that Codex has not proposed.
+    #[error("the rule has to be one of proposedNetworkPolicyAmendments")]
+    OtherNetworkRule,
     /// The question expects content, not an approval.
     #[error("this question wants an answer to each of its fields; decline it to go on without")]
     WantsContent,
@@ -197,7 +200,7 @@ pub fn answer(ask: &Ask, decision: &Decision) -> Result<Answer, WrongDecision> {
         Ask::Permissions(asked) => permissions_answer(&asked.permissions, decision),
         Ask::McpElicitation(asked) => elicitation_answer(ask, asked, decision),
         Ask::UserInput(asked) => user_input_answer(&asked.questions, decision),
-        Ask::LegacyCommand(asked) => legacy_command_answer(asked.refusal, decision),
+        Ask::LegacyCommand(asked) => legacy_answer(asked.refusal, decision),
         Ask::LegacyPatch(asked) => legacy_answer(asked.refusal, decision),
     }
 }
@@ -261,7 +264,6 @@ pub fn offered(ask: &Ask) -> Vec<Decision> {
         ),
         _ => (None, None),
     };
-    let rule = rule.filter(|words| !words.is_empty());
     let hosts = hosts.unwrap_or_default().iter();
     let hosts = hosts.filter_map(|rule| rule.as_object().cloned());
     [Decision::Accept, Decision::AcceptForSession]
@@ -293,6 +295,9 @@ fn command_answer(asked: &CommandApproval, decision: &Decision) -> Result<Answer
         }
         Decision::ApplyNetworkPolicyAmendment(rule) => {
             let name = "applyNetworkPolicyAmendment";
+            if offers(asked, name) && !proposes(asked, rule) {
+                return Err(WrongDecision::OtherNetworkRule);
+            }
             (name, json!({ name: { "network_policy_amendment": rule } }))
         }
         decision => {
@@ -314,20 +319,32 @@ fn command_answer(asked: &CommandApproval, decision: &Decision) -> Result<Answer
     Err(not_offered(&offered))
 }
 
-/// The rule for commands that Codex proposes, as a field or among the decisions.
+/// The rule for commands that Codex proposes, as a field or among the decisions. A rule without
+/// words, with which all commands begin, counts as none.
 fn proposed_rule(asked: &CommandApproval) -> Option<Vec<String>> {
+    let has_words = |rule: &Vec<String>| !rule.is_empty();
     let among_decisions = || {
         let offered = asked.available_decisions.iter().flatten();
         let mut rules = offered.filter_map(|one| {
             let rule = one.get("acceptWithExecpolicyAmendment")?;
             serde_json::from_value(rule.get("execpolicy_amendment")?.clone()).ok()
         });
-        rules.next()
+        rules.find(has_words)
     };
-    asked
-        .proposed_execpolicy_amendment
-        .clone()
-        .or_else(among_decisions)
+    let rule = asked.proposed_execpolicy_amendment.clone();
+    rule.filter(has_words).or_else(among_decisions)
+}
+
+/// Whether Codex proposes this rule for a host, in a field or among the decisions.
+fn proposes(asked: &CommandApproval, rule: &Map<String, Value>) -> bool {
+    let in_field = asked.proposed_network_policy_amendments.iter().flatten();
+    let offered = asked.available_decisions.iter().flatten();
+    let among_decisions = offered.filter_map(|one| {
+        let rule = one.get("applyNetworkPolicyAmendment")?;
+        rule.get("network_policy_amendment")
+    });
+    let mut all = in_field.chain(among_decisions);
+    all.any(|proposed| proposed.as_object() == Some(rule))
 }
 
 /// Codex's name of an approval for the session.
@@ -365,22 +382,8 @@ fn offers(asked: &CommandApproval, name: &str) -> bool {
     }
 }
 
-/// Answers a command of the first protocol, which accepts a rule for commands too.
-fn legacy_command_answer(
-    refusal: LegacyRefusal,
-    decision: &Decision,
-) -> Result<Answer, WrongDecision> {
-    let words = match decision {
-        Decision::AcceptWithExecpolicyAmendment(words) => words,
-        Decision::ApplyNetworkPolicyAmendment(_) => return Err(not_offered(&KNOWN_TO_ALL)),
-        decision => return legacy_answer(refusal, decision),
-    };
-    let amendment = json!({ "proposed_execpolicy_amendment": words });
-    Ok(Answer::plain(
-        json!({ "decision": { "approved_execpolicy_amendment": amendment } }),
-    ))
-}
-
+/// Answers a question of the first protocol. It proposes no rule for commands, so that none fits:
+/// the person who decides would not see what it allows.
 fn legacy_answer(refusal: LegacyRefusal, decision: &Decision) -> Result<Answer, WrongDecision> {
     let value = match (word(decision)?, refusal) {
         ("accept", _) => json!("approved"),

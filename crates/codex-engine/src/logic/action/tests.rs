@@ -292,6 +292,43 @@ fn command_rule_must_be_the_proposed_one_or_narrower() {
 }
 
 #[test]
+fn command_rule_without_words_is_not_proposed() {
+    let rule = Decision::AcceptWithExecpolicyAmendment(vec!["rm".to_owned()]);
+    let offered = json!([{"acceptWithExecpolicyAmendment": {"execpolicy_amendment": []}}]);
+    let ask = Ask::Command(CommandApproval {
+        available_decisions: offered.as_array().cloned(),
+        proposed_execpolicy_amendment: Some(Vec::new()),
+        ..CommandApproval::default()
+    });
+    assert_eq!(answer(&ask, &rule), Err(WrongDecision::OtherRule));
+}
+
+#[test]
+fn network_rule_must_be_a_proposed_one() {
+    let rule = |host: &str| json!({"host": host, "action": "allow"});
+    let offered = |host: &str| {
+        json!({"applyNetworkPolicyAmendment":
+        {"network_policy_amendment": rule(host)}})
+    };
+    let ask = Ask::Command(CommandApproval {
+        available_decisions: Some(vec![offered("a")]),
+        proposed_network_policy_amendments: Some(vec![rule("b")]),
+        ..CommandApproval::default()
+    });
+    let decide = |rule: Value| {
+        let decision = Decision::ApplyNetworkPolicyAmendment(object(rule));
+        answer(&ask, &decision).map(|answer| answer.result["decision"].clone())
+    };
+    for host in ["a", "b"] {
+        assert_eq!(decide(rule(host)), Ok(offered(host)));
+    }
+    let denied = json!({"host": "a", "action": "deny"});
+    for other in [rule("c"), rule("*"), denied, json!({})] {
+        assert_eq!(decide(other), Err(WrongDecision::OtherNetworkRule));
+    }
+}
+
+#[test]
 fn every_decision_but_decline_and_cancel_leaves_the_sandbox() {
     for decision in decisions() {
         let is_no = matches!(decision, Decision::Decline | Decision::Cancel);

@@ -34,13 +34,19 @@ fn legacy(method: &str, params: Value) -> Plan {
     )
 }
 
-/// Has a Codex of this version ask, decides, and returns the action and the answer to Codex.
-async fn legacy_answer(version: &str, plan: &Plan, more: Value) -> (Value, Value) {
+/// Has a Codex of this version ask.
+async fn legacy_question(version: &str, plan: &Plan) -> (Sessions, String, Value) {
     let mut sessions = Sessions::of_version(plan, version).await;
     let resume = json!({"action": "resume", "threadId": THREAD, "prompt": "hi"});
     let resumed = sessions.call("codex_session", resume).await;
     let session = resumed["sessionId"].as_str().unwrap().to_owned();
     let question = sessions.question(&session).await;
+    (sessions, session, question)
+}
+
+/// Has a Codex of this version ask, decides, and returns the action and the answer to Codex.
+async fn legacy_answer(version: &str, plan: &Plan, more: Value) -> (Value, Value) {
+    let (mut sessions, session, question) = legacy_question(version, plan).await;
     sessions
         .call("codex_check", join(decision(&session, &question, ""), more))
         .await;
@@ -90,13 +96,21 @@ async fn questions_of_the_first_protocol_are_answered_in_its_terms() {
     }
 }
 
+/// It proposes no rule.
 #[tokio::test]
-async fn rule_for_commands_reaches_the_first_protocol() {
+async fn rule_for_commands_is_refused_in_the_first_protocol() {
     let plan = legacy("execCommandApproval", json!({"command": ["git", "push"]}));
-    let more = json!({"decision": "acceptWithExecpolicyAmendment", "execpolicyAmendment": ["git"]});
-    let (_, answer) = legacy_answer("0.169.0", &plan, more).await;
-    let amendment = json!({"proposed_execpolicy_amendment": ["git"]});
-    assert_eq!(answer, json!({"approved_execpolicy_amendment": amendment}));
+    let (mut sessions, session, question) = legacy_question("0.169.0", &plan).await;
+    let mut rule = decision(&session, &question, "acceptWithExecpolicyAmendment");
+    rule["execpolicyAmendment"] = json!(["git"]);
+    let refusal = sessions.refused("codex_check", rule).await;
+    assert_eq!(refusal.code, "INVALID_ARGUMENT", "{}", refusal.message);
+    let decline = decision(&session, &question, "decline");
+    sessions.call("codex_check", decline).await;
+    sessions.answers(1).await;
+    sessions.serve.fake.open_gate("answered");
+    assert_eq!(sessions.result(&session).await["output"], "done");
+    sessions.finish().await;
 }
 
 /// Has Codex ask this, decides, and returns the action and the answer to Codex.
