@@ -20,7 +20,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use codex_protocol::codex::{Method, Release, ThreadNotification, TurnId, TurnStatus};
+use codex_protocol::codex::{
+    Method, Release, ThreadId, ThreadNotification, TurnId, TurnInterruptParams, TurnStatus,
+};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::{RawValue, to_raw_value};
@@ -92,6 +94,7 @@ impl AppServers {
         };
         let server = AppServer::adopt(process, (connection, token, program), setup, gone).await?;
         let running = codex.backend.adopt(server, generation).await;
+        interrupt_unknown(&running.0, &kept);
         let mut sessions: Vec<_> = sessions(&kept).collect();
         sessions.sort_by_key(|(_, steps)| steps.record.created());
         for (session, steps) in sessions {
@@ -123,6 +126,34 @@ fn sessions(
             }
         }
     })
+}
+
+/// Interrupts the turns of sessions that cannot be continued: nobody would see what they do.
+fn interrupt_unknown(server: &AppServer, kept: &BTreeMap<String, String>) {
+    for (thread, turn) in unknown_turns(kept) {
+        tracing::error!(
+            "the guard had no room for the settings of a session of the thread {thread}; \
+             interrupts its turn"
+        );
+        let params = TurnInterruptParams {
+            thread_id: &thread,
+            turn_id: &turn,
+        };
+        server.connection().cast(Method::TurnInterrupt, &params);
+    }
+}
+
+/// The running turns of sessions whose settings the guard has dropped, as they are too long.
+fn unknown_turns(kept: &BTreeMap<String, String>) -> Vec<(ThreadId, TurnId)> {
+    let records = kept.iter().filter_map(|(key, value)| {
+        let id = key.strip_prefix(RECORD)?;
+        (!kept.contains_key(&format!("{SETTINGS}{id}"))).then_some(value)
+    });
+    let turns = records.filter_map(|value| {
+        let KeptSteps { thread, record, .. } = parse(Some(value)).ok()?;
+        Some((thread?, record.running_turn()?.clone()))
+    });
+    turns.collect()
 }
 
 fn parse<T: for<'de> Deserialize<'de>>(kept: Option<&String>) -> Result<T, AdoptionError> {
@@ -373,5 +404,42 @@ fn notify(hub: &Hub, method: &str, params: &Value) {
         Ok(Some(heard)) => hub.on_notification(heard),
         Ok(None) => {}
         Err(error) => tracing::warn!("a step of an earlier turn is not understood: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use supervise::clock::now;
+
+    use super::*;
+    use crate::logic::session::{Form, Session, Timeouts};
+
+    #[test]
+    fn running_turn_without_settings_is_found() {
+        let timeouts = Timeouts {
+            approval: Duration::from_secs(60),
+            stall: Duration::from_secs(300),
+        };
+        let mut session = Session::new("t", timeouts, now());
+        session.prompt(Form::Text, now()).unwrap();
+        let thread = ThreadId::parse("01a200a4-af16-7971-bdb2-000000000001").unwrap();
+        let keep = |session: &Session| {
+            let steps = KeptSteps {
+                thread: Some(thread.clone()),
+                record: session.record().unwrap(),
+                calls: Vec::new(),
+                begun_by: None,
+            };
+            let steps = serde_json::to_string(&steps).unwrap();
+            BTreeMap::from([(format!("{RECORD}sess_1"), steps)])
+        };
+        assert_eq!(unknown_turns(&keep(&session)), []);
+        assert!(session.sending(1));
+        let turn = TurnId("turn-1".to_owned());
+        let _ = session.accepted(1, turn.clone(), now());
+        let mut kept = keep(&session);
+        assert_eq!(unknown_turns(&kept), [(thread.clone(), turn)]);
+        kept.insert(format!("{SETTINGS}sess_1"), "{}".to_owned());
+        assert_eq!(unknown_turns(&kept), []);
     }
 }

@@ -46,6 +46,9 @@ pub(super) struct KeptSession {
 /// The turns of a session. Stored at each change.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct KeptSteps {
+    /// The thread, in case the guard has no room for the [`KeptSession`]. `None` if an older host has
+    /// stored this.
+    pub(super) thread: Option<ThreadId>,
     pub(super) record: SessionRecord,
     /// The IDs of Codex's requests for calls of our tools that are being executed.
     pub(super) calls: Vec<RequestId>,

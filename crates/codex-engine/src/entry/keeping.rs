@@ -44,6 +44,7 @@ impl Entry {
             record,
             calls,
             begun_by,
+            ..
         } = steps;
         let machine = Session::restored(thread.as_str(), timeouts, record.clone(), now());
         let owner = Owner {
@@ -165,6 +166,7 @@ impl Entry {
             return self.forget_kept();
         };
         let steps = KeptSteps {
+            thread: Some(self.thread.clone()),
             record,
             calls: kept.calls.clone(),
             begun_by: kept.begun_by.clone(),
