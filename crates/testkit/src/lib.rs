@@ -17,6 +17,7 @@
 //! - [`process`] looks at process trees, so that a test can prove that nothing is
 //!   left running.
 //! - [`wait`] waits for events, with a deadline.
+//! - [`write_program`] writes a script that stands in for a program.
 //! - [`worker_process`] starts the test itself once more, to work in parallel or be killed.
 //! - [`fake`] is a Codex that misbehaves on demand.
 //! - [`docs`] compares the tables in docs/ with the code.
@@ -55,6 +56,7 @@ pub mod node;
 pub mod pgbouncer;
 pub mod postgres;
 pub mod process;
+mod program;
 pub mod python;
 pub mod schema;
 mod small_disk;
@@ -70,6 +72,7 @@ pub use app_server::AppServer;
 pub use client::McpClient;
 pub use home::{Home, MARKER, with_host};
 pub use launch::{Launch, Signal};
+pub use program::write_program;
 pub use small_disk::{Ballast, SmallDisk};
 pub use target_dir::target_dir;
 pub use tmux::Tmux;

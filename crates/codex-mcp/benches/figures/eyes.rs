@@ -3,13 +3,12 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::pty::{Winsize, openpty};
-use testkit::Home;
+use testkit::{Home, write_program};
 
 use crate::fixture::program as ours;
 use crate::stats::Summary;
@@ -218,8 +217,7 @@ impl EyesFixture {
     /// A program in place of Codex, which doesn't care for Codex's arguments.
     fn program(&self, name: &str, script: &str) -> PathBuf {
         let path = self.home.root().join(name);
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+        write_program(&path, &format!("#!/bin/sh\n{script}\n"));
         path
     }
 }

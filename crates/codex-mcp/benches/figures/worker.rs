@@ -6,8 +6,7 @@
 //! about it meanwhile.
 
 use std::fmt::Write as _;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -25,8 +24,8 @@ use nix::unistd::{Pid, mkfifo};
 use serde_json::{Value, json};
 use settings::store_access::Access;
 use supervise::spawn::set_guard_executable;
-use testkit::Home;
 use testkit::fake::{Action, PLAN, Plan, fake_codex_path};
+use testkit::{Home, write_program};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tokio::time::{sleep, timeout};
@@ -171,8 +170,7 @@ impl WorkerFixture {
             path.display(),
             fake.display()
         );
-        fs::write(self.codex(), script).unwrap();
-        fs::set_permissions(self.codex(), Permissions::from_mode(0o755)).unwrap();
+        write_program(&self.codex(), &script);
     }
 
     /// Beside the directory that Codex works in.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use testkit::fake::{Action, FakeCodex, Plan, fake_codex_path};
 use testkit::process::wait_until_gone;
-use testkit::{Home, codex};
+use testkit::{Home, codex, write_program};
 
 use crate::trust;
 
@@ -130,9 +130,7 @@ impl Report {
 /// A script in the home.
 fn program(home: &Home, name: &str, text: &str) -> PathBuf {
     let path = home.root().join(name);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    write_program(&path, text);
     path
 }
 

@@ -1,16 +1,15 @@
 //! `codex-mcp` without a verb: the overview at a terminal, the server on a pipe; and `--version`.
 
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use nix::pty::openpty;
 use serde_json::{Value, json};
-use testkit::Home;
 use testkit::wait::wait_until_readable;
+use testkit::{Home, write_program};
 
 use crate::terminal::Terminal;
 
@@ -24,8 +23,7 @@ const LOGGED_OUT: &str = "#!/bin/sh\necho \"$*\" >> \"$CALLS\"\ncase $1 in\n\
 
 fn codex(home: &Home, text: &str) -> PathBuf {
     let path = home.tmp().join("codex");
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    write_program(&path, text);
     path
 }
 

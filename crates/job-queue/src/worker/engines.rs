@@ -269,6 +269,7 @@ mod tests {
     use super::*;
     use agent_team::Member;
     use codex_engine::thread_tools::NoTools;
+    use testkit::write_program;
 
     #[tokio::test]
     async fn replaced_login_is_detected() {
@@ -295,9 +296,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         for name in ["one", "other"] {
             let path = place.path().join(name);
-            fs::write(&path, "#!/bin/sh\n").unwrap();
-            let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-            fs::set_permissions(&path, executable).unwrap();
+            write_program(&path, "#!/bin/sh\n");
         }
         place
     }

@@ -1,15 +1,15 @@
 //! Processes that the model leaves in the background and that change the repository between our
 //! inspection and our use of its result, with the real Codex.
 
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use scripted_model::{Reply, Script, Shell};
 use serde_json::Value;
+use testkit::write_program;
 
 use super::fixture::{RepositoryFixture, commit};
 use crate::jobs::wait_for;
@@ -37,8 +37,7 @@ const BEGIN_LIMIT: Duration = Duration::from_secs(30);
 /// A file of the home directory, which the model can read.
 fn write_home_file(stage: &RepositoryFixture, name: &str, text: &str) -> PathBuf {
     let path = stage.home.home().join(name);
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    write_program(&path, text);
     path
 }
 
@@ -127,8 +126,7 @@ async fn tracked_script_is_not_swapped_before_it_is_run(release: &str) {
     })
     .await;
     let check = stage.home.work().join("check.sh");
-    fs::write(&check, "#!/bin/sh\nexit 0\n").unwrap();
-    fs::set_permissions(&check, Permissions::from_mode(0o755)).unwrap();
+    write_program(&check, "#!/bin/sh\nexit 0\n");
     stage.home.git(&["add", "check.sh"]);
     stage.home.git(&["commit", "--quiet", "--message", "check"]);
     exclude(&stage, "started\nswapped\n");
@@ -220,7 +218,6 @@ fn recording_git(stage: &RepositoryFixture) -> String {
         .find(|git| git.is_file())
         .unwrap();
     let directory = stage.home.root().join("recording");
-    fs::create_dir(&directory).unwrap();
     let work = stage.home.work();
     let script = format!(
         "#!/bin/sh\ncase \" $* \" in *porcelain=v2*)\n\
@@ -232,8 +229,7 @@ fn recording_git(stage: &RepositoryFixture) -> String {
         git = git.display(),
     );
     let program = directory.join("git");
-    fs::write(&program, script).unwrap();
-    fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    write_program(&program, &script);
     format!("{}:{path}", directory.display())
 }
 

@@ -16,7 +16,7 @@ use testkit::client::TIME_LIMIT;
 use testkit::fake::{FakeCodex, Plan, fake_codex_path};
 use testkit::process::{signal, wait_channel, wait_until_gone};
 use testkit::wait::wait_for_blocking;
-use testkit::{Home, Launch, McpClient, Signal};
+use testkit::{Home, Launch, McpClient, Signal, write_program};
 
 use crate::jobs::{Worker, wait_until};
 
@@ -214,9 +214,7 @@ async fn job_in_a_directory_with_a_pipe_does_not_freeze_the_worker() {
     fs::create_dir_all(odd.join(".git")).unwrap();
     let pipe = NamedPipe::at(&odd.join(".git/HEAD"));
     let codex = stage.home.root().join("failing-codex");
-    fs::write(&codex, FAILING).unwrap();
-    let executable = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
-    fs::set_permissions(&codex, executable).unwrap();
+    write_program(&codex, FAILING);
     let path = stage.home.state_home().join("jobs.db");
     let location = path.to_str().unwrap();
     let access = Access::of(stage.home.state_home().join("codex-mcp"));

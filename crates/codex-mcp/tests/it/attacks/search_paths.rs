@@ -1,13 +1,12 @@
 //! Programs and libraries in directories of search paths that Codex's commands can write,
 //! with the real Codex.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use scripted_model::{Reply, Script};
 use serde_json::json;
-use testkit::{Launch, McpClient};
+use testkit::{Launch, McpClient, write_program};
 
 use super::fixture::RepositoryFixture;
 use super::recommended_commands::run_in_shell;
@@ -24,9 +23,7 @@ const RUN_ARGS: [&str; 6] = [
 ];
 
 fn program(path: &Path, text: &str) {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
-    fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+    write_program(path, &format!("#!/bin/sh\n{text}\n"));
 }
 
 fn installed(name: &str) -> PathBuf {

@@ -1,9 +1,8 @@
 //! Attackers who can write to a shared database, and the workers and users of this machine.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -16,8 +15,8 @@ use job_queue::store::{Job, JobStore, NewJob, Ownership, Request, new_worker_id}
 use serde_json::{Value, json};
 use settings::store_access::{Access, OthersJobs};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
-use testkit::Home;
 use testkit::postgres::{Durability, Postgres};
+use testkit::{Home, write_program};
 
 use crate::jobs::{Worker, play_codex, wait_for, wait_for_file, wait_until};
 
@@ -65,8 +64,7 @@ impl Host {
     fn script(&self, name: &str, text: &str) {
         let text = self.adapted(name, text);
         let path = self.program(name);
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        write_program(&path, &text);
     }
 
     fn program(&self, name: &str) -> PathBuf {

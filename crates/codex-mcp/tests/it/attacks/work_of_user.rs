@@ -1,9 +1,9 @@
 //! The user's own hooks, commits and index in a repository in which Codex works.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 
 use scripted_model::{Reply, Script};
+use testkit::write_program;
 
 use super::fixture::{RepositoryFixture, commit};
 use crate::jobs::{wait_for, wait_for_file};
@@ -21,9 +21,7 @@ async fn commits_are_made_with_the_users_hooks_and_settings() {
     ]);
     let stage = RepositoryFixture::new(release, script).await;
     let hook = stage.git_dir().join("hooks/commit-msg");
-    fs::create_dir_all(hook.parent().unwrap()).unwrap();
-    fs::write(&hook, "#!/bin/sh\necho hooked >> \"$1\"\n").unwrap();
-    fs::set_permissions(&hook, Permissions::from_mode(0o755)).unwrap();
+    write_program(&hook, "#!/bin/sh\necho hooked >> \"$1\"\n");
     let remote = stage.home.tmp().join("remote.git");
     let remote = remote.to_str().unwrap();
     stage.home.git(&["init", "--quiet", "--bare", remote]);

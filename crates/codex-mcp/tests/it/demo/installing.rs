@@ -3,11 +3,10 @@
 use std::fs;
 use std::io::BufReader;
 
-use testkit::{Home, codex};
+use testkit::{Home, codex, write_program};
 
 use super::{
-    assert_nothing_is_left, entries, read_until, script, stderr_of_failed, terminate, text,
-    with_programs,
+    assert_nothing_is_left, entries, read_until, stderr_of_failed, terminate, text, with_programs,
 };
 
 /// A fake npm that links an existing Codex as its install.
@@ -25,7 +24,7 @@ ln -s '{}' \"$prefix/node_modules/.bin/codex\"
 ",
         codex::npm_shim(codex::newest()).display()
     );
-    script(&home.root().join("programs/npm"), &text);
+    write_program(&home.root().join("programs/npm"), &text);
 }
 
 #[tokio::test]

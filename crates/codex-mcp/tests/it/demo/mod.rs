@@ -4,9 +4,9 @@ mod installing;
 mod work;
 
 use std::ffi::OsString;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -14,7 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use testkit::client::TIME_LIMIT;
 use testkit::process::wait_until_gone;
-use testkit::{Home, codex};
+use testkit::{Home, codex, write_program};
 
 /// The texts that the reader must see, in this order.
 const STORY: [&str; 40] = [
@@ -102,13 +102,6 @@ fn on_path(program: &str) -> PathBuf {
         .map(|directory| directory.join(program))
         .find(|candidate| candidate.is_file())
         .unwrap()
-}
-
-fn script(path: &Path, text: &str) -> PathBuf {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
-    fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
-    path.to_owned()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -234,7 +227,8 @@ async fn colours_follow_the_option() {
 #[tokio::test]
 async fn signal_during_the_demo_leaves_nothing() {
     let home = Home::new("");
-    let codex = script(&home.root().join("silent/codex"), SILENT_CODEX);
+    let codex = home.root().join("silent/codex");
+    write_program(&codex, SILENT_CODEX);
     let mut child = demo(&home, &["--codex-bin", codex.to_str().unwrap()])
         .spawn()
         .unwrap();
@@ -285,7 +279,8 @@ async fn failing_codex_is_reported() {
     let broken = "#!/bin/sh
 if [ \"$1\" = --version ]; then echo codex-cli 9.9.9; else echo out of order >&2; exit 3; fi
 ";
-    let codex = script(&home.root().join("broken/codex"), broken);
+    let codex = home.root().join("broken/codex");
+    write_program(&codex, broken);
 
     let output = demo(&home, &["--codex-bin", codex.to_str().unwrap()])
         .output()

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use testkit::wait::wait_for_file;
-use testkit::{Home, codex};
+use testkit::{Home, codex, write_program};
 
-use super::{assert_nothing_is_left, demo, in_one_line, script, stderr_of_failed, terminate, text};
+use super::{assert_nothing_is_left, demo, in_one_line, stderr_of_failed, terminate, text};
 
 /// A Codex that serves the first time, for the call, and behaves differently the second time.
 fn serves_once(home: &Home, then: &str) -> PathBuf {
@@ -22,7 +22,9 @@ exec '{codex}' \"$@\"
         directory = directory.display(),
         codex = codex::native_binary(codex::newest()).display()
     );
-    script(&directory.join("codex"), &text)
+    let program = directory.join("codex");
+    write_program(&program, &text);
+    program
 }
 
 #[tokio::test]

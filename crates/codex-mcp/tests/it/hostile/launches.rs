@@ -1,22 +1,13 @@
 //! Programs that do not start, or are not Codex.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::PathBuf;
 
 use serde_json::json;
-use testkit::Signal;
 use testkit::fake::{Action, HELLO, Plan};
+use testkit::{Signal, write_program};
 
 use super::serve::{HANDSHAKE, Serve, code, completed, message};
-
-/// A file with these contents and this mode.
-fn file(directory: &Path, name: &str, contents: &str, mode: u32) -> PathBuf {
-    let path = directory.join(name);
-    fs::write(&path, contents).unwrap();
-    fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-    path
-}
 
 /// Serves with this program as Codex and checks that a call fails with this error, and nothing
 /// else fails.
@@ -35,7 +26,8 @@ async fn fails(program: PathBuf, expected: &str, words: &str) {
 #[tokio::test]
 async fn path_that_is_no_program_is_not_found() {
     let directory = tempfile::tempdir().unwrap();
-    let plain = file(directory.path(), "plain", "text", 0o644);
+    let plain = directory.path().join("plain");
+    fs::write(&plain, "text").unwrap();
     for (program, words) in [
         (directory.path().join("no-such"), "no-such"),
         (directory.path().to_owned(), "not an executable file"),
@@ -61,7 +53,8 @@ async fn program_that_is_not_codex_fails_the_call_with_its_output() {
         // The program echoes its input.
         ("#!/bin/sh\nexec cat\n", "cannot answer initialize"),
     ] {
-        let program = file(directory.path(), "program", contents, 0o755);
+        let program = directory.path().join("program");
+        write_program(&program, contents);
         fails(program, "APP_SERVER_START_FAILED", words).await;
     }
     fails("true".into(), "APP_SERVER_START_FAILED", "code 0").await;

@@ -16,8 +16,7 @@ mod stopping;
 #[cfg(target_os = "linux")]
 mod store_outage;
 
-use std::fs::{self, File, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -30,12 +29,12 @@ use serde_json::{Value, json};
 use settings::store_access::Access;
 use settings::store_location::Location;
 use tempfile::TempDir;
-use testkit::Home;
 use testkit::fake::{Action, PLAN, Plan, fake_codex_path};
 use testkit::postgres::Postgres;
 use testkit::process::{self, Process};
 use testkit::wait::TIME_LIMIT;
 pub(crate) use testkit::wait::{wait_for, wait_for_file};
+use testkit::{Home, write_program};
 use tokio::time::{Instant, sleep};
 
 /// How often a condition is polled.
@@ -121,8 +120,7 @@ impl WorkerFixture {
     fn notifying(&self) -> Value {
         let program = self.home.root().join("notify.sh");
         let told = self.file("told").display().to_string();
-        fs::write(&program, format!("#!/bin/sh\necho \"$1\" >> {told}\n")).unwrap();
-        fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+        write_program(&program, &format!("#!/bin/sh\necho \"$1\" >> {told}\n"));
         json!({ "notify": [format!("command:{}", program.display())] })
     }
 
@@ -162,8 +160,7 @@ pub(crate) fn play_codex(home: &Home, codex: &Path, script: &str) {
         fake_codex_path().display()
     );
     assert!(path.starts_with(home.root()));
-    fs::write(codex, text).unwrap();
-    fs::set_permissions(codex, Permissions::from_mode(0o755)).unwrap();
+    write_program(codex, &text);
 }
 
 /// Kills the app-server below a guard.

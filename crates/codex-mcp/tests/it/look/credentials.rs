@@ -1,10 +1,10 @@
 //! The user's credentials, with a repository that tries to redirect them.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use testkit::write_program;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -81,12 +81,10 @@ async fn credentials_go_only_to_the_users_remote() {
         scene.home.root().join("trap"),
         scene.home.root().join("caught"),
     );
-    fs::write(
+    write_program(
         &trap,
-        format!("#!/bin/sh\necho \"$*\" >> {}\n", caught.display()),
-    )
-    .unwrap();
-    fs::set_permissions(&trap, Permissions::from_mode(0o755)).unwrap();
+        &format!("#!/bin/sh\necho \"$*\" >> {}\n", caught.display()),
+    );
     let (trap, url) = (trap.to_str().unwrap(), server.address("/o/x.git"));
     let helper = format!("!{trap}");
     for (key, value) in [

@@ -1,13 +1,13 @@
 //! Criteria about pull requests and comments, with a fake gh.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use goal_run::logic::snapshot::Preexisting;
 use serde_json::{Value, json};
 use testkit::wait::wait_for;
+use testkit::write_program;
 
 use super::{Scene, beginnings, told};
 
@@ -42,10 +42,8 @@ impl GitHub {
         let mut scene = Scene::new();
         scene.with_remote();
         let directory = scene.home.root().join("bin");
-        fs::create_dir(&directory).unwrap();
         let program = directory.join("gh");
-        fs::write(&program, GH).unwrap();
-        fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+        write_program(&program, GH);
         let path = std::env::var("PATH").unwrap();
         scene.set("PATH", format!("{}:{path}", directory.display()));
         scene.means.network_timeout = Duration::from_secs(60);

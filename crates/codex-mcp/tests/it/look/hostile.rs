@@ -1,7 +1,6 @@
 //! Names with a meaning for a shell or for git, and a configuration that names programs.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -9,6 +8,7 @@ use std::time::Duration;
 use goal_run::logic::snapshot::Preexisting;
 use supervise::short_lived::run;
 use supervise::spawn::Program;
+use testkit::write_program;
 
 use super::{Scene, beginnings, told};
 
@@ -82,12 +82,10 @@ async fn repository_programs_are_not_run() {
     let bare = scene.with_remote();
     let trap = scene.home.root().join("trap");
     let caught = scene.home.root().join("caught");
-    fs::write(
+    write_program(
         &trap,
-        format!("#!/bin/sh\necho \"$0 $*\" >> {}\n", caught.display()),
-    )
-    .unwrap();
-    fs::set_permissions(&trap, Permissions::from_mode(0o755)).unwrap();
+        &format!("#!/bin/sh\necho \"$0 $*\" >> {}\n", caught.display()),
+    );
     let trap = trap.to_str().unwrap();
     // Nothing listens at this address.
     let http = "http://user@127.0.0.1:9/x.git";
@@ -149,8 +147,7 @@ async fn missing_objects_are_not_fetched() {
     let trap = scene.home.root().join("trap");
     let caught = scene.home.root().join("caught");
     let script = format!("#!/bin/sh\necho \"$*\" >> {}\n", caught.display());
-    fs::write(&trap, script).unwrap();
-    fs::set_permissions(&trap, Permissions::from_mode(0o755)).unwrap();
+    write_program(&trap, &script);
     let run = scene.run(&["clean", "commits=1"]).await;
     scene.commit("a");
     let tree = scene.git(&["rev-parse", "HEAD^{tree}"]);
@@ -189,8 +186,7 @@ async fn users_own_ssh_is_used() {
         scene.home.home().display(),
         bare.display()
     );
-    fs::write(&ssh, script).unwrap();
-    fs::set_permissions(&ssh, Permissions::from_mode(0o755)).unwrap();
+    write_program(&ssh, &script);
     scene.git(&[
         "config",
         "--global",

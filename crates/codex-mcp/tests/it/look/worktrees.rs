@@ -1,10 +1,10 @@
 //! Worktrees of runs: creation and removal.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use goal_run::worktree::{KeptWorktree, Worktree, WorktreeError};
+use testkit::write_program;
 
 use super::Scene;
 
@@ -118,12 +118,8 @@ async fn repository_programs_are_not_run_for_a_worktree() {
     scene.commit("a.y");
     let caught = scene.home.root().join("caught");
     let hooks = scene.work().join(".git/hooks");
-    fs::create_dir_all(&hooks).unwrap();
     let script = format!("#!/bin/sh\necho \"$0 $*\" >> {}\ncat\n", caught.display());
-    let trap = |path: &Path| {
-        fs::write(path, &script).unwrap();
-        fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
-    };
+    let trap = |path: &Path| write_program(path, &script);
     for hook in [
         "post-checkout",
         "reference-transaction",

@@ -1,13 +1,12 @@
 //! `command:` notifiers with real programs.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use testkit::Home;
 use testkit::wait::wait_for_file;
+use testkit::{Home, write_program};
 
 use super::{LONG, NotifierContext, result, tell, tell_text, teller};
 
@@ -15,8 +14,7 @@ use super::{LONG, NotifierContext, result, tell, tell_text, teller};
 fn stage(script: &str) -> (Home, NotifierContext) {
     let home = Home::new("");
     let program = program(&home);
-    fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&program, &format!("#!/bin/sh\n{script}\n"));
     let teller = NotifierContext {
         env: home.env(),
         ..teller(home.atm_home(), &home.work())

@@ -2,10 +2,9 @@
 #![cfg(not(target_os = "macos"))]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 use goal_run::notify::NotifierContext;
-use testkit::Home;
+use testkit::{Home, write_program};
 
 use super::{tell, tell_text, teller};
 
@@ -13,10 +12,8 @@ use super::{tell, tell_text, teller};
 fn stage(script: &str) -> (Home, NotifierContext) {
     let home = Home::new("");
     let bin = home.root().join("bin");
-    fs::create_dir_all(&bin).unwrap();
     let program = bin.join("notify-send");
-    fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&program, &format!("#!/bin/sh\n{script}\n"));
     let path = std::env::var("PATH").unwrap();
     let mut env = home.env();
     env.push(("PATH".into(), format!("{}:{path}", bin.display()).into()));

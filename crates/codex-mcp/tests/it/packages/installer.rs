@@ -1,11 +1,12 @@
 //! The shell installer, with packages of a program that only prints texts.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
+use testkit::write_program;
 
 use super::{Packages, VERSION, file_server, success, triple, version_of};
 use crate::notify::fake_web::{Answer, WebServer};
@@ -131,11 +132,6 @@ impl User {
             "{output:?}"
         );
     }
-}
-
-fn write_program(path: &Path, text: &str) {
-    fs::write(path, text).unwrap();
-    fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
 }
 
 fn is_empty(directory: &Path) -> bool {

@@ -11,7 +11,7 @@ use std::process::{Output, Stdio};
 use nix::sys::signal::Signal;
 use serde_json::json;
 use testkit::wait::{wait_for, within};
-use testkit::{Home, Launch, McpClient, node, process};
+use testkit::{Home, Launch, McpClient, node, process, write_program};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::Command;
 
@@ -62,8 +62,7 @@ impl Installation {
     fn new(program: &str) -> Self {
         let installation = Self::without_program();
         let path = installation.program();
-        fs::write(&path, format!("#!/bin/sh\n{program}\n")).unwrap();
-        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        write_program(&path, &format!("#!/bin/sh\n{program}\n"));
         installation
     }
 

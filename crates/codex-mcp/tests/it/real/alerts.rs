@@ -1,11 +1,10 @@
 //! Alerts: Codex waits for an answer, is silent, or has ended a turn.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
-use testkit::McpClient;
+use testkit::{McpClient, write_program};
 
 use super::sessions::Poller;
 use super::{CodexFixture, VERSION, on_each_release, structured};
@@ -32,8 +31,7 @@ impl CodexFixture {
             "#!/bin/sh\nresult=$(cat)\nprintf '%s\\n' \"$1\" >> {here}/lines\n\
              printf '%s\\n' \"$result\" >> {here}/results\n"
         );
-        fs::write(&program, text).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&program, &text);
         format!("command:{}", program.display())
     }
 

@@ -1,11 +1,10 @@
 //! Settings of the caller, of the configuration, and of repositories.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
-use testkit::{Launch, McpClient};
+use testkit::{Launch, McpClient, write_program};
 
 use crate::trust;
 
@@ -206,8 +205,7 @@ async fn repository_cannot_choose_codex_bin_and_the_user_can() {
     )
     .await;
     let evil = stage.file("evil");
-    std::fs::write(&evil, "#!/bin/sh\ntouch ran\n").unwrap();
-    std::fs::set_permissions(&evil, PermissionsExt::from_mode(0o755)).unwrap();
+    write_program(&evil, "#!/bin/sh\ntouch ran\n");
     let section = |program: &Path| format!("[plugins.codex-mcp]\ncodex_bin = {program:?}\n");
     std::fs::write(stage.file(".atm.toml"), section(&evil)).unwrap();
     trust(&stage.home, &stage.home.work());

@@ -1,12 +1,10 @@
 //! A Codex that was built from source, which reports the version 0.0.0.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
-use testkit::{McpClient, codex};
+use testkit::{McpClient, codex, write_program};
 use tokio::process::Command;
 
 use super::{CodexFixture, VERSION, assert_completed, assert_error, structured, text};
@@ -18,8 +16,7 @@ async fn stage(release: &str) -> CodexFixture {
         "#!/bin/sh\n[ \"$1\" = --version ] || exec '{}' \"$@\"\necho codex-cli 0.0.0\n",
         codex::native_binary(release).display()
     );
-    fs::write(program(&stage), script).unwrap();
-    fs::set_permissions(program(&stage), Permissions::from_mode(0o755)).unwrap();
+    write_program(&program(&stage), &script);
     stage
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 
 use serde_json::{Value, json};
-use testkit::Home;
+use testkit::{Home, write_program};
 
 use super::{CLIENTS, Setup};
 use crate::terminal::Terminal;
@@ -34,8 +34,7 @@ fn receipts(home: &Home) -> PathBuf {
 /// Puts a script on PATH as Claude Code. Returns where its configuration is.
 fn install_claude(setup: &mut Setup<'_>, script: &str) -> PathBuf {
     let program = setup.home.root().join("claude.sh");
-    fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    write_program(&program, &format!("#!/bin/sh\n{script}\n"));
     setup.install("claude", &program);
     setup.home.home().join(".claude.json")
 }

@@ -1,9 +1,8 @@
 //! `setup` where a person can be asked.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 
-use testkit::{Home, codex};
+use testkit::{Home, codex, write_program};
 
 use super::Setup;
 use crate::terminal::Terminal;
@@ -68,8 +67,7 @@ async fn missing_codex_is_installed_with_npm_after_a_yes() {
         codex.display(),
         installed.display(),
     );
-    fs::write(&npm, script).unwrap();
-    fs::set_permissions(&npm, Permissions::from_mode(0o755)).unwrap();
+    write_program(&npm, &script);
     setup.install("npm", &npm);
     let answered = async |answer: &'static str| {
         let mut terminal = Terminal::runs(setup.command(&["cursor"]))

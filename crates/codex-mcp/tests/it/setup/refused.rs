@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use serde_json::json;
-use testkit::Home;
 use testkit::wait::wait_for;
+use testkit::{Home, write_program};
 
 use super::Setup;
 
@@ -118,8 +118,7 @@ async fn entry_of_a_repository_runs_none_of_its_programs_in_the_check() {
     setup.install("codex-mcp", env!("CARGO_BIN_EXE_codex-mcp").as_ref());
     let mark = home.root().join("ran");
     let evil = home.work().join("codex-mcp");
-    fs::write(&evil, format!("#!/bin/sh\ntouch {}\n", mark.display())).unwrap();
-    fs::set_permissions(&evil, Permissions::from_mode(0o755)).unwrap();
+    write_program(&evil, &format!("#!/bin/sh\ntouch {}\n", mark.display()));
     let args = ["serve", "--backend", "mcp-server", "--codex-bin"];
     let evil = evil.display().to_string();
     for (entry, control) in [

@@ -1,11 +1,10 @@
 //! Set up, set up again, removed.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use testkit::Home;
+use testkit::{Home, write_program};
 
 use super::{CLIENTS, Setup};
 
@@ -211,9 +210,7 @@ fn program_of_the_npm_package_is_told_from_ours_of_the_same_name() {
     let script = home
         .root()
         .join("lib/node_modules/@leo000001/codex-mcp/dist/index.js");
-    fs::create_dir_all(script.parent().unwrap()).unwrap();
-    fs::write(&script, "#!/usr/bin/env node\n").unwrap();
-    fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
+    write_program(&script, "#!/usr/bin/env node\n");
     setup.install("codex-mcp", &script);
     let cursor = home.home().join(".cursor/mcp.json");
     fs::create_dir(cursor.parent().unwrap()).unwrap();

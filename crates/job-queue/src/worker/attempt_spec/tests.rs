@@ -1,4 +1,3 @@
-use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
@@ -11,6 +10,7 @@ use settings::bounds::Bounds;
 use settings::store_access::OthersJobs;
 use settings::store_location::Location;
 use tempfile::TempDir;
+use testkit::write_program;
 
 use super::*;
 use crate::logic::{Cancellation, JobId, JobState, WaitHistory};
@@ -29,9 +29,7 @@ impl TestHost {
         let place = Self(tempfile::tempdir().unwrap());
         for name in ["ours", "theirs"] {
             let path = place.path(name);
-            std::fs::write(&path, "#!/bin/sh\necho codex-cli 0.169.0\n").unwrap();
-            let mode = PermissionsExt::from_mode(0o755);
-            std::fs::set_permissions(&path, mode).unwrap();
+            write_program(&path, "#!/bin/sh\necho codex-cli 0.169.0\n");
         }
         place
     }

@@ -1,11 +1,11 @@
 //! Takeovers that were killed or could not move refs.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use scripted_model::Reply;
+use testkit::write_program;
 
 use super::{PausedRun, TIME_LIMIT, directories, doctor, only_directory, second_run};
 use crate::attacks::fixture::{RepositoryFixture, commit};
@@ -33,7 +33,6 @@ fn killing_git(stage: &RepositoryFixture, killed: KillPoint) -> PathBuf {
         KillPoint::AfterHead | KillPoint::AfterIndex => ("symbolic-ref", ""),
     };
     let directory = stage.home.root().join("killing");
-    fs::create_dir(&directory).unwrap();
     let script = format!(
         "#!/bin/sh\ncase \" $* \" in *\" {question} -\"*\"codex-mcp: \"*) ;; *) exec {git} \"$@\" ;; esac\n\
          pid=$(cat {pid})\n{before}\n{git} \"$@\"\nkill -9 $pid\n",
@@ -41,8 +40,7 @@ fn killing_git(stage: &RepositoryFixture, killed: KillPoint) -> PathBuf {
         pid = stage.home.root().join("run-pid").display(),
     );
     let path = directory.join("git");
-    fs::write(&path, script).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&path, &script);
     directory
 }
 

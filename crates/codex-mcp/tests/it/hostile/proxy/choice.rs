@@ -1,12 +1,13 @@
 //! The choice between Codex's servers.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use serde_json::json;
 use tempfile::TempDir;
 use testkit::fake::{Event, HELLO, Plan, VERSION, fake_codex_path};
+use testkit::write_program;
 
 use super::super::serve::{HANDSHAKE, Serve, code, completed, message};
 use super::{LAST, content, status};
@@ -59,8 +60,7 @@ impl Slow {
             slow.file("asked").display(),
             slow.file("answer").display(),
         );
-        fs::write(slow.file("codex"), script).unwrap();
-        fs::set_permissions(slow.file("codex"), Permissions::from_mode(0o755)).unwrap();
+        write_program(&slow.file("codex"), &script);
         slow
     }
 

@@ -1,10 +1,8 @@
 //! The start of the child, and requests before it.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
-
 use serde_json::json;
 use testkit::fake::{Action, HELLO, Plan};
+use testkit::write_program;
 
 use super::super::serve::{HANDSHAKE, Serve};
 use super::{code, content, left_of, message, plain, status};
@@ -132,8 +130,7 @@ async fn child_that_refuses_initialize_may_still_serve() {
 async fn script(contents: &str) -> Serve {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("codex");
-    fs::write(&program, contents).unwrap();
-    fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    write_program(&program, contents);
     let mut serve = Serve::start_with(&Plan::new(), |launch| {
         launch
             .args(["--backend", "mcp-server", "--codex-bin"])

@@ -1,12 +1,11 @@
 //! Accepted prompts that have not been sent yet: they are withdrawn, or Codex dies.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
-use testkit::Signal;
 use testkit::fake::{Action, HELLO, Plan, fake_codex_path};
 use testkit::wait::wait_for_file;
+use testkit::{Signal, write_program};
 
 use super::super::serve::{HANDSHAKE, Serve};
 use super::{Refusal, Sessions, gated, refusal, sent, structured, wait_for_thread};
@@ -130,8 +129,7 @@ while [ ! -e "$MARKS/prompted" ]; do sleep 0.01; done
 async fn prompt_during_codex_death_goes_to_the_next_codex() {
     let marks = tempfile::tempdir().unwrap();
     let script = marks.path().join("codex");
-    fs::write(&script, LINGERING).unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&script, LINGERING);
     let serve = Serve::start_with(&Plan::new(), |launch| {
         launch
             .args(["--api", "sessions"])

@@ -3,12 +3,11 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use supervise::spawn::is_unknown_to_hosts;
 use testkit::docs::root;
+use testkit::write_program;
 
 use super::*;
 
@@ -75,12 +74,10 @@ impl ClaudeCode {
     /// A PATH on which `codex-mcp` writes its environment into a file, and then serves.
     fn recording_server(&self) -> String {
         let directory = self.stage.home.home().join("bin");
-        fs::create_dir(&directory).unwrap();
         let script = directory.join("codex-mcp");
         let ours = env!("CARGO_BIN_EXE_codex-mcp");
         let text = format!("#!/bin/sh\nenv > ~/server.env\nexec '{ours}' \"$@\"\n");
-        fs::write(&script, text).unwrap();
-        fs::set_permissions(script, Permissions::from_mode(0o700)).unwrap();
+        write_program(&script, &text);
         format!("{}:{}", directory.display(), env::var("PATH").unwrap())
     }
 

@@ -7,8 +7,7 @@ mod no_terminal;
 mod pictures;
 mod refusals;
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -19,8 +18,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use scripted_model::{Gate, Reply, Request, Script};
 use serde_json::json;
-use testkit::Tmux;
 use testkit::process::Process;
+use testkit::{Tmux, write_program};
 use tokio::time::sleep;
 
 use super::{CodexFixture, on_each_release};
@@ -104,7 +103,7 @@ impl Eyes {
         let trust = format!("[projects.\"{trusted}\"]\ntrust_level = \"trusted\"");
         fs::write(file, format!("{config}\n{trust}\n")).unwrap();
         let run = RUN.replace("$WRAPPER", env!("CARGO_BIN_EXE_codex-mcp"));
-        program(&stage.home.root().join("eyes.sh"), &run);
+        write_program(&stage.home.root().join("eyes.sh"), &run);
         let tmux = Tmux::start(&stage.home, COLUMNS, ROWS).await;
         let eyes = Self { stage, tmux };
         eyes.set_codex("exec $NATIVE \"$@\"");
@@ -115,7 +114,7 @@ impl Eyes {
     fn set_codex(&self, line: &str) {
         let native = testkit::codex::native_binary(&self.stage.release);
         let line = line.replace("$NATIVE", &native.display().to_string());
-        program(&self.beside("codex.sh"), &format!("{CODEX}{line}\n"));
+        write_program(&self.beside("codex.sh"), &format!("{CODEX}{line}\n"));
     }
 
     /// A file beside the work directory.
@@ -276,11 +275,6 @@ pub(super) fn texts(directory: &Path) -> String {
         false => fs::read_to_string(path).unwrap_or_default(),
     };
     entries.map(|entry| text(entry.path())).collect()
-}
-
-fn program(path: &Path, text: &str) {
-    fs::write(path, text).unwrap();
-    fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
 }
 
 /// A model's request for a picture.

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use scripted_model::{Reply, Script, Shell};
 use serde_json::{Value, json};
-use testkit::{McpClient, codex};
+use testkit::{McpClient, codex, write_program};
 
 use super::super::{CodexFixture, VERSION, text, thread_of};
 use super::{client, direct, on_releases_with_mcp_server, reply};
@@ -185,11 +184,6 @@ async fn conversation_is_the_same_directly_and_through_the_proxy(release: &str) 
     assert_eq!(passed_events, events);
 }
 
-fn write_program(path: &Path, text: &str) {
-    fs::write(path, text).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-}
-
 /// A Codex whose MCP server's input and output are recorded.
 struct RecordedCodex {
     script: PathBuf,
@@ -315,9 +309,6 @@ async fn known_tools_match_those_of_the_child(release: &str) {
     // An installation as npm makes it, whose release is known before the program runs.
     let package = stage.home.root().join("package");
     let [script, go] = ["vendor/held-codex", "go"].map(|name| package.join(name));
-    fs::create_dir_all(package.join("vendor")).unwrap();
-    let notes = json!({"name": "@openai/codex", "version": release});
-    fs::write(package.join("package.json"), notes.to_string()).unwrap();
     let text = format!(
         "#!/bin/sh\n[ \"$1\" = mcp-server ] || exec '{codex}' \"$@\"\n\
          while [ ! -e '{go}' ]; do sleep 0.01; done\nexec '{codex}' \"$@\"\n",
@@ -325,6 +316,8 @@ async fn known_tools_match_those_of_the_child(release: &str) {
         go = go.display(),
     );
     write_program(&script, &text);
+    let notes = json!({"name": "@openai/codex", "version": release});
+    fs::write(package.join("package.json"), notes.to_string()).unwrap();
     let launch = stage
         .launch(&super::PROXY)
         .env("CODEX_MCP_CODEX_BIN", &script);

@@ -1,9 +1,7 @@
 //! Exit criteria, with the real Codex.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-
 use scripted_model::{Reply, Script};
+use testkit::write_program;
 
 use super::super::CodexFixture;
 use super::{commit, kinds, path_with};
@@ -76,9 +74,7 @@ async fn pull_request_is_verified_with_gh() {
         ]);
     let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let bin = stage.home.root().join("bin");
-    fs::create_dir(&bin).unwrap();
-    fs::write(bin.join("gh"), GH).unwrap();
-    fs::set_permissions(bin.join("gh"), fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&bin.join("gh"), GH);
     let remote = stage.home.root().join("remote.git");
     stage
         .home
