@@ -5,11 +5,7 @@ use std::process::{Command, Stdio};
 
 use testkit::Home;
 
-struct CommandOutput {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
-}
+use crate::output::CommandOutput;
 
 fn say(home: &Home, args: &[&str], variables: &[(&str, &str)]) -> CommandOutput {
     let output = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
@@ -21,11 +17,7 @@ fn say(home: &Home, args: &[&str], variables: &[(&str, &str)]) -> CommandOutput 
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    CommandOutput {
-        code: output.status.code(),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
+    output.into()
 }
 
 #[test]
@@ -42,7 +34,7 @@ fn wrong_command_line_exits_with_2_or_3() {
         (&["threads", "-q", "-v"], 2),
     ] {
         let said = say(&home, args, &[]);
-        assert_eq!(said.code, Some(code), "{args:?}: {}", said.stderr);
+        assert_eq!(said.code, code, "{args:?}: {}", said.stderr);
         assert!(
             said.stdout.is_empty() && !said.stderr.is_empty(),
             "{args:?}"
@@ -59,7 +51,7 @@ fn directory_of_trust_is_not_the_global_one() {
         &["-C", "sub", "trust", "--list"],
     ] {
         let said = say(&home, args, &[]);
-        assert_eq!(said.code, Some(0), "{args:?}: {}", said.stderr);
+        assert_eq!(said.code, 0, "{args:?}: {}", said.stderr);
     }
     let said = say(&home, &["trust", "/no/such/directory"], &[]);
     assert!(!said.stderr.contains("-C"), "{}", said.stderr);
@@ -77,12 +69,12 @@ fn repo_is_an_alias_of_cwd() {
     for verb in [&["review"][..], &["run", "x"], &["jobs", "submit", "x"]] {
         let args = [verb, &["--repo", "/no/such/directory"]].concat();
         let said = say(&home, &args, &[]);
-        assert_eq!(said.code, Some(3), "{args:?}: {}", said.stderr);
+        assert_eq!(said.code, 3, "{args:?}: {}", said.stderr);
         let named = said.stderr.contains("/no/such/directory");
         assert!(named, "{args:?}: {}", said.stderr);
     }
     let said = say(&home, &["jobs", "list", "--repo", "."], &[]);
-    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert_eq!(said.code, 0, "{}", said.stderr);
 }
 
 #[test]
@@ -96,7 +88,7 @@ fn invalid_limit_is_named_by_its_option() {
         ("--max-tokens", "0"),
     ] {
         let said = say(&home, &["run", "x", option, value], &[]);
-        assert_eq!(said.code, Some(3), "{}", said.stderr);
+        assert_eq!(said.code, 3, "{}", said.stderr);
         let named = format!("error: {option}: ");
         assert!(said.stderr.starts_with(&named), "{}", said.stderr);
     }
@@ -107,7 +99,7 @@ fn mistyped_variable_warns_and_suggests_the_right_one() {
     let home = Home::new("");
     let hint = "Did you mean `CODEX_MCP_SANDBOX`?";
     let said = say(&home, &["threads"], &[("CODEX_MCP_SANDBX", "read-only")]);
-    assert_eq!(said.code, Some(0));
+    assert_eq!(said.code, 0);
     assert!(said.stderr.contains(hint), "{}", said.stderr);
     let said = say(&home, &["doctor"], &[("CODEX_MCP_SANDBX", "read-only")]);
     assert!(said.stdout.contains(hint), "{}", said.stdout);
@@ -141,7 +133,7 @@ fn quiet_hides_warnings_but_not_errors() {
     crate::trust(&home, &home.work());
     assert!(say(&home, &["config"], &[]).stderr.contains("warning"));
     let quiet = say(&home, &["config", "--quiet"], &[]);
-    assert_eq!((quiet.code, quiet.stderr.as_str()), (Some(0), ""));
+    assert_eq!((quiet.code, quiet.stderr.as_str()), (0, ""));
     let failed = say(&home, &["-q", "config", "--role", "absent"], &[]);
     assert!(
         failed.stderr.starts_with("error: there is no role"),
@@ -159,7 +151,7 @@ fn color_option_decides_colours() {
             &[args, &["doctor", "--codex-bin", "/no/codex"]].concat(),
             variables,
         );
-        assert_eq!(said.code, Some(1), "{}", said.stderr);
+        assert_eq!(said.code, 1, "{}", said.stderr);
         said.stdout.contains('\u{1b}')
     };
     assert!(!coloured(&[], &[]));

@@ -6,17 +6,12 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use testkit::Home;
 
+use crate::output::CommandOutput;
 use crate::trust;
 
 const FILE: &str = "[core]\nidentity = \"arch\"\ndefault_team = \"builders\"\n\
     [plugins.codex-mcp]\nmodel = \"m\"\nsandbx = \"read-only\"\n\
     [plugins.codex-mcp.roles.reviewer]\nmodel = \"r\"\nsandbox = \"read-only\"\n";
-
-struct CommandOutput {
-    code: i32,
-    stdout: String,
-    stderr: String,
-}
 
 fn config(home: &Home, args: &[&str], variables: &[(&str, &str)]) -> CommandOutput {
     let output = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
@@ -29,11 +24,7 @@ fn config(home: &Home, args: &[&str], variables: &[(&str, &str)]) -> CommandOutp
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    CommandOutput {
-        code: output.status.code().unwrap(),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
+    output.into()
 }
 
 fn home_with(file: &str) -> Home {

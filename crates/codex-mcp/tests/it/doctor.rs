@@ -12,6 +12,7 @@ use testkit::fake::{Action, FakeCodex, Plan, fake_codex_path};
 use testkit::process::wait_until_gone;
 use testkit::{Home, codex, write_program};
 
+use crate::output::CommandOutput;
 use crate::trust;
 
 /// A provider that needs neither a login nor a key. Nothing listens at its address.
@@ -39,13 +40,6 @@ enum Privileges {
     Kept,
     /// No write access as root.
     Dropped,
-}
-
-/// The output of doctor.
-struct CommandOutput {
-    code: i32,
-    stdout: String,
-    stderr: String,
 }
 
 impl<'a> Doctor<'a> {
@@ -86,11 +80,7 @@ impl<'a> Doctor<'a> {
             .stdin(Stdio::null())
             .output()
             .unwrap();
-        CommandOutput {
-            code: output.status.code().unwrap(),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
+        output.into()
     }
 
     /// The report of `doctor --json`, checked against the exit code.

@@ -26,6 +26,7 @@ mod look;
 mod mail;
 mod memory;
 mod notify;
+mod output;
 mod packages;
 mod png;
 mod real;

@@ -14,6 +14,8 @@ use agent_team::summary::Summaries;
 use serde_json::{Value, json};
 use testkit::Home;
 
+use crate::output::CommandOutput;
+
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Runs the program in the home.
@@ -28,19 +30,8 @@ fn run(home: &Home, args: &[&str]) -> Output {
         .unwrap()
 }
 
-struct CommandOutput {
-    code: i32,
-    stdout: String,
-    stderr: String,
-}
-
 fn say(home: &Home, args: &[&str]) -> CommandOutput {
-    let output = run(home, args);
-    CommandOutput {
-        code: output.status.code().unwrap(),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
+    run(home, args).into()
 }
 
 /// The names of the threads in the output of `threads --json`.

@@ -372,7 +372,7 @@ async fn location_without_a_store_is_refused() {
     assert_eq!(output.code, 3);
     assert!(output.stderr.contains("there is no store at redis"));
     let output = stage.command(&["list"]).env_clear().output().unwrap();
-    let output = CliOutput::from(output);
+    let output = CommandOutput::from(output);
     assert_eq!(output.code, 3);
     assert!(output.stderr.contains("neither ATM_HOME nor HOME"));
 }

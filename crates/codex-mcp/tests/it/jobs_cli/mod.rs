@@ -8,7 +8,7 @@ mod terminal;
 mod waiting;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 use job_queue::logic::{Ending, JobId};
@@ -20,6 +20,8 @@ use serde_json::{Value, json};
 use settings::store_access::Access;
 use settings::store_location::Location;
 use testkit::Home;
+
+use crate::output::CommandOutput;
 
 /// Longer than any test takes.
 const LONG_LEASE: Duration = Duration::from_secs(600);
@@ -36,22 +38,6 @@ struct JobsFixture {
     location: Location,
     store: JobStore,
     _place: LockGuard,
-}
-
-struct CliOutput {
-    code: i32,
-    stdout: String,
-    stderr: String,
-}
-
-impl From<Output> for CliOutput {
-    fn from(output: Output) -> Self {
-        Self {
-            code: output.status.code().unwrap(),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
-    }
 }
 
 impl JobsFixture {
@@ -92,7 +78,7 @@ impl JobsFixture {
         command
     }
 
-    fn run(&self, args: &[&str]) -> CliOutput {
+    fn run(&self, args: &[&str]) -> CommandOutput {
         self.command(args).output().unwrap().into()
     }
 
@@ -108,7 +94,7 @@ impl JobsFixture {
     }
 
     /// Runs the verb with `stdin`.
-    fn run_with_stdin(&self, args: &[&str], stdin: &[u8]) -> CliOutput {
+    fn run_with_stdin(&self, args: &[&str], stdin: &[u8]) -> CommandOutput {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
         // The program need not read all of it.
         let _ = child.stdin.take().unwrap().write_all(stdin);
@@ -191,11 +177,11 @@ impl RunningCli {
     }
 
     /// Waits for the end; returns the rest of the output.
-    fn ends(mut self) -> CliOutput {
+    fn ends(mut self) -> CommandOutput {
         let mut stderr = String::new();
         self.stderr.read_to_string(&mut stderr).unwrap();
         let output = self.child.wait_with_output().unwrap();
-        CliOutput {
+        CommandOutput {
             stderr,
             ..output.into()
         }

@@ -15,6 +15,8 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use testkit::{Home, codex};
 
+use crate::output::CommandOutput;
+
 use configurations::{CLIENTS, Client};
 
 /// `codex-mcp setup` in a home. Only the programs of the system and those that a test installs are on
@@ -22,14 +24,6 @@ use configurations::{CLIENTS, Client};
 pub(crate) struct Setup<'a> {
     home: &'a Home,
     env: Vec<(OsString, OsString)>,
-}
-
-/// How a command ended.
-#[derive(Debug)]
-pub(crate) struct CommandOutput {
-    pub(crate) code: i32,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
 }
 
 impl<'a> Setup<'a> {
@@ -60,12 +54,7 @@ impl<'a> Setup<'a> {
 
     /// Runs `setup` with these arguments. Its stdin is empty.
     pub(crate) fn run(&self, args: &[&str]) -> CommandOutput {
-        let output = self.command(args).output().unwrap();
-        CommandOutput {
-            code: output.status.code().unwrap(),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
+        self.command(args).output().unwrap().into()
     }
 
     fn command(&self, args: &[&str]) -> Command {
