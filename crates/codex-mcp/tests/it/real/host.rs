@@ -8,11 +8,12 @@ use scripted_model::{Gate, Reply, Script};
 use serde_json::{Value, json};
 use testkit::process::wait_until_gone;
 use testkit::{AppServer, Launch, McpClient};
-use tokio::process::Command;
 use tokio::time::sleep;
 
 use super::sessions::Poller;
-use super::{CodexFixture, VERSION, assert_completed, assert_error, structured, text, thread_of};
+use super::{
+    CodexFixture, VERSION, assert_completed, assert_error, said, structured, text, thread_of,
+};
 use crate::jobs::wait_for;
 use crate::on_each_release;
 
@@ -37,22 +38,13 @@ fn script() -> Script {
 }
 
 async fn host_command(stage: &CodexFixture, args: &[&str]) -> String {
-    output(stage, &[&["host"], args].concat()).await
-}
-
-/// The output of our program, which must succeed.
-async fn output(stage: &CodexFixture, args: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
-    let command = command.args(args).env_clear().envs(stage.home.env());
-    let output = command.kill_on_drop(true).output().await.unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    String::from_utf8(output.stdout).unwrap()
+    said(stage.program(&[&["host"], args].concat())).await
 }
 
 /// The work that `codex-mcp ps` lists.
 async fn work(stage: &CodexFixture) -> Vec<Value> {
-    let mut listed: Value = serde_json::from_str(&output(stage, &["ps", "--json"]).await).unwrap();
+    let listed = said(stage.program(&["ps", "--json"])).await;
+    let mut listed: Value = serde_json::from_str(&listed).unwrap();
     serde_json::from_value(listed["work"].take()).unwrap()
 }
 

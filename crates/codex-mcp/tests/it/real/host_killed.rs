@@ -8,12 +8,11 @@ use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
 use testkit::process::{signal, wait_until_gone};
 use testkit::{Launch, McpClient};
-use tokio::process::Command;
 use tokio::time::sleep;
 
 use super::sessions::Poller;
 use super::thread_tools::{TEAM, calling_after, calling_model, mail, team, write_to_lead};
-use super::{CodexFixture, VERSION, assert_completed, assert_error, structured};
+use super::{CodexFixture, VERSION, assert_completed, assert_error, said, structured};
 use crate::jobs::wait_for;
 
 /// The releases that can demand a token.
@@ -70,19 +69,9 @@ impl HostFixture {
         Self { stage, client }
     }
 
-    /// The output of our program, which must succeed.
-    async fn output(&self, args: &[&str]) -> String {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
-        let command = command.args(args).env_clear().envs(self.stage.home.env());
-        let output = command.kill_on_drop(true).output().await.unwrap();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{errors}");
-        String::from_utf8(output.stdout).unwrap()
-    }
-
     /// The processes of the hosts that run.
     async fn hosts(&self) -> Vec<u32> {
-        let listed = self.output(&["host", "status", "--json"]).await;
+        let listed = said(self.stage.program(&["host", "status", "--json"])).await;
         let listed: Vec<Value> = serde_json::from_str(&listed).unwrap();
         let pids = listed.iter().map(|host| host["pid"].as_u64().unwrap());
         pids.map(|pid| u32::try_from(pid).unwrap()).collect()

@@ -1,12 +1,10 @@
 //! Jobs at a shell, with the real Codex and a worker that is started on demand.
 
-use std::process::{Output, Stdio};
-
 use scripted_model::{Reply, Script};
 use serde_json::Value;
 use tokio::process::Command;
 
-use super::{CodexFixture, on_each_release};
+use super::{CodexFixture, on_each_release, said};
 
 on_each_release!(job_is_submitted_waited_for_shown_and_resumed);
 
@@ -17,31 +15,8 @@ impl CodexFixture {
     }
 
     pub(super) fn jobs_command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
-        command
-            .arg("jobs")
-            .args(args)
-            .env_clear()
-            .envs(self.home.env())
-            .env(
-                "CODEX_MCP_CODEX_BIN",
-                testkit::codex::native_binary(&self.release),
-            )
-            .current_dir(self.home.work())
-            .stdin(Stdio::null());
-        command
+        self.program(&[&["jobs"], args].concat())
     }
-}
-
-async fn said(mut command: Command) -> String {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command.output().await.unwrap();
-    let stderr = String::from_utf8(stderr).unwrap();
-    assert_eq!(status.code(), Some(0), "{command:?}: {stderr}");
-    String::from_utf8(stdout).unwrap()
 }
 
 async fn job_is_submitted_waited_for_shown_and_resumed(release: &str) {

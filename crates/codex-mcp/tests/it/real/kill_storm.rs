@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use scripted_model::{Reply, Request, Script};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::time::{sleep, timeout};
 
 use super::{CodexFixture, VERSION};
@@ -119,16 +119,9 @@ struct Server {
 impl Server {
     /// `None` if it was killed meanwhile.
     async fn start(stage: &CodexFixture, style: Style) -> Option<Self> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
-        let codex = testkit::codex::native_binary(&stage.release);
-        let mut child = command
-            .args(["serve", "--host"])
-            .env_clear()
-            .envs(stage.home.env())
-            .env("CODEX_MCP_CODEX_BIN", codex)
-            .current_dir(stage.home.work())
+        let mut child = stage
+            .program(&["serve", "--host"])
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn()

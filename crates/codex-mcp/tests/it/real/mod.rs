@@ -55,6 +55,7 @@ mod work;
 
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use scripted_model::{Script, ScriptedModel};
@@ -147,10 +148,25 @@ impl CodexFixture {
 
     /// Ends the hosts.
     async fn stop_hosts(&self) {
-        let mut stop = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
-        let stop = stop.args(["host", "stop"]).env_clear();
-        let stopped = stop.envs(self.home.env()).output().await.unwrap();
-        assert!(stopped.status.success(), "{stopped:?}");
+        said(self.program(&["host", "stop"])).await;
+    }
+
+    /// Our program with these arguments, without input.
+    fn program(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        command
+            .args(args)
+            .env_clear()
+            .envs(self.home.env())
+            .env(
+                "CODEX_MCP_CODEX_BIN",
+                testkit::codex::native_binary(&self.release),
+            )
+            .current_dir(self.home.work())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
     }
 
     fn launch(&self, args: &[&str]) -> Launch {
@@ -196,6 +212,14 @@ impl CodexFixture {
     fn file(&self, name: &str) -> std::path::PathBuf {
         self.home.work().join(name)
     }
+}
+
+/// The stdout of a command, which must succeed.
+async fn said(mut command: Command) -> String {
+    let output = command.kill_on_drop(true).output().await.unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stderr}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 fn structured(result: &Value) -> &Value {

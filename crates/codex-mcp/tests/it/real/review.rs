@@ -1,11 +1,9 @@
 //! Reviews by the real Codex.
 
-use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use scripted_model::{Reply, Request, Script};
 use serde_json::{Value, json};
-use tokio::process::Command;
 
 use super::{CodexFixture, assert_completed, assert_error, on_each_release, structured, thread_of};
 
@@ -61,20 +59,8 @@ async fn review_fixture(release: &str) -> CodexFixture {
 impl CodexFixture {
     /// Runs `codex-mcp review`; returns the exit code, stdout and stderr.
     async fn review(&self, args: &[&str]) -> (Option<i32>, String, String) {
-        let output = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
-            .arg("review")
-            .args(args)
-            .env_clear()
-            .envs(self.home.env())
-            .env(
-                "CODEX_MCP_CODEX_BIN",
-                testkit::codex::native_binary(&self.release),
-            )
-            .current_dir(self.home.work())
-            .stdin(Stdio::null())
-            .output()
-            .await
-            .unwrap();
+        let mut review = self.program(&[&["review"], args].concat());
+        let output = review.output().await.unwrap();
         assert_eq!(self.home.processes(), []);
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (

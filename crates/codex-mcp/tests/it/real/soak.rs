@@ -12,7 +12,6 @@ use scripted_model::{Recording, Script};
 use serde_json::{Value, json};
 use testkit::McpClient;
 use testkit::http::Request;
-use tokio::process::Command;
 use tokio::time::{Instant, sleep_until};
 
 use self::samples::{Processes, sample_until};
@@ -20,7 +19,7 @@ use super::kill_storm::{Random, count, report};
 use super::sessions::Poller;
 use super::team::make_team;
 use super::web::WebFixture;
-use super::{CodexFixture, VERSION, structured, tasks};
+use super::{CodexFixture, VERSION, said, structured, tasks};
 use crate::jobs::wait_for;
 
 /// How long the load lasts, in seconds.
@@ -163,11 +162,8 @@ impl Load<'_> {
     async fn prunes(&self) {
         let mut steps = self.steps();
         loop {
-            let mut prune = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
-            let prune = prune.args(["threads", "--prune", "--older-than", "2m"]);
-            let prune = prune.current_dir(self.stage.home.work()).env_clear();
-            let pruned = prune.envs(self.stage.home.env()).output().await.unwrap();
-            assert!(pruned.status.success(), "{pruned:?}");
+            let prune = ["threads", "--prune", "--older-than", "2m"];
+            said(self.stage.program(&prune)).await;
             if !steps.continues_after("prunes of registries").await {
                 return;
             }

@@ -265,10 +265,7 @@ async fn hostile_texts_do_not_reach_the_terminal() {
 #[tokio::test]
 async fn view_without_a_terminal_names_another_verb() {
     let stage = CodexFixture::new(testkit::codex::newest(), Script::new()).await;
-    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
-    command.arg("top").env_clear().envs(stage.home.env());
-    command.stdin(std::process::Stdio::null());
-    let output = command.output().await.unwrap();
+    let output = stage.program(&["top"]).output().await.unwrap();
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("codex-mcp ps"), "{text}");

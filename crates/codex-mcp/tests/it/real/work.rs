@@ -1,13 +1,10 @@
 //! What a person at a terminal does with the sessions of clients: looks, decides, steers, cancels.
 
-use std::process::Stdio;
-
 use nix::sys::signal::Signal;
 use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
 use testkit::process::signal;
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::Command;
 
 use super::sessions::Poller;
 use super::{CodexFixture, on_each_release};
@@ -34,8 +31,7 @@ impl WorkFixture {
 
     /// Runs our program; returns its exit code and all of its output.
     async fn run(&self, args: &[&str]) -> (Option<i32>, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
-        let command = command.args(args).env_clear().envs(self.stage.home.env());
+        let mut command = self.stage.program(args);
         let output = command.kill_on_drop(true).output().await.unwrap();
         let text = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8(text).unwrap())
@@ -160,9 +156,7 @@ async fn changes_of_the_work_are_watched() {
     let gate = Gate::new();
     let script = Script::new().otherwise([Reply::say("late").behind(&gate)]);
     let mut work = WorkFixture::new(testkit::codex::newest(), script, &[]).await;
-    let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
-    let command = command.args(["ps", "--watch", "--json"]).env_clear();
-    let command = command.envs(work.stage.home.env()).stdout(Stdio::piped());
+    let mut command = work.stage.program(&["ps", "--watch", "--json"]);
     let mut watcher = command.kill_on_drop(true).spawn().unwrap();
     let mut lines = BufReader::new(watcher.stdout.take().unwrap()).lines();
     let mut next = async || lines.next_line().await.unwrap().unwrap();

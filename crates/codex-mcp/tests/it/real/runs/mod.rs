@@ -6,7 +6,6 @@ mod terminal;
 mod turns;
 
 use std::ffi::OsString;
-use std::process::Stdio;
 
 use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
@@ -84,23 +83,6 @@ impl RunOutput {
 impl CodexFixture {
     pub(in crate::real) fn run_command(&self, args: &[&str]) -> Command {
         self.program(&[&["run"], args].concat())
-    }
-
-    pub(in crate::real) fn program(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
-        command
-            .args(args)
-            .env_clear()
-            .envs(self.home.env())
-            .env(
-                "CODEX_MCP_CODEX_BIN",
-                testkit::codex::native_binary(&self.release),
-            )
-            .current_dir(self.home.work())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        command
     }
 
     /// Runs `codex-mcp run` with write access; checks that no process is left.

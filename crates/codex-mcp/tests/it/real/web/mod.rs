@@ -20,11 +20,11 @@ use scripted_model::Script;
 use serde_json::{Value, json};
 use testkit::process::signal;
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tokio::time::timeout;
 
-use super::CodexFixture;
 use super::sessions::Poller;
+use super::{CodexFixture, said};
 use crate::jobs::wait_for;
 use testkit::http::{Request, Response};
 
@@ -110,9 +110,8 @@ impl WebFixture {
 
     /// Runs our program; returns whether it succeeds.
     async fn shell(&self, args: &[&str]) -> bool {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
-        let command = command.args(args).env_clear().envs(self.stage.home.env());
-        command.output().await.unwrap().status.success()
+        let output = self.stage.program(args).output().await.unwrap();
+        output.status.success()
     }
 
     /// Whether the page knows a session.
@@ -122,20 +121,7 @@ impl WebFixture {
 
     /// Runs our program, which must succeed; returns its stdout.
     async fn output(&self, args: &[&str]) -> String {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
-        let command = command.args(args).env_clear().envs(self.stage.home.env());
-        let codex = testkit::codex::native_binary(&self.stage.release);
-        let command = command.env("CODEX_MCP_CODEX_BIN", codex);
-        let output = command
-            .current_dir(self.stage.home.work())
-            .output()
-            .await
-            .unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout)
-            .unwrap()
-            .trim_end()
-            .to_owned()
+        said(self.stage.program(args)).await.trim_end().to_owned()
     }
 
     /// Starts the endpoint anew with these variables. The browser has to sign in again, as somebody else
@@ -176,19 +162,11 @@ impl WebFixture {
 
 /// Starts the endpoint at a free port; returns its address and the link that it prints.
 async fn start(stage: &CodexFixture, env: &[(&str, &str)]) -> (Child, SocketAddr, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
-    let mut server = command
-        .args(["web", "--listen", "127.0.0.1:0"])
-        .env_clear()
-        .envs(stage.home.env())
-        .env(
-            "CODEX_MCP_CODEX_BIN",
-            testkit::codex::native_binary(&stage.release),
-        )
+    let mut server = stage
+        .program(&["web", "--listen", "127.0.0.1:0"])
         .envs(env.iter().copied())
-        .current_dir(stage.home.work())
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
+        // Nobody reads it while the endpoint runs.
+        .stderr(Stdio::inherit())
         .kill_on_drop(true)
         .spawn()
         .unwrap();
