@@ -83,6 +83,16 @@ impl McpClient {
         }
     }
 
+    /// Starts the server and shakes hands.
+    ///
+    /// # Panics
+    /// As [`McpClient::start`] does, and if the server does not answer.
+    pub async fn connect(launch: &Launch, version: &str, capabilities: Value) -> Self {
+        let mut client = Self::start(launch);
+        client.initialize(version, capabilities).await;
+        client
+    }
+
     /// Sets how long each later wait may take.
     pub fn set_time_limit(&mut self, limit: Duration) {
         self.limit = limit;

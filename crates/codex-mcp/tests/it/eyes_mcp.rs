@@ -32,9 +32,7 @@ impl Fixture {
             .args(args.iter().copied())
             .envs(self.home.env())
             .current_dir(self.home.work());
-        let mut client = McpClient::start(&launch);
-        client.initialize("2025-06-18", json!({})).await;
-        client
+        McpClient::connect(&launch, crate::VERSION, json!({})).await
     }
 
     fn queue(&self) -> String {

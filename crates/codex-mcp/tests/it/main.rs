@@ -36,6 +36,9 @@ mod shell;
 mod stored;
 mod terminal;
 
+/// The version of MCP that most clients speak today.
+const VERSION: &str = "2025-06-18";
+
 /// Marks a directory as trusted by the user, with its current files.
 fn trust(home: &testkit::Home, directory: &std::path::Path) {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_codex-mcp"))

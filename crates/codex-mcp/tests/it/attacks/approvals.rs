@@ -39,9 +39,7 @@ impl ApprovalFixture {
             .envs(self.home.env())
             .env("CODEX_MCP_CODEX_BIN", codex)
             .current_dir(self.home.work());
-        let mut client = McpClient::start(&launch);
-        client.initialize("2025-06-18", capabilities).await;
-        client
+        McpClient::connect(&launch, crate::VERSION, capabilities).await
     }
 
     fn store_path(&self) -> String {

@@ -6,10 +6,9 @@ use scripted_model::{Reply, Script, ScriptedModel};
 use serde_json::{Value, json};
 use testkit::{Home, Launch, McpClient};
 
+use crate::VERSION;
 use crate::jobs::Worker;
 use crate::notify::fake_web::{Answer, WebServer};
-
-const VERSION: &str = "2025-06-18";
 
 /// The bounds of the operator; the directory is the work directory.
 const BOUNDS: [&str; 5] = [

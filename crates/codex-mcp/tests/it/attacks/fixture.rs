@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use testkit::{Home, Launch, McpClient};
 use tokio::process::Command;
 
-const VERSION: &str = "2025-06-18";
+use crate::VERSION;
 
 /// How long an attack may take to work where nothing protects.
 pub(super) const DEADLINE: Duration = Duration::from_secs(60);
@@ -84,9 +84,7 @@ impl RepositoryFixture {
             .envs(variables)
             .env("CODEX_MCP_CODEX_BIN", self.codex())
             .current_dir(self.home.work());
-        let mut client = McpClient::start(&launch);
-        client.initialize(VERSION, json!({})).await;
-        client
+        McpClient::connect(&launch, VERSION, json!({})).await
     }
 
     pub(super) fn codex(&self) -> PathBuf {

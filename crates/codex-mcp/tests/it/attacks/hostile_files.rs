@@ -94,8 +94,7 @@ async fn pipe_as_git_head_blocks_neither_calls_nor_shutdown() {
     let stage = FakeCodexFixture::new();
     fs::remove_file(stage.home.work().join(".git/HEAD")).unwrap_or_default();
     let pipe = NamedPipe::at(&stage.home.work().join(".git/HEAD"));
-    let mut client = McpClient::start(&stage.serve(&[]));
-    client.initialize(HANDSHAKE, json!({})).await;
+    let mut client = McpClient::connect(&stage.serve(&[]), HANDSHAKE, json!({})).await;
     let call = client.request_tool("codex", json!({"prompt": "hi"}));
     let ping = client.request("ping", Value::Null);
     client.response(&ping).await;
@@ -167,8 +166,8 @@ async fn picture_that_is_no_regular_file_or_endless_is_refused() {
     sparse.write_all(b"\x89PNG\r\n\x1a\n").unwrap();
     sparse.set_len(3 << 30).unwrap();
     fs::write(path("good.png"), b"\x89PNG\r\n\x1a\n").unwrap();
-    let mut client = McpClient::start(&stage.serve(&["--api", "sessions"]));
-    client.initialize(HANDSHAKE, json!({})).await;
+    let launch = stage.serve(&["--api", "sessions"]);
+    let mut client = McpClient::connect(&launch, HANDSHAKE, json!({})).await;
     for (name, why) in [
         ("pipe.png", "is not a file"),
         ("zero.png", "is not a file"),

@@ -117,8 +117,7 @@ async fn codex_runs_no_git_of_an_unknown_repository() {
         .env("CODEX_MCP_CODEX_BIN", stage.codex())
         .env("PATH", path)
         .current_dir(stage.home.root());
-    let mut client = McpClient::start(&launch);
-    client.initialize("2025-06-18", json!({})).await;
+    let mut client = McpClient::connect(&launch, crate::VERSION, json!({})).await;
     for prompt in ["first", "second"] {
         let call = json!({
             "prompt": prompt,
@@ -163,8 +162,7 @@ async fn codex_in_the_directory_of_a_client_is_not_run() {
             .envs(stage.home.env())
             .env("PATH", &path)
             .current_dir(&project);
-        let mut client = McpClient::start(&launch);
-        client.initialize("2025-06-18", json!({})).await;
+        let mut client = McpClient::connect(&launch, crate::VERSION, json!({})).await;
         let call = json!({ "prompt": "x", "sandbox": "read-only", "approval-policy": "never" });
         let result = client.call_tool("codex", call).await;
         assert_ne!(result["isError"], true, "{mode}: {result:#}");

@@ -9,9 +9,7 @@ use scripted_model::{Reply, Script, ScriptedModel, Shell};
 use serde_json::{Value, json};
 use testkit::{Home, Launch, McpClient};
 
-use crate::trust;
-
-const VERSION: &str = "2025-06-18";
+use crate::{VERSION, trust};
 
 /// The user `nobody` on Debian.
 const NOBODY: u32 = 65534;
@@ -101,9 +99,7 @@ async fn client(home: &Home, codex: Option<&Path>) -> McpClient {
     if let Some(codex) = codex {
         launch = launch.env("CODEX_MCP_CODEX_BIN", codex);
     }
-    let mut client = McpClient::start(&launch);
-    client.initialize(VERSION, json!({})).await;
-    client
+    McpClient::connect(&launch, VERSION, json!({})).await
 }
 
 fn warnings(result: &Value) -> Vec<String> {
@@ -557,10 +553,8 @@ async fn repository_does_not_replace_the_users_approval_policy() {
                 .envs(stage.home.env())
                 .env("CODEX_MCP_CODEX_BIN", stage.codex())
                 .current_dir(stage.home.work());
-            let mut client = McpClient::start(&launch);
-            client
-                .initialize(VERSION, json!({ "elicitation": {} }))
-                .await;
+            let mut client =
+                McpClient::connect(&launch, VERSION, json!({ "elicitation": {} })).await;
             let call = json!({ "name": "codex", "arguments": { "prompt": "x" } });
             let call = client.request("tools/call", call);
             if trusted == RepositoryTrust::Yes {

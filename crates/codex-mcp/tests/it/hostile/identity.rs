@@ -13,9 +13,7 @@ async fn server(home: &Home) -> McpClient {
         .env("CODEX_MCP_CODEX_BIN", testkit::fake::fake_codex_path())
         .envs(testkit::fake::FakeCodex::new(home, &Plan::new()).env())
         .current_dir(home.work());
-    let mut client = McpClient::start(&launch);
-    client.initialize(HANDSHAKE, json!({})).await;
-    client
+    McpClient::connect(&launch, HANDSHAKE, json!({})).await
 }
 
 async fn identity(client: &mut McpClient) -> String {

@@ -44,8 +44,7 @@ async fn bundle_serves_as_its_manifest_says() {
         .env("CODEX_MCP_HOST", "false")
         .env("CODEX_MCP_CODEX_BIN", put_in(codex, &bundle, &home))
         .current_dir("/");
-    let mut client = McpClient::start(&launch);
-    client.initialize("2025-06-18", json!({})).await;
+    let mut client = McpClient::connect(&launch, crate::VERSION, json!({})).await;
     let answer = client.call_tool("codex", json!({ "prompt": "hi" })).await;
     let content = &answer["structuredContent"]["content"];
     assert_eq!(content, "hello", "{answer:#}");

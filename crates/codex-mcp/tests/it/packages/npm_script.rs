@@ -135,9 +135,7 @@ impl Installation {
             .envs(way.variables())
             .envs(NPX)
             .current_dir(self.home.work());
-        let mut client = McpClient::start(&launch);
-        client.initialize("2025-06-18", json!({})).await;
-        client
+        McpClient::connect(&launch, crate::VERSION, json!({})).await
     }
 
     /// Waits until no process is left.

@@ -295,8 +295,7 @@ async fn ended_turn_is_reported_to_webhook() {
     for (kinds, count) in [("", 0), ("notify_on = [\"ends\"]", 1)] {
         stage.configure(&format!("notify = [\"{webhook}\"]\n{kinds}"));
         let launch = stage.launch(&[]).env("SSL_CERT_FILE", CERTIFICATE);
-        let mut client = McpClient::start(&launch);
-        client.initialize(VERSION, json!({})).await;
+        let mut client = McpClient::connect(&launch, VERSION, json!({})).await;
         let call = json!({ "prompt": "x", "sandbox": "read-only" });
         let result = client.call_tool("codex", call).await;
         assert_eq!(structured(&result)["status"], "completed", "{result:#}");

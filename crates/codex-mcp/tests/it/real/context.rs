@@ -8,7 +8,7 @@ use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
 use testkit::McpClient;
 
-use super::{CodexFixture, VERSION, text};
+use super::{CodexFixture, quiet_client, text};
 
 /// The newest Codex on the default backend, and the last one with an MCP server on
 /// the proxy.
@@ -29,11 +29,7 @@ async fn on_both_backends(check: impl AsyncFn(&CodexFixture, &[&str])) {
 
 async fn client(stage: &CodexFixture, args: &[&str], directory: &Path) -> McpClient {
     let launch = stage.launch(args).current_dir(directory);
-    let mut client = McpClient::start(&launch);
-    client.ignore("codex/event");
-    client.ignore("notifications/tools/list_changed");
-    client.initialize(VERSION, json!({})).await;
-    client
+    quiet_client(&launch).await
 }
 
 /// Begins a thread; returns its developer instructions.

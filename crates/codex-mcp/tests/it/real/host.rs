@@ -12,7 +12,8 @@ use tokio::time::sleep;
 
 use super::sessions::Poller;
 use super::{
-    CodexFixture, VERSION, assert_completed, assert_error, said, structured, text, thread_of,
+    CodexFixture, VERSION, assert_completed, assert_error, quiet_client, said, structured, text,
+    thread_of,
 };
 use crate::jobs::wait_for;
 use crate::on_each_release;
@@ -173,17 +174,10 @@ async fn leaving_client_spares_a_thread_that_another_one_has() {
 }
 
 async fn check_thread_is_free(release: &str, stage: &CodexFixture, launch: &Launch) {
-    let client = async || {
-        let mut client = McpClient::start(launch);
-        client.ignore("codex/event");
-        client.ignore("notifications/tools/list_changed");
-        client.initialize(VERSION, json!({})).await;
-        client
-    };
-    let mut one = client().await;
+    let mut one = quiet_client(launch).await;
     let begun = one.call_tool("codex", json!({"prompt": "first"})).await;
     let thread = thread_of(&begun);
-    let mut other = client().await;
+    let mut other = quiet_client(launch).await;
     assert!(one.finish().await.success());
     wait_for("the end of the client's service", async || {
         (host(stage).await["clients"] == 1).then_some(())
@@ -258,8 +252,7 @@ async fn updated_codex_is_another_one() {
         let _ = std::fs::remove_file(&link);
         std::os::unix::fs::symlink(testkit::codex::native_binary(release), &link).unwrap();
         let launch = stage.launch(&["--host"]).env("CODEX_MCP_CODEX_BIN", &link);
-        let mut client = McpClient::start(&launch);
-        client.initialize(super::VERSION, json!({})).await;
+        let mut client = McpClient::connect(&launch, VERSION, json!({})).await;
         let begun = client.call_tool("codex", json!({"prompt": "first"})).await;
         assert_completed(&begun, "one");
         clients.push(client);
@@ -291,8 +284,8 @@ async fn updated_program_has_another_host() {
         let update = stage.home.root().join("update");
         std::fs::copy(env!("CARGO_BIN_EXE_codex-mcp"), &update).unwrap();
         std::fs::rename(&update, &program).unwrap();
-        let mut client = McpClient::start(&stage.launch_program(&program, &["--host"]));
-        client.initialize(VERSION, json!({})).await;
+        let launch = stage.launch_program(&program, &["--host"]);
+        let mut client = McpClient::connect(&launch, VERSION, json!({})).await;
         let call = client.request_tool("codex", json!({ "prompt": prompt }));
         if open.is_none() {
             gate.reached(1).await;
@@ -330,8 +323,8 @@ async fn client_from_before_an_update_reaches_the_next_host() {
         std::fs::rename(&update, &program).unwrap();
     };
     install();
-    let mut client = McpClient::start(&stage.launch_program(&program, &["--host"]));
-    client.initialize(VERSION, json!({})).await;
+    let launch = stage.launch_program(&program, &["--host"]);
+    let mut client = McpClient::connect(&launch, VERSION, json!({})).await;
     let call = json!({"prompt": "first"});
     let begun = client.call_tool("codex", call.clone()).await;
     assert_completed(&begun, "one");
@@ -472,9 +465,8 @@ async fn other_environment_has_another_host() {
     let launch = |name: &str, value: &str| stage.launch(&["--host"]).env(name, value);
     let mut clients = Vec::new();
     for (name, value) in [("SHLVL", "1"), ("SHLVL", "2"), ("VIRTUAL_ENV", "/venv")] {
-        let mut client = McpClient::start(&launch(name, value));
-        client.initialize(super::VERSION, json!({})).await;
-        clients.push(client);
+        let launch = launch(name, value);
+        clients.push(McpClient::connect(&launch, VERSION, json!({})).await);
     }
     let mut counts: Vec<Value> = hosts(&stage).await;
     counts.sort_by_key(|host| host["clients"].as_u64());
@@ -491,15 +483,8 @@ async fn other_umask_has_another_host() {
     for umask in ["022", "077"] {
         let serve = format!("umask {umask} && exec \"$0\" serve --host");
         let launch = Launch::new("sh").args(["-c", &serve, env!("CARGO_BIN_EXE_codex-mcp")]);
-        let launch = launch
-            .envs(stage.home.env())
-            .env(
-                "CODEX_MCP_CODEX_BIN",
-                testkit::codex::native_binary(&stage.release),
-            )
-            .current_dir(stage.home.work());
-        let mut client = McpClient::start(&launch);
-        client.initialize(super::VERSION, json!({})).await;
+        let launch = stage.in_environment(launch);
+        let mut client = McpClient::connect(&launch, VERSION, json!({})).await;
         let begun = client.call_tool("codex", json!({"prompt": "first"})).await;
         assert_completed(&begun, "one");
         clients.push(client);
@@ -539,8 +524,8 @@ async fn codex_of_a_client_searches_no_programs_in_its_directory() {
     let mut clients = Vec::new();
     for directory in [stage.home.work(), theirs] {
         let launch = stage.launch(&["--host"]).env("PATH", &path);
-        let mut client = McpClient::start(&launch.current_dir(&directory));
-        client.initialize(super::VERSION, json!({})).await;
+        let launch = launch.current_dir(&directory);
+        let mut client = McpClient::connect(&launch, VERSION, json!({})).await;
         let arguments = json!({"prompt": "first", "cwd": stage.home.work()});
         assert_completed(&client.call_tool("codex", arguments).await, "one");
         clients.push(client);
@@ -573,15 +558,8 @@ async fn host_is_apart_from_the_client_that_has_started_it() {
     let (program, file) = (env!("CARGO_BIN_EXE_codex-mcp"), open.to_str().unwrap());
     let serve = r#"exec "$0" serve --host 9>"$1""#;
     let launch = Launch::new("sh").args(["-c", serve, program, file]);
-    let launch = launch
-        .envs(stage.home.env())
-        .env(
-            "CODEX_MCP_CODEX_BIN",
-            testkit::codex::native_binary(&stage.release),
-        )
-        .current_dir(stage.home.work());
-    let mut client = McpClient::start(&launch);
-    client.initialize(super::VERSION, json!({})).await;
+    let launch = stage.in_environment(launch);
+    let mut client = McpClient::connect(&launch, VERSION, json!({})).await;
     let begun = client.call_tool("codex", json!({"prompt": "first"})).await;
     assert_completed(&begun, "one");
 

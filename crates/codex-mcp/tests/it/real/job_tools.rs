@@ -434,8 +434,7 @@ async fn unusable_store_is_an_error_of_the_call() {
     .unwrap();
     let store = stage.file("text");
     let args = ["--store", store.to_str().unwrap()];
-    let mut client = McpClient::start(&stage.launch(&args));
-    client.initialize(VERSION, json!({})).await;
+    let mut client = McpClient::connect(&stage.launch(&args), VERSION, json!({})).await;
     let refused = client
         .call_tool("call_codex", job_arguments(&stage, "x"))
         .await;

@@ -38,9 +38,8 @@ impl CodexFixture {
     /// 0.104.0 takes the address of the built-in provider from the environment.
     pub(super) async fn client_of_openai(&self) -> McpClient {
         let launch = self.launch(&[]);
-        let mut client = McpClient::start(&launch.env("OPENAI_BASE_URL", self.model.base_url()));
-        client.initialize(super::VERSION, json!({})).await;
-        client
+        let launch = launch.env("OPENAI_BASE_URL", self.model.base_url());
+        McpClient::connect(&launch, super::VERSION, json!({})).await
     }
 
     fn log_in(&self) {

@@ -64,10 +64,7 @@ use testkit::{Home, Launch, McpClient};
 use tokio::process::Command;
 use tokio::time::{sleep, timeout};
 
-use crate::on_each_release;
-
-/// The version of MCP that most clients speak today.
-const VERSION: &str = "2025-06-18";
+use crate::{VERSION, on_each_release};
 
 /// The limit for the end of all processes of a test, and how often they are looked at.
 const ENDING: Duration = Duration::from_secs(120);
@@ -175,9 +172,13 @@ impl CodexFixture {
 
     /// Starts a copy of our program.
     fn launch_program(&self, program: &Path, args: &[&str]) -> Launch {
-        Launch::new(program)
-            .args(["serve"])
-            .args(args.iter().copied())
+        let launch = Launch::new(program).args(["serve"]);
+        self.in_environment(launch.args(args.iter().copied()))
+    }
+
+    /// The program of `launch` in the work directory, with this Codex.
+    fn in_environment(&self, launch: Launch) -> Launch {
+        launch
             .envs(self.home.env())
             .env(
                 "CODEX_MCP_CODEX_BIN",
@@ -197,9 +198,12 @@ impl CodexFixture {
     }
 
     async fn client_with(&self, args: &[&str], capabilities: Value) -> McpClient {
-        let mut client = McpClient::start(&self.launch(args));
-        client.initialize(VERSION, capabilities).await;
-        client
+        McpClient::connect(&self.launch(args), VERSION, capabilities).await
+    }
+
+    /// A client of a new server, as [`quiet_client`].
+    async fn quiet_client(&self, args: &[&str]) -> McpClient {
+        quiet_client(&self.launch(args)).await
     }
 
     /// Ends the client, and checks that no process is left.
@@ -212,6 +216,15 @@ impl CodexFixture {
     fn file(&self, name: &str) -> std::path::PathBuf {
         self.home.work().join(name)
     }
+}
+
+/// A client that ignores the notifications that only a `codex mcp-server` sends.
+async fn quiet_client(launch: &Launch) -> McpClient {
+    let mut client = McpClient::start(launch);
+    client.ignore("codex/event");
+    client.ignore("notifications/tools/list_changed");
+    client.initialize(VERSION, json!({})).await;
+    client
 }
 
 /// The stdout of a command, which must succeed.

@@ -220,8 +220,7 @@ async fn repository_cannot_choose_codex_bin_and_the_user_can() {
             let program = testkit::codex::native_binary(release);
             std::fs::write(directory.join("config.toml"), section(&program)).unwrap();
         }
-        let mut client = McpClient::start(&launch);
-        client.initialize(VERSION, json!({})).await;
+        let mut client = McpClient::connect(&launch, VERSION, json!({})).await;
         let result = client.call_tool("codex", json!({"prompt": "x"})).await;
         match mine {
             None => assert_error(&result, "CODEX_NOT_FOUND"),

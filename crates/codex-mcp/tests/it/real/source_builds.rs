@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use testkit::{McpClient, codex, write_program};
 use tokio::process::Command;
 
-use super::{CodexFixture, VERSION, assert_completed, assert_error, structured, text};
+use super::{CodexFixture, assert_completed, assert_error, quiet_client, structured, text};
 
 /// A stage whose Codex has this release and reports the version of a source build.
 async fn stage(release: &str) -> CodexFixture {
@@ -26,11 +26,7 @@ fn program(stage: &CodexFixture) -> PathBuf {
 
 async fn serve(stage: &CodexFixture, args: &[&str]) -> McpClient {
     let launch = stage.launch(args);
-    let mut client = McpClient::start(&launch.env("CODEX_MCP_CODEX_BIN", program(stage)));
-    client.ignore("codex/event");
-    client.ignore("notifications/tools/list_changed");
-    client.initialize(VERSION, json!({})).await;
-    client
+    quiet_client(&launch.env("CODEX_MCP_CODEX_BIN", program(stage))).await
 }
 
 /// The commands of Codex that `doctor` finds.

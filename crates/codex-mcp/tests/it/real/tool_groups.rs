@@ -73,11 +73,9 @@ async fn instructions_name_only_the_served_tools() {
 async fn proxy_serves_groups_of_our_own_tools() {
     let stage = CodexFixture::new("0.153.4", ok_model()).await;
     let args = ["--backend", "mcp-server", "--tools"];
-    let mut client =
-        McpClient::start(&stage.launch(&[args.as_slice(), &["sessions,team"]].concat()));
-    client.ignore("codex/event");
-    client.ignore("notifications/tools/list_changed");
-    client.initialize(VERSION, json!({})).await;
+    let mut client = stage
+        .quiet_client(&[args.as_slice(), &["sessions,team"]].concat())
+        .await;
     let names = names(&mut client).await;
     assert!(names.contains(&"codex".to_owned()), "{names:?}");
     assert!(names.contains(&"codex_threads".to_owned()), "{names:?}");

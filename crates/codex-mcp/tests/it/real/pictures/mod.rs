@@ -12,9 +12,8 @@ use base64::engine::general_purpose::STANDARD;
 use image_request::logic::contract::{SERVER, TOOL};
 use scripted_model::{Reply, Request, Script};
 use serde_json::json;
-use testkit::McpClient;
 
-use super::{CodexFixture, VERSION};
+use super::CodexFixture;
 use crate::png::png;
 
 /// The prompt of a turn that looks at a picture, and the answer of that turn.
@@ -85,13 +84,4 @@ impl CodexFixture {
         let requests = self.model.requests();
         requests.last().unwrap().tool_names().join(" ")
     }
-}
-
-/// A client that ignores the notifications that only a `codex mcp-server` sends.
-async fn client(stage: &CodexFixture, args: &[&str]) -> McpClient {
-    let mut client = McpClient::start(&stage.launch(args));
-    client.ignore("codex/event");
-    client.ignore("notifications/tools/list_changed");
-    client.initialize(VERSION, json!({})).await;
-    client
 }

@@ -7,7 +7,7 @@ use scripted_model::{Reply, Script};
 use serde_json::json;
 
 use super::super::{CodexFixture, assert_completed, on_each_release};
-use super::{client, request_picture};
+use super::request_picture;
 use crate::png::{declared, png};
 
 on_each_release!(
@@ -49,7 +49,7 @@ async fn refusal_is_returned_and_the_turn_continues(release: &str) {
     let large = [bytes.as_slice(), &[0; 2000]].concat();
     fs::write(stage.file("large.png"), &large[..2000]).unwrap();
 
-    let mut client = client(&stage, &["--max-image-bytes", "1000"]).await;
+    let mut client = stage.quiet_client(&["--max-image-bytes", "1000"]).await;
     let result = client.call_tool("codex", json!({ "prompt": "x" })).await;
     assert_completed(&result, "Went on.");
     let requests = stage.model.requests();
@@ -97,7 +97,7 @@ async fn hostile_picture_is_refused_and_the_turn_continues(release: &str) {
         fs::write(stage.file(path), bytes).unwrap();
     }
     fs::write(stage.file("whole.png"), &whole).unwrap();
-    let mut client = client(&stage, &[]).await;
+    let mut client = stage.quiet_client(&[]).await;
     let result = client.call_tool("codex", json!({ "prompt": "x" })).await;
     assert_completed(&result, "Went on.");
     let requests = stage.model.requests();

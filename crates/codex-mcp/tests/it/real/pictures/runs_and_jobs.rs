@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use testkit::McpClient;
 
 use super::super::{CodexFixture, on_each_release, structured};
-use super::{SEEN, client, look_at, looking_model};
+use super::{SEEN, look_at, looking_model};
 
 on_each_release!(
     run_at_a_shell_gets_its_requested_picture,
@@ -71,7 +71,7 @@ async fn finished_record(
 
 async fn jobs_get_their_requested_pictures(release: &str) {
     let stage = with_worker(release, "").await;
-    let mut client = client(&stage, &[]).await;
+    let mut client = stage.quiet_client(&[]).await;
     client.set_time_limit(std::time::Duration::from_secs(120));
     for tool in ["call_codex", "codex_run"] {
         let bytes = stage.picture(&format!("sub/{tool}.png"));
@@ -86,7 +86,7 @@ async fn jobs_get_their_requested_pictures(release: &str) {
 
 async fn calls_of_our_tools_are_steps_of_a_job(release: &str) {
     let stage = with_worker(release, "").await;
-    let mut client = client(&stage, &[]).await;
+    let mut client = stage.quiet_client(&[]).await;
     client.set_time_limit(std::time::Duration::from_secs(120));
     stage.picture("sub/a.png");
     let seen = finished_record(&mut client, &stage, "call_codex", &look_at("sub/a.png")).await;
@@ -117,7 +117,7 @@ async fn request_image_can_be_switched_off_for_runs_and_jobs() {
         "{}",
         stage.offered_tools()
     );
-    let mut client = client(&stage, &[]).await;
+    let mut client = stage.quiet_client(&[]).await;
     client.set_time_limit(std::time::Duration::from_secs(120));
     for tool in ["call_codex", "codex_run"] {
         finished_record(&mut client, &stage, tool, "x").await;

@@ -9,7 +9,7 @@ use image::{DynamicImage, ImageFormat, RgbImage};
 use serde_json::json;
 
 use super::super::{CodexFixture, assert_completed, on_each_release, thread_of};
-use super::{SEEN, client, look_at, looking_model};
+use super::{SEEN, look_at, looking_model};
 
 on_each_release!(large_pictures_are_scaled_down);
 
@@ -42,7 +42,7 @@ async fn large_pictures_are_scaled_down(release: &str) {
     for number in 0..3 {
         fs::write(stage.file(&format!("{number}.png")), noise(2100, 700)).unwrap();
     }
-    let mut client = client(&stage, &[]).await;
+    let mut client = stage.quiet_client(&[]).await;
     let mut thread = json!({});
     for number in 0..3 {
         let mut arguments = json!({ "prompt": look_at(&format!("{number}.png")) });

@@ -7,7 +7,7 @@ use testkit::McpClient;
 
 use super::super::sessions::Poller;
 use super::super::{CodexFixture, assert_completed, on_each_release, text, thread_of};
-use super::{SEEN, client, look_at, looking_model};
+use super::{SEEN, look_at, looking_model};
 
 on_each_release!(
     thread_gets_its_requested_picture,
@@ -36,7 +36,7 @@ async fn look(client: &mut McpClient, path: &str, more: Value) -> Value {
 /// No approval is asked for, whatever the policy: the client could not answer.
 async fn thread_gets_its_requested_picture(release: &str) {
     let stage = CodexFixture::new(release, looking_model()).await;
-    let mut client = client(&stage, &[]).await;
+    let mut client = stage.quiet_client(&[]).await;
     for policy in ["on-request", "never", "untrusted"] {
         let bytes = stage.picture(&format!("screens/{policy}.png"));
         let path = format!("./screens/{policy}.png");
@@ -53,7 +53,7 @@ async fn proxied_thread_gets_pictures_if_the_user_wants() {
         let stage = CodexFixture::new(release, looking_model()).await;
         stage.configure(ASK_FOR_PICTURES);
         let (top, below) = (stage.picture("top.png"), stage.picture("sub/below.png"));
-        let mut client = client(&stage, &PROXY).await;
+        let mut client = stage.quiet_client(&PROXY).await;
         let result = look(&mut client, "top.png", json!({})).await;
         assert_eq!(text(&result, 0), SEEN, "{result:#}");
         stage.assert_shown(&top);
@@ -71,20 +71,20 @@ async fn proxied_thread_gets_pictures_if_the_user_wants() {
 async fn resumed_thread_gets_its_requested_picture(release: &str) {
     let stage = CodexFixture::new(release, looking_model()).await;
     let bytes = ["a.png", "sub/b.png", "c.png"].map(|name| stage.picture(name));
-    let mut first = client(&stage, &[]).await;
+    let mut first = stage.quiet_client(&[]).await;
     let begun = look(&mut first, "a.png", json!({ "cwd": "sub" })).await;
     let thread = json!({ "threadId": thread_of(&begun) });
     stage.assert_shown(&bytes[0]);
     stage.finish(first).await;
 
-    let mut second = client(&stage, &[]).await;
+    let mut second = stage.quiet_client(&[]).await;
     let result = look(&mut second, "b.png", thread.clone()).await;
     assert_completed(&result, SEEN);
     stage.assert_shown(&bytes[1]);
     stage.finish(second).await;
 
     fs::remove_dir_all(stage.home.atm_home().join(".config")).unwrap();
-    let mut third = client(&stage, &[]).await;
+    let mut third = stage.quiet_client(&[]).await;
     let result = look(&mut third, "c.png", thread).await;
     assert_completed(&result, SEEN);
     stage.assert_shown(&bytes[2]);
@@ -115,7 +115,7 @@ async fn thread_in_a_subdirectory_sees_the_whole_repository(release: &str) {
         stage.picture("sub/near.png"),
         stage.picture("other/far.png"),
     );
-    let mut client = client(&stage, &[]).await;
+    let mut client = stage.quiet_client(&[]).await;
     for (path, bytes) in [
         ("near.png", &near),
         ("sub/near.png", &near),
@@ -135,7 +135,7 @@ async fn thread_outside_a_repository_sees_its_directory_alone(release: &str) {
     let bytes = stage.picture("a.png");
     fs::write(directory.join("within.png"), &bytes).unwrap();
     std::os::unix::fs::symlink(stage.file("a.png"), directory.join("without.png")).unwrap();
-    let mut client = client(&stage, &[]).await;
+    let mut client = stage.quiet_client(&[]).await;
     look(&mut client, "within.png", json!({ "cwd": directory })).await;
     stage.assert_shown(&bytes);
     let result = look(&mut client, "without.png", json!({ "cwd": directory })).await;
@@ -156,7 +156,7 @@ async fn request_image_is_offered_where_wanted() {
         ("0.153.4", &PROXY, false),
     ] {
         let stage = CodexFixture::new(release, looking_model()).await;
-        let mut client = client(&stage, args).await;
+        let mut client = stage.quiet_client(args).await;
         client.call_tool("codex", json!({ "prompt": "x" })).await;
         let offered = stage.offered_tools();
         assert_eq!(offered.contains("request_image"), is_there, "{offered}");

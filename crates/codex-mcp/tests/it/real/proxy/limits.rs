@@ -110,8 +110,7 @@ async fn answers_match_their_calls_after_a_cancelled_one(release: &str) {
 async fn late_answer_is_not_given_to_the_next_call(release: &str) {
     let stage = CodexFixture::new(release, script(&Gate::new())).await;
     let launch = stage.launch(&super::PROXY);
-    let mut client = McpClient::start(&launch);
-    client.initialize(VERSION, json!({})).await;
+    let mut client = McpClient::connect(&launch, VERSION, json!({})).await;
     client.ignore("notifications/tools/list_changed");
     let message_of = async |client: &mut McpClient, call: &Value| {
         loop {

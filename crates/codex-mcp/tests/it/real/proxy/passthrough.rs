@@ -321,8 +321,7 @@ async fn known_tools_match_those_of_the_child(release: &str) {
     let launch = stage
         .launch(&super::PROXY)
         .env("CODEX_MCP_CODEX_BIN", &script);
-    let mut client = McpClient::start(&launch);
-    client.initialize(VERSION, json!({})).await;
+    let mut client = McpClient::connect(&launch, VERSION, json!({})).await;
     let known = client.call("tools/list", json!({})).await;
     fs::write(go, "").unwrap();
     client

@@ -9,15 +9,14 @@ use tokio::time::sleep;
 
 use super::super::assert_error;
 use super::{
-    call_ok, client, end_client, identity_directory, inbox, inbox_file, make_team, members,
-    message, ok_model, on_both_backends, put_mail, team_directory, wait_until,
-    wait_until_processes_end,
+    call_ok, end_client, identity_directory, inbox, inbox_file, make_team, members, message,
+    ok_model, on_both_backends, put_mail, team_directory, wait_until, wait_until_processes_end,
 };
 
 #[tokio::test]
 async fn mail_is_sent_in_the_name_of_the_server() {
     on_both_backends(ok_model, async |stage, args| {
-        let mut client = client(stage, args).await;
+        let mut client = stage.quiet_client(args).await;
         let to_lead =
             json!({"to": "lead", "message": "Done: $(rm -rf) \"x\"\n", "summary": "Done"});
         let sent = call_ok(&mut client, "atm_send", to_lead).await;
@@ -87,7 +86,7 @@ async fn mail_is_read_in_an_envelope_and_marked_after_delivery() {
             ),
         ];
         put_mail(stage, "arch", &mail);
-        let mut client = client(stage, args).await;
+        let mut client = stage.quiet_client(args).await;
         let pending = call_ok(&mut client, "atm_pending_count", json!({})).await;
         let senders = json!([{"from": "lead", "count": 2}, {"from": "rust-1", "count": 1}]);
         assert_eq!(pending, json!({"count": 3, "senders": senders}));
@@ -142,7 +141,7 @@ async fn unmarked_mail_is_delivered_again() {
         let lock = File::create(inbox_file(stage, "arch").with_extension("lock")).unwrap();
         lock.lock().unwrap();
         for _ in 0..2 {
-            let mut client = client(stage, args).await;
+            let mut client = stage.quiet_client(args).await;
             let read = call_ok(&mut client, "atm_read", json!({})).await;
             assert_eq!(read["messages"][0]["message"], "important");
             client.signal(Signal::SIGKILL);
@@ -152,7 +151,7 @@ async fn unmarked_mail_is_delivered_again() {
             assert_eq!(inbox(stage, "arch"), mail);
         }
         drop(lock);
-        let mut client = client(stage, args).await;
+        let mut client = stage.quiet_client(args).await;
         let read = call_ok(&mut client, "atm_read", json!({})).await;
         assert_eq!(read["messages"][0]["message"], "important");
         let is_read = || inbox(stage, "arch")[0]["read"] == true;
@@ -169,7 +168,7 @@ async fn unread_answer_marks_no_mail() {
         let text = "x".repeat(90_000);
         let mail: Vec<Value> = (0..20).map(|_| message("lead", &text, None)).collect();
         put_mail(stage, "arch", &mail);
-        let mut client = client(stage, args).await;
+        let mut client = stage.quiet_client(args).await;
         client.stop_reading().await;
         let asked = json!({"max_messages": 20, "max_message_length": 100_000});
         client.request_tool("atm_read", asked);
@@ -196,12 +195,12 @@ async fn server_is_a_team_member_while_it_runs() {
                 .map(|one| one["name"].as_str().unwrap().to_owned())
                 .collect()
         };
-        let mut first = client(stage, args).await;
+        let mut first = stage.quiet_client(args).await;
         call_ok(&mut first, "atm_read", json!({})).await;
         assert_eq!(names(), ["lead", "rust-1", "arch"]);
         assert_eq!(members(stage)[2]["isActive"], true);
         assert_eq!(members(stage)[0]["made_up"], json!([1.50]));
-        let mut second = client(stage, args).await;
+        let mut second = stage.quiet_client(args).await;
         call_ok(&mut second, "atm_read", json!({})).await;
         assert_eq!(names(), ["lead", "rust-1", "arch", "arch-2"]);
         assert!(first.finish().await.success());
@@ -220,7 +219,7 @@ async fn server_is_a_team_member_while_it_runs() {
             config.to_string(),
         )
         .unwrap();
-        let mut killed = client(stage, args).await;
+        let mut killed = stage.quiet_client(args).await;
         call_ok(&mut killed, "atm_read", json!({})).await;
         assert_eq!(members(stage)[1]["isActive"], true);
         killed.signal(Signal::SIGKILL);
@@ -228,7 +227,7 @@ async fn server_is_a_team_member_while_it_runs() {
         drop(killed);
         wait_until_processes_end(stage).await;
         assert_eq!(members(stage)[1]["isActive"], true);
-        let mut next = client(stage, args).await;
+        let mut next = stage.quiet_client(args).await;
         call_ok(&mut next, "atm_read", json!({})).await;
         end_client(stage, next).await;
         assert_eq!(members(stage)[1]["isActive"], false);
@@ -240,7 +239,9 @@ async fn server_is_a_team_member_while_it_runs() {
 async fn subscriber_is_notified_of_new_mail() {
     let stage = super::CodexFixture::new(testkit::codex::newest(), ok_model()).await;
     make_team(&stage, &["lead", "arch"]);
-    let mut client = client(&stage, &["--identity", "arch", "--team", "builders"]).await;
+    let mut client = stage
+        .quiet_client(&["--identity", "arch", "--team", "builders"])
+        .await;
     let uri = json!({"uri": "codex-mcp:///mail"});
     client.call("resources/subscribe", uri.clone()).await;
     put_mail(&stage, "arch", &[message("lead", "new", None)]);
@@ -265,7 +266,7 @@ async fn subscriber_is_notified_of_new_mail() {
 async fn sender_is_in_the_team_and_a_stopped_server_is_not() {
     on_both_backends(ok_model, async |stage, args| {
         let before = fs::read_to_string(team_directory(stage).join("config.json")).unwrap();
-        let mut client = client(stage, args).await;
+        let mut client = stage.quiet_client(args).await;
         call_ok(&mut client, "atm_pending_count", json!({})).await;
         fs::write(team_directory(stage).join("config.json"), &before).unwrap();
         let letter = json!({"to": "lead", "message": "x"});
@@ -283,7 +284,7 @@ async fn stale_members_are_removed_by_the_next_server() {
     on_both_backends(ok_model, async |stage, args| {
         let mut servers = Vec::new();
         for _ in 0..2 {
-            let mut server = client(stage, args).await;
+            let mut server = stage.quiet_client(args).await;
             call_ok(&mut server, "atm_read", json!({})).await;
             servers.push(server);
         }
@@ -295,7 +296,7 @@ async fn stale_members_are_removed_by_the_next_server() {
         assert_eq!(members(stage).len(), 4);
         // A server outside of any team removes them too.
         let alone: Vec<&str> = args[..4].to_vec();
-        let mut server = client(stage, &alone).await;
+        let mut server = stage.quiet_client(&alone).await;
         call_ok(&mut server, "codex_threads", json!({})).await;
         assert_eq!(members(stage).len(), 2);
         end_client(stage, server).await;
@@ -308,7 +309,7 @@ async fn stale_members_are_removed_by_the_next_server() {
 #[tokio::test]
 async fn held_lock_blocks_only_the_calls_that_need_it() {
     on_both_backends(ok_model, async |stage, args| {
-        let mut client = client(stage, args).await;
+        let mut client = stage.quiet_client(args).await;
         call_ok(&mut client, "atm_pending_count", json!({})).await;
         let directory = identity_directory(stage, "arch");
         let locks = [
@@ -346,7 +347,7 @@ async fn client_that_has_left_its_host_does_not_join_later() {
     let held = File::create(team_directory(&stage).join("config.lock")).unwrap();
     held.lock().unwrap();
     let args = ["--host", "--identity", "arch", "--team", "builders"];
-    let client = client(&stage, &args).await;
+    let client = stage.quiet_client(&args).await;
     let claim = identity_directory(&stage, "arch").join("identity.lock");
     assert!(claim.exists());
     assert!(client.finish().await.success());
@@ -363,7 +364,7 @@ async fn client_that_has_left_its_host_does_not_join_later() {
 #[tokio::test]
 async fn server_without_a_team_has_no_mail_tools() {
     let stage = super::CodexFixture::new(testkit::codex::newest(), ok_model()).await;
-    let mut client = client(&stage, &[]).await;
+    let mut client = stage.quiet_client(&[]).await;
     let tools = client.call("tools/list", json!({})).await.to_string();
     assert!(!tools.contains("atm_"), "{tools}");
     call_ok(&mut client, "codex", json!({"prompt": "x"})).await;

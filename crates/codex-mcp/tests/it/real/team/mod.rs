@@ -13,7 +13,7 @@ use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
 use testkit::McpClient;
 
-use super::{CodexFixture, VERSION, structured};
+use super::{CodexFixture, structured};
 use crate::jobs::wait_for;
 
 pub(super) use threads::send_mail;
@@ -127,15 +127,6 @@ async fn on_both_backends(
 
 fn ok_model() -> Script {
     Script::new().otherwise([Reply::say("ok")])
-}
-
-/// A client of a new server.
-async fn client(stage: &CodexFixture, args: &[&str]) -> McpClient {
-    let mut client = McpClient::start(&stage.launch(args));
-    client.ignore("codex/event");
-    client.ignore("notifications/tools/list_changed");
-    client.initialize(VERSION, json!({})).await;
-    client
 }
 
 /// Ends a client. A Codex that was still starting exits a moment later.

@@ -9,7 +9,7 @@ use testkit::{McpClient, Signal};
 
 use super::super::{CodexFixture, assert_completed, structured, thread_of};
 use super::{
-    call_ok, client, identity_directory, message, ok_model, on_both_backends, put_mail,
+    call_ok, identity_directory, message, ok_model, on_both_backends, put_mail,
     wait_until_processes_end,
 };
 
@@ -36,7 +36,7 @@ fn audit(stage: &CodexFixture) -> Vec<Value> {
 #[tokio::test]
 async fn thread_is_in_the_registry_with_its_details() {
     on_both_backends(ok_model, async |stage, args| {
-        let mut server = client(stage, args).await;
+        let mut server = stage.quiet_client(args).await;
         let arguments = json!({"prompt": "x", "sandbox": "read-only", "tag": "the first"});
         let begun = server.call_tool("codex", arguments).await;
         let thread = thread_of(&begun);
@@ -73,7 +73,7 @@ async fn thread_is_in_the_registry_with_its_details() {
         drop(server);
         wait_until_processes_end(stage).await;
         assert_eq!(registry(stage)["threads"][0]["status"], "active");
-        let mut server = client(stage, args).await;
+        let mut server = stage.quiet_client(args).await;
         let listed = call_ok(&mut server, "codex_threads", json!({})).await;
         assert_eq!(listed["threads"][0]["thread_id"], thread);
         assert_eq!(listed["threads"][0]["status"], "interrupted");
@@ -100,11 +100,11 @@ async fn thread_keeps_its_settings_over_a_restart() {
         fs::write(&file, format!("{config}{text}")).unwrap();
         let directory = stage.file("below");
         fs::create_dir(&directory).unwrap();
-        let mut server = client(&stage, &["--identity", "arch"]).await;
+        let mut server = stage.quiet_client(&["--identity", "arch"]).await;
         let arguments = json!({"prompt": "x", "sandbox": "read-only", "cwd": directory});
         let thread = thread_of(&server.call_tool("codex", arguments).await);
         stage.finish(server).await;
-        let mut server = client(&stage, &["--identity", "arch"]).await;
+        let mut server = stage.quiet_client(&["--identity", "arch"]).await;
         let reply = json!({"prompt": "write", "threadId": thread});
         let done = server.call_tool("codex-reply", reply).await;
         assert_completed(&done, "done");
@@ -116,7 +116,7 @@ async fn thread_keeps_its_settings_over_a_restart() {
 #[tokio::test]
 async fn calls_are_audited_before_and_after() {
     on_both_backends(ok_model, async |stage, args| {
-        let mut server = client(stage, args).await;
+        let mut server = stage.quiet_client(args).await;
         let secret = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD";
         let prompt = format!("use {secret} and {}", "long ".repeat(100));
         let begun = server.call_tool("codex", json!({"prompt": prompt})).await;
@@ -188,7 +188,7 @@ async fn approvals_forks_and_cancellations_are_audited() {
         .otherwise([Reply::say("ok")]);
     let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let args = ["--identity", "arch", "--approval-timeout", "1"];
-    let mut server = client(&stage, &args).await;
+    let mut server = stage.quiet_client(&args).await;
     let arguments = json!({"prompt": "touch it", "approval-policy": "on-request"});
     let asked = server.call_tool("codex", arguments).await;
     let asked = structured(&asked);
@@ -260,7 +260,7 @@ async fn read_messages_are_audited() {
                 message("lead", "two", None),
             ],
         );
-        let mut server = client(stage, args).await;
+        let mut server = stage.quiet_client(args).await;
         call_ok(&mut server, "atm_read", json!({})).await;
         stage.finish(server).await;
         let lines = audit(stage);

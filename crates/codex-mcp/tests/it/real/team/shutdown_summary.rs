@@ -9,7 +9,7 @@ use testkit::process::{descendants, signal};
 use testkit::wait::wait_for;
 use testkit::{McpClient, Signal};
 
-use super::super::{CodexFixture, VERSION, structured, text, thread_of};
+use super::super::{CodexFixture, quiet_client, structured, text, thread_of};
 use super::{identity_directory, on_both_backends, wait_until, wait_until_processes_end};
 
 /// The beginning of each request for a summary.
@@ -35,11 +35,7 @@ fn summarizing_model() -> Script {
 
 async fn client(stage: &CodexFixture, args: &[&str]) -> McpClient {
     let launch = stage.launch(args).env("CODEX_MCP_SUMMARIES", "true");
-    let mut client = McpClient::start(&launch);
-    client.ignore("codex/event");
-    client.ignore("notifications/tools/list_changed");
-    client.initialize(VERSION, json!({})).await;
-    client
+    quiet_client(&launch).await
 }
 
 async fn begin(client: &mut McpClient, prompt: &str) -> String {

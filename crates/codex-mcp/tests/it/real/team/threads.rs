@@ -4,7 +4,7 @@ use scripted_model::{Reply, Request, Script};
 use serde_json::{Value, json};
 
 use super::super::{CodexFixture, on_each_release, text};
-use super::{client, inbox, make_team, on_both_backends};
+use super::{inbox, make_team, on_both_backends};
 
 on_each_release!(thread_writes_to_its_team_during_a_turn);
 
@@ -27,7 +27,7 @@ pub(in crate::real) fn send_mail(request: &Request) -> Reply {
 const ARGS: [&str; 4] = ["--identity", "arch", "--team", "builders"];
 
 async fn assert_sends_without_approval(stage: &CodexFixture, args: &[&str], policy: &str) {
-    let mut client = client(stage, args).await;
+    let mut client = stage.quiet_client(args).await;
     let arguments = json!({"prompt": "tell them", "approval-policy": policy});
     let result = client.call_tool("codex", arguments).await;
     let said = text(&result, 0);
@@ -67,7 +67,7 @@ async fn threads_have_the_team_tools_unless_switched_off() {
             let requests = stage.model.requests();
             requests.last().unwrap().tool_names().join(" ")
         };
-        let mut server = client(stage, args).await;
+        let mut server = stage.quiet_client(args).await;
         let own = json!({"mcp_servers": {"mine": {"command": "/bin/false"}}});
         server
             .call_tool("codex", json!({"prompt": "x", "config": own}))
@@ -79,14 +79,16 @@ async fn threads_have_the_team_tools_unless_switched_off() {
         stage.finish(server).await;
 
         if args.contains(&"app-server") {
-            let mut server = client(stage, args).await;
+            let mut server = stage.quiet_client(args).await;
             let reply = json!({"prompt": "y", "threadId": thread});
             server.call_tool("codex-reply", reply).await;
             assert!(offered().contains("atm_send"), "{}", offered());
             stage.finish(server).await;
         }
 
-        let mut server = client(stage, &[args, &["--no-team-tools"]].concat()).await;
+        let mut server = stage
+            .quiet_client(&[args, &["--no-team-tools"]].concat())
+            .await;
         server.call_tool("codex", json!({"prompt": "x"})).await;
         assert!(!offered().contains("atm_"), "{}", offered());
         let tools: Value = server.call("tools/list", json!({})).await;

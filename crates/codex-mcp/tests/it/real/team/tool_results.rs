@@ -7,7 +7,7 @@ use scripted_model::{Reply, Script, Shell};
 use serde_json::{Value, json};
 use testkit::{McpClient, schema};
 
-use super::{CodexFixture, client, end_client, make_team};
+use super::{CodexFixture, end_client, make_team};
 use crate::real::{assert_error, structured};
 
 /// A client that checks each result against the tool's schema.
@@ -22,7 +22,7 @@ struct SchemaCheckedClient {
 
 impl SchemaCheckedClient {
     async fn new(stage: &CodexFixture, args: &[&str]) -> Self {
-        let mut client = client(stage, args).await;
+        let mut client = stage.quiet_client(args).await;
         let listed = client.call("tools/list", json!({})).await;
         let tools = listed["tools"].as_array().unwrap();
         let schemas = tools.iter().map(|tool| {

@@ -507,8 +507,7 @@ async fn host_serves_http_as_long_as_it_runs_if_the_user_says_so() {
     fs::write(config, setting).unwrap();
     let token = ("CODEX_MCP_NTFY_TOKEN", "t");
     let launch = stage.launch(&["--host"]).env(token.0, token.1);
-    let mut client = McpClient::start(&launch);
-    client.initialize(VERSION, serde_json::json!({})).await;
+    let client = McpClient::connect(&launch, VERSION, serde_json::json!({})).await;
     let address = async |not: Option<SocketAddr>| {
         wait_for("the endpoint", async || {
             let text = fs::read_to_string(&running).ok()?;
