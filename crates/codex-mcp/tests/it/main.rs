@@ -66,7 +66,7 @@ macro_rules! on_each_release {
 }
 pub(crate) use on_each_release;
 
-/// The same for the releases whose sandbox protects `.git`.
+/// The same without 0.104.0, whose sandbox does not protect `.git`, and which cannot demand a token.
 macro_rules! on_both_releases {
     ($($name:ident),* $(,)?) => {
         mod on_0_153_4 { $(#[tokio::test] async fn $name() { super::$name("0.153.4").await; })* }

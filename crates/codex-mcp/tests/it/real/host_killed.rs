@@ -14,25 +14,9 @@ use super::sessions::Poller;
 use super::thread_tools::{TEAM, calling_after, calling_model, mail, team, write_to_lead};
 use super::{CodexFixture, VERSION, assert_completed, assert_error, said, structured};
 use crate::jobs::wait_for;
+use crate::on_both_releases;
 
-/// The releases that can demand a token.
-macro_rules! on_each_release_with_tokens {
-    ($($test:ident),+ $(,)?) => {$(
-        mod $test {
-            #[tokio::test]
-            async fn v0_153_4() {
-                super::$test("0.153.4").await;
-            }
-
-            #[tokio::test]
-            async fn v0_171_0() {
-                super::$test("0.171.0").await;
-            }
-        }
-    )+};
-}
-
-on_each_release_with_tokens!(
+on_both_releases!(
     turn_continues_with_the_next_host,
     step_under_way_is_known,
     prompt_that_was_just_sent_is_not_lost,
