@@ -8,7 +8,7 @@ use serde_json::Value;
 use testkit::docs::{check, check_file, code_list, root, table};
 
 use super::arguments::{Argument, Necessity};
-use super::{PromptName, PromptRow};
+use super::{PROMPTS, PromptRow};
 use crate::server::VERSION;
 use crate::tool_sets::{Api, Groups};
 use crate::tools::{ToolName, names};
@@ -22,10 +22,6 @@ const PREFIX: &str = "mcp__plugin_codex-mcp_codex__";
 /// What Claude Code replaces by all that the user has typed after the command.
 const TYPED: &str = "$ARGUMENTS";
 
-fn rows() -> impl Iterator<Item = PromptRow> {
-    PromptName::ALL.into_iter().map(PromptName::row)
-}
-
 /// The tools of the server that the plugin starts: `codex-mcp serve` has all of the classic set.
 fn served() -> Vec<ToolName> {
     names(Api::Classic, &Groups::default(), None)
@@ -33,13 +29,13 @@ fn served() -> Vec<ToolName> {
 
 #[test]
 fn commands_of_the_plugin_are_the_prompts() {
-    for row in rows() {
+    for row in PROMPTS {
         let name = row.name.replace('_', "-");
         let file = format!("{PLUGIN}/commands/{name}.md");
         check_file(&file, &command(&row));
     }
     let directory = std::fs::read_dir(root().join(PLUGIN).join("commands")).unwrap();
-    assert_eq!(directory.count(), PromptName::ALL.len());
+    assert_eq!(directory.count(), PROMPTS.len());
 }
 
 /// A command file. What the user types is the first argument of the prompt.
@@ -97,7 +93,7 @@ fn plugin_has_the_version_of_the_program() {
 
 #[test]
 fn prompts_in_docs_match_the_code() {
-    let rows = rows().map(|row| {
+    let rows = PROMPTS.map(|row| {
         let hints: Vec<String> = row.arguments.iter().map(hint).collect();
         let command = format!("/codex-mcp:{}", row.name.replace('_', "-"));
         let mut tools: Vec<&str> = row.tools.iter().map(|tool| tool.as_str()).collect();

@@ -26,17 +26,6 @@ pub(crate) use completion::complete;
 const SHOWN: usize = 100;
 
 /// A prompt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum PromptName {
-    Delegate,
-    Review,
-    Status,
-    Result,
-    Cancel,
-    HandOver,
-}
-
-/// The parts of a prompt.
 struct PromptRow {
     name: &'static str,
     title: &'static str,
@@ -66,110 +55,98 @@ const WORK: &[Argument] = &[Argument {
     shape: Shape::Line,
 }];
 
-impl PromptName {
-    /// In the order in which they are listed.
-    const ALL: [Self; 6] = [
-        Self::Delegate,
-        Self::Review,
-        Self::Status,
-        Self::Result,
-        Self::Cancel,
-        Self::HandOver,
-    ];
-
-    fn row(self) -> PromptRow {
-        match self {
-            Self::Delegate => PromptRow {
-                name: "delegate",
-                title: "Delegate to Codex",
-                description: "Have Codex do a task, and report the outcome",
-                template: include_str!("delegate.md"),
-                arguments: &[
-                    Argument {
-                        name: TASK,
-                        description: "What Codex is to do.",
-                        necessity: Necessity::Required,
-                        shape: Shape::Text,
-                    },
-                    DIRECTORY,
-                ],
-                tools: &[
-                    ToolName::Codex,
-                    ToolName::StartSession,
-                    ToolName::Job(JobTool::Codex),
-                    ToolName::Job(JobTool::Run),
-                ],
+/// In the order in which they are listed.
+const PROMPTS: [PromptRow; 6] = [
+    PromptRow {
+        name: "delegate",
+        title: "Delegate to Codex",
+        description: "Have Codex do a task, and report the outcome",
+        template: include_str!("delegate.md"),
+        arguments: &[
+            Argument {
+                name: TASK,
+                description: "What Codex is to do.",
+                necessity: Necessity::Required,
+                shape: Shape::Text,
             },
-            Self::Review => PromptRow {
-                name: "review",
-                title: "Review by Codex",
-                description: "Have Codex review changes, and report its comments",
-                template: include_str!("review.md"),
-                arguments: &[
-                    Argument {
-                        name: "scope",
-                        description: "A branch, a commit, or what to review in words. Default: \
-                                      the uncommitted changes.",
-                        necessity: Necessity::Optional,
-                        shape: Shape::Text,
-                    },
-                    DIRECTORY,
-                ],
-                tools: &[ToolName::Review],
+            DIRECTORY,
+        ],
+        tools: &[
+            ToolName::Codex,
+            ToolName::StartSession,
+            ToolName::Job(JobTool::Codex),
+            ToolName::Job(JobTool::Run),
+        ],
+    },
+    PromptRow {
+        name: "review",
+        title: "Review by Codex",
+        description: "Have Codex review changes, and report its comments",
+        template: include_str!("review.md"),
+        arguments: &[
+            Argument {
+                name: "scope",
+                description: "A branch, a commit, or what to review in words. Default: \
+                              the uncommitted changes.",
+                necessity: Necessity::Optional,
+                shape: Shape::Text,
             },
-            Self::Status => PromptRow {
-                name: "status",
-                title: "Work of Codex",
-                description: "Report what Codex is doing, and what it waits for",
-                template: include_str!("status.md"),
-                arguments: WORK,
-                tools: &[ToolName::Status],
+            DIRECTORY,
+        ],
+        tools: &[ToolName::Review],
+    },
+    PromptRow {
+        name: "status",
+        title: "Work of Codex",
+        description: "Report what Codex is doing, and what it waits for",
+        template: include_str!("status.md"),
+        arguments: WORK,
+        tools: &[ToolName::Status],
+    },
+    PromptRow {
+        name: "result",
+        title: "Result of Codex",
+        description: "Fetch the result of work that Codex has done",
+        template: include_str!("result.md"),
+        arguments: WORK,
+        tools: &[ToolName::Check, ToolName::Job(JobTool::Status)],
+    },
+    PromptRow {
+        name: "cancel",
+        title: "Cancel work of Codex",
+        description: "Cancel work that Codex is doing",
+        template: include_str!("cancel.md"),
+        arguments: WORK,
+        tools: &[ToolName::Session, ToolName::Job(JobTool::Cancel)],
+    },
+    PromptRow {
+        name: "hand_over",
+        title: "Hand over to Codex",
+        description: "Give the current work with its context to Codex, to continue there",
+        template: include_str!("hand_over.md"),
+        arguments: &[
+            Argument {
+                name: TASK,
+                description: "What Codex is to continue. Default: what is left of the \
+                              current work.",
+                necessity: Necessity::Optional,
+                shape: Shape::Text,
             },
-            Self::Result => PromptRow {
-                name: "result",
-                title: "Result of Codex",
-                description: "Fetch the result of work that Codex has done",
-                template: include_str!("result.md"),
-                arguments: WORK,
-                tools: &[ToolName::Check, ToolName::Job(JobTool::Status)],
-            },
-            Self::Cancel => PromptRow {
-                name: "cancel",
-                title: "Cancel work of Codex",
-                description: "Cancel work that Codex is doing",
-                template: include_str!("cancel.md"),
-                arguments: WORK,
-                tools: &[ToolName::Session, ToolName::Job(JobTool::Cancel)],
-            },
-            Self::HandOver => PromptRow {
-                name: "hand_over",
-                title: "Hand over to Codex",
-                description: "Give the current work with its context to Codex, to continue there",
-                template: include_str!("hand_over.md"),
-                arguments: &[
-                    Argument {
-                        name: TASK,
-                        description: "What Codex is to continue. Default: what is left of the \
-                                      current work.",
-                        necessity: Necessity::Optional,
-                        shape: Shape::Text,
-                    },
-                    DIRECTORY,
-                ],
-                tools: &[
-                    ToolName::Codex,
-                    ToolName::StartSession,
-                    ToolName::Job(JobTool::Codex),
-                ],
-            },
-        }
-    }
-}
+            DIRECTORY,
+        ],
+        tools: &[
+            ToolName::Codex,
+            ToolName::StartSession,
+            ToolName::Job(JobTool::Codex),
+        ],
+    },
+];
 
 /// The prompts of a server that has these tools.
 fn offered(tools: &[ToolName]) -> impl Iterator<Item = PromptRow> {
-    let all = PromptName::ALL.into_iter().map(PromptName::row);
-    all.filter(|row| row.tools.iter().any(|tool| tools.contains(tool)))
+    PROMPTS
+        .into_iter()
+        .filter(|row| row.tools.iter().any(|tool| tools.contains(tool)))
 }
 
 /// The prompt of this name.

@@ -145,7 +145,7 @@ fn prompts_are_listed_with_their_tools() {
         let prompts = list(&of(api, groups));
         prompts.into_iter().map(|prompt| prompt.name).collect()
     };
-    let all = PromptName::ALL.map(|name| name.row().name);
+    let all = PROMPTS.map(|row| row.name);
     for api in APIS {
         assert_eq!(listed(api, &GROUPS), all);
         assert_eq!(
