@@ -61,7 +61,8 @@ pub struct SearchPaths {
 
 impl SearchPaths {
     /// The search paths of a process in this directory, with these variables. Our own
-    /// directory counts as writable for Codex's commands too, unless HOME lies in it.
+    /// directory counts as writable for Codex's commands too, unless HOME lies in it. The given one
+    /// counts even then, unlike in [`SearchPaths::of_client`]: the commands work in it.
     pub fn of_process(cwd: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let home = variable("HOME").map(PathBuf::from);
         let home = home.filter(|home| home.is_absolute());
@@ -186,7 +187,7 @@ pub fn protected_in(directory: Option<&Path>) -> Vec<(OsString, OsString)> {
 }
 
 /// A variable of our own environment.
-pub fn our_variable(name: &str) -> Option<OsString> {
+fn our_variable(name: &str) -> Option<OsString> {
     env::var_os(name)
 }
 
@@ -199,9 +200,8 @@ fn own_directory(paths: &SearchPaths) -> Option<PathBuf> {
 /// Warns if Codex or this program lies where the commands of a Codex in this directory, ours by
 /// default, can replace it.
 pub fn warn_of_replaceable(codex: &Path, directory: Option<&Path>) {
-    let own = || own_directory(&SearchPaths::of_process(None, our_variable));
-    let directory = directory.map(Path::to_owned).or_else(own);
-    let paths = SearchPaths::of_client(directory.as_deref());
+    let own = env::current_dir().ok();
+    let paths = SearchPaths::of_client(directory.or(own.as_deref()));
     let executables = [Some(codex.to_owned()), env::current_exe().ok()];
     for path in executables.into_iter().flatten() {
         if paths.is_in_workplace(&path) {

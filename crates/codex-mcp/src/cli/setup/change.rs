@@ -13,10 +13,10 @@ use client_setup::receipts::{Before, ReceiptError, Receipts};
 use git_probe::repository::{Repository, ceilings};
 use safe_files::state_file;
 use strum::VariantArray as _;
-use supervise::search_path::{PATH, SearchPaths, find_program, our_variable};
+use supervise::search_path::{PATH, SearchPaths, find_program};
 
 use super::Failure;
-use crate::environment::{home, variable};
+use crate::environment::variable;
 
 /// What the user has asked for.
 pub(super) struct Request {
@@ -228,11 +228,8 @@ pub(super) fn is_on_path(name: &str) -> bool {
 /// repository: `setup` runs the programs that it finds as the user, outside of any sandbox.
 pub(super) fn protected_path() -> Option<OsString> {
     let path = variable(PATH)?;
-    let home = home().map(|home| home.canonicalize().unwrap_or(home));
-    let has_home = |top: &PathBuf| home.as_ref().is_some_and(|home| home.starts_with(top));
     // HOME can be a repository (dotfiles), and has the user's own programs then.
-    let top = repository_top().filter(|top| !has_home(top));
-    let paths = SearchPaths::of_process(top.as_deref(), our_variable);
+    let paths = SearchPaths::of_client(repository_top().as_deref());
     Some(paths.without_writable(&path).unwrap_or(path))
 }
 
