@@ -39,7 +39,7 @@ macro_rules! reading {
                 taken.give_back();
                 Ok(read)
             };
-            match crate::store::in_time(read).await {
+            match crate::store::in_time(crate::store::TRANSACTION_TIMEOUT, read).await {
                 Err(fault) if crate::store::error::Fault::is_disconnected(&fault) && tries > 0 => {
                     pool.forget_idle();
                 }
@@ -70,7 +70,7 @@ macro_rules! writing {
                 let done = $work(&mut taken.connection).await;
                 crate::store::end(taken, $tell, done).await
             };
-            match crate::store::in_time(written).await {
+            match crate::store::in_time(crate::store::TRANSACTION_TIMEOUT, written).await {
                 Err(fault) if crate::store::error::Fault::is_conflict(&fault) && tries > 0 => {
                     tokio::time::sleep(crate::store::PAUSE).await;
                 }
@@ -267,14 +267,16 @@ enum Notify {
     Watchers,
 }
 
-/// Runs work on a connection. If it takes too long, it is dropped, which closes the connection.
-async fn in_time<T>(work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
-    timeout(TRANSACTION_TIMEOUT, work)
-        .await
-        .unwrap_or_else(|_| {
-            let why = format!("no answer for {} s", TRANSACTION_TIMEOUT.as_secs());
-            Err(io::Error::new(io::ErrorKind::TimedOut, why).into())
-        })
+/// Runs work on a connection. If it takes longer than `limit`, it is dropped, which closes the
+/// connection.
+async fn in_time<T>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, Fault>>,
+) -> Result<T, Fault> {
+    timeout(limit, work).await.unwrap_or_else(|_| {
+        let why = format!("no answer for {} s", limit.as_secs());
+        Err(io::Error::new(io::ErrorKind::TimedOut, why).into())
+    })
 }
 
 /// Commits a transaction if its work has succeeded, else rolls it back. A change that is committed

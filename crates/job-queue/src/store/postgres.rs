@@ -5,16 +5,15 @@
 //! not arrive. pgbouncer either refuses the parameter that marks our connections, or does not
 //! pass it on.
 
-use std::io;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 use settings::store_location::PostgresUrl;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions, PgRow};
 use sqlx::{ConnectOptions, Executor as _, Row as _};
-use tokio::time::timeout;
 
 use super::error::Fault;
+use super::in_time;
 use super::tls::Attempts;
 
 /// How long a server may take to accept a connection, or to answer on one.
@@ -66,9 +65,11 @@ pub(super) async fn connect(
     let mut attempts = Attempts::of(url).await?;
     loop {
         let options = attempts.options();
-        let mut tried = in_time(open(options.clone().extra_float_digits(MARK), policy)).await;
+        let marked = options.clone().extra_float_digits(MARK);
+        let mut tried = in_time(CONNECT_TIMEOUT, open(marked, policy)).await;
         if refuses_mark(&tried) {
-            tried = in_time(open(options.extra_float_digits(None), policy)).await;
+            let unmarked = options.extra_float_digits(None);
+            tried = in_time(CONNECT_TIMEOUT, open(unmarked, policy)).await;
         }
         if let ControlFlow::Break(connected) = attempts.judge(tried) {
             return connected;
@@ -138,7 +139,7 @@ fn refuses_mark<T>(tried: &Result<T, Fault>) -> bool {
 /// is gone.
 pub(super) async fn check_alive(listener: &mut PgListener) -> Result<(), Fault> {
     let answer = listener.execute(CHECK);
-    in_time(async { Ok(answer.await?) }).await?;
+    in_time(CONNECT_TIMEOUT, async { Ok(answer.await?) }).await?;
     Ok(())
 }
 
@@ -149,15 +150,6 @@ fn checked(row: &PgRow) -> Result<(Route, bool), sqlx::Error> {
         false => Route::Pooler,
     };
     Ok((route, row.try_get::<String, _>("standby")? == "true"))
-}
-
-async fn in_time<T>(connecting: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
-    timeout(CONNECT_TIMEOUT, connecting)
-        .await
-        .unwrap_or_else(|_| {
-            let why = format!("no answer for {} s", CONNECT_TIMEOUT.as_secs());
-            Err(io::Error::new(io::ErrorKind::TimedOut, why).into())
-        })
 }
 
 impl PostgresConnection {
