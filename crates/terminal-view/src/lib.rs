@@ -26,4 +26,4 @@ mod shell;
 mod terminal;
 mod view;
 
-pub use shell::{ViewError, run};
+pub use shell::run;

@@ -30,14 +30,6 @@ const TICK: Duration = Duration::from_secs(1);
 /// The shortest time between two drawings: news of a model that writes gathers in it.
 const FRAME: Duration = Duration::from_millis(40);
 
-/// Why the view has ended.
-#[derive(Debug, thiserror::Error)]
-pub enum ViewError {
-    /// The terminal cannot be used.
-    #[error("cannot use the terminal: {0}")]
-    Terminal(#[from] io::Error),
-}
-
 /// What comes in.
 enum Incoming {
     Event(Event),
@@ -57,7 +49,7 @@ pub async fn run(
     board: Arc<WorkBoard>,
     has_colours: bool,
     closing: impl Future<Output = ()>,
-) -> Result<(), ViewError> {
+) -> io::Result<()> {
     let mut continued = signal(SignalKind::from_raw(nix::libc::SIGCONT))?;
     let mut screen = Screen::take()?;
     let (sender, mut incoming) = unbounded_channel();

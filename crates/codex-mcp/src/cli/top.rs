@@ -7,7 +7,6 @@ use std::sync::Arc;
 use agent_team::ClaimError;
 use common::output::{self, Colours};
 use settings::ConfigError;
-use terminal_view::ViewError;
 
 use super::exit::COULD_NOT;
 use super::serve::{self, HostEndpointError};
@@ -42,8 +41,8 @@ enum Failure {
     Host(#[from] HostEndpointError),
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
-    #[error(transparent)]
-    View(#[from] ViewError),
+    #[error("cannot use the terminal: {0}")]
+    Terminal(io::Error),
 }
 
 pub(super) fn run(_args: &Args) -> ExitCode {
@@ -66,7 +65,8 @@ fn show() -> Result<ExitCode, Failure> {
     let has_colours = output::stdout_colours() == Colours::On;
     let showing = async {
         let shutdown = Shutdown::on_signals(shutdown::TOOL_LIMIT);
-        terminal_view::run(board, has_colours, shutdown.closing.cancelled()).await?;
+        let shown = terminal_view::run(board, has_colours, shutdown.closing.cancelled()).await;
+        shown.map_err(Failure::Terminal)?;
         Ok(shutdown.exit_code())
     };
     runtime::block_on(showing).map_err(Failure::Runtime)?
