@@ -4,12 +4,13 @@
     reason = "files of our own state; no link is followed and no pipe waited for"
 )]
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use nix::fcntl::OFlag;
+use safe_files::state_directory::make_directory;
 
 /// Opens a file for appending, and creates it and its directory if they do not exist. A link
 /// is not followed, and a pipe does not block.
@@ -28,10 +29,7 @@ fn make_directory_of(path: &Path) -> io::Result<()> {
         .parent()
         .filter(|directory| !directory.as_os_str().is_empty());
     match directory {
-        Some(directory) => DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory),
+        Some(directory) => make_directory(directory),
         None => Ok(()),
     }
 }

@@ -108,16 +108,14 @@ pub struct ThreadStartParams<'a> {
     pub persistence: Persistence,
     /// Whether Codex sends the items exchanged with the model, see
     /// [`raw_item`](super::raw_item).
-    #[serde(rename = "experimentalRawEvents", skip_serializing_if = "is_false")]
+    #[serde(
+        rename = "experimentalRawEvents",
+        skip_serializing_if = "std::ops::Not::not"
+    )]
     pub raw_events: bool,
     /// Our tools, which the thread keeps.
     #[serde(rename = "dynamicTools", skip_serializing_if = "<[_]>::is_empty")]
     pub dynamic_tools: &'a [DynamicTool],
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
-fn is_false(value: &bool) -> bool {
-    !*value
 }
 
 fn is_kept(persistence: &Persistence) -> bool {

@@ -87,7 +87,7 @@ pub struct PollContent {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
     /// Whether something was left out because of the size limit.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
     /// The parts that were left out or cut.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -97,11 +97,6 @@ pub struct PollContent {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
-fn is_false(value: &bool) -> bool {
-    !*value
 }
 
 impl EventLog {
