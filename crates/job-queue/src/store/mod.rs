@@ -96,6 +96,7 @@ mod questions;
 mod queue;
 mod reading;
 mod record;
+mod recovery;
 mod removal;
 mod rows;
 mod schema;

@@ -1,13 +1,11 @@
-//! The queue: submits, claims, finishes and cancels jobs, renews their leases, and recovers jobs
-//! of lost workers.
+//! The queue: submits, claims, finishes and cancels jobs, and renews their leases.
 
 use std::collections::HashSet;
-use std::slice;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use settings::store_access::OthersJobs;
 
-use super::cells::{self, cancellation, count, optional, parsed, truth};
+use super::cells::{self, cancellation, count, parsed};
 use super::columns::SIGNED;
 use super::error::Fault;
 use super::pool::Purpose;
@@ -15,30 +13,23 @@ use super::rows::bound;
 use super::signature::Texts;
 use super::sql::{Connection, Value};
 use super::{
-    Claim, ClaimedJob, FinishedJob, Job, JobStore, NewEvent, NewJob, Notify, ReapedJob,
-    RenewOutcome, StoreError, WriteOutcome, access, events,
+    Claim, ClaimedJob, FinishedJob, Job, JobStore, NewJob, Notify, RenewOutcome, StoreError,
+    WriteOutcome, access,
 };
-use crate::logic::{
-    Attempt, AttemptPhase, CancelResponse, Cancellation, JobId, JobState, LOOK_EVERY, NextWait,
-    WORKER_LOST, WorkerId,
-};
+use crate::logic::{CancelResponse, JobId, JobState, WorkerId};
 
 /// How many jobs one transaction recovers from lost workers or removes: other writers wait
 /// meanwhile.
 pub(super) const BATCH: u32 = 200;
 
 /// The assignments for every job that ends: its signature for running is removed.
-const ENDED: &str = "signature = NULL";
+pub(super) const ENDED: &str = "signature = NULL";
 
 /// The condition of the row of a claim, see [`fence`].
-const FENCE: &str = "id = $1 AND worker = $2 AND attempts = $3 AND state = 'running'";
-
-/// The columns that decide the next state of a lost job, see [`LostJob`].
-const LOST: &str = "id, worker, attempts, waits, retry, cancel_requested, \
-                    CAST(CASE WHEN not_before > {now} THEN 1 ELSE 0 END AS BIGINT) AS looks";
+pub(super) const FENCE: &str = "id = $1 AND worker = $2 AND attempts = $3 AND state = 'running'";
 
 /// The parameters of a statement with [`FENCE`], followed by the `rest`.
-fn fence(claim: &Claim, rest: impl IntoIterator<Item = Value>) -> Vec<Value> {
+pub(super) fn fence(claim: &Claim, rest: impl IntoIterator<Item = Value>) -> Vec<Value> {
     let Claim {
         job,
         worker,
@@ -240,68 +231,6 @@ impl JobStore {
         writing!(self, finish, Purpose::Write, Notify::Watchers)
     }
 
-    /// Gives up a job that cannot be finished, as if its worker had died: the job is queued again
-    /// if it may run again, and fails for this reason otherwise. Returns its new state; `None` if
-    /// the worker no longer has the job.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError`].
-    pub async fn give_up(&self, claim: &Claim, why: &str) -> Result<Option<JobState>, StoreError> {
-        let sql = format!(
-            "SELECT {LOST} FROM codex_jobs \
-             WHERE {FENCE} {{locked}}"
-        );
-        let give_up = async |connection: &mut Connection| {
-            let Some(row) = connection.row(&sql, fence(claim, [])).await? else {
-                return Ok(None);
-            };
-            let lost = LostJob::read(&row)?;
-            lost.write(connection, why).await?;
-            Ok(Some(lost.state))
-        };
-        writing!(self, give_up, Purpose::Write, Notify::Watchers)
-    }
-
-    /// Puts a job back into the queue to wait, and appends an event. The attempt does not count,
-    /// and a wait that is not new keeps its end. Nothing is written if the cancellation of the
-    /// job was requested, or if the worker no longer has the job (`None`).
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError`].
-    pub async fn requeue(
-        &self,
-        claim: &Claim,
-        waiting: &NextWait,
-        event: Option<&NewEvent>,
-    ) -> Result<Option<Cancellation>, StoreError> {
-        let sql = format!("SELECT {LOST} FROM codex_jobs WHERE {FENCE} {{locked}}");
-        let requeue = async |connection: &mut Connection| {
-            let Some(row) = connection.row(&sql, fence(claim, [])).await? else {
-                return Ok(None);
-            };
-            if cancellation(&row)? == Cancellation::Requested {
-                return Ok(Some(Cancellation::Requested));
-            }
-            if let Some(event) = event {
-                events::append(connection, claim, None, slice::from_ref(event)).await?;
-            }
-            let queued = LostJob {
-                state: JobState::Queued,
-                phase: AttemptPhase::Turn,
-                ..LostJob::read(&row)?
-            };
-            queued.write(connection, "").await?;
-            let sql = "UPDATE codex_jobs SET not_before = COALESCE($7, {now} + $2), waits_for = $3, \
-                       look_at = {now} + $4, wait_since = COALESCE(wait_since, {now}), \
-                       wait_resets = $5, wait_pauses = $6, waits = waits + 1 WHERE id = $1";
-            connection.run(sql, waiting_values(claim, waiting)).await?;
-            Ok(Some(Cancellation::NotRequested))
-        };
-        writing!(self, requeue, Purpose::Write, Notify::Watchers)
-    }
-
     /// Lets the next free worker claim a waiting job, to check whether it still has to wait.
     ///
     /// # Errors
@@ -331,59 +260,6 @@ impl JobStore {
             ids.collect::<Result<_, Fault>>()
         };
         reading!(self, look)
-    }
-
-    /// Recovers at most 200 jobs from workers whose leases have ended. Jobs of others are
-    /// recovered only if this machine runs them.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError`].
-    pub async fn reap(&self) -> Result<Vec<ReapedJob>, StoreError> {
-        let may = self.identity.may(OthersJobs::Run);
-        let lost = format!("state = 'running' AND lease_until < {{now}} AND {may}");
-        let found = format!("SELECT 1 AS found FROM codex_jobs WHERE {lost} LIMIT 1");
-        let is_any = async |connection: &mut Connection| connection.row(&found, Vec::new()).await;
-        if reading!(self, is_any)?.is_none() {
-            return Ok(Vec::new());
-        }
-        let sql = format!(
-            "SELECT {LOST} FROM codex_jobs \
-             WHERE {lost} ORDER BY lease_until LIMIT $1 {{free}}"
-        );
-        let reap = async |connection: &mut Connection| {
-            let mut reaped = Vec::new();
-            for row in connection.rows(&sql, vec![BATCH.into()]).await? {
-                let lost = LostJob::read(&row)?;
-                let ended = self.ended(connection, &lost).await?;
-                lost.write(connection, WORKER_LOST).await?;
-                reaped.push(ReapedJob {
-                    job: lost.job,
-                    worker: lost.worker,
-                    state: lost.state,
-                    ended,
-                });
-            }
-            Ok(reaped)
-        };
-        writing!(self, reap, Purpose::Write, Notify::Watchers)
-    }
-
-    /// A lost job as it will be once it has ended, except that its credentials are not masked and
-    /// its signature is still there; `None` if it does not end. A row that cannot be read must not
-    /// keep others from being recovered.
-    async fn ended(
-        &self,
-        connection: &mut Connection,
-        lost: &LostJob,
-    ) -> Result<Option<Job>, Fault> {
-        if !lost.state.has_ended() {
-            return Ok(None);
-        }
-        let sql = "SELECT {job} FROM codex_jobs WHERE id = $1";
-        let row = connection.row(sql, vec![lost.job.as_str().into()]).await?;
-        let job = row.and_then(|row| Job::read(&row, &self.identity).ok());
-        Ok(job.map(|job| job.ended_without_result(lost.state, WORKER_LOST)))
     }
 
     /// Requests the cancellation of a job; `None` if there is no such job.
@@ -446,7 +322,11 @@ impl JobStore {
 
 /// Ends jobs by a statement that sets [`ENDED`], and masks credentials in their prompts. Returns
 /// the number of jobs.
-async fn end(connection: &mut Connection, sql: &str, values: Vec<Value>) -> Result<u64, Fault> {
+pub(super) async fn end(
+    connection: &mut Connection,
+    sql: &str,
+    values: Vec<Value>,
+) -> Result<u64, Fault> {
     let sql = format!("{sql} RETURNING seq, prompt, run, settings");
     let rows = connection.rows(&sql, values).await?;
     for row in &rows {
@@ -457,7 +337,10 @@ async fn end(connection: &mut Connection, sql: &str, values: Vec<Value>) -> Resu
 }
 
 /// Removes the questions of an ended attempt, and its instructions without an outcome.
-async fn remove_open_dialog(connection: &mut Connection, job: Option<i64>) -> Result<(), Fault> {
+pub(super) async fn remove_open_dialog(
+    connection: &mut Connection,
+    job: Option<i64>,
+) -> Result<(), Fault> {
     for sql in [
         "DELETE FROM codex_questions WHERE job = $1",
         "DELETE FROM codex_instructions WHERE job = $1 AND outcome IS NULL",
@@ -487,117 +370,4 @@ pub(super) async fn mask(connection: &mut Connection, row: &super::sql::Row) -> 
         connection.run(sql, values).await?;
     }
     Ok(())
-}
-
-/// The error of a job that has ended without a result: a cancelled one has none.
-fn error_of(state: JobState, why: &str) -> Option<String> {
-    (state == JobState::Failed).then(|| why.to_owned())
-}
-
-impl Job {
-    /// The job with the state and the error of [`JobStore::give_up`].
-    pub(crate) fn ended_without_result(mut self, state: JobState, why: &str) -> Self {
-        self.summary.state = state;
-        self.summary.error = error_of(state, why);
-        self
-    }
-}
-
-/// A job whose worker is lost, with its next state.
-struct LostJob {
-    job: JobId,
-    worker: Option<WorkerId>,
-    state: JobState,
-    phase: AttemptPhase,
-}
-
-/// The parameters of the statement by which a job waits.
-fn waiting_values(claim: &Claim, waiting: &NextWait) -> Vec<Value> {
-    let now = SystemTime::now();
-    // Relative, as the database adds its own clock.
-    let left = |until: SystemTime| millis(until.duration_since(now).unwrap_or_default());
-    // The end of a wait that is not new is a moment of the database's clock already.
-    let same = || {
-        millis(
-            waiting
-                .wait
-                .until
-                .duration_since(UNIX_EPOCH)
-                .unwrap_or_default(),
-        )
-    };
-    vec![
-        claim.job.as_str().into(),
-        left(waiting.wait.until),
-        waiting.wait.reason.as_str().into(),
-        left(waiting.look_at),
-        waiting.resets.into(),
-        waiting.pauses.into(),
-        match waiting.is_new {
-            true => Value::Integer(None),
-            false => same(),
-        },
-    ]
-}
-
-impl LostJob {
-    fn read(row: &super::sql::Row) -> Result<Self, Fault> {
-        let phase = match truth(row, "looks")? {
-            true => AttemptPhase::Look,
-            false => AttemptPhase::Turn,
-        };
-        let attempt = Attempt {
-            number: count(row, "attempts")?.saturating_sub(count(row, "waits")?),
-            retry: count(row, "retry")?,
-            cancellation: cancellation(row)?,
-            phase,
-        };
-        Ok(Self {
-            job: parsed(row, "id")?,
-            worker: optional(row, "worker")?,
-            state: attempt.lost(),
-            phase,
-        })
-    }
-
-    /// The assignments of the wait of a requeued job. A lost check does not count, and the next
-    /// one comes no sooner than after any other.
-    fn wait(&self) -> &'static str {
-        match self.phase {
-            AttemptPhase::Look => {
-                "waits = waits + 1, look_at = CASE WHEN not_before < {now} + $2 \
-                 THEN not_before ELSE {now} + $2 END"
-            }
-            AttemptPhase::Turn => "not_before = NULL, waits_for = NULL",
-        }
-    }
-
-    async fn write(&self, connection: &mut Connection, why: &str) -> Result<(), Fault> {
-        let job: Value = self.job.as_str().into();
-        match self.state {
-            JobState::Queued => {
-                let (wait, mut values) = (self.wait(), vec![job]);
-                if self.phase == AttemptPhase::Look {
-                    values.push(millis(LOOK_EVERY));
-                }
-                let sql = format!(
-                    "UPDATE codex_jobs SET state = 'queued', worker = NULL, \
-                     worker_host = NULL, started_at = NULL, lease_until = NULL, {wait} \
-                     WHERE id = $1 RETURNING seq"
-                );
-                if let Some(row) = connection.row(&sql, values).await? {
-                    remove_open_dialog(connection, row.number("seq")?).await?;
-                }
-            }
-            state => {
-                let sql = format!(
-                    "UPDATE codex_jobs SET state = $2, error = $3, completed_at = {{now}}, \
-                     lease_until = NULL, {ENDED} WHERE id = $1"
-                );
-                let values = vec![job, state.as_str().into(), error_of(state, why).into()];
-                end(connection, &sql, values).await?;
-            }
-        }
-        Ok(())
-    }
 }
