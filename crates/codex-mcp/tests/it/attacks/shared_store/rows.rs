@@ -1,0 +1,261 @@
+//! Rows that nobody has signed, or that were changed afterwards.
+
+use job_queue::logic::{JobState, WORKER_LOST};
+use job_queue::store::{Ownership, Request, new_worker_id};
+use serde_json::json;
+use settings::store_access::OthersJobs;
+
+use super::{Database, get, submit, wait_until_failed};
+use crate::jobs::{wait_for_file, wait_until};
+
+/// The control: a signed row works, so the other tests fail only for the signature.
+#[tokio::test]
+async fn signed_row_runs_the_programs_that_it_names() {
+    let database = Database::new().await;
+    let host = database.host(OthersJobs::Leave);
+    let store = host.open().await;
+    let evil = submit(&store, host.evil_request()).await;
+    let run = submit(&store, host.evil_run()).await;
+    let worker = host.worker();
+    wait_until(&store, &evil, JobState::Completed).await;
+    wait_until(&store, &run, JobState::Failed).await;
+    assert_eq!(host.notes_of("evil"), "evil\n");
+    assert_eq!(host.notes_of("evil.home"), "/evil/home\n");
+    assert_eq!(host.notes_of("notify"), "told\n");
+    host.finish(worker).await;
+}
+
+/// The attacker's role may only SELECT and INSERT (H3).
+#[tokio::test]
+async fn forged_row_is_left_alone() {
+    let database = Database::new().await;
+    let host = database.host(OthersJobs::Leave);
+    let store = host.open().await;
+    let mut mallory = database.outsider().await;
+    let evil = mallory.forge(&host.evil_request()).await;
+    let run = mallory.forge(&host.evil_run()).await;
+    // A copy that claims to be this machine's.
+    let honest = submit(&store, host.request("honest")).await;
+    let program = format!("'{}'", host.program("evil").display());
+    let claimed = [("codex_bin", program), ("owner_role", "'postgres'".into())];
+    let copy = mallory.copy(&honest, &claimed).await;
+    let last = submit(&store, host.request("last")).await;
+    let worker = host.worker();
+    for own in [&honest, &last] {
+        wait_until(&store, own, JobState::Completed).await;
+    }
+    for id in [&evil, &run, &copy] {
+        let job = get(&store, id).await;
+        assert_eq!((job.summary.state, job.attempts), (JobState::Queued, 0));
+        assert_eq!(job.summary.owner.ownership, Ownership::Others);
+        assert_eq!(job.summary.owner.role.as_deref(), Some("mallory"));
+    }
+    // The two jobs run at the same time, so their order is open.
+    let noted = host.notes_of("honest");
+    let mut noted: Vec<&str> = noted.lines().collect();
+    noted.sort_unstable();
+    assert_eq!(noted, ["honest", "last"]);
+    assert_eq!(
+        (host.notes_of("evil"), host.notes_of("notify")),
+        Default::default()
+    );
+    host.finish(worker).await;
+}
+
+#[tokio::test]
+async fn host_that_runs_foreign_jobs_runs_none_of_their_programs() {
+    let database = Database::new().await;
+    let host = database.host(OthersJobs::Run);
+    let store = host.open().await;
+    let mut mallory = database.outsider().await;
+    let evil = mallory.forge(&host.evil_request()).await;
+    let notifying = mallory.forge(&host.evil_run()).await;
+    let mut request = host.evil_run();
+    request.run = Some(json!({ "order": {
+        "task": "evil", "repo": host.home.work(),
+        "exit_criteria": { "command": host.program("notify") },
+    }}));
+    let judging = mallory.forge(&request).await;
+    let worker = host.worker();
+    wait_until(&store, &evil, JobState::Completed).await;
+    for (id, part) in [
+        (&notifying, "the notifier"),
+        (&judging, "the exit criterion"),
+    ] {
+        let error = wait_until_failed(&store, id).await;
+        assert!(
+            error.contains("not signed with the key of this machine"),
+            "{error}"
+        );
+        assert!(
+            error.contains(part) && error.contains("notify.sh"),
+            "{error}"
+        );
+    }
+    // The job ran with this machine's own Codex and CODEX_HOME.
+    assert_eq!(host.notes_of("honest"), "evil\n");
+    let home = host.home.codex_home();
+    assert_eq!(
+        host.notes_of("honest.home"),
+        format!("{}\n", home.display())
+    );
+    assert_eq!(
+        (host.notes_of("evil"), host.notes_of("notify")),
+        Default::default()
+    );
+    host.finish(worker).await;
+}
+
+#[tokio::test]
+async fn signed_row_with_a_changed_field_is_refused() {
+    let database = Database::new().await;
+    let host = database.host(OthersJobs::Leave);
+    let store = host.open().await;
+    let mut insider = database.insider().await;
+    let honest = submit(&store, host.request("honest")).await;
+    let quoted = |text: &str| format!("'{text}'");
+    let program = quoted(host.program("evil").to_str().unwrap());
+    let mut copies = vec![insider.copy(&honest, &[]).await];
+    for (column, value) in [
+        ("prompt", quoted("evil")),
+        ("cwd", quoted("/")),
+        ("sandbox", quoted("danger-full-access")),
+        ("codex_bin", program.clone()),
+        ("codex_home", quoted("/evil/home")),
+        ("profile", quoted("evil")),
+        ("images", quoted("[\"/evil.png\"]")),
+        ("tool_name", quoted("codex_run")),
+        ("run", quoted(&host.evil_run().run.unwrap().to_string())),
+        ("submitted_by", quoted("team-lead")),
+        (
+            "resume_session_id",
+            quoted("01a200a4-327e-7ce2-b260-3fbdb333d5f2"),
+        ),
+        ("model_override", quoted("evil")),
+        ("retry", "7".to_owned()),
+        ("timeout_ms", "600001".to_owned()),
+        ("owner", quoted("root@evil")),
+        ("signature", "ended_signature".to_owned()),
+        ("signature", "NULL".to_owned()),
+    ] {
+        copies.push(insider.copy(&honest, &[(column, value)]).await);
+    }
+    let worker = host.worker();
+    for id in &copies {
+        let error = wait_until_failed(&store, id).await;
+        assert!(
+            error.contains("not signed with the key of this machine"),
+            "{error}"
+        );
+        assert!(error.contains("Submit it again"), "{error}");
+    }
+    wait_until(&store, &honest, JobState::Completed).await;
+    assert_eq!(host.notes_of("honest"), "honest\n");
+    assert_eq!(
+        (host.notes_of("evil"), host.notes_of("notify")),
+        Default::default()
+    );
+    host.finish(worker).await;
+}
+
+#[tokio::test]
+async fn signature_is_valid_for_its_own_row_only() {
+    let database = Database::new().await;
+    let host = database.host(OthersJobs::Leave);
+    let store = host.open().await;
+    let mut insider = database.insider().await;
+    let changed = submit(&store, host.request("honest")).await;
+    let moved = submit(&store, host.evil_request()).await;
+    let robbed = submit(&store, host.request("robbed")).await;
+    let program = host.program("evil").display().to_string();
+    let update = format!(
+        "UPDATE codex_jobs SET codex_bin = '{program}' WHERE id = '{changed}'; \
+         UPDATE codex_jobs SET signature = (SELECT signature FROM codex_jobs WHERE id = \
+         '{moved}') WHERE id = '{robbed}'; \
+         UPDATE codex_jobs SET prompt = 'other' WHERE id = '{moved}'"
+    );
+    insider.run(&update).await;
+    let done = submit(&store, host.request("done")).await;
+    let worker = host.worker();
+    for id in [&changed, &moved, &robbed] {
+        let error = wait_until_failed(&store, id).await;
+        assert!(
+            error.contains("not signed with the key of this machine"),
+            "{error}"
+        );
+    }
+    wait_until(&store, &done, JobState::Completed).await;
+    // A completed job is not run again.
+    let again = format!("UPDATE codex_jobs SET state = 'queued' WHERE id = '{done}'");
+    insider.run(&again).await;
+    wait_until_failed(&store, &done).await;
+    assert_eq!(host.notes_of("honest"), "done\n");
+    assert_eq!(host.notes_of("evil"), "");
+    host.finish(worker).await;
+}
+
+#[tokio::test]
+async fn worker_with_a_stolen_lease_ends_codex_and_runs_no_foreign_program() {
+    let database = Database::new().await;
+    let host = database.host(OthersJobs::Leave);
+    let store = host.open().await;
+    let mut insider = database.insider().await;
+    let id = submit(&store, host.request("wait")).await;
+    let worker = host.worker();
+    wait_for_file(&host.note("honest")).await;
+    let thief = new_worker_id();
+    let steal = format!("UPDATE codex_jobs SET worker = '{thief}' WHERE id = '{id}'");
+    insider.run(&steal).await;
+    worker.says("no longer belongs to this worker").await;
+    let stolen = get(&store, &id).await;
+    assert_eq!(stolen.summary.state, JobState::Running);
+    assert_eq!((stolen.worker, stolen.result), (Some(thief), None));
+    let program = host.program("evil").display().to_string();
+    let give_back = format!(
+        "UPDATE codex_jobs SET state = 'queued', codex_bin = '{program}' WHERE id = '{id}'"
+    );
+    insider.run(&give_back).await;
+    let error = wait_until_failed(&store, &id).await;
+    assert!(error.contains("not signed"), "{error}");
+    assert_eq!(host.notes_of("evil"), "");
+    host.finish(worker).await;
+}
+
+/// The worker that recovers a lost job runs the notifiers of rows that this machine has signed. The
+/// control is such a row.
+#[tokio::test]
+async fn lost_row_with_a_changed_notifier_is_not_notified() {
+    let database = Database::new().await;
+    let host = database.host(OthersJobs::Leave);
+    host.script("spy", "#!/bin/sh\necho told >> NOTES/NAME\n");
+    let store = host.open().await;
+    let notifying = |name: &str| {
+        let notifier = format!("command:{}", host.program(name).display());
+        json!({ "notify": [notifier] })
+    };
+    let signed = Request {
+        settings: Some(notifying("notify")),
+        ..host.request("signed")
+    };
+    let signed = submit(&store, signed).await;
+    let changed = submit(&store, host.request("changed")).await;
+    let mut insider = database.insider().await;
+    let lost = format!(
+        "UPDATE codex_jobs SET state = 'running', attempts = 1, lease_until = 1, worker = '{}'; \
+         UPDATE codex_jobs SET settings = '{}' WHERE id = '{changed}'",
+        new_worker_id(),
+        notifying("spy"),
+    );
+    insider.run(&lost).await;
+    let copy = insider.copy(&signed, &[]).await;
+    let worker = host.worker();
+    for id in [&signed, &changed, &copy] {
+        let error = wait_until_failed(&store, id).await;
+        assert_eq!(error, WORKER_LOST);
+    }
+    wait_for_file(&host.note("notify")).await;
+    // Once the worker has ended, it has notified of all of them.
+    host.finish(worker).await;
+    assert_eq!(host.notes_of("notify"), "told\n");
+    assert_eq!(host.notes_of("spy"), "");
+}
