@@ -43,7 +43,7 @@ use super::kept::{AGREEMENT, KeptSession, KeptSteps, RECORD, SETTINGS, TOKEN};
 use super::requests::call;
 use super::sessions::AddedSession;
 use super::shared::{Agreement, AppServers, SharedCodex};
-use crate::logic::session::{Effect, Expected, ListedTurn, SessionRecord};
+use crate::logic::session::{Effect, Expected, ListedTurn, Session, SessionRecord};
 
 /// The first release that is known to return the last turns of a thread alone (0.135.0 does not).
 const FIRST_WITH_PAGES: Release = Release::new(0, 140, 0);
@@ -330,16 +330,17 @@ fn replay_last_turn(hub: &Hub, entry: &Arc<Entry>, record: &SessionRecord, last:
     match record.expects(&listed.collect::<Vec<_>>()) {
         Expected::Turn(id) => replay(hub, entry, last, &id),
         Expected::Foreign(id) => {
-            entry.change(|machine, now| machine.has_no_turn(now));
+            perform(entry, entry.change(Session::has_no_turn));
             replay(hub, entry, last, &id);
         }
-        Expected::None => entry.change(|machine, now| machine.has_no_turn(now)),
+        Expected::None => perform(entry, entry.change(Session::has_no_turn)),
         Expected::Lost => {
             if let Some(turn) = record.running_turn() {
                 // It may still run, and nobody would hear of it.
                 perform(entry, vec![Effect::Interrupt(turn.clone())]);
             }
-            entry.change(|machine, now| machine.lose(LOST, now));
+            let effects = entry.change(|machine, now| machine.lose(LOST, now));
+            perform(entry, effects);
         }
     }
 }
@@ -412,7 +413,7 @@ mod tests {
     use supervise::clock::now;
 
     use super::*;
-    use crate::logic::session::{Form, Session, Timeouts};
+    use crate::logic::session::{Form, Timeouts};
 
     #[test]
     fn running_turn_without_settings_is_found() {

@@ -165,7 +165,8 @@ impl Supervisor for Hub {
         }
         for entry in self.sessions.all() {
             if entry.server().1 == generation {
-                entry.change(|machine, now| machine.lose(&format!("Codex {exit}"), now));
+                // There is no Codex for the effects.
+                let _ = entry.change(|machine, now| machine.lose(&format!("Codex {exit}"), now));
             }
         }
     }

@@ -66,11 +66,7 @@ impl Session {
     /// Gives up a turn that does not end, so that the thread can be used again.
     pub fn abandon(&mut self, why: &str, now: Now) -> Vec<Effect> {
         let mut effects = self.decline_all(now);
-        let wanted_by_nobody = self.cancelled.is_some() && self.turn.is_some();
-        self.lose(why, now);
-        if wanted_by_nobody {
-            effects.extend(LET_GO);
-        }
+        effects.extend(self.lose(why, now));
         effects
     }
 
@@ -118,27 +114,32 @@ impl Session {
         effects
     }
 
-    /// Handles the exit of Codex, by which the turn is lost; `how` is its description.
-    pub fn lose(&mut self, how: &str, now: Now) {
+    /// Handles the exit of Codex, or another reason by which the turn is lost; `how` is its
+    /// description. The effects are for a Codex that still runs.
+    pub fn lose(&mut self, how: &str, now: Now) -> Vec<Effect> {
         self.drop_questions(now);
         // An unsent prompt goes to the next Codex.
         if self.has_unsent_prompt() {
-            return;
+            return Vec::new();
         }
         self.active = now;
         self.lost = Some(CodexLoss {
             how: how.to_owned(),
             at: now.wall,
         });
-        match self.turn.take_if(|turn| turn.earlier_end.is_none()) {
-            Some(turn) => self.conclude(turn, TurnEnding::Lost(how.to_owned()), None, now),
+        let effects = match self.turn.take_if(|turn| turn.earlier_end.is_none()) {
+            Some(turn) => {
+                self.conclude(turn, TurnEnding::Lost(how.to_owned()), None, now);
+                self.after_turn(now)
+            }
             // The result of a turn that an earlier host has seen end is not lost.
             None => self.has_no_turn(now),
-        }
+        };
         if self.cancelled.is_none() {
             let data = json!({ "message": how, "threadId": self.thread });
             self.write(now, EventType::Error, data);
         }
+        effects
     }
 
     /// Notes that Codex has the thread loaded again.
@@ -213,7 +214,7 @@ impl Session {
     }
 
     /// Declines the open questions, and releases the thread of a cancelled session.
-    fn after_turn(&mut self, now: Now) -> Vec<Effect> {
+    pub(super) fn after_turn(&mut self, now: Now) -> Vec<Effect> {
         let mut effects = self.decline_all(now);
         if self.cancelled.is_some() {
             effects.extend(LET_GO);

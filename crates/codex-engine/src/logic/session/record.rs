@@ -17,7 +17,7 @@ use common::timestamp::Now;
 use serde::{Deserialize, Serialize};
 
 use super::turn::{EarlierEnd, Form, Phase, RunningTurn};
-use super::{Session, Timeouts};
+use super::{Effect, Session, Timeouts};
 use crate::logic::action::ActionId;
 use crate::logic::events::EventLog;
 
@@ -254,9 +254,9 @@ impl Session {
 
     /// Ends the wait of a restored session: Codex's history does not have the last turn. It ended as
     /// the earlier host has seen.
-    pub fn has_no_turn(&mut self, now: Now) {
+    pub fn has_no_turn(&mut self, now: Now) -> Vec<Effect> {
         let Some(mut turn) = self.turn.take() else {
-            return;
+            return Vec::new();
         };
         if let Some((id, end)) = &mut turn.earlier_end {
             let (id, ending) = (id.clone(), end.ending.clone());
@@ -265,6 +265,7 @@ impl Session {
             turn.id = Some(id);
             self.conclude(turn, ending, None, now);
         }
+        self.after_turn(now)
     }
 }
 
@@ -276,7 +277,7 @@ mod tests {
     use serde_json::json;
     use serde_json::value::to_raw_value;
 
-    use super::super::{Effect, Form, State, TurnEnding};
+    use super::super::{Form, State, TurnEnding};
     use super::*;
 
     const TIMEOUTS: Timeouts = Timeouts {
@@ -440,11 +441,11 @@ mod tests {
             end["turn"]["error"] = json!({ "message": "why" });
             hear(&mut session, "turn/completed", &end);
             let mut unloaded = restored(&session);
-            unloaded.has_no_turn(now());
+            assert_eq!(unloaded.has_no_turn(now()), []);
             assert_eq!(unloaded.state(), State::Idle);
             // Codex dies before the session is restored.
             let mut dead = restored(&session);
-            dead.lose("Codex died", now());
+            assert_eq!(dead.lose("Codex died", now()), []);
             assert_eq!(dead.state(), State::Error);
             for mut again in [unloaded, dead] {
                 assert_eq!(again.take_alerts(), []);
@@ -461,6 +462,24 @@ mod tests {
             let record = session.record().unwrap();
             assert_eq!(record.ended.unwrap().end, None);
         }
+    }
+
+    /// It was cancelled before it was restored.
+    #[test]
+    fn cancelled_session_releases_its_thread_when_it_waits_for_no_turn() {
+        let released = [Effect::StopCommands, Effect::LetGo];
+        let mut session = prompted();
+        assert!(session.sending(1));
+        let _ = session.accepted(1, id("turn-1"), now());
+        let mut running = restored(&session);
+        assert_eq!(running.cancel("test", now()), []);
+        assert_eq!(running.lose("unknown turn", now()), released);
+        hear(&mut session, "turn/started", &turn("inProgress"));
+        hear(&mut session, "turn/completed", &turn("completed"));
+        let mut ended = restored(&session);
+        assert_eq!(ended.cancel("test", now()), []);
+        assert_eq!(ended.has_no_turn(now()), released);
+        assert_eq!(ended.has_no_turn(now()), []);
     }
 
     #[test]

@@ -255,7 +255,8 @@ impl World {
             Event::OtherTurnCompleted => self.receive_end("another", "completed"),
             Event::Cancel => self.session.cancel("not wanted", now),
             Event::Lost => {
-                self.session.lose("killed", now);
+                // There is no Codex for the effects.
+                let _ = self.session.lose("killed", now);
                 Vec::new()
             }
         };
