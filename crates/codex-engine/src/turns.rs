@@ -118,6 +118,8 @@ impl Engine {
                 Err(entry.cancelled())
             }
             Err(error) => {
+                // The next host must not take the result of the turn before for that of this call.
+                entry.forget_origin(number);
                 let effects = entry.change(|machine, now| machine.refused(number, now));
                 perform(entry, effects);
                 Err(error.about(&entry.thread))

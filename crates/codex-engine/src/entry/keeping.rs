@@ -88,6 +88,15 @@ impl Entry {
         self.keep_steps();
     }
 
+    /// Forgets the call or the task that has begun this turn: it has failed.
+    pub(crate) fn forget_origin(&self, turn: u64) {
+        // A later turn may have begun meanwhile.
+        lock(&self.kept)
+            .begun_by
+            .take_if(|(begun, _)| *begun == turn);
+        self.keep_steps();
+    }
+
     /// The latest turn, if this call or task has begun it.
     pub(crate) fn turn_begun_by(&self, origin: &str) -> Option<u64> {
         let (turn, by) = lock(&self.kept).begun_by.clone()?;
