@@ -14,6 +14,8 @@ use super::opened::{Content, Opened};
 /// How far a page moves the selection of the list.
 const PAGE: usize = 10;
 
+pub(crate) const QUESTION_CLOSED: &str = "The question was closed meanwhile.";
+
 /// All that is shown.
 #[derive(Debug)]
 pub(crate) struct App {
@@ -105,22 +107,22 @@ impl App {
 
     /// An answer that has not been confirmed is not for the next question.
     fn drop_closed_question(&mut self) {
-        let asked = match &self.mode {
+        let (asked, next) = match &self.mode {
             Mode::Confirm {
                 effect: Effect::Answer { question, .. },
                 ..
-            }
-            | Mode::Type {
+            } => (question, Mode::Browse),
+            Mode::Type {
                 purpose: Purpose::Field(Filling { question, .. }),
                 ..
-            } => question,
+            } => (question, Mode::Closed),
             _ => return,
         };
         let work = self.opened.as_ref().and_then(|opened| opened.work.as_ref());
         let is_open = work.is_some_and(|work| work.questions.iter().any(|one| one.id == *asked));
         if !is_open {
-            self.mode = Mode::Browse;
-            self.notify("The question was closed meanwhile.", true);
+            self.mode = next;
+            self.notify(QUESTION_CLOSED, true);
         }
     }
 
@@ -153,6 +155,7 @@ impl App {
                     self.list.filter.clone_from(text);
                 }
             }
+            Mode::Closed => {}
             mode => {
                 *mode = Mode::Browse;
                 self.notify("Press s to write a message, and paste then.", true);
@@ -163,7 +166,11 @@ impl App {
     /// What a key does.
     pub(crate) fn press(&mut self, key: Key) -> Option<Effect> {
         match std::mem::replace(&mut self.mode, Mode::Browse) {
-            Mode::Help => None,
+            Mode::Closed if !matches!(key, Key::Enter | Key::Esc) => {
+                self.mode = Mode::Closed;
+                None
+            }
+            Mode::Help | Mode::Closed => None,
             Mode::Type { purpose, text } => self.press_typing(key, purpose, text),
             Mode::Confirm { effect, .. } if key == Key::Enter => Some(effect),
             Mode::Confirm { .. } => {

@@ -14,6 +14,9 @@ pub(crate) enum Mode {
     Help,
     /// They are a text.
     Type { purpose: Purpose, text: String },
+    /// They go nowhere until Enter or Esc: the question was closed while its answer was typed, and
+    /// letters of the answer must not be keys.
+    Closed,
     /// Enter does it; every other key does not.
     Confirm { words: String, effect: Effect },
 }

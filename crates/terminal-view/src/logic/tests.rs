@@ -164,6 +164,26 @@ fn fields_are_typed_one_after_the_other() {
 }
 
 #[test]
+fn letters_of_an_answer_are_no_keys_after_its_question_was_closed() {
+    let mut app = app(vec![asking(&["name"])]);
+    press(&mut app, "\n1me");
+    app.set_work(AllWork {
+        work: vec![work("asks", "running", None, &[])],
+        failure: None,
+    });
+    for key in "ifsq1".chars() {
+        assert_eq!(press(&mut app, &key.to_string()), None, "{key}");
+        assert_eq!(app.mode, Mode::Closed, "{key}");
+    }
+    app.paste("i\n");
+    assert_eq!(app.mode, Mode::Closed);
+    assert_eq!(press(&mut app, "\n"), None);
+    assert_eq!(app.mode, Mode::Browse);
+    let interrupt = press(&mut app, "i");
+    assert!(matches!(interrupt, Some(Effect::Interrupt(_))));
+}
+
+#[test]
 fn fields_left_empty_are_left_out_and_numbers_are_numbers() {
     let mut work = asking(&["name", "count"]);
     for field in &mut work.questions[0].question.fields {

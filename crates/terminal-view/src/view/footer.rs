@@ -7,7 +7,7 @@ use ratatui::style::Style;
 use ratatui::text::Span;
 use ratatui::widgets::{Paragraph, Wrap};
 
-use crate::logic::app::App;
+use crate::logic::app::{App, QUESTION_CLOSED};
 use crate::logic::mode::{Act, Filling, Mode, Purpose};
 use crate::logic::rows::{ASKING, BAD, DIM, GOOD, TITLE};
 
@@ -17,6 +17,10 @@ pub(super) fn paragraph(app: &App, width: u16) -> Paragraph<'static> {
             (ending(&typed(purpose, text), width).to_owned(), TITLE)
         }
         (Mode::Confirm { words, .. }, _) => (words.clone(), ASKING),
+        (Mode::Closed, _) => (
+            format!("{QUESTION_CLOSED} Its answer is dropped. Enter or Esc: back."),
+            BAD,
+        ),
         (Mode::Help, _) => ("Any key: back.".to_owned(), DIM),
         (Mode::Browse, Some(notice)) => {
             let style = match notice.is_failure {
