@@ -312,29 +312,6 @@ async fn updated_program_has_another_host() {
     finish(&stage, clients).await;
 }
 
-/// On Linux, the next host is of the program that the client runs, elsewhere of the new one.
-#[tokio::test]
-async fn client_from_before_an_update_reaches_the_next_host() {
-    let stage = CodexFixture::new(testkit::codex::newest(), script()).await;
-    let program = stage.home.root().join("codex-mcp");
-    let install = || {
-        let update = stage.home.root().join("update");
-        std::fs::copy(env!("CARGO_BIN_EXE_codex-mcp"), &update).unwrap();
-        std::fs::rename(&update, &program).unwrap();
-    };
-    install();
-    let launch = stage.launch_program(&program, &["--host"]);
-    let mut client = McpClient::connect(&launch, VERSION, json!({})).await;
-    let call = json!({"prompt": "first"});
-    let begun = client.call_tool("codex", call.clone()).await;
-    assert_completed(&begun, "one");
-    install();
-    host_command(&stage, &["restart"]).await;
-    let begun = client.call_tool("codex", call).await;
-    assert_completed(&begun, "one");
-    finish(&stage, [client]).await;
-}
-
 /// Each client is told by its next answer.
 #[tokio::test]
 async fn death_of_a_shared_codex_is_told_to_each_client() {
