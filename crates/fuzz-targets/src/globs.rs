@@ -70,6 +70,8 @@ fn check(glob: &Glob, path: &str) {
 fn model(glob: &Glob) -> Option<globset::GlobMatcher> {
     let text = glob.as_str();
     let is_other = !text.is_ascii() || text.contains('\\') && text.contains('[');
+    // Stars around braces can become `**` here, where braces are expanded first.
+    let meets_braces = ["*{", "}*", "}{"].iter().any(|pair| text.contains(pair));
     // A class that begins with `^`, or holds a comma or a brace, is read in another way; so is a dash
     // after a range, as in `[a-a-c]`, which git reads as itself.
     let classes = text.split('[').skip(1);
@@ -78,7 +80,7 @@ fn model(glob: &Glob) -> Option<globset::GlobMatcher> {
             || class.contains(['{', '}', ','])
             || class.matches('-').count() > 1
     };
-    if is_other || classes.into_iter().any(odd_class) {
+    if is_other || meets_braces || classes.into_iter().any(odd_class) {
         return None;
     }
     let mut builder = GlobBuilder::new(text);

@@ -5,7 +5,7 @@
 //! | `*` | any characters of one name, also none; also the dot of a hidden file |
 //! | `?` | one character of a name |
 //! | `[a-z]`, `[!a-z]` | one character that is, or is not, one of these |
-//! | `{a,b}` | either of them; can be nested |
+//! | `{a,b}` | either of them; can be nested. Expanded first, as by shells: `*{,x}*` is `**` and `*x*` |
 //! | `**` alone between slashes | any directories, also none; at the end everything below |
 //! | `\` | escapes the character that follows |
 //!
