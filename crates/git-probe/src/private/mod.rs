@@ -60,7 +60,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
-use common::text::shell_word;
+use common::text::{first_names, shell_word};
 use safe_files::directory_lock::DirectoryLock;
 use safe_files::state_directory::{make_directory, state_directory};
 use safe_files::untrusted_file::{Links, read};
@@ -265,14 +265,14 @@ impl PrivateGit {
 
     /// Advice for the user before merging refused commits.
     fn advice_on_refused(&self) -> String {
-        let names: Vec<String> = self.refused.iter().map(|path| shown(path)).collect();
-        match names.is_empty() {
+        let names = self.refused.iter().map(|path| shown(path));
+        match self.refused.is_empty() {
             true => String::new(),
             false => format!(
                 "Its commits make submodules of {}: before you merge or check them out, make sure \
                  that there is no .git in them, as your git would run programs that its settings \
                  name. ",
-                names.join(", ")
+                first_names(names, plan::NAMED)
             ),
         }
     }

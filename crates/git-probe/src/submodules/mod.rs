@@ -44,7 +44,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::text::visible_line;
+use common::text::{first_names, visible_line};
 use safe_files::off_runtime;
 use safe_files::state_directory::state_directory;
 use tokio::time::{Instant, sleep};
@@ -408,13 +408,13 @@ impl Queue {
         if self.unchecked.is_empty() {
             return None;
         }
-        let names: Vec<String> = self.unchecked.iter().map(|path| shown(path)).collect();
+        let names = self.unchecked.iter().map(|path| shown(path));
         Some(format!(
             "these submodules were not checked, since there are more than {LIMIT} in one \
              repository or it took more than {} s: {}. Look at their .git before you run git in \
              the repository",
             BUDGET.as_secs(),
-            names.join(", ")
+            first_names(names, NAMED)
         ))
     }
 }

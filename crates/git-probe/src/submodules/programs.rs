@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use common::text::first_names;
 use sha2::{Digest, Sha256};
 
 use super::shown;
@@ -185,15 +186,10 @@ fn incomplete(places: &BTreeMap<PathBuf, String>) -> String {
 }
 
 fn message(key: &str, names: &[String]) -> String {
-    let more = match names.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let names: Vec<&str> = names.iter().take(NAMED).map(String::as_str).collect();
     format!(
-        "{}{more} changed during the run, and your git uses what is there, as {key} leads to it: \
+        "{} changed during the run, and your git uses what is there, as {key} leads to it: \
          look at it before you run git in this repository",
-        names.join(", ")
+        first_names(names, NAMED)
     )
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use codex_engine::logic::describe::line;
+use common::text::first_names;
 use git_probe::logic::git_state::ChangeKind;
 
 use super::Finding;
@@ -322,18 +323,7 @@ fn outside(changed: &BTreeMap<String, ChangeKind>, paths: &[Glob]) -> Option<Str
 
 /// The first of some names, in quotes, and how many more there are.
 fn named<T: AsRef<str>>(names: impl Iterator<Item = T>) -> String {
-    let mut named = Vec::new();
-    let mut more = 0_usize;
-    for name in names {
-        match named.len() < NAMED {
-            true => named.push(quoted(name.as_ref())),
-            false => more += 1,
-        }
-    }
-    match more {
-        0 => named.join(", "),
-        more => format!("{} and {more} more", named.join(", ")),
-    }
+    first_names(names.map(|name| quoted(name.as_ref())), NAMED)
 }
 
 /// The end of an output, on one line: errors come last.
